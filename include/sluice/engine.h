@@ -1,0 +1,98 @@
+// Engine: loads a checkpoint and answers requests for token ids, many at once.
+//
+// One thread of the engine's own runs the step loop; submit, cancel and the metrics may be called from any thread.
+// The engine speaks token ids only. Text (tokenizer, chat encoding, stop strings) lives above it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/sampling.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
+struct EngineOptions {
+  std::string model_folder;
+  std::string isa = "auto";                // auto | scalar | avx2 | avx512
+  std::string profile = "default";         // default | plain | ref
+  std::string compute_dtype = "auto";      // auto | f32 | bf16
+  std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
+  std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
+  int threads = 0;                         // 0: one per core
+  int max_num_batched_tokens = 512;        // rows of one step
+  int max_num_seqs = 64;                   // sequences running at once
+  int max_model_len = 0;                   // tokens of prompt + answer; 0: the model's own limit
+  std::int64_t kv_cache_memory = 0;        // bytes; 0: a quarter of the machine's memory
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+
+struct TokenLogprob {
+  std::int32_t token = 0;
+  float logprob = 0.0F;  // log-softmax of the raw logits, before temperature and filters
+};
+
+// What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
+struct Output {
+  std::optional<std::int32_t> token;     // absent when the request ended without one (cancelled, error, max_tokens 0)
+  float logprob = 0.0F;                  // when asked for
+  std::vector<TokenLogprob> top;         // the best ones, when asked for
+  bool finished = false;
+  FinishReason reason = FinishReason::kStop;  // when finished
+  Status status;                              // why, for kError
+  int cached_tokens = 0;                      // prompt tokens that were not computed again
+};
+
+struct Request {
+  std::vector<std::int32_t> prompt;             // at least one id
+  int max_tokens = 16;                          // generated tokens, >= 0
+  std::vector<std::int32_t> stop_token_ids;     // an end token is reported as the last token, with reason kStop
+  SamplingParams sampling;
+  // Called on the engine's thread; must not block and must not call the engine, except cancel().
+  std::function<void(Output)> on_output;
+};
+
+using RequestId = std::uint64_t;
+
+struct EngineStats {  // a snapshot; counters since the start
+  std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
+  int running = 0, waiting = 0;
+  std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
+  double seconds_since_last_token = 0;          // large when no token was ever made
+};
+
+class Engine {
+ public:
+  // Loads the model (with a progress bar on stderr when it is a terminal) and starts the step loop.
+  static Result<std::unique_ptr<Engine>> start(const EngineOptions& options);
+  ~Engine();  // cancels what still runs
+
+  // Queues a request. Refuses at once, with numbers, what can never run: an empty prompt, an id outside the vocabulary,
+  // prompt + max_tokens beyond max_model_len or beyond the cache's memory. Waits (kept in order) for memory otherwise.
+  Result<RequestId> submit(Request request);
+  // Ends a request within a step and frees its memory; its last Output has reason kCancelled. Unknown ids are ignored.
+  void cancel(RequestId id);
+
+  EngineStats stats() const;
+  // Makes one token outside the queue, to prove that the engine lives. False when it took longer than `seconds`.
+  bool probe(double seconds);
+
+  int vocab_size() const;
+  int max_model_len() const;
+  std::vector<std::int32_t> end_token_ids() const;  // of config.json and generation_config.json
+  std::string profile_name() const;                 // e.g. "v4-default f32 kv=fp8 index=fp4"
+  std::string isa_name() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
