@@ -1,0 +1,51 @@
+// MappedFile: a whole file mapped read-only into memory.
+//
+// Owns the mapping; spans into it live as long as the object does (moving it keeps them valid). The pages are shared
+// with the kernel's file cache, so that a mapped model costs memory only once. A file that another program shortens
+// while it is mapped raises SIGBUS on access, as with every mapping: replace model files by renaming, never in place.
+// Thread safety: a const object may be read from any thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+class MappedFile {
+ public:
+  // Fails with kNotFound when the file is missing, and with kInvalidArgument when it is not a readable regular file.
+  // An empty file is fine and gives an empty span.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const { return path_; }
+  std::size_t size() const { return size_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+  // Hints to the kernel about [offset, offset + length); they never fail and change no result.
+  void will_need(std::size_t offset, std::size_t length) const;  // start reading ahead
+  void sequential() const;                                       // read once, front to back
+  void random_access() const;                                    // no read-ahead: rows of a table picked by index
+  void dont_need(std::size_t offset, std::size_t length) const;  // the pages were copied and may be dropped
+
+ private:
+  void advise(std::size_t offset, std::size_t length, int advice) const;
+
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// The content of a small text file (a config, a template); refuses more than `max_bytes`.
+Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes = std::size_t{256} << 20);
+
+}  // namespace sluice

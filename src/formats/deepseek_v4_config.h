@@ -1,0 +1,43 @@
+// The part of a model's configuration that only the DeepSeek-V4 family has.
+// Source: specification of DeepSeek-V4, section 1. The field names are the keys of the official config.json.
+#pragma once
+
+#include <vector>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct ModelConfig;
+class JsonFields;
+
+// What differs from layer to layer.
+struct DeepSeekV4Layer {
+  int compress_ratio = 0;     // 0: sliding window only; 4: CSA; 128: HCA
+  bool hash_routing = false;  // experts chosen by token id, else by score and bias
+
+  bool operator==(const DeepSeekV4Layer&) const = default;
+};
+
+struct DeepSeekV4Config {
+  int qk_rope_head_dim = 0;  // the trailing dims of head_dim that are rotated; even
+  int q_lora_rank = 0;
+  int o_lora_rank = 0;
+  int o_groups = 0;        // divides num_attention_heads
+  int sliding_window = 0;  // positions, the query's own included
+  int index_n_heads = 0;
+  int index_head_dim = 0;  // a power of two, >= qk_rope_head_dim
+  int index_topk = 0;
+  int hc_mult = 4;  // residual streams
+  int hc_sinkhorn_iters = 20;
+  double hc_eps = 1e-6;
+  std::vector<DeepSeekV4Layer> layers;      // num_hidden_layers of them
+  std::vector<DeepSeekV4Layer> mtp_layers;  // num_nextn_predict_layers of them
+
+  int nope_head_dim(int head_dim) const { return head_dim - qk_rope_head_dim; }
+};
+
+// Fills `config` from the keys of config.json, official or newer form (official keys win when both are there).
+Status read_deepseek_v4_config(JsonFields& fields, ModelConfig& config);
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// JSON: strict parsing with positions, and printing as Python prints.
+//
+// Values are boost::json::value; include <boost/json/...> where you look inside them. Objects keep the order of their
+// keys. Thread safety: pure functions.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct JsonLimits {
+  std::size_t max_depth = 128;  // of nested arrays and objects
+};
+
+// Parses one JSON text (RFC 8259). Refuses, with "<what>: line L, column C: ...": syntax errors, trailing text,
+// duplicate keys, invalid UTF-8, lone surrogates, numbers beyond the range of f64, and nesting beyond the limit. The
+// column counts characters. Integers that fit i64 or u64 are kept exactly; every other number is the nearest f64.
+Result<boost::json::value> parse_json(std::string_view text, std::string_view what, JsonLimits limits = {});
+
+// The text that Python's json.dumps(value, ensure_ascii=False) gives: separators ", " and ": ", floats as repr prints
+// them (1.0, 1e-06, 1e+16; NaN, Infinity). Chat encodings are trained on exactly this form.
+std::string dump_json_python(const boost::json::value& value);
+
+// Compact JSON without white space, for API answers. Numbers as above, but null for what JSON cannot say (NaN,
+// infinities).
+std::string dump_json(const boost::json::value& value);
+
+// Appends `text` as a JSON string with its quotes; escapes only what must be escaped.
+void append_json_string(std::string& out, std::string_view text);
+
+// Appends a finite number as Python's repr: the shortest digits that read back to the same f64.
+void append_json_number(std::string& out, double number);
+
+// What was found, for an error message: the JSON text, shortened when long; "nothing" for nullptr.
+std::string describe_json(const boost::json::value* value);
+
+}  // namespace sluice
