@@ -1,0 +1,49 @@
+// Logging: one line per event on stderr, "2026-01-31 12:00:00.123 info  text", at or above a chosen level.
+//
+//   log_info("loaded {} tensors in {:.1f} s", count, seconds);
+//
+// Arguments are formatted only when the level is on. Lines are whole: messages of several threads never mix within one.
+// Thread safety: everything here may be called from any thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError, kOff };
+
+// "trace", "debug", "info", "warning", "error" or "off"; anything else is an error that lists them.
+Result<LogLevel> parse_log_level(std::string_view name);
+
+void set_log_level(LogLevel level);  // the default is info
+bool log_enabled(LogLevel level);
+void log_line(LogLevel level, std::string_view text);
+
+template <class... Args>
+void log_at(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kDebug, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kInfo, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kWarning, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log_at(LogLevel::kError, format, std::forward<Args>(args)...);
+}
+
+}  // namespace sluice
