@@ -1,0 +1,62 @@
+// Attention of rows over cached rows that serve as key and value at once (V4's shared K = V; MLA's latent, whose value is its
+// first value_dims): through the cache, one path for every span.
+//
+// Keys of the row at position p, in this order (spec sections 4.3, 4.4):
+//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys entries
+//      of that list: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
+//   2. one split with the window: positions max(0, p - window_tokens + 1) .. p, ascending.
+// In a split, for a head:
+//   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[d])
+//   z = lanes16 over the list index (part 1) or the absolute position (part 2, lane = position mod 16) of w_i, plain sums.
+// Splits merge in that order, from (M, Z, V) of the first: M' = max(M, m); a = exp(M - M'), b = exp(m - M');
+//   Z' = fma(b, z, a * Z);  V'[d] = fma(b, v[d], a * V[d]).
+// The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
+// Leaving out a masked key and giving it weight 0 are the same bits, so rows of a span may share decoded keys.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/index_types.h"
+#include "kernels/exec.h"
+#include "kernels/stream.h"
+
+namespace sluice {
+
+inline constexpr int kSplitKeys = 256;
+
+// Rows [row_begin, row_begin + rows) of a batch belong to one sequence, at consecutive positions.
+struct CacheSpan {
+  int row_begin = 0, rows = 0;
+  Position first_position = 0;
+  const LatentPage* latent_pages = nullptr;  // [block]: the page of positions [128 b, 128 b + 128)
+  const WindowPage* window_pages = nullptr;  // [block - first_window_block]
+  std::int32_t first_window_block = 0;
+};
+
+// Entry e of a latent stream that holds one row per `tokens_per_row` tokens.
+inline RowRef latent_row(const CacheSpan& span, const StreamView& stream, std::int32_t e) {
+  return stream.row(span.latent_pages[e / stream.rows_per_page].value, e % stream.rows_per_page);
+}
+inline RowRef window_row(const CacheSpan& span, const StreamView& stream, Position p) {
+  return stream.row(span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
+}
+
+struct AttendArgs {
+  int rows = 0, heads = 0, dims = 0, value_dims = 0;
+  const float* q = nullptr;     // [rows, heads, dims]
+  float scale = 1.0F;
+  const float* sink = nullptr;  // [heads]; null: none
+  std::span<const CacheSpan> spans;
+  const StreamView* window = nullptr;  // null: none
+  int window_tokens = 0;
+  const StreamView* latent = nullptr;  // null: none
+  int tokens_per_row = 1;
+  const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
+  const std::int32_t* selected_count = nullptr;  // [rows]
+  int max_selected = 0;
+  float* out = nullptr;         // [rows, heads, value_dims]
+};
+void attend(const Exec& exec, const AttendArgs& args);
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+// Manifold-constrained hyper-connections (spec section 3), in halves: mix computes the coefficients of a row from its
+// streams, collapse makes the input of a sub-layer, expand puts its output back.
+//
+// Per row, X [streams, dim], z = X flattened stream-major:
+//   rho = 1 / sqrt(lanes16(z * z) / (streams * dim) + norm_eps);  m = (fn z) * rho      (fn z: kernels/linear.h)
+//   pre_j  = sigmoid(fma(m_j, scale_0, base_j)) + hc_eps
+//   post_j = 2 * sigmoid(fma(m_{n+j}, scale_1, base_{n+j}))
+//   A_jk   = fma(m_{2n+n*j+k}, scale_2, base_{2n+n*j+k}); comb = sinkhorn(A):
+//     row softmax over k: e = exp(A_jk - max_k A_jk), divided by their sum; then + hc_eps; a column step;
+//     then (iterations - 1) times: a row step, a column step.
+//     row step A_jk /= (sum_k A_jk + hc_eps); column step A_jk /= (sum_j A_jk + hc_eps);
+//     sums of four: (a_0 + a_2) + (a_1 + a_3).
+//   collapse: x[d] = fma chain over j from pre_0 * X_0[d]
+//   expand:   X'_k[d] = fma chain over j of comb_jk * X_j[d] (the first index!) from post_k * y[d]
+// streams is 4.
+#pragma once
+
+#include "kernels/exec.h"
+#include "kernels/linear.h"
+
+namespace sluice {
+
+inline constexpr int kHcStreams = 4;
+
+struct HyperConnectionWeights {
+  LinearWeight fn;               // [24, 4 * dim]; [4, 4 * dim] for the head
+  const float* base = nullptr;   // [24] or [4]
+  const float* scale = nullptr;  // [3] or [1]
+};
+
+struct HcMixArgs {
+  int rows = 0, dim = 0;
+  const float* x = nullptr;  // [rows, 4, dim]
+  const HyperConnectionWeights* weights = nullptr;
+  float norm_eps = 0.0F, hc_eps = 0.0F;
+  int sinkhorn_iterations = 0;
+  float* mixes = nullptr;    // scratch [rows, 24]
+  float* pre = nullptr;      // [rows, 4]
+  float* post = nullptr;     // [rows, 4]; null for the head: only `pre` is made
+  float* comb = nullptr;     // [rows, 4, 4]; null for the head
+};
+void hc_mix(const Exec& exec, const HcMixArgs& args);
+
+// x [rows, 4, dim], pre [rows, 4] -> y [rows, dim]
+void hc_collapse(const Exec& exec, int rows, int dim, const float* x, const float* pre, float* y);
+
+// y [rows, dim], post [rows, 4], comb [rows, 4, 4]: x [rows, 4, dim] is replaced by X'.
+void hc_expand(const Exec& exec, int rows, int dim, const float* y, const float* post, const float* comb, float* x);
+
+}  // namespace sluice

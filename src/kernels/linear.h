@@ -1,0 +1,86 @@
+// y = W x, for weights as checkpoints store them.
+//
+// The order of every output element, whatever the number of rows, the ISA or the storage (kernels/exec.h has the contract):
+//   inputs are cut into blocks of B = weight.block_inputs() (the scale block; 128 without scales, 32 for MXFP4);
+//   within a block, one fma chain from 0 over pairs of inputs in ascending order, the odd one of a pair first
+//     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
+//   blocks in ascending order:  y = fma(acc, scale, y), y from 0;  scale = 1 without scales.
+// A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded to f32, and scale = 1.
+// With `bf16_input`, x is rounded to bf16 first (the products are then exact in f32).
+//
+// Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/exec.h"
+
+namespace sluice {
+
+enum class WeightFormat {
+  kF32,
+  kBf16,
+  kFp8,    // e4m3 [out, in], one scale per block_out x block_in
+  kMxfp4,  // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
+};
+enum class ScaleFormat { kNone, kE8m0, kF32 };
+
+const char* name(WeightFormat format);
+
+// A weight as it lies in the checkpoint. Does not own its bytes. May be a slice of rows of a larger tensor.
+struct WeightView {
+  WeightFormat format = WeightFormat::kF32;
+  int out = 0, in = 0;
+  const std::byte* data = nullptr;    // row-major; row `n` of this view starts at data + n * row_bytes()
+  ScaleFormat scale_format = ScaleFormat::kNone;
+  const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
+  int block_out = 1, block_in = 128;  // what one scale covers
+  int scale_columns = 0;
+  int first_row = 0;                  // of this view in the tensor that `scales` covers
+
+  std::size_t row_bytes() const;
+  int block_inputs() const;            // B above
+  float scale(int row, int column) const;  // the scale of weight (row, column); 1 without scales
+  float element(int row, int column) const;  // the stored value without its scale
+};
+
+// Rows [first, first + count) of `view`.
+WeightView slice_rows(const WeightView& view, int first, int count);
+
+// A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
+class LinearWeight {
+ public:
+  LinearWeight() = default;
+
+  const WeightView& view() const { return view_; }
+  int out() const { return view_.out; }
+  int in() const { return view_.in; }
+  bool bf16_input() const { return bf16_input_; }
+  const std::byte* packed() const { return packed_.data(); }
+  std::size_t packed_bytes() const { return packed_.size(); }
+
+  // Packs for exec.kernels (nothing for the scalar ones). `view`'s bytes must outlive the result when it is not packed.
+  static LinearWeight pack(const Exec& exec, const WeightView& view, bool bf16_input);
+
+ private:
+  WeightView view_;
+  bool bf16_input_ = false;
+  AlignedBytes packed_;
+};
+
+// One product of a stage. Jobs of one call may share x; they run in one fork/join.
+struct LinearJob {
+  const LinearWeight* weight = nullptr;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  float* y = nullptr;
+  std::ptrdiff_t ldy = 0;
+};
+
+void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs);
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// exp and log in f32 as fixed sequences of operations, so that every ISA and the scalar oracle give the same bits.
+//
+// exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1 exactly.
+// log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly.
+// The vector forms (kernels/cpu/*/vec.h) follow these lines operation by operation.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace sluice {
+
+inline constexpr float kExpLow = -87.33F, kExpHigh = 88.72F;
+inline constexpr float kLog2E = 1.44269504088896341F;
+inline constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // Cody-Waite split of ln 2
+// Minimax polynomial of (exp(r) - 1 - r) / r^2 on |r| <= ln2 / 2 (Cephes' coefficients, public domain).
+inline constexpr float kExp0 = 1.9875691500e-4F, kExp1 = 1.3981999507e-3F, kExp2 = 8.3334519073e-3F,
+                       kExp3 = 4.1665795894e-2F, kExp4 = 1.6666665459e-1F, kExp5 = 5.0000001201e-1F;
+
+inline float exp_f32(float x) {
+  if (!(x > kExpLow)) return x != x ? x : 0.0F;
+  if (x > kExpHigh) return std::bit_cast<float>(0x7F800000U);
+  const float n = std::nearbyint(x * kLog2E);
+  float r = std::fma(n, -kLn2High, x);
+  r = std::fma(n, -kLn2Low, r);
+  float p = std::fma(kExp0, r, kExp1);
+  p = std::fma(p, r, kExp2);
+  p = std::fma(p, r, kExp3);
+  p = std::fma(p, r, kExp4);
+  p = std::fma(p, r, kExp5);
+  p = std::fma(p, r * r, r);
+  p = p + 1.0F;
+  // Scale by 2^n in two exact halves, so that n = 128 does not overflow before the product.
+  const int half = static_cast<int>(n) >> 1;
+  const int rest = static_cast<int>(n) - half;
+  return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
+}
+
+inline float log_f32(float x) {  // x normal and positive
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
+  int e = static_cast<int>((bits - 0x3F3504F3U) >> 23);
+  if (bits < 0x3F3504F3U) e = static_cast<int>((bits - 0x3F3504F3U) >> 23) - 512;
+  const float m = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23));
+  const float f = m - 1.0F;
+  const float z = f * f;
+  float p = std::fma(7.0376836292e-2F, f, -1.1514610310e-1F);
+  p = std::fma(p, f, 1.1676998740e-1F);
+  p = std::fma(p, f, -1.2420140846e-1F);
+  p = std::fma(p, f, 1.4249322787e-1F);
+  p = std::fma(p, f, -1.6668057665e-1F);
+  p = std::fma(p, f, 2.0000714765e-1F);
+  p = std::fma(p, f, -2.4999993993e-1F);
+  p = std::fma(p, f, 3.3333331174e-1F);
+  p = p * f * z;
+  const float n = static_cast<float>(e);
+  p = std::fma(n, kLn2Low, p);
+  p = std::fma(z, -0.5F, p);
+  return std::fma(n, kLn2High, f + p);
+}
+
+inline float sigmoid_f32(float x) { return 1.0F / (1.0F + exp_f32(-x)); }
+inline float silu_f32(float x) { return x / (1.0F + exp_f32(-x)); }
+// ln(1 + e^x); x itself above 20 (spec section 8.1).
+inline float softplus_f32(float x) { return x > 20.0F ? x : log_f32(1.0F + exp_f32(x)); }
+
+}  // namespace sluice

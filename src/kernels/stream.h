@@ -1,0 +1,63 @@
+// Cached rows: how one row is coded (RowFormat), and where row r of page p of a stream lies (StreamView).
+//
+// Codecs, for a row of `dims` values of which the last `rope_dims` are rotary (spec sections 11.3, 11.4, 12.1, 12.3):
+//   kF32       4 bytes a value
+//   kBf16      2 bytes a value, round to nearest even
+//   kV4Fp8     non-rotary dims in blocks of 64: amax = max(max|x|, 1e-4), s = pow2_ceil(amax * (1 / 448)), e4m3(x / s);
+//              then the rotary dims as bf16; scales as e8m0 bytes, padded with 0 to a multiple of 8.
+//              584 bytes at dims 512 (576 data + 8 scales), 200 at 128.
+//   kIndexFp8  all dims e4m3 under one f32 scale (a power of two by the same rule): 132 bytes at dims 128
+//   kIndexFp4  all dims e2m1 in blocks of 32: amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s), even
+//              value in the low nibble; e8m0 scales: 68 bytes at dims 128
+// A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
+// The 8-byte scale padding and the order of the parts are the official layout of section 12.1 without its page rounding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/exec.h"
+
+namespace sluice {
+
+enum class RowCodec { kF32, kBf16, kV4Fp8, kIndexFp8, kIndexFp4 };
+const char* name(RowCodec codec);
+
+struct RowFormat {
+  RowCodec codec = RowCodec::kF32;
+  int dims = 0, rope_dims = 0;
+  int data_bytes = 0, scale_bytes = 0;
+  int row_bytes() const { return data_bytes + scale_bytes; }
+};
+RowFormat make_row_format(RowCodec codec, int dims, int rope_dims);
+
+struct RowRef {
+  std::byte* data;
+  std::byte* scales;
+};
+
+// One stream of one pool: pages of `rows_per_page` rows. Does not own its bytes.
+struct StreamView {
+  std::byte* base = nullptr;
+  std::size_t page_bytes = 0;  // rows_per_page * format.row_bytes()
+  int rows_per_page = 0;
+  RowFormat format;
+
+  // The one place that turns (page, row) into an address. 64-bit throughout: pools exceed 4 GiB.
+  RowRef row(std::int32_t page, int r) const {
+    std::byte* p = base + static_cast<std::size_t>(page) * page_bytes;
+    return {p + static_cast<std::size_t>(r) * static_cast<std::size_t>(format.data_bytes),
+            p + static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.data_bytes) +
+                static_cast<std::size_t>(r) * static_cast<std::size_t>(format.scale_bytes)};
+  }
+};
+
+// x [dims] -> coded row, and back. Scalar definitions; kernels decode many rows at once with the same values.
+void encode_row(const RowFormat& format, const float* x, RowRef row);
+void decode_row(const RowFormat& format, RowRef row, float* x);
+
+// Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what the
+// model was trained with. kV4Fp8 leaves the rotary dims as they are.
+void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
+
+}  // namespace sluice
