@@ -1,0 +1,43 @@
+// UTF-8: validation with offsets, decoding one character at a time, and lossy decoding.
+//
+// What counts as valid is Unicode's table 3-7 (no surrogates, no overlong forms, at most U+10FFFF). An invalid sequence
+// is replaced as Unicode recommends and Rust, Python and browsers do: one U+FFFD for each maximal subpart, that is for
+// the longest prefix of a valid character that is there, or for one byte. Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+struct Utf8Char {
+  enum class Kind {
+    kValid,
+    kInvalid,     // `length` bytes are to be replaced by one U+FFFD, whatever follows
+    kIncomplete,  // the text ends inside a character that may still become valid
+  };
+  Kind kind;
+  std::size_t length;   // bytes taken, at least 1
+  char32_t code_point;  // for kValid
+};
+
+// The character at the start of `text`, which must not be empty.
+Utf8Char decode_utf8(std::string_view text);
+
+// The length of the longest prefix that is valid UTF-8; text.size() if all of it is, else the offset of the first bad
+// byte (the first byte of the bad sequence).
+std::size_t valid_utf8_prefix(std::string_view text);
+
+// How many bytes at the end (0 to 3) begin a character that more bytes could complete.
+std::size_t incomplete_utf8_suffix(std::string_view text);
+
+// Appends a code point (not a surrogate, at most U+10FFFF).
+void append_utf8(char32_t code_point, std::string& out);
+
+// Appends `text` with every invalid sequence, and an incomplete one at the end, replaced by U+FFFD.
+void append_lossy_utf8(std::string_view text, std::string& out);
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+}  // namespace sluice
