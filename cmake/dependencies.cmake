@@ -1,5 +1,6 @@
 # Every third-party dependency is found here and nowhere else; docs/dependencies.md says why each is used.
 set(Boost_USE_STATIC_LIBS ON)
+set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
 find_package(fmt 9 REQUIRED)
 find_package(spdlog REQUIRED)
@@ -11,6 +12,18 @@ add_library(pcre2-8-static STATIC IMPORTED)
 set_target_properties(pcre2-8-static PROPERTIES IMPORTED_LOCATION ${PCRE2_STATIC}
   INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
 
-if(SLUICE_TESTS)
+find_library(UTF8PROC_STATIC libutf8proc.a REQUIRED)
+add_library(utf8proc-static STATIC IMPORTED)
+set_target_properties(utf8proc-static PROPERTIES IMPORTED_LOCATION ${UTF8PROC_STATIC}
+  INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
+
+# AUTO: the tests are built where GoogleTest is installed, so that the program alone needs none of it.
+if(SLUICE_TESTS STREQUAL "AUTO")
+  find_package(GTest QUIET)
+  set(SLUICE_BUILD_TESTS ${GTest_FOUND})
+elseif(SLUICE_TESTS)
   find_package(GTest REQUIRED)
+  set(SLUICE_BUILD_TESTS ON)
+else()
+  set(SLUICE_BUILD_TESTS OFF)
 endif()
