@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# check_layering.sh [TREE]: the dependencies between the folders of src/ only point down.
+#   - a file of src/X includes only folders that the table below gives X, and the public headers of include/sluice;
+#   - include/sluice includes only itself and the standard library;
+#   - nothing in src/ includes cli/, tests/ or bench/, and no include path climbs with ..;
+#   - only the ISA folders of the kernels, the CPU detection and the thread pool's pause know the processor.
+# Prints one line per violation and exits 1 if there is any.
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+
+declare -A may_use=(
+  [base]="base"
+  [formats]="base formats"
+  [kernels]="base kernels"
+  [model]="base formats kernels model"
+  [cache]="base formats kernels model cache"
+  [sched]="base formats kernels model cache sched"
+  [engine]="base formats kernels model cache sched engine"
+  [serve]="base formats kernels model cache sched engine serve"
+)
+processor_aware='^src/(kernels/cpu/[a-z0-9_]+/|kernels/cpu_features\.cc$|base/thread_pool\.cc$)'
+processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'
+
+status=0
+violation() { # FILE:LINE:TEXT REASON
+  echo "layering: $1: $2" >&2
+  status=1
+}
+
+# Every include of the given folders as FILE:LINE:INCLUDED, quoted or in angle brackets.
+includes() {
+  grep -rnE --include='*.h' --include='*.cc' '^[[:space:]]*#[[:space:]]*include' "$@" |
+    sed -E 's/^([^:]*:[0-9]+):[^"<]*(["<][^">]*[">]).*/\1:\2/' || true
+}
+
+for folder in src/*/; do
+  layer=$(basename "$folder")
+  [ -n "${may_use[$layer]:-}" ] || violation "$folder" "this folder has no place in the table of tools/check_layering.sh"
+done
+
+while IFS=: read -r file line included; do
+  layer=${file#src/}
+  layer=${layer%%/*}
+  path=${included:1:-1}
+  top=${path%%/*}
+  case $path in
+    *..*) violation "$file:$line" "$included climbs; includes are relative to src/ or include/" && continue ;;
+    cli/* | tests/* | bench/*) violation "$file:$line" "$included is above src/" && continue ;;
+    sluice/*) continue ;;
+  esac
+  if [ -d "src/$top" ]; then
+    [[ " ${may_use[$layer]:-} " == *" $top "* ]] || violation "$file:$line" "src/$layer may not use $included"
+  elif [[ $included == \"* && ! ($file == *_test.cc && $top =~ ^g(test|mock)$) ]]; then
+    violation "$file:$line" "$included is not a file of src/ or include/ (write <...> for libraries)"
+  fi
+done < <(includes src)
+
+while IFS=: read -r file line included; do
+  path=${included:1:-1}
+  [[ $path == sluice/* || ($included == \<* && $path =~ ^[a-z_]+$) ]] ||
+    violation "$file:$line" "a public header may include only sluice/ and the standard library, found $included"
+done < <(includes include)
+
+while IFS=: read -r file line text; do
+  [[ $file =~ $processor_aware ]] || violation "$file:$line" "processor-specific code outside the ISA folders: $text"
+done < <(grep -rnE --include='*.h' --include='*.cc' "$processor_words" include src cli bench tests 2>/dev/null || true)
+
+exit $status

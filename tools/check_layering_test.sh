@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Plants one violation of each kind in a small tree and sees that check_layering.sh reports it.
+set -euo pipefail
+check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_layering.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree"/{include/sluice,src/{base,formats,kernels/cpu/avx2,model,engine}}
+echo '#include <vector>' >"$tree/include/sluice/status.h"
+printf '#include "sluice/status.h"\n#include "base/good.h"\n' >"$tree/src/base/good.h"
+printf '#include "kernels/op.h"\n#include "formats/f.h"\n' >"$tree/src/model/good.cc"
+echo '#include <immintrin.h>' >"$tree/src/kernels/cpu/avx2/op.cc"
+"$check" "$tree" || { echo "check_layering_test: a good tree was refused" >&2; exit 1; }
+
+planted=0
+# plant FILE TEXT REPORT: with TEXT in FILE the check fails and says REPORT.
+plant() {
+  mkdir -p "$(dirname "$tree/$1")"
+  echo "$2" >"$tree/$1"
+  if output=$("$check" "$tree" 2>&1) || [[ $output != *"${1%/*}"*"$3"* ]]; then
+    echo "check_layering_test: not caught: $1 with $2; output: $output" >&2
+    exit 1
+  fi
+  rm "$tree/$1"
+  planted=$((planted + 1))
+}
+plant src/base/bad.cc '#include "model/good.h"' 'src/base may not use "model/good.h"'
+plant src/formats/bad.cc '#include "kernels/op.h"' 'src/formats may not use'
+plant src/kernels/bad.h '#  include <formats/f.h>' 'src/kernels may not use <formats/f.h>'
+plant src/model/bad.cc '#include "../engine/x.h"' 'climbs'
+plant src/engine/bad.cc '#include "cli/flags.h"' 'is above src/'
+plant src/engine/bad_test.cc '#include "tests/law.h"' 'is above src/'
+plant src/base/bad.cc '#include "good.h"' 'is not a file of src/ or include/'
+plant include/sluice/bad.h '#include "base/good.h"' 'a public header may include only'
+plant include/sluice/bad.h '#include <fmt/format.h>' 'a public header may include only'
+plant src/model/bad.cc 'auto x = _mm512_setzero_ps();' 'processor-specific code'
+plant src/kernels/cpu/bad.cc '#ifdef __AVX512F__' 'processor-specific code'
+mkdir "$tree/src/extra"
+plant src/extra/a.h "#include <vector>" "has no place in the table"
+echo "check_layering_test: $planted planted violations, all caught"

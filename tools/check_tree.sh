@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Rules for the tracked files: source files stay under 600 lines, nothing names a place on somebody's machine, no unfinished
+# business is left in comments, and all tracked files together stay under 50 MB. Needs a git checkout.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+max_lines=600
+max_bytes=$((50 * 1000 * 1000))
+status=0
+violation() {
+  echo "tree: $*" >&2
+  status=1
+}
+
+git rev-parse --git-dir >/dev/null || { echo "check_tree: this is not a git checkout" >&2; exit 1; }
+files() { git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@"; }
+existing() { while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done; }
+
+while read -r lines file; do
+  [ "$file" = total ] || [ "$lines" -le $max_lines ] || violation "$file has $lines lines, more than $max_lines: split it"
+done < <(files '*.cc' '*.h' '*.cu' '*.cuh' | existing | xargs -0 -r wc -l)
+
+while IFS= read -r hit; do
+  violation "$hit: a path of somebody's machine"
+done < <(files ':!models' ':!tests/data' ':!tests/goldens' | existing |
+  xargs -0 -r grep -nHIoE '(^|[^A-Za-z0-9_.)}-])/(home|root|work|Users)/[A-Za-z0-9_.-]*' || true)
+
+while IFS= read -r hit; do
+  violation "$hit: finish it or write down the limit in the documentation"
+done < <(files '*.cc' '*.h' '*.cmake' '*.txt' '*.sh' '*.py' run | existing |
+  xargs -0 -r grep -nHIoE '\b(TO[D]O|FIX[M]E|XX[X])\b' || true)
+
+bytes=$(git ls-files -z | existing | du -bc --files0-from=- | tail -n 1 | cut -f 1)
+[ "$bytes" -lt $max_bytes ] || violation "the tracked files have $bytes bytes together, more than $max_bytes"
+exit $status
