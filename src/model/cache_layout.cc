@@ -1,0 +1,65 @@
+#include "model/cache_layout.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+std::size_t align_up(std::size_t n) { return (n + 63) / 64 * 64; }
+
+}  // namespace
+
+const char* name(StreamKind kind) {
+  switch (kind) {
+    case StreamKind::kLatent: return "latent";
+    case StreamKind::kWindow: return "window";
+    case StreamKind::kOpen: return "open";
+  }
+  return "?";
+}
+
+std::size_t StreamSpec::page_bytes() const {
+  if (kind == StreamKind::kOpen) return static_cast<std::size_t>(boundary_bytes);
+  return static_cast<std::size_t>(rows_per_page()) * static_cast<std::size_t>(format.row_bytes());
+}
+
+StreamId CacheLayout::add(StreamSpec spec) {
+  streams.push_back(std::move(spec));
+  return StreamId(static_cast<std::int32_t>(streams.size()) - 1);
+}
+
+std::size_t CacheLayout::latent_page_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& stream : streams) bytes += stream.kind == StreamKind::kLatent ? stream.page_bytes() : 0;
+  return bytes;
+}
+
+std::size_t CacheLayout::window_page_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& stream : streams) bytes += stream.kind != StreamKind::kLatent ? stream.page_bytes() : 0;
+  return bytes;
+}
+
+std::size_t CacheLayout::open_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& stream : streams) bytes += align_up(stream.initial.size());
+  return bytes;
+}
+
+std::size_t CacheLayout::open_offset(StreamId id) const {
+  std::size_t bytes = 0;
+  for (int i = 0; i < id.value; ++i) bytes += align_up(streams[static_cast<std::size_t>(i)].initial.size());
+  return bytes;
+}
+
+int CacheLayout::window_tokens() const {
+  int widest = 0;
+  for (const auto& stream : streams) widest = std::max(widest, stream.window_tokens);
+  return widest;
+}
+
+int CacheLayout::window_pages_to_resume() const {
+  return (std::max(window_tokens(), 1) - 1 + kBlockTokens - 1) / kBlockTokens;
+}
+
+}  // namespace sluice
