@@ -1,0 +1,37 @@
+#include "kernels/embedding.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/number_formats.h"
+
+namespace sluice {
+namespace {
+
+void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
+  const std::size_t dim = static_cast<std::size_t>(table.in);
+  const std::byte* row = table.data + static_cast<std::size_t>(id) * table.row_bytes();
+  if (table.format == WeightFormat::kF32) {
+    std::memcpy(out, row, dim * sizeof(float));
+  } else {
+    const auto* values = reinterpret_cast<const bf16*>(row);
+    for (std::size_t d = 0; d < dim; ++d) out[d] = to_float(values[d]);
+  }
+  for (int c = 1; c < copies; ++c) std::memcpy(out + static_cast<std::size_t>(c) * dim, out, dim * sizeof(float));
+}
+
+}  // namespace
+
+void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out) {
+  SLUICE_CHECK(table.format == WeightFormat::kF32 || table.format == WeightFormat::kBf16, "embedding tables are f32 or bf16");
+  constexpr int kRowsPerTile = 64;
+  const int rows = static_cast<int>(ids.size());
+  const auto stride = static_cast<std::size_t>(copies) * static_cast<std::size_t>(table.in);
+  exec.pool->run((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
+    for (int t = tile * kRowsPerTile; t < rows && t < (tile + 1) * kRowsPerTile; ++t) {
+      embed_row(table, ids[static_cast<std::size_t>(t)], copies, out + static_cast<std::size_t>(t) * stride);
+    }
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,15 @@
+// out[t, c, :] = table[ids[t], :] for every copy c: the embedding of each row, repeated for the residual streams.
+#pragma once
+
+#include <span>
+
+#include "base/index_types.h"
+#include "kernels/exec.h"
+#include "kernels/linear.h"
+
+namespace sluice {
+
+// table: kF32 or kBf16 [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out [rows, copies, dim].
+void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out);
+
+}  // namespace sluice

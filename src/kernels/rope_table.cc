@@ -1,0 +1,52 @@
+#include "kernels/rope_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace sluice {
+
+std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn) {
+  const int pairs = rope_dims / 2;
+  std::vector<float> frequencies(static_cast<std::size_t>(pairs));
+  double low = 0, high = 0;
+  if (yarn != nullptr) {
+    const auto correction = [&](double rotations) {
+      return rope_dims * std::log(yarn->original_max_position / (2 * std::numbers::pi * rotations)) /
+             (2 * std::log(theta));
+    };
+    low = std::max(std::floor(correction(yarn->beta_fast)), 0.0);
+    high = std::min(std::ceil(correction(yarn->beta_slow)), static_cast<double>(rope_dims - 1));
+    if (low == high) high += 0.001;
+  }
+  for (int i = 0; i < pairs; ++i) {
+    double f = std::pow(theta, -2.0 * i / rope_dims);
+    if (yarn != nullptr) {
+      const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+      f = f / yarn->factor * ramp + f * (1.0 - ramp);
+    }
+    frequencies[static_cast<std::size_t>(i)] = static_cast<float>(f);
+  }
+  return frequencies;
+}
+
+RopeTable::RopeTable(std::vector<float> frequencies, double scale)
+    : frequencies_(std::move(frequencies)), scale_(scale) {}
+
+void RopeTable::ensure(Position positions) {
+  if (positions <= positions_) return;
+  const Position grown = std::max({positions, 2 * positions_, Position{1024}});
+  const std::size_t pairs = frequencies_.size();
+  values_.resize(static_cast<std::size_t>(grown) * pairs * 2);
+  for (Position p = positions_; p < grown; ++p) {
+    float* row = values_.data() + static_cast<std::size_t>(p) * pairs * 2;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const auto angle = static_cast<double>(static_cast<float>(p) * frequencies_[i]);
+      row[2 * i] = static_cast<float>(std::cos(angle) * scale_);
+      row[2 * i + 1] = static_cast<float>(std::sin(angle) * scale_);
+    }
+  }
+  positions_ = grown;
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// Rotary position tables: cos and sin of position * frequency, for kernels/elementwise.h.
+//
+// Frequencies of pair i of n = rope_dims / 2 (spec section 5):  f_i = theta^(-2i / rope_dims)
+//   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
+//          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
+//          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
+// The frequency and the angle (f32(position) * frequency) are f32, cos and sin are those of the f32 angle, correctly rounded
+// but for about one case in a billion (computed in f64). `scale` multiplies cos and sin (YaRN's attention factor; V4: 1).
+// Thread safety: ensure() by one thread, reading data() by any between calls.
+#pragma once
+
+#include <vector>
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+struct YarnScaling {
+  double factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
+  int original_max_position = 0;
+};
+
+// rope_dims / 2 frequencies; `yarn` null: plain.
+std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn);
+
+class RopeTable {
+ public:
+  RopeTable() = default;
+  explicit RopeTable(std::vector<float> frequencies, double scale = 1.0);
+
+  // Makes positions [0, positions) available; grows by doubling. data() may move.
+  void ensure(Position positions);
+  // [position][pair][cos, sin]
+  const float* data() const { return values_.data(); }
+  const std::vector<float>& frequencies() const { return frequencies_; }
+
+ private:
+  std::vector<float> frequencies_;
+  double scale_ = 1.0;
+  std::vector<float> values_;
+  Position positions_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,185 @@
+#include "model/deepseek_v4/weights.h"
+
+#include <fmt/format.h>
+
+namespace sluice::v4 {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// Builds the table. Each add_* call is one line of the specification's tensor list: official name, transformers name, shape.
+class TableBuilder {
+ public:
+  TableBuilder(const ModelConfig& config, bool bf16_inputs) : c_(config), v4_(config.v4()), bf16_inputs_(bf16_inputs) {
+    fp8_ = config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16;
+    expert_ = !config.quantization.fp8 ? Storage::kBf16
+              : config.moe.expert_dtype == "fp4" ? Storage::kMxfp4
+                                                 : Storage::kFp8;
+  }
+
+  WeightTable build(Weights& w) {
+    table_.push_back({{{"embed.weight", {c_.vocab_size, hidden()}}, {"model.embed_tokens.weight", {c_.vocab_size, hidden()}}},
+                      {c_.vocab_size, hidden()}, Storage::kBf16, &w.embedding});
+    linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, false);
+    floats("norm.weight", "model.norm.weight", {hidden()}, Storage::kBf16, w.norm);
+    site("hc_head", "model.hc_head.hc", v4_.hc_mult, 1, w.hc_head, "_");
+    w.layers.resize(v4_.layers.size());
+    for (std::size_t i = 0; i < v4_.layers.size(); ++i) {
+      layer(fmt::format("layers.{}.", i), fmt::format("model.layers.{}.", i), v4_.layers[i], w.layers[i]);
+    }
+    w.mtp.resize(v4_.mtp_layers.size());
+    for (std::size_t i = 0; i < v4_.mtp_layers.size(); ++i) mtp(fmt::format("mtp.{}", i), v4_.mtp_layers[i], w.mtp[i]);
+    return std::move(table_);
+  }
+
+ private:
+  std::int64_t hidden() const { return c_.hidden_size; }
+
+  void add(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
+           decltype(WeightSpec::into) into, bool bf16_input = false, int id_limit = 0) {
+    WeightSpec spec{{{name, shape}}, shape, storage, into, bf16_input, id_limit, group_};
+    if (!alias.empty()) spec.names.push_back({alias, shape});
+    table_.push_back(std::move(spec));
+  }
+  void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage, LinearWeight& into,
+              bool round_input) {
+    add(name, alias, shape, storage, &into, round_input && bf16_inputs_);
+  }
+  void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
+              std::vector<float>& into) {
+    add(name, alias, shape, storage, &into);
+  }
+
+  // Hyper-connection parameters `stem`_fn, _base, _scale; transformers writes `alias`.fn or (for the head) `alias`_fn.
+  void site(const std::string& stem, const std::string& alias, int mixes, int scales, HyperConnectionSite& into,
+            const std::string& separator) {
+    add(stem + "_fn", alias + separator + "fn", {mixes, v4_.hc_mult * hidden()}, Storage::kF32, &into.op.fn);
+    floats(stem + "_base", alias + separator + "base", {mixes}, Storage::kF32, into.base);
+    floats(stem + "_scale", alias + separator + "scale", {scales}, Storage::kF32, into.scale);
+  }
+
+  void compressor(const std::string& name, const std::string& alias, int ratio, int dim, CompressorWeights& into) {
+    const int width = (ratio == 4 ? 2 : 1) * dim;
+    floats(name + "ape", alias + "position_bias", {ratio, width}, Storage::kF32, into.ape);
+    linear(name + "wkv.weight", alias + "kv_proj.weight", {width, hidden()}, Storage::kBf16, into.kv, false);
+    linear(name + "wgate.weight", alias + "gate_proj.weight", {width, hidden()}, Storage::kBf16, into.gate, false);
+    floats(name + "norm.weight", alias + "kv_norm.weight", {dim}, Storage::kBf16, into.norm);
+  }
+
+  void indexer(const std::string& name, const std::string& alias, IndexerWeights& into) {
+    const int width = v4_.index_n_heads * v4_.index_head_dim;
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, true);
+    linear(name + "weights_proj.weight", alias + "scorer.weights_proj.weight", {v4_.index_n_heads, hidden()},
+           Storage::kBf16, into.head_weights, false);
+    table_.back().names.push_back({alias + "weights_proj.weight", {v4_.index_n_heads, hidden()}});  // older releases
+    compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
+  }
+
+  void attention(const std::string& name, const std::string& alias, int ratio, AttentionWeights& into) {
+    const std::int64_t heads = c_.num_attention_heads, q_width = heads * c_.head_dim;
+    const std::int64_t group_in = q_width / v4_.o_groups, rank = v4_.o_lora_rank;
+    floats(name + "attn_sink", alias + "sinks", {heads}, Storage::kF32, into.sink);
+    linear(name + "wq_a.weight", alias + "q_a_proj.weight", {v4_.q_lora_rank, hidden()}, fp8_, into.q_a, true);
+    floats(name + "q_norm.weight", alias + "q_a_norm.weight", {v4_.q_lora_rank}, Storage::kBf16, into.q_norm);
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, true);
+    linear(name + "wkv.weight", alias + "kv_proj.weight", {c_.head_dim, hidden()}, fp8_, into.kv, true);
+    floats(name + "kv_norm.weight", alias + "kv_norm.weight", {c_.head_dim}, Storage::kBf16, into.kv_norm);
+    into.o_a.resize(static_cast<std::size_t>(v4_.o_groups));
+    for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
+      const Shape whole{v4_.o_groups * rank, group_in};
+      table_.push_back({{{name + "wo_a.weight", whole, g * rank}, {alias + "o_a_proj.weight", whole, g * rank}},
+                        {rank, group_in}, fp8_, &into.o_a[static_cast<std::size_t>(g)], bf16_inputs_, 0, group_});
+    }
+    linear(name + "wo_b.weight", alias + "o_b_proj.weight", {hidden(), v4_.o_groups * rank}, fp8_, into.o_b, true);
+    if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
+    if (ratio == 4) indexer(name + "indexer.", alias + "compressor.indexer.", into.indexer);
+  }
+
+  void feed_forward(const std::string& name, const std::string& alias, bool hash, FeedForwardWeights& into) {
+    const std::int64_t experts = c_.moe.n_routed_experts, inter = c_.moe.moe_intermediate_size;
+    linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, Storage::kBf16, into.gate, false);
+    if (hash) {
+      add(name + "gate.tid2eid", alias + "gate.tid2eid", {c_.vocab_size, c_.moe.num_experts_per_tok}, Storage::kI64,
+          &into.tid2eid, false, c_.moe.n_routed_experts);
+    } else {
+      floats(name + "gate.bias", alias + "gate.e_score_correction_bias", {experts}, Storage::kF32, into.gate_bias);
+    }
+    into.experts.resize(static_cast<std::size_t>(experts));
+    for (std::int64_t e = 0; e < experts; ++e) {
+      auto& expert = into.experts[static_cast<std::size_t>(e)];
+      const std::string prefix = fmt::format("{}experts.{}.", name, e);
+      // transformers stacks gate over up, and all experts in one tensor
+      const Shape gate_up{experts, 2 * inter, hidden()}, down{experts, hidden(), inter};
+      routed(prefix + "w1.weight", {alias + "experts.gate_up_proj", gate_up, e * 2 * inter}, {inter, hidden()}, expert.gate);
+      routed(prefix + "w3.weight", {alias + "experts.gate_up_proj", gate_up, (e * 2 + 1) * inter}, {inter, hidden()},
+             expert.up);
+      routed(prefix + "w2.weight", {alias + "experts.down_proj", down, e * hidden()}, {hidden(), inter}, expert.down);
+    }
+    const std::string shared = name + "shared_experts.", shared_alias = alias + "shared_experts.";
+    const std::int64_t shared_inter = inter * c_.moe.n_shared_experts;
+    linear(shared + "w1.weight", shared_alias + "gate_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.gate, true);
+    linear(shared + "w3.weight", shared_alias + "up_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.up, true);
+    linear(shared + "w2.weight", shared_alias + "down_proj.weight", {hidden(), shared_inter}, fp8_, into.shared.down, true);
+  }
+
+  void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
+    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, bf16_inputs_, 0, group_});
+  }
+
+  void layer(const std::string& name, const std::string& alias, const DeepSeekV4Layer& layer, LayerWeights& into) {
+    const int mixes = (2 + v4_.hc_mult) * v4_.hc_mult;
+    site(name + "hc_attn", alias + "attn_hc", mixes, 3, into.hc_attn, ".");
+    site(name + "hc_ffn", alias + "ffn_hc", mixes, 3, into.hc_ffn, ".");
+    floats(name + "attn_norm.weight", alias + "input_layernorm.weight", {hidden()}, Storage::kBf16, into.attn_norm);
+    floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, Storage::kBf16, into.ffn_norm);
+    attention(name + "attn.", alias + "self_attn.", layer.compress_ratio, into.attn);
+    feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
+  }
+
+  void mtp(const std::string& name, const DeepSeekV4Layer& block, MtpWeights& into) {  // transformers drops these
+    group_ = name;
+    const std::string prefix = name + ".";
+    layer(prefix, prefix, block, into.block);
+    linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, true);
+    linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, true);
+    floats(prefix + "enorm.weight", "", {hidden()}, Storage::kBf16, into.enorm);
+    floats(prefix + "hnorm.weight", "", {hidden()}, Storage::kBf16, into.hnorm);
+    floats(prefix + "norm.weight", "", {hidden()}, Storage::kBf16, into.norm);
+    site(prefix + "hc_head", prefix + "hc_head", v4_.hc_mult, 1, into.hc_head, "_");
+    group_.clear();
+  }
+
+  const ModelConfig& c_;
+  const DeepSeekV4Config& v4_;
+  bool bf16_inputs_;
+  Storage fp8_, expert_;
+  std::string group_;
+  WeightTable table_;
+};
+
+void tie(HyperConnectionSite& site) {
+  site.op.base = site.base.data();
+  site.op.scale = site.scale.data();
+}
+
+void tie(LayerWeights& layer) {
+  tie(layer.hc_attn);
+  tie(layer.hc_ffn);
+}
+
+}  // namespace
+
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
+  return TableBuilder(config, bf16_inputs).build(weights);
+}
+
+void Weights::finish() {
+  tie(hc_head);
+  for (auto& layer : layers) tie(layer);
+  for (auto& layer : mtp) {
+    tie(layer.block);
+    tie(layer.hc_head);
+  }
+}
+
+}  // namespace sluice::v4

@@ -1,0 +1,75 @@
+// The weights of a DeepSeek-V4 checkpoint (spec section 13) and the table that binds them.
+#pragma once
+
+#include <vector>
+
+#include "kernels/experts.h"
+#include "kernels/hyper_connection.h"
+#include "kernels/linear.h"
+#include "model/weight_table.h"
+
+namespace sluice::v4 {
+
+// A hyper-connection site; `op` is ready once finish() has run (it points into base and scale).
+struct HyperConnectionSite {
+  HyperConnectionWeights op;
+  std::vector<float> base, scale;
+};
+
+struct CompressorWeights {
+  LinearWeight kv, gate;          // [c * dim, hidden], c = 2 with overlap
+  std::vector<float> ape, norm;   // [ratio, c * dim], [dim]
+};
+
+struct IndexerWeights {
+  LinearWeight q;                 // [index heads * index dim, q_lora_rank]
+  LinearWeight head_weights;      // weights_proj [index heads, hidden]
+  CompressorWeights compressor;
+};
+
+struct AttentionWeights {
+  LinearWeight q_a, q_b, kv, o_b;
+  std::vector<LinearWeight> o_a;  // one per output group
+  std::vector<float> q_norm, kv_norm, sink;
+  CompressorWeights compressor;   // CSA and HCA layers
+  IndexerWeights indexer;         // CSA layers
+};
+
+struct FeedForwardWeights {
+  LinearWeight gate;              // the router
+  std::vector<float> gate_bias;   // score-routed layers
+  std::vector<std::int32_t> tid2eid;  // hash-routed layers: [vocab, slots]
+  std::vector<ExpertWeights> experts;
+  ExpertWeights shared;
+};
+
+struct LayerWeights {
+  HyperConnectionSite hc_attn, hc_ffn;
+  std::vector<float> attn_norm, ffn_norm;
+  AttentionWeights attn;
+  FeedForwardWeights ffn;
+};
+
+// One multi-token-prediction layer. Bound when the checkpoint has it; used by speculation.
+struct MtpWeights {
+  LayerWeights block;
+  LinearWeight e_proj, h_proj;
+  std::vector<float> enorm, hnorm, norm;
+  HyperConnectionSite hc_head;
+};
+
+struct Weights {
+  WeightView embedding;           // [vocab, hidden], read by rows
+  LinearWeight head;
+  std::vector<float> norm;
+  HyperConnectionSite hc_head;
+  std::vector<LayerWeights> layers;
+  std::vector<MtpWeights> mtp;
+
+  void finish();                  // after loading: ties the hyper-connection sites together
+};
+
+// The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights);
+
+}  // namespace sluice::v4

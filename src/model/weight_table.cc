@@ -1,0 +1,255 @@
+#include "model/weight_table.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "base/number_formats.h"
+
+namespace sluice {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  std::int64_t n = 1;
+  for (const auto size : shape) n *= size;
+  return n;
+}
+
+// The names under which the scales of a weight are known.
+std::vector<std::string> scale_names(const std::string& weight_name) {
+  std::vector<std::string> names;
+  constexpr std::string_view kSuffix = ".weight";
+  std::string stem = weight_name;
+  if (stem.ends_with(kSuffix)) {
+    stem.resize(stem.size() - kSuffix.size());
+    names = {stem + ".scale", stem + ".weight_scale_inv", stem + ".weight_scale"};
+  } else {
+    names = {stem + "_scale_inv", stem + "_scale"};
+  }
+  return names;
+}
+
+class Loader {
+ public:
+  Loader(const Exec& exec, const Checkpoint& checkpoint, const QuantizationConfig& quantization)
+      : exec_(exec), checkpoint_(checkpoint), quantization_(quantization) {}
+
+  // Null when no name of the spec is in the checkpoint.
+  const TensorName* find(const WeightSpec& spec, const TensorView** tensor) const {
+    for (const auto& name : spec.names) {
+      if ((*tensor = checkpoint_.find(name.name)) != nullptr) return &name;
+    }
+    return nullptr;
+  }
+
+  Status bind(const WeightSpec& spec, const TensorName& name, const TensorView& tensor) {
+    used_.insert(tensor.name);
+    bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / product(spec.shape));
+    if (auto* const* floats = std::get_if<std::vector<float>*>(&spec.into)) return bind_floats(name, tensor, **floats);
+    if (auto* const* ids = std::get_if<std::vector<std::int32_t>*>(&spec.into)) {
+      return bind_ids(spec, name, tensor, **ids);
+    }
+    WeightView view;
+    SLUICE_RETURN_IF_ERROR(bind_matrix(spec, name, tensor, view));
+    if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
+      if (view.format != WeightFormat::kF32 && view.format != WeightFormat::kBf16) {
+        return wrong_dtype(tensor, "bf16 or f32");
+      }
+      **in_place = view;
+      return {};
+    }
+    auto& weight = *std::get<LinearWeight*>(spec.into);
+    weight = LinearWeight::pack(exec_, view, spec.bf16_input);
+    packed_bytes_ += weight.packed_bytes();
+    return {};
+  }
+
+  std::size_t bytes_done() const { return bytes_done_; }
+  std::size_t packed_bytes() const { return packed_bytes_; }
+
+  std::string unknown_tensors() const {
+    std::size_t unknown = 0;
+    std::string first;
+    for (const TensorView* tensor : checkpoint_.tensors()) {
+      if (used_.contains(tensor->name)) continue;
+      if (unknown++ < 3) first += (first.empty() ? "" : ", ") + tensor->name;
+    }
+    return unknown == 0 ? "" : fmt::format("{} tensors of the checkpoint are not used: {}{}", unknown, first,
+                                           unknown > 3 ? ", ..." : "");
+  }
+
+ private:
+  static Status wrong_dtype(const TensorView& tensor, std::string_view expected) {
+    return invalid_argument(fmt::format("tensor {} in {}: expected {}, found {} {}", tensor.name, tensor.file, expected,
+                                        dtype_name(tensor.dtype), shape_text(tensor.shape)));
+  }
+
+  static Status check_shape(const TensorView& tensor, const std::vector<std::int64_t>& expected) {
+    if (tensor.shape == expected) return {};
+    return invalid_argument(fmt::format("tensor {} in {}: expected shape {}, found {} {}", tensor.name, tensor.file,
+                                        shape_text(expected), dtype_name(tensor.dtype), shape_text(tensor.shape)));
+  }
+
+  Status bind_floats(const TensorName& name, const TensorView& tensor, std::vector<float>& into) const {
+    SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
+    into.resize(static_cast<std::size_t>(tensor.elements()));
+    if (tensor.dtype == DType::kF32) {
+      std::memcpy(into.data(), tensor.data, tensor.bytes);
+    } else if (tensor.dtype == DType::kBF16) {
+      const auto* values = reinterpret_cast<const bf16*>(tensor.data);
+      for (std::size_t i = 0; i < into.size(); ++i) into[i] = to_float(values[i]);
+    } else {
+      return wrong_dtype(tensor, "bf16 or f32");
+    }
+    return {};
+  }
+
+  Status bind_ids(const WeightSpec& spec, const TensorName& name, const TensorView& tensor,
+                  std::vector<std::int32_t>& into) const {
+    SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
+    if (tensor.dtype != DType::kI64 && tensor.dtype != DType::kI32) return wrong_dtype(tensor, "i64 or i32");
+    into.resize(static_cast<std::size_t>(tensor.elements()));
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      const std::int64_t id = tensor.dtype == DType::kI64 ? reinterpret_cast<const std::int64_t*>(tensor.data)[i]
+                                                          : reinterpret_cast<const std::int32_t*>(tensor.data)[i];
+      if (id < 0 || id >= spec.id_limit) {
+        return invalid_argument(fmt::format("tensor {} in {}: expected ids in [0, {}), found {} at element {}",
+                                            tensor.name, tensor.file, spec.id_limit, id, i));
+      }
+      into[i] = static_cast<std::int32_t>(id);
+    }
+    return {};
+  }
+
+  Status bind_matrix(const WeightSpec& spec, const TensorName& name, const TensorView& tensor, WeightView& view) {
+    view.out = static_cast<int>(spec.shape[0]);
+    view.in = static_cast<int>(spec.shape[1]);
+    std::vector<std::int64_t> stored = name.shape;
+    switch (tensor.dtype) {
+      case DType::kF32: view.format = WeightFormat::kF32; break;
+      case DType::kBF16: view.format = WeightFormat::kBf16; break;
+      case DType::kF8E4M3: view.format = WeightFormat::kFp8; break;
+      case DType::kI8:
+      case DType::kU8:
+        view.format = WeightFormat::kMxfp4;
+        stored.back() /= 2;
+        break;
+      case DType::kF4: view.format = WeightFormat::kMxfp4; break;
+      default: return wrong_dtype(tensor, "bf16, f32, fp8 (e4m3) or packed fp4 (i8)");
+    }
+    if (view.format == WeightFormat::kMxfp4 && view.in % 32 != 0) {
+      return invalid_argument(fmt::format("tensor {} in {}: expected a row length that is a multiple of 32 for fp4, found {}",
+                                          tensor.name, tensor.file, view.in));
+    }
+    SLUICE_RETURN_IF_ERROR(check_shape(tensor, stored));
+    view.data = tensor.data + static_cast<std::size_t>(name.first_row) * view.row_bytes();
+    if (view.format == WeightFormat::kFp8 || view.format == WeightFormat::kMxfp4) {
+      return bind_scales(name, tensor, view);
+    }
+    return {};
+  }
+
+  Status bind_scales(const TensorName& name, const TensorView& tensor, WeightView& view) {
+    const TensorView* scales = nullptr;
+    std::string tried;
+    for (const auto& candidate : scale_names(tensor.name)) {
+      tried += (tried.empty() ? "" : " or ") + candidate;
+      if ((scales = checkpoint_.find(candidate)) != nullptr) break;
+    }
+    if (scales == nullptr) {
+      return invalid_argument(fmt::format("tensor {} in {} is {} and needs scales: expected {}, found none", tensor.name,
+                                          tensor.file, dtype_name(tensor.dtype), tried));
+    }
+    used_.insert(scales->name);
+    bytes_done_ += scales->bytes / static_cast<std::size_t>(product(name.shape) / (std::int64_t{view.out} * view.in));
+    view.block_out = view.format == WeightFormat::kMxfp4 ? 1 : quantization_.block_rows;
+    view.block_in = view.format == WeightFormat::kMxfp4 ? 32 : quantization_.block_columns;
+    view.scale_columns = (view.in + view.block_in - 1) / view.block_in;
+    view.first_row = static_cast<int>(name.first_row);
+    std::vector<std::int64_t> expected = name.shape;
+    expected.back() = view.scale_columns;
+    auto& rows = expected[expected.size() - 2];
+    if (expected.size() > 2 && rows % view.block_out != 0) {
+      return invalid_argument(fmt::format("tensor {} in {}: expected rows in multiples of the scale block {}, found {}",
+                                          tensor.name, tensor.file, view.block_out, rows));
+    }
+    rows = (rows + view.block_out - 1) / view.block_out;
+    SLUICE_RETURN_IF_ERROR(check_shape(*scales, expected));
+    if (scales->dtype == DType::kF8E8M0 || scales->dtype == DType::kU8) {
+      view.scale_format = ScaleFormat::kE8m0;  // raw bytes: a numeric cast would destroy them
+    } else if (scales->dtype == DType::kF32 && view.format == WeightFormat::kFp8) {
+      view.scale_format = ScaleFormat::kF32;
+    } else {
+      return wrong_dtype(*scales, view.format == WeightFormat::kFp8 ? "e8m0 or f32 scales" : "e8m0 scales");
+    }
+    view.scales = scales->data;
+    return {};
+  }
+
+  const Exec& exec_;
+  const Checkpoint& checkpoint_;
+  const QuantizationConfig& quantization_;
+  std::set<std::string, std::less<>> used_;
+  std::size_t bytes_done_ = 0, packed_bytes_ = 0;
+};
+
+Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkpoint& checkpoint) {
+  std::string text = fmt::format("the checkpoint in {} lacks {} tensor{}:", checkpoint.folder(), missing.size(),
+                                 missing.size() == 1 ? "" : "s");
+  for (std::size_t i = 0; i < missing.size() && i < 5; ++i) {
+    text += fmt::format(" {} {}{}", missing[i]->names.front().name, shape_text(missing[i]->shape),
+                        i + 1 < missing.size() ? "," : "");
+  }
+  if (missing.size() > 5) text += " ...";
+  return invalid_argument(text + "; is it complete, and does config.json belong to it?");
+}
+
+}  // namespace
+
+bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group) {
+  for (const auto& spec : table) {
+    if (spec.group != group) continue;
+    for (const auto& name : spec.names) {
+      if (checkpoint.find(name.name) != nullptr) return true;
+    }
+  }
+  return false;
+}
+
+Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
+                    const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report) {
+  const auto start = std::chrono::steady_clock::now();
+  Loader loader(exec, checkpoint, quantization);
+  std::vector<const WeightSpec*> missing;
+  std::set<std::string> absent_groups;
+  for (const auto& spec : table) {
+    if (!spec.group.empty() && !has_group(checkpoint, table, spec.group)) {
+      absent_groups.insert(spec.group);
+      continue;
+    }
+    const TensorView* tensor = nullptr;
+    const TensorName* name = loader.find(spec, &tensor);
+    if (name == nullptr) {
+      missing.push_back(&spec);
+      continue;
+    }
+    SLUICE_RETURN_IF_ERROR(loader.bind(spec, *name, *tensor));
+    if (progress) progress(loader.bytes_done(), checkpoint.total_bytes());
+  }
+  if (!missing.empty()) return missing_error(missing, checkpoint);
+  if (report != nullptr) {
+    report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report->checkpoint_bytes = checkpoint.total_bytes();
+    report->packed_bytes = loader.packed_bytes();
+    for (const auto& group : absent_groups) {
+      report->notes.push_back(fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));
+    }
+    if (auto note = loader.unknown_tensors(); !note.empty()) report->notes.push_back(std::move(note));
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// The weight table of a family: what tensors it needs, where each goes, and how `synth` would store it.
+//
+// One list per family serves three purposes: binding and checking a checkpoint, writing a random one (`sluice synth`), and
+// documenting the family's tensors. A spec may be found under several names (the official one first, then transformers').
+// Thread safety: build and load on one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "formats/model_config.h"
+#include "kernels/exec.h"
+#include "kernels/linear.h"
+#include "model/model.h"
+
+namespace sluice {
+
+// How the official checkpoint stores a tensor.
+enum class Storage { kFp8, kMxfp4, kBf16, kF32, kI64 };
+
+// A tensor of the checkpoint, or rows [first_row, first_row + rows) of it seen as a matrix of its last dimension.
+struct TensorName {
+  std::string name;                 // with its suffix: "layers.0.attn.wq_a.weight"
+  std::vector<std::int64_t> shape;  // of the whole tensor, in elements
+  std::int64_t first_row = 0;
+};
+
+struct WeightSpec {
+  std::vector<TensorName> names;    // tried in order
+  std::vector<std::int64_t> shape;  // of what is bound: [out, in] or [n]
+  Storage storage = Storage::kBf16;
+  // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
+  std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
+  bool bf16_input = false;          // LinearWeight: round inputs to bf16
+  int id_limit = 0;                 // ids: each in [0, id_limit)
+  std::string group;                // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
+};
+
+using WeightTable = std::vector<WeightSpec>;
+
+// Finds, checks and binds every spec. A missing or misshapen tensor is an error that names it, what was expected and found;
+// tensors that nothing asked for become a note. The checkpoint must outlive what is bound.
+Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
+                    const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report);
+
+// Whether the optional `group` was found.
+bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group);
+
+}  // namespace sluice
