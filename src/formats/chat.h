@@ -1,0 +1,124 @@
+// Chat: from OpenAI messages to the text of a prompt, and from the text of an answer back to reasoning, content and
+// tool calls.
+//
+//   auto messages = parse_chat_messages(body["messages"]);             // OpenAI JSON -> ChatMessage, checked
+//   auto encoding = make_chat_encoding(config.model_type, folder);     // how this family writes a conversation
+//   auto prompt = encoding->render({.messages = ..., .tools = ...});   // special tokens are written as text
+//   ids = tokenizer.encode(*prompt, special tokens parsed, none added)
+//   auto parser = encoding->make_parser(*prompt);
+//   parser->push(text) ... parser->finish()                            // deltas in the order in which they stream
+//
+// A family adds one file with a ChatEncoding and one line to the list in chat.cc.
+// Text that a client sends is not escaped: a special token written in it reads as one, as in the models' own encoders.
+// Thread safety: messages are plain values; a const ChatEncoding may be used from any thread; a parser belongs to one
+// answer.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+enum class ChatRole { kSystem, kUser, kDeveloper, kAssistant, kTool, kLatestReminder };
+
+std::string_view to_string(ChatRole role);
+
+// A piece of a message. A content given as a string is one part of type "text".
+struct ChatContentPart {
+  std::string type = "text";
+  std::string text;  // empty for every type but "text"
+};
+
+struct ChatToolCall {
+  std::string id;         // may be empty
+  std::string name;       // never empty
+  std::string arguments;  // as the client sent it: JSON text of an object, or text that is no JSON at all
+};
+
+struct ChatMessage {
+  ChatRole role = ChatRole::kUser;
+  std::vector<ChatContentPart> content;  // only tool messages may hold parts that are not text
+  std::string reasoning_content;         // assistant
+  std::vector<ChatToolCall> tool_calls;  // assistant
+  std::string tool_call_id;              // tool
+  std::string name;
+  std::string task;                       // DeepSeek-V4's internal tasks, "" for none
+  bool wo_eos = false;                    // assistant: the end token is left out, so that the answer can go on
+  std::vector<boost::json::value> tools;  // system, developer: function objects
+  std::optional<boost::json::value> response_format;  // system, developer
+};
+
+struct ChatRequest {
+  std::vector<ChatMessage> messages;
+  std::vector<boost::json::value> tools;              // function objects of the whole request
+  std::optional<boost::json::value> response_format;  // of the whole request; rendered as it is
+  std::optional<bool> thinking;                       // unset: the encoding's default
+  std::optional<std::string> reasoning_effort;        // the encoding says which it knows
+  bool drop_thinking = true;                          // leave out the reasoning of earlier turns
+  bool add_generation_prompt = true;                  // end in the opening of the assistant's turn
+};
+
+// Reads the `messages` array of an OpenAI chat request. Errors name the message and the key:
+//   "messages[2]: key 'role': expected one of system, developer, user, ..., found "robot""
+// `reasoning` is accepted for `reasoning_content`. Unknown keys are refused unless null.
+Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& messages);
+
+// Reads a `tools` array, [{"type": "function", "function": {"name": ...}}], into its function objects, unchanged.
+// `what` names the array in errors.
+Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::value& tools,
+                                                         std::string_view what = "tools");
+
+// The text parts joined by `separator`; any other part reads "[Unsupported <type>]".
+std::string join_content(const std::vector<ChatContentPart>& content, std::string_view separator);
+
+// A step of a streamed answer.
+struct ChatDelta {
+  enum class Kind {
+    kReasoning,          // text: more reasoning
+    kContent,            // text: more of the answer
+    kToolCall,           // a tool call starts; text: the function's name
+    kToolCallArguments,  // text: more of the JSON text of the arguments of call `index`
+  };
+  Kind kind = Kind::kContent;
+  std::string text;
+  int index = 0;  // of the tool call within the answer, from 0
+
+  bool operator==(const ChatDelta&) const = default;
+};
+
+// Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end
+// token. Any split of the same text gives the same deltas up to where adjacent texts are cut; text is passed on as soon
+// as it cannot be the start of a marker. Malformed output is no error: see the family's header for what becomes of it.
+class ChatOutputParser {
+ public:
+  virtual ~ChatOutputParser() = default;
+
+  virtual std::vector<ChatDelta> push(std::string_view text) = 0;
+  // The answer ended: passes on what was held back and completes the arguments of an open call. Later pushes give
+  // nothing.
+  virtual std::vector<ChatDelta> finish() = 0;
+  // A tool call has started: the finish reason of a regular end is "tool_calls".
+  virtual bool had_tool_calls() const = 0;
+};
+
+class ChatEncoding {
+ public:
+  virtual ~ChatEncoding() = default;
+
+  // The prompt as text. Fails with kInvalidArgument when the conversation or an option cannot be written.
+  virtual Result<std::string> render(const ChatRequest& request) const = 0;
+  // A parser for the answer to `prompt`, which tells whether the answer starts with reasoning.
+  virtual std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt) const = 0;
+};
+
+// The encoding of the checkpoint in `model_folder` whose config.json says `model_type`. kNotFound for a family without
+// one; the model can then still complete raw text.
+Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder);
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+// Splits DeepSeek-V4's answers into reasoning, content and tool calls while they stream (specification §14.2).
+//
+//   {reasoning}</think>{content}\n\n<｜DSML｜tool_calls>
+//   <｜DSML｜invoke name="f">
+//   <｜DSML｜parameter name="k" string="true">{text}</｜DSML｜parameter>
+//   </｜DSML｜invoke>
+//   </｜DSML｜tool_calls>
+//
+// The arguments come as one JSON object, {"k": "text", "n": 1}: a parameter with string="true" streams as it arrives,
+// any other is passed on when it is complete, as it stands if it is JSON, else as a JSON string.
+//
+// What becomes of malformed answers:
+// - Text without </think> is reasoning to its end, calls included: a model that still thinks calls nothing.
+// - A block's opening tag that no call follows is content; at the end of the answer it is dropped, as are unfinished
+//   tags inside a block. An unfinished tag outside is content.
+// - Text between the tags of a block is content, white space aside. Inside a call it follows the call, unless it is a
+//   JSON object and the call has no parameters: then it is the arguments.
+// - A call without a name is such text. Of two parameters of one name the first counts.
+// - A missing closing tag is implied by the next tag that cannot stand where it is, or by the end of the answer. So the
+//   arguments of every call are JSON; whether an answer was cut off is for the caller to say.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/chat.h"
+
+namespace sluice {
+
+class DeepSeekV4OutputParser final : public ChatOutputParser {
+ public:
+  explicit DeepSeekV4OutputParser(bool starts_with_reasoning);
+
+  std::vector<ChatDelta> push(std::string_view text) override;
+  std::vector<ChatDelta> finish() override;
+  bool had_tool_calls() const override { return call_index_ >= 0; }
+
+ private:
+  enum class State {
+    kReasoning,
+    kContent,
+    kOpening,          // after a block's opening tag, until it is clear that a call follows
+    kBlock,            // between calls
+    kInvokeHeader,     // inside an invoke tag
+    kInvoke,           // between parameters
+    kParameterHeader,  // inside a parameter tag
+    kValue,            // inside a parameter
+    kDone,
+  };
+
+  // One step in the current state; false if it takes more text.
+  bool step();
+  bool step_reasoning();
+  bool step_content();
+  bool step_opening();
+  bool step_block();
+  bool step_header();
+  bool step_invoke();
+  bool step_value();
+
+  void begin_header(State header, std::string_view tag);
+  void end_header(bool too_long);
+  void begin_call(std::string name);
+  void end_call(State next);
+  void begin_parameter(std::string name, bool is_string);
+  void append_value(std::string_view text);
+  void end_parameter();
+
+  std::string_view rest() const { return std::string_view(pending_).substr(consumed_); }
+  void after_markup();
+  void emit_content(std::string_view text);
+  void emit(ChatDelta::Kind kind, std::string text);
+
+  State state_;
+  std::string pending_;  // text not yet understood, from consumed_ on
+  std::size_t consumed_ = 0;
+  std::vector<ChatDelta> deltas_;
+
+  std::string markup_;         // kOpening: the opening tag with the white space around it; headers: the tag so far
+  bool in_quotes_ = false;     // headers
+  bool after_markup_ = false;  // white space is held back: it counts only if text follows before the next tag
+  std::string space_;          // that white space
+  int call_index_ = -1;        // of the last call that started
+  std::vector<std::string> parameters_;  // names in the current call
+  std::string stray_;                    // text between the tags of the current call
+  bool is_string_ = false;               // the current parameter
+  bool is_duplicate_ = false;            // the current parameter
+  std::string value_;                    // the current parameter unless it streams
+};
+
+}  // namespace sluice
