@@ -1,0 +1,115 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// An open file descriptor, closed at the end of the scope.
+struct Descriptor {
+  explicit Descriptor(int number) : fd(number) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
+
+Status open_failure(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) return not_found(fmt::format("{}: no such file", path));
+  return invalid_argument(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)));
+}
+
+// The size of a regular file; O_NONBLOCK at opening keeps a named pipe from blocking before it is refused here.
+Result<std::size_t> regular_file_size(int fd, const std::string& path) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return open_failure(path, errno);
+  if (S_ISDIR(info.st_mode)) return invalid_argument(fmt::format("{}: expected a file, found a folder", path));
+  if (!S_ISREG(info.st_mode)) return invalid_argument(fmt::format("{}: expected a regular file", path));
+  return static_cast<std::size_t>(info.st_size);
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return open_failure(path, errno);
+  SLUICE_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(file.fd, path));
+  MappedFile mapped;
+  mapped.path_ = path;
+  if (size == 0) return mapped;  // mmap refuses an empty length
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (address == MAP_FAILED) {
+    return resource_exhausted(fmt::format("{}: cannot map {} bytes into memory: {}", path, size, std::strerror(errno)));
+  }
+  mapped.data_ = static_cast<const std::byte*>(address);
+  mapped.size_ = size;
+  return mapped;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::advise(std::size_t offset, std::size_t length, int advice) const {
+  if (offset >= size_) return;
+  length = std::min(length, size_ - offset);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  ::madvise(const_cast<std::byte*>(data_) + begin, offset - begin + length, advice);
+}
+
+void MappedFile::will_need(std::size_t offset, std::size_t length) const {
+  advise(offset, length, MADV_WILLNEED);
+}
+void MappedFile::sequential() const {
+  advise(0, size_, MADV_SEQUENTIAL);
+}
+void MappedFile::random_access() const {
+  advise(0, size_, MADV_RANDOM);
+}
+void MappedFile::dont_need(std::size_t offset, std::size_t length) const {
+  advise(offset, length, MADV_DONTNEED);
+}
+
+Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return open_failure(path, errno);
+  SLUICE_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(file.fd, path));
+  if (size > max_bytes) {
+    return invalid_argument(fmt::format("{}: expected at most {} bytes, found {}", path, max_bytes, size));
+  }
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.fd, text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return invalid_argument(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+    if (got == 0) break;  // shortened meanwhile
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace sluice

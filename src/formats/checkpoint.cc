@@ -1,0 +1,123 @@
+#include "formats/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <boost/json/string.hpp>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/mapped_file.h"
+#include "formats/json.h"
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// A shard lies in the folder itself: a name with a path in it could read any file of the machine.
+Status check_shard_name(std::string_view name) {
+  if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
+      name.find('\\') == std::string_view::npos && name.find('\0') == std::string_view::npos) {
+    return {};
+  }
+  std::string quoted;
+  append_json_string(quoted, name);
+  return invalid_argument(fmt::format("weight_map: expected the name of a file in the same folder, found {}", quoted));
+}
+
+using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
+
+Result<WeightMap> read_weight_map(const std::string& index_path) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(index_path));
+  SLUICE_ASSIGN_OR_RETURN(const json::value index, parse_json(text, index_path));
+  const json::value* map = index.is_object() ? index.get_object().if_contains("weight_map") : nullptr;
+  if (map == nullptr || !map->is_object()) {
+    return invalid_argument(fmt::format("{}: key 'weight_map': expected an object of tensor names and files, found {}",
+                                        index_path, describe_json(map)));
+  }
+  WeightMap weight_map;
+  for (const auto& [tensor, shard] : map->get_object()) {
+    if (!shard.is_string()) {
+      return invalid_argument(fmt::format("{}: weight_map: tensor {}: expected a file name, found {}", index_path,
+                                          std::string_view(tensor), describe_json(&shard)));
+    }
+    SLUICE_RETURN_IF_ERROR(check_shard_name(shard.get_string()).with_context(index_path));
+    weight_map.emplace(tensor, shard.get_string());
+  }
+  if (weight_map.empty()) return invalid_argument(fmt::format("{}: weight_map: it names no tensor", index_path));
+  return weight_map;
+}
+
+}  // namespace
+
+Result<Checkpoint> Checkpoint::open(const std::string& folder) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = folder;
+  const std::string index_path = fmt::format("{}/{}", folder, kIndexFile);
+  if (exists(fmt::format("{}/{}", folder, kSingleFile))) {
+    SLUICE_RETURN_IF_ERROR(checkpoint.open_shard(std::string(kSingleFile)));
+    SLUICE_RETURN_IF_ERROR(checkpoint.build_table());
+  } else if (exists(index_path)) {
+    SLUICE_RETURN_IF_ERROR(checkpoint.open_index(index_path));
+  } else {
+    return not_found(
+        fmt::format("{}: expected a model folder with {} or {}, found neither", folder, kSingleFile, kIndexFile));
+  }
+  return checkpoint;
+}
+
+Status Checkpoint::open_index(const std::string& index_path) {
+  SLUICE_ASSIGN_OR_RETURN(const WeightMap weight_map, read_weight_map(index_path));
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
+  for (const std::string& shard : shards) SLUICE_RETURN_IF_ERROR(open_shard(shard).with_context(index_path));
+  SLUICE_RETURN_IF_ERROR(build_table());
+  for (const auto& [tensor, shard] : weight_map) {
+    const TensorView* found = find(tensor);
+    if (found != nullptr && found->file == shard) continue;
+    return invalid_argument(fmt::format("{}: tensor {}: expected in {}, found {}", index_path, tensor, shard,
+                                        found == nullptr ? "in no shard" : "in " + std::string(found->file)));
+  }
+  return {};
+}
+
+Status Checkpoint::open_shard(const std::string& name) {
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(folder_ + "/" + name));
+  files_.push_back(std::move(file));
+  return {};
+}
+
+Status Checkpoint::build_table() {
+  for (const auto& file : files_) {
+    metadata_.insert(file->metadata().begin(), file->metadata().end());
+    for (const TensorView& tensor : file->tensors()) {
+      tensors_.push_back(&tensor);
+      total_bytes_ += tensor.bytes;
+    }
+  }
+  const auto name = [](const TensorView* tensor) -> const std::string& { return tensor->name; };
+  std::ranges::stable_sort(tensors_, {}, name);
+  const auto twice = std::ranges::adjacent_find(tensors_, {}, name);
+  if (twice == tensors_.end()) return {};
+  return invalid_argument(fmt::format("{}: tensor {}: expected in one shard, found in {} and {}", folder_,
+                                      (*twice)->name, (*twice)->file, (*(twice + 1))->file));
+}
+
+const TensorView* Checkpoint::find(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(
+      tensors_, name, {}, [](const TensorView* tensor) -> std::string_view { return tensor->name; });
+  return found != tensors_.end() && (*found)->name == name ? *found : nullptr;
+}
+
+}  // namespace sluice
