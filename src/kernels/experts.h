@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/aligned.h"
 #include "kernels/linear.h"
@@ -36,8 +37,17 @@ struct ExpertsArgs {
 
 // Reused between calls so that a step allocates nothing once warm. One per caller.
 struct ExpertsScratch {
-  FloatBuffer activations, outputs;
-  std::vector<std::int32_t> order;  // (row, slot) pairs sorted by expert
+  // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
+  struct Group {
+    const ExpertWeights* weights;
+    const std::int32_t* x_rows;  // [rows], null for all rows
+    const float* row_weights;    // [rows], null for 1
+    float *gate, *up, *out;      // [rows, inter], [rows, inter], [rows, hidden]
+    int rows;
+  };
+  std::vector<Group> groups;
+  std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
+  FloatBuffer row_weights, rounded, gate, up, outputs;
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch);

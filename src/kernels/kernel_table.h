@@ -30,19 +30,17 @@ struct LinearKernels {
   std::size_t (*packed_bytes)(const WeightView& view);
   void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
   int out_tile;
-  // y[0..rows) x outputs [begin, end) of one job.
+  // Outputs [begin, end), cut like pack()'s, of y[0..rows). x has been rounded if the weight wants bf16 inputs.
   void (*run)(const LinearJob& job, int rows, int begin, int end);
 };
 
-struct HcFinishArgs {  // everything of hc_mix after fn z
-  const HcMixArgs* mix;
-};
-struct SwiGluArgs {  // gate, up, out: [rows, dim], row_weight [rows] or null for 1
+struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may be either; row_weight [rows] or null for 1
   const float* gate;
   const float* up;
   const float* row_weight;
   float* out;
   int dim;
+  std::ptrdiff_t ld;
   float limit;
 };
 struct HcCollapseArgs {
@@ -70,17 +68,24 @@ struct KernelTable {
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
   RowsKernel<RopeHeadsArgs> rope_heads = nullptr;
   RowsKernel<HadamardArgs> hadamard = nullptr;
-  RowsKernel<HcFinishArgs> hc_finish = nullptr;
+  RowsKernel<HcMixArgs> hc_finish = nullptr;  // everything of hc_mix after fn z
   RowsKernel<HcCollapseArgs> hc_collapse = nullptr;
   RowsKernel<HcExpandArgs> hc_expand = nullptr;
   RowsKernel<RouteArgs> route = nullptr;
-  // Rows [begin, end), all of span `span` of the args.
-  void (*attend)(const AttendArgs& args, int span, int begin, int end) = nullptr;
-  void (*index_select)(const IndexSelectArgs& args, int span, int begin, int end) = nullptr;
-  // Channels [begin, end) of one span.
+  // Heads [head_begin, head_end) of rows [begin, end), all of span `span` of the args.
+  void (*attend)(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) = nullptr;
+  // Scores of entries [first, last) for rows [begin, end) of span `span`, to scores[(row - begin) * stride + entry];
+  // entries that a row does not see get some value.
+  void (*index_scores)(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
+                       float* scores, std::ptrdiff_t stride) = nullptr;
+  // The k best of scores[0..n), k <= n, by the rule of kernels/indexer.h, ascending.
+  void (*top_k)(const float* scores, int n, int k, std::int32_t* selected) = nullptr;
+  // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
-  void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* out) = nullptr;  // out [count, dims]
-  void (*encode_rows)(const RowFormat& format, const float* x, const RowRef* rows, int count) = nullptr;
+  // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/stream.h).
+  void (*encode_rows)(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count) = nullptr;
+  void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;
+  void (*simulate_rows)(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count) = nullptr;
 };
 
 const KernelTable& scalar_kernels();

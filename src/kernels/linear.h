@@ -1,6 +1,7 @@
 // y = W x, for weights as checkpoints store them.
 //
-// The order of every output element, whatever the number of rows, the ISA or the storage (kernels/exec.h has the contract):
+// The order of every output element, whatever the number of rows, the ISA or the storage (kernels/exec.h has the
+// contract):
 //   inputs are cut into blocks of B = weight.block_inputs() (the scale block; 128 without scales, 32 for MXFP4);
 //   within a block, one fma chain from 0 over pairs of inputs in ascending order, the odd one of a pair first
 //     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
@@ -21,6 +22,8 @@
 
 namespace sluice {
 
+struct LinearKernels;  // kernels/kernel_table.h
+
 enum class WeightFormat {
   kF32,
   kBf16,
@@ -35,16 +38,16 @@ const char* name(WeightFormat format);
 struct WeightView {
   WeightFormat format = WeightFormat::kF32;
   int out = 0, in = 0;
-  const std::byte* data = nullptr;    // row-major; row `n` of this view starts at data + n * row_bytes()
+  const std::byte* data = nullptr;  // row-major; row `n` of this view starts at data + n * row_bytes()
   ScaleFormat scale_format = ScaleFormat::kNone;
   const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
   int block_out = 1, block_in = 128;  // what one scale covers
   int scale_columns = 0;
-  int first_row = 0;                  // of this view in the tensor that `scales` covers
+  int first_row = 0;  // of this view in the tensor that `scales` covers
 
   std::size_t row_bytes() const;
-  int block_inputs() const;            // B above
-  float scale(int row, int column) const;  // the scale of weight (row, column); 1 without scales
+  int block_inputs() const;                  // B above
+  float scale(int row, int column) const;    // the scale of weight (row, column); 1 without scales
   float element(int row, int column) const;  // the stored value without its scale
 };
 
@@ -65,6 +68,8 @@ class LinearWeight {
 
   // Packs for exec.kernels (nothing for the scalar ones). `view`'s bytes must outlive the result when it is not packed.
   static LinearWeight pack(const Exec& exec, const WeightView& view, bool bf16_input);
+  // The same for one kernel set; `pool` may be null.
+  static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, bool bf16_input);
 
  private:
   WeightView view_;
@@ -79,6 +84,9 @@ struct LinearJob {
   std::ptrdiff_t ldx = 0;
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;
+  const std::int32_t* x_rows = nullptr;  // row r of x lies at x + x_rows[r] * ldx; null: at x + r * ldx
+
+  const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
 };
 
 void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs);

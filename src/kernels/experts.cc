@@ -1,0 +1,155 @@
+#include "kernels/experts.h"
+
+#include <algorithm>
+
+#include "kernels/kernel_table.h"
+#include "kernels/linear_rounding.h"
+#include "kernels/linear_split.h"
+
+namespace sluice {
+
+namespace {
+
+using Group = ExpertsScratch::Group;
+
+// Counting sort of the (row, slot) pairs by expert, stable: scratch.first[e] is where expert e's pairs begin.
+void sort_pairs(const ExpertsArgs& args, ExpertsScratch& scratch) {
+  const auto pairs = static_cast<std::size_t>(args.rows) * static_cast<std::size_t>(args.slots);
+  scratch.first.assign(args.experts.size() + 1, 0);
+  for (std::size_t p = 0; p < pairs; ++p) ++scratch.first[static_cast<std::size_t>(args.expert_ids[p]) + 1];
+  for (std::size_t e = 1; e < scratch.first.size(); ++e) scratch.first[e] += scratch.first[e - 1];
+  scratch.sorted_rows.resize(pairs);
+  scratch.positions.resize(pairs);
+  float* weights = scratch.row_weights.get(pairs);
+  for (std::size_t p = 0; p < pairs; ++p) {
+    const auto at = static_cast<std::size_t>(scratch.first[static_cast<std::size_t>(args.expert_ids[p])]++);
+    scratch.sorted_rows[at] = static_cast<std::int32_t>(p / static_cast<std::size_t>(args.slots));
+    scratch.positions[p] = static_cast<std::int32_t>(at);
+    weights[at] = args.expert_weights[p];
+  }
+  // Placing moved every start to its end, which is the next one's start.
+  for (std::size_t e = scratch.first.size() - 1; e > 0; --e) scratch.first[e] = scratch.first[e - 1];
+  scratch.first[0] = 0;
+}
+
+void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
+  scratch.groups.clear();
+  std::size_t activations = 0;
+  for (std::size_t e = 0; e < args.experts.size(); ++e) {
+    const auto begin = static_cast<std::size_t>(scratch.first[e]);
+    const int rows = scratch.first[e + 1] - scratch.first[e];
+    if (rows == 0) continue;
+    scratch.groups.push_back({&args.experts[e], scratch.sorted_rows.data() + begin, scratch.row_weights.get(0) + begin,
+                              nullptr, nullptr, nullptr, rows});
+  }
+  if (args.shared != nullptr) {
+    scratch.groups.push_back({args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows});
+  }
+  std::size_t outputs = 0;
+  for (const Group& group : scratch.groups) {
+    activations += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(group.weights->gate.out());
+    outputs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(args.hidden);
+  }
+  float* gate = scratch.gate.get(activations);
+  float* up = scratch.up.get(activations);
+  float* out = scratch.outputs.get(outputs);
+  for (Group& group : scratch.groups) {
+    group.gate = gate;
+    group.up = up;
+    group.out = out;
+    const std::ptrdiff_t size = std::ptrdiff_t{group.rows} * group.weights->gate.out();
+    gate += size;
+    up += size;
+    out += std::ptrdiff_t{group.rows} * args.hidden;
+  }
+}
+
+// gate <- the activation m of the outputs of one piece of one group.
+void activate(const Exec& exec, const ExpertsArgs& args, const Group& group, const float* x, const LinearPiece& piece) {
+  const LinearKernels& kernels = exec.kernels->linear;
+  const int inter = group.weights->gate.out();
+  const int rows = piece.row_end - piece.row_begin;
+  const LinearJob gate{&group.weights->gate, x, args.hidden, group.gate, inter, group.x_rows};
+  const LinearJob up{&group.weights->up, x, args.hidden, group.up, inter, group.x_rows};
+  kernels.run(rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
+  kernels.run(rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
+  const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
+  const int width = piece.out_end - piece.out_begin;
+  exec.kernels->swiglu({.gate = group.gate + at,
+                        .up = group.up + at,
+                        .row_weight = group.row_weights != nullptr ? group.row_weights + piece.row_begin : nullptr,
+                        .out = group.gate + at,
+                        .dim = width,
+                        .ld = inter,
+                        .limit = args.limit},
+                       0, rows);
+  if (!group.weights->down.bf16_input()) return;
+  for (int r = 0; r < rows; ++r) {
+    float* m = group.gate + at + std::ptrdiff_t{r} * inter;
+    round_to_bf16(width, m, m);
+  }
+}
+
+void add_row(int count, const float* x, float* y) {
+  for (int i = 0; i < count; ++i) y[i] += x[i];
+}
+
+void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const float* outputs, int begin, int end) {
+  const Group* shared = args.shared != nullptr ? &scratch.groups.back() : nullptr;
+  for (int t = begin; t < end; ++t) {
+    float* y = args.y + std::ptrdiff_t{t} * args.hidden;
+    const std::int32_t* positions = scratch.positions.data() + std::ptrdiff_t{t} * args.slots;
+    if (args.slots > 0) {
+      std::copy_n(outputs + std::ptrdiff_t{positions[0]} * args.hidden, args.hidden, y);
+    } else {
+      std::fill_n(y, args.hidden, 0.0F);
+    }
+    for (int s = 1; s < args.slots; ++s) add_row(args.hidden, outputs + std::ptrdiff_t{positions[s]} * args.hidden, y);
+    if (shared != nullptr) add_row(args.hidden, shared->out + std::ptrdiff_t{t} * args.hidden, y);
+  }
+}
+
+}  // namespace
+
+void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch) {
+  if (args.rows == 0) return;
+  sort_pairs(args, scratch);
+  make_groups(args, scratch);
+  const int groups = static_cast<int>(scratch.groups.size());
+  const int out_tile = exec.kernels->linear.out_tile;
+  const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
+
+  const float* rounded = args.x;
+  const auto wants_bf16 = [](const Group& g) { return g.weights->gate.bf16_input(); };
+  if (std::any_of(scratch.groups.begin(), scratch.groups.end(), wants_bf16)) {
+    float* buffer = scratch.rounded.get(static_cast<std::size_t>(args.rows) * static_cast<std::size_t>(args.hidden));
+    const LinearJob job{.weight = nullptr, .x = args.x, .ldx = args.hidden, .y = nullptr, .ldy = 0};
+    round_rows(exec, args.rows, args.hidden, job, buffer);
+    rounded = buffer;
+  }
+  split_linear(
+      *exec.pool, out_tile, groups,
+      [&](int i) { return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden}; },
+      [&](const LinearPiece& piece) {
+        const Group& g = group(piece.item);
+        activate(exec, args, g, wants_bf16(g) ? rounded : args.x, piece);
+      });
+  split_linear(
+      *exec.pool, out_tile, groups,
+      [&](int i) { return LinearExtent{group(i).rows, args.hidden, group(i).weights->down.in()}; },
+      [&](const LinearPiece& piece) {
+        const Group& g = group(piece.item);
+        const int inter = g.weights->down.in();
+        const LinearJob down{.weight = &g.weights->down, .x = g.gate, .ldx = inter, .y = g.out, .ldy = args.hidden};
+        exec.kernels->linear.run(rows_from(down, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
+                                 piece.out_end);
+      });
+  constexpr int kRowsPerPiece = 32;
+  const float* outputs = scratch.outputs.get(0);
+  auto combine = [&](int piece, int) {
+    combine_rows(args, scratch, outputs, piece * kRowsPerPiece, std::min(args.rows, (piece + 1) * kRowsPerPiece));
+  };
+  exec.pool->run((args.rows + kRowsPerPiece - 1) / kRowsPerPiece, std::ref(combine));
+}
+
+}  // namespace sluice

@@ -1,0 +1,176 @@
+#include "kernels/linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "base/check.h"
+#include "base/number_formats.h"
+#include "kernels/kernel_table.h"
+#include "kernels/linear_rounding.h"
+#include "kernels/linear_split.h"
+
+namespace sluice {
+
+namespace {
+
+template <class T>
+T read(const std::byte* from, std::size_t index) {
+  T value;
+  std::memcpy(&value, from + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+const char* name(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kBf16:
+      return "bf16";
+    case WeightFormat::kFp8:
+      return "fp8";
+    case WeightFormat::kMxfp4:
+      return "mxfp4";
+  }
+  return "?";
+}
+
+std::size_t WeightView::row_bytes() const {
+  const auto inputs = static_cast<std::size_t>(in);
+  switch (format) {
+    case WeightFormat::kF32:
+      return inputs * 4;
+    case WeightFormat::kBf16:
+      return inputs * 2;
+    case WeightFormat::kFp8:
+      return inputs;
+    case WeightFormat::kMxfp4:
+      return (inputs + 1) / 2;
+  }
+  return 0;
+}
+
+int WeightView::block_inputs() const {
+  return scale_format == ScaleFormat::kNone ? 128 : block_in;
+}
+
+float WeightView::scale(int row, int column) const {
+  if (scale_format == ScaleFormat::kNone) return 1.0F;
+  const auto index = static_cast<std::size_t>((first_row + row) / block_out) * static_cast<std::size_t>(scale_columns) +
+                     static_cast<std::size_t>(column / block_in);
+  if (scale_format == ScaleFormat::kE8m0) return e8m0_to_float(read<std::uint8_t>(scales, index));
+  return read<float>(scales, index);
+}
+
+float WeightView::element(int row, int column) const {
+  const std::byte* bytes = data + static_cast<std::size_t>(row) * row_bytes();
+  const auto index = static_cast<std::size_t>(column);
+  switch (format) {
+    case WeightFormat::kF32:
+      return read<float>(bytes, index);
+    case WeightFormat::kBf16:
+      return to_float(read<bf16>(bytes, index));
+    case WeightFormat::kFp8:
+      return e4m3_to_float(read<std::uint8_t>(bytes, index));
+    case WeightFormat::kMxfp4:
+      return e2m1_to_float(static_cast<std::uint8_t>(read<std::uint8_t>(bytes, index / 2) >> (index % 2 * 4)));
+  }
+  return 0.0F;
+}
+
+WeightView slice_rows(const WeightView& view, int first, int count) {
+  SLUICE_CHECK(first >= 0 && count >= 0 && first + count <= view.out, "a slice of rows lies inside its weight");
+  WeightView slice = view;
+  slice.data = view.data + static_cast<std::size_t>(first) * view.row_bytes();
+  slice.out = count;
+  slice.first_row = view.first_row + first;
+  return slice;
+}
+
+LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, bool bf16_input) {
+  return pack(exec.pool, exec.kernels->linear, view, bf16_input);
+}
+
+LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view,
+                                bool bf16_input) {
+  SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == 32),
+               "MXFP4 weights have one e8m0 scale for 32 inputs");
+  SLUICE_CHECK(view.block_in > 0 && view.block_out > 0, "a scale covers at least one weight");
+  LinearWeight weight;
+  weight.view_ = view;
+  weight.bf16_input_ = bf16_input;
+  const std::size_t bytes = kernels.packed_bytes(view);
+  if (bytes == 0) return weight;
+  weight.packed_ = AlignedBytes(bytes);
+  constexpr int kOutputsPerPiece = 256;
+  const int step = (kOutputsPerPiece + kernels.out_tile - 1) / kernels.out_tile * kernels.out_tile;
+  const int pieces = (view.out + step - 1) / step;
+  auto pack_piece = [&](int piece, int) {
+    kernels.pack(view, piece * step, std::min(view.out, (piece + 1) * step), weight.packed_.data());
+  };
+  if (pool != nullptr) {
+    pool->run(pieces, std::ref(pack_piece));
+  } else {
+    for (int piece = 0; piece < pieces; ++piece) pack_piece(piece, 0);
+  }
+  return weight;
+}
+
+namespace {
+
+void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
+  const LinearKernels& kernels = exec.kernels->linear;
+  split_linear(
+      *exec.pool, kernels.out_tile, static_cast<int>(jobs.size()),
+      [&](int i) {
+        const LinearWeight& weight = *jobs[static_cast<std::size_t>(i)].weight;
+        return LinearExtent{rows, weight.out(), weight.in()};
+      },
+      [&](const LinearPiece& piece) {
+        kernels.run(rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
+                    piece.row_end - piece.row_begin, piece.out_begin, piece.out_end);
+      });
+}
+
+// Rounds the inputs of the jobs that want bf16, those of several jobs with the same x once, and points the jobs at
+// them.
+void round_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBuffer& buffer) {
+  std::size_t floats = 0;
+  for (const LinearJob& job : jobs) {
+    floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(job.weight->in());
+  }
+  float* next = buffer.get(floats);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (!jobs[i].weight->bf16_input()) continue;
+    const LinearJob original = jobs[i];
+    const int in = original.weight->in();
+    round_rows(exec, rows, in, original, next);
+    for (std::size_t j = i; j < jobs.size(); ++j) {
+      LinearJob& job = jobs[j];
+      if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows) continue;
+      if (!job.weight->bf16_input() || job.weight->in() != in) continue;
+      job.x = next;
+      job.ldx = in;
+      job.x_rows = nullptr;
+    }
+    next += static_cast<std::size_t>(rows) * static_cast<std::size_t>(in);
+  }
+}
+
+}  // namespace
+
+void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
+  if (rows == 0) return;
+  bool rounds = false;
+  for (const LinearJob& job : jobs) rounds = rounds || job.weight->bf16_input();
+  if (!rounds) return run_jobs(exec, rows, jobs);
+  thread_local FloatBuffer buffer;
+  thread_local std::vector<LinearJob> rounded;
+  rounded.assign(jobs.begin(), jobs.end());
+  round_inputs(exec, rows, rounded, buffer);
+  run_jobs(exec, rows, rounded);
+}
+
+}  // namespace sluice

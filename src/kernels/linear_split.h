@@ -1,0 +1,95 @@
+// Cuts the outputs of several products into pieces of about equal work and runs them in one fork/join.
+//
+// A product of `rows` x `out` is a grid of row chunks x output tiles; the grids of all products, one after the other,
+// form one line of tiles, and each piece is a contiguous part of it, so that a thread streams contiguous weights. How
+// the line is cut changes no result: an output element's order is inside its tile (kernels/linear.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
+#include "kernels/exec.h"
+
+namespace sluice {
+
+struct LinearExtent {
+  int rows = 0, out = 0, in = 0;
+};
+
+// A rectangle of one product's outputs.
+struct LinearPiece {
+  int item = 0, row_begin = 0, row_end = 0, out_begin = 0, out_end = 0;
+};
+
+class LinearGrid {
+ public:
+  LinearGrid(const LinearExtent& extent, int out_tile) : extent_(extent), out_tile_(out_tile) {
+    tiles_ = (extent.out + out_tile - 1) / out_tile;
+    // Enough rows that decoding a weight costs little, few enough that narrow products still spread over the threads.
+    const int most = tiles_ >= 8 ? 96 : 24;
+    chunks_ = (extent.rows + most - 1) / most;
+    // A multiple of 6, the rows of the widest register tile.
+    if (chunks_ > 0) chunk_rows_ = ((extent.rows + chunks_ - 1) / chunks_ + 5) / 6 * 6;
+    if (chunk_rows_ > 0) chunks_ = (extent.rows + chunk_rows_ - 1) / chunk_rows_;
+  }
+  std::int64_t tile_cost() const {
+    return std::int64_t{1} * std::min(chunk_rows_, extent_.rows) * std::min(out_tile_, extent_.out) * extent_.in;
+  }
+  std::int64_t cost() const { return tile_cost() * tiles_ * chunks_; }
+
+  // Calls run for the tiles whose start lies in [from, to) of this grid's cost, tiles of one row chunk joined.
+  template <class Run>
+  void walk(int item, std::int64_t from, std::int64_t to, Run& run) const {
+    const std::int64_t unit = tile_cost();
+    if (unit == 0) return;
+    const std::int64_t all = std::int64_t{1} * tiles_ * chunks_;
+    const std::int64_t end = std::min(all, ceil_div(to, unit));
+    for (std::int64_t at = ceil_div(std::max<std::int64_t>(from, 0), unit); at < end;) {
+      const auto chunk = static_cast<int>(at / tiles_);
+      const auto tile = static_cast<int>(at % tiles_);
+      const auto count = static_cast<int>(std::min<std::int64_t>(end - at, tiles_ - tile));
+      run(LinearPiece{item, chunk * chunk_rows_, std::min(extent_.rows, (chunk + 1) * chunk_rows_), tile * out_tile_,
+                      std::min(extent_.out, (tile + count) * out_tile_)});
+      at += count;
+    }
+  }
+
+ private:
+  static std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
+  LinearExtent extent_;
+  int out_tile_ = 1, tiles_ = 0, chunks_ = 0, chunk_rows_ = 0;
+};
+
+// Multiply-adds that a fork must bring each thread to be worth its cost, and those after which a piece is cut again so
+// that a thread that the system holds up does not hold up the others.
+inline constexpr std::int64_t kForkMacs = 32 << 10;
+inline constexpr std::int64_t kPieceMacs = 4 << 20;
+
+inline int linear_pieces(std::int64_t macs, int threads) {
+  const std::int64_t pieces = std::clamp<std::int64_t>(macs / kForkMacs, 1, threads);
+  return static_cast<int>(std::clamp<std::int64_t>(macs / kPieceMacs, pieces, std::int64_t{8} * threads));
+}
+
+// extent(i) for i in [0, items) is a LinearExtent; run(piece) computes one rectangle, on any thread.
+template <class Extent, class Run>
+void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run run) {
+  std::int64_t total = 0;
+  for (int i = 0; i < items; ++i) total += LinearGrid(extent(i), out_tile).cost();
+  const int pieces = linear_pieces(total, pool.threads());
+  auto run_piece = [&](int piece, int) {
+    const std::int64_t from = total * piece / pieces;
+    const std::int64_t to = total * (piece + 1) / pieces;
+    std::int64_t base = 0;
+    for (int i = 0; i < items && base < to; ++i) {
+      const LinearGrid grid(extent(i), out_tile);
+      const std::int64_t cost = grid.cost();
+      if (base + cost > from) grid.walk(i, from - base, to - base, run);
+      base += cost;
+    }
+  };
+  pool.run(pieces, std::ref(run_piece));
+}
+
+}  // namespace sluice
