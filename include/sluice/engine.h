@@ -40,9 +40,9 @@ struct TokenLogprob {
 
 // What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
 struct Output {
-  std::optional<std::int32_t> token;     // absent when the request ended without one (cancelled, error, max_tokens 0)
-  float logprob = 0.0F;                  // when asked for
-  std::vector<TokenLogprob> top;         // the best ones, when asked for
+  std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
+  float logprob = 0.0F;               // when asked for
+  std::vector<TokenLogprob> top;      // the best ones, when asked for
   bool finished = false;
   FinishReason reason = FinishReason::kStop;  // when finished
   Status status;                              // why, for kError
@@ -50,9 +50,9 @@ struct Output {
 };
 
 struct Request {
-  std::vector<std::int32_t> prompt;             // at least one id
-  int max_tokens = 16;                          // generated tokens, >= 0
-  std::vector<std::int32_t> stop_token_ids;     // an end token is reported as the last token, with reason kStop
+  std::vector<std::int32_t> prompt;          // at least one id
+  int max_tokens = 16;                       // generated tokens, >= 0
+  std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
   // Called on the engine's thread; must not block and must not call the engine, except cancel().
   std::function<void(Output)> on_output;
@@ -64,7 +64,7 @@ struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
   int running = 0, waiting = 0;
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
-  double seconds_since_last_token = 0;          // large when no token was ever made
+  double seconds_since_last_token = 0;  // large when no token was ever made
 };
 
 class Engine {

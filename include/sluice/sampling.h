@@ -13,12 +13,12 @@
 namespace sluice {
 
 struct SamplingParams {
-  float temperature = 1.0F;   // >= 0; 0: greedy
-  float top_p = 1.0F;         // (0, 1]
-  int top_k = 0;              // 0 or -1: off
-  float min_p = 0.0F;         // [0, 1]: tokens below min_p times the best probability are dropped
-  std::uint64_t seed = 0;     // the caller draws one when the request has none
-  int top_logprobs = -1;      // -1: no log-probabilities; n >= 0: of the chosen token and the n best (<= 20)
+  float temperature = 1.0F;  // >= 0; 0: greedy
+  float top_p = 1.0F;        // (0, 1]
+  int top_k = 0;             // 0 or -1: off
+  float min_p = 0.0F;        // [0, 1]: tokens below min_p times the best probability are dropped
+  std::uint64_t seed = 0;    // the caller draws one when the request has none
+  int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best (<= 20)
 };
 
 // Checks the ranges; the message names the field, the range and the value.

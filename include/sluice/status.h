@@ -1,6 +1,7 @@
 // Status and Result<T>: how everything that input, a file or a user can cause is reported.
 //
-// A message names the thing, what was expected, what was found and what to do, in one sentence that can be shown to a user:
+// A message names the thing, what was expected, what was found and what to do, in one sentence that can be shown to a
+// user:
 //   "tensor layers.0.attn.wq_a.weight in model-00001.safetensors: expected shape [128, 256], found [256, 128]".
 // Thread safety: values; a const object may be read from any thread.
 #pragma once
@@ -41,18 +42,28 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status invalid_argument(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
-inline Status not_found(std::string message) { return {StatusCode::kNotFound, std::move(message)}; }
-inline Status resource_exhausted(std::string message) { return {StatusCode::kResourceExhausted, std::move(message)}; }
-inline Status unavailable(std::string message) { return {StatusCode::kUnavailable, std::move(message)}; }
-inline Status internal_error(std::string message) { return {StatusCode::kInternal, std::move(message)}; }
+inline Status invalid_argument(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
+inline Status not_found(std::string message) {
+  return {StatusCode::kNotFound, std::move(message)};
+}
+inline Status resource_exhausted(std::string message) {
+  return {StatusCode::kResourceExhausted, std::move(message)};
+}
+inline Status unavailable(std::string message) {
+  return {StatusCode::kUnavailable, std::move(message)};
+}
+inline Status internal_error(std::string message) {
+  return {StatusCode::kInternal, std::move(message)};
+}
 
 // A value or the Status that says why there is none. Reading the value of a failed Result ends the program.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}               // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {        // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     if (status_.ok()) std::abort();
   }
 
@@ -79,8 +90,8 @@ class [[nodiscard]] Result {
 }  // namespace sluice
 
 // Returns from the enclosing function when `expression` (a Status) failed.
-#define SLUICE_RETURN_IF_ERROR(expression)                     \
-  do {                                                         \
+#define SLUICE_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                          \
     if (::sluice::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 
@@ -88,7 +99,7 @@ class [[nodiscard]] Result {
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
 // SLUICE_ASSIGN_OR_RETURN(auto config, parse_config(text)): declares the value, or returns the failure.
-#define SLUICE_ASSIGN_OR_RETURN(declaration, expression)                     \
-  auto SLUICE_CONCAT(result_, __LINE__) = (expression);                      \
+#define SLUICE_ASSIGN_OR_RETURN(declaration, expression)                                        \
+  auto SLUICE_CONCAT(result_, __LINE__) = (expression);                                         \
   if (!SLUICE_CONCAT(result_, __LINE__).ok()) return SLUICE_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(SLUICE_CONCAT(result_, __LINE__)).value()

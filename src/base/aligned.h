@@ -1,4 +1,5 @@
-// Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, not initialised beyond zero on request.
+// Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, not initialised beyond zero on
+// request.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +25,13 @@ class AlignedBytes {
   const std::byte* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
   template <class T>
-  T* as() { return reinterpret_cast<T*>(data_.get()); }
+  T* as() {
+    return reinterpret_cast<T*>(data_.get());
+  }
   template <class T>
-  const T* as() const { return reinterpret_cast<const T*>(data_.get()); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_.get());
+  }
 
  private:
   struct Free {

@@ -10,10 +10,10 @@ namespace sluice {
 
 }  // namespace sluice
 
-#define SLUICE_CHECK(condition, message)                                          \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::sluice::check_failed(__FILE__, __LINE__, #condition, message);            \
+#define SLUICE_CHECK(condition, message)                               \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::sluice::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)
 
 // SLUICE_DCHECK: the same in debug and sanitizer builds only; for hot loops.

@@ -22,7 +22,9 @@ struct f16 {
   std::uint16_t bits = 0;
 };
 
-inline float to_float(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+inline float to_float(bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
 
 inline bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -31,7 +33,9 @@ inline bf16 to_bf16(float value) {
 }
 
 // f32 rounded to bf16 and back.
-inline float round_to_bf16(float value) { return to_float(to_bf16(value)); }
+inline float round_to_bf16(float value) {
+  return to_float(to_bf16(value));
+}
 
 float to_float(f16 value);
 

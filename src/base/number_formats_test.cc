@@ -49,8 +49,8 @@ TEST(Pow2Ceil, AsTheSpecificationsExamples) {
 
 TEST(Bf16, RoundsToNearestEven) {
   EXPECT_EQ(to_bf16(1.0F).bits, 0x3F80);
-  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3F80);   // tie, even below
-  EXPECT_EQ(to_bf16(1.01171875F).bits, 0x3F82);   // tie, even above
+  EXPECT_EQ(to_bf16(1.00390625F).bits, 0x3F80);  // tie, even below
+  EXPECT_EQ(to_bf16(1.01171875F).bits, 0x3F82);  // tie, even above
   EXPECT_TRUE(std::isnan(round_to_bf16(std::nanf(""))));
 }
 

@@ -12,11 +12,15 @@
 
 namespace sluice {
 
-FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040U); }  // FTZ | DAZ
-FlushDenormals::~FlushDenormals() { _mm_setcsr(saved_); }
+FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) {
+  _mm_setcsr(saved_ | 0x8040U);
+}  // FTZ | DAZ
+FlushDenormals::~FlushDenormals() {
+  _mm_setcsr(saved_);
+}
 
-// A job is (epoch, tile function, tile count). run() returns only when every worker has left the job (`busy` is 0), so no worker
-// can take a tile of a later job with the function of an earlier one.
+// A job is (epoch, tile function, tile count). run() returns only when every worker has left the job (`busy` is 0), so
+// no worker can take a tile of a later job with the function of an earlier one.
 struct ThreadPool::State {
   int threads = 1;
   std::vector<std::thread> workers;
@@ -79,7 +83,9 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::threads() const { return state_->threads; }
+int ThreadPool::threads() const {
+  return state_->threads;
+}
 
 void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {
   FlushDenormals flush;

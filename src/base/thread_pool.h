@@ -1,5 +1,5 @@
-// A pool of threads that runs tiles. Work is cut into tiles by shape, never by thread, and a tile may run on any thread, so the
-// number of threads never changes a result.
+// A pool of threads that runs tiles. Work is cut into tiles by shape, never by thread, and a tile may run on any
+// thread, so the number of threads never changes a result.
 //
 // Workers spin for a few microseconds after a job and then park, so that more threads than cores cost little (a purely
 // spinning barrier was measured at 12 ms with 4 threads on 2 cores). Every worker, and the caller inside run(), flushes
@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-// While alive, this thread's f32 arithmetic treats denormal inputs and results as zero, as the bf16 dot instructions do.
+// While alive, this thread's f32 arithmetic treats denormal inputs and results as zero, as the bf16 dot instructions
+// do.
 class FlushDenormals {
  public:
   FlushDenormals();
@@ -33,8 +34,8 @@ class ThreadPool {
 
   int threads() const;
 
-  // Calls tile(i, thread) for every i in [0, tiles), each once, on any thread in any order, and returns when all are done.
-  // `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.
+  // Calls tile(i, thread) for every i in [0, tiles), each once, on any thread in any order, and returns when all are
+  // done. `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.
   void run(int tiles, const std::function<void(int tile, int thread)>& tile);
 
  private:

@@ -23,7 +23,8 @@ void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
 }  // namespace
 
 void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out) {
-  SLUICE_CHECK(table.format == WeightFormat::kF32 || table.format == WeightFormat::kBf16, "embedding tables are f32 or bf16");
+  SLUICE_CHECK(table.format == WeightFormat::kF32 || table.format == WeightFormat::kBf16,
+               "embedding tables are f32 or bf16");
   constexpr int kRowsPerTile = 64;
   const int rows = static_cast<int>(ids.size());
   const auto stride = static_cast<std::size_t>(copies) * static_cast<std::size_t>(table.in);

@@ -4,9 +4,9 @@
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
-// The frequency and the angle (f32(position) * frequency) are f32, cos and sin are those of the f32 angle, correctly rounded
-// but for about one case in a billion (computed in f64). `scale` multiplies cos and sin (YaRN's attention factor; V4: 1).
-// Thread safety: ensure() by one thread, reading data() by any between calls.
+// The frequency and the angle (f32(position) * frequency) are f32, cos and sin are those of the f32 angle, correctly
+// rounded but for about one case in a billion (computed in f64). `scale` multiplies cos and sin (YaRN's attention
+// factor; V4: 1). Thread safety: ensure() by one thread, reading data() by any between calls.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Batch and CacheView: what a step computes and the memory it computes in. Views only; they own nothing.
 //
-// A step is a flat list of token rows grouped in spans; there is no prefill and no decode. Every layer, for all rows: project,
-// write the cache, then attend through the cache.
+// A step is a flat list of token rows grouped in spans; there is no prefill and no decode. Every layer, for all rows:
+// project, write the cache, then attend through the cache.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ struct BatchSpan {
   // Rows below this position are computed only for their window and open state: their latents are already published.
   Position latents_from = 0;
   const LatentPage* latent_pages = nullptr;  // [block], covers every block up to the span's last row
-  const WindowPage* window_pages = nullptr;  // [block - first_window_block], covers the window of the first row to the last row
+  const WindowPage* window_pages =
+      nullptr;  // [block - first_window_block], covers the window of the first row to the last row
   std::int32_t first_window_block = 0;
   const std::byte* open_in = nullptr;  // the committed open state before first_position (CacheLayout::open_bytes())
   std::byte* open_out = nullptr;       // receives the state after the last row; not the same memory
@@ -44,7 +45,8 @@ struct CacheView {
   std::size_t open_offset(StreamId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
 };
 
-// Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows, columns].
+// Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows,
+// columns].
 using Probe = std::function<void(std::string_view name, const float* values, int rows, int columns)>;
 
 }  // namespace sluice

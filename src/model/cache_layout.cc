@@ -5,15 +5,20 @@
 namespace sluice {
 namespace {
 
-std::size_t align_up(std::size_t n) { return (n + 63) / 64 * 64; }
+std::size_t align_up(std::size_t n) {
+  return (n + 63) / 64 * 64;
+}
 
 }  // namespace
 
 const char* name(StreamKind kind) {
   switch (kind) {
-    case StreamKind::kLatent: return "latent";
-    case StreamKind::kWindow: return "window";
-    case StreamKind::kOpen: return "open";
+    case StreamKind::kLatent:
+      return "latent";
+    case StreamKind::kWindow:
+      return "window";
+    case StreamKind::kOpen:
+      return "open";
   }
   return "?";
 }

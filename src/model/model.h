@@ -1,4 +1,5 @@
-// Model: a loaded checkpoint that turns rows into logits through the cache. One class per family, listed in families.cc.
+// Model: a loaded checkpoint that turns rows into logits through the cache. One class per family, listed in
+// families.cc.
 //
 // forward() is straight-line code over the ops of kernels/. A model owns its weights and nothing per sequence.
 // Thread safety: forward() by one thread at a time (it owns a workspace); the rest is const.
@@ -27,8 +28,8 @@ class Model {
   virtual const NumericsProfile& profile() const = 0;
   virtual const CacheLayout& cache_layout() const = 0;
 
-  // Computes every row of the batch, writes the cache, and writes logits [logit_rows, vocab]. The batch and view must fit the
-  // layout (an invariant: the caller built them from it). `probe` may be null.
+  // Computes every row of the batch, writes the cache, and writes logits [logit_rows, vocab]. The batch and view must
+  // fit the layout (an invariant: the caller built them from it). `probe` may be null.
   virtual void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
                        const Probe* probe) = 0;
 };

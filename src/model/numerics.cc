@@ -24,16 +24,22 @@ Result<RowCodec> index_codec(const std::string& text, RowCodec automatic) {
 
 const char* short_name(RowCodec codec) {
   switch (codec) {
-    case RowCodec::kF32: return "f32";
-    case RowCodec::kBf16: return "bf16";
+    case RowCodec::kF32:
+      return "f32";
+    case RowCodec::kBf16:
+      return "bf16";
     case RowCodec::kV4Fp8:
-    case RowCodec::kIndexFp8: return "fp8";
-    case RowCodec::kIndexFp4: return "fp4";
+    case RowCodec::kIndexFp8:
+      return "fp8";
+    case RowCodec::kIndexFp4:
+      return "fp4";
   }
   return "?";
 }
 
-bool quantised(RowCodec codec) { return codec != RowCodec::kF32 && codec != RowCodec::kBf16; }
+bool quantised(RowCodec codec) {
+  return codec != RowCodec::kF32 && codec != RowCodec::kBf16;
+}
 
 }  // namespace
 

@@ -3,10 +3,11 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the KV FP8 and index FP4 rounding that the model was trained with is simulated
-//   default  chosen by the checkpoint's own config (docs/numerics.md): with FP8 quantisation declared, KV rows in FP8 and index
+//   default  chosen by the checkpoint's own config (docs/numerics.md): with FP8 quantisation declared, KV rows in FP8
+//   and index
 //            rows in FP4 (Hadamard-rotated), else bf16 rows; f32 compute
-// --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the model
-// was trained with stores the simulated values, except in `plain`.
+// --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
+// model was trained with stores the simulated values, except in `plain`.
 #pragma once
 
 #include <string>
@@ -25,10 +26,11 @@ struct NumericsProfile {
   ComputeDtype compute = ComputeDtype::kF32;
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;
-  bool simulate_kv = false;      // KV rows pass through FP8 before they are stored in a wider type
-  bool index_hadamard = false;   // index queries and keys are rotated
-  RowCodec index_query = RowCodec::kF32;  // the rounding that index queries (and simulated keys) pass through; kF32: none
-  bool simulate_index = false;   // index keys pass through `index_query` before they are stored in a wider type
+  bool simulate_kv = false;     // KV rows pass through FP8 before they are stored in a wider type
+  bool index_hadamard = false;  // index queries and keys are rotated
+  RowCodec index_query =
+      RowCodec::kF32;           // the rounding that index queries (and simulated keys) pass through; kF32: none
+  bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
   std::string text() const;  // "default f32 kv=fp8 index=fp4"
 };

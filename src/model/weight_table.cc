@@ -77,8 +77,9 @@ class Loader {
       if (used_.contains(tensor->name)) continue;
       if (unknown++ < 3) first += (first.empty() ? "" : ", ") + tensor->name;
     }
-    return unknown == 0 ? "" : fmt::format("{} tensors of the checkpoint are not used: {}{}", unknown, first,
-                                           unknown > 3 ? ", ..." : "");
+    return unknown == 0 ? ""
+                        : fmt::format("{} tensors of the checkpoint are not used: {}{}", unknown, first,
+                                      unknown > 3 ? ", ..." : "");
   }
 
  private:
@@ -129,20 +130,30 @@ class Loader {
     view.in = static_cast<int>(spec.shape[1]);
     std::vector<std::int64_t> stored = name.shape;
     switch (tensor.dtype) {
-      case DType::kF32: view.format = WeightFormat::kF32; break;
-      case DType::kBF16: view.format = WeightFormat::kBf16; break;
-      case DType::kF8E4M3: view.format = WeightFormat::kFp8; break;
+      case DType::kF32:
+        view.format = WeightFormat::kF32;
+        break;
+      case DType::kBF16:
+        view.format = WeightFormat::kBf16;
+        break;
+      case DType::kF8E4M3:
+        view.format = WeightFormat::kFp8;
+        break;
       case DType::kI8:
       case DType::kU8:
         view.format = WeightFormat::kMxfp4;
         stored.back() /= 2;
         break;
-      case DType::kF4: view.format = WeightFormat::kMxfp4; break;
-      default: return wrong_dtype(tensor, "bf16, f32, fp8 (e4m3) or packed fp4 (i8)");
+      case DType::kF4:
+        view.format = WeightFormat::kMxfp4;
+        break;
+      default:
+        return wrong_dtype(tensor, "bf16, f32, fp8 (e4m3) or packed fp4 (i8)");
     }
     if (view.format == WeightFormat::kMxfp4 && view.in % 32 != 0) {
-      return invalid_argument(fmt::format("tensor {} in {}: expected a row length that is a multiple of 32 for fp4, found {}",
-                                          tensor.name, tensor.file, view.in));
+      return invalid_argument(
+          fmt::format("tensor {} in {}: expected a row length that is a multiple of 32 for fp4, found {}", tensor.name,
+                      tensor.file, view.in));
     }
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, stored));
     view.data = tensor.data + static_cast<std::size_t>(name.first_row) * view.row_bytes();
@@ -160,8 +171,8 @@ class Loader {
       if ((scales = checkpoint_.find(candidate)) != nullptr) break;
     }
     if (scales == nullptr) {
-      return invalid_argument(fmt::format("tensor {} in {} is {} and needs scales: expected {}, found none", tensor.name,
-                                          tensor.file, dtype_name(tensor.dtype), tried));
+      return invalid_argument(fmt::format("tensor {} in {} is {} and needs scales: expected {}, found none",
+                                          tensor.name, tensor.file, dtype_name(tensor.dtype), tried));
     }
     used_.insert(scales->name);
     bytes_done_ += scales->bytes / static_cast<std::size_t>(product(name.shape) / (std::int64_t{view.out} * view.in));
@@ -245,7 +256,8 @@ Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const Weight
     report->checkpoint_bytes = checkpoint.total_bytes();
     report->packed_bytes = loader.packed_bytes();
     for (const auto& group : absent_groups) {
-      report->notes.push_back(fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));
+      report->notes.push_back(
+          fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));
     }
     if (auto note = loader.unknown_tensors(); !note.empty()) report->notes.push_back(std::move(note));
   }

@@ -1,8 +1,8 @@
 // The weight table of a family: what tensors it needs, where each goes, and how `synth` would store it.
 //
-// One list per family serves three purposes: binding and checking a checkpoint, writing a random one (`sluice synth`), and
-// documenting the family's tensors. A spec may be found under several names (the official one first, then transformers').
-// Thread safety: build and load on one thread.
+// One list per family serves three purposes: binding and checking a checkpoint, writing a random one (`sluice synth`),
+// and documenting the family's tensors. A spec may be found under several names (the official one first, then
+// transformers'). Thread safety: build and load on one thread.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +34,15 @@ struct WeightSpec {
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
-  bool bf16_input = false;          // LinearWeight: round inputs to bf16
-  int id_limit = 0;                 // ids: each in [0, id_limit)
-  std::string group;                // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
+  bool bf16_input = false;  // LinearWeight: round inputs to bf16
+  int id_limit = 0;         // ids: each in [0, id_limit)
+  std::string group;        // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
 };
 
 using WeightTable = std::vector<WeightSpec>;
 
-// Finds, checks and binds every spec. A missing or misshapen tensor is an error that names it, what was expected and found;
-// tensors that nothing asked for become a note. The checkpoint must outlive what is bound.
+// Finds, checks and binds every spec. A missing or misshapen tensor is an error that names it, what was expected and
+// found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound.
 Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report);
 

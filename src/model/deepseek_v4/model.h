@@ -1,7 +1,8 @@
-// DeepSeek-V4: hyper-connections around sliding-window attention with compressed entries (CSA, HCA) and a mixture of experts.
+// DeepSeek-V4: hyper-connections around sliding-window attention with compressed entries (CSA, HCA) and a mixture of
+// experts.
 //
-// The files beside this one are the parts of the paper: weights, cache layout, attention, compressor and indexer, feed-forward.
-// forward() reads top to bottom. Source: spec sections 2-9.
+// The files beside this one are the parts of the paper: weights, cache layout, attention, compressor and indexer,
+// feed-forward. forward() reads top to bottom. Source: spec sections 2-9.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,9 @@ namespace sluice::v4 {
 
 // The streams of one layer in the CacheLayout; an absent one has no id.
 struct LayerStreams {
-  StreamId window;                       // every layer: K = V rows of the last positions
-  StreamId latent, open;                 // CSA and HCA: compressed entries and the open compressor window
-  StreamId index_latent, index_open;     // CSA: the indexer's
+  StreamId window;                    // every layer: K = V rows of the last positions
+  StreamId latent, open;              // CSA and HCA: compressed entries and the open compressor window
+  StreamId index_latent, index_open;  // CSA: the indexer's
 };
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
@@ -35,7 +36,8 @@ class DeepSeekV4 final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
-  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits, const Probe* probe) override;
+  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+               const Probe* probe) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)

@@ -7,19 +7,26 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Builds the table. Each add_* call is one line of the specification's tensor list: official name, transformers name, shape.
+// Builds the table. Each add_* call is one line of the specification's tensor list: official name, transformers name,
+// shape.
 class TableBuilder {
  public:
   TableBuilder(const ModelConfig& config, bool bf16_inputs) : c_(config), v4_(config.v4()), bf16_inputs_(bf16_inputs) {
     fp8_ = config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16;
-    expert_ = !config.quantization.fp8 ? Storage::kBf16
+    expert_ = !config.quantization.fp8           ? Storage::kBf16
               : config.moe.expert_dtype == "fp4" ? Storage::kMxfp4
                                                  : Storage::kFp8;
   }
 
   WeightTable build(Weights& w) {
-    table_.push_back({{{"embed.weight", {c_.vocab_size, hidden()}}, {"model.embed_tokens.weight", {c_.vocab_size, hidden()}}},
-                      {c_.vocab_size, hidden()}, Storage::kBf16, &w.embedding});
+    table_.push_back(
+        {{{"embed.weight", {c_.vocab_size, hidden()}}, {"model.embed_tokens.weight", {c_.vocab_size, hidden()}}},
+         {c_.vocab_size, hidden()},
+         Storage::kBf16,
+         &w.embedding,
+         false,
+         0,
+         group_});
     linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, false);
     floats("norm.weight", "model.norm.weight", {hidden()}, Storage::kBf16, w.norm);
     site("hc_head", "model.hc_head.hc", v4_.hc_mult, 1, w.hc_head, "_");
@@ -41,8 +48,8 @@ class TableBuilder {
     if (!alias.empty()) spec.names.push_back({alias, shape});
     table_.push_back(std::move(spec));
   }
-  void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage, LinearWeight& into,
-              bool round_input) {
+  void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
+              LinearWeight& into, bool round_input) {
     add(name, alias, shape, storage, &into, round_input && bf16_inputs_);
   }
   void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
@@ -88,7 +95,12 @@ class TableBuilder {
     for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
       const Shape whole{v4_.o_groups * rank, group_in};
       table_.push_back({{{name + "wo_a.weight", whole, g * rank}, {alias + "o_a_proj.weight", whole, g * rank}},
-                        {rank, group_in}, fp8_, &into.o_a[static_cast<std::size_t>(g)], bf16_inputs_, 0, group_});
+                        {rank, group_in},
+                        fp8_,
+                        &into.o_a[static_cast<std::size_t>(g)],
+                        bf16_inputs_,
+                        0,
+                        group_});
     }
     linear(name + "wo_b.weight", alias + "o_b_proj.weight", {hidden(), v4_.o_groups * rank}, fp8_, into.o_b, true);
     if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
@@ -110,16 +122,19 @@ class TableBuilder {
       const std::string prefix = fmt::format("{}experts.{}.", name, e);
       // transformers stacks gate over up, and all experts in one tensor
       const Shape gate_up{experts, 2 * inter, hidden()}, down{experts, hidden(), inter};
-      routed(prefix + "w1.weight", {alias + "experts.gate_up_proj", gate_up, e * 2 * inter}, {inter, hidden()}, expert.gate);
+      routed(prefix + "w1.weight", {alias + "experts.gate_up_proj", gate_up, e * 2 * inter}, {inter, hidden()},
+             expert.gate);
       routed(prefix + "w3.weight", {alias + "experts.gate_up_proj", gate_up, (e * 2 + 1) * inter}, {inter, hidden()},
              expert.up);
       routed(prefix + "w2.weight", {alias + "experts.down_proj", down, e * hidden()}, {hidden(), inter}, expert.down);
     }
     const std::string shared = name + "shared_experts.", shared_alias = alias + "shared_experts.";
     const std::int64_t shared_inter = inter * c_.moe.n_shared_experts;
-    linear(shared + "w1.weight", shared_alias + "gate_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.gate, true);
+    linear(shared + "w1.weight", shared_alias + "gate_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.gate,
+           true);
     linear(shared + "w3.weight", shared_alias + "up_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.up, true);
-    linear(shared + "w2.weight", shared_alias + "down_proj.weight", {hidden(), shared_inter}, fp8_, into.shared.down, true);
+    linear(shared + "w2.weight", shared_alias + "down_proj.weight", {hidden(), shared_inter}, fp8_, into.shared.down,
+           true);
   }
 
   void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
@@ -131,7 +146,8 @@ class TableBuilder {
     site(name + "hc_attn", alias + "attn_hc", mixes, 3, into.hc_attn, ".");
     site(name + "hc_ffn", alias + "ffn_hc", mixes, 3, into.hc_ffn, ".");
     floats(name + "attn_norm.weight", alias + "input_layernorm.weight", {hidden()}, Storage::kBf16, into.attn_norm);
-    floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, Storage::kBf16, into.ffn_norm);
+    floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, Storage::kBf16,
+           into.ffn_norm);
     attention(name + "attn.", alias + "self_attn.", layer.compress_ratio, into.attn);
     feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
   }

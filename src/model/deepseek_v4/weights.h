@@ -17,13 +17,13 @@ struct HyperConnectionSite {
 };
 
 struct CompressorWeights {
-  LinearWeight kv, gate;          // [c * dim, hidden], c = 2 with overlap
-  std::vector<float> ape, norm;   // [ratio, c * dim], [dim]
+  LinearWeight kv, gate;         // [c * dim, hidden], c = 2 with overlap
+  std::vector<float> ape, norm;  // [ratio, c * dim], [dim]
 };
 
 struct IndexerWeights {
-  LinearWeight q;                 // [index heads * index dim, q_lora_rank]
-  LinearWeight head_weights;      // weights_proj [index heads, hidden]
+  LinearWeight q;             // [index heads * index dim, q_lora_rank]
+  LinearWeight head_weights;  // weights_proj [index heads, hidden]
   CompressorWeights compressor;
 };
 
@@ -31,13 +31,13 @@ struct AttentionWeights {
   LinearWeight q_a, q_b, kv, o_b;
   std::vector<LinearWeight> o_a;  // one per output group
   std::vector<float> q_norm, kv_norm, sink;
-  CompressorWeights compressor;   // CSA and HCA layers
-  IndexerWeights indexer;         // CSA layers
+  CompressorWeights compressor;  // CSA and HCA layers
+  IndexerWeights indexer;        // CSA layers
 };
 
 struct FeedForwardWeights {
-  LinearWeight gate;              // the router
-  std::vector<float> gate_bias;   // score-routed layers
+  LinearWeight gate;                  // the router
+  std::vector<float> gate_bias;       // score-routed layers
   std::vector<std::int32_t> tid2eid;  // hash-routed layers: [vocab, slots]
   std::vector<ExpertWeights> experts;
   ExpertWeights shared;
@@ -59,14 +59,14 @@ struct MtpWeights {
 };
 
 struct Weights {
-  WeightView embedding;           // [vocab, hidden], read by rows
+  WeightView embedding;  // [vocab, hidden], read by rows
   LinearWeight head;
   std::vector<float> norm;
   HyperConnectionSite hc_head;
   std::vector<LayerWeights> layers;
   std::vector<MtpWeights> mtp;
 
-  void finish();                  // after loading: ties the hyper-connection sites together
+  void finish();  // after loading: ties the hyper-connection sites together
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.

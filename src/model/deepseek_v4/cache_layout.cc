@@ -1,0 +1,79 @@
+// What DeepSeek-V4 caches per layer (spec sections 4.3, 6.4, 12), and what of its config the code supports.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "model/deepseek_v4/model.h"
+
+namespace sluice::v4 {
+namespace {
+
+StreamId add_open(CacheLayout& layout, int index, const char* suffix, int dim, bool overlap) {
+  StreamSpec open;
+  open.kind = StreamKind::kOpen;
+  open.name = fmt::format("layers.{}.{}", index, suffix);
+  open.layer = index;
+  std::vector<float> empty(static_cast<std::size_t>(compressor_state_floats(dim, overlap)));
+  reset_compressor_state(dim, overlap, empty.data());
+  open.initial.resize(empty.size() * sizeof(float));
+  std::memcpy(open.initial.data(), empty.data(), open.initial.size());
+  // At a block boundary a window without overlap is empty, one with overlap holds the previous four tokens' half.
+  open.boundary_bytes = overlap ? 3 * dim * static_cast<int>(sizeof(float)) : 0;
+  return layout.add(std::move(open));
+}
+
+StreamId add_rows(CacheLayout& layout, StreamKind kind, int index, const char* suffix, int tokens, RowFormat format) {
+  StreamSpec rows;
+  rows.kind = kind;
+  rows.name = fmt::format("layers.{}.{}", index, suffix);
+  rows.layer = index;
+  (kind == StreamKind::kLatent ? rows.tokens_per_row : rows.window_tokens) = tokens;
+  rows.format = format;
+  return layout.add(std::move(rows));
+}
+
+}  // namespace
+
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+                              std::vector<LayerStreams>& streams) {
+  CacheLayout layout;
+  const DeepSeekV4Config& v4 = config.v4();
+  const RowFormat kv = make_row_format(profile.kv, config.head_dim, v4.qk_rope_head_dim);
+  const RowFormat index_row = make_row_format(profile.index, v4.index_head_dim, 0);
+  streams.assign(v4.layers.size(), {});
+  for (std::size_t l = 0; l < v4.layers.size(); ++l) {
+    const int index = static_cast<int>(l), ratio = v4.layers[l].compress_ratio;
+    streams[l].window = add_rows(layout, StreamKind::kWindow, index, "window", v4.sliding_window, kv);
+    if (ratio == 0) continue;
+    const bool overlap = ratio == 4;
+    streams[l].latent = add_rows(layout, StreamKind::kLatent, index, overlap ? "csa" : "hca", ratio, kv);
+    streams[l].open = add_open(layout, index, overlap ? "csa_open" : "hca_open", config.head_dim, overlap);
+    if (!overlap) continue;
+    streams[l].index_latent = add_rows(layout, StreamKind::kLatent, index, "index", ratio, index_row);
+    streams[l].index_open = add_open(layout, index, "index_open", v4.index_head_dim, overlap);
+  }
+  return layout;
+}
+
+Status check_supported(const ModelConfig& config, const NumericsProfile& profile) {
+  const DeepSeekV4Config& v4 = config.v4();
+  if (v4.hc_mult != kHcStreams) {
+    return invalid_argument(fmt::format("config.json: key 'hc_mult': expected {}, found {}", kHcStreams, v4.hc_mult));
+  }
+  const int nope = config.head_dim - v4.qk_rope_head_dim;
+  if (profile.kv == RowCodec::kV4Fp8 && nope % 64 != 0) {
+    return invalid_argument(
+        fmt::format("FP8 KV rows need head_dim - qk_rope_head_dim in multiples of 64, found {} - {}; use "
+                    "--kv-cache-dtype bf16",
+                    config.head_dim, v4.qk_rope_head_dim));
+  }
+  if (profile.index == RowCodec::kIndexFp4 && v4.index_head_dim % 32 != 0) {
+    return invalid_argument(
+        fmt::format("FP4 index rows need index_head_dim in multiples of 32, found {}; use "
+                    "--index-cache-dtype bf16",
+                    v4.index_head_dim));
+  }
+  return {};
+}
+
+}  // namespace sluice::v4

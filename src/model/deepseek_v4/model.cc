@@ -1,0 +1,164 @@
+#include "model/deepseek_v4/model.h"
+
+#include "base/check.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/router.h"
+#include "model/deepseek_v4/step.h"
+
+namespace sluice::v4 {
+namespace {
+
+RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
+  if (!rope.yarn) return RopeTable(rope_frequencies(rope.theta, rope_dims, nullptr));
+  // V4 multiplies neither cos and sin nor the softmax scale by YaRN's attention factor.
+  const YarnScaling yarn{rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings};
+  return RopeTable(rope_frequencies(rope.theta, rope_dims, &yarn));
+}
+
+Position end_position(const Batch& batch) {
+  Position end = 0;
+  for (const auto& span : batch.spans) end = std::max(end, span.first_position + span.rows);
+  return end;
+}
+
+}  // namespace
+
+DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
+    : checkpoint_(std::move(checkpoint)),
+      config_(std::move(config)),
+      profile_(std::move(profile)),
+      layout_(make_cache_layout(config_, profile_, streams_)),
+      window_rope_(make_rope(config_.rope, config_.v4().qk_rope_head_dim)),
+      compress_rope_(make_rope(config_.compress_rope, config_.v4().qk_rope_head_dim)),
+      workspace_(std::make_unique<Workspace>()) {}
+
+DeepSeekV4::~DeepSeekV4() = default;
+
+Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
+                                                NumericsProfile profile, const LoadProgress& progress,
+                                                LoadReport* report) {
+  SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
+  std::unique_ptr<DeepSeekV4> model(new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile)));
+  const bool bf16_inputs = model->profile_.compute == ComputeDtype::kBf16;
+  const WeightTable table = weight_table(model->config_, bf16_inputs, model->weights_);
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
+  model->weights_.finish();
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+void DeepSeekV4::forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+                         const Probe* probe) {
+  const FlushDenormals flush;
+  Workspace& w = *workspace_;
+  w.cache_spans.clear();
+  for (const auto& s : batch.spans) {
+    w.cache_spans.push_back(
+        {s.row_begin, s.rows, s.first_position, s.latent_pages, s.window_pages, s.first_window_block});
+  }
+  const Position end = end_position(batch);
+  window_rope_.ensure(end);
+  compress_rope_.ensure(end);
+
+  Step step{exec, batch, cache, probe, w, w.cache_spans, end / 4 > config_.v4().index_topk};
+  embed(exec, batch.ids, weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size)));
+  for (int i = 0; i < config_.num_hidden_layers; ++i) layer(step, i);
+  if (!batch.logit_rows.empty()) head(step, logits);
+}
+
+// The two sub-layers of a layer, each between the halves of a hyper-connection.
+void DeepSeekV4::layer(Step& step, int index) {
+  Workspace& w = step.w;
+  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(index)];
+  const int rows = step.rows(), hidden = config_.hidden_size;
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  float* x = w.streams.get(step.floats(kHcStreams * hidden));
+  float* pre = w.pre.get(step.floats(kHcStreams));
+  float* post = w.post.get(step.floats(kHcStreams));
+  float* comb = w.comb.get(step.floats(kHcStreams * kHcStreams));
+  float* collapsed = w.collapsed.get(step.floats(hidden));
+  float* normed = w.normed.get(step.floats(hidden));
+  float* y = w.sub_layer.get(step.floats(hidden));
+
+  const auto enter = [&](const HyperConnectionSite& site, const std::vector<float>& norm, const char* shown_x,
+                         const char* shown_post, const char* shown_comb) {
+    hc_mix(step.exec, {rows, hidden, x, &site.op, eps, static_cast<float>(config_.v4().hc_eps),
+                       config_.v4().hc_sinkhorn_iters, w.mixes.get(step.floats(24)), pre, post, comb});
+    hc_collapse(step.exec, rows, hidden, x, pre, collapsed);
+    step.show(index, shown_x, collapsed, rows, hidden);
+    step.show(index, shown_post, post, rows, kHcStreams);
+    step.show(index, shown_comb, comb, rows, kHcStreams * kHcStreams);
+    rms_norm(step.exec, {rows, hidden, collapsed, hidden, norm.data(), eps, normed, hidden});
+  };
+
+  enter(weights.hc_attn, weights.attn_norm, "hc_attn_x", "hc_attn_post", "hc_attn_comb");
+  attention(step, index, normed, y);
+  step.show(index, "attn_out", y, rows, hidden);
+  hc_expand(step.exec, rows, hidden, y, post, comb, x);
+  step.show(index, "resid_mid", x, rows, kHcStreams * hidden);
+
+  enter(weights.hc_ffn, weights.ffn_norm, "hc_ffn_x", "hc_ffn_post", "hc_ffn_comb");
+  feed_forward(step, index, normed, y);
+  step.show(index, "ffn_out", y, rows, hidden);
+  hc_expand(step.exec, rows, hidden, y, post, comb, x);
+  step.show(index, "resid_out", x, rows, kHcStreams * hidden);
+}
+
+// Router and experts (spec section 8).
+void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
+  Workspace& w = step.w;
+  const FeedForwardWeights& ffn = weights_.layers[static_cast<std::size_t>(index)].ffn;
+  const int rows = step.rows(), hidden = config_.hidden_size;
+  const int experts_count = config_.moe.n_routed_experts, slots = config_.moe.num_experts_per_tok;
+  const auto pairs = static_cast<std::size_t>(rows) * static_cast<std::size_t>(slots);
+
+  float* router_logits = w.router_logits.get(step.floats(experts_count));
+  const LinearJob gate{&ffn.gate, x, hidden, router_logits, experts_count};
+  linear(step.exec, rows, {&gate, 1});
+
+  const std::int32_t* given = nullptr;
+  if (!ffn.tid2eid.empty()) {
+    w.hash_ids.resize(pairs);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
+      const auto* ids =
+          ffn.tid2eid.data() + static_cast<std::size_t>(step.batch.ids[t]) * static_cast<std::size_t>(slots);
+      std::copy(ids, ids + slots, w.hash_ids.data() + t * static_cast<std::size_t>(slots));
+    }
+    given = w.hash_ids.data();
+  }
+  w.router_ids.resize(pairs);
+  float* router_weights = w.router_weights.get(pairs);
+  route(step.exec, {rows, experts_count, slots, router_logits, ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data(),
+                    given, static_cast<float>(config_.moe.routed_scaling_factor), w.router_ids.data(), router_weights});
+  step.show(index, "router_weights", router_weights, rows, slots);
+
+  experts(step.exec,
+          {rows, hidden, slots, x, w.router_ids.data(), router_weights, ffn.experts, &ffn.shared,
+           static_cast<float>(config_.moe.swiglu_limit.value_or(0.0)), y},
+          w.experts);
+}
+
+// Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
+void DeepSeekV4::head(Step& step, float* logits) {
+  Workspace& w = step.w;
+  const int rows = static_cast<int>(step.batch.logit_rows.size()), hidden = config_.hidden_size;
+  const auto row_floats = static_cast<std::size_t>(kHcStreams * hidden);
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  float* x = w.streams.get(step.floats(kHcStreams * hidden));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rows);
+       ++i) {  // in place: row numbers ascend, so i <= logit_rows[i]
+    const auto row = static_cast<std::size_t>(step.batch.logit_rows[i]);
+    if (row != i) std::copy_n(x + row * row_floats, row_floats, x + i * row_floats);
+  }
+  float* pre = w.pre.get(step.floats(kHcStreams));
+  float* h = w.collapsed.get(step.floats(hidden));
+  float* normed = w.normed.get(step.floats(hidden));
+  hc_mix(step.exec, {rows, hidden, x, &weights_.hc_head.op, eps, static_cast<float>(config_.v4().hc_eps), 0,
+                     w.mixes.get(step.floats(24)), pre, nullptr, nullptr});
+  hc_collapse(step.exec, rows, hidden, x, pre, h);
+  rms_norm(step.exec, {rows, hidden, h, hidden, weights_.norm.data(), eps, normed, hidden});
+  const LinearJob job{&weights_.head, normed, hidden, logits, config_.vocab_size};
+  linear(step.exec, rows, {&job, 1});
+}
+
+}  // namespace sluice::v4

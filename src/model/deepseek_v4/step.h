@@ -1,0 +1,51 @@
+// What one forward call of DeepSeek-V4 works with: views of the batch and the cache, and the buffers that outlive the
+// call. Internal to this folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/experts.h"
+#include "model/deepseek_v4/model.h"
+
+namespace sluice::v4 {
+
+// Buffers that grow to the largest step seen. Every name is a tensor of the specification, [rows, ...].
+struct DeepSeekV4::Workspace {
+  FloatBuffer streams;                       // X: [rows, 4, hidden]
+  FloatBuffer mixes, pre, post, comb;        // of the current hyper-connection site
+  FloatBuffer collapsed, normed, sub_layer;  // [rows, hidden]
+  FloatBuffer q_a, q, kv, attended, o_a;
+  FloatBuffer comp_kv, comp_gate, pooled;  // compressor projections and closed windows
+  FloatBuffer index_kv, index_gate, index_q, index_weights, index_scores;
+  FloatBuffer router_logits, router_weights;
+  std::vector<std::int32_t> router_ids, hash_ids, selected, selected_count;
+  std::vector<Position> pooled_positions;
+  std::vector<CompressSpan> compress_spans;
+  std::vector<RowRef> rows;
+  std::vector<CacheSpan> cache_spans;
+  ExpertsScratch experts;
+};
+
+struct DeepSeekV4::Step {
+  const Exec& exec;
+  const Batch& batch;
+  const CacheView& cache;
+  const Probe* probe;
+  Workspace& w;
+  std::span<const CacheSpan> spans;
+  bool scores_index = false;  // some row sees more entries than index_topk, so the indexer must choose
+
+  int rows() const { return batch.rows(); }
+  std::size_t floats(std::int64_t columns) const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
+  }
+
+  void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
+    if (probe == nullptr) return;
+    (*probe)("layers." + std::to_string(layer) + "." + name, values, shown_rows, static_cast<int>(columns));
+  }
+};
+
+}  // namespace sluice::v4
