@@ -23,20 +23,22 @@ void rms_norm(const Exec& exec, const RmsNormArgs& args);
 
 // Rotary embedding of the `rope_dims` values from `offset` on, of each head of each row, in interleaved pairs
 // (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (spec section 5).
-// With norm_eps >= 0 the whole head is first divided by its root mean square: x * (1 / sqrt(lanes16(x * x) / head_dim + eps)).
+// With norm_eps >= 0 the whole head is first divided by its root mean square: x * (1 / sqrt(lanes16(x * x) / head_dim +
+// eps)).
 struct RopeHeadsArgs {
   int rows = 0, heads = 0, head_dim = 0, rope_dims = 0, offset = 0;
-  float* x = nullptr;                  // [rows, heads, head_dim] with row stride ldx
+  float* x = nullptr;  // [rows, heads, head_dim] with row stride ldx
   std::ptrdiff_t ldx = 0;
-  const Position* positions = nullptr; // [rows]
-  const float* table = nullptr;        // [position][rope_dims / 2][cos, sin], from RopeTable
+  const Position* positions = nullptr;  // [rows]
+  const float* table = nullptr;         // [position][rope_dims / 2][cos, sin], from RopeTable
   bool inverse = false;
   float norm_eps = -1.0F;
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 
 // x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (spec section 7.2): butterflies
-// (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2. x: [rows, dim] contiguous.
+// (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:
+// [rows, dim] contiguous.
 void hadamard(const Exec& exec, int rows, int dim, float* x);
 
 }  // namespace sluice

@@ -34,10 +34,10 @@ struct HcMixArgs {
   const HyperConnectionWeights* weights = nullptr;
   float norm_eps = 0.0F, hc_eps = 0.0F;
   int sinkhorn_iterations = 0;
-  float* mixes = nullptr;    // scratch [rows, 24]
-  float* pre = nullptr;      // [rows, 4]
-  float* post = nullptr;     // [rows, 4]; null for the head: only `pre` is made
-  float* comb = nullptr;     // [rows, 4, 4]; null for the head
+  float* mixes = nullptr;  // scratch [rows, fn.out()]
+  float* pre = nullptr;    // [rows, 4]
+  float* post = nullptr;   // [rows, 4]; null for the head: only `pre` is made
+  float* comb = nullptr;   // [rows, 4, 4]; null for the head
 };
 void hc_mix(const Exec& exec, const HcMixArgs& args);
 

@@ -1,8 +1,8 @@
 // exp and log in f32 as fixed sequences of operations, so that every ISA and the scalar oracle give the same bits.
 //
-// exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1 exactly.
-// log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly.
-// The vector forms (kernels/cpu/*/vec.h) follow these lines operation by operation.
+// exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1
+// exactly. log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly. The vector forms
+// (kernels/cpu/*/vec.h) follow these lines operation by operation.
 #pragma once
 
 #include <bit>
@@ -38,11 +38,9 @@ inline float exp_f32(float x) {
 }
 
 inline float log_f32(float x) {  // x normal and positive
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
-  int e = static_cast<int>((bits - 0x3F3504F3U) >> 23);
-  if (bits < 0x3F3504F3U) e = static_cast<int>((bits - 0x3F3504F3U) >> 23) - 512;
-  const float m = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23));
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  const int e = (bits - 0x3F3504F3) >> 23;  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
+  const float m = std::bit_cast<float>(bits - e * (1 << 23));
   const float f = m - 1.0F;
   const float z = f * f;
   float p = std::fma(7.0376836292e-2F, f, -1.1514610310e-1F);
@@ -60,9 +58,15 @@ inline float log_f32(float x) {  // x normal and positive
   return std::fma(n, kLn2High, f + p);
 }
 
-inline float sigmoid_f32(float x) { return 1.0F / (1.0F + exp_f32(-x)); }
-inline float silu_f32(float x) { return x / (1.0F + exp_f32(-x)); }
+inline float sigmoid_f32(float x) {
+  return 1.0F / (1.0F + exp_f32(-x));
+}
+inline float silu_f32(float x) {
+  return x / (1.0F + exp_f32(-x));
+}
 // ln(1 + e^x); x itself above 20 (spec section 8.1).
-inline float softplus_f32(float x) { return x > 20.0F ? x : log_f32(1.0F + exp_f32(x)); }
+inline float softplus_f32(float x) {
+  return x > 20.0F ? x : log_f32(1.0F + exp_f32(x));
+}
 
 }  // namespace sluice

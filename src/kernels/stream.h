@@ -7,10 +7,12 @@
 //              then the rotary dims as bf16; scales as e8m0 bytes, padded with 0 to a multiple of 8.
 //              584 bytes at dims 512 (576 data + 8 scales), 200 at 128.
 //   kIndexFp8  all dims e4m3 under one f32 scale (a power of two by the same rule): 132 bytes at dims 128
-//   kIndexFp4  all dims e2m1 in blocks of 32: amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s), even
+//   kIndexFp4  all dims e2m1 in blocks of 32: amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s),
+//   even
 //              value in the low nibble; e8m0 scales: 68 bytes at dims 128
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
-// The 8-byte scale padding and the order of the parts are the official layout of section 12.1 without its page rounding.
+// The 8-byte scale padding and the order of the parts are the official layout of section 12.1 without its page
+// rounding.
 #pragma once
 
 #include <cstddef>
@@ -52,12 +54,17 @@ struct StreamView {
   }
 };
 
-// x [dims] -> coded row, and back. Scalar definitions; kernels decode many rows at once with the same values.
+// x [dims] -> coded row, and back: the scalar definitions.
 void encode_row(const RowFormat& format, const float* x, RowRef row);
 void decode_row(const RowFormat& format, RowRef row, float* x);
 
-// Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what the
-// model was trained with. kV4Fp8 leaves the rotary dims as they are.
+// Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what
+// the model was trained with. kV4Fp8 leaves the rotary dims as they are.
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
+
+// The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx.
+void encode_rows(const Exec& exec, const RowFormat& format, int count, const float* x, std::ptrdiff_t ldx,
+                 const RowRef* rows);
+void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx);
 
 }  // namespace sluice

@@ -1,0 +1,78 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/kernel_table.h"
+#include "kernels/tiles.h"
+
+namespace sluice {
+namespace {
+
+// Rows of one span that share decoded keys, anchored at absolute positions.
+constexpr int kTileRows = 16;
+// Heads of a tile when a span has too few rows to share keys: a lone row then still has several tiles.
+constexpr int kTileHeads = 4;
+
+struct Tile {
+  int span, begin, end, head_begin, head_end;
+};
+
+std::size_t keys_per_row(const AttendArgs& args, const CacheSpan& span) {
+  const int last = span.first_position + span.rows;
+  int keys = args.window != nullptr ? std::min(last, args.window_tokens) : 0;
+  if (args.latent != nullptr) {
+    const int visible = last / args.tokens_per_row;
+    keys += args.selected != nullptr ? std::min(visible, args.max_selected) : visible;
+  }
+  return static_cast<std::size_t>(keys);
+}
+
+// Fills `tiles` and returns about how many operations they are.
+std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
+  tiles.clear();
+  std::size_t operations = 0;
+  for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
+    const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
+    const int heads = span.rows < kTileRows / 2 ? std::min(kTileHeads, args.heads) : args.heads;
+    const Position last = span.first_position + span.rows;
+    for (Position p = span.first_position; p < last;) {
+      const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
+      const int begin = span.row_begin + (p - span.first_position);
+      for (int h = 0; h < args.heads; h += heads) {
+        tiles.push_back({s, begin, begin + (next - p), h, std::min(args.heads, h + heads)});
+      }
+      p = next;
+    }
+    operations += static_cast<std::size_t>(span.rows) * keys_per_row(args, span) *
+                  static_cast<std::size_t>(args.heads * (args.dims + args.value_dims));
+  }
+  return operations;
+}
+
+}  // namespace
+
+void attend(const Exec& exec, const AttendArgs& args) {
+  SLUICE_CHECK(args.value_dims <= args.dims, "values are the first dims of the keys");
+  thread_local std::vector<Tile> tiles;
+  const std::size_t operations = cut(args, tiles);
+  const auto tile = [&, list = tiles.data()](int index, int) {
+    const Tile& t = list[index];
+    exec.kernels->attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end);
+  };
+  const auto all = [&](int, int) {
+    for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
+      const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
+      exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, 0, args.heads);
+    }
+  };
+  if (operations < 4 * kTileOperations) {  // these run at several operations a cycle
+    exec.pool->run(1, std::ref(all));
+  } else {
+    exec.pool->run(static_cast<int>(tiles.size()), std::ref(tile));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+#include "kernels/kernel_table.h"
+
+#include "kernels/cpu_features.h"
+
+namespace sluice {
+namespace {
+
+const KernelTable* best_kernels() {
+  if (const KernelTable* table = avx512_kernels()) return table;
+  if (const KernelTable* table = avx2_kernels()) return table;
+  return &scalar_kernels();
+}
+
+// Where an entry of `table` comes from: the lowest of its ISA and those below that has the same kernel.
+template <class GetEntry>
+KernelRow describe(const char* op, const KernelTable& table, const GetEntry& entry) {
+  const KernelTable* source = &table;
+  for (const KernelTable* lower : {avx2_kernels(), &scalar_kernels()}) {
+    if (lower != nullptr && entry(*lower) == entry(table)) source = lower;
+  }
+  if (source == &table) return {op, table.isa, "written for the chosen ISA"};
+  return {op, source->isa, std::string("has no form for ") + table.isa + ", the next lower one serves"};
+}
+
+}  // namespace
+
+const KernelTable* avx2_kernels() {
+  return nullptr;
+}
+const KernelTable* avx512_kernels() {
+  return nullptr;
+}
+
+Result<const KernelTable*> select_kernels(const std::string& isa) {
+  if (isa == "auto") return best_kernels();
+  const KernelTable* table = nullptr;
+  if (isa == "scalar") {
+    table = &scalar_kernels();
+  } else if (isa == "avx2") {
+    table = avx2_kernels();
+  } else if (isa == "avx512") {
+    table = avx512_kernels();
+  } else {
+    return invalid_argument("--isa " + isa + ": expected auto, scalar, avx2 or avx512; this machine has " + cpu_isas());
+  }
+  if (table == nullptr) return invalid_argument("--isa " + isa + ": this machine lacks it; it has " + cpu_isas());
+  return table;
+}
+
+std::vector<KernelRow> describe_kernels(const KernelTable& table) {
+#define SLUICE_DESCRIBE(op, entry) describe(op, table, [](const KernelTable& t) { return t.entry; })
+  return {
+      SLUICE_DESCRIBE("linear", linear.run),
+      SLUICE_DESCRIBE("swiglu", swiglu),
+      SLUICE_DESCRIBE("rms_norm", rms_norm),
+      SLUICE_DESCRIBE("rope_heads", rope_heads),
+      SLUICE_DESCRIBE("hadamard", hadamard),
+      SLUICE_DESCRIBE("hc_finish", hc_finish),
+      SLUICE_DESCRIBE("hc_collapse", hc_collapse),
+      SLUICE_DESCRIBE("hc_expand", hc_expand),
+      SLUICE_DESCRIBE("route", route),
+      SLUICE_DESCRIBE("attend", attend),
+      SLUICE_DESCRIBE("index_scores", index_scores),
+      SLUICE_DESCRIBE("top_k", top_k),
+      SLUICE_DESCRIBE("compress", compress),
+      SLUICE_DESCRIBE("encode_rows", encode_rows),
+      SLUICE_DESCRIBE("decode_rows", decode_rows),
+      SLUICE_DESCRIBE("simulate_rows", simulate_rows),
+  };
+#undef SLUICE_DESCRIBE
+}
+
+}  // namespace sluice

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kernels/math.h"
+#include "kernels/ref/kernels.h"
+#include "kernels/ref/lanes16.h"
+
+namespace sluice::ref {
+namespace {
+
+struct Partial {  // of one head over some keys
+  float m = 0.0F, z = 0.0F;
+  std::vector<float> v;
+};
+
+// `lane`: the lane of the first key in z's sum.
+Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int count, int lane) {
+  Partial part{-std::numeric_limits<float>::infinity(), 0.0F,
+               std::vector<float>(static_cast<std::size_t>(args.value_dims))};
+  std::vector<float> scores(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims;
+    const float s = lanes16_dot(q, key, args.dims) * args.scale;
+    scores[static_cast<std::size_t>(i)] = s;
+    part.m = s > part.m ? s : part.m;
+  }
+  Lanes16 z{};
+  for (int i = 0; i < count; ++i) {
+    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims;
+    const float w = exp_f32(scores[static_cast<std::size_t>(i)] - part.m);
+    z[static_cast<std::size_t>((lane + i) % 16)] += w;
+    for (int d = 0; d < args.value_dims; ++d) {
+      float& v = part.v[static_cast<std::size_t>(d)];
+      v = std::fma(w, key[d], v);
+    }
+  }
+  part.z = tree_sum(z);
+  return part;
+}
+
+void merge(Partial& total, const Partial& part) {
+  const float m = part.m > total.m ? part.m : total.m;
+  const float a = exp_f32(total.m - m), b = exp_f32(part.m - m);
+  total.m = m;
+  total.z = std::fma(b, part.z, a * total.z);
+  for (std::size_t d = 0; d < total.v.size(); ++d) total.v[d] = std::fma(b, part.v[d], a * total.v[d]);
+}
+
+// The running results of one row's heads.
+struct RowState {
+  const AttendArgs& args;
+  int row, head_begin, head_end;
+  bool any = false;
+  std::vector<Partial> heads;
+
+  void add_split(const std::vector<float>& keys, int count, int lane) {
+    for (int h = head_begin; h < head_end; ++h) {
+      const float* q = args.q + (static_cast<std::ptrdiff_t>(row) * args.heads + h) * args.dims;
+      Partial part = attend_split(args, q, keys, count, lane);
+      Partial& total = heads[static_cast<std::size_t>(h - head_begin)];
+      if (any) {
+        merge(total, part);
+      } else {
+        total = std::move(part);
+      }
+    }
+    any = true;
+  }
+
+  void finish() {
+    for (int h = head_begin; h < head_end; ++h) {
+      float* out = args.out + (static_cast<std::ptrdiff_t>(row) * args.heads + h) * args.value_dims;
+      const Partial& total = heads[static_cast<std::size_t>(h - head_begin)];
+      const float z = any && args.sink != nullptr ? total.z + exp_f32(args.sink[h] - total.m) : total.z;
+      for (int d = 0; d < args.value_dims; ++d) out[d] = any ? total.v[static_cast<std::size_t>(d)] / z : 0.0F;
+    }
+  }
+};
+
+void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
+                   std::vector<float>& keys) {
+  const std::int32_t* selected =
+      args.selected != nullptr ? args.selected + static_cast<std::ptrdiff_t>(state.row) * args.max_selected : nullptr;
+  const int count = selected != nullptr ? args.selected_count[state.row] : (p + 1) / args.tokens_per_row;
+  for (int first = 0; first < count; first += kSplitKeys) {
+    const int in_split = std::min(kSplitKeys, count - first);
+    for (int i = 0; i < in_split; ++i) {
+      const std::int32_t e = selected != nullptr ? selected[first + i] : first + i;
+      decode_row(args.latent->format, latent_row(span, *args.latent, e),
+                 keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims);
+    }
+    state.add_split(keys, in_split, 0);
+  }
+}
+
+void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
+                   std::vector<float>& keys) {
+  const Position first = std::max(0, p - args.window_tokens + 1);
+  for (Position i = first; i <= p; ++i) {
+    decode_row(args.window->format, window_row(span, *args.window, i),
+               keys.data() + static_cast<std::ptrdiff_t>(i - first) * args.dims);
+  }
+  state.add_split(keys, p - first + 1, first % 16);
+}
+
+}  // namespace
+
+void attend(const AttendArgs& args, int span_index, int begin, int end, int head_begin, int head_end) {
+  const CacheSpan& span = args.spans[static_cast<std::size_t>(span_index)];
+  std::vector<float> keys(static_cast<std::size_t>(std::max(kSplitKeys, args.window_tokens) * args.dims));
+  for (int row = begin; row < end; ++row) {
+    const Position p = span.first_position + (row - span.row_begin);
+    RowState state{args,     row,   head_begin,
+                   head_end, false, std::vector<Partial>(static_cast<std::size_t>(head_end - head_begin))};
+    if (args.latent != nullptr) attend_latent(args, span, p, state, keys);
+    if (args.window != nullptr) attend_window(args, span, p, state, keys);
+    state.finish();
+  }
+}
+
+}  // namespace sluice::ref

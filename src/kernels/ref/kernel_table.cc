@@ -1,0 +1,29 @@
+#include "kernels/ref/kernels.h"
+#include "kernels/ref/linear.h"
+
+namespace sluice {
+
+const KernelTable& scalar_kernels() {
+  static const KernelTable table{
+      .isa = "scalar",
+      .linear = scalar_linear_kernels(),
+      .swiglu = swiglu_scalar,
+      .rms_norm = ref::rms_norm,
+      .rope_heads = ref::rope_heads,
+      .hadamard = ref::hadamard,
+      .hc_finish = ref::hc_finish,
+      .hc_collapse = ref::hc_collapse,
+      .hc_expand = ref::hc_expand,
+      .route = ref::route,
+      .attend = ref::attend,
+      .index_scores = ref::index_scores,
+      .top_k = ref::top_k,
+      .compress = ref::compress,
+      .encode_rows = ref::encode_rows,
+      .decode_rows = ref::decode_rows,
+      .simulate_rows = ref::simulate_rows,
+  };
+  return table;
+}
+
+}  // namespace sluice

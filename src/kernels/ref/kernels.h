@@ -1,0 +1,24 @@
+// The scalar kernels: each follows the order in its op's header literally, and is the oracle of every other ISA.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice::ref {
+
+void rms_norm(const RmsNormArgs& args, int begin, int end);
+void rope_heads(const RopeHeadsArgs& args, int begin, int end);
+void hadamard(const HadamardArgs& args, int begin, int end);
+void hc_finish(const HcMixArgs& args, int begin, int end);
+void hc_collapse(const HcCollapseArgs& args, int begin, int end);
+void hc_expand(const HcExpandArgs& args, int begin, int end);
+void route(const RouteArgs& args, int begin, int end);
+void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
+void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
+                  float* scores, std::ptrdiff_t stride);
+void top_k(const float* scores, int n, int k, std::int32_t* selected);
+void compress(const CompressArgs& args, int span, int begin, int end);
+void encode_rows(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count);
+void decode_rows(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx);
+void simulate_rows(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count);
+
+}  // namespace sluice::ref

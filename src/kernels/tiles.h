@@ -1,0 +1,34 @@
+// How drivers cut rows into tiles, and memory that a tile may use while it runs.
+//
+// Tiles follow from shapes alone. They decide which thread computes a row, never how.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+
+#include "kernels/exec.h"
+
+namespace sluice {
+
+// A tile should be worth a few microseconds, or handing it to another thread costs more than it gains.
+inline constexpr std::size_t kTileOperations = 32768;
+
+// Calls tile(begin, end) for pieces of rows [0, rows), a row being worth about `operations_per_row` f32 operations.
+// Little work stays on this thread.
+template <class Tile>
+void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile) {
+  if (rows <= 0) return;
+  const std::size_t wanted = kTileOperations / std::max<std::size_t>(operations_per_row, 1);
+  const int rows_per_tile = static_cast<int>(std::clamp<std::size_t>(wanted, 1, 1024));
+  const auto run = [&](int index, int) {
+    const int begin = index * rows_per_tile;
+    tile(begin, std::min(rows, begin + rows_per_tile));
+  };
+  exec.pool->run((rows + rows_per_tile - 1) / rows_per_tile, std::ref(run));  // by reference: no allocation
+}
+
+// At least `floats` floats, 64-byte aligned, of the calling thread. One piece per thread: the next call may move it.
+float* thread_scratch(std::size_t floats);
+
+}  // namespace sluice
