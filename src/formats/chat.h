@@ -32,7 +32,7 @@ std::string_view to_string(ChatRole role);
 // A piece of a message. A content given as a string is one part of type "text".
 struct ChatContentPart {
   std::string type = "text";
-  std::string text;  // empty for every type but "text"
+  std::string text = {};  // empty for every type but "text"
 };
 
 struct ChatToolCall {
@@ -43,25 +43,25 @@ struct ChatToolCall {
 
 struct ChatMessage {
   ChatRole role = ChatRole::kUser;
-  std::vector<ChatContentPart> content;  // only tool messages may hold parts that are not text
-  std::string reasoning_content;         // assistant
-  std::vector<ChatToolCall> tool_calls;  // assistant
-  std::string tool_call_id;              // tool
-  std::string name;
-  std::string task;                       // DeepSeek-V4's internal tasks, "" for none
-  bool wo_eos = false;                    // assistant: the end token is left out, so that the answer can go on
-  std::vector<boost::json::value> tools;  // system, developer: function objects
-  std::optional<boost::json::value> response_format;  // system, developer
+  std::vector<ChatContentPart> content = {};  // only tool messages may hold parts that are not text
+  std::string reasoning_content = {};         // assistant
+  std::vector<ChatToolCall> tool_calls = {};  // assistant
+  std::string tool_call_id = {};              // tool
+  std::string name = {};
+  std::string task = {};                       // DeepSeek-V4's internal tasks, "" for none
+  bool wo_eos = false;                         // assistant: the end token is left out, so that the answer can go on
+  std::vector<boost::json::value> tools = {};  // system, developer: function objects
+  std::optional<boost::json::value> response_format = {};  // system, developer
 };
 
 struct ChatRequest {
-  std::vector<ChatMessage> messages;
-  std::vector<boost::json::value> tools;              // function objects of the whole request
-  std::optional<boost::json::value> response_format;  // of the whole request; rendered as it is
-  std::optional<bool> thinking;                       // unset: the encoding's default
-  std::optional<std::string> reasoning_effort;        // the encoding says which it knows
-  bool drop_thinking = true;                          // leave out the reasoning of earlier turns
-  bool add_generation_prompt = true;                  // end in the opening of the assistant's turn
+  std::vector<ChatMessage> messages = {};
+  std::vector<boost::json::value> tools = {};              // function objects of the whole request
+  std::optional<boost::json::value> response_format = {};  // of the whole request; rendered as it is
+  std::optional<bool> thinking = {};                       // unset: the encoding's default
+  std::optional<std::string> reasoning_effort = {};        // the encoding says which it knows
+  bool drop_thinking = true;                               // leave out the reasoning of earlier turns
+  bool add_generation_prompt = true;                       // end in the opening of the assistant's turn
 };
 
 // Reads the `messages` array of an OpenAI chat request. Errors name the message and the key:

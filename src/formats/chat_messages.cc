@@ -17,10 +17,11 @@ namespace json = boost::json;
 constexpr std::array kRoles = {ChatRole::kSystem,    ChatRole::kDeveloper, ChatRole::kUser,
                                ChatRole::kAssistant, ChatRole::kTool,      ChatRole::kLatestReminder};
 
-// The last three mean nothing in a prompt; clients send them back with an assistant's message.
-constexpr std::array<std::string_view, 14> kMessageKeys = {
-    "role", "content", "name",  "reasoning_content", "reasoning", "tool_calls",  "tool_call_id",
-    "task", "wo_eos",  "tools", "response_format",   "refusal",   "annotations", "index"};
+// The second group means nothing in a prompt: what clients send back with an assistant's message, and training marks.
+constexpr std::array<std::string_view, 15> kMessageKeys = {
+    "role",    "content", "name",  "reasoning_content", "reasoning", "tool_calls", "tool_call_id",
+    "task",    "wo_eos",  "tools", "response_format",  //
+    "refusal", "index",   "mask",  "annotations"};
 
 Status unexpected(const std::string& what, std::string_view expected, const json::value* found) {
   return invalid_argument(what + ": expected " + std::string(expected) + ", found " + describe_json(found));
