@@ -1,0 +1,18 @@
+// The text as a pre-tokenizer's patterns are to see it.
+//
+// Patterns were written for a library with newer Unicode tables than PCRE2's. So where the two disagree on what a
+// character is (a letter that did not exist yet, U+180E as a space), the patterns are shown another character instead,
+// on whose class both agree, of the same length in UTF-8; the words are still cut from the text itself.
+// Thread safety: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// `text` (valid UTF-8) itself, or, when something has to be replaced, a view of `buffer`, which then holds a text of
+// the same length with the same character boundaries.
+std::string_view regex_shape(std::string_view text, std::string& buffer);
+
+}  // namespace sluice

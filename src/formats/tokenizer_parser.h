@@ -1,0 +1,40 @@
+// Reads tokenizer.json and tokenizer_config.json into the parts of a Tokenizer, validated.
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/bpe.h"
+#include "formats/bpe_vocabulary.h"
+#include "formats/pretokenizer.h"
+#include "formats/tokenizer_added_tokens.h"
+#include "formats/tokenizer_normalizer.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct TokenizerParts {
+  std::unique_ptr<BpeVocabulary> vocabulary;  // base tokens and added tokens
+  std::optional<Bpe> bpe;                     // points to the vocabulary
+  TokenizerNormalizer normalizer;
+  std::optional<Pretokenizer> pretokenizer;
+
+  std::vector<AddedToken> added_tokens;
+  std::unordered_map<std::int32_t, std::size_t> added_by_id;           // index into added_tokens
+  std::unordered_map<std::string_view, std::size_t> added_by_content;  // the same
+  AddedTokenMatcher raw_tokens;                                        // those found in the text as given
+  AddedTokenMatcher normalized_tokens;                                 // those found in the normalized text
+
+  std::vector<std::int32_t> prefix, suffix;  // what add_special_tokens puts around a text
+  std::optional<std::int32_t> bos, eos;
+};
+
+// `config_text` may be empty.
+Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view config_text);
+
+}  // namespace sluice
