@@ -1,0 +1,176 @@
+#include "kernels/cpu/linear_layout.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace sluice {
+
+namespace {
+
+int step_inputs_of(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kFp8:
+      return 4;
+    case WeightFormat::kMxfp4:
+      return 8;
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+      break;
+  }
+  return 2;
+}
+
+// FP8 without scales gets e8m0 scales of 1, which change no bit, so that there is one kernel less.
+ScaleFormat packed_scales_of(const WeightView& view) {
+  return view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone ? ScaleFormat::kE8m0
+                                                                                      : view.scale_format;
+}
+
+std::size_t scale_bytes_of(ScaleFormat format) {
+  switch (format) {
+    case ScaleFormat::kNone:
+      return 0;
+    case ScaleFormat::kE8m0:
+      return 1;
+    case ScaleFormat::kF32:
+      return 4;
+  }
+  return 0;
+}
+
+int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+LinearLayout::LinearLayout(const WeightView& view, int groups)
+    : out(view.out), in(view.in), block(view.block_inputs()), tile_groups(groups) {
+  blocks = ceil_div(in, block);
+  step_inputs = step_inputs_of(view.format);
+  line_bytes = view.format == WeightFormat::kF32 ? 128 : 64;
+  block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
+  const int last = in - (blocks - 1) * block;
+  group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes +
+                static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
+  group_scale_bytes = kGroupOutputs * scale_bytes_of(packed_scales_of(view));
+  data_bytes = static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * group_bytes;
+}
+
+int LinearLayout::outputs_in(int tile) const {
+  return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
+}
+int LinearLayout::groups_in(int tile) const {
+  return ceil_div(outputs_in(tile), kGroupOutputs);
+}
+
+std::size_t LinearLayout::bytes() const {
+  return data_bytes +
+         static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * static_cast<std::size_t>(blocks) * group_scale_bytes;
+}
+
+namespace {
+
+// Inputs [k, k + count) of output `o` of a group, from `row` on (count <= the step; the line is zeroed if it is less).
+void put_fp8(const std::byte* row, int k, int count, int o, Fp8Order order, std::byte* line) {
+  const std::byte* from = row + k;
+  if (order == Fp8Order::kPlanes) {
+    for (int i = 0; i < count; ++i) line[16 * i + o] = from[i];
+    return;
+  }
+  std::byte* to = line + o / 4 * 16 + o % 4 * 2;
+  for (int i = 0; i < count; ++i) to[i / 2 * 8 + i % 2] = from[i];
+}
+
+void put_mxfp4(const std::byte* row, int k, int count, int o, std::byte* line) {
+  std::uint32_t codes = 0;
+  std::memcpy(&codes, row + k / 2, static_cast<std::size_t>((count + 1) / 2));
+  if (count % 2 != 0) codes &= (1U << (4 * count)) - 1;
+  codes = ((codes >> 4) & 0x0F0F0F0FU) | ((codes & 0x0F0F0F0FU) << 4);
+  std::memcpy(line + 4 * o, &codes, 4);
+}
+
+void put_bf16(const std::byte* row, int k, int count, int o, std::byte* line) {
+  std::memcpy(line + 4 * o, row + 2 * k, 2 * static_cast<std::size_t>(count));
+}
+
+void put_f32(const std::byte* row, int k, int count, int o, std::byte* line) {
+  for (int i = 0; i < count; ++i) std::memcpy(line + (1 - i) * 64 + 4 * o, row + 4 * (k + i), 4);
+}
+
+struct Packer {
+  const WeightView& view;
+  const LinearLayout& layout;
+  Fp8Order order;
+
+  // The line of outputs [n, n + 16) and inputs [k, k + count).
+  void line(int n, int k, int count, std::byte* to) const {
+    const int outputs = std::min(kGroupOutputs, layout.out - n);
+    if (outputs < kGroupOutputs || count < layout.step_inputs) std::memset(to, 0, layout.line_bytes);
+    const std::size_t row_bytes = view.row_bytes();
+    const std::byte* row = view.data + static_cast<std::size_t>(n) * row_bytes;
+    for (int o = 0; o < outputs; ++o, row += row_bytes) {
+      switch (view.format) {
+        case WeightFormat::kF32:
+          put_f32(row, k, count, o, to);
+          break;
+        case WeightFormat::kBf16:
+          put_bf16(row, k, count, o, to);
+          break;
+        case WeightFormat::kFp8:
+          // The whole step spelt out, so that the compiler sees four moves and no loop.
+          count == 4 ? put_fp8(row, k, 4, o, order, to) : put_fp8(row, k, count, o, order, to);
+          break;
+        case WeightFormat::kMxfp4:
+          count == 8 ? put_mxfp4(row, k, 8, o, to) : put_mxfp4(row, k, count, o, to);
+          break;
+      }
+    }
+  }
+
+  void data(int tile, std::byte* to) const {
+    const int groups = layout.groups_in(tile);
+    for (int block = 0; block < layout.blocks; ++block) {
+      const int end = std::min(layout.in, (block + 1) * layout.block);
+      for (int k = block * layout.block; k < end; k += layout.step_inputs) {
+        for (int group = 0; group < groups; ++group, to += layout.line_bytes) {
+          line((tile * layout.tile_groups + group) * kGroupOutputs, k, std::min(layout.step_inputs, end - k), to);
+        }
+      }
+    }
+  }
+
+  void scales(int tile, std::byte* to) const {
+    const int first = tile * layout.tile_groups * kGroupOutputs;
+    const int outputs = layout.groups_in(tile) * kGroupOutputs;
+    const std::size_t size = layout.group_scale_bytes / kGroupOutputs;
+    if (view.scale_format == ScaleFormat::kNone) {
+      std::memset(to, 127, static_cast<std::size_t>(layout.blocks * outputs));
+      return;
+    }
+    for (int block = 0; block < layout.blocks; ++block) {
+      for (int o = 0; o < outputs; ++o, to += size) {
+        const int n = std::min(first + o, layout.out - 1);  // padding repeats the last output's
+        const auto index = static_cast<std::size_t>((view.first_row + n) / view.block_out) *
+                               static_cast<std::size_t>(view.scale_columns) +
+                           static_cast<std::size_t>(block);
+        std::memcpy(to, view.scales + index * size, size);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int begin, int end, std::byte* packed) {
+  const LinearLayout layout(view, tile_groups);
+  const Packer packer{view, layout, order};
+  const int tile_outputs = tile_groups * kGroupOutputs;
+  for (int tile = begin / tile_outputs; tile * tile_outputs < end; ++tile) {
+    packer.data(tile, packed + layout.tile_data(tile));
+    if (layout.group_scale_bytes > 0) packer.scales(tile, packed + layout.tile_scales(tile));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// How the AVX2 and AVX-512 linear kernels keep weights.
+//
+// Outputs lie in the lanes of vectors, so the chain of an output stays one chain (kernels/linear.h). The unit is a
+// line: 16 outputs (a group) times `step_inputs` inputs:
+//   fp8     64 bytes, 4 inputs; their places follow the ISA's decoder (Fp8Order)
+//   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 1 0 3 2 5 4 7 6
+//   bf16    64 bytes, 2 inputs: a dword an output, the odd input in the high half
+//   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones
+// A tile is `tile_groups` groups (the last tile of a weight may have fewer): data[tile][block][step][group][line],
+// where a block is what one scale covers and inputs past its end are zero. After all data come the scales,
+// [tile][block][output]: e8m0 bytes, f32 for f32 scales, nothing without scales. Packed weights are as small as in the
+// checkpoint, but for the padding of outputs to 16 and for scales of a block_out that exceeds 1.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/linear.h"
+
+namespace sluice {
+
+inline constexpr int kGroupOutputs = 16;
+
+enum class Fp8Order {
+  kPairs,   // output o of a quarter q = o / 4: inputs 0, 1 at 16 q + 2 (o % 4), inputs 2, 3 eight bytes on
+  kPlanes,  // input i of output o at 16 i + o
+};
+
+struct LinearLayout {
+  LinearLayout(const WeightView& view, int tile_groups);
+
+  int groups_in(int tile) const;   // 1..tile_groups
+  int outputs_in(int tile) const;  // not counting padding
+  std::size_t tile_data(int tile) const { return static_cast<std::size_t>(tile * tile_groups) * group_bytes; }
+  std::size_t tile_scales(int tile) const {
+    return data_bytes + static_cast<std::size_t>(tile * tile_groups * blocks) * group_scale_bytes;
+  }
+  std::size_t bytes() const;
+
+  int out, in;
+  int block;  // inputs of a block, but for the last one
+  int blocks;
+  int step_inputs;  // inputs of a line
+  int tile_groups;
+  std::size_t line_bytes;
+  std::size_t block_bytes;        // of one group, for a whole block
+  std::size_t group_bytes;        // of one group, all blocks
+  std::size_t group_scale_bytes;  // of one group and block
+  std::size_t data_bytes;
+};
+
+// Packs outputs [begin, end); begin is a multiple of a tile's outputs.
+void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int begin, int end, std::byte* packed);
+
+}  // namespace sluice
