@@ -61,6 +61,10 @@ class JsonFields {
 
   // Records a failure of the caller's own: "<what>: key '<key>': expected <expected>, found <the value>".
   void fail(std::string_view key, std::string_view expected);
+  // Takes over the failure of another reader, a child's for example.
+  void merge(const JsonFields& other) {
+    if (status_.ok()) status_ = other.status_;
+  }
 
  private:
   JsonFields(const boost::json::value* value, std::string what, Status status);

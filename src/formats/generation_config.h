@@ -1,0 +1,28 @@
+// GenerationConfig: generation_config.json, the author's sampling defaults.
+// Errors name key, expectation and finding. Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+// What the file does not say has no value.
+struct GenerationConfig {
+  std::optional<bool> do_sample;     // false: greedy unless the request says otherwise
+  std::optional<float> temperature;  // [0, 100]
+  std::optional<float> top_p;        // (0, 1]
+  std::optional<int> top_k;          // 0: off
+  std::vector<std::int32_t> eos_token_ids;
+};
+
+Result<GenerationConfig> parse_generation_config(std::string_view json, std::string_view what);
+// A folder without the file gives a GenerationConfig without values.
+Result<GenerationConfig> load_generation_config(const std::string& folder);
+
+}  // namespace sluice
