@@ -296,7 +296,6 @@ void DeepSeekV4OutputParser::end_call(State next) {
   } else {
     emit(ChatDelta::Kind::kToolCallArguments, "{}");
   }
-  after_markup();
   emit_content(stray);
   stray_.clear();
   after_markup();

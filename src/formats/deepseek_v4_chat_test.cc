@@ -411,6 +411,8 @@ TEST(DeepSeekV4ChatEffort, ProfileIsReadFromTheEncodersSource) {
   };
   EXPECT_EQ(detect_deepseek_v4_effort_profile(kOfficialSource), DeepSeekV4EffortProfile::kOfficial);
   EXPECT_EQ(detect_deepseek_v4_effort_profile(""), DeepSeekV4EffortProfile::kPreview);
+  EXPECT_EQ(detect_deepseek_v4_effort_profile("# DEFAULT_EFFORT = 'low'\n{\"low\": 1, \"high\": 2, \"max\": 3}"),
+            DeepSeekV4EffortProfile::kPreview);
   EXPECT_EQ(detect_deepseek_v4_effort_profile("assert reasoning_effort in ['max', None, 'high']"),
             DeepSeekV4EffortProfile::kPreview);
   for (const char* part : {"\"low\": \"\",", "'high' :", "\"max\":", "DEFAULT_REASONING_EFFORT"}) {

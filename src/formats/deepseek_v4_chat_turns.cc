@@ -87,16 +87,13 @@ int last_user_index(const Turns& turns) {
   return -1;
 }
 
-// D: before the last user turn, assistants lose their reasoning and developer messages go.
-Turns drop_earlier_thinking(Turns turns, int last_user) {
+// D: developer messages before the last user turn go. (Earlier reasoning goes too: the renderer leaves it out.)
+Turns drop_earlier_developers(Turns turns, int last_user) {
   Turns kept;
   for (std::size_t i = 0; i < turns.size(); ++i) {
-    DeepSeekV4Turn& turn = turns[i];
-    if (static_cast<int>(i) < last_user) {
-      if (turn.message.role == ChatRole::kDeveloper) continue;
-      if (turn.message.role == ChatRole::kAssistant) turn.message.reasoning_content.clear();
-    }
-    kept.push_back(std::move(turn));
+    const bool is_earlier = static_cast<int>(i) < last_user;
+    if (is_earlier && turns[i].message.role == ChatRole::kDeveloper) continue;
+    kept.push_back(std::move(turns[i]));
   }
   return kept;
 }
@@ -112,7 +109,7 @@ DeepSeekV4Conversation prepare_deepseek_v4_turns(const ChatRequest& request, boo
   conversation.drop_thinking = request.drop_thinking && !has_tools;  // C
   conversation.last_user = last_user_index(conversation.turns);
   if (thinking && conversation.drop_thinking) {
-    conversation.turns = drop_earlier_thinking(std::move(conversation.turns), conversation.last_user);
+    conversation.turns = drop_earlier_developers(std::move(conversation.turns), conversation.last_user);
     conversation.last_user = last_user_index(conversation.turns);
   }
   return conversation;

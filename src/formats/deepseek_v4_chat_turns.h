@@ -30,7 +30,8 @@ struct DeepSeekV4Conversation {
 };
 
 // Attaches the request's tools and response_format, merges tool results and consecutive user messages (A), sorts tool
-// results (B), keeps all reasoning when there are tools (C), drops earlier reasoning in thinking mode (D).
+// results (B), decides whether earlier reasoning is dropped: not when there are tools (C), and if so drops earlier
+// developer messages in thinking mode (D). Reasoning itself is left in the messages for the renderer to pass over.
 DeepSeekV4Conversation prepare_deepseek_v4_turns(const ChatRequest& request, bool thinking);
 
 }  // namespace sluice
