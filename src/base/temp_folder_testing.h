@@ -1,6 +1,7 @@
 // TempFolder: a folder for one test, removed with everything in it at the end.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +32,7 @@ class TempFolder {
   // Writes a file below the folder and returns its path.
   std::string write(std::string_view name, std::string_view content) const {
     std::string target = file(name);
+    std::remove(target.c_str());  // a new file each time: ext4 waits for the disk when an old one is truncated
     std::ofstream(target, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
     return target;
   }
