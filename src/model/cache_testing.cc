@@ -61,8 +61,8 @@ std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const To
     for (const int position : wanted) {
       if (position >= begin && position < begin + rows) rows_wanted.push_back(position - begin);
     }
-    const auto part = sequence.run(model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
-                                   rows_wanted, probe);
+    const auto part = sequence.run(
+        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, probe);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

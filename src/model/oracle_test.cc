@@ -60,7 +60,8 @@ void expect_logits(const std::string& kind, const std::string& isa, int chunk, d
   for (const int n : kLengths) {
     const auto positions = oracle.read<int>(fmt::format("len{}.positions", n));
     const auto expected = oracle.read<float>(fmt::format("len{}.logits", n));
-    const auto found = run_prompt(*oracle.model, oracle.exec, {ids.data(), static_cast<std::size_t>(n)}, positions, chunk);
+    const auto found =
+        run_prompt(*oracle.model, oracle.exec, {ids.data(), static_cast<std::size_t>(n)}, positions, chunk);
     ASSERT_EQ(found.size(), expected.size());
     double worst = 0;
     for (std::size_t j = 0; j < positions.size(); ++j) {
@@ -95,10 +96,18 @@ TEST(Oracle, V4FlashLikeLogits) {
   expect_logits("v4-flash-like", "auto", 1 << 20, 1e-3);
   expect_logits("v4-flash-like", "auto", 100, 1e-3);
 }
-TEST(Oracle, V4ProLikeLogits) { expect_logits("v4-pro-like", "auto", 1 << 20, 1e-3); }
-TEST(Oracle, V4FlashLikeScalarKernels) { expect_logits("v4-flash-like", "scalar", 1 << 20, 1e-3); }
-TEST(Oracle, V4FlashLikeGreedy) { expect_greedy("v4-flash-like"); }
-TEST(Oracle, V4ProLikeGreedy) { expect_greedy("v4-pro-like"); }
+TEST(Oracle, V4ProLikeLogits) {
+  expect_logits("v4-pro-like", "auto", 1 << 20, 1e-3);
+}
+TEST(Oracle, V4FlashLikeScalarKernels) {
+  expect_logits("v4-flash-like", "scalar", 1 << 20, 1e-3);
+}
+TEST(Oracle, V4FlashLikeGreedy) {
+  expect_greedy("v4-flash-like");
+}
+TEST(Oracle, V4ProLikeGreedy) {
+  expect_greedy("v4-pro-like");
+}
 
 }  // namespace
 }  // namespace sluice

@@ -56,8 +56,8 @@ class DeepSeekV4 final : public Model {
   ModelConfig config_;
   NumericsProfile profile_;
   Weights weights_;
+  std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
   CacheLayout layout_;
-  std::vector<LayerStreams> streams_;
   RopeTable window_rope_, compress_rope_;
   std::unique_ptr<Workspace> workspace_;
 
