@@ -16,6 +16,8 @@
 
 namespace sluice {
 
+class Runner;  // engine/runner.h
+
 // Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
 struct EngineOptions {
   std::string model_folder;
@@ -54,7 +56,7 @@ struct Request {
   int max_tokens = 16;                       // generated tokens, >= 0
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
-  // Called on the engine's thread; must not block and must not call the engine, except cancel().
+  // Called on the engine's thread; must not block, must not throw, and must not call the engine, except cancel().
   std::function<void(Output)> on_output;
 };
 
@@ -71,6 +73,9 @@ class Engine {
  public:
   // Loads the model (with a progress bar on stderr when it is a terminal) and starts the step loop.
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options);
+  // The same over a runner that was made before, with these options.
+  static Result<std::unique_ptr<Engine>> start(std::unique_ptr<Runner> runner, const EngineOptions& options,
+                                               std::vector<std::int32_t> end_token_ids);
   ~Engine();  // cancels what still runs
 
   // Queues a request. Refuses at once, with numbers, what can never run: an empty prompt, an id outside the vocabulary,

@@ -1,0 +1,52 @@
+#include "base/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr int kWidth = 30;
+
+}  // namespace
+
+std::string format_bytes(double bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (bytes >= 1000 && unit < 4) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+ProgressBar::ProgressBar(std::string label) : ProgressBar(std::move(label), isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::ProgressBar(std::string label, bool draws)
+    : label_(std::move(label)), draws_(draws), start_(std::chrono::steady_clock::now()) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) std::fputs("\r\x1b[K", stderr);
+}
+
+void ProgressBar::update(std::size_t done_bytes, std::size_t total_bytes) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!draws_ || total_bytes == 0 ||
+      (drawn_ && now - last_ < std::chrono::milliseconds(100) && done_bytes < total_bytes))
+    return;
+  last_ = now;
+  drawn_ = true;
+  const double part = std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
+  const double seconds = std::max(1e-3, std::chrono::duration<double>(now - start_).count());
+  const auto filled = static_cast<std::size_t>(part * kWidth);
+  fmt::print(stderr, "\r{} {:3.0f} % [{}{}] {}  {}/s\x1b[K", label_, part * 100, std::string(filled, '#'),
+             std::string(kWidth - filled, '.'), format_bytes(static_cast<double>(done_bytes)),
+             format_bytes(static_cast<double>(done_bytes) / seconds));
+  std::fflush(stderr);
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// ProgressBar: one line on a terminal that fills up, "loading  42 % [########............]  9.7 MB  1.2 GB/s", redrawn
+// at most ten times a second. Prints nothing when stderr is not a terminal. Thread safety: one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace sluice {
+
+// "12.3 MB", "1.4 GB": decimal units.
+std::string format_bytes(double bytes);
+
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label);  // draws when stderr is a terminal
+  ProgressBar(std::string label, bool draws);
+  ~ProgressBar();  // erases the line
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void update(std::size_t done_bytes, std::size_t total_bytes);
+
+ private:
+  std::string label_;
+  bool draws_ = false, drawn_ = false;
+  std::chrono::steady_clock::time_point start_, last_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// FreeSet: a set of the integers [0, size) that gives its lowest member. Three levels of 64-bit words, so that 16.7
+// million pages need three word reads; no allocation after construction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice {
+
+class FreeSet {
+ public:
+  // Contains all of [0, size) at first; size <= kMaxSize.
+  static constexpr int kMaxSize = 64 * 64 * 64 * 64;
+  explicit FreeSet(int size);
+
+  int count() const { return count_; }
+  bool contains(int i) const;
+  int lowest() const;  // -1 when empty
+  void insert(int i);  // not in the set before
+  void erase(int i);   // in the set before
+
+ private:
+  int count_ = 0;
+  std::vector<std::uint64_t> members_;  // bit i: i is in the set
+  std::vector<std::uint64_t> groups_;   // bit w: members_[w] is not 0
+  std::vector<std::uint64_t> regions_;  // bit w: groups_[w] is not 0
+};
+
+}  // namespace sluice

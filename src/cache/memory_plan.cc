@@ -1,0 +1,93 @@
+#include "cache/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cache/free_set.h"
+#include "cache/page_geometry.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kTargetTokens = 2048;
+// Alignment of the streams' arrays and of the mapping itself.
+std::size_t slack_bytes(const CacheLayout& layout) {
+  return layout.streams.size() * 64 + 4096;
+}
+
+struct Sizes {
+  std::size_t latent_page, window_page, open;
+  int steady;
+
+  std::size_t fixed(int sequences, int extra) const {
+    return (static_cast<std::size_t>(sequences) + 1) * 2 * open + window_pages(sequences, extra) * window_page;
+  }
+  std::size_t window_pages(int sequences, int extra) const {
+    return window_page == 0 ? 0
+                            : static_cast<std::size_t>(sequences) * static_cast<std::size_t>(steady) +
+                                  static_cast<std::size_t>(extra) + 1;
+  }
+};
+
+int sequences_within(const Sizes& sizes, int extra, std::size_t latent_target, std::size_t budget, int max_seqs) {
+  int low = 0, high = max_seqs;  // the need grows with the sequences
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    const bool fits = sizes.fixed(middle, extra) + static_cast<std::size_t>(middle) * latent_target <= budget;
+    (fits ? low : high) = fits ? middle : middle - 1;
+  }
+  return low;
+}
+
+}  // namespace
+
+std::string MemoryPlan::text() const {
+  return fmt::format(
+      "{:.1f} MiB for {} sequences: {} latent pages {:.1f} MiB, {} window pages {:.1f} MiB, open {:.1f} MiB",
+      static_cast<double>(total_bytes()) / 1048576, sequences, latent_pages,
+      static_cast<double>(latent_bytes) / 1048576, window_pages, static_cast<double>(window_bytes) / 1048576,
+      static_cast<double>(open_bytes) / 1048576);
+}
+
+Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& request) {
+  const PageGeometry geometry = PageGeometry::of(layout);
+  const Sizes sizes{layout.latent_page_bytes(), layout.window_page_bytes(), layout.open_bytes(),
+                    geometry.steady_window_pages()};
+  const std::size_t slack = slack_bytes(layout);
+  const std::size_t least = sizes.fixed(1, 0) + 2 * sizes.latent_page + slack;
+  if (request.budget_bytes < least) {
+    return invalid_argument(fmt::format(
+        "--kv-cache-memory: expected at least {} bytes, what one sequence of {} tokens needs with this model, found {}",
+        least, kBlockTokens, request.budget_bytes));
+  }
+  const std::size_t budget = request.budget_bytes - slack;
+  int extra = geometry.extra_window_pages(request.max_batched_tokens);
+  const auto target_blocks = static_cast<std::size_t>(blocks_for(std::min(request.max_model_len, kTargetTokens)));
+  int sequences = sequences_within(sizes, extra, target_blocks * sizes.latent_page, budget, request.max_seqs);
+  if (sequences == 0) {
+    sequences = 1;
+    const std::size_t least_fixed = sizes.fixed(1, 0);
+    const std::size_t half = std::max(budget / 2, least_fixed);
+    if (sizes.window_page > 0) {
+      extra = static_cast<int>(
+          std::min<std::size_t>(static_cast<std::size_t>(extra), (half - least_fixed) / sizes.window_page));
+    }
+  }
+
+  MemoryPlan plan;
+  plan.sequences = sequences;
+  plan.window_pages = static_cast<int>(sizes.window_pages(sequences, extra));
+  plan.window_bytes = static_cast<std::size_t>(plan.window_pages) * sizes.window_page;
+  plan.open_bytes = (static_cast<std::size_t>(sequences) + 1) * 2 * sizes.open;
+  if (sizes.latent_page > 0) {
+    const std::size_t fillable =
+        static_cast<std::size_t>(sequences) * static_cast<std::size_t>(blocks_for(request.max_model_len)) + 1;
+    const std::size_t affordable = (budget - plan.window_bytes - plan.open_bytes) / sizes.latent_page;
+    plan.latent_pages = static_cast<int>(std::min({fillable, affordable, std::size_t{FreeSet::kMaxSize}}));
+    plan.latent_bytes = static_cast<std::size_t>(plan.latent_pages) * sizes.latent_page;
+  }
+  return plan;
+}
+
+}  // namespace sluice

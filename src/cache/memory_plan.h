@@ -1,0 +1,38 @@
+// MemoryPlan: how a budget of bytes is split between the latent pool, the window pool and the sequences' open states.
+//
+// Per running sequence: two open states (committed and scratch) and steady_window_pages() window pages. Beside them the
+// window pool has what one span of max_batched_tokens rows needs more. So, with s sequences,
+//   fixed(s) = (s + 1) * 2 * open_bytes + (s * steady + extra(max_batched_tokens) + 1) * window_page_bytes
+// where "+ 1" serves the one-token health probe, which has its own state and pages and can never fail for memory.
+// s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
+// but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
+// latent pool gets the rest, at most what s sequences of max_model_len can fill. Nothing is touched before it is used.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "model/cache_layout.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct MemoryRequest {
+  std::size_t budget_bytes = 0;
+  int max_seqs = 1;
+  int max_batched_tokens = 1;
+  int max_model_len = 1;
+};
+
+struct MemoryPlan {
+  int sequences = 0;                       // that can run at once; the probe's state is one more
+  int latent_pages = 0, window_pages = 0;  // of the pools, the probe's page included
+  std::size_t latent_bytes = 0, window_bytes = 0, open_bytes = 0;
+  std::size_t total_bytes() const { return latent_bytes + window_bytes + open_bytes; }
+  std::string text() const;
+};
+
+// Fails with the numbers when the budget cannot hold one sequence of one block.
+Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& request);
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// PageGeometry: how many pages of each pool a sequence needs, as a function of positions alone. The scheduler plans
+// with the same functions that the cache allocates by.
+//
+// Rows [first, first + rows) of a sequence see the window of their first row, so while they are computed the sequence
+// holds the window pages of blocks first_window_block(first) .. (first + rows - 1) / 128; between steps, at position p,
+// those of first_window_block(p) .. (p - 1) / 128. Latent pages: one for every block up to the last row.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/index_types.h"
+#include "model/cache_layout.h"
+
+namespace sluice {
+
+inline int blocks_for(std::int64_t tokens) {
+  return static_cast<int>((tokens + kBlockTokens - 1) / kBlockTokens);
+}
+
+struct PageGeometry {
+  int window_tokens = 1;    // the widest window; at least the row itself
+  bool has_latents = true;  // whether the layout puts anything in the latent pool
+  bool has_windows = true;  // ... in the window pool
+
+  static PageGeometry of(const CacheLayout& layout) {
+    return {.window_tokens = std::max(layout.window_tokens(), 1),
+            .has_latents = layout.latent_page_bytes() > 0,
+            .has_windows = layout.window_page_bytes() > 0};
+  }
+
+  std::int32_t first_window_block(Position next) const { return std::max(0, next - window_tokens + 1) / kBlockTokens; }
+  int latent_pages(Position end) const { return has_latents ? blocks_for(end) : 0; }
+  // While rows [first, first + rows) are computed; rows >= 1.
+  int window_pages(Position first, int rows) const {
+    return has_windows ? (first + rows - 1) / kBlockTokens - first_window_block(first) + 1 : 0;
+  }
+  // The most that one row at a time, or the time between steps, ever needs.
+  int steady_window_pages() const { return has_windows ? blocks_for(window_tokens - 1) + 1 : 0; }
+  // The most that a span of `rows` needs beyond that.
+  int extra_window_pages(int rows) const { return has_windows ? blocks_for(rows - 1) : 0; }
+  // How many rows from `first` fit in `pages` window pages; 0 when not one does.
+  int rows_within(Position first, int pages) const;
+};
+
+inline int PageGeometry::rows_within(Position first, int pages) const {
+  if (!has_windows) return INT32_MAX;
+  const std::int64_t end = (std::int64_t{first_window_block(first)} + pages) * kBlockTokens;
+  return static_cast<int>(std::clamp<std::int64_t>(end - first, 0, INT32_MAX));
+}
+
+}  // namespace sluice

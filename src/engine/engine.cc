@@ -1,0 +1,46 @@
+#include "sluice/engine.h"
+
+#include "engine/engine_impl.h"
+#include "engine/engine_options.h"
+
+namespace sluice {
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<Runner> runner, const EngineOptions& options,
+                                              std::vector<std::int32_t> end_token_ids) {
+  SLUICE_RETURN_IF_ERROR(validate(options));
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(std::move(runner), options, std::move(end_token_ids))));
+}
+
+Result<RequestId> Engine::submit(Request request) {
+  return impl_->submit(std::move(request));
+}
+void Engine::cancel(RequestId id) {
+  impl_->cancel(id);
+}
+EngineStats Engine::stats() const {
+  return impl_->stats();
+}
+bool Engine::probe(double seconds) {
+  return impl_->probe(seconds);
+}
+int Engine::vocab_size() const {
+  return static_cast<int>(impl_->runner().vocab_size());
+}
+int Engine::max_model_len() const {
+  return impl_->runner().max_model_len();
+}
+std::vector<std::int32_t> Engine::end_token_ids() const {
+  return impl_->end_token_ids();
+}
+std::string Engine::profile_name() const {
+  return impl_->runner().model().profile().text();
+}
+std::string Engine::isa_name() const {
+  return impl_->runner().isa_name();
+}
+
+}  // namespace sluice

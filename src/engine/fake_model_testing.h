@@ -1,0 +1,165 @@
+// FakeModel: a model for tests whose logits are a hash of everything that it reads back from its cache: window rows,
+// latent rows at 1:4 and 1:128, and three open states. A page given to two sequences, a row in the wrong place, a state
+// that was not committed or a key too many changes every logit after it. Integer arithmetic only, so equality is exact
+// and it is fast.
+#pragma once
+
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "model/model.h"
+
+namespace sluice {
+
+class FakeModel final : public Model {
+ public:
+  struct Settings {
+    int vocab = 64;
+    int max_position_embeddings = 4096;
+    int window_tokens = 128;
+    std::chrono::microseconds step_time{0};
+    // May change the logits of the row at a position, whose token is given.
+    std::function<void(TokenId, Position, float*)> on_logits;
+  };
+
+  FakeModel() : FakeModel(Settings()) {}
+  explicit FakeModel(Settings settings) : settings_(std::move(settings)) {
+    config_.model_type = "fake";
+    config_.vocab_size = settings_.vocab;
+    config_.max_position_embeddings = settings_.max_position_embeddings;
+    profile_.name = "fake";
+    const RowFormat format{.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = 8, .scale_bytes = 0};
+    window_ = layout_.add({.kind = StreamKind::kWindow,
+                           .name = "window",
+                           .layer = 0,
+                           .tokens_per_row = 1,
+                           .window_tokens = settings_.window_tokens,
+                           .format = format,
+                           .initial = {},
+                           .boundary_bytes = 0});
+    csa_ = add_latent("csa", 4, format);
+    csa_open_ = add_open("csa.open", 0x1111, 0);
+    hca_ = add_latent("hca", 128, format);
+    hca_open_ = add_open("hca.open", 0x2222, 0);
+    last_open_ = add_open("last", 0x3333, 8);
+  }
+
+  const ModelConfig& config() const override { return config_; }
+  const NumericsProfile& profile() const override { return profile_; }
+  const CacheLayout& cache_layout() const override { return layout_; }
+
+  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits, const Probe*) override {
+    if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);
+    after_.resize(batch.ids.size());
+    span_of_.resize(batch.ids.size());
+    for (const BatchSpan& span : batch.spans) write(batch, span, cache);
+    exec.pool->run(static_cast<int>(batch.logit_rows.size()), [&](int i, int) {
+      const auto row = static_cast<std::size_t>(batch.logit_rows[static_cast<std::size_t>(i)]);
+      attend(batch, row, cache, logits + static_cast<std::ptrdiff_t>(i) * settings_.vocab);
+    });
+  }
+
+ private:
+  using Word = std::uint64_t;
+  struct Open {
+    Word csa, hca, last;
+  };
+
+  static Word mix(Word a, Word b) {
+    Word x = (a ^ (b + 0x9E3779B97F4A7C15U + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9U;
+    x = (x ^ (x >> 29)) * 0x94D049BB133111EBU;
+    return x ^ (x >> 32);
+  }
+  static Word load(const std::byte* from) {
+    Word w = 0;
+    std::memcpy(&w, from, sizeof(w));
+    return w;
+  }
+  static void store(std::byte* to, Word w) { std::memcpy(to, &w, sizeof(w)); }
+
+  StreamId add_latent(const char* name, int tokens_per_row, const RowFormat& format) {
+    return layout_.add({.kind = StreamKind::kLatent,
+                        .name = name,
+                        .layer = 0,
+                        .tokens_per_row = tokens_per_row,
+                        .window_tokens = 0,
+                        .format = format,
+                        .initial = {},
+                        .boundary_bytes = 0});
+  }
+  StreamId add_open(const char* name, Word initial, int boundary_bytes) {
+    std::vector<std::byte> bytes(sizeof(Word));
+    store(bytes.data(), initial);
+    return layout_.add({.kind = StreamKind::kOpen,
+                        .name = name,
+                        .layer = 0,
+                        .tokens_per_row = 1,
+                        .window_tokens = 0,
+                        .format = {},
+                        .initial = std::move(bytes),
+                        .boundary_bytes = boundary_bytes});
+  }
+
+  RowRef window_row(const BatchSpan& span, const CacheView& cache, Position p) const {
+    return cache[window_].row(span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
+  }
+  RowRef latent_row(const BatchSpan& span, const StreamView& stream, int entry) const {
+    return stream.row(span.latent_pages[entry / stream.rows_per_page].value, entry % stream.rows_per_page);
+  }
+
+  // The rows of a span, in order: the window row of each, and latent rows where a group of tokens closes.
+  void write(const Batch& batch, const BatchSpan& span, const CacheView& cache) {
+    Open open{load(span.open_in + cache.open_offset(csa_open_)), load(span.open_in + cache.open_offset(hca_open_)),
+              load(span.open_in + cache.open_offset(last_open_))};
+    for (int i = 0; i < span.rows; ++i) {
+      const auto row = static_cast<std::size_t>(span.row_begin + i);
+      const Position p = span.first_position + i;
+      const Word value = mix(mix(static_cast<Word>(batch.ids[row]), static_cast<Word>(p)), open.last);
+      store(window_row(span, cache, p).data, value);
+      open = {mix(open.csa, value), mix(open.hca, value), mix(0x3333, static_cast<Word>(batch.ids[row]))};
+      if ((p + 1) % 4 == 0) {
+        if (p >= span.latents_from) store(latent_row(span, cache[csa_], p / 4).data, open.csa);
+        open.csa = 0x1111;
+      }
+      if ((p + 1) % 128 == 0) {
+        if (p >= span.latents_from) store(latent_row(span, cache[hca_], p / 128).data, open.hca);
+        open.hca = 0x2222;
+      }
+      after_[row] = open;
+      span_of_[row] = &span;
+    }
+    store(span.open_out + cache.open_offset(csa_open_), open.csa);
+    store(span.open_out + cache.open_offset(hca_open_), open.hca);
+    store(span.open_out + cache.open_offset(last_open_), open.last);
+  }
+
+  void attend(const Batch& batch, std::size_t row, const CacheView& cache, float* logits) const {
+    const BatchSpan& span = *span_of_[row];
+    const Position p = batch.positions[row];
+    Word acc = mix(after_[row].csa, mix(after_[row].hca, after_[row].last));
+    for (Position k = std::max(0, p - settings_.window_tokens + 1); k <= p; ++k)
+      acc = mix(acc, load(window_row(span, cache, k).data));
+    for (int e = 0; e < (p + 1) / 4; ++e) acc = mix(acc, load(latent_row(span, cache[csa_], e).data));
+    for (int e = 0; e < (p + 1) / 128; ++e) acc = mix(acc, load(latent_row(span, cache[hca_], e).data));
+    for (int v = 0; v < settings_.vocab; ++v) {
+      logits[v] = static_cast<float>(mix(acc, static_cast<Word>(v)) >> 40) * 0x1p-21F;  // [0, 8)
+    }
+    if (settings_.on_logits) settings_.on_logits(batch.ids[row], p, logits);
+  }
+
+  Settings settings_;
+  ModelConfig config_;
+  NumericsProfile profile_;
+  CacheLayout layout_;
+  StreamId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
+  std::vector<Open> after_;                // [rows]: the open state after the row
+  std::vector<const BatchSpan*> span_of_;  // [rows]
+};
+
+}  // namespace sluice

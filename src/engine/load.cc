@@ -1,0 +1,58 @@
+// What needs a checkpoint on disk: Runner::load and Engine::start. The rest of the layer works on any Model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "engine/engine_options.h"
+#include "engine/runner.h"
+#include "formats/generation_config.h"
+#include "formats/model_config.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+namespace {
+
+void log_load(const LoadReport& report, const Model& model, const std::string& folder, const Exec& exec) {
+  const double seconds = std::max(report.seconds, 1e-6);
+  log_info("loaded {}: {} in {:.2f} s ({}/s), {} packed; {}, {} kernels, {} threads", folder,
+           format_bytes(static_cast<double>(report.checkpoint_bytes)), report.seconds,
+           format_bytes(static_cast<double>(report.checkpoint_bytes) / seconds),
+           format_bytes(static_cast<double>(report.packed_bytes)), model.profile().text(), exec.kernels->isa,
+           exec.pool->threads());
+  for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> Runner::load(const EngineOptions& options) {
+  SLUICE_RETURN_IF_ERROR(validate(options));
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.isa));
+  ThreadPool pool(resolve_threads(options));
+  const Exec exec{.pool = &pool, .kernels = kernels};
+  LoadReport report;
+  std::unique_ptr<Model> model;
+  {
+    ProgressBar bar("loading");
+    const LoadProgress progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
+    SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model_folder, options, progress, &report));
+  }
+  log_load(report, *model, options.model_folder, exec);
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, create(std::move(model), kernels, options));
+  runner->load_report_ = std::move(report);
+  return runner;
+}
+
+Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
+  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model_folder));
+  std::vector<std::int32_t> ends = runner->model().config().eos_token_ids;
+  for (const std::int32_t id : generation.eos_token_ids) {
+    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  }
+  return start(std::move(runner), options, std::move(ends));
+}
+
+}  // namespace sluice

@@ -1,0 +1,168 @@
+#include "engine/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "cache/audit.h"
+#include "engine/engine_options.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+namespace {
+
+Result<int> resolve_max_model_len(int asked, int models_own) {
+  if (asked == 0) return models_own;
+  if (asked < 1 || asked > models_own) {
+    return invalid_argument(fmt::format(
+        "--max-model-len: expected 1 to {}, the model's own limit (0: that limit), found {}", models_own, asked));
+  }
+  return asked;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                               const EngineOptions& options) {
+  std::unique_ptr<Runner> runner(new Runner);
+  SLUICE_RETURN_IF_ERROR(validate(options));
+  runner->set_threads(resolve_threads(options));
+  runner->exec_.kernels = kernels;
+  runner->model_ = std::move(model);
+  SLUICE_RETURN_IF_ERROR(runner->set_up(options));
+  return runner;
+}
+
+Status Runner::set_up(const EngineOptions& options) {
+  vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
+  SLUICE_ASSIGN_OR_RETURN(max_model_len_,
+                          resolve_max_model_len(options.max_model_len, model_->config().max_position_embeddings));
+  const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
+                              .max_seqs = options.max_num_seqs,
+                              .max_batched_tokens = options.max_num_batched_tokens,
+                              .max_model_len = max_model_len_};
+  SLUICE_ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(model_->cache_layout(), request));
+  if (plan.sequences < options.max_num_seqs) {
+    log_info("--kv-cache-memory holds {} sequences at once, fewer than --max-num-seqs {}", plan.sequences,
+             options.max_num_seqs);
+  }
+  log_debug("cache: {}", plan.text());
+  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan));
+  states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan.sequences) + 1);
+  in_step_.assign(states_.size(), 0);
+  return {};
+}
+
+void Runner::set_threads(int threads) {
+  pool_ = std::make_unique<ThreadPool>(threads);
+  exec_.pool = pool_.get();
+}
+
+const char* Runner::isa_name() const {
+  return exec_.kernels != nullptr ? exec_.kernels->isa : "none";
+}
+
+Result<StateSlot> Runner::open() {
+  const StateSlot slot = pools_->slots().allocate();
+  if (!slot) return resource_exhausted(fmt::format("{} sequences are open, as many as there can be", states_.size()));
+  states_[index(slot)].open(pools_.get(), slot);
+  return slot;
+}
+
+void Runner::close(StateSlot sequence) {
+  states_[index(sequence)].close();
+}
+
+Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
+  logit_rows_.clear();
+  SLUICE_RETURN_IF_ERROR(check(spans));
+  SLUICE_RETURN_IF_ERROR(reserve(spans));
+  fill_batch(spans);
+  logits_ = logits_memory_.get(logit_rows_.size() * vocab_size_);
+  const Batch batch{.ids = ids_, .positions = positions_, .spans = spans_, .logit_rows = logit_rows_};
+  model_->forward(exec_, batch, pools_->view(), logits_, probe);
+  for (const StepSpan& span : spans) {
+    SequenceState& state = states_[index(span.sequence)];
+    span.keep ? state.commit() : state.discard();
+  }
+  return {};
+}
+
+Status Runner::check(std::span<const StepSpan> spans) {
+  if (spans.empty()) return invalid_argument("a step needs at least one span");
+  ++step_;
+  for (const StepSpan& span : spans) {
+    SLUICE_RETURN_IF_ERROR(check_span(span));
+    if (in_step_[index(span.sequence)] == step_) {
+      return invalid_argument(fmt::format("sequence {} has two spans in one step", span.sequence.value));
+    }
+    in_step_[index(span.sequence)] = step_;
+  }
+  return {};
+}
+
+Status Runner::check_span(const StepSpan& span) {
+  const StateSlot slot = span.sequence;
+  if (slot.value < 0 || index(slot) >= states_.size() || !states_[index(slot)].is_open()) {
+    return invalid_argument(fmt::format("sequence {} is not open", slot.value));
+  }
+  if (span.ids.empty()) return invalid_argument(fmt::format("sequence {} has an empty span", slot.value));
+  const Position position = states_[index(slot)].position();
+  if (span.ids.size() > static_cast<std::size_t>(max_model_len_ - position)) {
+    return invalid_argument(
+        fmt::format("sequence {} at position {}: {} more tokens exceed the longest sequence, {} tokens", slot.value,
+                    position, span.ids.size(), max_model_len_));
+  }
+  for (std::size_t i = 0; i < span.ids.size(); ++i) {
+    const TokenId id = span.ids[i];
+    if (id < 0 || static_cast<std::size_t>(id) >= vocab_size_) {
+      return invalid_argument(fmt::format("token {} of the sequence: expected an id in [0, {}), found {}",
+                                          static_cast<std::size_t>(position) + i, vocab_size_, id));
+    }
+  }
+  int last = -1;
+  for (const int row : span.logit_rows) {
+    if (row <= last || static_cast<std::size_t>(row) >= span.ids.size()) {
+      return invalid_argument(fmt::format("logit rows: expected ascending numbers in [0, {}), found {} after {}",
+                                          span.ids.size(), row, last));
+    }
+    last = row;
+  }
+  return {};
+}
+
+Status Runner::reserve(std::span<const StepSpan> spans) {
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (states_[index(spans[i].sequence)].reserve(static_cast<int>(spans[i].ids.size()))) continue;
+    for (std::size_t j = 0; j < i; ++j) states_[index(spans[j].sequence)].discard();
+    return resource_exhausted(
+        fmt::format("{} rows for sequence {} at position {} need more cache pages than are free ({} latent, {} "
+                    "window): use fewer rows "
+                    "or sequences, or give the cache more memory",
+                    spans[i].ids.size(), spans[i].sequence.value, position(spans[i].sequence), pools_->latents().free(),
+                    pools_->windows().free()));
+  }
+  return {};
+}
+
+void Runner::fill_batch(std::span<const StepSpan> spans) {
+  ids_.clear();
+  positions_.clear();
+  spans_.clear();
+  for (const StepSpan& span : spans) {
+    const SequenceState& state = states_[index(span.sequence)];
+    const int row_begin = static_cast<int>(ids_.size());
+    spans_.push_back(state.span(row_begin));
+    ids_.insert(ids_.end(), span.ids.begin(), span.ids.end());
+    for (int i = 0; i < spans_.back().rows; ++i) positions_.push_back(state.position() + i);
+    for (const int row : span.logit_rows) logit_rows_.push_back(row_begin + row);
+  }
+}
+
+Status Runner::audit() const {
+  return sluice::audit(*pools_, states_);
+}
+
+}  // namespace sluice

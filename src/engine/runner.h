@@ -1,0 +1,103 @@
+// Runner: a model, its cache and its threads, driven step by step by an explicit schedule. The one path from tokens to
+// logits: the engine's loop, `sluice logits` and the tests of the laws all go through run_step().
+//
+//   SLUICE_ASSIGN_OR_RETURN(auto runner, Runner::load(options));
+//   SLUICE_ASSIGN_OR_RETURN(StateSlot s, runner->open());
+//   const StepSpan span{.sequence = s, .ids = ids, .logit_rows = rows};       // rows of the span, ascending
+//   SLUICE_RETURN_IF_ERROR(runner->run_step({&span, 1}));
+//   runner->logits()  // [rows asked for, in span order; vocab]
+//   runner->close(s);
+//
+// By the row law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into
+// steps. No allocation once warm. Thread safety: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "base/thread_pool.h"
+#include "cache/cache_pools.h"
+#include "cache/sequence_state.h"
+#include "model/model.h"
+#include "sluice/engine.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// The next ids.size() tokens of a sequence, and which of them want their logits.
+struct StepSpan {
+  StateSlot sequence;
+  std::span<const TokenId> ids;     // at least one
+  std::span<const int> logit_rows;  // indices into ids, ascending
+  bool keep = true;                 // false: computed, then forgotten; the sequence stays where it was
+};
+
+class Runner {
+ public:
+  // Loads options.model_folder, with a progress bar on stderr when it is a terminal.
+  static Result<std::unique_ptr<Runner>> load(const EngineOptions& options);
+  // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none.
+  static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                                const EngineOptions& options);
+
+  // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
+  Result<StateSlot> open();
+  void close(StateSlot sequence);
+  Position position(StateSlot sequence) const { return states_[index(sequence)].position(); }
+
+  // Computes the spans, each of another sequence, in one batch. On an error nothing has changed:
+  //   kInvalidArgument    no spans, an empty span, a sequence that is closed or named twice, an id outside the
+  //   vocabulary,
+  //                       logit_rows out of order, a sequence longer than max_model_len()
+  //   kResourceExhausted  the pools are short of pages
+  Status run_step(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  // Of the last step: [rows that were asked for, vocab], in span order.
+  std::span<const float> logits() const { return {logits_, logit_rows_.size() * vocab_size()}; }
+  std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
+
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
+  const CachePools& pools() const { return *pools_; }
+  const Exec& exec() const { return exec_; }
+  int threads() const { return pool_->threads(); }
+  void set_threads(int threads);  // >= 1; changes no bit of any result
+  std::size_t vocab_size() const { return vocab_size_; }
+  int max_model_len() const { return max_model_len_; }
+  const char* isa_name() const;
+  const LoadReport& load_report() const { return load_report_; }
+  // The conservation law (cache/audit.h), for tests.
+  Status audit() const;
+
+ private:
+  Runner() = default;
+  Status set_up(const EngineOptions& options);
+  static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
+  Status check(std::span<const StepSpan> spans);
+  Status check_span(const StepSpan& span);
+  Status reserve(std::span<const StepSpan> spans);
+  void fill_batch(std::span<const StepSpan> spans);
+
+  std::unique_ptr<ThreadPool> pool_;
+  Exec exec_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<CachePools> pools_;
+  LoadReport load_report_;
+  std::size_t vocab_size_ = 0;
+  int max_model_len_ = 0;
+  std::vector<SequenceState> states_;   // by StateSlot
+  std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
+  std::uint64_t step_ = 0;
+
+  // The batch under construction.
+  std::vector<TokenId> ids_;
+  std::vector<Position> positions_;
+  std::vector<BatchSpan> spans_;
+  std::vector<int> logit_rows_;
+  FloatBuffer logits_memory_;
+  float* logits_ = nullptr;
+};
+
+}  // namespace sluice
