@@ -9,8 +9,7 @@
 // Lanes are outputs; an output's chain over inputs is the one of kernels/linear.h. An odd number of inputs leaves one
 // pair without its odd half: the padding weight is +0 and stands against an input of -0, and adding -0 changes nothing.
 //
-// An Isa has the type Vec (16 floats), and static: zero, broadcast(const float*), fma(a, b, c), load, store,
-// load_partial(p, count), store_partial(p, v, count) (a count above 16 means 16), prefetch(line, bytes); and constants:
+// An Isa has the type Vec (16 floats, cpu/<isa>/vec.h), prefetch(line, bytes), and the constants
 //   kTileGroups   groups of a tile
 //   kPanelGroups  groups of a register tile of 6 rows
 //   kDirectRows   rows of a direct register tile
@@ -20,8 +19,7 @@
 // A Format (of one Isa) has kInputs, kLineBytes, kScaleBytes (per output, as packed), and the const member
 // decode(line, scales, w), the weights of each input (f32 scales applied); it is a value that holds its tables in
 // registers. Its type Scale has kBytes (0 where decode applied the scales), and static load(scales) and finish(acc,
-// scale, y) = fma(acc, scale, y). All live in unnamed namespaces of an ISA's own files, so no code here is shared by
-// ISAs.
+// scale, y) = fma(acc, scale, y). All belong to one ISA, so no code made from these templates is shared by ISAs.
 #pragma once
 
 #include <algorithm>
@@ -42,6 +40,16 @@ struct LinearTile {
 
   float* y(int row) const { return job->y + row * job->ldy + first_output; }
 };
+
+// The first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
+template <class Vec>
+[[gnu::always_inline]] inline Vec load_outputs(const float* p, int count) {
+  return count >= kGroupOutputs ? Vec::load(p) : Vec::load_first(p, count);
+}
+template <class Vec>
+[[gnu::always_inline]] inline void store_outputs(float* p, Vec v, int count) {
+  count >= kGroupOutputs ? v.store(p) : v.store_first(p, count);
+}
 
 // Rows [row, row + kRows) of a tile of kGroups groups, decoding as it goes.
 template <class Isa, class Format, int kRows, int kGroups>
@@ -65,7 +73,7 @@ class DirectKernel {
     }
     for (int r = 0; r < kRows; ++r) {
       for (int g = 0; g < kGroups; ++g) {
-        Isa::store_partial(tile.y(row + r) + g * kGroupOutputs, kernel.y_[r][g], tile.outputs - g * kGroupOutputs);
+        store_outputs(tile.y(row + r) + g * kGroupOutputs, kernel.y_[r][g], tile.outputs - g * kGroupOutputs);
       }
     }
   }
@@ -74,7 +82,7 @@ class DirectKernel {
   DirectKernel(const LinearTile& tile, int row) : tile_(tile) {
     for (int r = 0; r < kRows; ++r) {
       x_[r] = tile.job->x_row(row + r);
-      for (int g = 0; g < kGroups; ++g) y_[r][g] = Isa::zero();
+      for (int g = 0; g < kGroups; ++g) y_[r][g] = Vec::zero();
     }
     steps_ = (tile.block + Format::kInputs - 1) / Format::kInputs;
   }
@@ -102,7 +110,7 @@ class DirectKernel {
         if constexpr (kRows * Format::kInputs > Isa::kHeldInputs) asm("" : "+r"(row));
 #pragma GCC unroll 8
         for (int i = 0; i < Format::kInputs; ++i) {
-          acc[r][g] = Isa::fma(Isa::broadcast(row + (i ^ 1)), w[i ^ 1], acc[r][g]);
+          acc[r][g] = fma(Vec::broadcast(row[i ^ 1]), w[i ^ 1], acc[r][g]);
         }
       }
     }
@@ -125,7 +133,7 @@ class DirectKernel {
     for (int b = 0; b < kCount; ++b) {
       for (int r = 0; r < kRows; ++r) {
         x[b][r] = x_[r] + (block + b) * tile_.block;
-        for (int g = 0; g < kGroups; ++g) acc[b][r][g] = Isa::zero();
+        for (int g = 0; g < kGroups; ++g) acc[b][r][g] = Vec::zero();
       }
     }
     const std::byte* line = block_data(block);
@@ -201,7 +209,7 @@ void decode_panel(const LinearTile& tile, const LinearBlocks& blocks, LinearPane
         format.decode(line, scales + static_cast<std::size_t>(g * kGroupOutputs) * Format::kScaleBytes, w);
 #pragma GCC unroll 8
         for (int i = 0; i < Format::kInputs; ++i) {
-          Isa::store(to + (i ^ 1) * Panel::kStride + g * kGroupOutputs, w[i]);
+          w[i].store(to + (i ^ 1) * Panel::kStride + g * kGroupOutputs);
         }
       }
     }
@@ -242,7 +250,7 @@ class PanelProduct {
       const float* from = tile_.y(row + r) + group * kGroupOutputs;
       for (int g = 0; g < kTileGroups; ++g) {
         y[r][g] =
-            blocks_.first == 0 ? Isa::zero() : Isa::load_partial(from + g * kGroupOutputs, outputs - g * kGroupOutputs);
+            blocks_.first == 0 ? Vec::zero() : load_outputs<Vec>(from + g * kGroupOutputs, outputs - g * kGroupOutputs);
       }
     }
     for (int block = blocks_.first; block < blocks_.last; ++block) {
@@ -260,7 +268,7 @@ class PanelProduct {
     for (int r = 0; r < kRows; ++r) {
       float* to = tile_.y(row + r) + group * kGroupOutputs;
       for (int g = 0; g < kTileGroups; ++g) {
-        Isa::store_partial(to + g * kGroupOutputs, y[r][g], outputs - g * kGroupOutputs);
+        store_outputs(to + g * kGroupOutputs, y[r][g], outputs - g * kGroupOutputs);
       }
     }
   }
@@ -272,7 +280,7 @@ class PanelProduct {
     for (int r = 0; r < kRows; ++r) {
       x[r] = tile_.job->x_row(row + r) + block * tile_.block;
 #pragma GCC unroll 4
-      for (int g = 0; g < kTileGroups; ++g) acc[r][g] = Isa::zero();
+      for (int g = 0; g < kTileGroups; ++g) acc[r][g] = Vec::zero();
     }
     const int count = blocks_.inputs(tile_, block);
     const float* w = panel_.weights + group * kGroupOutputs +
@@ -290,12 +298,12 @@ class PanelProduct {
                                Vec (&acc)[kRows][kTileGroups]) {
     Vec weights[kTileGroups];
 #pragma GCC unroll 4
-    for (int g = 0; g < kTileGroups; ++g) weights[g] = Isa::load(w + g * kGroupOutputs);
+    for (int g = 0; g < kTileGroups; ++g) weights[g] = Vec::load(w + g * kGroupOutputs);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Vec value = Isa::broadcast(x[r] + k);
+      const Vec value = Vec::broadcast(x[r][k]);
 #pragma GCC unroll 4
-      for (int g = 0; g < kTileGroups; ++g) acc[r][g] = Isa::fma(value, weights[g], acc[r][g]);
+      for (int g = 0; g < kTileGroups; ++g) acc[r][g] = fma(value, weights[g], acc[r][g]);
     }
   }
 

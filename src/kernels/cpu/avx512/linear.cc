@@ -1,36 +1,40 @@
 #include "kernels/cpu/avx512/linear.h"
 
+#include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/linear_layout.h"
 
 namespace sluice {
 
+namespace avx512 {
 namespace {
 
 std::size_t packed_bytes(const WeightView& view) {
-  return LinearLayout(view, kAvx512TileGroups).bytes();
+  return LinearLayout(view, LinearIsa::kTileGroups).bytes();
 }
 
 void pack(const WeightView& view, int begin, int end, std::byte* packed) {
-  pack_linear(view, kAvx512TileGroups, Fp8Order::kPairs, begin, end, packed);
+  pack_linear(view, LinearIsa::kTileGroups, Fp8Order::kPairs, begin, end, packed);
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
   switch (job.weight->view().format) {
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
-      return linear_plain_avx512(job, rows, begin, end);
+      return linear_plain(job, rows, begin, end);
     case WeightFormat::kFp8:
-      return linear_fp8_avx512(job, rows, begin, end);
+      return linear_fp8(job, rows, begin, end);
     case WeightFormat::kMxfp4:
-      return linear_mxfp4_avx512(job, rows, begin, end);
+      return linear_mxfp4(job, rows, begin, end);
   }
 }
 
 }  // namespace
+}  // namespace avx512
 
 const LinearKernels& avx512_linear_kernels() {
-  static constexpr LinearKernels kKernels{packed_bytes, pack, kAvx512TileGroups * kGroupOutputs, run};
+  static constexpr LinearKernels kKernels{avx512::packed_bytes, avx512::pack,
+                                          avx512::LinearIsa::kTileGroups * kGroupOutputs, avx512::run};
   return kKernels;
 }
 

@@ -2,14 +2,14 @@
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/linear_tile.h"
 
-namespace sluice {
+namespace sluice::avx512 {
 
-void linear_fp8_avx512(const LinearJob& job, int rows, int begin, int end) {
+void linear_fp8(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->view().scale_format == ScaleFormat::kF32) {
-    LinearRunner<Avx512, Fp8PrescaledWeights>::run(job, rows, begin, end);
+    LinearRunner<LinearIsa, cpu::Fp8PrescaledWeights<F32x16, Fp8Decoder>>::run(job, rows, begin, end);
   } else {
-    LinearRunner<Avx512, Fp8Weights>::run(job, rows, begin, end);
+    LinearRunner<LinearIsa, cpu::Fp8Weights<F32x16, Fp8Decoder>>::run(job, rows, begin, end);
   }
 }
 
-}  // namespace sluice
+}  // namespace sluice::avx512

@@ -3,12 +3,10 @@
 
 #include "kernels/linear.h"
 
-namespace sluice {
+namespace sluice::avx512 {
 
-inline constexpr int kAvx512TileGroups = 4;
+void linear_plain(const LinearJob& job, int rows, int begin, int end);  // f32, bf16
+void linear_fp8(const LinearJob& job, int rows, int begin, int end);
+void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
 
-void linear_plain_avx512(const LinearJob& job, int rows, int begin, int end);  // f32, bf16
-void linear_fp8_avx512(const LinearJob& job, int rows, int begin, int end);
-void linear_mxfp4_avx512(const LinearJob& job, int rows, int begin, int end);
-
-}  // namespace sluice
+}  // namespace sluice::avx512

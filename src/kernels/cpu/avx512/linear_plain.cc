@@ -3,14 +3,14 @@
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/linear_tile.h"
 
-namespace sluice {
+namespace sluice::avx512 {
 
-void linear_plain_avx512(const LinearJob& job, int rows, int begin, int end) {
+void linear_plain(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->view().format == WeightFormat::kF32) {
-    LinearRunner<Avx512, F32Weights>::run(job, rows, begin, end);
+    LinearRunner<LinearIsa, cpu::F32Weights<F32x16>>::run(job, rows, begin, end);
   } else {
-    LinearRunner<Avx512, Bf16Weights>::run(job, rows, begin, end);
+    LinearRunner<LinearIsa, cpu::Bf16Weights<F32x16>>::run(job, rows, begin, end);
   }
 }
 
-}  // namespace sluice
+}  // namespace sluice::avx512

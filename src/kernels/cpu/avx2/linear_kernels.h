@@ -1,0 +1,12 @@
+// The files of the AVX2 linear kernels: one function per kind of weight, each LinearKernels::run for it.
+#pragma once
+
+#include "kernels/linear.h"
+
+namespace sluice::avx2 {
+
+void linear_plain(const LinearJob& job, int rows, int begin, int end);  // f32, bf16
+void linear_fp8(const LinearJob& job, int rows, int begin, int end);
+void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
+
+}  // namespace sluice::avx2

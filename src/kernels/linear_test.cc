@@ -1,0 +1,196 @@
+#include "kernels/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/number_formats.h"
+#include "kernels/linear_testing.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::uint32_t kSeed = 20240607;
+
+struct Product {
+  const KernelTable& table;
+  ThreadPool& pool;
+  const LinearWeight& weight;
+
+  // y [rows, out + 3], the gap filled with 7, of x [rows, in].
+  std::vector<float> operator()(const std::vector<float>& x, int rows, const std::int32_t* x_rows = nullptr) const {
+    const std::ptrdiff_t ldy = weight.out() + 3;
+    std::vector<float> y(static_cast<std::size_t>(ldy * rows), 7.0F);
+    const LinearJob job{&weight, x.data(), weight.in(), y.data(), ldy, x_rows};
+    linear(Exec{&pool, &table}, rows, std::span(&job, 1));
+    return y;
+  }
+};
+
+// The order of linear.h, word for word, over view.element() and view.scale().
+float expected(const WeightView& view, const float* x, int n, bool bf16_input) {
+  const int block = view.block_inputs();
+  const auto input = [&](int k) { return bf16_input ? round_to_bf16(x[k]) : x[k]; };
+  const auto weight = [&](int k) {
+    return view.scale_format == ScaleFormat::kF32 ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
+  };
+  float y = 0.0F;
+  for (int begin = 0; begin < view.in; begin += block) {
+    const int end = std::min(view.in, begin + block);
+    float acc = 0.0F;
+    for (int k = begin; k < end; k += 2) {
+      if (k + 1 < end) acc = std::fma(input(k + 1), weight(k + 1), acc);
+      acc = std::fma(input(k), weight(k), acc);
+    }
+    y = std::fma(acc, view.scale_format == ScaleFormat::kE8m0 ? view.scale(n, begin) : 1.0F, y);
+  }
+  return y;
+}
+
+struct Shape {
+  int out, in;
+};
+
+// Rows 0.. of what Product gives for all `rows` rows of x.
+std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, bool bf16_input) {
+  FlushDenormals flush;
+  std::vector<float> y;
+  for (int r = 0; r < rows; ++r) {
+    for (int n = 0; n < view.out; ++n) y.push_back(expected(view, x.data() + r * view.in, n, bf16_input));
+    y.insert(y.end(), 3, 7.0F);
+  }
+  return y;
+}
+
+TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
+  std::mt19937 random(kSeed);
+  ThreadPool pool(2);
+  for (const WeightSpec& spec : weight_specs()) {
+    for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
+                              Shape{131, 40}, Shape{16, 1}, Shape{1, 257}}) {
+      const int most = shape.out * shape.in < 20000 ? 200 : 31;
+      const RandomWeight weight(random, spec, shape.out, shape.in);
+      const auto x = random_inputs(random, static_cast<std::size_t>(most * shape.in));
+      for (const bool bf16_input : {false, true}) {
+        const auto want = expected(weight.view(), x, most, bf16_input);
+        for (const KernelTable& table : linear_tables()) {
+          const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), bf16_input);
+          for (const int rows : {1, 2, 3, 4, 5, 7, 13, 16, 17, 19, 31, 70, 200}) {
+            if (rows > most) continue;
+            const auto y = Product{table, pool, packed}(x, rows);
+            const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
+            const std::ptrdiff_t at = first_difference(first, y);
+            ASSERT_EQ(at, -1) << table.isa << " " << describe(spec) << " bf16_input " << bf16_input << " rows " << rows
+                              << " out " << shape.out << " in " << shape.in << ": row " << at / (shape.out + 3)
+                              << " output " << at % (shape.out + 3) << ": expected "
+                              << first[static_cast<std::size_t>(at)] << ", found " << y[static_cast<std::size_t>(at)]
+                              << ", seed " << kSeed;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Each row alone = the same row in random batches, for any thread count.
+TEST(Linear, RowsDoNotDependOnTheirBatch) {
+  std::mt19937 random(kSeed + 1);
+  for (const KernelTable& table : linear_tables()) {
+    const int cases = std::string(table.isa) == "scalar" ? 1 : 12;
+    for (const WeightSpec& spec : weight_specs()) {
+      for (int i = 0; i < cases; ++i) {
+        const int out = 1 + static_cast<int>(random() % 700);
+        const int in = 1 + static_cast<int>(random() % 400);
+        const RandomWeight weight(random, spec, out, in);
+        constexpr int kRows = 200;
+        const auto x = random_inputs(random, static_cast<std::size_t>(kRows * in));
+        const bool bf16_input = random() % 2 == 0;
+        ThreadPool one(1);
+        const auto packed = LinearWeight::pack(Exec{&one, &table}, weight.view(), bf16_input);
+        const std::size_t width = static_cast<std::size_t>(out) + 3;
+        std::vector<float> alone(width * kRows);
+        for (std::int32_t r = 0; r < kRows; ++r) {
+          const auto y = Product{table, one, packed}(x, 1, &r);
+          std::copy(y.begin(), y.end(), alone.begin() + static_cast<std::ptrdiff_t>(width) * r);
+        }
+        for (const int threads : {1, 2, 4}) {
+          ThreadPool pool(threads);
+          const int rows = random() % 4 == 0 ? kRows : 1 + static_cast<int>(random() % 70);
+          std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows));
+          for (auto& r : chosen) r = static_cast<std::int32_t>(random() % kRows);
+          const auto batch = Product{table, pool, packed}(x, rows, chosen.data());
+          for (std::size_t r = 0; r < chosen.size(); ++r) {
+            const auto from = alone.begin() + static_cast<std::ptrdiff_t>(width) * chosen[r];
+            const std::vector<float> want(from, from + static_cast<std::ptrdiff_t>(width));
+            const auto at = batch.begin() + static_cast<std::ptrdiff_t>(width * r);
+            const std::vector<float> got(at, at + static_cast<std::ptrdiff_t>(width));
+            ASSERT_EQ(first_difference(want, got), -1)
+                << table.isa << " " << describe(spec) << " out " << out << " in " << in << " rows " << rows << " row "
+                << r << " threads " << threads << ", seed " << kSeed + 1;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, JobsOfOneCallEqualJobsAlone) {
+  std::mt19937 random(kSeed + 2);
+  for (const KernelTable& table : linear_tables()) {
+    ThreadPool pool(2);
+    const Exec exec{&pool, &table};
+    for (const int rows : {1, 3, 40}) {
+      constexpr int kIn = 160;
+      const auto x = random_inputs(random, static_cast<std::size_t>(rows * kIn * 2));
+      std::vector<LinearWeight> weights;
+      std::vector<RandomWeight> owners;
+      for (const WeightSpec& spec : weight_specs()) owners.emplace_back(random, spec, 100, kIn);
+      for (const RandomWeight& owner : owners) {
+        weights.push_back(LinearWeight::pack(exec, owner.view(), random() % 2 == 0));
+      }
+      std::vector<std::vector<float>> together(weights.size()), alone(weights.size());
+      std::vector<LinearJob> jobs;
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        together[i].resize(static_cast<std::size_t>(rows) * 100);
+        alone[i].resize(together[i].size());
+        // Every third job reads the second half of each row of x.
+        jobs.push_back({&weights[i], x.data() + (i % 3 == 0 ? kIn : 0), 2 * kIn, together[i].data(), 100, nullptr});
+      }
+      linear(exec, rows, jobs);
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        jobs[i].y = alone[i].data();
+        linear(exec, rows, std::span(&jobs[i], 1));
+        EXPECT_EQ(first_difference(together[i], alone[i]), -1) << table.isa << " rows " << rows << " job " << i;
+      }
+    }
+  }
+}
+
+TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
+  std::mt19937 random(kSeed + 3);
+  for (const KernelTable& table : linear_tables()) {
+    ThreadPool pool(1);
+    const Exec exec{&pool, &table};
+    for (const WeightSpec& spec : weight_specs()) {
+      const RandomWeight weight(random, spec, 300, 140);
+      const auto x = random_inputs(random, 140);
+      const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), false)}(x, 1);
+      const auto part = Product{table, pool, LinearWeight::pack(exec, slice_rows(weight.view(), 100, 90), false)}(x, 1);
+      for (std::size_t n = 0; n < 90; ++n) ASSERT_EQ(whole[100 + n], part[n]) << table.isa << " " << describe(spec);
+    }
+  }
+}
+
+TEST(Linear, PackedWeightsStayAsSmallAsStored) {
+  std::mt19937 random(kSeed + 4);
+  for (const KernelTable& table : linear_tables()) {
+    if (std::string(table.isa) == "scalar") continue;
+    const RandomWeight fp8(random, {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, 512, 256);
+    const RandomWeight fp4(random, {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, 512, 256);
+    EXPECT_EQ(table.linear.packed_bytes(fp8.view()), 512U * 256U + 512U * 2U) << table.isa;
+    EXPECT_EQ(table.linear.packed_bytes(fp4.view()), 512U * 256U / 2U + 512U * 8U) << table.isa;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

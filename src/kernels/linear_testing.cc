@@ -1,0 +1,117 @@
+#include "kernels/linear_testing.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/number_formats.h"
+#include "kernels/cpu/avx2/linear.h"
+#include "kernels/cpu/avx512/linear.h"
+#include "kernels/cpu_features.h"
+
+namespace sluice {
+
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>& bytes, T value) {
+  const auto* from = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), from, from + sizeof(T));
+}
+
+std::uint8_t random_e4m3(std::mt19937& random) {
+  const auto code = static_cast<std::uint8_t>(random() & 0xFF);
+  return (code & 0x7F) == 0x7F ? 0 : code;
+}
+
+void append_row(std::mt19937& random, WeightFormat format, int in, std::vector<std::byte>& bytes) {
+  std::normal_distribution<float> normal;
+  switch (format) {
+    case WeightFormat::kF32:
+      for (int k = 0; k < in; ++k) append(bytes, normal(random));
+      break;
+    case WeightFormat::kBf16:
+      for (int k = 0; k < in; ++k) append(bytes, to_bf16(normal(random)).bits);
+      break;
+    case WeightFormat::kFp8:
+      for (int k = 0; k < in; ++k) append(bytes, random_e4m3(random));
+      break;
+    case WeightFormat::kMxfp4:
+      for (int k = 0; k < in; k += 2) append(bytes, static_cast<std::uint8_t>(random()));
+      break;
+  }
+}
+
+}  // namespace
+
+std::string describe(const WeightSpec& spec) {
+  std::string text = name(spec.format);
+  if (spec.scale_format == ScaleFormat::kE8m0) text += " e8m0";
+  if (spec.scale_format == ScaleFormat::kF32) text += " f32";
+  return text + " " + std::to_string(spec.block_out) + "x" + std::to_string(spec.block_in);
+}
+
+std::vector<WeightSpec> weight_specs() {
+  return {{WeightFormat::kF32, ScaleFormat::kNone},           {WeightFormat::kBf16, ScaleFormat::kNone},
+          {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, {WeightFormat::kFp8, ScaleFormat::kE8m0, 32, 32},
+          {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},  {WeightFormat::kFp8, ScaleFormat::kF32, 32, 32},
+          {WeightFormat::kFp8, ScaleFormat::kNone},           {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}};
+}
+
+RandomWeight::RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in) {
+  for (int n = 0; n < out; ++n) append_row(random, spec.format, in, data_);
+  const int scale_rows = (out + spec.block_out - 1) / spec.block_out;
+  const int scale_columns = (in + spec.block_in - 1) / spec.block_in;
+  for (int i = 0; i < scale_rows * scale_columns; ++i) {
+    if (spec.scale_format == ScaleFormat::kE8m0) append(scales_, static_cast<std::uint8_t>(117 + random() % 15));
+    if (spec.scale_format == ScaleFormat::kF32) {
+      append(scales_, std::uniform_real_distribution<float>(1e-3F, 0.1F)(random));
+    }
+  }
+  view_ = {.format = spec.format,
+           .out = out,
+           .in = in,
+           .data = data_.data(),
+           .scale_format = spec.scale_format,
+           .scales = scales_.data(),
+           .block_out = spec.block_out,
+           .block_in = spec.block_in,
+           .scale_columns = scale_columns,
+           .first_row = 0};
+}
+
+std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(count);
+  for (float& value : x) {
+    value = normal(random);
+    if (random() % 16 == 0) {
+      constexpr float kOdd[] = {0.0F, -0.0F, 1e-39F, -1e-39F, 1e-37F, 1e18F, -3e-30F};
+      value = kOdd[random() % std::size(kOdd)];
+    }
+  }
+  return x;
+}
+
+std::vector<KernelTable> linear_tables() {
+  std::vector<KernelTable> tables{scalar_kernels()};
+  const auto add = [&](const char* isa, const LinearKernels& linear, RowsKernel<SwiGluArgs> swiglu) {
+    KernelTable table = scalar_kernels();
+    table.isa = isa;
+    table.linear = linear;
+    table.swiglu = swiglu;
+    tables.push_back(table);
+  };
+  if (cpu_has_avx2()) add("avx2", avx2_linear_kernels(), swiglu_avx2);
+  if (cpu_has_avx512()) add("avx512", avx512_linear_kernels(), swiglu_avx512);
+  return tables;
+}
+
+std::ptrdiff_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return static_cast<std::ptrdiff_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace sluice

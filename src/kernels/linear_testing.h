@@ -1,0 +1,44 @@
+// What the tests of linear and experts share: random weights in every checkpoint format, and the kernel sets of this
+// machine.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+
+struct WeightSpec {
+  WeightFormat format = WeightFormat::kF32;
+  ScaleFormat scale_format = ScaleFormat::kNone;
+  int block_out = 1, block_in = 128;
+};
+
+std::string describe(const WeightSpec& spec);
+// Every format that checkpoints have, with blocks of 128 and of 32.
+std::vector<WeightSpec> weight_specs();
+
+// A random weight with its bytes. Not NaN; e4m3 subnormals and zeros are among the values.
+class RandomWeight {
+ public:
+  RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in);
+  const WeightView& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> data_, scales_;
+  WeightView view_;
+};
+
+// Normal values, a few of them zero, negative zero, tiny or denormal.
+std::vector<float> random_inputs(std::mt19937& random, std::size_t count);
+
+// Scalar first, then the ISAs that this machine has; all but linear and swiglu is scalar in each.
+std::vector<KernelTable> linear_tables();
+
+// The index of the first value whose bits differ, or -1.
+std::ptrdiff_t first_difference(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace sluice
