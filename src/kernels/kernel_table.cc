@@ -1,5 +1,7 @@
 #include "kernels/kernel_table.h"
 
+#include "kernels/cpu/avx2/kernels.h"
+#include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu_features.h"
 
 namespace sluice {
@@ -25,10 +27,10 @@ KernelRow describe(const char* op, const KernelTable& table, const GetEntry& ent
 }  // namespace
 
 const KernelTable* avx2_kernels() {
-  return nullptr;
+  return cpu_has_avx2() ? &avx2::kernels() : nullptr;
 }
 const KernelTable* avx512_kernels() {
-  return nullptr;
+  return cpu_has_avx512() ? &avx512::kernels() : nullptr;
 }
 
 Result<const KernelTable*> select_kernels(const std::string& isa) {

@@ -18,6 +18,12 @@ inline constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // C
 inline constexpr float kExp0 = 1.9875691500e-4F, kExp1 = 1.3981999507e-3F, kExp2 = 8.3334519073e-3F,
                        kExp3 = 4.1665795894e-2F, kExp4 = 1.6666665459e-1F, kExp5 = 5.0000001201e-1F;
 
+// The same of (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
+inline constexpr float kLog0 = 7.0376836292e-2F, kLog1 = -1.1514610310e-1F, kLog2 = 1.1676998740e-1F,
+                       kLog3 = -1.2420140846e-1F, kLog4 = 1.4249322787e-1F, kLog5 = -1.6668057665e-1F,
+                       kLog6 = 2.0000714765e-1F, kLog7 = -2.4999993993e-1F, kLog8 = 3.3333331174e-1F;
+inline constexpr std::int32_t kSqrtHalfBits = 0x3F3504F3;
+
 inline float exp_f32(float x) {
   if (!(x > kExpLow)) return x != x ? x : 0.0F;
   if (x > kExpHigh) return std::bit_cast<float>(0x7F800000U);
@@ -39,18 +45,18 @@ inline float exp_f32(float x) {
 
 inline float log_f32(float x) {  // x normal and positive
   const auto bits = std::bit_cast<std::int32_t>(x);
-  const int e = (bits - 0x3F3504F3) >> 23;  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
+  const int e = (bits - kSqrtHalfBits) >> 23;  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
   const float m = std::bit_cast<float>(bits - e * (1 << 23));
   const float f = m - 1.0F;
   const float z = f * f;
-  float p = std::fma(7.0376836292e-2F, f, -1.1514610310e-1F);
-  p = std::fma(p, f, 1.1676998740e-1F);
-  p = std::fma(p, f, -1.2420140846e-1F);
-  p = std::fma(p, f, 1.4249322787e-1F);
-  p = std::fma(p, f, -1.6668057665e-1F);
-  p = std::fma(p, f, 2.0000714765e-1F);
-  p = std::fma(p, f, -2.4999993993e-1F);
-  p = std::fma(p, f, 3.3333331174e-1F);
+  float p = std::fma(kLog0, f, kLog1);
+  p = std::fma(p, f, kLog2);
+  p = std::fma(p, f, kLog3);
+  p = std::fma(p, f, kLog4);
+  p = std::fma(p, f, kLog5);
+  p = std::fma(p, f, kLog6);
+  p = std::fma(p, f, kLog7);
+  p = std::fma(p, f, kLog8);
   p = p * f * z;
   const float n = static_cast<float>(e);
   p = std::fma(n, kLn2Low, p);

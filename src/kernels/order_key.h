@@ -2,6 +2,7 @@
 // and a NaN has a fixed place (a positive one above +inf, a negative one below -inf).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -9,7 +10,7 @@ namespace sluice {
 
 inline std::int32_t order_key(float score) {
   const auto bits = std::bit_cast<std::int32_t>(score + 0.0F);
-  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+  return std::max(bits ^ ((bits >> 31) & 0x7FFFFFFF), INT32_MIN + 1);
 }
 
 }  // namespace sluice

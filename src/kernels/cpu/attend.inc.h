@@ -1,0 +1,242 @@
+// Attention (kernels/attention.h) over sixteen lanes V.
+//
+// A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
+// in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
+// holds the running V until the division at the end.
+#pragma once
+
+#include "kernels/cpu/keys.inc.h"
+#include "kernels/cpu/products.inc.h"
+#include "kernels/kernel_table.h"
+#include "kernels/tiles.h"
+
+namespace sluice::cpu {
+
+inline constexpr int kTileRows = 16, kHeadBlock = 8;
+inline constexpr std::size_t kSharedKeyFloats = std::size_t{1}
+                                                << 18;  // selected keys are shared while they fit in 1 MiB
+
+template <class V>
+class AttendTile {
+ public:
+  [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
+      : args_(args),
+        span_(args.spans[static_cast<std::size_t>(span)]),
+        begin_(begin),
+        rows_(end - begin),
+        head_begin_(head_begin),
+        heads_(head_end - head_begin),
+        dims_(padded_dims(args.dims)),
+        stride_(key_stride(args.dims)) {
+    first_ = span_.first_position + (begin - span_.row_begin);
+    shared_ = args.selected != nullptr ? shared_entries() : 0;
+    carve();
+  }
+
+  void run() {
+    if (args_.latent != nullptr) {
+      if (args_.selected != nullptr) {
+        attend_selected();
+      } else {
+        attend_all_latent();
+      }
+    }
+    if (args_.window != nullptr) attend_window();
+    for (int r = 0; r < rows_; ++r) finish(r);
+  }
+
+ private:
+  Position position(int r) const { return first_ + r; }
+  float* out(int r, int h) const {
+    return args_.out + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.value_dims;
+  }
+
+  // How many latent entries to decode for all rows at once: those that the last row sees, if that is less work than
+  // decoding each row's own.
+  int shared_entries() const {
+    const int visible = (position(rows_ - 1) + 1) / args_.tokens_per_row;
+    int wanted = 0;
+    for (int r = 0; r < rows_; ++r) wanted += args_.selected_count[begin_ + r];
+    const bool fits = static_cast<std::size_t>(visible) * static_cast<std::size_t>(stride_) <= kSharedKeyFloats;
+    return fits && visible < wanted ? visible : 0;
+  }
+
+  void carve() {
+    const int window_keys = args_.window != nullptr ? args_.window_tokens + 2 * kTileRows : 0;
+    const int list = window_keys > kSplitKeys ? window_keys : kSplitKeys;
+    const int decoded = list > shared_ ? list : shared_;
+    score_stride_ = (list + 15) / 16 * 16 + 16;
+    const auto size = [](std::ptrdiff_t n) { return static_cast<std::size_t>((n + 15) / 16 * 16); };
+    const std::size_t pointer_floats = size((list + decoded + 16) * 2);
+    const std::size_t key_floats = size(decoded * stride_), score_floats = size(kHeadBlock * score_stride_);
+    const std::size_t query_floats = size(kHeadBlock * dims_), stat_floats = size(2 * kTileRows * heads_);
+    float* p = thread_scratch(pointer_floats + key_floats + score_floats + query_floats + stat_floats);
+    list_ = reinterpret_cast<const float**>(p);
+    entries_ = list_ + list + 16;
+    keys_ = p + pointer_floats;
+    scores_ = keys_ + key_floats;
+    queries_ = scores_ + score_floats;
+    max_ = queries_ + query_floats;
+    sum_ = max_ + kTileRows * heads_;
+  }
+
+  void attend_selected() {
+    for (int e = 0; e < shared_; ++e) entries_[e] = latent_values(e, e);
+    for (int r = 0; r < rows_; ++r) {
+      const std::int32_t* selected = args_.selected + static_cast<std::ptrdiff_t>(begin_ + r) * args_.max_selected;
+      const int count = args_.selected_count[begin_ + r];
+      for (int first = 0; first < count; first += kSplitKeys) {
+        const int n = count - first < kSplitKeys ? count - first : kSplitKeys;
+        for (int i = 0; i < n; ++i) {
+          const std::int32_t e = selected[first + i];
+          list_[i] = shared_ > 0 ? entries_[e] : latent_values(e, i);
+        }
+        add_keys(r, 0, n);
+      }
+    }
+  }
+
+  void attend_all_latent() {
+    const int last = (position(rows_ - 1) + 1) / args_.tokens_per_row;
+    for (int first = 0; first < last; first += kSplitKeys) {
+      const int n = last - first < kSplitKeys ? last - first : kSplitKeys;
+      for (int i = 0; i < n; ++i) list_[i] = latent_values(first + i, i);
+      for (int r = 0; r < rows_; ++r) {
+        const int visible = (position(r) + 1) / args_.tokens_per_row - first;
+        if (visible > 0) add_keys(r, 0, visible < n ? visible : n);
+      }
+    }
+  }
+
+  void attend_window() {
+    const Position first = window_begin(0), last = position(rows_ - 1);
+    const Position base = first / 16 * 16;  // list index = position - base, so that a lane is position mod 16
+    for (Position p = first; p <= last; ++p) {
+      list_[p - base] =
+          key_values<V>(args_.window->format, window_row(span_, *args_.window, p), keys_ + (p - first) * stride_);
+    }
+    for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
+    for (int r = 0; r < rows_; ++r) add_keys(r, window_begin(r) - base, position(r) + 1 - base);
+  }
+  Position window_begin(int r) const {
+    const Position begin = position(r) - args_.window_tokens + 1;
+    return begin > 0 ? begin : 0;
+  }
+
+  const float* latent_values(std::int32_t e, int slot) const {
+    return key_values<V>(args_.latent->format, latent_row(span_, *args_.latent, e), keys_ + slot * stride_);
+  }
+
+  // One split of row r: the keys list_[first..last).
+  void add_keys(int r, int first, int last) {
+    const int padded = (last + 3) / 4 * 4;
+    const float* saved[3] = {list_[last], list_[last + 1], list_[last + 2]};
+    for (int i = last; i < padded; ++i) list_[i] = list_[first];  // a tile takes four keys
+    for (int h = 0; h < heads_; h += kHeadBlock) {
+      add_keys_of_heads(r, h, heads_ - h < kHeadBlock ? heads_ - h : kHeadBlock, first, last, padded);
+    }
+    for (int i = last; i < padded; ++i) list_[i] = saved[i - last];
+    seen_ |= 1U << r;
+  }
+
+  void add_keys_of_heads(int r, int head, int heads, int first, int last, int padded) {
+    const float* q =
+        args_.q + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + head) * args_.dims;
+    if (dims_ != args_.dims) {
+      pad_queries<V>(q, heads, args_.dims, queries_);
+      q = queries_;
+    }
+    dot_products<V>(q, dims_, heads, list_, first / 4 * 4, padded, dims_, scores_, score_stride_);
+    float* max = max_ + r * heads_ + head;
+    float* sum = sum_ + r * heads_ + head;
+    if ((seen_ >> r & 1U) == 0) {
+      for (int h = 0; h < heads; ++h) softmax(h, first, last, max[h], sum[h]);
+      weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_dims,
+                         [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
+      return;
+    }
+    float old_factor[kHeadBlock], new_factor[kHeadBlock];
+    for (int h = 0; h < heads; ++h) {
+      float m, z;
+      softmax(h, first, last, m, z);
+      const float merged = m > max[h] ? m : max[h];
+      const V a = exp(V::broadcast(max[h] - merged)), b = exp(V::broadcast(m - merged));
+      max[h] = merged;
+      sum[h] = fma(b, V::broadcast(z), a * V::broadcast(sum[h])).first_lane();
+      old_factor[h] = a.first_lane();
+      new_factor[h] = b.first_lane();
+    }
+    weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_dims,
+                       [&](int h, int d, int left, V v) {
+                         float* o = out(r, head + h) + d;
+                         const V old = V::broadcast(old_factor[h]) * load_up_to_16<V>(o, left);
+                         store_up_to_16(fma(V::broadcast(new_factor[h]), v, old), o, left);
+                       });
+  }
+
+  // Turns the dot products of keys [first, last) into weights; gives their maximum and sum.
+  [[gnu::always_inline]] void softmax(int h, int first, int last, float& max, float& sum) {
+    using I = typename V::Int;
+    float* s = scores_ + h * score_stride_;
+    const V scale = V::broadcast(args_.scale), nothing = V::broadcast(-__builtin_inff());
+    const auto inside = [&](int i) {
+      const I index = I::iota() + I::broadcast(i);
+      return greater(index, I::broadcast(first - 1)) & greater(I::broadcast(last), index);
+    };
+    V m = nothing;
+    for (int i = first / 16 * 16; i < last; i += 16) {
+      const V scaled = V::load(s + i) * scale;
+      scaled.store(s + i);
+      m = max_of(select(inside(i), scaled, nothing), m);
+    }
+    m = tree_max(m);
+    V z = V::zero();
+    for (int i = first / 16 * 16; i < last; i += 16) {
+      const V w = select(inside(i), exp(V::load(s + i) - m), V::zero());
+      w.store(s + i);
+      z = z + w;
+    }
+    max = m.first_lane();
+    sum = tree_sum(z).first_lane();
+  }
+
+  void finish(int r) {
+    const bool any = (seen_ >> r & 1U) != 0;
+    for (int h = 0; h < heads_; ++h) {
+      V z = V::broadcast(sum_[r * heads_ + h]);
+      if (any && args_.sink != nullptr) {
+        z = z + exp(V::broadcast(args_.sink[head_begin_ + h]) - V::broadcast(max_[r * heads_ + h]));
+      }
+      float* o = out(r, h);
+      for (int d = 0; d < args_.value_dims; d += 16) {
+        const int left = args_.value_dims - d;
+        store_up_to_16(any ? load_up_to_16<V>(o + d, left) / z : V::zero(), o + d, left);
+      }
+    }
+  }
+
+  const AttendArgs& args_;
+  const CacheSpan& span_;
+  const int begin_, rows_, head_begin_, heads_, dims_;
+  const std::ptrdiff_t stride_;  // of decoded keys
+  Position first_ = 0;
+  int shared_ = 0;
+  unsigned seen_ = 0;  // rows that have had a split
+  std::ptrdiff_t score_stride_ = 0;
+  const float** list_ = nullptr;     // the keys at hand
+  const float** entries_ = nullptr;  // [shared_]
+  float* keys_ = nullptr;            // decoded
+  float* scores_ = nullptr;          // [kHeadBlock][score_stride_]
+  float* queries_ = nullptr;         // [kHeadBlock][dims_], used if dims are not whole vectors
+  float* max_ = nullptr;             // [rows_][heads_]
+  float* sum_ = nullptr;
+};
+
+template <class V>
+void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
+  for (int row = begin; row < end; row += kTileRows) {
+    AttendTile<V>(args, span, row, end - row < kTileRows ? end : row + kTileRows, head_begin, head_end).run();
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,11 @@
+#include "kernels/cpu/attend.inc.h"
+#include "kernels/cpu/avx2/kernels.h"
+#include "kernels/cpu/avx2/vec.h"
+
+namespace sluice::avx2 {
+
+void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
+  cpu::attend<F32x16>(args, span, begin, end, head_begin, head_end);
+}
+
+}  // namespace sluice::avx2

@@ -1,0 +1,11 @@
+#include "kernels/cpu/attend.inc.h"
+#include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512/vec.h"
+
+namespace sluice::avx512 {
+
+void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
+  cpu::attend<F32x16>(args, span, begin, end, head_begin, head_end);
+}
+
+}  // namespace sluice::avx512

@@ -1,0 +1,36 @@
+#include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512/linear.h"
+#include "kernels/cpu/avx512/vec.h"
+#include "kernels/cpu/compress.inc.h"
+#include "kernels/cpu/hyper_connection.inc.h"
+#include "kernels/cpu/norms.inc.h"
+#include "kernels/cpu/order.inc.h"
+#include "kernels/cpu/route.inc.h"
+#include "kernels/cpu/rows.inc.h"
+
+namespace sluice::avx512 {
+
+const KernelTable& kernels() {
+  static const KernelTable table{
+      .isa = "avx512",
+      .linear = avx512_linear_kernels(),
+      .swiglu = swiglu_avx512,
+      .rms_norm = cpu::rms_norm<F32x16>,
+      .rope_heads = cpu::rope_heads<F32x16>,
+      .hadamard = cpu::hadamard<F32x16>,
+      .hc_finish = cpu::hc_finish<F32x16>,
+      .hc_collapse = cpu::hc_collapse<F32x16>,
+      .hc_expand = cpu::hc_expand<F32x16>,
+      .route = cpu::route<F32x16>,
+      .attend = attend,
+      .index_scores = index_scores,
+      .top_k = cpu::top_k<F32x16>,
+      .compress = cpu::compress<F32x16>,
+      .encode_rows = cpu::encode_rows<F32x16>,
+      .decode_rows = cpu::decode_rows<F32x16>,
+      .simulate_rows = cpu::simulate_rows<F32x16>,
+  };
+  return table;
+}
+
+}  // namespace sluice::avx512

@@ -1,0 +1,15 @@
+// The kernels of this ISA. Callable only where the machine has it (kernels/cpu_features.h).
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice::avx512 {
+
+const KernelTable& kernels();
+
+// Defined in files of their own, to compile beside the rest.
+void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
+void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
+                  float* scores, std::ptrdiff_t stride);
+
+}  // namespace sluice::avx512

@@ -1,0 +1,122 @@
+// Norms and rotations (kernels/elementwise.h) over sixteen lanes V.
+#pragma once
+
+#include "kernels/cpu/math.inc.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
+#include "kernels/ref/kernels.h"
+
+namespace sluice::cpu {
+
+template <class V>
+[[gnu::always_inline]] inline void normalise(const float* x, V r, const float* weight, int n, float* y) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const V scaled = V::load(x + i) * r;
+    (weight != nullptr ? scaled * V::load(weight + i) : scaled).store(y + i);
+  }
+  if (i == n) return;
+  const V scaled = V::load_first(x + i, n - i) * r;
+  (weight != nullptr ? scaled * V::load_first(weight + i, n - i) : scaled).store_first(y + i, n - i);
+}
+
+template <class V, int R>
+void rms_norm_rows(const RmsNormArgs& args, int row) {
+  const float* x = args.x + row * args.ldx;
+  V r[R];
+  reciprocal_rms<V, R>(x, args.ldx, args.dim, args.eps, r);
+  for (int i = 0; i < R; ++i) normalise(x + i * args.ldx, r[i], args.weight, args.dim, args.y + (row + i) * args.ldy);
+}
+
+template <class V>
+void rms_norm(const RmsNormArgs& args, int begin, int end) {
+  int row = begin;
+  for (; row + 4 <= end; row += 4) rms_norm_rows<V, 4>(args, row);
+  for (; row < end; ++row) rms_norm_rows<V, 1>(args, row);
+}
+
+// Pairs [0, n / 2) of one head. `flip` has the sign bit set in every lane for the inverse rotation.
+template <class V>
+[[gnu::always_inline]] inline V rotate(V x, V table, typename V::Int flip_sin, typename V::Int flip_sin_swapped) {
+  const V turn = as_float(as_bits(table) ^ flip_sin);                             // c, s, c, s, ...
+  const V swapped = as_float(as_bits(permute_xor<1>(table)) ^ flip_sin_swapped);  // s, c, s, c, ...
+  return fma_minus_even(duplicate_even(x), turn, duplicate_odd(x) * swapped);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void rotate_head(float* x, const float* table, int n, typename V::Int flip_sin,
+                                               typename V::Int flip_sin_swapped) {
+  int i = 0;
+  for (; i + 16 <= n; i += 16) rotate(V::load(x + i), V::load(table + i), flip_sin, flip_sin_swapped).store(x + i);
+  if (i == n) return;
+  rotate(V::load_first(x + i, n - i), V::load_first(table + i, n - i), flip_sin, flip_sin_swapped)
+      .store_first(x + i, n - i);
+}
+
+// R heads, each with its norm.
+template <class V, int R>
+[[gnu::always_inline]] inline void normalise_heads(float* x, const RopeHeadsArgs& args) {
+  V r[R];
+  reciprocal_rms<V, R>(x, args.head_dim, args.head_dim, args.norm_eps, r);
+  for (int i = 0; i < R; ++i) {
+    float* head = x + static_cast<std::ptrdiff_t>(i) * args.head_dim;
+    normalise(head, r[i], nullptr, args.head_dim, head);
+  }
+}
+
+template <class V>
+void rope_heads(const RopeHeadsArgs& args, int begin, int end) {
+  using I = typename V::Int;
+  constexpr std::int32_t kSign = static_cast<std::int32_t>(0x80000000U);
+  const auto odd = equal(I::iota() & I::broadcast(1), I::broadcast(1));
+  const I zero = I::broadcast(0), sign = I::broadcast(args.inverse ? kSign : 0);
+  const I flip_sin = select(odd, sign, zero), flip_sin_swapped = select(odd, zero, sign);
+  for (int row = begin; row < end; ++row) {
+    const float* table = args.table + static_cast<std::ptrdiff_t>(args.positions[row]) * args.rope_dims;
+    float* x = args.x + row * args.ldx;
+    if (args.norm_eps >= 0.0F) {
+      int head = 0;
+      for (; head + 4 <= args.heads; head += 4) {
+        normalise_heads<V, 4>(x + static_cast<std::ptrdiff_t>(head) * args.head_dim, args);
+      }
+      for (; head < args.heads; ++head)
+        normalise_heads<V, 1>(x + static_cast<std::ptrdiff_t>(head) * args.head_dim, args);
+    }
+    for (int head = 0; head < args.heads; ++head) {
+      float* rotary = x + static_cast<std::ptrdiff_t>(head) * args.head_dim + args.offset;
+      rotate_head<V>(rotary, table, args.rope_dims, flip_sin, flip_sin_swapped);
+    }
+  }
+}
+
+// Butterflies at distance N inside each vector: (a, b) -> (a + b, a - b).
+template <int N, class V>
+[[gnu::always_inline]] inline V butterfly(V x) {
+  using I = typename V::Int;
+  const V other = permute_xor<N>(x);
+  return select(equal(I::iota() & I::broadcast(N), I::broadcast(N)), other - x, x + other);
+}
+
+template <class V>
+void hadamard(const HadamardArgs& args, int begin, int end) {
+  if (args.dim < 16) return ref::hadamard(args, begin, end);
+  const V scale = V::broadcast(static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(args.dim))));
+  for (int row = begin; row < end; ++row) {
+    float* x = args.x + static_cast<std::ptrdiff_t>(row) * args.dim;
+    for (int i = 0; i < args.dim; i += 16) {
+      butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(V::load(x + i))))).store(x + i);
+    }
+    for (int distance = 16; distance < args.dim; distance *= 2) {
+      for (int block = 0; block < args.dim; block += 2 * distance) {
+        for (int i = block; i < block + distance; i += 16) {
+          const V a = V::load(x + i), b = V::load(x + i + distance);
+          (a + b).store(x + i);
+          (a - b).store(x + i + distance);
+        }
+      }
+    }
+    for (int i = 0; i < args.dim; i += 16) (V::load(x + i) * scale).store(x + i);
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,91 @@
+#include "kernels/op_testing.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace sluice {
+
+std::vector<float> Random::floats(std::size_t n, float scale) {
+  std::vector<float> values(n);
+  for (float& value : values)
+    value = between(0, 40) == 0 ? 0.0F : normal() * scale * (between(0, 15) == 0 ? 8.0F : 1.0F);
+  return values;
+}
+
+std::vector<int> Random::permutation(int n) {
+  std::vector<int> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), engine_);
+  return order;
+}
+
+std::vector<const KernelTable*> all_tables() {
+  std::vector<const KernelTable*> tables{&scalar_kernels()};
+  if (const KernelTable* table = avx2_kernels()) tables.push_back(table);
+  if (const KernelTable* table = avx512_kernels()) tables.push_back(table);
+  return tables;
+}
+
+::testing::AssertionResult same_bits(std::span<const float> found, std::span<const float> expected) {
+  if (found.size() != expected.size())
+    return ::testing::AssertionFailure() << found.size() << " values, not " << expected.size();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(found[i]) == std::bit_cast<std::uint32_t>(expected[i])) continue;
+    return ::testing::AssertionFailure() << "value " << i << " of " << found.size() << ": " << found[i] << ", not "
+                                         << expected[i] << " (difference " << found[i] - expected[i] << ")";
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult same_values(std::span<const std::int32_t> found, std::span<const std::int32_t> expected) {
+  if (std::equal(found.begin(), found.end(), expected.begin(), expected.end())) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << ::testing::PrintToString(std::vector(found.begin(), found.end())) << ", not "
+                                       << ::testing::PrintToString(std::vector(expected.begin(), expected.end()));
+}
+
+std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op) {
+  std::vector<float> expected;
+  for (int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (const KernelTable* table : all_tables()) {
+      const std::vector<float> found = op(Exec{&pool, table});
+      if (expected.empty()) expected = found;
+      EXPECT_TRUE(same_bits(found, expected)) << table->isa << " on " << threads << " threads";
+    }
+  }
+  return expected;
+}
+
+TestStream::TestStream(Random& random, RowFormat format, int rows_per_page, int pages) {
+  view_.format = format;
+  view_.rows_per_page = rows_per_page;
+  view_.page_bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.row_bytes());
+  bytes_.resize(view_.page_bytes * static_cast<std::size_t>(pages));
+  for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random.between(0, 255));
+  view_.base = bytes_.data();
+}
+
+TestSequence::TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent,
+                           const StreamView& window, std::vector<int>& latent_pages, std::vector<int>& window_pages) {
+  for (int block = 0; block * kBlockTokens < tokens; ++block) {
+    latent_.emplace_back(latent_pages.back());
+    window_.emplace_back(window_pages.back());
+    latent_pages.pop_back();
+    window_pages.pop_back();
+  }
+  const CacheSpan all = span(0, tokens, 0);
+  const auto write = [&](const StreamView& stream, RowRef row) {
+    encode_row(stream.format, random.floats(static_cast<std::size_t>(stream.format.dims)).data(), row);
+  };
+  for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) write(latent, latent_row(all, latent, e));
+  for (Position p = 0; p < tokens; ++p) write(window, window_row(all, window, p));
+}
+
+CacheSpan TestSequence::span(int row_begin, int rows, Position first_position) const {
+  // Only the window pages that the rows can see, so that first_window_block counts.
+  const std::int32_t first_block = std::max(0, first_position - kBlockTokens + 1) / kBlockTokens;
+  return {row_begin, rows, first_position, latent_.data(), window_.data() + first_block, first_block};
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+// What the op tests share: seeded random values, the kernel tables of this machine, bitwise comparison, and sequences
+// whose cache pages lie in random places.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+
+// Its seed is part of every failure message made inside its scope.
+class Random {
+ public:
+  explicit Random(std::uint32_t seed)
+      : engine_(seed), trace_(__FILE__, __LINE__, ::testing::Message() << "seed " << seed) {}
+  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
+  float normal() { return std::normal_distribution<float>()(engine_); }
+  // Normal values of various scales, with some exact zeros.
+  std::vector<float> floats(std::size_t n, float scale = 1.0F);
+  std::vector<int> permutation(int n);
+  template <class T>
+  const T& pick(const std::vector<T>& values) {
+    return values[static_cast<std::size_t>(between(0, static_cast<int>(values.size()) - 1))];
+  }
+
+ private:
+  std::mt19937 engine_;
+  ::testing::ScopedTrace trace_;
+};
+
+// The tables of this machine, the scalar one first.
+std::vector<const KernelTable*> all_tables();
+
+// Equal as bit patterns; a difference says where.
+::testing::AssertionResult same_bits(std::span<const float> found, std::span<const float> expected);
+::testing::AssertionResult same_values(std::span<const std::int32_t> found, std::span<const std::int32_t> expected);
+
+// Runs `op` with every table and 1, 2 and 4 threads, and expects the floats that it returns to be those of the scalar
+// table on one thread, bit by bit. Returns those.
+std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op);
+
+// One stream of a pool that several sequences share: pages in random order, all bytes random until written.
+class TestStream {
+ public:
+  TestStream(Random& random, RowFormat format, int rows_per_page, int pages);
+  const StreamView& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  StreamView view_;
+};
+
+// A sequence of `tokens` positions with a window stream and a latent stream of one row per `tokens_per_row` tokens,
+// filled with random rows.
+class TestSequence {
+ public:
+  // `latent_pages` and `window_pages`: page numbers that nobody else uses; a page is taken from the back.
+  TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent, const StreamView& window,
+               std::vector<int>& latent_pages, std::vector<int>& window_pages);
+  // Rows [row_begin, row_begin + rows) of a batch at positions from `first_position` on.
+  CacheSpan span(int row_begin, int rows, Position first_position) const;
+
+ private:
+  std::vector<LatentPage> latent_;
+  std::vector<WindowPage> window_;
+};
+
+}  // namespace sluice
