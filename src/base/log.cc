@@ -24,7 +24,7 @@ spdlog::logger& logger() {
   // Never destroyed, so that threads that outlive main() may still log.
   static auto* const instance = [] {
     auto* made = new spdlog::logger("sluice", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %-5!l %v");
+    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %-7l %v");
     made->flush_on(spdlog::level::trace);
     return made;
   }();

@@ -1,4 +1,4 @@
-// Logging: one line per event on stderr, "2026-01-31 12:00:00.123 info  text", at or above a chosen level.
+// Logging: one line per event on stderr, "2026-01-31 12:00:00.123 info    text", at or above a chosen level.
 //
 //   log_info("loaded {} tensors in {:.1f} s", count, seconds);
 //

@@ -1,0 +1,29 @@
+// ApiContext: what every endpoint works with. One per server; thread-safe where its parts are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "formats/chat.h"
+#include "formats/tokenizer.h"
+#include "serve/engine_client.h"
+#include "serve/job_registry.h"
+#include "serve/openai_request.h"
+#include "serve/server_metrics.h"
+#include "serve/task_queue.h"
+
+namespace sluice {
+
+struct ApiContext {
+  EngineClient& engine;
+  const Tokenizer& tokenizer;
+  const ChatEncoding* chat;  // null: a family without one; chat is refused, completions work
+  SamplingDefaults defaults;
+  std::string model_name;  // as served
+  std::int64_t created;    // when the server started, Unix seconds
+  ServerMetrics metrics;
+  JobRegistry jobs;
+  TaskQueue workers;  // parsing, rendering and tokenising; last, so that it ends first
+};
+
+}  // namespace sluice

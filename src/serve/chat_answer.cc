@@ -1,0 +1,203 @@
+// The answers of /v1/chat/completions.
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "formats/json.h"
+#include "serve/answer_json.h"
+#include "serve/openai_response.h"
+
+namespace sluice {
+namespace {
+
+using Kind = ChatDelta::Kind;
+
+// {"token":"...","logprob":-0.1,"bytes":[104,105]   without the closing brace
+void append_token(std::string& out, const TokenLogprob& token, const AnswerForm& form) {
+  const std::string bytes = form.token_text(token.token);
+  out += R"({"token":)";
+  append_token_text(out, bytes);
+  out += R"(,"logprob":)";
+  append_logprob(out, token.logprob);
+  out += R"(,"bytes":[)";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", static_cast<unsigned char>(bytes[i]));
+  }
+  out += ']';
+}
+
+// The items of logprobs.content, with a comma before each but the first of the answer.
+void append_tokens(std::string& out, const GenerationDelta& delta, const AnswerForm& form) {
+  for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
+    if (!out.empty()) out += ',';
+    append_token(out, delta.chosen[i], form);
+    out += R"(,"top_logprobs":[)";
+    for (std::size_t k = 0; k < delta.top[i].size(); ++k) {
+      if (k > 0) out += ',';
+      append_token(out, delta.top[i][k], form);
+      out += '}';
+    }
+    out += "]}";
+  }
+}
+
+void append_logprobs(std::string& out, std::string_view tokens, bool asked_for) {
+  out += R"("logprobs":)";
+  if (asked_for) {
+    fmt::format_to(std::back_inserter(out), R"({{"content":[{}],"refusal":null}})", tokens);
+  } else {
+    out += "null";
+  }
+}
+
+class ChatStreamWriter final : public AnswerWriter {
+ public:
+  explicit ChatStreamWriter(AnswerForm form) : form_(std::move(form)) {}
+
+  void begin(std::string& out) override { append_chunk(out, R"({"role":"assistant","content":""})", "", {}); }
+
+  void delta(int /*choice*/, const GenerationDelta& delta, std::string& out) override {
+    append_tokens(tokens_, delta, form_);
+    for (const ChatDelta& text : delta.text) append_chunk(out, delta_json(text), "", std::exchange(tokens_, {}));
+    if (delta.finished && delta.failure.ok()) append_chunk(out, "{}", delta.finish_reason, std::exchange(tokens_, {}));
+  }
+
+  void end(const Usage& usage, std::string& out) override {
+    if (form_.include_usage) {
+      std::string chunk;
+      append_head(chunk, form_.head, "chat.completion.chunk");
+      chunk += R"(,"choices":[],)";
+      append_usage(chunk, usage);
+      chunk += '}';
+      append_event(out, chunk);
+    }
+    append_event(out, "[DONE]");
+  }
+
+ private:
+  std::string delta_json(const ChatDelta& delta) {
+    std::string json;
+    switch (delta.kind) {
+      case Kind::kReasoning:
+        json = R"({"reasoning_content":)";
+        break;
+      case Kind::kContent:
+        json = R"({"content":)";
+        break;
+      case Kind::kToolCall:
+        json = fmt::format(R"({{"tool_calls":[{{"index":{},"id":"{}","type":"function","function":{{"name":)",
+                           delta.index, random_id("call_"));
+        break;
+      case Kind::kToolCallArguments:
+        json = fmt::format(R"({{"tool_calls":[{{"index":{},"function":{{"arguments":)", delta.index);
+        break;
+    }
+    append_json_string(json, delta.text);
+    if (delta.kind == Kind::kToolCall) json += R"(,"arguments":"")";
+    json += delta.kind == Kind::kToolCall || delta.kind == Kind::kToolCallArguments ? "}}]}" : "}";
+    return json;
+  }
+
+  void append_chunk(std::string& out, std::string_view delta, std::string_view finish_reason,
+                    const std::string& tokens) {
+    std::string chunk;
+    append_head(chunk, form_.head, "chat.completion.chunk");
+    chunk += R"(,"choices":[{"index":0,"delta":)";
+    chunk += delta;
+    chunk += ',';
+    append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
+    chunk += R"(,"finish_reason":)";
+    chunk += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+    chunk += form_.include_usage ? R"(}],"usage":null})" : "}]}";
+    append_event(out, chunk);
+  }
+
+  AnswerForm form_;
+  std::string tokens_;  // log-probabilities that wait for the next chunk
+};
+
+class ChatWholeWriter final : public AnswerWriter {
+ public:
+  explicit ChatWholeWriter(AnswerForm form) : form_(std::move(form)) {}
+
+  void begin(std::string& /*out*/) override {}
+
+  void delta(int /*choice*/, const GenerationDelta& delta, std::string& /*out*/) override {
+    append_tokens(tokens_, delta, form_);
+    for (const ChatDelta& text : delta.text) add(text);
+    if (delta.finished) finish_reason_ = delta.finish_reason;
+  }
+
+  void end(const Usage& usage, std::string& out) override {
+    append_head(out, form_.head, "chat.completion");
+    out += R"(,"choices":[{"index":0,"message":{"role":"assistant","content":)";
+    if (content_.empty() && !calls_.empty()) {
+      out += "null";
+    } else {
+      append_json_string(out, content_);
+    }
+    out += R"(,"refusal":null)";
+    if (!reasoning_.empty()) {
+      out += R"(,"reasoning_content":)";
+      append_json_string(out, reasoning_);
+    }
+    append_calls(out);
+    out += "},";
+    append_logprobs(out, tokens_, form_.logprobs);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}"}}],)", finish_reason_);
+    append_usage(out, usage);
+    out += '}';
+  }
+
+ private:
+  struct Call {
+    std::string name, arguments;
+  };
+
+  void add(const ChatDelta& delta) {
+    switch (delta.kind) {
+      case Kind::kReasoning:
+        reasoning_ += delta.text;
+        break;
+      case Kind::kContent:
+        content_ += delta.text;
+        break;
+      case Kind::kToolCall:
+        calls_.push_back({delta.text, {}});
+        break;
+      case Kind::kToolCallArguments:
+        calls_.at(static_cast<std::size_t>(delta.index)).arguments += delta.text;
+        break;
+    }
+  }
+
+  void append_calls(std::string& out) const {
+    if (calls_.empty()) return;
+    out += R"(,"tool_calls":[)";
+    for (const Call& call : calls_) {
+      if (out.back() != '[') out += ',';
+      fmt::format_to(std::back_inserter(out), R"({{"id":"{}","type":"function","function":{{"name":)",
+                     random_id("call_"));
+      append_json_string(out, call.name);
+      out += R"(,"arguments":)";
+      append_json_string(out, call.arguments);
+      out += "}}";
+    }
+    out += ']';
+  }
+
+  AnswerForm form_;
+  std::string reasoning_, content_, tokens_;
+  std::vector<Call> calls_;
+  std::string finish_reason_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> make_chat_writer(AnswerForm form, bool stream) {
+  if (stream) return std::make_unique<ChatStreamWriter>(std::move(form));
+  return std::make_unique<ChatWholeWriter>(std::move(form));
+}
+
+}  // namespace sluice

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/string.hpp>
+
+#include "formats/json.h"
+#include "serve/generation_fields.h"
+#include "serve/openai_request.h"
+#include "serve/request_fields.h"
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+std::string_view text_of(const json::value& value) {
+  return value.is_string() ? std::string_view(value.get_string()) : std::string_view();
+}
+
+void read_logprobs(RequestFields& fields, SamplingParams& out) {
+  std::optional<bool> logprobs;
+  std::optional<std::int64_t> top;
+  fields.read("logprobs", logprobs);
+  fields.read("top_logprobs", top, 0, kMaxTopLogprobs);
+  if (top && *top > 0 && !logprobs.value_or(false)) {
+    fields.refuse("top_logprobs", "top_logprobs: only allowed when logprobs is true", "invalid_value");
+  }
+  if (logprobs.value_or(false)) out.top_logprobs = static_cast<int>(top.value_or(0));
+}
+
+// Tools are on offer unless tool_choice is "none". Forcing a call would need constrained decoding.
+void read_tools(RequestFields& fields, ChatRequest& out) {
+  if (const json::value* tools = fields.find("tools")) {
+    auto parsed = parse_chat_tools(*tools);
+    if (!parsed.ok()) return fields.refuse("tools", parsed.status().message(), "invalid_value");
+    out.tools = std::move(parsed).value();
+  }
+  const json::value* choice = fields.find("tool_choice");
+  if (choice == nullptr || text_of(*choice) == "auto") return;
+  if (text_of(*choice) == "none") {
+    out.tools.clear();
+  } else if (text_of(*choice) == "required" || choice->is_object()) {
+    fields.refuse("tool_choice",
+                  fmt::format("tool_choice: a forced call is not supported; expected \"auto\" or \"none\", found {}",
+                              describe_json(choice)),
+                  "unsupported_value");
+  } else {
+    fields.fail("tool_choice", "\"auto\" or \"none\"");
+  }
+}
+
+// The format is written into the prompt, as the models are trained on; the answer is not constrained to it.
+void read_response_format(RequestFields& fields, ChatRequest& out) {
+  const json::object* format = fields.read_object("response_format");
+  if (format == nullptr) return;
+  RequestFields inner(*format, "response_format.");
+  std::optional<std::string> type;
+  inner.read("type", type);
+  const json::object* schema = inner.read_object("json_schema");
+  inner.reject_unknown();
+  if (inner.error()) return fields.refuse_with(*inner.error());
+  if (type == "text") return;
+  if (type == "json_object") {
+    out.response_format = json::object{{"type", "object"}};
+  } else if (type == "json_schema" && schema != nullptr) {
+    RequestFields named(*schema, "response_format.json_schema.");
+    std::optional<bool> strict;
+    named.read("strict", strict);
+    named.ignore({"name", "description"});
+    const json::object* body = named.read_object("schema");
+    if (body == nullptr) named.fail("schema", "an object");
+    if (strict.value_or(false)) {
+      named.refuse("strict",
+                   "response_format.json_schema.strict: not supported, answers are not constrained to a schema",
+                   "unsupported_value");
+    }
+    named.reject_unknown();
+    if (named.error()) return fields.refuse_with(*named.error());
+    out.response_format = *body;
+  } else {
+    fields.refuse("response_format",
+                  "response_format: expected type \"text\", \"json_object\", or \"json_schema\" with json_schema",
+                  "invalid_value");
+  }
+}
+
+// Thinking is on or off by, in this order: chat_template_kwargs.thinking (or enable_thinking, as other families call
+// it), thinking.type, reasoning_effort ("none" or another one), the encoding's default.
+void read_thinking(RequestFields& fields, ChatRequest& out) {
+  std::optional<std::string> effort;
+  fields.read("reasoning_effort", effort);
+  if (const json::object* thinking = fields.read_object("thinking")) {
+    RequestFields inner(*thinking, "thinking.");
+    std::optional<std::string> type;
+    inner.read("type", type);
+    if (type != "enabled" && type != "disabled") inner.fail("type", "\"enabled\" or \"disabled\"");
+    inner.reject_unknown();
+    if (inner.error()) return fields.refuse_with(*inner.error());
+    out.thinking = type == "enabled";
+  }
+  if (const json::object* kwargs = fields.read_object("chat_template_kwargs")) {
+    RequestFields inner(*kwargs, "chat_template_kwargs.");
+    std::optional<bool> drop_thinking;
+    inner.read("enable_thinking", out.thinking);
+    inner.read("thinking", out.thinking);
+    inner.read("drop_thinking", drop_thinking);
+    inner.read("reasoning_effort", effort);
+    inner.reject_unknown();
+    if (inner.error()) return fields.refuse_with(*inner.error());
+    out.drop_thinking = drop_thinking.value_or(true);
+  }
+  if (effort) {
+    if (!out.thinking) out.thinking = effort != "none";
+    if (effort != "none") out.reasoning_effort = effort;
+  }
+}
+
+void read_messages(RequestFields& fields, ChatRequest& out) {
+  const json::value* messages = fields.find("messages");
+  if (messages == nullptr) return fields.refuse("messages", "messages: expected an array, found nothing", "missing");
+  auto parsed = parse_chat_messages(*messages);
+  if (!parsed.ok()) return fields.refuse("messages", parsed.status().message(), "invalid_value");
+  out.messages = std::move(parsed).value();
+}
+
+}  // namespace
+
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body,
+                                                               const SamplingDefaults& defaults) {
+  auto parsed = parse_request_object(body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  RequestFields fields(std::get<json::object>(parsed));
+  ChatCompletionRequest out;
+  fields.read("model", out.model);
+  read_messages(fields, out.chat);
+  read_generation_options(fields, defaults, out.options);
+  read_logprobs(fields, out.options.sampling);
+  read_tools(fields, out.chat);
+  read_response_format(fields, out.chat);
+  read_thinking(fields, out.chat);
+  if (fields.find("functions") != nullptr || fields.find("function_call") != nullptr) {
+    fields.refuse("functions", "functions, function_call: not supported; use tools and tool_choice",
+                  "unsupported_value");
+  }
+  fields.ignore({"parallel_tool_calls", "verbosity", "prediction"});
+  fields.reject_unknown();
+  if (fields.error()) return *fields.error();
+  return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/string.hpp>
+#include <limits>
+
+#include "serve/generation_fields.h"
+#include "serve/openai_request.h"
+#include "serve/request_fields.h"
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+constexpr int kDefaultMaxTokens = 16;  // OpenAI's
+
+bool is_token_id(const json::value& value) {
+  return value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= std::numeric_limits<std::int32_t>::max();
+}
+
+bool read_ids(const json::array& array, std::vector<std::int32_t>& out) {
+  out.reserve(array.size());
+  for (const json::value& id : array) {
+    if (!is_token_id(id)) return false;
+    out.push_back(static_cast<std::int32_t>(id.get_int64()));
+  }
+  return true;
+}
+
+// One prompt or several, each a text or token ids.
+void read_prompts(RequestFields& fields, CompletionRequest& out) {
+  const std::string expected =
+      fmt::format("a string, an array of token ids, or an array of 1 to {} of either", kMaxPrompts);
+  const json::value* prompt = fields.find("prompt");
+  if (prompt == nullptr) return fields.fail("prompt", expected);
+  if (prompt->is_string()) {
+    out.prompts.emplace_back(std::string(std::string_view(prompt->get_string())));
+    return;
+  }
+  if (!prompt->is_array() || prompt->get_array().empty()) return fields.fail("prompt", expected);
+  const json::array& array = prompt->get_array();
+  if (array[0].is_int64()) {
+    std::vector<std::int32_t> ids;
+    if (!read_ids(array, ids)) return fields.fail("prompt", expected);
+    out.prompts.emplace_back(std::move(ids));
+    return;
+  }
+  if (array.size() > kMaxPrompts) return fields.fail("prompt", expected);
+  for (const json::value& item : array) {
+    std::vector<std::int32_t> ids;
+    if (item.is_string()) {
+      out.prompts.emplace_back(std::string(std::string_view(item.get_string())));
+    } else if (item.is_array() && read_ids(item.get_array(), ids)) {
+      out.prompts.emplace_back(std::move(ids));
+    } else {
+      return fields.fail("prompt", expected);
+    }
+  }
+}
+
+}  // namespace
+
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const SamplingDefaults& defaults) {
+  auto parsed = parse_request_object(body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  RequestFields fields(std::get<json::object>(parsed));
+  CompletionRequest out;
+  fields.read("model", out.model);
+  read_prompts(fields, out);
+  read_generation_options(fields, defaults, out.options);
+  if (!out.options.max_tokens) out.options.max_tokens = kDefaultMaxTokens;
+  std::optional<std::int64_t> logprobs;
+  fields.read("logprobs", logprobs, 0, kMaxTopLogprobs);
+  if (logprobs) out.options.sampling.top_logprobs = static_cast<int>(*logprobs);
+  std::optional<bool> echo;
+  fields.read("echo", echo);
+  out.echo = echo.value_or(false);
+  if (out.echo && logprobs) {
+    fields.refuse("echo", "echo: not supported together with logprobs", "unsupported_value");
+  }
+  fields.only("best_of", 1);
+  std::optional<std::string> suffix;
+  fields.read("suffix", suffix);
+  if (suffix && !suffix->empty()) fields.refuse("suffix", "suffix: not supported", "unsupported_value");
+  fields.reject_unknown();
+  if (fields.error()) return *fields.error();
+  return out;
+}
+
+}  // namespace sluice

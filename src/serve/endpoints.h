@@ -1,0 +1,27 @@
+// The endpoints of the API. Each answers its exchange, at once or later, on whatever thread is right.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "serve/api_context.h"
+#include "serve/http.h"
+
+namespace sluice {
+
+void chat_completions(ApiContext& context, const HttpExchangePtr& exchange);  // POST /v1/chat/completions
+void completions(ApiContext& context, const HttpExchangePtr& exchange);       // POST /v1/completions
+void list_models(ApiContext& context, const HttpExchangePtr& exchange);       // GET /v1/models
+void show_model(ApiContext& context, const HttpExchangePtr& exchange);        // GET /v1/models/{id}
+void show_metrics(ApiContext& context, const HttpExchangePtr& exchange);      // GET /metrics
+void show_index(ApiContext& context, const HttpExchangePtr& exchange);        // GET /
+
+// 404 if the request names another model than the one served.
+std::optional<ApiError> check_model(const ApiContext& context, const std::optional<std::string>& name);
+
+// The context has no room for the prompt and max_tokens (or one token): 400 with the numbers.
+std::optional<ApiError> check_length(const ApiContext& context, std::size_t prompt_tokens,
+                                     const std::optional<int>& max_tokens, std::string_view prompt_field);
+
+}  // namespace sluice

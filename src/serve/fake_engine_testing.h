@@ -1,0 +1,152 @@
+// FakeEngine: an engine for tests that "generates" what the test tells it to.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "serve/engine_client.h"
+
+namespace sluice {
+
+class FakeEngine final : public EngineClient {
+ public:
+  FakeEngine() : thread_([this] { run(); }) {}
+  ~FakeEngine() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // The tokens that answer a request, the end token (1) left out; after them it stops.
+  std::function<std::vector<std::int32_t>(const Request&)> script;
+  std::function<Status(const Request&)> refuse;  // why submit fails, if it does
+  std::chrono::milliseconds step{0};             // between two tokens of a request
+  bool endless = false;                          // repeats the script until max_tokens or cancel
+  int context_tokens = 4096;
+  bool alive = true;  // what probe says
+  double idle_seconds = 1e9;
+
+  Result<RequestId> submit(Request request) override {
+    if (refuse) {
+      if (Status status = refuse(request); !status.ok()) return status;
+    }
+    const std::lock_guard lock(mutex_);
+    const RequestId id = next_id_++;
+    seen_.push_back(request);
+    seen_.back().on_output = nullptr;
+    auto tokens = script ? script(request) : std::vector<std::int32_t>{};
+    running_[id] = {std::move(request), std::move(tokens), 0};
+    changed_.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = running_.find(id); found != running_.end()) found->second.cancelled = true;
+    changed_.notify_all();
+  }
+
+  EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats;
+    stats.running = static_cast<int>(running_.size());
+    stats.cancelled_requests = cancelled_;
+    stats.seconds_since_last_token = idle_seconds;
+    stats.cache_bytes_total = 1000;
+    stats.cache_bytes_used = 10 * static_cast<std::int64_t>(running_.size());
+    return stats;
+  }
+  bool probe(double) override {
+    const std::lock_guard lock(mutex_);
+    ++probes_;
+    return alive;
+  }
+  int vocab_size() const override { return 4096; }
+  int max_model_len() const override { return context_tokens; }
+  std::vector<std::int32_t> end_token_ids() const override { return {1}; }
+  std::string profile_name() const override { return "fake"; }
+
+  std::vector<Request> seen() const {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+  }
+  int probes() const {
+    const std::lock_guard lock(mutex_);
+    return probes_;
+  }
+  // Waits up to five seconds until no request runs; true if none does.
+  bool wait_idle() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(5), [this] { return running_.empty(); });
+  }
+
+ private:
+  struct Running {
+    Request request;
+    std::vector<std::int32_t> tokens;
+    std::size_t next = 0;
+    bool cancelled = false;
+  };
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (running_.empty()) {
+        changed_.wait(lock);
+        continue;
+      }
+      std::vector<std::pair<std::function<void(Output)>, Output>> calls;
+      for (auto it = running_.begin(); it != running_.end();) {
+        calls.emplace_back(it->second.request.on_output, next_output(it->second));
+        it = calls.back().second.finished ? running_.erase(it) : std::next(it);
+      }
+      lock.unlock();
+      for (auto& [on_output, output] : calls) on_output(std::move(output));
+      calls.clear();
+      lock.lock();
+      changed_.notify_all();
+      if (step.count() > 0) changed_.wait_for(lock, step, [this] { return stopping_; });
+    }
+  }
+
+  Output next_output(Running& running) {
+    Output output;
+    output.finished = true;
+    if (running.cancelled) {
+      ++cancelled_;
+      output.reason = FinishReason::kCancelled;
+      return output;
+    }
+    const bool more = running.next < running.tokens.size() || (endless && !running.tokens.empty());
+    const bool last = static_cast<int>(running.next) + 1 >= running.request.max_tokens;
+    output.token = more ? running.tokens[running.next % running.tokens.size()] : 1;
+    output.reason = more ? FinishReason::kLength : FinishReason::kStop;
+    output.finished = !more || last;
+    output.logprob = -0.5F;
+    for (int i = 0; i < running.request.sampling.top_logprobs; ++i)
+      output.top.push_back({*output.token + i, -0.5F - static_cast<float>(i)});
+    ++running.next;
+    return output;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, Running> running_;
+  std::vector<Request> seen_;
+  RequestId next_id_ = 1;
+  std::uint64_t cancelled_ = 0;
+  int probes_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice

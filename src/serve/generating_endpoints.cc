@@ -1,0 +1,149 @@
+// /v1/chat/completions and /v1/completions: from the body to a GenerationJob.
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+#include "serve/endpoints.h"
+#include "serve/generation_job.h"
+
+namespace sluice {
+namespace {
+
+AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, const GenerationOptions& options) {
+  AnswerForm form;
+  form.head = {random_id(id_prefix), static_cast<std::int64_t>(std::time(nullptr)), context.model_name,
+               context.engine.profile_name()};
+  form.logprobs = options.sampling.top_logprobs >= 0;
+  form.include_usage = options.include_usage;
+  form.token_text = [&tokenizer = context.tokenizer](std::int32_t id) {
+    return std::string(tokenizer.token_bytes(id));
+  };
+  return form;
+}
+
+ApiError field_error(const Status& status, std::string param) {
+  ApiError error = to_api_error(status);
+  error.param = std::move(param);
+  return error;
+}
+
+// The endpoints' slow part. A value or the error to answer with.
+ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) {
+  if (context.chat == nullptr) {
+    return ApiError{400, fmt::format("the model '{}' has no chat encoding; use /v1/completions", context.model_name),
+                    "", "unsupported_value"};
+  }
+  auto parsed = parse_chat_completion_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto& request = std::get<ChatCompletionRequest>(parsed);
+  if (auto error = check_model(context, request.model)) return *std::move(error);
+  auto prompt = context.chat->render(request.chat);
+  if (!prompt.ok()) return field_error(prompt.status(), "messages");
+  auto ids = context.tokenizer.encode(*prompt);
+  if (!ids.ok()) return field_error(ids.status(), "messages");
+  if (auto error = check_length(context, ids->size(), request.options.max_tokens, "messages")) {
+    return *std::move(error);
+  }
+  GenerationPlan plan;
+  plan.writer = make_chat_writer(make_form(context, "chatcmpl-", request.options), request.options.stream);
+  plan.options = std::move(request.options);
+  plan.choices.push_back({std::move(ids).value(), context.chat->make_parser(*prompt)});
+  return plan;
+}
+
+ApiResult<std::vector<std::int32_t>> prompt_ids(const ApiContext& context, const CompletionRequest& request,
+                                                std::size_t index) {
+  const auto& prompt = request.prompts[index];
+  std::vector<std::int32_t> ids;
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    auto encoded = context.tokenizer.encode(*text, {.add_special_tokens = true, .parse_special = true});
+    if (!encoded.ok()) return field_error(encoded.status(), "prompt");
+    ids = std::move(encoded).value();
+  } else {
+    ids = std::get<std::vector<std::int32_t>>(prompt);
+  }
+  if (ids.empty()) return ApiError{400, "prompt: expected at least one token, found none", "prompt", "invalid_value"};
+  for (const std::int32_t id : ids) {
+    if (id >= context.engine.vocab_size()) {
+      return ApiError{400,
+                      fmt::format("prompt: expected token ids below {}, found {}", context.engine.vocab_size(), id),
+                      "prompt", "invalid_value"};
+    }
+  }
+  if (auto error = check_length(context, ids.size(), request.options.max_tokens, "prompt")) return *std::move(error);
+  return ids;
+}
+
+ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view body) {
+  auto parsed = parse_completion_request(body, context.defaults);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto& request = std::get<CompletionRequest>(parsed);
+  if (auto error = check_model(context, request.model)) return *std::move(error);
+  AnswerForm form = make_form(context, "cmpl-", request.options);
+  form.choices = static_cast<int>(request.prompts.size());
+  GenerationPlan plan;
+  for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+    auto ids = prompt_ids(context, request, i);
+    if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
+    auto& prompt = std::get<std::vector<std::int32_t>>(ids);
+    if (request.echo) {
+      const auto* text = std::get_if<std::string>(&request.prompts[i]);
+      form.echo.push_back(text != nullptr ? *text : context.tokenizer.decode(prompt, /*skip_special=*/false));
+    }
+    plan.choices.push_back({std::move(prompt), nullptr});
+  }
+  plan.writer = make_completion_writer(std::move(form), request.options.stream);
+  plan.options = std::move(request.options);
+  return plan;
+}
+
+using Planner = ApiResult<GenerationPlan> (*)(ApiContext&, std::string_view);
+
+void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner planner) {
+  context.workers.run([&context, exchange, planner] {
+    auto plan = planner(context, exchange->request().body);
+    exchange->request().body = {};  // up to megabytes that nobody needs any more
+    if (const auto* error = std::get_if<ApiError>(&plan)) {
+      exchange->respond(error_response(*error));
+    } else {
+      GenerationJob::start(context, exchange, std::move(std::get<GenerationPlan>(plan)));
+    }
+  });
+}
+
+}  // namespace
+
+void chat_completions(ApiContext& context, const HttpExchangePtr& exchange) {
+  generate(context, exchange, plan_chat);
+}
+
+void completions(ApiContext& context, const HttpExchangePtr& exchange) {
+  generate(context, exchange, plan_completion);
+}
+
+std::optional<ApiError> check_model(const ApiContext& context, const std::optional<std::string>& name) {
+  if (!name || *name == context.model_name) return std::nullopt;
+  return ApiError{404,
+                  fmt::format("the model '{}' does not exist here; this server serves '{}'", *name, context.model_name),
+                  "model", "model_not_found"};
+}
+
+std::optional<ApiError> check_length(const ApiContext& context, std::size_t prompt_tokens,
+                                     const std::optional<int>& max_tokens, std::string_view prompt_field) {
+  const auto context_tokens = static_cast<std::size_t>(context.engine.max_model_len());
+  const std::string has = fmt::format("the context of this model holds {} tokens", context_tokens);
+  if (prompt_tokens >= context_tokens) {
+    return ApiError{400, fmt::format("{}; the prompt has {} and leaves no room for an answer", has, prompt_tokens),
+                    std::string(prompt_field), "context_length_exceeded"};
+  }
+  if (max_tokens && prompt_tokens + static_cast<std::size_t>(*max_tokens) > context_tokens) {
+    return ApiError{400,
+                    fmt::format("{}; the prompt has {} and max_tokens asks for {} more, at most {} fit", has,
+                                prompt_tokens, *max_tokens, context_tokens - prompt_tokens),
+                    "max_tokens", "context_length_exceeded"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+#include "serve/generation_fields.h"
+
+#include <boost/json/array.hpp>
+#include <limits>
+#include <random>
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+std::uint64_t draw_seed() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, SamplingParams& out) {
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::uint64_t> seed;
+  fields.read("temperature", temperature, 0.0, 2.0);
+  fields.read("top_p", top_p, 0.0, 1.0);
+  if (top_p == 0.0) fields.fail("top_p", "a number above 0 and at most 1");
+  fields.read("top_k", top_k, -1, std::numeric_limits<std::int32_t>::max());
+  fields.read("min_p", min_p, 0.0, 1.0);
+  fields.read_seed("seed", seed);
+  out.temperature = temperature ? static_cast<float>(*temperature) : defaults.temperature;
+  out.top_p = top_p ? static_cast<float>(*top_p) : defaults.top_p;
+  out.top_k = top_k ? static_cast<int>(*top_k) : defaults.top_k;
+  out.min_p = static_cast<float>(min_p.value_or(0.0));
+  out.seed = seed ? *seed : draw_seed();
+}
+
+void read_limits(RequestFields& fields, GenerationOptions& out) {
+  std::optional<std::int64_t> max_tokens, max_completion_tokens;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  fields.read("max_tokens", max_tokens, 1, kMost);
+  fields.read("max_completion_tokens", max_completion_tokens, 1, kMost);
+  if (max_tokens && max_completion_tokens && *max_tokens != *max_completion_tokens) {
+    fields.fail("max_completion_tokens", "no value, or that of max_tokens");
+  }
+  if (const auto limit = max_completion_tokens ? max_completion_tokens : max_tokens) {
+    out.max_tokens = static_cast<int>(*limit);
+  }
+  fields.read_strings("stop", out.stop, kMaxStopStrings);
+  if (const json::value* ids = fields.find("stop_token_ids")) {
+    constexpr std::string_view kExpected = "an array of at most 64 token ids";
+    if (!ids->is_array() || ids->get_array().size() > 64) return fields.fail("stop_token_ids", kExpected);
+    for (const json::value& id : ids->get_array()) {
+      if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > kMost) {
+        return fields.fail("stop_token_ids", kExpected);
+      }
+      out.stop_token_ids.push_back(static_cast<std::int32_t>(id.get_int64()));
+    }
+  }
+  std::optional<bool> ignore_eos;
+  fields.read("ignore_eos", ignore_eos);
+  out.ignore_eos = ignore_eos.value_or(false);
+}
+
+void read_streaming(RequestFields& fields, GenerationOptions& out) {
+  std::optional<bool> stream;
+  fields.read("stream", stream);
+  out.stream = stream.value_or(false);
+  const json::object* object = fields.read_object("stream_options");
+  if (object == nullptr) return;
+  if (!out.stream) return fields.refuse("stream_options", "stream_options: only allowed when stream is true");
+  RequestFields options(*object, "stream_options.");
+  std::optional<bool> include_usage;
+  options.read("include_usage", include_usage);
+  options.ignore({"include_obfuscation"});
+  options.reject_unknown();
+  if (options.error()) fields.refuse_with(*options.error());
+  out.include_usage = include_usage.value_or(false);
+}
+
+}  // namespace
+
+void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
+  read_sampling(fields, defaults, out.sampling);
+  read_limits(fields, out);
+  read_streaming(fields, out);
+  fields.only("n", 1);
+  fields.only("presence_penalty", 0);
+  fields.only("frequency_penalty", 0);
+  fields.only("repetition_penalty", 1);
+  if (const json::object* bias = fields.read_object("logit_bias"); bias != nullptr && !bias->empty()) {
+    fields.refuse("logit_bias", "logit_bias: not supported", "unsupported_value");
+  }
+  fields.ignore(
+      {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
+}
+
+}  // namespace sluice

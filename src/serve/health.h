@@ -1,0 +1,32 @@
+// GET /health: does the engine still make tokens?
+//
+// 200 if it made one in the last five seconds. Otherwise it is asked for one outside its queue, and fails with 503
+// after two seconds. Requests that come meanwhile share the probe. Thread safety: every method may be called from any
+// thread.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "serve/engine_client.h"
+#include "serve/http.h"
+#include "serve/task_queue.h"
+
+namespace sluice {
+
+class HealthCheck {
+ public:
+  explicit HealthCheck(EngineClient& engine) : engine_(engine) {}
+
+  void answer(HttpExchangePtr exchange);
+
+ private:
+  void probe();
+
+  EngineClient& engine_;
+  std::mutex mutex_;
+  std::vector<HttpExchangePtr> waiting_;  // not empty: a probe runs or is about to
+  TaskQueue prober_{1};
+};
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// The server's own view of HTTP, without a network library: what a handler gets and what it answers.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace sluice {
+
+struct HttpRequest {
+  std::string method;  // "GET", upper case as sent
+  std::string path;    // without the query, not percent-decoded
+  std::string body;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::string allow;    // the Allow header of a 405
+  int retry_after = 0;  // seconds, the Retry-After header of a 503; 0: none
+};
+
+// One request and its answer: either respond(), or begin_stream(), any number of write() and finish().
+//
+// Everything may be called from any thread, from when the handler gets it until long after the client left (then it
+// does nothing). Nothing blocks: what the client does not read yet is kept. A handle that is dropped before the answer
+// is complete answers 500, or breaks the connection if a stream has begun.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual HttpRequest& request() = 0;
+  virtual void respond(HttpResponse response) = 0;
+  virtual void begin_stream(HttpResponse head) = 0;  // `head.body` is the first piece
+  virtual void write(std::string piece) = 0;
+  virtual void finish() = 0;
+
+  // Runs `task` on the network thread, in the order of the calls. Tasks must be short.
+  virtual void post(std::function<void()> task) = 0;
+  // `gone` runs on the network thread, once, if the connection ends before the answer is complete.
+  virtual void on_disconnect(std::function<void()> gone) = 0;
+};
+
+using HttpExchangePtr = std::shared_ptr<HttpExchange>;
+// Runs on the network thread and must return soon; it may keep the exchange and answer later.
+using HttpHandler = std::function<void(HttpExchangePtr)>;
+
+// What became of one exchange, for logs and metrics.
+struct HttpSummary {
+  std::string method;  // empty when the request could not be read
+  std::string path;
+  std::string peer;
+  int status = 0;
+  std::size_t request_bytes = 0, response_bytes = 0;
+  double seconds = 0;         // from the end of the header to the end of the answer
+  bool disconnected = false;  // the client left before the answer was complete
+};
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+#include "serve/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+void append_sample(std::string& out, std::string_view name, std::string_view labels, double value) {
+  out += name;
+  if (!labels.empty()) fmt::format_to(std::back_inserter(out), "{{{}}}", labels);
+  fmt::format_to(std::back_inserter(out), " {}\n", value);
+}
+
+}  // namespace
+
+Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0) {}
+
+void Histogram::observe(double value) {
+  const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+  const std::lock_guard lock(mutex_);
+  ++counts_[static_cast<std::size_t>(bucket)];
+  sum_ += value;
+}
+
+void Histogram::append(std::string& out, std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    total += counts_[i];
+    const std::string bound = i < bounds_.size() ? fmt::format("{}", bounds_[i]) : "+Inf";
+    append_sample(out, fmt::format("{}_bucket", name), fmt::format("le=\"{}\"", bound), static_cast<double>(total));
+  }
+  append_sample(out, fmt::format("{}_sum", name), "", sum_);
+  append_sample(out, fmt::format("{}_count", name), "", static_cast<double>(total));
+}
+
+Metrics::Family& Metrics::family(const std::string& name, const std::string& help, const std::string& type) {
+  Family& family = families_[name];
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+Counter& Metrics::counter(const std::string& name, const std::string& help, const std::string& labels) {
+  const std::lock_guard lock(mutex_);
+  Counter*& counter = family(name, help, "counter").counters[labels];
+  if (counter == nullptr) counter = &counters_.emplace_back();
+  return *counter;
+}
+
+Histogram& Metrics::histogram(const std::string& name, const std::string& help, std::vector<double> bounds) {
+  const std::lock_guard lock(mutex_);
+  Family& made = family(name, help, "histogram");
+  if (made.histogram == nullptr) made.histogram = &histograms_.emplace_back(std::move(bounds));
+  return *made.histogram;
+}
+
+void Metrics::gauge(const std::string& name, const std::string& help, std::function<double()> read) {
+  const std::lock_guard lock(mutex_);
+  family(name, help, "gauge").read = std::move(read);
+}
+
+void Metrics::counter_of(const std::string& name, const std::string& help, std::function<double()> read) {
+  const std::lock_guard lock(mutex_);
+  family(name, help, "counter").read = std::move(read);
+}
+
+std::string Metrics::text() const {
+  const std::lock_guard lock(mutex_);
+  std::string out;
+  for (const auto& [name, family] : families_) {
+    fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, family.type);
+    for (const auto& [labels, counter] : family.counters) append_sample(out, name, labels, counter->value());
+    if (family.histogram != nullptr) family.histogram->append(out, name);
+    if (family.read) append_sample(out, name, "", family.read());
+  }
+  return out;
+}
+
+}  // namespace sluice

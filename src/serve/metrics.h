@@ -1,0 +1,72 @@
+// Metrics: counters, gauges and histograms in the text format 0.0.4 that Prometheus reads.
+//
+//   Metrics metrics;
+//   Counter& answers = metrics.counter("sluice_http_requests_total", "HTTP requests answered.", R"(status="200")");
+//   answers.add(1);
+//
+// Metrics are made once and live as long as the registry; those of one name form one family and differ in their labels.
+// Thread safety: everything may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+class Counter {
+ public:
+  void add(double amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
+  double value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> value_{0};
+};
+
+class Histogram {
+ public:
+  explicit Histogram(std::vector<double> bounds);  // upper bounds, rising; +Inf is added
+
+  void observe(double value);
+  void append(std::string& out, std::string_view name) const;
+
+ private:
+  const std::vector<double> bounds_;
+  mutable std::mutex mutex_;
+  std::vector<std::uint64_t> counts_;  // one more than bounds_
+  double sum_ = 0;
+};
+
+class Metrics {
+ public:
+  // `labels` as in the text format: key="value",... The same name and labels give the same metric.
+  Counter& counter(const std::string& name, const std::string& help, const std::string& labels = "");
+  Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds);
+  // Values that are read when the metrics are.
+  void gauge(const std::string& name, const std::string& help, std::function<double()> read);
+  void counter_of(const std::string& name, const std::string& help, std::function<double()> read);
+
+  std::string text() const;
+
+ private:
+  struct Family {
+    std::string help, type;
+    std::map<std::string, Counter*> counters;  // by labels
+    Histogram* histogram = nullptr;
+    std::function<double()> read;
+  };
+  Family& family(const std::string& name, const std::string& help, const std::string& type);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Family> families_;
+  std::deque<Counter> counters_;
+  std::deque<Histogram> histograms_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,64 @@
+// The bodies of the OpenAI API's generating calls, parsed and checked.
+//
+// Strict: every error names the field, what was expected and what was found. Fields that clients send and that change
+// nothing here (user, metadata, ...) are ignored; fields whose effect is not supported are refused unless they ask for
+// nothing; unknown fields are refused. Thread safety: plain values, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "formats/chat.h"
+#include "serve/api_error.h"
+#include "sluice/sampling.h"
+
+namespace sluice {
+
+inline constexpr int kMaxStopStrings = 16;
+inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int kMaxPrompts = 128;
+
+// What a request that says nothing samples with: generation_config.json's values.
+struct SamplingDefaults {
+  float temperature = 1.0F;
+  float top_p = 1.0F;
+  int top_k = 0;
+};
+
+// What both calls share.
+struct GenerationOptions {
+  SamplingParams sampling;        // complete: defaults filled in, a seed drawn if none was given
+  std::optional<int> max_tokens;  // >= 1
+  std::vector<std::string> stop;
+  std::vector<std::int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;  // stream_options
+};
+
+struct ChatCompletionRequest {
+  std::optional<std::string> model;
+  GenerationOptions options;
+  ChatRequest chat;
+};
+
+struct CompletionRequest {
+  std::optional<std::string> model;
+  GenerationOptions options;
+  std::vector<std::variant<std::string, std::vector<std::int32_t>>> prompts;  // at least one
+  bool echo = false;
+};
+
+// A value or the error to answer with.
+template <class T>
+using ApiResult = std::variant<T, ApiError>;
+
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const SamplingDefaults& defaults);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const SamplingDefaults& defaults);
+
+}  // namespace sluice

@@ -1,0 +1,176 @@
+#include "serve/openai_request.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Refusal {
+  const char* field;    // JSON of one more field
+  const char* param;    // what the error names
+  const char* message;  // part of it
+};
+
+constexpr Refusal kBothRefuse[] = {
+    {R"("temperature":"hot")", "temperature", R"(temperature: expected a number from 0 to 2, found "hot")"},
+    {R"("temperature":-0.1)", "temperature", "found -0.1"},
+    {R"("temperature":1e9)", "temperature", "from 0 to 2"},
+    {R"("top_p":0)", "top_p", "above 0"},
+    {R"("top_p":1.01)", "top_p", "from 0 to 1"},
+    {R"("top_k":-2)", "top_k", "from -1"},
+    {R"("top_k":1.5)", "top_k", "an integer"},
+    {R"("top_k":99999999999)", "top_k", "an integer"},
+    {R"("min_p":2)", "min_p", "from 0 to 1"},
+    {R"("seed":"x")", "seed", "an integer of 64 bits"},
+    {R"("seed":1.5)", "seed", "found 1.5"},
+    {R"("max_tokens":0)", "max_tokens", "from 1"},
+    {R"("max_tokens":-1)", "max_tokens", "from 1"},
+    {R"("max_tokens":1e3)", "max_tokens", "an integer"},
+    {R"("max_tokens":99999999999999999999)", "max_tokens", "an integer"},
+    {R"("max_tokens":[])", "max_tokens", "an integer"},
+    {R"("max_tokens":5,"max_completion_tokens":6)", "max_completion_tokens", "that of max_tokens"},
+    {R"("stop":5)", "stop", "a string or an array"},
+    {R"("stop":[""])", "stop", "non-empty"},
+    {R"("stop":["a",1])", "stop", "a string or an array"},
+    {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop", "at most 16"},
+    {R"("stop_token_ids":[-1])", "stop_token_ids", "token ids"},
+    {R"("ignore_eos":1)", "ignore_eos", "true or false"},
+    {R"("stream":"yes")", "stream", "true or false"},
+    {R"("stream_options":{"include_usage":true})", "stream_options", "only allowed when stream is true"},
+    {R"("stream":true,"stream_options":5)", "stream_options", "an object"},
+    {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage", "true or false"},
+    {R"("stream":true,"stream_options":{"x":1})", "stream_options.x", "unknown field 'stream_options.x'"},
+    {R"("n":2)", "n", "only 1 is supported, found 2"},
+    {R"("n":"2")", "n", "expected a number"},
+    {R"("presence_penalty":0.5)", "presence_penalty", "only 0 is supported"},
+    {R"("frequency_penalty":-1)", "frequency_penalty", "only 0 is supported"},
+    {R"("repetition_penalty":1.1)", "repetition_penalty", "only 1 is supported"},
+    {R"("logit_bias":{"5":1})", "logit_bias", "not supported"},
+    {R"("model":5)", "model", "a string"},
+    {R"("temprature":1)", "temprature", "unknown field 'temprature'"},
+};
+
+constexpr Refusal kChatRefuses[] = {
+    {R"("logprobs":1)", "logprobs", "true or false"},
+    {R"("logprobs":true,"top_logprobs":21)", "top_logprobs", "from 0 to 20"},
+    {R"("top_logprobs":2)", "top_logprobs", "only allowed when logprobs is true"},
+    {R"("tools":5)", "tools", "tools"},
+    {R"("tools":[{"type":"function"}])", "tools", "tools[0]"},
+    {R"("tool_choice":"required")", "tool_choice", "not supported"},
+    {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "not supported"},
+    {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\" or \"none\""},
+    {R"("functions":[])", "functions", "use tools"},
+    {R"("response_format":"json")", "response_format", "an object"},
+    {R"("response_format":{"type":"xml"})", "response_format", "json_schema"},
+    {R"("response_format":{"type":"json_schema"})", "response_format", "with json_schema"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})", "response_format.json_schema.schema",
+     "an object"},
+    {R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{},"strict":true}})",
+     "response_format.json_schema.strict", "not supported"},
+    {R"("chat_template_kwargs":{"thinking":"yes"})", "chat_template_kwargs.thinking", "true or false"},
+    {R"("chat_template_kwargs":{"x":1})", "chat_template_kwargs.x", "unknown field"},
+    {R"("thinking":{"type":"maybe"})", "thinking.type", "enabled"},
+    {R"("reasoning_effort":5)", "reasoning_effort", "a string"},
+};
+
+constexpr Refusal kCompletionRefuses[] = {
+    {R"("logprobs":true)", "logprobs", "an integer from 0 to 20"},
+    {R"("logprobs":21)", "logprobs", "an integer from 0 to 20"},
+    {R"("echo":"x")", "echo", "true or false"},
+    {R"("echo":true,"logprobs":1)", "echo", "not supported together with logprobs"},
+    {R"("best_of":2)", "best_of", "only 1"},
+    {R"("suffix":"x")", "suffix", "not supported"},
+};
+
+ApiError chat_error(std::string_view body) {
+  const auto result = parse_chat_completion_request(body, {});
+  const auto* error = std::get_if<ApiError>(&result);
+  return error != nullptr ? *error : ApiError{200, "no error", "", ""};
+}
+
+ApiError completion_error(std::string_view body) {
+  const auto result = parse_completion_request(body, {});
+  const auto* error = std::get_if<ApiError>(&result);
+  return error != nullptr ? *error : ApiError{200, "no error", "", ""};
+}
+
+std::string chat_body(std::string_view field) {
+  return fmt::format(R"({{"messages":[{{"role":"user","content":"hi"}}],{}}})", field);
+}
+std::string completion_body(std::string_view field) {
+  return fmt::format(R"({{"prompt":"hi",{}}})", field);
+}
+
+void expect_refusal(const ApiError& error, const Refusal& refusal) {
+  EXPECT_EQ(error.status, 400) << refusal.field;
+  EXPECT_EQ(error.param, refusal.param) << refusal.field;
+  EXPECT_THAT(error.message, HasSubstr(refusal.message)) << refusal.field;
+}
+
+TEST(OpenAiRequestTest, EachWrongFieldIsNamed) {
+  for (const Refusal& refusal : kBothRefuse) {
+    expect_refusal(chat_error(chat_body(refusal.field)), refusal);
+    expect_refusal(completion_error(completion_body(refusal.field)), refusal);
+  }
+  for (const Refusal& refusal : kChatRefuses) expect_refusal(chat_error(chat_body(refusal.field)), refusal);
+  for (const Refusal& refusal : kCompletionRefuses) {
+    expect_refusal(completion_error(completion_body(refusal.field)), refusal);
+  }
+}
+
+TEST(OpenAiRequestTest, PromptsAndMessagesAreChecked) {
+  for (const char* prompt :
+       {"5", "[]", "{}", "[1.5]", "[-1]", "[\"a\",1]", "[1,\"a\"]", "[[1],[\"a\"]]", "null", "true"}) {
+    const ApiError error = completion_error(fmt::format(R"({{"prompt":{}}})", prompt));
+    EXPECT_EQ(error.param, "prompt") << prompt;
+    EXPECT_THAT(error.message, HasSubstr("expected a string, an array of token ids")) << prompt;
+  }
+  EXPECT_THAT(completion_error("{}").message, HasSubstr("found nothing"));
+  EXPECT_EQ(chat_error("{}").param, "messages");
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"robot","content":"x"}]})").param, "messages");
+}
+
+TEST(OpenAiRequestTest, HarmlessFieldsPass) {
+  const char* fields =
+      R"("user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto","n":1,"presence_penalty":0,)"
+      R"("frequency_penalty":0.0,"logit_bias":{},"stop":null,"temperature":null,"seed":18446744073709551615,)"
+      R"("stream":true,"stream_options":{"include_usage":false})";
+  EXPECT_EQ(chat_error(chat_body(fields)).message, "no error");
+  EXPECT_EQ(completion_error(completion_body(fields)).message, "no error");
+  EXPECT_EQ(
+      chat_error(chat_body(R"("parallel_tool_calls":true,"tool_choice":"auto","response_format":{"type":"text"})"))
+          .message,
+      "no error");
+}
+
+ChatRequest chat_of(std::string_view field) {
+  const auto result = parse_chat_completion_request(chat_body(field), {});
+  return std::get<ChatCompletionRequest>(result).chat;
+}
+
+TEST(OpenAiRequestTest, ThinkingIsSaidInSeveralWays) {
+  EXPECT_EQ(chat_of(R"("n":1)").thinking, std::nullopt);
+  EXPECT_EQ(chat_of(R"("chat_template_kwargs":{"thinking":true})").thinking, true);
+  EXPECT_EQ(chat_of(R"("chat_template_kwargs":{"enable_thinking":false})").thinking, false);
+  EXPECT_EQ(chat_of(R"("thinking":{"type":"enabled"})").thinking, true);
+  EXPECT_EQ(chat_of(R"("reasoning_effort":"high")").thinking, true);
+  EXPECT_EQ(chat_of(R"("reasoning_effort":"high")").reasoning_effort, "high");
+  EXPECT_EQ(chat_of(R"("reasoning_effort":"none")").thinking, false);
+  EXPECT_EQ(chat_of(R"("reasoning_effort":"none")").reasoning_effort, std::nullopt);
+  EXPECT_EQ(chat_of(R"("reasoning_effort":"high","chat_template_kwargs":{"thinking":false})").thinking, false);
+}
+
+TEST(OpenAiRequestTest, ResponseFormatsGoIntoThePrompt) {
+  EXPECT_FALSE(chat_of(R"("response_format":{"type":"text"})").response_format.has_value());
+  EXPECT_TRUE(chat_of(R"("response_format":{"type":"json_object"})").response_format.has_value());
+  EXPECT_TRUE(
+      chat_of(R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"array"}}})")
+          .response_format.has_value());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// The JSON of the OpenAI API's answers, whole and streamed.
+//
+// An AnswerWriter turns the deltas of a request's choices into the bytes to send: server-sent events as they come, or
+// one JSON object at the end. Thread safety: belongs to one request.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/generation_stream.h"
+
+namespace sluice {
+
+struct AnswerHead {
+  std::string id;  // "chatcmpl-...", "cmpl-..."
+  std::int64_t created = 0;
+  std::string model;
+  std::string fingerprint;  // the engine's numerics profile
+};
+
+struct Usage {
+  int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, reasoning_tokens = 0;
+};
+
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+  // What goes out before the first token.
+  virtual void begin(std::string& out) = 0;
+  virtual void delta(int choice, const GenerationDelta& delta, std::string& out) = 0;
+  // After the last delta of every choice.
+  virtual void end(const Usage& usage, std::string& out) = 0;
+};
+
+// `choices` deltas are told apart by their index. `token_text` gives the bytes of a token, for log-probabilities.
+struct AnswerForm {
+  AnswerHead head;
+  int choices = 1;
+  bool logprobs = false;
+  bool include_usage = false;     // streams: a last event with the usage
+  std::vector<std::string> echo;  // completions: the text before each choice, or empty
+  std::function<std::string(std::int32_t)> token_text;
+};
+
+std::unique_ptr<AnswerWriter> make_chat_writer(AnswerForm form, bool stream);
+std::unique_ptr<AnswerWriter> make_completion_writer(AnswerForm form, bool stream);
+
+// "prefix" and 24 random letters and digits.
+std::string random_id(std::string_view prefix);
+// One server-sent event.
+void append_event(std::string& out, std::string_view data);
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// Server: an engine, a tokenizer and a chat encoding served over the OpenAI API.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "formats/chat.h"
+#include "formats/tokenizer.h"
+#include "serve/engine_client.h"
+#include "serve/http_server.h"
+#include "serve/openai_request.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct ServerOptions {
+  HttpServerOptions http;         // host, port, limits
+  std::string served_model_name;  // the name that requests may give; never empty
+  std::chrono::milliseconds drain_timeout{10'000};
+  int workers = 2;  // threads that parse and tokenise
+};
+
+// What is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.
+struct ServedModel {
+  EngineClient& engine;
+  const Tokenizer& tokenizer;
+  const ChatEncoding* chat;
+  SamplingDefaults defaults;
+};
+
+class Server {
+ public:
+  // Listens when it returns.
+  static Result<std::unique_ptr<Server>> start(const ServedModel& model, const ServerOptions& options);
+  ~Server();  // as stop(0 ms)
+
+  int port() const;
+  std::string url() const;  // "http://127.0.0.1:8000"
+
+  // `callback` runs on the network thread at every SIGTERM and SIGINT.
+  void on_signal(std::function<void(int signal)> callback);
+
+  // Accepts no more, lets what runs finish for at most `drain_timeout`, cancels the rest and closes. True when nothing
+  // had to be cancelled. A second call does nothing.
+  bool stop(std::chrono::milliseconds drain_timeout);
+  // Ends the wait of a stop() that another thread is in.
+  void hurry();
+
+ private:
+  class Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Serves until SIGTERM or SIGINT, then drains; a second signal ends the drain. Prints the URL and a curl line on
+// stderr.
+Status serve(const ServedModel& model, const ServerOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// StopMatcher: ends a streamed text before the first stop string in it.
+//
+// Text passes on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
+// longest one. The result does not depend on how the text is cut into pieces: the stop string that is complete first
+// wins, and of several that end at the same byte the longest. Thread safety: belongs to one answer.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+class StopMatcher {
+ public:
+  // Empty strings are ignored.
+  explicit StopMatcher(const std::vector<std::string>& stops);
+
+  // The text that may be shown now. After a match nothing passes any more.
+  std::string push(std::string_view text);
+  // The text ended without a match: what was held back.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  // Knuth-Morris-Pratt: matched = length of the longest prefix of `stop` that ends the text so far.
+  struct Pattern {
+    std::string stop;
+    std::vector<std::size_t> fallback;
+    std::size_t matched = 0;
+    bool advance(char c);  // true when the whole stop string ends here
+  };
+
+  std::vector<Pattern> patterns_;  // longest first
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace sluice
