@@ -1,0 +1,21 @@
+// What the machine can do, measured in the same run as the kernels: the figures that their percentages refer to.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "base/thread_pool.h"
+
+namespace sluice {
+
+// The median time of one call, in seconds: repeated for about `budget` seconds after one call that warms up.
+double median_seconds(double budget, const std::function<void()>& call);
+
+// f32 multiply-adds of register operands, all threads of the pool, in GFLOP/s (two a multiply-add), with the widest
+// vectors of the machine.
+double fma_gflops(ThreadPool& pool);
+
+// Reading `bytes` over and over, each thread its part, in GB/s.
+double read_gbytes(ThreadPool& pool, std::size_t bytes);
+
+}  // namespace sluice
