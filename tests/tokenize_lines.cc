@@ -5,11 +5,11 @@
 //   encode a|- n|-   ids of the text; "a" adds special tokens, "n" takes special tokens for text
 //   decode s|- -     the text is ids split by spaces; "s" skips special tokens; answers the bytes in hexadecimal
 //   stream s|- -     the same through StreamingDetokenizer; answers the list of pieces, in hexadecimal
-//   time - -         encodes the text once and answers the seconds it took
+//   time - -         encodes the text once and answers the seconds of processor time it took
 // A failure answers {"error": MESSAGE}.
 #include <fmt/format.h>
 
-#include <chrono>
+#include <ctime>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -21,6 +21,11 @@
 
 namespace sluice {
 namespace {
+
+// Processor time, so that a busy machine does not count.
+double seconds_since(std::clock_t start) {
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
 
 std::string hexadecimal(std::string_view bytes) {
   std::string text;
@@ -52,23 +57,23 @@ std::string answer(const Tokenizer& tokenizer, const std::string& command, const
                    const std::string& second, const std::string& text) {
   if (command == "decode") return fmt::format("\"{}\"", hexadecimal(tokenizer.decode(parse_ids(text), first == "s")));
   if (command == "stream") return stream(tokenizer, parse_ids(text), first == "s");
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const auto ids = tokenizer.encode(text, {.add_special_tokens = first == "a", .parse_special = second != "n"});
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = seconds_since(start);
   if (!ids.ok()) return error_line(ids.status());
-  if (command == "time") return fmt::format("{}", seconds.count());
+  if (command == "time") return fmt::format("{}", seconds);
   return fmt::format("[{}]", fmt::join(*ids, ","));
 }
 
 int run(const std::string& folder) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const auto tokenizer = Tokenizer::load(folder);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = seconds_since(start);
   if (!tokenizer.ok()) {
     std::cout << error_line(tokenizer.status()) << std::endl;
     return 0;
   }
-  std::cout << fmt::format("{{\"load_seconds\": {}, \"vocab_size\": {}}}", seconds.count(), (*tokenizer)->vocab_size())
+  std::cout << fmt::format("{{\"load_seconds\": {}, \"vocab_size\": {}}}", seconds, (*tokenizer)->vocab_size())
             << std::endl;
   std::string command, first, second, text;
   for (std::size_t length; std::cin >> command >> first >> second >> length;) {

@@ -18,7 +18,8 @@ void BpeVocabulary::add(std::int32_t id, std::string_view bytes, bool findable) 
   SLUICE_CHECK(id >= 0 && id <= kMaxTokenId && !has_id(id), "the id must be in range and free");
   const auto index = static_cast<std::size_t>(id);
   if (index >= tokens_.size()) tokens_.resize(index + 1);
-  tokens_[index] = {arena_.size(), static_cast<std::uint32_t>(bytes.size()), true};
+  SLUICE_CHECK(bytes.size() < Token::kFree - arena_.size(), "all tokens together stay below 4 GiB");
+  tokens_[index] = {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(bytes.size())};
   arena_.append(bytes);
   if (!findable) return;
   if (2 * (findable_ + 1) > slots_.size()) grow_table(2 * findable_ + 16);
@@ -35,13 +36,13 @@ std::int32_t BpeVocabulary::find(std::string_view bytes) const {
 }
 
 bool BpeVocabulary::has_id(std::int32_t id) const {
-  return id >= 0 && id < size() && tokens_[static_cast<std::size_t>(id)].taken;
+  return id >= 0 && id < size() && tokens_[static_cast<std::size_t>(id)].offset != Token::kFree;
 }
 
 std::string_view BpeVocabulary::bytes(std::int32_t id) const {
   if (!has_id(id)) return {};
   const Token& token = tokens_[static_cast<std::size_t>(id)];
-  return std::string_view(arena_).substr(token.offset, token.length);
+  return {arena_.data() + token.offset, token.length};
 }
 
 void BpeVocabulary::grow_table(std::size_t tokens) {

@@ -21,7 +21,7 @@ class BpeVocabulary {
   void reserve(std::size_t tokens, std::size_t bytes);
 
   // Adds a token. `id` in [0, kMaxTokenId] must be free. With `findable`, find(bytes) gives it from now on, unless an
-  // earlier token has the same bytes; without, it can only be read by its id.
+  // earlier token has the same bytes; without, it can only be read by its id. All tokens together stay below 4 GiB.
   void add(std::int32_t id, std::string_view bytes, bool findable);
 
   // The id of these bytes, else kNoToken.
@@ -34,9 +34,9 @@ class BpeVocabulary {
 
  private:
   struct Token {
-    std::size_t offset = 0;
+    static constexpr std::uint32_t kFree = ~std::uint32_t{0};
+    std::uint32_t offset = kFree;  // kFree: no token has the id
     std::uint32_t length = 0;
-    bool taken = false;
   };
   struct Slot {
     std::uint32_t hash = 0;
