@@ -1,0 +1,249 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/op_testing.h"
+
+namespace sluice {
+namespace {
+
+struct Case {
+  int heads, dims, value_dims, rope, tokens_per_row, max_selected;  // max_selected 0: all visible entries
+  RowCodec codec;
+  bool sink, window, latent;
+  int window_tokens = 128;
+};
+
+// Three sequences in shared pools, with queries and selected entries for every one of their positions.
+class Scene {
+ public:
+  static constexpr int kSequences = 3;
+
+  Scene(Random& random, const Case& c, int tokens)
+      : case_(c),
+        tokens_(tokens),
+        pages_(kSequences * ((tokens + 127) / 128) + 3),
+        latent_(random, make_row_format(c.codec, c.dims, c.rope), kBlockTokens / c.tokens_per_row, pages_),
+        window_(random, make_row_format(c.codec, c.dims, c.rope), kBlockTokens, pages_),
+        sink_(random.floats(static_cast<std::size_t>(c.heads))) {
+    auto latent_pages = random.permutation(pages_), window_pages = random.permutation(pages_);
+    for (int s = 0; s < kSequences; ++s) {
+      sequences_.emplace_back(random, tokens, c.tokens_per_row, latent_.view(), window_.view(), latent_pages,
+                              window_pages);
+      q_.push_back(random.floats(static_cast<std::size_t>(tokens * c.heads * c.dims), 0.3F));
+      choose_entries(random);
+    }
+  }
+
+  struct Piece {
+    int sequence;
+    Position first;
+    int rows;
+  };
+
+  // The attention of a batch of pieces, in their order.
+  std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces) const {
+    std::vector<float> q;
+    std::vector<std::int32_t> selected, count;
+    std::vector<CacheSpan> spans;
+    int rows = 0;
+    for (const Piece& piece : pieces) {
+      const std::size_t s = static_cast<std::size_t>(piece.sequence);
+      const auto copy = [&](auto& to, const auto& from, int width) {
+        to.insert(to.end(), from.begin() + piece.first * width, from.begin() + (piece.first + piece.rows) * width);
+      };
+      copy(q, q_[s], case_.heads * case_.dims);
+      copy(selected, selected_[s], case_.max_selected);
+      copy(count, count_[s], 1);
+      spans.push_back(sequences_[s].span(rows, piece.rows, piece.first));
+      rows += piece.rows;
+    }
+    std::vector<float> out(static_cast<std::size_t>(rows * case_.heads * case_.value_dims), 7.0F);
+    AttendArgs args{.rows = rows,
+                    .heads = case_.heads,
+                    .dims = case_.dims,
+                    .value_dims = case_.value_dims,
+                    .q = q.data(),
+                    .scale = 0.3F,
+                    .sink = case_.sink ? sink_.data() : nullptr,
+                    .spans = spans,
+                    .window = case_.window ? &window_.view() : nullptr,
+                    .window_tokens = case_.window_tokens,
+                    .latent = case_.latent ? &latent_.view() : nullptr,
+                    .tokens_per_row = case_.tokens_per_row};
+    if (case_.max_selected > 0) {
+      args.selected = selected.data();
+      args.selected_count = count.data();
+      args.max_selected = case_.max_selected;
+    }
+    args.out = out.data();
+    attend(exec, args);
+    return out;
+  }
+
+  // One row in double precision, from the specification's formulas.
+  std::vector<double> exact(int sequence, Position p) const {
+    const std::size_t s = static_cast<std::size_t>(sequence);
+    const CacheSpan span = sequences_[s].span(0, 1, p);
+    std::vector<std::vector<float>> keys;
+    const auto add = [&](const StreamView& view, RowRef row) {
+      keys.emplace_back(static_cast<std::size_t>(case_.dims));
+      decode_row(view.format, row, keys.back().data());
+    };
+    if (case_.latent) {
+      for (std::int32_t e : entries(s, p)) add(latent_.view(), latent_row(span, latent_.view(), e));
+    }
+    for (Position i = std::max(0, p - case_.window_tokens + 1); case_.window && i <= p; ++i)
+      add(window_.view(), window_row(span, window_.view(), i));
+    std::vector<double> out;
+    for (int h = 0; h < case_.heads; ++h) {
+      const float* q = q_[s].data() + (static_cast<std::ptrdiff_t>(p) * case_.heads + h) * case_.dims;
+      const auto values = exact_head(q, keys, h);
+      out.insert(out.end(), values.begin(), values.end());
+    }
+    return out;
+  }
+
+ private:
+  void choose_entries(Random& random) {
+    std::vector<std::int32_t> selected, count;
+    for (Position p = 0; p < tokens_; ++p) {
+      const int visible = (p + 1) / case_.tokens_per_row;
+      auto order = random.permutation(visible);
+      order.resize(static_cast<std::size_t>(std::min(visible, case_.max_selected)));
+      std::sort(order.begin(), order.end());
+      count.push_back(static_cast<std::int32_t>(order.size()));
+      order.resize(static_cast<std::size_t>(case_.max_selected), -1);
+      selected.insert(selected.end(), order.begin(), order.end());
+    }
+    selected_.push_back(selected);
+    count_.push_back(count);
+  }
+
+  std::vector<std::int32_t> entries(std::size_t s, Position p) const {
+    std::vector<std::int32_t> list;
+    if (case_.max_selected > 0) {
+      const auto* row = selected_[s].data() + static_cast<std::ptrdiff_t>(p) * case_.max_selected;
+      list.assign(row, row + count_[s][static_cast<std::size_t>(p)]);
+    } else {
+      for (std::int32_t e = 0; e < (p + 1) / case_.tokens_per_row; ++e) list.push_back(e);
+    }
+    return list;
+  }
+
+  std::vector<double> exact_head(const float* q, const std::vector<std::vector<float>>& keys, int head) const {
+    std::vector<double> scores;
+    for (const auto& key : keys) {
+      double dot = 0.0;
+      for (std::size_t d = 0; d < key.size(); ++d) dot += static_cast<double>(q[d]) * static_cast<double>(key[d]);
+      scores.push_back(dot * static_cast<double>(0.3F));
+    }
+    std::vector<double> out(static_cast<std::size_t>(case_.value_dims), 0.0);
+    if (keys.empty()) return out;
+    const double max = *std::max_element(scores.begin(), scores.end());
+    double sum = case_.sink ? std::exp(static_cast<double>(sink_[static_cast<std::size_t>(head)]) - max) : 0.0;
+    for (double score : scores) sum += std::exp(score - max);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      for (std::size_t d = 0; d < out.size(); ++d)
+        out[d] += std::exp(scores[i] - max) / sum * static_cast<double>(keys[i][d]);
+    }
+    return out;
+  }
+
+  const Case case_;
+  const int tokens_, pages_;
+  TestStream latent_, window_;
+  std::vector<float> sink_;
+  std::vector<TestSequence> sequences_;
+  std::vector<std::vector<float>> q_;
+  std::vector<std::vector<std::int32_t>> selected_, count_;
+};
+
+const std::vector<Case> kCases{
+    // V4 in small: window only, CSA, HCA
+    {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false},
+    {8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true},
+    {8, 128, 128, 64, 128, 0, RowCodec::kV4Fp8, true, true, true},
+    {8, 128, 128, 64, 4, 300, RowCodec::kBf16, true, true, true},
+    {8, 128, 128, 64, 4, 20, RowCodec::kF32, false, true, true},
+    // latent attention over every token, several splits; values narrower than keys; odd head counts and widths
+    {5, 576, 512, 64, 1, 0, RowCodec::kBf16, false, false, true},
+    {3, 64, 64, 64, 1, 0, RowCodec::kF32, false, false, true},
+    {11, 72, 40, 8, 4, 0, RowCodec::kF32, true, true, true, 50},
+    {1, 512, 512, 64, 4, 40, RowCodec::kV4Fp8, true, true, true},
+    {9, 40, 33, 8, 4, 7, RowCodec::kBf16, true, true, true, 16},
+};
+
+std::string describe(const Case& c) {
+  return ::testing::PrintToString(std::vector<int>{c.heads, c.dims, c.value_dims, c.tokens_per_row, c.max_selected}) +
+         name(c.codec);
+}
+
+TEST(Attend, SameBitsOnEveryTable) {
+  Random random(61);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    for (const std::vector<Scene::Piece>& pieces : std::vector<std::vector<Scene::Piece>>{
+             {{0, 0, 6}, {1, 125, 8}, {2, 640, 1}}, {{0, 570, 1}}, {{2, 255, 3}, {0, 3, 1}}}) {
+      expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, pieces); });
+    }
+  }
+}
+
+TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
+  Random random(62);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+    ThreadPool pool(2);
+    const Exec exec{&pool, all_tables().back()};
+    for (int round = 0; round < 6; ++round) {
+      std::vector<Scene::Piece> pieces;
+      for (int s : random.permutation(Scene::kSequences)) {
+        const std::vector<int> starts{0, 1, 3, 4, 127, 128, 129, random.between(0, 600)};
+        const Position first = random.pick(starts);
+        pieces.push_back({s, first, random.between(1, std::min(40, 650 - first))});
+      }
+      const auto batch = scene.attend_to(exec, pieces);
+      std::size_t at = 0;
+      for (const Scene::Piece& piece : pieces) {
+        for (int i = 0; i < piece.rows; ++i, at += width) {
+          const auto alone = scene.attend_to(exec, {{piece.sequence, piece.first + i, 1}});
+          ASSERT_TRUE(same_bits(std::span(batch).subspan(at, width), alone)) << "position " << piece.first + i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attend, IsTheFormula) {
+  Random random(63);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    ThreadPool pool(1);
+    for (Position p : {0, 1, 2, 3, 4, 126, 127, 128, 200, 649}) {
+      const auto found = scene.attend_to(Exec{&pool, all_tables().back()}, {{1, p, 1}});
+      const auto expected = scene.exact(1, p);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], 2e-5 * (1.0 + std::fabs(expected[i]))) << "position " << p << " value " << i;
+    }
+  }
+}
+
+TEST(Attend, FarPositions) {
+  Random random(64);
+  const Scene scene(random, {8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}, 5100);
+  const auto rows =
+      expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 5000, 20}, {1, 5099, 1}}); });
+  ThreadPool pool(4);
+  const auto alone = scene.attend_to(Exec{&pool, all_tables().back()}, {{0, 5013, 1}});
+  EXPECT_TRUE(same_bits(alone, std::span(rows).subspan(13 * 1024, 1024)));
+}
+
+}  // namespace
+}  // namespace sluice

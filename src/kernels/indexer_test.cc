@@ -1,0 +1,229 @@
+#include "kernels/indexer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/op_testing.h"
+
+namespace sluice {
+namespace {
+
+struct Selected {
+  std::vector<std::int32_t> entries, count;
+  std::vector<float> scores;
+};
+
+// Two sequences whose index keys lie in one pool.
+class Scene {
+ public:
+  Scene(Random& random, RowCodec codec, int heads, int dims, int tokens_per_row, int tokens, bool few_values)
+      : heads_(heads),
+        dims_(dims),
+        tokens_per_row_(tokens_per_row),
+        pages_(2 * ((tokens + 127) / 128) + 2),
+        keys_(random, make_row_format(codec, dims, 0), kBlockTokens / tokens_per_row, pages_),
+        window_(random, make_row_format(RowCodec::kBf16, 16, 0), kBlockTokens, pages_) {
+    auto key_pages = random.permutation(pages_), window_pages = random.permutation(pages_);
+    for (int s = 0; s < 2; ++s) {
+      sequences_.emplace_back(random, tokens, tokens_per_row, keys_.view(), window_.view(), key_pages, window_pages);
+      q_.push_back(random.floats(static_cast<std::size_t>(tokens * heads * dims)));
+      weights_.push_back(random.floats(static_cast<std::size_t>(tokens * heads)));
+      if (!few_values) continue;  // then many scores tie
+      for (float& q : q_.back()) q = static_cast<float>(random.between(-1, 1));
+      for (float& w : weights_.back()) w = static_cast<float>(random.between(-1, 1));
+      const CacheSpan all = sequences_.back().span(0, tokens, 0);
+      for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) {
+        std::vector<float> key(static_cast<std::size_t>(dims), 0.0F);
+        key[static_cast<std::size_t>(random.between(0, dims - 1))] = 1.0F;
+        encode_row(keys_.view().format, key.data(), latent_row(all, keys_.view(), e));
+      }
+    }
+  }
+
+  struct Piece {
+    int sequence;
+    Position first;
+    int rows;
+  };
+
+  Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores) const {
+    std::vector<float> q, weights;
+    std::vector<CacheSpan> spans;
+    int rows = 0, last = 0;
+    for (const Piece& piece : pieces) {
+      const std::size_t s = static_cast<std::size_t>(piece.sequence);
+      const auto copy = [&](auto& to, const auto& from, int width) {
+        to.insert(to.end(), from.begin() + piece.first * width, from.begin() + (piece.first + piece.rows) * width);
+      };
+      copy(q, q_[s], heads_ * dims_);
+      copy(weights, weights_[s], heads_);
+      spans.push_back(sequences_[s].span(rows, piece.rows, piece.first));
+      rows += piece.rows;
+      last = std::max(last, piece.first + piece.rows);
+    }
+    const int stride = last / tokens_per_row_;
+    Selected out;
+    out.entries.assign(static_cast<std::size_t>(rows * top_k), -1);
+    out.count.assign(static_cast<std::size_t>(rows), -1);
+    if (with_scores) out.scores.assign(static_cast<std::size_t>(rows * stride), 0.0F);
+    index_select(exec, {rows, heads_, dims_, q.data(), weights.data(), spans, &keys_.view(), tokens_per_row_, top_k,
+                        out.entries.data(), out.count.data(), with_scores ? out.scores.data() : nullptr, stride});
+    // What a row does not see is not part of the answer.
+    int row = 0;
+    for (const Piece& piece : pieces) {
+      for (int i = 0; i < piece.rows && with_scores; ++i, ++row) {
+        const auto begin = out.scores.begin() + static_cast<std::ptrdiff_t>(row) * stride;
+        std::fill(begin + (piece.first + i + 1) / tokens_per_row_, begin + stride, 0.0F);
+      }
+    }
+    return out;
+  }
+
+  double exact_score(int sequence, Position p, std::int32_t e) const {
+    const std::size_t s = static_cast<std::size_t>(sequence);
+    std::vector<float> key(static_cast<std::size_t>(dims_));
+    decode_row(keys_.view().format, latent_row(sequences_[s].span(0, 1, p), keys_.view(), e), key.data());
+    double score = 0.0;
+    for (int h = 0; h < heads_; ++h) {
+      double dot = 0.0;
+      for (int d = 0; d < dims_; ++d) {
+        dot += static_cast<double>(q_[s][static_cast<std::size_t>((p * heads_ + h) * dims_ + d)]) *
+               static_cast<double>(key[static_cast<std::size_t>(d)]);
+      }
+      score += static_cast<double>(weights_[s][static_cast<std::size_t>(p * heads_ + h)]) * std::max(0.0, dot);
+    }
+    return score;
+  }
+
+ private:
+  int heads_, dims_, tokens_per_row_, pages_;
+  TestStream keys_, window_;
+  std::vector<TestSequence> sequences_;
+  std::vector<std::vector<float>> q_, weights_;
+};
+
+// The k best by a full sort.
+std::vector<std::int32_t> sorted_best(std::span<const float> scores, int k) {
+  std::vector<std::int32_t> order(scores.size());
+  for (std::size_t e = 0; e < scores.size(); ++e) order[e] = static_cast<std::int32_t>(e);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
+  order.resize(static_cast<std::size_t>(k));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+TEST(TopK, IsExactWithTiesToTheLowerEntry) {
+  Random random(71);
+  for (int round = 0; round < 400; ++round) {
+    const int n = random.between(1, round % 4 == 0 ? 5000 : 100), k = random.between(1, n);
+    auto scores = random.floats(static_cast<std::size_t>(n));
+    if (round % 3 == 1) {  // few distinct values, both zeros among them
+      for (float& score : scores)
+        score = static_cast<float>(random.between(-2, 2)) * (random.between(0, 1) == 0 ? 1.0F : -1.0F);
+    }
+    if (round % 7 == 2) std::sort(scores.begin(), scores.end());
+    if (round % 7 == 3) scores[0] = std::numeric_limits<float>::infinity();
+    if (round % 7 == 4) scores[0] = -std::numeric_limits<float>::infinity();
+    const auto expected = sorted_best(scores, k);
+    for (const KernelTable* table : all_tables()) {
+      std::vector<std::int32_t> found(static_cast<std::size_t>(k), -1);
+      table->top_k(scores.data(), n, k, found.data());
+      ASSERT_TRUE(same_values(found, expected)) << table->isa << " " << k << " of " << n << " round " << round;
+    }
+  }
+}
+
+TEST(TopK, NaNsHaveAPlaceToo) {
+  Random random(72);
+  for (int round = 0; round < 50; ++round) {
+    auto scores = random.floats(100);
+    for (int i = 0; i < 20; ++i)
+      scores[static_cast<std::size_t>(random.between(0, 99))] =
+          std::copysign(std::numeric_limits<float>::quiet_NaN(), random.normal());
+    std::vector<std::int32_t> expected(30), found(30);
+    scalar_kernels().top_k(scores.data(), 100, 30, expected.data());
+    for (const KernelTable* table : all_tables()) {
+      table->top_k(scores.data(), 100, 30, found.data());
+      EXPECT_TRUE(same_values(found, expected)) << table->isa;
+    }
+  }
+}
+
+TEST(IndexSelect, SameOnEveryTableAndThreadCount) {
+  Random random(73);
+  for (const auto& [codec, heads, dims] : std::vector<std::tuple<RowCodec, int, int>>{{RowCodec::kIndexFp4, 4, 128},
+                                                                                      {RowCodec::kIndexFp8, 64, 128},
+                                                                                      {RowCodec::kBf16, 5, 128},
+                                                                                      {RowCodec::kF32, 11, 40}}) {
+    for (bool few_values : {false, true}) {
+      const Scene scene(random, codec, heads, dims, 4, 700, few_values);
+      for (int top_k : {1, 16, 64, 500}) {
+        SCOPED_TRACE(::testing::Message() << name(codec) << " " << heads << " heads, top " << top_k);
+        const std::vector<Scene::Piece> pieces{{0, 130, 40}, {1, 699, 1}, {1, 0, 9}};
+        ThreadPool one(1);
+        const Selected expected = scene.select(Exec{&one, &scalar_kernels()}, pieces, top_k, true);
+        for (int threads : {1, 2, 4}) {
+          ThreadPool pool(threads);
+          for (const KernelTable* table : all_tables()) {
+            const Selected scored = scene.select(Exec{&pool, table}, pieces, top_k, true);
+            EXPECT_TRUE(same_bits(scored.scores, expected.scores)) << table->isa;
+            EXPECT_TRUE(same_values(scored.entries, expected.entries)) << table->isa;
+            const Selected unscored = scene.select(Exec{&pool, table}, pieces, top_k, false);
+            EXPECT_TRUE(same_values(unscored.entries, expected.entries)) << table->isa << " without scores";
+            EXPECT_TRUE(same_values(unscored.count, expected.count));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(IndexSelect, SeesWhatItsPositionSeesAndARowAloneIsTheRowInABatch) {
+  Random random(74);
+  const int top_k = 32;
+  const Scene scene(random, RowCodec::kIndexFp4, 4, 128, 4, 600, false);
+  ThreadPool pool(2);
+  const Exec exec{&pool, all_tables().back()};
+  const Selected batch = scene.select(exec, {{1, 0, 600}}, top_k, false);
+  for (Position p = 0; p < 600; ++p) {
+    const int visible = (p + 1) / 4;
+    ASSERT_EQ(batch.count[static_cast<std::size_t>(p)], std::min(top_k, visible));
+    const auto row =
+        std::span(batch.entries)
+            .subspan(static_cast<std::size_t>(p * top_k), static_cast<std::size_t>(std::min(top_k, visible)));
+    if (visible <= top_k) {
+      for (std::size_t e = 0; e < row.size(); ++e) ASSERT_EQ(row[e], static_cast<std::int32_t>(e));
+    }
+    if (p % 7 != 0) continue;
+    const Selected alone = scene.select(exec, {{1, p, 1}}, top_k, false);
+    ASSERT_TRUE(same_values(std::span(alone.entries).first(row.size()), row)) << "position " << p;
+  }
+}
+
+TEST(IndexSelect, ScoresAreTheFormula) {
+  Random random(75);
+  for (RowCodec codec : {RowCodec::kIndexFp4, RowCodec::kIndexFp8, RowCodec::kBf16}) {
+    const Scene scene(random, codec, 4, 128, 4, 300, false);
+    ThreadPool pool(1);
+    const Selected found = scene.select(Exec{&pool, all_tables().back()}, {{0, 299, 1}}, 10, true);
+    for (std::int32_t e = 0; e < 75; ++e) {
+      const double exact = scene.exact_score(0, 299, e);
+      EXPECT_NEAR(found.scores[static_cast<std::size_t>(e)], exact, 1e-4 * (1.0 + std::fabs(exact)));
+    }
+  }
+}
+
+TEST(IndexSelect, LongContextsAreScoredInPieces) {
+  Random random(76);
+  const Scene scene(random, RowCodec::kIndexFp4, 4, 64, 1, 6000, false);
+  expect_same_on_all([&](const Exec& exec) {
+    const Selected found = scene.select(exec, {{0, 5990, 3}, {1, 5000, 1}}, 100, false);
+    return std::vector<float>(found.entries.begin(), found.entries.end());
+  });
+}
+
+}  // namespace
+}  // namespace sluice
