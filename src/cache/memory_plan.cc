@@ -68,10 +68,10 @@ Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& r
   if (sequences == 0) {
     sequences = 1;
     const std::size_t least_fixed = sizes.fixed(1, 0);
-    const std::size_t half = std::max(budget / 2, least_fixed);
+    const std::size_t half = std::max(budget / 2, least_fixed) - least_fixed;
+    const std::size_t spare = std::min(half, budget - least_fixed - 2 * sizes.latent_page);
     if (sizes.window_page > 0) {
-      extra = static_cast<int>(
-          std::min<std::size_t>(static_cast<std::size_t>(extra), (half - least_fixed) / sizes.window_page));
+      extra = static_cast<int>(std::min(static_cast<std::size_t>(extra), spare / sizes.window_page));
     }
   }
 

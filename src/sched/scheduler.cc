@@ -49,7 +49,7 @@ void Scheduler::end(SequenceId id) {
     std::erase(waiting_, id);
     return;
   }
-  if (std::erase(decoding_, id) == 0) std::erase(prefilling_, id);
+  if (std::erase(turns_, id) == 0) std::erase(prefilling_, id);
   latent_pages_promised_ -= limits_.geometry.latent_pages(e.counts.rows());
   window_pages_promised_ -= limits_.geometry.steady_window_pages();
 }
@@ -65,11 +65,38 @@ const StepPlan& Scheduler::plan() {
   return plan_;
 }
 
+bool Scheduler::prompt_can_advance() {
+  return !prefilling_.empty() || (!waiting_.empty() && fits(entry(waiting_.front())));
+}
+
 void Scheduler::plan_decodes() {
-  const auto served = std::min(decoding_.size(), static_cast<std::size_t>(limits_.max_batched_tokens));
-  for (std::size_t i = 0; i < served; ++i) plan_span(decoding_[i], 1);
-  if (served < decoding_.size()) {
-    std::rotate(decoding_.begin(), decoding_.begin() + static_cast<std::ptrdiff_t>(served), decoding_.end());
+  if (decoding() >= limits_.max_batched_tokens) return take_turns();
+  for (const SequenceId id : turns_) {
+    if (id != kPrompts) plan_span(id, 1);
+  }
+  // Prompts have a row in this step, so their turn comes last when turns begin.
+  if (turns_.back() != kPrompts) {
+    std::erase(turns_, kPrompts);
+    turns_.push_back(kPrompts);
+  }
+}
+
+void Scheduler::take_turns() {
+  const bool prompts_can_advance = prompt_can_advance();
+  bool passed = false;  // the prompts' turn came when none could advance
+  auto next = turns_.begin();
+  for (int rows = 0; rows < limits_.max_batched_tokens; ++next) {
+    if (*next == kPrompts && !prompts_can_advance) {
+      passed = true;
+      continue;
+    }
+    if (*next != kPrompts) plan_span(*next, 1);
+    ++rows;
+  }
+  std::rotate(turns_.begin(), next, turns_.end());
+  if (passed) {
+    std::erase(turns_, kPrompts);
+    turns_.insert(turns_.begin(), kPrompts);
   }
 }
 
@@ -127,7 +154,7 @@ void Scheduler::completed() {
     ++e.known;
     if (!was_decoding) {
       std::erase(prefilling_, span.sequence);
-      decoding_.push_back(span.sequence);
+      turns_.push_back(span.sequence);
     }
   }
   plan_.spans.clear();

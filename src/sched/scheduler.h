@@ -3,9 +3,11 @@
 // decisions depend on the order of the calls only.
 //
 // Rules, in this order:
-//   1. Every decoding sequence (all but its newest token computed) gets its row. When there are more of them than the
-//   budget
-//      has rows they take turns: each is served within ceil(decoding / budget) steps.
+//   1. Every decoding sequence (all but its newest token computed) gets its row. When there are as many of them as the
+//   budget has
+//      rows, or more, they take turns, and the oldest prompt takes part as one more sequence with one row. So each
+//      decoding sequence is served within ceil(decoding / budget) steps, ceil((decoding + 1) / budget) while a prompt
+//      waits, and prompts advance however many sequences decode.
 //   2. What is left of the budget goes to the running sequences that still have prompt to compute, first come first,
 //   each as
 //      much as it can take. A span is shorter where the window pool is short of pages.
@@ -63,7 +65,7 @@ class Scheduler {
   // The step was computed: positions advance, and every sampled sequence that was not ended has one more token.
   void completed();
 
-  int running() const { return static_cast<int>(decoding_.size() + prefilling_.size()); }
+  int running() const { return decoding() + static_cast<int>(prefilling_.size()); }
   int waiting() const { return static_cast<int>(waiting_.size()); }
   const SchedulerLimits& limits() const { return limits_; }
 
@@ -75,7 +77,12 @@ class Scheduler {
     bool alive = false, admitted = false;
   };
 
+  static constexpr SequenceId kPrompts{};
+
+  int decoding() const { return static_cast<int>(turns_.size()) - 1; }
   Entry& entry(SequenceId id) { return entries_[static_cast<std::size_t>(id.value)]; }
+  void take_turns();
+  bool prompt_can_advance();
   void plan_decodes();
   void plan_prefills();
   void admit_waiting();
@@ -85,8 +92,9 @@ class Scheduler {
   int budget_left() const { return limits_.max_batched_tokens - plan_.rows; }
 
   SchedulerLimits limits_;
-  std::vector<Entry> entries_;                                          // by SequenceId
-  std::vector<SequenceId> decoding_;                                    // the one that waited longest first
+  std::vector<Entry> entries_;  // by SequenceId
+  // The one that waited longest first. One element is kPrompts: the turn of the prompts.
+  std::vector<SequenceId> turns_ = {kPrompts};
   std::vector<SequenceId> prefilling_;                                  // in order of arrival
   std::deque<SequenceId> waiting_;                                      // in order of arrival
   std::int64_t latent_pages_promised_ = 0, window_pages_promised_ = 0;  // to running sequences, for their whole life

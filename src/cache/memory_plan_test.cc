@@ -1,0 +1,166 @@
+#include "cache/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cache/cache_pools.h"
+#include "cache/page_geometry.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+RowFormat bytes_format(int bytes) {
+  return {.codec = RowCodec::kF32, .dims = bytes / 4, .rope_dims = 0, .data_bytes = bytes, .scale_bytes = 0};
+}
+
+CacheLayout layout(int latent_bytes, int window_bytes, int open_bytes, int window_tokens = 128) {
+  CacheLayout l;
+  if (latent_bytes > 0) {
+    l.add({.kind = StreamKind::kLatent,
+           .name = "latent",
+           .tokens_per_row = 4,
+           .format = bytes_format(latent_bytes),
+           .initial = {}});
+  }
+  if (window_bytes > 0) {
+    l.add({.kind = StreamKind::kWindow,
+           .name = "window",
+           .window_tokens = window_tokens,
+           .format = bytes_format(window_bytes),
+           .initial = {}});
+  }
+  if (open_bytes > 0) {
+    l.add({.kind = StreamKind::kOpen,
+           .name = "open",
+           .format = {},
+           .initial = std::vector<std::byte>(static_cast<std::size_t>(open_bytes))});
+  }
+  return l;
+}
+
+TEST(PageGeometryTest, CountsPagesOfSpans) {
+  const PageGeometry g{.window_tokens = 128};
+  EXPECT_EQ(g.steady_window_pages(), 2);
+  EXPECT_EQ(g.window_pages(0, 1), 1);
+  EXPECT_EQ(g.window_pages(0, 128), 1);
+  EXPECT_EQ(g.window_pages(0, 129), 2);
+  EXPECT_EQ(g.window_pages(127, 1), 1);  // sees positions 0 to 127
+  EXPECT_EQ(g.window_pages(128, 1), 2);  // sees 1 to 128
+  EXPECT_EQ(g.window_pages(255, 1), 1);
+  EXPECT_EQ(g.window_pages(100, 4096), 33);
+  EXPECT_EQ(g.latent_pages(0), 0);
+  EXPECT_EQ(g.latent_pages(129), 2);
+  EXPECT_EQ((PageGeometry{.window_tokens = 1}.steady_window_pages()), 1);
+  EXPECT_EQ((PageGeometry{.window_tokens = 130}.steady_window_pages()), 3);
+}
+
+TEST(PageGeometryTest, BoundsHoldEverywhere) {
+  for (const int window : {1, 2, 64, 127, 128, 129, 130, 256, 257, 1000}) {
+    const PageGeometry g{.window_tokens = window};
+    for (Position p = 0; p < 1500; p += 1 + p / 50) {
+      ASSERT_LE(g.window_pages(p, 1), g.steady_window_pages());
+      ASSERT_LE(blocks_for(p) - g.first_window_block(p), g.steady_window_pages());
+      for (const int rows : {1, 2, 127, 128, 129, 130, 500}) {
+        ASSERT_LE(g.window_pages(p, rows), g.steady_window_pages() + g.extra_window_pages(rows)) << window << " " << p;
+      }
+      for (int pages = 1; pages < 6; ++pages) {
+        const int rows = g.rows_within(p, pages);
+        if (rows > 0) {
+          ASSERT_LE(g.window_pages(p, rows), pages);
+        }
+        ASSERT_GT(g.window_pages(p, rows + 1), pages);
+      }
+    }
+  }
+}
+
+TEST(MemoryPlanTest, GivesNoMoreThanCanBeUsed) {
+  const auto plan = plan_memory(layout(100, 50, 10), {std::size_t{1} << 40, 8, 512, 4096});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->sequences, 8);
+  EXPECT_EQ(plan->latent_pages, 8 * 32 + 1);
+  EXPECT_EQ(plan->window_pages, 8 * 2 + 4 + 1);
+}
+
+TEST(MemoryPlanTest, FewerSequencesWhereTheBudgetIsSmall) {
+  // A window page has 6,400 bytes, a latent page 3,200.
+  const CacheLayout l = layout(100, 50, 10);
+  const auto plan = plan_memory(l, {400'000, 64, 512, 100'000});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->sequences, 5);  // 5 * (2 * 6,400 + 16 * 3,200) + 5 * 6,400 are 352,000
+  EXPECT_EQ(plan->window_pages, 5 * 2 + 4 + 1);
+  EXPECT_GE(plan->latent_pages, 5 * 16);
+}
+
+TEST(MemoryPlanTest, TooSmallABudgetIsRefusedWithTheLeastThatWorks) {
+  const CacheLayout l = layout(100, 50, 10);
+  const auto refused = plan_memory(l, {1000, 4, 512, 4096});
+  EXPECT_THAT(refused.status().message(), HasSubstr("--kv-cache-memory: expected at least 30"));
+  std::size_t low = 1000, high = 1 << 20;
+  while (high - low > 1) {
+    const std::size_t middle = (low + high) / 2;
+    (plan_memory(l, {middle, 4, 512, 4096}).ok() ? high : low) = middle;
+  }
+  EXPECT_THAT(refused.status().message(), HasSubstr(std::to_string(high) + " bytes"));
+  const auto least = plan_memory(l, {high, 4, 512, 4096});
+  EXPECT_EQ(least->sequences, 1);
+  EXPECT_EQ(least->window_pages, 3);
+  EXPECT_EQ(least->latent_pages, 2);
+}
+
+TEST(MemoryPlanTest, NeverExceedsTheBudget) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned n) { return static_cast<int>(random() % n); };
+  int planned = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const CacheLayout l = layout(4 * below(50), 4 * below(50), below(3000), 1 + below(400));
+    const MemoryRequest request{random() % (std::size_t{1} << (14 + below(12))), 1 + below(100), 1 + below(5000),
+                                1 + below(70000)};
+    const auto plan = plan_memory(l, request);
+    if (!plan.ok()) continue;
+    ++planned;
+    ASSERT_LE(plan->total_bytes(), request.budget_bytes);
+    ASSERT_GE(plan->sequences, 1);
+    ASSERT_LE(plan->sequences, request.max_seqs);
+    const PageGeometry g = PageGeometry::of(l);
+    if (g.has_windows) {
+      ASSERT_GE(plan->window_pages, plan->sequences * g.steady_window_pages() + 1);
+    }
+    if (g.has_latents) {
+      ASSERT_GE(plan->latent_pages, 2);
+    }
+  }
+  EXPECT_GT(planned, 1000);
+}
+
+std::size_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  std::size_t pages = 0, resident = 0;
+  const int read = std::fscanf(file, "%zu %zu", &pages, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * 4096 : 0;
+}
+
+TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
+  const CacheLayout l = layout(512, 512, 64);
+  const auto plan = plan_memory(l, {std::size_t{32} << 30, 64, 512, 1 << 20});
+  ASSERT_TRUE(plan.ok());
+  ASSERT_GT(plan->total_bytes(), std::size_t{4} << 30);
+  const std::size_t before = resident_bytes();
+  const auto pools = CachePools::create(l, *plan);
+  ASSERT_TRUE(pools.ok()) << pools.status().message();
+  EXPECT_LT(resident_bytes(), before + (std::size_t{64} << 20));
+  // The last row of the last page is there.
+  const StreamView& view = (*pools)->view()[StreamId(0)];
+  view.row(plan->latent_pages - 1, view.rows_per_page - 1).data[511] = std::byte{1};
+  (*pools)->open_state(StateSlot(plan->sequences), 1)[63] = std::byte{1};
+}
+
+}  // namespace
+}  // namespace sluice

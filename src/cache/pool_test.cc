@@ -1,0 +1,74 @@
+#include "cache/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "cache/free_set.h"
+
+namespace sluice {
+namespace {
+
+TEST(FreeSetTest, IsASetThatKnowsItsLowestMember) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (const int size : {0, 1, 63, 64, 65, 4096, 4097, 300000}) {
+    FreeSet set(size);
+    std::set<int> expected;
+    for (int i = 0; i < size; ++i) expected.insert(expected.end(), i);
+    for (int i = 0; i < 3000 && size > 0; ++i) {
+      // Runs of the lowest ones empty whole words; the others come from anywhere.
+      const int member = i % 3 == 0 ? static_cast<int>(random() % static_cast<unsigned>(size)) : set.lowest();
+      if (member < 0) continue;
+      ASSERT_EQ(set.contains(member), expected.count(member) == 1);
+      if (set.contains(member)) {
+        set.erase(member);
+        expected.erase(member);
+      } else {
+        set.insert(member);
+        expected.insert(member);
+      }
+      ASSERT_EQ(set.lowest(), expected.empty() ? -1 : *expected.begin());
+      ASSERT_EQ(set.count(), static_cast<int>(expected.size()));
+    }
+    if (size == 0) {
+      EXPECT_EQ(set.lowest(), -1);
+    }
+  }
+}
+
+TEST(PoolTest, GivesTheLowestFreePage) {
+  Pool<LatentPage> pool(3);
+  EXPECT_EQ(pool.allocate(), LatentPage(0));
+  EXPECT_EQ(pool.allocate(), LatentPage(1));
+  EXPECT_EQ(pool.allocate(), LatentPage(2));
+  EXPECT_FALSE(pool.allocate());
+  pool.release(LatentPage(2));
+  pool.release(LatentPage(0));
+  EXPECT_EQ(pool.free(), 2);
+  EXPECT_EQ(pool.allocate(), LatentPage(0));
+  EXPECT_EQ(pool.used(), 2);
+}
+
+TEST(PoolTest, APageIsFreeWhenItsLastOwnerLeaves) {
+  Pool<WindowPage> pool(2);
+  const WindowPage page = pool.allocate();
+  pool.share(page);
+  EXPECT_EQ(pool.owners(page), 2);
+  pool.release(page);
+  EXPECT_FALSE(pool.is_free(page));
+  pool.release(page);
+  EXPECT_TRUE(pool.is_free(page));
+}
+
+TEST(PoolDeathTest, BrokenOwnershipEndsTheProgram) {
+  Pool<WindowPage> pool(2);
+  EXPECT_DEATH(pool.release(WindowPage(0)), "a free page was released");
+  EXPECT_DEATH(pool.share(WindowPage(1)), "a free page cannot be shared");
+  EXPECT_DEATH(static_cast<void>(pool.owners(WindowPage(2))), "outside its pool");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,332 @@
+#include "sluice/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "engine/fake_model_testing.h"
+#include "engine/runner.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+EngineOptions small_options() {
+  EngineOptions options;
+  options.threads = 1;
+  options.max_num_seqs = 4;
+  options.max_num_batched_tokens = 64;
+  options.kv_cache_memory = 4 << 20;
+  return options;
+}
+
+std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_options(), FakeModel::Settings settings = {}) {
+  auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options);
+  EXPECT_TRUE(runner.ok()) << runner.status().message();
+  return Engine::start(std::move(runner).value(), options, {1, 2}).value();
+}
+
+// Collects the outputs of one request and waits for its end.
+class Answer {
+ public:
+  std::function<void(Output)> sink() {
+    return [this](Output output) {
+      std::lock_guard lock(mutex_);
+      EXPECT_FALSE(finished_) << "an output after the last one";
+      if (output.token) tokens_.push_back(*output.token);
+      if (output.finished) {
+        finished_ = true;
+        last_ = std::move(output);
+      }
+      changed_.notify_all();
+    };
+  }
+  Output wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return finished_; }));
+    return last_;
+  }
+  void wait_for_tokens(std::size_t n) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return tokens_.size() >= n || finished_; }));
+  }
+  std::vector<TokenId> tokens() {
+    std::lock_guard lock(mutex_);
+    return tokens_;
+  }
+  bool finished() {
+    std::lock_guard lock(mutex_);
+    return finished_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<TokenId> tokens_;
+  bool finished_ = false;
+  Output last_;
+};
+
+Request request(Answer& answer, std::vector<TokenId> prompt, int max_tokens,
+                SamplingParams sampling = {.temperature = 0}) {
+  return {.prompt = std::move(prompt),
+          .max_tokens = max_tokens,
+          .stop_token_ids = {},
+          .sampling = sampling,
+          .on_output = answer.sink()};
+}
+
+std::vector<TokenId> ids(int n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> result(static_cast<std::size_t>(n));
+  for (auto& id : result) id = static_cast<TokenId>(random() % 64);
+  return result;
+}
+
+// What a request gives when it runs alone.
+std::vector<TokenId> alone(const std::vector<TokenId>& prompt, int max_tokens, SamplingParams sampling) {
+  Answer answer;
+  auto engine = make_engine();
+  EXPECT_TRUE(engine->submit(request(answer, prompt, max_tokens, sampling)).ok());
+  answer.wait();
+  return answer.tokens();
+}
+
+TEST(EngineTest, AnswersAreThoseOfTheRequestAlone) {
+  constexpr int kRequests = 12;
+  std::vector<Answer> answers(kRequests);
+  auto engine = make_engine();
+  for (int i = 0; i < kRequests; ++i) {
+    const SamplingParams sampling{.temperature = i % 2 == 0 ? 0.0F : 0.8F, .seed = static_cast<std::uint64_t>(i)};
+    ASSERT_TRUE(
+        engine->submit(request(answers[static_cast<std::size_t>(i)], ids(1 + i * 37, 1), 5 + i, sampling)).ok());
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    Answer& answer = answers[static_cast<std::size_t>(i)];
+    const Output last = answer.wait();
+    EXPECT_EQ(last.reason, FinishReason::kLength);
+    const SamplingParams sampling{.temperature = i % 2 == 0 ? 0.0F : 0.8F, .seed = static_cast<std::uint64_t>(i)};
+    EXPECT_EQ(answer.tokens(), alone(ids(1 + i * 37, 1), 5 + i, sampling)) << i;
+  }
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.finished_requests, static_cast<std::uint64_t>(kRequests));
+  EXPECT_EQ(stats.prompt_tokens, static_cast<std::uint64_t>(12 + 37 * 66));
+  EXPECT_EQ(stats.generated_tokens, static_cast<std::uint64_t>(12 * 5 + 66));
+  EXPECT_EQ(stats.cache_bytes_used, 0);
+  EXPECT_GT(stats.cache_bytes_total, 0);
+  EXPECT_LE(stats.cache_bytes_total, 4 << 20);
+  EXPECT_LT(stats.seconds_since_last_token, 60);
+}
+
+TEST(EngineTest, AnEndTokenIsTheLastOne) {
+  const auto all = alone({5, 6, 7}, 20, {.temperature = 0});
+  ASSERT_EQ(all.size(), 20U);
+  Answer answer;
+  auto engine = make_engine();
+  Request r = request(answer, {5, 6, 7}, 20);
+  r.stop_token_ids = {all[6], 63};
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  const Output last = answer.wait();
+  EXPECT_EQ(last.reason, FinishReason::kStop);
+  EXPECT_EQ(last.token, all[6]);
+  const auto first = static_cast<std::ptrdiff_t>(std::find(all.begin(), all.end(), all[6]) - all.begin());
+  EXPECT_EQ(answer.tokens(), std::vector<TokenId>(all.begin(), all.begin() + first + 1));
+}
+
+TEST(EngineTest, NoTokensAskedForIsAnEndAtOnce) {
+  Answer answer;
+  auto engine = make_engine();
+  ASSERT_TRUE(engine->submit(request(answer, {1}, 0)).ok());
+  const Output last = answer.wait();
+  EXPECT_EQ(last.reason, FinishReason::kLength);
+  EXPECT_FALSE(last.token.has_value());
+}
+
+TEST(EngineTest, LogprobsComeWhenAskedFor) {
+  Answer answer;
+  auto engine = make_engine();
+  ASSERT_TRUE(engine->submit(request(answer, {1, 2}, 1, {.temperature = 0, .top_logprobs = 3})).ok());
+  const Output last = answer.wait();
+  ASSERT_EQ(last.top.size(), 3U);
+  EXPECT_EQ(last.top[0].token, *last.token);
+  EXPECT_EQ(last.top[0].logprob, last.logprob);
+  EXPECT_LT(last.logprob, 0.0F);
+}
+
+TEST(EngineTest, RefusesWhatCanNeverRun) {
+  EngineOptions options = small_options();
+  options.max_model_len = 2000;
+  options.max_num_seqs = 1;
+  options.kv_cache_memory = 12 << 10;
+  Answer answer;  // outlives the engine, as in every test here
+  auto engine = make_engine(options);
+  EXPECT_EQ(engine->max_model_len(), 2000);
+  EXPECT_EQ(engine->vocab_size(), 64);
+  const auto message = [&](std::vector<TokenId> prompt, int max_tokens, SamplingParams sampling = {}) {
+    const auto result = engine->submit(request(answer, std::move(prompt), max_tokens, sampling));
+    EXPECT_FALSE(result.ok());
+    return result.ok() ? "" : result.status().message();
+  };
+  EXPECT_THAT(message({}, 1), HasSubstr("at least one token"));
+  EXPECT_THAT(message({1, 64}, 1), HasSubstr("expected token ids in [0, 64), found 64 at index 1"));
+  EXPECT_THAT(message({-1}, 1), HasSubstr("found -1 at index 0"));
+  EXPECT_THAT(message({1}, -1), HasSubstr("max_tokens"));
+  EXPECT_THAT(message({1}, 1, {.temperature = -1}), HasSubstr("temperature"));
+  EXPECT_THAT(message(ids(2001, 1), 1), HasSubstr("at most 2000 tokens"));
+  EXPECT_THAT(message(ids(1999, 1), 2), HasSubstr("prompt (1999 tokens) + max_tokens (2) = 2001"));
+  EXPECT_THAT(message({1}, std::numeric_limits<int>::max()), HasSubstr("= 2147483648"));
+  EXPECT_THAT(message(ids(1900, 1), 100), HasSubstr("--kv-cache-memory"));
+}
+
+TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
+  FakeModel::Settings settings;
+  settings.on_logits = [](TokenId token, Position, float* logits) {
+    if (token == 63) logits[3] = std::nanf("");
+  };
+  Answer good, bad;
+  auto engine = make_engine(small_options(), settings);
+  ASSERT_TRUE(engine->submit(request(good, {1, 2, 3}, 3)).ok());
+  ASSERT_TRUE(engine->submit(request(bad, {1, 2, 63}, 3)).ok());
+  const Output last = bad.wait();
+  EXPECT_EQ(last.reason, FinishReason::kError);
+  EXPECT_THAT(last.status.message(), HasSubstr("not numbers"));
+  EXPECT_NE(good.wait().reason, FinishReason::kError);
+}
+
+TEST(EngineTest, CancelFreesWithinAStep) {
+  FakeModel::Settings settings;
+  settings.step_time = 1ms;
+  Answer answer;
+  auto engine = make_engine(small_options(), settings);
+  const auto id = engine->submit(request(answer, ids(100, 1), 3000));
+  ASSERT_TRUE(id.ok());
+  answer.wait_for_tokens(3);
+  engine->cancel(*id);
+  engine->cancel(*id);
+  engine->cancel(99);
+  EXPECT_EQ(answer.wait().reason, FinishReason::kCancelled);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.cache_bytes_used, 0);
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.cancelled_requests, 1U);
+}
+
+TEST(EngineTest, ARequestMayCancelItselfAndWaitingOnesCanBeCancelled) {
+  EngineOptions options = small_options();
+  options.max_num_seqs = 1;
+  Answer first, second;
+  std::atomic<RequestId> first_id{0};
+  auto engine = make_engine(options);
+  Request r = request(first, {1}, 4000);
+  r.on_output = [&, sink = first.sink()](Output output) {
+    const bool end = output.finished;
+    sink(std::move(output));
+    if (!end) engine->cancel(first_id);
+  };
+  const auto waiting = [&] {
+    first_id = engine->submit(std::move(r)).value();
+    return engine->submit(request(second, {2}, 4000)).value();
+  }();
+  EXPECT_EQ(first.wait().reason, FinishReason::kCancelled);
+  engine->cancel(waiting);
+  EXPECT_EQ(second.wait().reason, FinishReason::kCancelled);
+}
+
+TEST(EngineTest, WaitsForMemoryInOrder) {
+  EngineOptions options = small_options();
+  options.max_model_len = 1024;
+  options.kv_cache_memory = 64 << 10;
+  std::vector<Answer> answers(6);
+  auto engine = make_engine(options);
+  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, ids(500, 1), 200)).ok());
+  const auto expected = alone(ids(500, 1), 200, {.temperature = 0});
+  for (auto& answer : answers) {
+    EXPECT_EQ(answer.wait().reason, FinishReason::kLength);
+    EXPECT_EQ(answer.tokens(), expected);
+  }
+  EXPECT_EQ(engine->stats().cache_bytes_used, 0);
+}
+
+TEST(EngineTest, ProbesPassWhileTheCacheIsFull) {
+  EngineOptions options = small_options();
+  options.max_num_seqs = 1;
+  options.kv_cache_memory = 16 << 10;
+  FakeModel::Settings settings;
+  settings.step_time = 1ms;
+  Answer answer;
+  auto engine = make_engine(options, settings);
+  EXPECT_TRUE(engine->probe(60));
+  EXPECT_LT(engine->stats().seconds_since_last_token, 60);
+  ASSERT_TRUE(engine->submit(request(answer, ids(120, 1), 700)).ok());
+  answer.wait_for_tokens(1);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->probe(60));
+  EXPECT_FALSE(engine->probe(0));
+  EXPECT_EQ(engine->stats().running, 1);
+}
+
+TEST(EngineTest, ASlowStepFailsTheProbe) {
+  FakeModel::Settings settings;
+  settings.step_time = 300ms;
+  auto engine = make_engine(small_options(), settings);
+  EXPECT_FALSE(engine->probe(0.02));
+  EXPECT_GT(engine->stats().seconds_since_last_token, 1e6);
+}
+
+TEST(EngineTest, TheEndOfTheEngineCancelsWhatRunsAndWaits) {
+  std::vector<Answer> answers(8);
+  auto engine = make_engine();
+  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, ids(10, 1), 4000)).ok());
+  engine.reset();
+  for (auto& answer : answers) EXPECT_EQ(answer.wait().reason, FinishReason::kCancelled);
+}
+
+TEST(EngineTest, ManyThreadsSubmitAndCancel) {
+  EngineOptions options = small_options();
+  options.threads = 2;
+  options.kv_cache_memory = 256 << 10;
+  auto engine = make_engine(options);
+  constexpr unsigned kClients = 6, kRequests = 25;
+  std::atomic<int> cancelled{0}, ended{0};
+  std::vector<std::thread> clients;
+  for (unsigned c = 0; c < kClients; ++c) {
+    clients.emplace_back([&, c] {
+      std::mt19937 random(c);
+      for (unsigned i = 0; i < kRequests; ++i) {
+        Answer answer;
+        const auto prompt = ids(static_cast<int>(1 + random() % 300), random() % 8);
+        const auto id =
+            engine->submit(request(answer, prompt, static_cast<int>(1 + random() % 60), {.temperature = 1, .seed = i}));
+        ASSERT_TRUE(id.ok()) << id.status().message();
+        if (random() % 3 == 0) {
+          answer.wait_for_tokens(random() % 5);
+          engine->cancel(*id);
+        }
+        if (random() % 8 == 0) {
+          EXPECT_TRUE(engine->probe(60));
+        }
+        static_cast<void>(engine->stats());
+        (answer.wait().reason == FinishReason::kCancelled ? cancelled : ended)++;
+      }
+    });
+  }
+  for (auto& client : clients) client.join();
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.finished_requests, static_cast<std::uint64_t>(ended.load()));
+  EXPECT_EQ(stats.cancelled_requests, static_cast<std::uint64_t>(cancelled.load()));
+  EXPECT_EQ(ended + cancelled, static_cast<int>(kClients * kRequests));
+  EXPECT_EQ(stats.cache_bytes_used, 0);
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+}
+
+}  // namespace
+}  // namespace sluice
