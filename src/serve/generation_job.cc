@@ -12,12 +12,13 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 }
 
 // What an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
+bool is_refusal(const Status& status) {
+  return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kResourceExhausted;
+}
+
 ApiError submit_error(const Status& status) {
   ApiError error = to_api_error(status);
-  if (status.code() == StatusCode::kResourceExhausted) {
-    error.status = 400;
-    error.code = "context_length_exceeded";
-  }
+  if (is_refusal(status)) error.status = 400;
   return error;
 }
 
@@ -84,9 +85,8 @@ Result<RequestId> GenerationJob::submit(std::size_t choice, std::vector<std::int
   const int room = context_.engine.max_model_len() - static_cast<int>(request.prompt.size());
   request.max_tokens = options_.max_tokens.value_or(room);
   auto id = context_.engine.submit(request);
-  // Who asks for no limit gets the largest one that the engine's memory can hold.
-  while (!id.ok() && id.status().code() == StatusCode::kResourceExhausted && !options_.max_tokens &&
-         request.max_tokens > 1) {
+  // Who asks for no limit gets what the engine's memory can hold, if that is less than the context.
+  while (!id.ok() && is_refusal(id.status()) && !options_.max_tokens && request.max_tokens > 1) {
     request.max_tokens /= 2;
     id = context_.engine.submit(request);
   }

@@ -149,6 +149,10 @@ void RequestFields::refuse_with(const ApiError& error) {
 }
 
 std::variant<json::object, ApiError> parse_request_object(std::string_view body) {
+  if (const std::size_t valid = valid_utf8_prefix(body); valid < body.size()) {
+    return ApiError{400, fmt::format("request body: expected UTF-8, found an invalid byte at offset {}", valid), "",
+                    "invalid_json"};
+  }
   auto parsed = parse_json(body, "request body");
   if (!parsed.ok()) return ApiError{400, parsed.status().message(), "", "invalid_json"};
   if (!parsed->is_object()) {

@@ -131,7 +131,7 @@ namespace {
 void print_welcome(const Server& server, const ServedModel& model, const ServerOptions& options) {
   const std::string_view path = model.chat != nullptr ? "chat/completions" : "completions";
   const std::string_view body = model.chat != nullptr
-                                    ? R"({"messages": [{"role": "user", "content": "What is 17 plus 25?"}]})"
+                                    ? R"({"messages": [{"role": "user", "content": "What is 17 + 25?"}]})"
                                     : R"({"prompt": "Once upon a time", "max_tokens": 32})";
   fmt::print(stderr, "Serving {} on {}\nTry:\n  curl {}/v1/{} -H 'Content-Type: application/json' \\\n    -d '{}'\n",
              options.served_model_name, server.url(), server.url(), path, body);
