@@ -24,6 +24,8 @@ class FakeModel final : public Model {
     int max_position_embeddings = 4096;
     int window_tokens = 128;
     std::chrono::microseconds step_time{0};
+    // A deliberate fault, to see that a test finds it: a span of exactly this many rows keeps its open state to itself.
+    int forgetful_rows = 0;
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
   };
@@ -134,6 +136,7 @@ class FakeModel final : public Model {
       after_[row] = open;
       span_of_[row] = &span;
     }
+    if (span.rows == settings_.forgetful_rows) open = {0x1111, 0x2222, 0x3333};
     store(span.open_out + cache.open_offset(csa_open_), open.csa);
     store(span.open_out + cache.open_offset(hca_open_), open.hca);
     store(span.open_out + cache.open_offset(last_open_), open.last);
