@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tidy.sh BUILD_DIR [FILE...]: clang-tidy-19 over the tree's compiled files (or those given), as .clang-tidy says.
+# tidy.sh BUILD_DIR [--all | FILE...]: clang-tidy-19, as .clang-tidy says, over the compiled files other than tests, over all
+# compiled files, or over those given.
 # A file that passed leaves a stamp in BUILD_DIR/tidy, named by the hash of all that could change the result: what the
 # compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. A file with a stamp is not read again.
 set -euo pipefail
@@ -22,8 +23,11 @@ build=$(cd "${1:?usage: tidy.sh BUILD_DIR [FILE...]}" && pwd)
 shift
 mkdir -p "$build/tidy"
 configuration=$({ cat "$root/.clang-tidy"; clang-tidy-19 --version; } | sha256sum | cut -d ' ' -f 1)
+compiled() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | sort -u; }
 if [ $# = 0 ]; then
-  mapfile -t files < <(sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | sort -u)
+  mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/')
+elif [ "$1" = --all ]; then
+  mapfile -t files < <(compiled)
 else
   mapfile -t files < <(realpath "$@")
 fi
