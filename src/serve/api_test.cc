@@ -286,7 +286,8 @@ TEST_F(ApiTest, SamplingDefaultsComeFromTheModelAndSeedsAreDrawn) {
   EXPECT_EQ(seen[1].sampling.seed, static_cast<std::uint64_t>(-7));
   complete(R"(,"ignore_eos":true,"stop_token_ids":[5])");
   EXPECT_THAT(engine_.seen()[2].stop_token_ids, ElementsAre(5));
-  EXPECT_NE(engine_.seen()[2].sampling.seed, seen[0].sampling.seed);
+  post("/v1/completions", R"({"prompt":["a","a"]})");
+  EXPECT_NE(engine_.seen()[3].sampling.seed, engine_.seen()[4].sampling.seed);
 }
 
 TEST_F(ApiTest, PromptsBeyondTheContext) {

@@ -2,33 +2,26 @@
 
 #include <boost/json/array.hpp>
 #include <limits>
-#include <random>
 
 namespace sluice {
 namespace {
 
 namespace json = boost::json;
 
-std::uint64_t draw_seed() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32) | random();
-}
-
-void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, SamplingParams& out) {
+void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& options) {
   std::optional<double> temperature, top_p, min_p;
   std::optional<std::int64_t> top_k;
-  std::optional<std::uint64_t> seed;
   fields.read("temperature", temperature, 0.0, 2.0);
   fields.read("top_p", top_p, 0.0, 1.0);
   if (top_p == 0.0) fields.fail("top_p", "a number above 0 and at most 1");
   fields.read("top_k", top_k, -1, std::numeric_limits<std::int32_t>::max());
   fields.read("min_p", min_p, 0.0, 1.0);
-  fields.read_seed("seed", seed);
+  fields.read_seed("seed", options.seed);
+  SamplingParams& out = options.sampling;
   out.temperature = temperature ? static_cast<float>(*temperature) : defaults.temperature;
   out.top_p = top_p ? static_cast<float>(*top_p) : defaults.top_p;
   out.top_k = top_k ? static_cast<int>(*top_k) : defaults.top_k;
   out.min_p = static_cast<float>(min_p.value_or(0.0));
-  out.seed = seed ? *seed : draw_seed();
 }
 
 void read_limits(RequestFields& fields, GenerationOptions& out) {
@@ -77,7 +70,7 @@ void read_streaming(RequestFields& fields, GenerationOptions& out) {
 }  // namespace
 
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
-  read_sampling(fields, defaults, out.sampling);
+  read_sampling(fields, defaults, out);
   read_limits(fields, out);
   read_streaming(fields, out);
   fields.only("n", 1);

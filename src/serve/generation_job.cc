@@ -1,5 +1,6 @@
 #include "serve/generation_job.h"
 
+#include <random>
 #include <utility>
 
 #include "base/log.h"
@@ -9,6 +10,11 @@ namespace {
 
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+std::uint64_t draw_seed() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
 }
 
 // What an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
@@ -74,6 +80,7 @@ Result<RequestId> GenerationJob::submit(std::size_t choice, std::vector<std::int
   Request request;
   request.prompt = std::move(prompt);
   request.sampling = options_.sampling;
+  request.sampling.seed = options_.seed ? *options_.seed : draw_seed();
   request.stop_token_ids = options_.stop_token_ids;
   if (!options_.ignore_eos) {
     const std::vector<std::int32_t> ends = context_.engine.end_token_ids();

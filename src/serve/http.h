@@ -52,7 +52,7 @@ struct HttpSummary {
   std::string method;  // empty when the request could not be read
   std::string path;
   std::string peer;
-  int status = 0;
+  int status = 0;  // 499: the client left before there was any answer
   std::size_t request_bytes = 0, response_bytes = 0;
   double seconds = 0;         // from the end of the header to the end of the answer
   bool disconnected = false;  // the client left before the answer was complete

@@ -50,6 +50,7 @@ constexpr std::size_t kReadBytes = 16 << 10;
 constexpr std::size_t kMaxPipelinedBytes = 1 << 20;  // read ahead while an answer is under way
 constexpr auto kLingerTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMaxLingerBytes = 64 << 20;
+constexpr int kClientLeft = 499;  // in summaries only, as other servers log it
 
 class Session;
 
@@ -258,7 +259,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void report(HttpSummary summary, int status, bool disconnected) {
     summary.peer = peer_;
-    summary.status = status;
+    summary.status = status != 0 ? status : kClientLeft;
     summary.response_bytes = response_bytes_;
     summary.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
     summary.disconnected = disconnected;
@@ -525,6 +526,7 @@ void HttpServer::on_signal(std::function<void(int)> callback) {
 }
 
 bool HttpServer::drain(std::chrono::milliseconds drain_timeout) {
+  if (!impl_->thread.joinable()) return true;
   std::promise<void> stopped;
   asio::post(impl_->shared->io, [&] {
     impl_->stop_accepting();

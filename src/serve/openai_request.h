@@ -32,8 +32,9 @@ struct SamplingDefaults {
 
 // What both calls share.
 struct GenerationOptions {
-  SamplingParams sampling;        // complete: defaults filled in, a seed drawn if none was given
-  std::optional<int> max_tokens;  // >= 1
+  SamplingParams sampling;            // complete but for the seed
+  std::optional<std::uint64_t> seed;  // none: every choice draws its own
+  std::optional<int> max_tokens;      // >= 1
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
