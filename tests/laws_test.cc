@@ -2,7 +2,7 @@
 // ends) the logits of every row are bitwise those of its prompt alone in one piece, for every cache type. docs/laws.md
 // says more.
 //
-// A fresh seed each time, printed. SLUICE_LAW_SEED runs a given one, SLUICE_LAW_SCHEDULES changes the number per case.
+// A fresh seed each time, printed. SLUICE_TEST_SEED runs a given one, SLUICE_LAW_SCHEDULES changes the number per case.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/test_seed_testing.h"
 #include "engine/law_check.h"
 
 namespace sluice {
@@ -50,9 +51,9 @@ std::string folder_of(const std::string& model) {
   return model == "tiny" ? SLUICE_SOURCE_DIR "/models/sluice-tiny-v4" : SLUICE_TEST_DATA_DIR "/oracles/" + model;
 }
 
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+int schedules_of(const Case& c) {
+  const char* given = std::getenv("SLUICE_LAW_SCHEDULES");
+  return given != nullptr ? std::atoi(given) : c.schedules;
 }
 
 // Around the boundaries of CSA (4), the block and HCA (128) and the attention splits (256), and one of many blocks.
@@ -87,14 +88,14 @@ TEST_P(LawsTest, ScheduledAsAlone) {
   ASSERT_TRUE(runner.ok()) << runner.status().message();
 
   LawOptions laws;
-  laws.seed = number_from("SLUICE_LAW_SEED", std::random_device{}());
-  laws.schedules = static_cast<int>(number_from("SLUICE_LAW_SCHEDULES", static_cast<std::uint64_t>(c.schedules)));
+  laws.seed = test_seed();
+  laws.schedules = schedules_of(c);
   laws.max_rows = 1000;
   const auto start = std::chrono::steady_clock::now();
   const auto report = check_row_law(**runner, make_prompts((*runner)->vocab_size()), laws);
-  ASSERT_TRUE(report.ok()) << "seed " << laws.seed << ": " << report.status().message();
+  ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << laws.seed << ": " << report.status().message();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print("{} ({}): seed {}, {} schedules, {} rows compared in {:.1f} s\n", c.name,
+  fmt::print("{} ({}): SLUICE_TEST_SEED={}, {} schedules, {} rows compared in {:.1f} s\n", c.name,
              (*runner)->model().profile().text(), laws.seed, report->schedules, report->comparisons, seconds);
   EXPECT_FALSE(report->difference.has_value()) << report->difference->text;
   EXPECT_EQ(report->schedules, laws.schedules);

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "base/test_seed_testing.h"
 #include "cache/cache_pools.h"
 #include "cache/page_geometry.h"
 
@@ -113,8 +114,8 @@ TEST(MemoryPlanTest, TooSmallABudgetIsRefusedWithTheLeastThatWorks) {
 }
 
 TEST(MemoryPlanTest, NeverExceedsTheBudget) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const auto below = [&](unsigned n) { return static_cast<int>(random() % n); };
   int planned = 0;

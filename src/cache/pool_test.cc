@@ -5,14 +5,15 @@
 #include <random>
 #include <set>
 
+#include "base/test_seed_testing.h"
 #include "cache/free_set.h"
 
 namespace sluice {
 namespace {
 
 TEST(FreeSetTest, IsASetThatKnowsItsLowestMember) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   for (const int size : {0, 1, 63, 64, 65, 4096, 4097, 300000}) {
     FreeSet set(size);

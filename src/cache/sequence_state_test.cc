@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "base/test_seed_testing.h"
 #include "cache/audit.h"
 
 namespace sluice {
@@ -136,8 +137,8 @@ TEST_F(SequenceStateTest, TheAuditSeesALeakAndAForeignOwner) {
 }
 
 TEST_F(SequenceStateTest, RandomLivesConserveEveryPage) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   for (const int window_tokens : {1, 2, 128, 129, 130, 400}) {
     states_ = std::vector<SequenceState>(4);

@@ -4,7 +4,7 @@
 // and it is fast.
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>

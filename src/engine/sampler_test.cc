@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/philox.h"
+#include "base/test_seed_testing.h"
 
 namespace sluice {
 namespace {
@@ -71,8 +72,8 @@ TEST(SamplerTest, GreedyTakesTheLowestIdOfTheHighestLogit) {
 }
 
 TEST(SamplerTest, FollowsItsDefinition) {
-  const auto seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const auto pick = [&](std::initializer_list<float> values) { return *(values.begin() + random() % values.size()); };
   for (int i = 0; i < 3000; ++i) {

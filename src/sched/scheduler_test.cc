@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "base/test_seed_testing.h"
+
 namespace sluice {
 namespace {
 
@@ -320,9 +322,9 @@ class Fuzz {
 };
 
 TEST(SchedulerTest, KeepsItsPromisesOnRandomWorkloads) {
-  const unsigned first = std::random_device{}();
+  const unsigned first = test_seed();
   for (unsigned i = 0; i < 150; ++i) {
-    SCOPED_TRACE(testing::Message() << "seed " << first + i);
+    SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i);
     Fuzz(first + i).run();
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
