@@ -54,10 +54,14 @@ TEST(StopMatcherTest, RandomTextsAndCuts) {
     for (char& c : text) c = static_cast<char>('a' + random() % 2);
     return text;
   };
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < 20000; ++round) {
     std::vector<std::string> stops(random() % 4);
-    for (std::string& stop : stops) stop = draw(7);
-    const std::string text = draw(30);
+    for (std::string& stop : stops) stop = draw(9);
+    // Mostly beginnings of stop strings, so that near misses are common.
+    std::string text = draw(4);
+    for (const std::string& stop : stops) {
+      for (int i = 0; i < 4; ++i) text += stop.substr(0, random() % (stop.size() + 1));
+    }
     StopMatcher matcher(stops);
     std::string shown;
     for (std::size_t at = 0; at < text.size();) {
