@@ -107,6 +107,7 @@ class Session : public std::enable_shared_from_this<Session> {
     shared_->sessions.insert(this);
     error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
+    stream_.socket().set_option(tcp::socket::keep_alive(true), ignored);  // finds clients whose machine is gone
     stream_.socket().non_blocking(true, ignored);
     const auto peer = stream_.socket().remote_endpoint(ignored);
     if (!ignored) peer_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
