@@ -119,6 +119,13 @@ TEST(Pretokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_THAT(message(sequence(R"({"type": "Split", "pattern": {}, "behavior": "Isolated"})")), HasSubstr("'Regex'"));
 }
 
+TEST(Pretokenizer, TrailingSpaceIsFoundInLinearTime) {
+  constexpr std::string_view kPattern = R"({"Regex": "\\s+$"})";
+  EXPECT_THAT(split(kPattern, "Isolated", "a  \n  \n b  "), ElementsAre("a", "  \n  ", "\n b", "  "));
+  const std::string spaces(1000000, ' ');
+  EXPECT_THAT(split(kPattern, "Isolated", spaces + "x"), ElementsAre(spaces + "x"));
+}
+
 TEST(PatternCheck, AcceptsWhatBothLibrariesReadAlike) {
   for (const std::string_view pattern :
        {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)",

@@ -116,6 +116,16 @@ TEST(Tokenizer, NormalizedAddedTokensAreFoundInTheNormalizedText) {
   EXPECT_THAT(encode(*tokenizer, "n\u00e9"), ElementsAre(301));
 }
 
+TEST(Tokenizer, NfcLeavesMarksNewerThanTheReferenceWhereTheyAre) {
+  auto json = small_tokenizer_json();
+  set_json(json, "normalizer", R"({"type": "NFC"})");
+  const auto tokenizer = build(json);
+  const auto bytes = [&](std::string_view text) { return tokenizer->decode(encode(*tokenizer, text), false); };
+  EXPECT_EQ(bytes("a\u0301\u0334"), "\u00e1\u0334");
+  EXPECT_EQ(bytes("q\u0301\u0334"), "q\u0334\u0301");
+  EXPECT_EQ(bytes("q\u1aca\u0334e\u0301"), "q\u1aca\u0334\u00e9");
+}
+
 TEST(Tokenizer, TemplatesAndFlagsAddTokens) {
   auto json = with_added({R"({"content": "<s>", "special": true})", R"({"content": "</s>", "special": true})"});
   const std::string config = R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "add_bos_token": true})";
