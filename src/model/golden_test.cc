@@ -1,0 +1,223 @@
+// The embedded model against reference numerics of an independent implementation (fp32): tests/goldens. `plain` is
+// smooth and bounded tightly; `ref` rounds to FP8 and FP4, which amplifies the last bits of f32, so its bounds are
+// statistical. The bounds are those of the reference: the noise of a relative perturbation of 1e-6 of the embeddings,
+// with a margin.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "formats/safetensors.h"
+#include "kernels/kernel_table.h"
+#include "model/cache_testing.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kFolder = SLUICE_TEST_DATA_DIR "/goldens/sluice-tiny-v4";
+constexpr const char* kPrompts[] = {"short", "chat", "thinking", "tool", "n130", "n300", "n515", "n1500", "n3000"};
+
+class Golden {
+ public:
+  explicit Golden(const std::string& file)
+      : file_(SafetensorsFile::open(fmt::format("{}/{}.safetensors", kFolder, file)).value()) {}
+
+  template <class T>
+  std::vector<T> read(const std::string& name) const {
+    const TensorView* tensor = file_->find(name);
+    EXPECT_NE(tensor, nullptr) << name;
+    std::vector<T> values(static_cast<std::size_t>(tensor->elements()));
+    EXPECT_EQ(tensor->bytes, values.size() * sizeof(T)) << name;
+    std::memcpy(values.data(), tensor->data, tensor->bytes);
+    return values;
+  }
+  bool has(const std::string& name) const { return file_->find(name) != nullptr; }
+
+ private:
+  std::unique_ptr<SafetensorsFile> file_;
+};
+
+struct Loaded {
+  ThreadPool pool{2};
+  Exec exec{&pool, select_kernels("auto").value()};
+  std::unique_ptr<Model> model;
+
+  explicit Loaded(const EngineOptions& options) {
+    auto loaded = load_model(exec, SLUICE_SOURCE_DIR "/models/sluice-tiny-v4", options, {}, nullptr);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    model = std::move(loaded).value();
+  }
+};
+
+EngineOptions options_of(const std::string& profile, const std::string& compute = "auto",
+                         const std::string& kv = "auto", const std::string& index = "auto") {
+  EngineOptions options;
+  options.profile = profile;
+  options.compute_dtype = compute;
+  options.kv_cache_dtype = kv;
+  options.index_cache_dtype = index;
+  return options;
+}
+
+// Per position: the largest difference of a logit; and how often the best token is the same.
+struct Comparison {
+  std::vector<double> differences;
+  int positions = 0, same_argmax = 0;
+
+  double quantile(double q) {
+    std::sort(differences.begin(), differences.end());
+    return differences[static_cast<std::size_t>(q * static_cast<double>(differences.size() - 1))];
+  }
+  double agreement() const { return static_cast<double>(same_argmax) / positions; }
+};
+
+// All positions for the argmax, the stored ones for the logits. `mode` is the golden's: "plain" or "ref".
+Comparison compare(const EngineOptions& options, const std::string& mode) {
+  Loaded loaded(options);
+  const Golden golden("goldens");
+  const auto vocab = static_cast<std::size_t>(loaded.model->config().vocab_size);
+  Comparison result;
+  for (const std::string prompt : kPrompts) {
+    const auto ids = golden.read<std::int32_t>(prompt + ".prompt_ids");
+    const auto positions = golden.read<std::int32_t>(prompt + ".positions");
+    const auto expected = golden.read<float>(prompt + ".logits_" + mode);
+    const auto argmax = golden.read<std::int32_t>(prompt + ".argmax_" + mode);
+    std::vector<int> all(ids.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    const auto logits = run_prompt(*loaded.model, loaded.exec, ids, all, 512);
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(t * vocab);
+      const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(vocab)) - row;
+      ++result.positions;
+      result.same_argmax += best == argmax[t] ? 1 : 0;
+    }
+    for (std::size_t j = 0; j < positions.size(); ++j) {
+      const float* found = logits.data() + static_cast<std::size_t>(positions[j]) * vocab;
+      double worst = 0;
+      for (std::size_t v = 0; v < vocab; ++v) {
+        worst = std::fmax(worst, std::fabs(double{found[v]} - double{expected[j * vocab + v]}));
+      }
+      result.differences.push_back(worst);
+    }
+  }
+  fmt::print("{:<44} against {:<5}: median {:.1e}, p99 {:.1e}, worst {:.1e}, argmax equal {:.2f} %\n",
+             loaded.model->profile().text(), mode, result.quantile(0.5), result.quantile(0.99), result.quantile(1.0),
+             100 * result.agreement());
+  return result;
+}
+
+TEST(Golden, PlainLogits) {
+  Comparison c = compare(options_of("plain"), "plain");
+  EXPECT_LE(c.quantile(1.0), 1e-3);
+  EXPECT_EQ(c.same_argmax, c.positions);
+}
+
+TEST(Golden, RefLogits) {
+  Comparison c = compare(options_of("ref"), "ref");
+  EXPECT_LE(c.quantile(0.5), 1e-3);
+  EXPECT_LE(c.quantile(0.99), 5e-2);
+  EXPECT_LE(c.quantile(1.0), 0.5);
+  EXPECT_GE(c.agreement(), 0.999);
+}
+
+// What the other types on offer cost, next to `ref`: wide bounds that catch a broken type, and a printed line each.
+TEST(Golden, EveryOtherTypeStaysNearRef) {
+  const EngineOptions offers[] = {
+      options_of("default"),
+      options_of("default", "bf16"),
+      options_of("default", "auto", "bf16", "bf16"),
+      options_of("default", "auto", "f32", "f32"),
+      options_of("default", "auto", "fp8", "fp8"),
+  };
+  for (const auto& options : offers) {
+    Comparison c = compare(options, "ref");
+    EXPECT_LE(c.quantile(0.5), 0.6);
+    EXPECT_GE(c.agreement(), 0.97);
+  }
+}
+
+void expect_greedy(const std::string& mode, double least_margin) {
+  Loaded loaded(options_of(mode));
+  const Golden golden("goldens");
+  for (const std::string prompt : kPrompts) {
+    auto ids = golden.read<std::int32_t>(prompt + ".prompt_ids");
+    const auto tokens = golden.read<std::int32_t>(prompt + ".greedy_ids_" + mode);
+    const auto margins = golden.read<float>(prompt + ".greedy_margin_" + mode);
+    TestSequence sequence(loaded.model->cache_layout(), static_cast<int>(ids.size() + tokens.size()));
+    for (std::size_t i = 0; i < tokens.size() && margins[i] >= least_margin; ++i) {
+      const int last = static_cast<int>(ids.size()) - 1;
+      const auto logits = sequence.run(*loaded.model, loaded.exec, ids, {&last, 1});
+      ASSERT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), tokens[i]) << prompt << " step " << i;
+      ids.assign({tokens[i]});
+    }
+  }
+}
+
+TEST(Golden, PlainGreedy) {
+  expect_greedy("plain", 2e-3);
+}
+TEST(Golden, RefGreedy) {
+  expect_greedy("ref", 0.5);
+}
+
+// Rows of intermediates: relative L2 difference of each row.
+void expect_intermediates(const std::string& prefix, const std::string& prompt, const std::string& profile) {
+  Loaded loaded(options_of(profile));
+  const Golden golden("activations");
+  const auto ids = Golden("goldens").read<std::int32_t>(prompt + ".prompt_ids");
+  const auto shown = golden.read<std::int32_t>((prefix == "chat_plain" ? "chat" : prefix) + ".positions");
+  std::vector<double> errors;
+  std::map<std::string, double> worst;
+  const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
+    const std::string key = fmt::format("{}.{}", prefix, name);
+    if (!golden.has(key)) return;
+    const auto expected = golden.read<float>(key);
+    const auto width = static_cast<std::size_t>(columns);
+    const bool every_row = expected.size() == static_cast<std::size_t>(rows) * width;
+    if (!every_row) ASSERT_EQ(expected.size(), shown.size() * width) << key;
+    for (std::size_t r = 0; r < expected.size() / width; ++r) {
+      const float* found = values + static_cast<std::size_t>(every_row ? static_cast<int>(r) : shown[r]) * width;
+      double difference = 0, norm = 0;
+      for (std::size_t i = 0; i < width; ++i) {
+        const double e = expected[r * width + i];
+        difference += (found[i] - e) * (found[i] - e);
+        norm += e * e;
+      }
+      if (norm == 0) continue;
+      errors.push_back(std::sqrt(difference / norm));
+      worst[std::string(name)] = std::fmax(worst[std::string(name)], errors.back());
+    }
+  };
+  const int last = static_cast<int>(ids.size()) - 1;
+  run_prompt(*loaded.model, loaded.exec, ids, {&last, 1}, 1 << 20, &probe);
+  ASSERT_GT(errors.size(), 100U);
+  std::sort(errors.begin(), errors.end());
+  const auto at = [&](double q) {
+    return errors[static_cast<std::size_t>(q * static_cast<double>(errors.size() - 1))];
+  };
+  fmt::print("{}: {} rows of {} intermediates, median {:.1e}, p99 {:.1e}, worst {:.1e}\n", prefix, errors.size(),
+             worst.size(), at(0.5), at(0.99), at(1.0));
+  if (profile == "plain") {
+    for (const auto& [name, error] : worst) EXPECT_LE(error, 1e-4) << name;
+  } else {
+    EXPECT_LE(at(0.5), 1e-4);
+    EXPECT_LE(at(0.99), 2e-2);
+    EXPECT_LE(at(1.0), 0.1);
+  }
+}
+
+TEST(Golden, PlainIntermediates) {
+  expect_intermediates("chat_plain", "chat", "plain");
+}
+TEST(Golden, RefIntermediates) {
+  expect_intermediates("chat", "chat", "ref");
+}
+TEST(Golden, RefIntermediatesOfALongerPrompt) {
+  expect_intermediates("n300", "n300", "ref");
+}
+
+}  // namespace
+}  // namespace sluice
