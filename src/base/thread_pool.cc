@@ -2,8 +2,10 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -19,55 +21,79 @@ FlushDenormals::~FlushDenormals() {
   _mm_setcsr(saved_);
 }
 
-// A job is (epoch, tile function, tile count). run() returns only when every worker has left the job (`busy` is 0), so
-// no worker can take a tile of a later job with the function of an earlier one.
+namespace {
+
+// A job's number, its tile count and the next tile to take, in one word: taking a tile tells which job it belongs to,
+// so a worker that wakes late takes a tile of the job that is there now, or sees that there is none. Nobody waits for a
+// worker that holds no tile, which is what keeps more threads than cores cheap.
+struct Ticket {
+  static constexpr int kBits = 20;
+  static constexpr std::uint64_t kMask = (1U << kBits) - 1;
+  // Every worker may take one ticket past the end, so the counter needs room beyond the last tile.
+  static constexpr int kMaxTiles = static_cast<int>(kMask) - 4096;
+
+  static std::uint64_t make(std::uint64_t job, int tiles) {
+    return (job << (2 * kBits)) | (static_cast<std::uint64_t>(tiles) << kBits);
+  }
+  static int next(std::uint64_t ticket) { return static_cast<int>(ticket & kMask); }
+  static int tiles(std::uint64_t ticket) { return static_cast<int>((ticket >> kBits) & kMask); }
+};
+
+constexpr int kSpinsBeforeParking = 4000;  // some tens of microseconds: longer than the gaps between the ops of a step
+constexpr int kSpinsBetweenYields = 1024;
+
+}  // namespace
+
 struct ThreadPool::State {
   int threads = 1;
   std::vector<std::thread> workers;
-  const std::function<void(int, int)>* job = nullptr;
-  int tiles = 0;
-  std::atomic<std::uint32_t> epoch{0};
-  std::atomic<int> next{0};
-  std::atomic<int> busy{0};  // workers that have not yet left the current job
-  std::atomic<bool> stop{false};
+  const std::function<void(int, int)>* function = nullptr;  // written before `ticket` names its job
+  alignas(64) std::atomic<std::uint64_t> ticket{0};
+  alignas(64) std::atomic<int> done{0};  // tiles of the current job that have run
+  alignas(64) std::atomic<std::uint32_t> jobs{0};
   std::atomic<int> parked{0};
+  std::atomic<bool> stop{false};
   std::mutex mutex;
   std::condition_variable wake;
 
   void take_tiles(int thread) {
-    for (int tile = next.fetch_add(1); tile < tiles; tile = next.fetch_add(1)) (*job)(tile, thread);
+    for (;;) {
+      const std::uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
+      if (Ticket::next(taken) >= Ticket::tiles(taken)) return;
+      (*function)(Ticket::next(taken), thread);  // the job cannot end before this tile is counted
+      done.fetch_add(1, std::memory_order_release);
+    }
   }
 
-  void wait_for_epoch_after(std::uint32_t seen) {
-    for (int spin = 0; spin < 4000; ++spin) {
-      if (epoch.load(std::memory_order_acquire) != seen) return;
+  void wait_for_a_job_after(std::uint32_t seen) {
+    for (int spin = 1; spin <= kSpinsBeforeParking; ++spin) {
+      if (jobs.load(std::memory_order_acquire) != seen) return;
       _mm_pause();
-      if ((spin & 1023) == 1023) std::this_thread::yield();
+      if (spin % kSpinsBetweenYields == 0) std::this_thread::yield();
     }
     std::unique_lock lock(mutex);
     parked.fetch_add(1);
-    wake.wait(lock, [&] { return epoch.load(std::memory_order_acquire) != seen; });
+    wake.wait(lock, [&] { return jobs.load() != seen; });
     parked.fetch_sub(1);
   }
 
   void work(int thread) {
-    FlushDenormals flush;
+    const FlushDenormals flush;
     std::uint32_t seen = 0;
-    for (;;) {
-      wait_for_epoch_after(seen);
-      seen = epoch.load(std::memory_order_acquire);
-      if (stop.load()) return;
+    while (!stop.load()) {
+      wait_for_a_job_after(seen);
+      seen = jobs.load(std::memory_order_acquire);
       take_tiles(thread);
-      busy.fetch_sub(1, std::memory_order_release);
     }
   }
 
-  void start_epoch() {
+  void announce() {
+    jobs.fetch_add(1);
+    if (parked.load() == 0) return;
     {
-      std::lock_guard lock(mutex);  // a worker between its check and its wait must not miss the change
-      epoch.fetch_add(1, std::memory_order_release);
-    }
-    if (parked.load() > 0) wake.notify_all();
+      const std::lock_guard lock(mutex);
+    }  // a worker between its check and its wait must not miss the change
+    wake.notify_all();
   }
 };
 
@@ -79,7 +105,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 
 ThreadPool::~ThreadPool() {
   state_->stop.store(true);
-  state_->start_epoch();
+  state_->announce();
   for (auto& worker : state_->workers) worker.join();
 }
 
@@ -88,21 +114,21 @@ int ThreadPool::threads() const {
 }
 
 void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {
-  FlushDenormals flush;
+  const FlushDenormals flush;
   State& s = *state_;
   if (s.threads == 1 || tiles <= 1) {
     for (int i = 0; i < tiles; ++i) tile(i, 0);
     return;
   }
-  s.job = &tile;
-  s.tiles = tiles;
-  s.next.store(0, std::memory_order_relaxed);
-  s.busy.store(s.threads - 1, std::memory_order_relaxed);
-  s.start_epoch();
+  SLUICE_CHECK(tiles <= Ticket::kMaxTiles, "a job has at most a million tiles");
+  s.function = &tile;
+  s.done.store(0, std::memory_order_relaxed);
+  s.ticket.store(Ticket::make(s.jobs.load(std::memory_order_relaxed) + 1, tiles), std::memory_order_release);
+  s.announce();
   s.take_tiles(0);
-  for (int spin = 0; s.busy.load(std::memory_order_acquire) != 0; ++spin) {
+  for (int spin = 1; s.done.load(std::memory_order_acquire) != tiles; ++spin) {
     _mm_pause();
-    if (spin > 2000) std::this_thread::yield();
+    if (spin % kSpinsBetweenYields == 0) std::this_thread::yield();
   }
 }
 
