@@ -69,6 +69,7 @@ void Engine::Impl::run_probe() {
   runner_->close(*state);
   SLUICE_CHECK(status.ok(), "pages are kept for the probe");
   made_token_ = true;
+  publish_stats();
   {
     std::lock_guard lock(mutex_);
     probes_done_ = taken_probes_;
