@@ -1,15 +1,50 @@
-// The program `sluice`: one subcommand per task. Exit codes: 0 success, 1 the task failed, 2 wrong usage.
+// The program `sluice`: one subcommand per task. docs/cli.md lists them with their exit codes.
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
 
-#include "sluice_version.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/version.h"
+
+namespace {
+
+constexpr const char* kFooter =
+    "Answers go to standard output, progress and logs to standard error.\n"
+    "Exit codes: 0 success, 1 the task failed, 2 wrong usage or bad input, 3 short of a resource, 130 interrupted.";
+
+int run(const sluice::Invocation& invocation) {
+  const sluice::Result<sluice::LogLevel> level = sluice::parse_log_level(invocation.log_level);
+  if (!level.ok()) return sluice::report(level.status().with_context("--log-level"));
+  sluice::set_log_level(*level);
+  const int code = invocation.run();
+  if (std::fflush(stdout) == 0 || code != 0) return code;
+  return sluice::report(sluice::internal_error("standard output: not everything could be written"));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"Sluice: inference for DeepSeek-V4-family models", "sluice"};
-  app.set_version_flag("--version", "sluice " SLUICE_VERSION " (" SLUICE_COMMIT ")");
+  app.set_version_flag("--version", [] { return sluice::version_text(); }, "Version, commit, ISA and profile");
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  sluice::Invocation invocation;
+  sluice::add_text_commands(app, invocation);
+  sluice::add_model_commands(app, invocation);
+  for (CLI::App* command : app.get_subcommands({})) command->footer(kFooter);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return app.exit(error) == 0 ? sluice::kExitOk : sluice::kExitUsage;
   }
-  return 0;
+  try {
+    return run(invocation);
+  } catch (const std::bad_alloc&) {
+    return sluice::report(sluice::resource_exhausted("out of memory"));
+  } catch (const std::exception& error) {
+    return sluice::report(sluice::internal_error(error.what()));
+  }
 }

@@ -1,5 +1,6 @@
 // ProgressBar: one line on a terminal that fills up, "loading  42 % [########............]  9.7 MB  1.2 GB/s", redrawn
-// at most ten times a second. Prints nothing when stderr is not a terminal. Thread safety: one thread at a time.
+// at most ten times a second; or, of things that are counted, "items  42 % [####...]  42 of 100  3.1/s". Prints nothing
+// when stderr is not a terminal. Thread safety: one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -13,16 +14,18 @@ std::string format_bytes(double bytes);
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string label);  // draws when stderr is a terminal
-  ProgressBar(std::string label, bool draws);
+  enum class Unit { kBytes, kItems };
+  explicit ProgressBar(std::string label, Unit unit = Unit::kBytes);  // draws when stderr is a terminal
+  ProgressBar(std::string label, bool draws, Unit unit = Unit::kBytes);
   ~ProgressBar();  // erases the line
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void update(std::size_t done_bytes, std::size_t total_bytes);
+  void update(std::size_t done, std::size_t total);
 
  private:
   std::string label_;
+  Unit unit_;
   bool draws_ = false, drawn_ = false;
   std::chrono::steady_clock::time_point start_, last_;
 };

@@ -30,6 +30,15 @@ TEST(ProgressTest, DrawsOneLineAndErasesIt) {
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("\n")));
 }
 
+TEST(ProgressTest, CountsItems) {
+  ::testing::internal::CaptureStderr();
+  {
+    ProgressBar bar("items", true, ProgressBar::Unit::kItems);
+    bar.update(4, 8);
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("###...............] 4 of 8  "));
+}
+
 TEST(ProgressTest, SilentWhenItDoesNotDraw) {
   ::testing::internal::CaptureStderr();
   {

@@ -3,20 +3,30 @@
 
 #include "model/deepseek_v4/model.h"
 #include "model/model.h"
+#include "model/model_plan.h"
 
 namespace sluice {
 namespace {
 
 using LoadFamily = Result<std::unique_ptr<Model>> (*)(const Exec&, Checkpoint, ModelConfig, NumericsProfile,
                                                       const LoadProgress&, LoadReport*);
+using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile);
 struct Family {
   const char* model_type;
   LoadFamily load;
+  PlanFamily plan;
 };
 
 constexpr Family kFamilies[] = {
-    {"deepseek_v4", &v4::DeepSeekV4::load},
+    {"deepseek_v4", &v4::DeepSeekV4::load, &v4::plan},
 };
+
+Result<const Family*> find_family(const ModelConfig& config) {
+  for (const auto& family : kFamilies) {
+    if (config.model_type == family.model_type) return &family;
+  }
+  return invalid_argument(fmt::format("config.json: key 'model_type': no code runs '{}'", config.model_type));
+}
 
 }  // namespace
 
@@ -24,12 +34,15 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
-  for (const auto& family : kFamilies) {
-    if (config.model_type != family.model_type) continue;
-    SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
-    return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), progress, report);
-  }
-  return invalid_argument(fmt::format("config.json: key 'model_type': no code runs '{}'", config.model_type));
+  SLUICE_ASSIGN_OR_RETURN(const Family* family, find_family(config));
+  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
+  return family->load(exec, std::move(checkpoint), std::move(config), std::move(profile), progress, report);
+}
+
+Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
+  SLUICE_ASSIGN_OR_RETURN(const Family* family, find_family(config));
+  return family->plan(std::move(config), std::move(profile));
 }
 
 }  // namespace sluice

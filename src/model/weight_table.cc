@@ -18,20 +18,6 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
-// The names under which the scales of a weight are known.
-std::vector<std::string> scale_names(const std::string& weight_name) {
-  std::vector<std::string> names;
-  constexpr std::string_view kSuffix = ".weight";
-  std::string stem = weight_name;
-  if (stem.ends_with(kSuffix)) {
-    stem.resize(stem.size() - kSuffix.size());
-    names = {stem + ".scale", stem + ".weight_scale_inv", stem + ".weight_scale"};
-  } else {
-    names = {stem + "_scale_inv", stem + "_scale"};
-  }
-  return names;
-}
-
 class Loader {
  public:
   Loader(const Exec& exec, const Checkpoint& checkpoint, const QuantizationConfig& quantization)
@@ -219,6 +205,19 @@ Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkp
 }
 
 }  // namespace
+
+std::vector<std::string> scale_names(const std::string& weight_name) {
+  std::vector<std::string> names;
+  constexpr std::string_view kSuffix = ".weight";
+  std::string stem = weight_name;
+  if (stem.ends_with(kSuffix)) {
+    stem.resize(stem.size() - kSuffix.size());
+    names = {stem + ".scale", stem + ".weight_scale_inv", stem + ".weight_scale"};
+  } else {
+    names = {stem + "_scale_inv", stem + "_scale"};
+  }
+  return names;
+}
 
 bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group) {
   for (const auto& spec : table) {

@@ -46,6 +46,9 @@ using WeightTable = std::vector<WeightSpec>;
 Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report);
 
+// The names under which the scales of a weight may be found, the official one first.
+std::vector<std::string> scale_names(const std::string& weight_name);
+
 // Whether the optional `group` was found.
 bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group);
 

@@ -12,6 +12,7 @@
 #include "kernels/rope_table.h"
 #include "model/deepseek_v4/weights.h"
 #include "model/model.h"
+#include "model/model_plan.h"
 
 namespace sluice::v4 {
 
@@ -27,6 +28,8 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 
 // What this family's code supports beyond a valid config; an error names the key.
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile);
+
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 
 class DeepSeekV4 final : public Model {
  public:

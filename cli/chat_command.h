@@ -1,0 +1,20 @@
+// sluice chat: a conversation in the terminal, or read from a pipe, one line a turn.
+#pragma once
+
+#include <string>
+
+#include "cli/text_options.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct ChatOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  TextOptions text;
+  std::string system;
+  bool thinking = false;
+};
+
+int run_chat(const ChatOptions& options);
+
+}  // namespace sluice

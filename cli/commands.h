@@ -1,0 +1,22 @@
+// The commands of the program: each adds its subcommand with its flags.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace sluice {
+
+// What parsing leaves to be done: `run` is that of the command that was given.
+struct Invocation {
+  std::string log_level = "info";
+  std::function<int()> run;
+};
+
+void add_text_commands(CLI::App& app, Invocation& invocation);   // serve, run, chat
+void add_model_commands(CLI::App& app, Invocation& invocation);  // logits, eval, inspect, kernels, synth
+
+}  // namespace sluice

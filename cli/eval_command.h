@@ -1,0 +1,20 @@
+// sluice eval: how many questions of a task are answered correctly, greedily.
+#pragma once
+
+#include <string>
+
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct EvalOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  std::string task;      // JSON lines, see eval_task.h
+  std::string json;      // "": no file
+  int concurrency = 1;   // requests in flight
+  int max_tokens = 512;
+};
+
+int run_eval(const EvalOptions& options);
+
+}  // namespace sluice

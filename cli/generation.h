@@ -1,0 +1,65 @@
+// Generation: one answer of the engine, taken on the caller's thread while it is made.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/loaded_model.h"
+#include "formats/chat.h"
+#include "sluice/engine.h"
+#include "sluice/sampling.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// The outputs of several requests, from the engine's thread to the one that waits for them. Must outlive the engine's
+// last callback: declare it before the engine's requests are submitted and drain or cancel them.
+class OutputQueue {
+ public:
+  struct Item {
+    std::size_t key;
+    Output output;
+  };
+
+  void push(std::size_t key, Output output);
+  // Nothing when none came within `timeout`.
+  std::optional<Item> pop(std::chrono::milliseconds timeout);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Item> items_;
+};
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt;
+  std::unique_ptr<ChatOutputParser> parser;  // null: raw text
+  SamplingParams sampling;
+  int max_tokens = 0;  // cut to what the context still holds
+};
+
+struct GenerationStats {
+  int prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  double first_token_seconds = 0, seconds = 0;
+  bool interrupted = false;   // by SIGINT
+  std::string finish_reason;  // "stop", "length", "tool_calls"; "" when interrupted
+  std::string text() const;   // for the log
+};
+
+// How many tokens may follow the prompt: `wanted`, or less where max_model_len ends; an error when not even one.
+Result<int> answer_budget(const Engine& engine, std::size_t prompt_tokens, int wanted);
+
+// Runs the request to its end, or until SIGINT (see interrupt.h), which cancels it.
+Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest request,
+                                 const std::function<void(const ChatDelta&)>& on_text);
+
+}  // namespace sluice

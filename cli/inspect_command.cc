@@ -1,0 +1,100 @@
+#include "cli/inspect_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "cache/memory_plan.h"
+#include "cli/exit_code.h"
+#include "cli/inspect_text.h"
+#include "cli/model_path.h"
+#include "engine/engine_options.h"
+#include "formats/checkpoint.h"
+#include "model/model_plan.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Those of the checkpoint, or, without one, those that the official checkpoint would have.
+Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const Checkpoint* checkpoint) {
+  std::vector<InspectedTensor> tensors;
+  if (checkpoint != nullptr) {
+    for (const TensorView* tensor : checkpoint->tensors()) {
+      tensors.push_back({tensor->name, tensor->dtype, tensor->shape, tensor->bytes});
+    }
+    return tensors;
+  }
+  for (const PlannedTensor& tensor : plan.tensors) {
+    SLUICE_ASSIGN_OR_RETURN(const std::size_t bytes, tensor_bytes(tensor.dtype, tensor.shape));
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, bytes});
+  }
+  return tensors;
+}
+
+// Without the optional groups that the checkpoint lacks (a group is there as a whole or not at all).
+std::int64_t count_parameters(const ModelPlan& plan, const Checkpoint* checkpoint) {
+  std::set<std::string> present;
+  std::int64_t parameters = 0;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (checkpoint != nullptr && checkpoint->find(tensor.name) != nullptr) present.insert(tensor.group);
+  }
+  for (const PlannedTensor& tensor : plan.tensors) {
+    const bool absent = checkpoint != nullptr && !tensor.group.empty() && !present.contains(tensor.group);
+    if (!absent) parameters += tensor.parameters;
+  }
+  return parameters;
+}
+
+Result<MemoryRequest> memory_request(const EngineOptions& options, const ModelConfig& config) {
+  SLUICE_RETURN_IF_ERROR(validate(options));
+  const int limit = config.max_position_embeddings;
+  if (options.max_model_len > limit) {
+    return invalid_argument(fmt::format("--max-model-len: expected at most {}, the model's own limit, found {}", limit,
+                                        options.max_model_len));
+  }
+  return MemoryRequest{.budget_bytes = resolve_kv_cache_memory(options),
+                       .max_seqs = options.max_num_seqs,
+                       .max_batched_tokens = options.max_num_batched_tokens,
+                       .max_model_len = options.max_model_len > 0 ? options.max_model_len : limit};
+}
+
+Status inspect(const InspectOptions& options) {
+  std::string path = options.engine.model_folder;
+  std::error_code error;
+  const bool config_only = fs::is_regular_file(path, error);
+  if (!config_only) {
+    SLUICE_ASSIGN_OR_RETURN(path, resolve_model_folder(path));
+  }
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
+  std::optional<Checkpoint> checkpoint;
+  if (!config_only) {
+    SLUICE_ASSIGN_OR_RETURN(checkpoint, Checkpoint::open(path));
+  }
+  const Checkpoint* opened = checkpoint ? &*checkpoint : nullptr;
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));
+  SLUICE_ASSIGN_OR_RETURN(const MemoryRequest request, memory_request(options.engine, plan.config));
+
+  fmt::print("{}\n\n{}\n", path, config_text(plan.config, plan.profile));
+  fmt::print("{}\n", tensor_text(tensors, count_parameters(plan, opened), options.tensors));
+  fmt::print("{}\n", cache_text(plan.cache_layout));
+  SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));
+  fmt::print("{}", memory_text(memory, request));
+  return {};
+}
+
+}  // namespace
+
+int run_inspect(const InspectOptions& options) {
+  return report(inspect(options));
+}
+
+}  // namespace sluice

@@ -1,0 +1,182 @@
+#include "cli/inspect_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "base/progress.h"
+#include "cache/page_geometry.h"
+#include "formats/safetensors.h"
+
+namespace sluice {
+namespace {
+
+std::string mib(std::size_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 1048576);
+}
+
+// The layers by kind: "2 window, 4 CSA (1:4), 3 HCA (1:128)".
+std::string attention_text(const std::vector<DeepSeekV4Layer>& layers) {
+  std::map<int, int> counts;
+  for (const DeepSeekV4Layer& layer : layers) ++counts[layer.compress_ratio];
+  std::string text;
+  for (const auto& [ratio, count] : counts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count,
+                        ratio == 0 ? "window" : fmt::format("{} (1:{})", ratio == 4 ? "CSA" : "HCA", ratio));
+  }
+  return text;
+}
+
+// "layers.3.attn.wq_a.weight" belongs to "layers.3", "model.layers.3.mlp.x" to "model.layers.3", "head.weight" to
+// "head".
+std::string owner_of(const std::string& name) {
+  std::size_t at = 0;
+  while (at != std::string::npos) {
+    const std::size_t dot = name.find('.', at);
+    const std::string_view part = std::string_view(name).substr(at, dot - at);
+    if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; })) {
+      return name.substr(0, dot);
+    }
+    at = dot == std::string::npos ? dot : dot + 1;
+  }
+  return name.substr(0, name.find_first_of("._"));
+}
+
+std::string every_tensor(const std::vector<InspectedTensor>& tensors) {
+  std::size_t width = 6;
+  for (const InspectedTensor& tensor : tensors) width = std::max(width, tensor.name.size());
+  std::string text = fmt::format("  {:<{}} {:<8} {:>14}  {}\n", "tensor", width, "dtype", "bytes", "shape");
+  for (const InspectedTensor& tensor : tensors) {
+    fmt::format_to(std::back_inserter(text), "  {:<{}} {:<8} {:>14}  {}\n", tensor.name, width,
+                   dtype_name(tensor.dtype), tensor.bytes, shape_text(tensor.shape));
+  }
+  return text;
+}
+
+std::string tensors_by_layer(const std::vector<InspectedTensor>& tensors) {
+  struct Sum {
+    std::string owner;
+    std::size_t tensors = 0, bytes = 0;
+    std::map<DType, std::size_t> bytes_by_dtype;
+  };
+  std::vector<Sum> sums;  // in the order of first appearance
+  std::map<std::string, std::size_t> index;
+  for (const InspectedTensor& tensor : tensors) {
+    const std::string owner = owner_of(tensor.name);
+    const auto [found, added] = index.emplace(owner, sums.size());
+    if (added) sums.push_back({owner, 0, 0, {}});
+    Sum& sum = sums[found->second];
+    ++sum.tensors;
+    sum.bytes += tensor.bytes;
+    sum.bytes_by_dtype[tensor.dtype] += tensor.bytes;
+  }
+  std::string text = fmt::format("  {:<16} {:>8} {:>14}  {}\n", "part", "tensors", "bytes", "of them");
+  for (const Sum& sum : sums) {
+    std::string parts;
+    for (const auto& [dtype, bytes] : sum.bytes_by_dtype) {
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", dtype_name(dtype),
+                           format_bytes(static_cast<double>(bytes)));
+    }
+    fmt::format_to(std::back_inserter(text), "  {:<16} {:>8} {:>14}  {}\n", sum.owner, sum.tensors, sum.bytes, parts);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string config_text(const ModelConfig& config, const NumericsProfile& profile) {
+  const DeepSeekV4Config& v4 = config.v4();
+  const MoeConfig& moe = config.moe;
+  const QuantizationConfig& q = config.quantization;
+  const auto hash = std::ranges::count_if(v4.layers, [](const DeepSeekV4Layer& layer) { return layer.hash_routing; });
+  std::string text;
+  const auto line = [&text](std::string_view name, const std::string& value) {
+    fmt::format_to(std::back_inserter(text), "  {:<12} {}\n", name, value);
+  };
+  line("model", fmt::format("{} ({})", config.architecture, config.model_type));
+  line("layers", fmt::format("{} + {} for multi-token prediction; attention: {}", config.num_hidden_layers,
+                             v4.mtp_layers.size(), attention_text(v4.layers)));
+  line("sizes", fmt::format("hidden {}, vocabulary {}, {} streams, context {}", config.hidden_size, config.vocab_size,
+                            v4.hc_mult, config.max_position_embeddings));
+  line("attention", fmt::format("{} heads of {} ({} rotary), query rank {}, output rank {} in {} groups, window {}",
+                                config.num_attention_heads, config.head_dim, v4.qk_rope_head_dim, v4.q_lora_rank,
+                                v4.o_lora_rank, v4.o_groups, v4.sliding_window));
+  line("indexer", fmt::format("{} heads of {}, best {} entries", v4.index_n_heads, v4.index_head_dim, v4.index_topk));
+  line("experts", fmt::format("{} of {} and {} shared, inner {}; {} layers route by token id", moe.num_experts_per_tok,
+                              moe.n_routed_experts, moe.n_shared_experts, moe.moe_intermediate_size, hash));
+  line("weights",
+       q.fp8 ? fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, moe.expert_dtype)
+             : std::string("not quantised"));
+  line("profile", profile.text());
+  return text;
+}
+
+std::string tensor_text(const std::vector<InspectedTensor>& tensors, std::int64_t parameters, bool all) {
+  std::size_t bytes = 0;
+  for (const InspectedTensor& tensor : tensors) bytes += tensor.bytes;
+  return fmt::format("{} tensors, {} bytes ({}), {:.1f} M parameters\n{}", tensors.size(), bytes,
+                     format_bytes(static_cast<double>(bytes)), static_cast<double>(parameters) * 1e-6,
+                     all ? every_tensor(tensors) : tensors_by_layer(tensors));
+}
+
+std::string cache_text(const CacheLayout& layout) {
+  struct Kind {
+    const StreamSpec* first = nullptr;
+    int layers = 0;
+    std::size_t initial_bytes = 0;
+  };
+  std::map<std::string, Kind> kinds;  // by the last part of the name
+  for (const StreamSpec& stream : layout.streams) {
+    Kind& kind = kinds[stream.name.substr(stream.name.rfind('.') + 1)];
+    if (kind.first == nullptr) kind.first = &stream;
+    ++kind.layers;
+    kind.initial_bytes += stream.initial.size();
+  }
+  std::string text = fmt::format("cache\n  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", "stream", "kind", "layers",
+                                 "row bytes", "tokens a row", "bytes a token", "bytes a sequence");
+  const PageGeometry geometry = PageGeometry::of(layout);
+  for (const auto& [name, kind] : kinds) {
+    const StreamSpec& s = *kind.first;
+    const auto layers = static_cast<std::size_t>(kind.layers);
+    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes());
+    std::string rows = "-", tokens = "-", per_token = "-", per_sequence = "-";
+    if (s.kind != StreamKind::kOpen) {
+      rows = std::to_string(row);
+      tokens = std::to_string(s.tokens_per_row);
+    }
+    const std::size_t in_window_pages =
+        layers * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
+    if (s.kind == StreamKind::kLatent) {
+      per_token = fmt::format("{:.2f}", static_cast<double>(row * layers) / s.tokens_per_row);
+    } else {  // an open state has two copies beside what window pages store of it
+      per_sequence = std::to_string(2 * kind.initial_bytes + in_window_pages);
+    }
+    fmt::format_to(std::back_inserter(text), "  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", name,
+                   sluice::name(s.kind), kind.layers, rows, tokens, per_token, per_sequence);
+  }
+  const std::size_t per_sequence =
+      layout.window_page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages()) + 2 * layout.open_bytes();
+  fmt::format_to(
+      std::back_inserter(text),
+      "  a token costs {:.2f} bytes, a running sequence {} bytes beside ({} window pages, open state twice)\n"
+      "  a latent page of 128 tokens has {} bytes, a window page {} bytes, an open state {} bytes\n",
+      layout.latent_bytes_per_token(), per_sequence, geometry.steady_window_pages(), layout.latent_page_bytes(),
+      layout.window_page_bytes(), layout.open_bytes());
+  return text;
+}
+
+std::string memory_text(const MemoryPlan& plan, const MemoryRequest& request) {
+  std::string text = fmt::format("memory plan for {} of cache\n", mib(request.budget_bytes));
+  fmt::format_to(std::back_inserter(text), "  sequences    {} at once, {} rows a step, at most {} tokens each\n",
+                 plan.sequences, request.max_batched_tokens, request.max_model_len);
+  fmt::format_to(std::back_inserter(text), "  latent       {} pages of 128 tokens, {}\n", plan.latent_pages,
+                 mib(plan.latent_bytes));
+  fmt::format_to(std::back_inserter(text), "  window       {} pages, {}\n", plan.window_pages, mib(plan.window_bytes));
+  fmt::format_to(std::back_inserter(text), "  open         {}\n  all          {}\n", mib(plan.open_bytes),
+                 mib(plan.total_bytes()));
+  return text;
+}
+
+}  // namespace sluice

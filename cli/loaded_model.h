@@ -1,0 +1,27 @@
+// LoadedModel: everything that a command needs to turn text into text.
+#pragma once
+
+#include <memory>
+
+#include "formats/chat.h"
+#include "formats/generation_config.h"
+#include "formats/tokenizer.h"
+#include "sluice/engine.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct LoadedModel {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatEncoding> chat;  // null for a family without one
+  GenerationConfig generation;
+  std::unique_ptr<Engine> engine;
+
+  // The chat encoding, or an error that says what to do without.
+  Result<const ChatEncoding*> require_chat() const;
+};
+
+// Loads options.model_folder: the small files first, so that their errors do not wait for the weights.
+Result<LoadedModel> load_model_for_text(const EngineOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,91 @@
+// logits, eval, inspect, kernels and synth.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/eval_command.h"
+#include "cli/inspect_command.h"
+#include "cli/kernels_command.h"
+#include "cli/logits_command.h"
+#include "cli/synth_command.h"
+
+namespace sluice {
+namespace {
+
+void add_logits(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<LogitsOptions>();
+  CLI::App& command = *app.add_subcommand("logits", "Write the logits of token ids to a safetensors file");
+  auto* ids = command.add_option("--ids", options->ids, "Token ids, split by commas or white space");
+  command.add_option("--ids-file", options->ids_file, "A file with the token ids")->excludes(ids);
+  command.add_option("--positions", options->positions, "Positions whose logits to write; by default all");
+  command.add_option("--greedy", options->greedy, "Also write the N likeliest next tokens, one after the other")
+      ->option_text("N");
+  command
+      .add_option("--out", options->out, "The file to write: logits f32 [positions, vocab], positions i64, greedy i64")
+      ->required()
+      ->option_text("FILE");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_logits(*options); }; });
+}
+
+void add_eval(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App& command =
+      *app.add_subcommand("eval", "Count the questions of a task that are answered correctly, greedily");
+  command.add_option("--task", options->task, "JSON lines: id, mode, messages, check, expected_answer, ...")
+      ->required()
+      ->option_text("FILE");
+  command.add_option("--json", options->json, "Also write the result for each item")->option_text("FILE");
+  command.add_option("--concurrency", options->concurrency, "Requests in flight")->option_text("N [1]");
+  command.add_option("--max-tokens", options->max_tokens, "Longest answer")
+      ->option_text("N [" + std::to_string(options->max_tokens) + "]");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_eval(*options); }; });
+}
+
+void add_inspect(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App& command =
+      *app.add_subcommand("inspect", "Show what a checkpoint, or a config.json alone, is made of and what it costs");
+  command.add_flag("--tensors", options->tensors, "Every tensor instead of a line for each layer");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_inspect(*options); }; });
+}
+
+void add_kernels(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<KernelsOptions>();
+  CLI::App& command = *app.add_subcommand("kernels", "Show which kernels run on this machine, and why");
+  command.add_option("--isa", options->isa, "auto, scalar, avx2 or avx512");
+  add_log_level_flag(command, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_kernels(*options); }; });
+}
+
+void add_synth(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<SynthOptions>();
+  CLI::App& command = *app.add_subcommand("synth", "Write a random checkpoint in the official format");
+  command.add_option("CONFIG", options->config, "config.json of any supported geometry, or a folder with one")
+      ->required()
+      ->option_text(" ");
+  command.add_option("OUT", options->out, "The folder to write")->required()->option_text(" ");
+  command.add_option("--seed", options->seed, "The same seed gives the same weights")->option_text("N [0]");
+  command.add_option("--tokenizer", options->tokenizer, "Also copy the tokenizer files of this folder")
+      ->option_text("DIR");
+  command.add_option("--shard-size", options->shard_bytes, "Longest file, such as 500MB; a longer tensor gets its own")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->option_text("SIZE [4GB]");
+  add_log_level_flag(command, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_synth(*options); }; });
+}
+
+}  // namespace
+
+void add_model_commands(CLI::App& app, Invocation& invocation) {
+  add_logits(app, invocation);
+  add_eval(app, invocation);
+  add_inspect(app, invocation);
+  add_kernels(app, invocation);
+  add_synth(app, invocation);
+}
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+#include "cli/run_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "cli/answer_printer.h"
+#include "cli/exit_code.h"
+#include "cli/generation.h"
+#include "cli/interrupt.h"
+#include "cli/loaded_model.h"
+#include "cli/model_path.h"
+
+namespace sluice {
+namespace {
+
+// Fills the request's prompt and parser.
+Status encode_prompt(const LoadedModel& model, const RunOptions& options, const std::string& text,
+                     GenerationRequest& request) {
+  if (options.raw) {
+    SLUICE_ASSIGN_OR_RETURN(request.prompt,
+                            model.tokenizer->encode(text, {.add_special_tokens = true, .parse_special = true}));
+    if (!request.prompt.empty()) return {};
+    return invalid_argument("the prompt: expected at least one token, found none");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());
+  ChatRequest conversation;
+  if (!options.system.empty()) {
+    conversation.messages.push_back({.role = ChatRole::kSystem, .content = {{.text = options.system}}});
+  }
+  conversation.messages.push_back({.role = ChatRole::kUser, .content = {{.text = text}}});
+  conversation.thinking = options.thinking;
+  SLUICE_ASSIGN_OR_RETURN(const std::string rendered, chat->render(conversation));
+  SLUICE_ASSIGN_OR_RETURN(request.prompt, model.tokenizer->encode(rendered));
+  request.parser = chat->make_parser(rendered);
+  return {};
+}
+
+Status run(const RunOptions& given) {
+  RunOptions options = given;
+  if (options.raw && (options.thinking || !options.system.empty())) {
+    return invalid_argument(
+        "--raw: the text goes to the model as it is; --thinking and --system need the chat encoding");
+  }
+  GenerationRequest request;
+  SLUICE_ASSIGN_OR_RETURN(request.sampling, sampling_params(options.text));
+  SLUICE_ASSIGN_OR_RETURN(options.engine.model_folder, resolve_model_folder(given.engine.model_folder));
+  std::string text = options.prompt;
+  if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  options.engine.max_num_seqs = 1;
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(options.engine));
+  SLUICE_RETURN_IF_ERROR(encode_prompt(model, options, text, request));
+  request.max_tokens = options.text.max_tokens;
+
+  catch_interrupts();
+  AnswerPrinter printer;
+  SLUICE_ASSIGN_OR_RETURN(
+      const GenerationStats stats,
+      generate(model, std::move(request), [&printer](const ChatDelta& delta) { printer.print(delta); }));
+  printer.finish();
+  log_info("{}", stats.text());
+  if (stats.interrupted) return {StatusCode::kCancelled, "interrupted"};
+  return {};
+}
+
+}  // namespace
+
+int run_run(const RunOptions& options) {
+  const Status status = run(options);
+  if (status.code() == StatusCode::kCancelled) return exit_code(status);
+  return report(status);
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// sluice run: one answer to stdout.
+#pragma once
+
+#include <string>
+
+#include "cli/text_options.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct RunOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  TextOptions text;
+  std::string prompt;  // "-": standard input
+  std::string system;
+  bool raw = false;  // no chat encoding
+  bool thinking = false;
+};
+
+int run_run(const RunOptions& options);
+
+}  // namespace sluice

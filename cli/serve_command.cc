@@ -1,0 +1,58 @@
+#include "cli/serve_command.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cli/exit_code.h"
+#include "cli/loaded_model.h"
+#include "cli/model_path.h"
+#include "serve/local_engine_client.h"
+#include "serve/server.h"
+
+namespace sluice {
+namespace {
+
+SamplingDefaults sampling_defaults(const GenerationConfig& generation) {
+  SamplingDefaults defaults;
+  if (generation.temperature) defaults.temperature = *generation.temperature;
+  if (generation.top_p) defaults.top_p = *generation.top_p;
+  if (generation.top_k) defaults.top_k = *generation.top_k;
+  if (generation.do_sample == false) defaults.temperature = 0.0F;
+  return defaults;
+}
+
+Status check(const ServeOptions& options) {
+  constexpr double kMaxDrainSeconds = 24 * 3600;
+  if (!(options.drain_timeout_seconds >= 0 && options.drain_timeout_seconds <= kMaxDrainSeconds)) {
+    return invalid_argument(fmt::format("--drain-timeout: expected 0 to {} seconds, found {}", kMaxDrainSeconds,
+                                        options.drain_timeout_seconds));
+  }
+  if (options.port < 0 || options.port > 65535) {
+    return invalid_argument(fmt::format("--port: expected 0 to 65535 (0: any free one), found {}", options.port));
+  }
+  return {};
+}
+
+Status serve_model(const ServeOptions& options) {
+  SLUICE_RETURN_IF_ERROR(check(options));
+  EngineOptions engine = options.engine;
+  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine));
+  LocalEngineClient client(*model.engine);
+  ServerOptions server;
+  server.http.host = options.host;
+  server.http.port = options.port;
+  server.served_model_name =
+      options.served_model_name.empty() ? folder_name(engine.model_folder) : options.served_model_name;
+  server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
+  return serve({client, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
+}
+
+}  // namespace
+
+int run_serve(const ServeOptions& options) {
+  return report(serve_model(options));
+}
+
+}  // namespace sluice

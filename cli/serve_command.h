@@ -1,0 +1,20 @@
+// sluice serve: the OpenAI API over HTTP.
+#pragma once
+
+#include <string>
+
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct ServeOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string served_model_name;  // "": the folder's name
+  double drain_timeout_seconds = 10;
+};
+
+int run_serve(const ServeOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,95 @@
+#include "cli/synth_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "base/progress.h"
+#include "cli/exit_code.h"
+#include "cli/synth_weights.h"
+#include "formats/safetensors_writer.h"
+#include "model/model_plan.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string config_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) ? path + "/config.json" : path;
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Status() : internal_error(fmt::format("{}: cannot be written", path));
+}
+
+// The files that a tokenizer folder has; tokenizer.json must be there.
+Status copy_tokenizer(const std::string& from, const std::string& to) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
+    const std::string path = fmt::format("{}/{}", from, name);
+    std::error_code error;
+    if (!fs::exists(path, error) && name != std::string_view("tokenizer.json")) continue;
+    SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
+    SLUICE_RETURN_IF_ERROR(write_text(fmt::format("{}/{}", to, name), text));
+  }
+  return {};
+}
+
+Status synthesise(const SynthOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
+  EngineOptions engine;
+  engine.profile = "plain";  // weights are the same in every profile, and this one asks nothing of the shapes
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), engine));
+  if (!options.tokenizer.empty()) {  // before the long part
+    SLUICE_RETURN_IF_ERROR(read_text_file(options.tokenizer + "/tokenizer.json").status());
+  }
+
+  const SynthWeights weights(options.seed);
+  std::vector<TensorSource> sources;
+  sources.reserve(plan.tensors.size());
+  std::int64_t parameters = 0;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    parameters += tensor.parameters;
+    TensorSource source;
+    source.name = tensor.name;
+    source.dtype = tensor.dtype;
+    source.shape = tensor.shape;
+    source.produce = [&weights, &tensor](std::size_t offset, std::span<std::byte> chunk) {
+      weights.fill(tensor, offset, chunk);
+      return Status();
+    };
+    sources.push_back(std::move(source));
+  }
+  std::size_t bytes = 0;
+  {
+    ProgressBar bar("writing");
+    SLUICE_RETURN_IF_ERROR(
+        write_checkpoint(options.out, sources, options.shard_bytes, [&](std::size_t done, std::size_t total) {
+          bytes = total;
+          bar.update(done, total);
+        }));
+  }
+  SLUICE_RETURN_IF_ERROR(write_text(options.out + "/config.json", config_text));
+  if (!options.tokenizer.empty()) SLUICE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer, options.out));
+  fmt::print("{}: {} tensors, {:.1f} M parameters, {}, seed {}\n", options.out, sources.size(),
+             static_cast<double>(parameters) * 1e-6, format_bytes(static_cast<double>(bytes)), options.seed);
+  return {};
+}
+
+}  // namespace
+
+int run_synth(const SynthOptions& options) {
+  return report(synthesise(options));
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// The values of a random checkpoint: a pure function of (seed, tensor name, element), so that any piece of any tensor
+// can be made at any time.
+//
+//   weights      N(0, 1 / row length), quantised ones through codes and scales that vary from block to block
+//   norms        N(1, 0.1^2)
+//   other vectors (biases, sinks, hyper-connection scales and bases)  N(0, 0.1^2)
+//   ids          the ids of a row are distinct
+// A forward pass then gives finite logits that depend on every tensor. Thread safety: const after it is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model_plan.h"
+
+namespace sluice {
+
+class SynthWeights {
+ public:
+  explicit SynthWeights(std::uint64_t seed);
+
+  // The bytes [offset, offset + chunk.size()) of the tensor; offset a multiple of 8 of its elements.
+  void fill(const PlannedTensor& tensor, std::size_t offset, std::span<std::byte> chunk) const;
+
+ private:
+  struct Stream;  // the random numbers of one tensor
+  std::uint64_t seed_;
+  std::vector<float> normal_;       // the quantiles of N(0, 1), 65536 of them
+  std::vector<std::uint8_t> e4m3_;  // the codes of kE4m3Spread * normal_
+  std::vector<std::uint8_t> e2m1_;  // the codes of kE2m1Spread * normal_
+};
+
+}  // namespace sluice

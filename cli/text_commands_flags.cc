@@ -1,0 +1,76 @@
+// serve, run and chat.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/chat_command.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/run_command.h"
+#include "cli/serve_command.h"
+
+namespace sluice {
+namespace {
+
+void add_text_flags(CLI::App& command, TextOptions& options) {
+  constexpr const char* kGroup = "Sampling";
+  command.add_option("--temperature", options.temperature, "0: always the likeliest token")->group(kGroup);
+  command.add_option("--top-p", options.top_p, "Keep the likeliest tokens up to this probability")->group(kGroup);
+  command.add_option("--top-k", options.top_k, "Keep this many of the likeliest tokens; 0: all")->group(kGroup);
+  command.add_option("--min-p", options.min_p, "Drop tokens below this part of the best one's probability")
+      ->group(kGroup);
+  command.add_option("--seed", options.seed, "The same seed gives the same answer; by default a new one")
+      ->group(kGroup);
+  command.add_option("--max-tokens", options.max_tokens, "Longest answer")
+      ->option_text("N [" + std::to_string(options.max_tokens) + "]")
+      ->group(kGroup);
+}
+
+void add_serve(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App& command = *app.add_subcommand("serve", "Serve the OpenAI API over HTTP");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.add_option("--host", options->host, "Address to listen on")->option_text("HOST [" + options->host + "]");
+  command.add_option("--port", options->port, "0: any free one")
+      ->option_text("PORT [" + std::to_string(options->port) + "]");
+  command.add_option("--served-model-name", options->served_model_name,
+                     "The name that requests may give; by default the folder's name");
+  command
+      .add_option("--drain-timeout", options->drain_timeout_seconds,
+                  "After SIGTERM running requests have so long to finish")
+      ->option_text("SECONDS [10]");
+  command.callback([&invocation, options] { invocation.run = [options] { return run_serve(*options); }; });
+}
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App& command = *app.add_subcommand("run", "Write one answer to standard output");
+  command.add_option("-p,--prompt", options->prompt, "The question; - reads standard input")
+      ->required()
+      ->option_text("TEXT");
+  command.add_option("--system", options->system, "System message")->option_text("TEXT");
+  command.add_flag("--thinking", options->thinking, "Reason before the answer");
+  command.add_flag("--raw", options->raw, "Continue the text as it is, without the chat encoding");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  add_text_flags(command, options->text);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_run(*options); }; });
+}
+
+void add_chat(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<ChatOptions>();
+  CLI::App& command = *app.add_subcommand("chat", "Talk in the terminal");
+  command.add_option("--system", options->system, "System message")->option_text("TEXT");
+  command.add_flag("--thinking", options->thinking, "Reason before the answers");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  add_text_flags(command, options->text);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_chat(*options); }; });
+}
+
+}  // namespace
+
+void add_text_commands(CLI::App& app, Invocation& invocation) {
+  add_serve(app, invocation);
+  add_run(app, invocation);
+  add_chat(app, invocation);
+}
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+#include "cli/version.h"
+
+#include <fmt/format.h>
+
+#include "cli/model_path.h"
+#include "formats/model_config.h"
+#include "kernels/kernel_table.h"
+#include "model/numerics.h"
+#include "sluice_version.h"
+
+namespace sluice {
+namespace {
+
+std::string default_profile() {
+  const EngineOptions options;
+  const Result<std::string> folder = resolve_model_folder("");
+  if (!folder.ok()) return options.profile;
+  const Result<ModelConfig> config = load_model_config(*folder);
+  if (!config.ok()) return options.profile;
+  const Result<NumericsProfile> profile = resolve_profile(options, *config);
+  return profile.ok() ? fmt::format("{} ({})", profile->text(), folder_name(*folder)) : options.profile;
+}
+
+}  // namespace
+
+std::string version_text() {
+  const Result<const KernelTable*> kernels = select_kernels("auto");
+  return fmt::format("sluice {} ({})\nisa      {}\nprofile  {}", SLUICE_VERSION, SLUICE_COMMIT,
+                     kernels.ok() ? (*kernels)->isa : "none", default_profile());
+}
+
+}  // namespace sluice

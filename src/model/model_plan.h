@@ -1,0 +1,44 @@
+// ModelPlan: what a config alone says of a model, without its weights: its tensors as the official checkpoint stores
+// them, and its cache. For `sluice inspect` and `sluice synth`.
+// Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "formats/model_config.h"
+#include "model/cache_layout.h"
+#include "model/numerics.h"
+#include "model/weight_table.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct PlannedTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;   // as stored: a packed FP4 row has half as many bytes as values
+  Storage storage = Storage::kBf16;  // of the weight
+  std::string scales_of;             // scales: the name of their weight; "" for every other tensor
+  std::int64_t parameters = 0;       // values of a weight; 0 for scales and ids
+  std::int64_t row_values = 0;       // values of a row of the weight (of whose scales it is)
+  int id_limit = 0;                  // ids: each in [0, id_limit)
+  std::string group;                 // optional tensors: of what ("mtp.0")
+};
+
+struct ModelPlan {
+  ModelConfig config;
+  NumericsProfile profile;
+  CacheLayout cache_layout;
+  std::vector<PlannedTensor> tensors;  // in the order of the family's weight table
+};
+
+// For `config`, with the numerics that the options name. Fails where load_model() would by the config alone.
+Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options);
+
+// The tensors of a table: each once under its official name, a quantised one followed by its scales.
+std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const QuantizationConfig& quantization);
+
+}  // namespace sluice
