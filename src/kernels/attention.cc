@@ -13,8 +13,14 @@ namespace {
 
 // Rows of one span that share decoded keys, anchored at absolute positions.
 constexpr int kTileRows = 16;
-// Heads of a tile when a span has too few rows to share keys: a lone row then still has several tiles.
-constexpr int kTileHeads = 4;
+// A span with too few rows to share keys is cut into up to 8 groups of heads, multiples of 4, instead: a lone row then
+// still has several tiles, each of which decodes the keys once.
+constexpr int kHeadGroups = 8;
+
+int heads_per_tile(int heads, int rows) {
+  if (rows >= kTileRows / 2) return heads;
+  return std::min(heads, std::max(4, (heads / kHeadGroups + 3) / 4 * 4));
+}
 
 struct Tile {
   int span, begin, end, head_begin, head_end;
@@ -36,7 +42,7 @@ std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
   std::size_t operations = 0;
   for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
     const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
-    const int heads = span.rows < kTileRows / 2 ? std::min(kTileHeads, args.heads) : args.heads;
+    const int heads = heads_per_tile(args.heads, span.rows);
     const Position last = span.first_position + span.rows;
     for (Position p = span.first_position; p < last;) {
       const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
@@ -68,7 +74,7 @@ void attend(const Exec& exec, const AttendArgs& args) {
       exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, 0, args.heads);
     }
   };
-  if (operations < 4 * kTileOperations) {  // these run at several operations a cycle
+  if (operations < kTileOperations) {
     exec.pool->run(1, std::ref(all));
   } else {
     exec.pool->run(static_cast<int>(tiles.size()), std::ref(tile));

@@ -31,7 +31,7 @@ void compress(const Exec& exec, const CompressArgs& args) {
     for (int span = 0; span < spans; ++span) exec.kernels->compress(args, span, 0, args.dim);
   };
   const std::size_t operations = static_cast<std::size_t>(rows) * static_cast<std::size_t>(args.dim) * 32;
-  if (operations < 2 * kTileOperations) {
+  if (operations < kTileOperations) {
     exec.pool->run(1, std::ref(all));
   } else {
     exec.pool->run(spans * tiles_per_span, std::ref(tile));

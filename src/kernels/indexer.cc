@@ -93,7 +93,15 @@ class Selection {
       exec_.kernels->index_scores(args_, group.span, group.begin, group.end, tile.first, tile.last, group.scores,
                                   group.stride);
     };
-    exec_.pool->run(static_cast<int>(plan_.score_tiles.size()), std::ref(score));
+    const int tiles = static_cast<int>(plan_.score_tiles.size());
+    const auto score_all = [&](int, int thread) {
+      for (int index = 0; index < tiles; ++index) score(index, thread);
+    };
+    if (held_ * static_cast<std::size_t>(args_.heads * args_.dims) < kTileOperations) {
+      exec_.pool->run(1, std::ref(score_all));
+    } else {
+      exec_.pool->run(tiles, std::ref(score));
+    }
     // Selecting a row costs some operations for each of its scores.
     const std::size_t per_row = 16 * held_ / std::max<std::size_t>(plan_.rows.size(), 1);
     run_row_tiles(exec_, static_cast<int>(plan_.rows.size()), per_row, [&](int begin, int end) {

@@ -12,7 +12,7 @@
 namespace sluice {
 
 // A tile should be worth a few microseconds, or handing it to another thread costs more than it gains.
-inline constexpr std::size_t kTileOperations = 32768;
+inline constexpr std::size_t kTileOperations = 131072;
 
 // Calls tile(begin, end) for pieces of rows [0, rows), a row being worth about `operations_per_row` f32 operations.
 // Little work stays on this thread.
