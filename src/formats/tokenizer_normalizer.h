@@ -1,5 +1,5 @@
-// The normalizer of a tokenizer.json: none, or NFC (Unicode's canonical composition), as the `tokenizers` package does it:
-// combining characters that came after Unicode 9 are left alone.
+// The normalizer of a tokenizer.json: none, or NFC (Unicode's canonical composition), as the `tokenizers` package does
+// it: combining characters that came after Unicode 9 are left alone.
 //
 // Thread safety: pure; a const object may be used from any thread.
 #pragma once
