@@ -1,13 +1,15 @@
-// Attention of rows over cached rows that serve as key and value at once (V4's shared K = V; MLA's latent, whose value is its
-// first value_dims): through the cache, one path for every span.
+// Attention of rows over cached rows that serve as key and value at once (V4's shared K = V; MLA's latent, whose value
+// is its first value_dims): through the cache, one path for every span.
 //
 // Keys of the row at position p, in this order (spec sections 4.3, 4.4):
-//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys entries
+//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys
+//   entries
 //      of that list: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
 //   2. one split with the window: positions max(0, p - window_tokens + 1) .. p, ascending.
 // In a split, for a head:
 //   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[d])
-//   z = lanes16 over the list index (part 1) or the absolute position (part 2, lane = position mod 16) of w_i, plain sums.
+//   z = lanes16 over the list index (part 1) or the absolute position (part 2, lane = position mod 16) of w_i, plain
+//   sums.
 // Splits merge in that order, from (M, Z, V) of the first: M' = max(M, m); a = exp(M - M'), b = exp(m - M');
 //   Z' = fma(b, z, a * Z);  V'[d] = fma(b, v[d], a * V[d]).
 // The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
@@ -44,7 +46,7 @@ inline RowRef window_row(const CacheSpan& span, const StreamView& stream, Positi
 
 struct AttendArgs {
   int rows = 0, heads = 0, dims = 0, value_dims = 0;
-  const float* q = nullptr;     // [rows, heads, dims]
+  const float* q = nullptr;  // [rows, heads, dims]
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   std::span<const CacheSpan> spans;
@@ -55,7 +57,7 @@ struct AttendArgs {
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
-  float* out = nullptr;         // [rows, heads, value_dims]
+  float* out = nullptr;  // [rows, heads, value_dims]
 };
 void attend(const Exec& exec, const AttendArgs& args);
 

@@ -20,7 +20,9 @@
 
 namespace sluice {
 
-inline int compressor_state_floats(int dim, bool overlap) { return (overlap ? 6 : 3) * dim; }
+inline int compressor_state_floats(int dim, bool overlap) {
+  return (overlap ? 6 : 3) * dim;
+}
 void reset_compressor_state(int dim, bool overlap, float* state);
 
 struct CompressSpan {
@@ -37,13 +39,15 @@ struct CompressArgs {
   const float* kv = nullptr;    // u: [rows, dim or 2 dim], stride ld
   const float* gate = nullptr;  // [rows, dim or 2 dim], stride ld, without ape
   std::ptrdiff_t ld = 0;
-  const float* ape = nullptr;   // [ratio, dim or 2 dim]
+  const float* ape = nullptr;  // [ratio, dim or 2 dim]
   std::span<const CompressSpan> spans;
-  float* pooled = nullptr;      // [closed windows, dim], in span order, ascending
+  float* pooled = nullptr;  // [closed windows, dim], in span order, ascending
 };
 void compress(const Exec& exec, const CompressArgs& args);
 
 // How many windows close in rows [first, first + rows).
-inline int windows_closed(Position first, int rows, int ratio) { return (first + rows) / ratio - first / ratio; }
+inline int windows_closed(Position first, int rows, int ratio) {
+  return (first + rows) / ratio - first / ratio;
+}
 
 }  // namespace sluice

@@ -1,12 +1,13 @@
 // Exec: what an op runs on, the threads and the kernels of one ISA. Passed first to every op.
 //
-// The row contract of every op in this folder: output row i is a function of input row i (and of what the cache holds for
-// its own sequence), computed in one fixed order that depends on shapes and absolute positions only: not on how many rows
-// there are, which row it is, or how many threads run. Each header states the order; ref/ follows it literally in scalar
-// code and every other kernel gives the same bits (kernels/*_test.cc compare them bit by bit).
+// The row contract of every op in this folder: output row i is a function of input row i (and of what the cache holds
+// for its own sequence), computed in one fixed order that depends on shapes and absolute positions only: not on how
+// many rows there are, which row it is, or how many threads run. Each header states the order; ref/ follows it
+// literally in scalar code and every other kernel gives the same bits (kernels/*_test.cc compare them bit by bit).
 //
 // Common orders:
-//   lanes16(f, n)   sixteen partial results; lane l takes i = l, l + 16, l + 32, ... in ascending order, each by one fma from 0
+//   lanes16(f, n)   sixteen partial results; lane l takes i = l, l + 16, l + 32, ... in ascending order, each by one
+//   fma from 0
 //                   (an input past n counts as 0), then a tree: l += l+8, l += l+4, l += l+2, l += l+1.
 //   chain(f, n)     one fma after the other, ascending, from 0.
 // Denormals count as zero (base/thread_pool.h). exp, log, sigmoid are those of kernels/math.h, on every ISA.

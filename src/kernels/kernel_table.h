@@ -1,4 +1,5 @@
-// The kernels of one ISA: plain function pointers over tiles of rows, chosen once at start and never mixed within a run.
+// The kernels of one ISA: plain function pointers over tiles of rows, chosen once at start and never mixed within a
+// run.
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so an ISA changes speed only.
 // A table may leave an entry to the next lower ISA; `sluice kernels` prints which is which.
@@ -25,8 +26,8 @@ template <class Args>
 using RowsKernel = void (*)(const Args& args, int begin, int end);
 
 struct LinearKernels {
-  // Bytes of the packed form of `view` (0: works on the view itself), and the packing of outputs [begin, end), multiples of
-  // `out_tile` but for the last.
+  // Bytes of the packed form of `view` (0: works on the view itself), and the packing of outputs [begin, end),
+  // multiples of `out_tile` but for the last.
   std::size_t (*packed_bytes)(const WeightView& view);
   void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
   int out_tile;
@@ -34,7 +35,8 @@ struct LinearKernels {
   void (*run)(const LinearJob& job, int rows, int begin, int end);
 };
 
-struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may be either; row_weight [rows] or null for 1
+struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may be either; row_weight [rows] or null for
+                     // 1
   const float* gate;
   const float* up;
   const float* row_weight;
@@ -83,7 +85,8 @@ struct KernelTable {
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
   // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/stream.h).
-  void (*encode_rows)(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count) = nullptr;
+  void (*encode_rows)(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows,
+                      int count) = nullptr;
   void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;
   void (*simulate_rows)(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count) = nullptr;
 };
@@ -93,7 +96,8 @@ const KernelTable& scalar_kernels();
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
 
-// "auto" picks the best that the machine has; a name that is unknown or that it lacks is an error that says what it has.
+// "auto" picks the best that the machine has; a name that is unknown or that it lacks is an error that says what it
+// has.
 Result<const KernelTable*> select_kernels(const std::string& isa);
 
 struct KernelRow {  // for `sluice kernels`
