@@ -183,7 +183,13 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "For one measurement")->capture_default_str();
   app.add_option("--rows", options.rows)->capture_default_str();
   app.add_option("--filter", options.filter, "Only kernels whose name contains this");
+  bool processor_time = false;
+  app.add_flag("--processor-time", processor_time, "Time the processor instead of the clock; forces one thread");
   CLI11_PARSE(app, argc, argv);
+  if (processor_time) {
+    options.threads = 1;
+    sluice::measure_with(sluice::TimeKind::kProcessor);
+  }
   const auto table = sluice::select_kernels(options.isa);
   if (!table.ok()) {
     fmt::print(stderr, "{}\n", table.status().message());

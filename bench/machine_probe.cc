@@ -1,9 +1,9 @@
 #include "machine_probe.h"
 
 #include <immintrin.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -14,10 +14,12 @@ namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+clockid_t clock_id = CLOCK_MONOTONIC;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double now() {
+  timespec time{};
+  clock_gettime(clock_id, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 constexpr int kFmaRounds = 200'000;
@@ -66,15 +68,19 @@ volatile double sink;
 
 }  // namespace
 
+void measure_with(TimeKind kind) {
+  clock_id = kind == TimeKind::kWall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+}
+
 double median_seconds(double budget, const std::function<void()>& call) {
   call();
   std::vector<double> times;
-  const auto start = Clock::now();
+  const double start = now();
   do {
-    const auto begin = Clock::now();
+    const double begin = now();
     call();
-    times.push_back(seconds_since(begin));
-  } while (seconds_since(start) < budget || times.size() < 5);
+    times.push_back(now() - begin);
+  } while (now() - start < budget || times.size() < 5);
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
   return times[times.size() / 2];
 }

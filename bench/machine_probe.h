@@ -8,6 +8,11 @@
 
 namespace sluice {
 
+// Of one call, in seconds. Processor time is that of the calling thread alone: for one thread on a machine that is busy
+// with something else.
+enum class TimeKind { kWall, kProcessor };
+void measure_with(TimeKind kind);
+
 // The median time of one call, in seconds: repeated for about `budget` seconds after one call that warms up.
 double median_seconds(double budget, const std::function<void()>& call);
 

@@ -75,7 +75,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
         const auto want = expected(weight.view(), x, most, bf16_input);
         for (const KernelTable& table : linear_tables()) {
           const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), bf16_input);
-          for (const int rows : {1, 2, 3, 4, 5, 7, 13, 16, 17, 19, 31, 70, 200}) {
+          for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 31, 70, 200}) {
             if (rows > most) continue;
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));

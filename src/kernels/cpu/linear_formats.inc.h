@@ -1,22 +1,21 @@
-// Weights without scales and the kinds of scales of kernels/cpu/linear_tile.h, over sixteen lanes V (cpu/<isa>/vec.h).
+// The formats and scales of cpu/linear_tile.inc.h that need no instruction of their own, over sixteen lanes V.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace sluice::cpu {
 
-// decode() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.
+// pair() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.
 template <class V>
 struct Unscaled {
-  static constexpr std::size_t kBytes = 0;
-  [[gnu::always_inline]] static V load(const std::byte*) { return V::zero(); }
+  [[gnu::always_inline]] static V load(const std::byte*) { return V::broadcast(1.0F); }
   [[gnu::always_inline]] static V finish(V acc, V, V y) { return acc + y; }
 };
 
 // The code is the exponent field. 0, which stands for the denormal 2^-127, becomes 0; 0xFF is NaN.
 template <class V>
 struct ScaledE8m0 {
-  static constexpr std::size_t kBytes = 1;
   [[gnu::always_inline]] static V load(const std::byte* codes) {
     using I = typename V::Int;
     const I code = I::load_bytes(codes);
@@ -25,51 +24,72 @@ struct ScaledE8m0 {
   [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
 };
 
+// The two bf16 of each dword.
 template <class V>
+[[gnu::always_inline]] inline void split_bf16_pairs(typename V::Int pairs, V& even, V& odd) {
+  odd = as_float(pairs & V::Int::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
+  even = as_float(shift_left<16>(pairs));
+}
+
+template <class V, int kRows, int kFrom>
 struct F32Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom;
   static constexpr std::size_t kLineBytes = 128, kScaleBytes = 0;
-  [[gnu::always_inline]] void decode(const std::byte* line, const std::byte*, V (&w)[2]) const {
-    w[1] = V::load(reinterpret_cast<const float*>(line));
-    w[0] = V::load(reinterpret_cast<const float*>(line + 64));
+  using Line = const float*;
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
+    return reinterpret_cast<const float*>(line);
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(Line line, V& even, V& odd) const {
+    odd = V::load(line);
+    even = V::load(line + 16);
   }
 };
 
-template <class V>
+template <class V, int kRows, int kFrom>
 struct Bf16Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 0;
-  [[gnu::always_inline]] void decode(const std::byte* line, const std::byte*, V (&w)[2]) const {
-    using I = typename V::Int;
-    const I pairs = I::load(reinterpret_cast<const std::int32_t*>(line));
-    w[1] = as_float(pairs & I::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
-    w[0] = as_float(shift_left<16>(pairs));
+  using Line = typename V::Int;
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
+    return Line::load(reinterpret_cast<const std::int32_t*>(line));
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    split_bf16_pairs(line, even, odd);
   }
 };
 
-// e4m3 with a scale per block, from the four decoded inputs that Decoder::unpack gives.
-template <class V, class Decoder>
+// e4m3 with a scale per block. Decoder gives Line, load(line) and pair<P>(line, even, odd).
+template <class V, class Decoder, int kRows, int kFrom>
 struct Fp8Weights : Decoder {
   using Scale = ScaledE8m0<V>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kDirectRows = kRows, kPanelFrom = kFrom;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  [[gnu::always_inline]] void decode(const std::byte* line, const std::byte*, V (&w)[4]) const {
-    Decoder::unpack(line, w);
-  }
+  [[gnu::always_inline]] auto load(const std::byte* line, const std::byte*) const { return Decoder::load(line); }
 };
 
 // f32 scales go into each weight.
-template <class V, class Decoder>
+template <class V, class Decoder, int kRows, int kFrom>
 struct Fp8PrescaledWeights : Decoder {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kDirectRows = kRows, kPanelFrom = kFrom;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 4;
-  [[gnu::always_inline]] void decode(const std::byte* line, const std::byte* scales, V (&w)[4]) const {
-    Decoder::unpack(line, w);
-    const V by = V::load(reinterpret_cast<const float*>(scales));
-    for (V& value : w) value = value * by;
+  struct Line {
+    typename Decoder::Line codes;
+    const float* scales;
+  };
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte* scales) const {
+    return {Decoder::load(line), reinterpret_cast<const float*>(scales)};
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    Decoder::template pair<P>(line.codes, even, odd);
+    const V by = V::load(line.scales);
+    even = even * by;
+    odd = odd * by;
   }
 };
 

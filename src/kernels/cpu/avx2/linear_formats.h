@@ -1,4 +1,4 @@
-// The AVX2 parts of kernels/cpu/linear_tile.h: register tiles, and the decoders of FP8 and FP4.
+// The AVX2 parts of kernels/cpu/linear_tile.inc.h: register tiles, and the decoders of FP8 and FP4.
 #pragma once
 
 #include <immintrin.h>
@@ -14,38 +14,36 @@ namespace sluice::avx2 {
 struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 2;
-  static constexpr int kPanelGroups = 1;
-  static constexpr int kDirectRows = 2;
-  static constexpr int kPanelFrom = 13;
   static constexpr int kChains = 2;
-  static constexpr int kHeldInputs = 0;
-  SLUICE_VEC static void prefetch(const std::byte*, std::size_t) {}
+  static constexpr int kPanelRows = 6, kPanelGroups = 1;
 };
 
 // Lines in Fp8Order::kPlanes, through f16 (vec.h). The NaN codes give 480.
 class Fp8Decoder {
- protected:
-  SLUICE_VEC void unpack(const std::byte* line, F32x16 (&w)[4]) const {
+ public:
+  using Line = const std::byte*;
+  SLUICE_VEC Line load(const std::byte* line) const { return line; }
+  template <int P>
+  SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
     const F32x16 by = F32x16::broadcast(256.0F);
-    for (int i = 0; i < 4; ++i) w[i] = F32x16::load_e4m3_over_256(line + 16 * i) * by;
+    odd = F32x16::load_e4m3_over_256(line + 16 * (2 * P + 1)) * by;
+    even = F32x16::load_e4m3_over_256(line + 16 * (2 * P)) * by;
   }
 };
 
 class Mxfp4Weights {
  public:
   using Scale = cpu::ScaledE8m0<F32x16>;
-  static constexpr int kInputs = 8;
+  static constexpr int kInputs = 8, kDirectRows = 2, kPanelFrom = 8;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  SLUICE_VEC void decode(const std::byte* line, const std::byte*, F32x16 (&w)[8]) const {
-    const I32x16 codes = I32x16::load(reinterpret_cast<const std::int32_t*>(line));
-    w[1] = look_up(codes, shift_left<28>(codes));
-    w[0] = look_up(shift_right<4>(codes), shift_left<24>(codes));
-    w[3] = look_up(shift_right<8>(codes), shift_left<20>(codes));
-    w[2] = look_up(shift_right<12>(codes), shift_left<16>(codes));
-    w[5] = look_up(shift_right<16>(codes), shift_left<12>(codes));
-    w[4] = look_up(shift_right<20>(codes), shift_left<8>(codes));
-    w[7] = look_up(shift_right<24>(codes), shift_left<4>(codes));
-    w[6] = look_up(shift_right<28>(codes), codes);
+  using Line = I32x16;
+  SLUICE_VEC Line load(const std::byte* line, const std::byte*) const {
+    return I32x16::load(reinterpret_cast<const std::int32_t*>(line));
+  }
+  template <int P>
+  SLUICE_VEC void pair(const Line& line, F32x16& even, F32x16& odd) const {
+    odd = look_up(shift_right<8 * P>(line), shift_left<28 - 8 * P>(line));
+    even = look_up(shift_right<8 * P + 4>(line), shift_left<24 - 8 * P>(line));
   }
 
  private:

@@ -1,14 +1,14 @@
 #include "kernels/cpu/avx2/linear_formats.h"
 #include "kernels/cpu/avx2/linear_kernels.h"
-#include "kernels/cpu/linear_tile.h"
+#include "kernels/cpu/linear_run.inc.h"
 
 namespace sluice::avx2 {
 
 void linear_fp8(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->view().scale_format == ScaleFormat::kF32) {
-    LinearRunner<LinearIsa, cpu::Fp8PrescaledWeights<F32x16, Fp8Decoder>>::run(job, rows, begin, end);
+    cpu::run_linear<LinearIsa, cpu::Fp8PrescaledWeights<F32x16, Fp8Decoder, 2, 8>>(job, rows, begin, end);
   } else {
-    LinearRunner<LinearIsa, cpu::Fp8Weights<F32x16, Fp8Decoder>>::run(job, rows, begin, end);
+    cpu::run_linear<LinearIsa, cpu::Fp8Weights<F32x16, Fp8Decoder, 2, 8>>(job, rows, begin, end);
   }
 }
 

@@ -1,4 +1,4 @@
-// The AVX-512 parts of kernels/cpu/linear_tile.h: register tiles, and the decoders of FP8 and FP4.
+// The AVX-512 parts of kernels/cpu/linear_tile.inc.h: register tiles, and the decoders of FP8 and FP4.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,8 @@ namespace sluice::avx512 {
 struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 4;
-  static constexpr int kPanelGroups = 4;
-  static constexpr int kDirectRows = 4;
-  static constexpr int kPanelFrom = 17;
   static constexpr int kChains = 4;
-  static constexpr int kHeldInputs = 8;
-  SLUICE_VEC static void prefetch(const std::byte*, std::size_t) {}
+  static constexpr int kPanelRows = 12, kPanelGroups = 2;
 };
 
 // The high and the low byte of the bf16 of every e4m3 magnitude.
@@ -48,20 +44,22 @@ inline constexpr E4m3Tables kE4m3;
 
 // Lines in Fp8Order::kPairs: interleaving low and high bytes gives pairs of bf16, an output in each dword.
 class Fp8Decoder {
- protected:
-  SLUICE_VEC void unpack(const std::byte* line, F32x16 (&w)[4]) const {
+ public:
+  struct Line {
+    __m512i high, low;  // the bytes of the bf16
+  };
+  SLUICE_VEC Line load(const std::byte* line) const {
     const __m512i codes = _mm512_loadu_si512(line);
     // The permutation reads the low 7 bits of a code; bit 7, the sign, is or-ed in: high | (code & 0x80).
     const __m512i high = _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(high_[0], codes, high_[1]), codes,
                                                    _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);
-    const __m512i low = _mm512_permutex2var_epi8(low_[0], codes, low_[1]);
-    const I32x16 odd = I32x16::broadcast(static_cast<std::int32_t>(0xFFFF0000U));
-    const I32x16 first{_mm512_unpacklo_epi8(low, high)};
-    const I32x16 second{_mm512_unpackhi_epi8(low, high)};
-    w[1] = as_float(first & odd);
-    w[0] = as_float(shift_left<16>(first));
-    w[3] = as_float(second & odd);
-    w[2] = as_float(shift_left<16>(second));
+    return {high, _mm512_permutex2var_epi8(low_[0], codes, low_[1])};
+  }
+  template <int P>
+  SLUICE_VEC void pair(const Line& line, F32x16& even, F32x16& odd) const {
+    const __m512i pairs =
+        P == 0 ? _mm512_unpacklo_epi8(line.low, line.high) : _mm512_unpackhi_epi8(line.low, line.high);
+    cpu::split_bf16_pairs<F32x16>({pairs}, even, odd);
   }
 
  private:
@@ -72,22 +70,18 @@ class Fp8Decoder {
 class Mxfp4Weights {
  public:
   using Scale = cpu::ScaledE8m0<F32x16>;
-  static constexpr int kInputs = 8;
+  static constexpr int kInputs = 8, kDirectRows = 4, kPanelFrom = 13;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  // The permutation reads the low 4 bits of each dword.
-  SLUICE_VEC void decode(const std::byte* line, const std::byte*, F32x16 (&w)[8]) const {
-    const I32x16 codes{_mm512_loadu_si512(line)};
-    w[1] = look_up(codes);
-    w[0] = look_up(shift_right<4>(codes));
-    w[3] = look_up(shift_right<8>(codes));
-    w[2] = look_up(shift_right<12>(codes));
-    w[5] = look_up(shift_right<16>(codes));
-    w[4] = look_up(shift_right<20>(codes));
-    w[7] = look_up(shift_right<24>(codes));
-    w[6] = look_up(shift_right<28>(codes));
+  using Line = I32x16;
+  SLUICE_VEC Line load(const std::byte* line, const std::byte*) const { return {_mm512_loadu_si512(line)}; }
+  template <int P>
+  SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
+    odd = look_up(shift_right<8 * P>(line));
+    even = look_up(shift_right<8 * P + 4>(line));
   }
 
  private:
+  // The permutation reads the low 4 bits of each dword.
   SLUICE_VEC F32x16 look_up(I32x16 codes) const { return {_mm512_permutexvar_ps(codes.v, values_)}; }
 
   __m512 values_ = _mm512_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, -0.0F, -0.5F, -1.0F, -1.5F, -2.0F,

@@ -1,0 +1,174 @@
+// A tile for few rows, the weights decoded in registers (see linear_tile.inc.h).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/cpu/linear_tile.inc.h"
+
+namespace sluice::cpu {
+
+// Rows [row, row + kRows) of a tile of kGroups groups.
+template <class Isa, class Format, int kRows, int kGroups>
+class LinearDirect {
+  using V = typename Isa::Vec;
+  using Scale = typename Format::Scale;
+  // Blocks in flight, each with its own chains.
+  static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
+  static constexpr std::size_t kStepBytes = Format::kLineBytes * kGroups;
+  static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
+
+ public:
+  [[gnu::noinline]] static void run(const LinearTile& tile, const LinearJob& job, int row) {
+    LinearDirect kernel(tile, job, row);
+    const int whole = tile.in / tile.block;
+    int block = 0;
+    if constexpr (kBlocks > 1) {
+      for (; block + kBlocks <= whole; block += kBlocks) kernel.template blocks<kBlocks>(block, tile.block);
+    }
+    for (; block < tile.blocks; ++block) {
+      kernel.template blocks<1>(block, std::min(tile.block, tile.in - block * tile.block));
+    }
+    for (int r = 0; r < kRows; ++r) {
+      float* y = job.y + (row + r) * job.ldy + tile.first_output;
+      for (int g = 0; g < kGroups; ++g) {
+        store_outputs(y + g * kGroupOutputs, kernel.y_[r][g], tile.outputs - g * kGroupOutputs);
+      }
+    }
+  }
+
+ private:
+  LinearDirect(const LinearTile& tile, const LinearJob& job, int row) : tile_(tile) {
+    for (int r = 0; r < kRows; ++r) {
+      x_[r] = job.x_row(row + r);
+      for (int g = 0; g < kGroups; ++g) y_[r][g] = V::zero();
+    }
+    block_bytes_ = static_cast<std::size_t>((tile.block + Format::kInputs - 1) / Format::kInputs) * kStepBytes;
+  }
+
+  // One line of every group; x points at the step's inputs of each row.
+  [[gnu::always_inline]] static void step(const Format& format, const std::byte* lines, const std::byte* scales,
+                                          const float* const* x, V (&acc)[kRows][kGroups]) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+      const auto line = format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
+                                    scales + static_cast<std::size_t>(g) * kGroupScales);
+      unroll<Format::kInputs / 2>([&]<int P>() __attribute__((always_inline)) {
+        V even, odd;
+        format.template pair<P>(line, even, odd);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const float* pair = x[r] + 2 * P;
+          // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they
+          // are the same, so that the compiler loads them again instead of spilling them.
+          if constexpr (kRows > 2) asm("" : "+r"(pair));
+          acc[r][g] = fma(V::broadcast(pair[1]), odd, acc[r][g]);
+          acc[r][g] = fma(V::broadcast(pair[0]), even, acc[r][g]);
+        }
+      });
+    }
+  }
+
+  // kCount blocks of `inputs` inputs each.
+  template <int kCount>
+  [[gnu::always_inline]] void blocks(int block, int inputs) {
+    const Format format;
+    V acc[kCount][kRows][kGroups];
+    const float* x[kCount][kRows];
+    const std::byte* lines[kCount];
+    const std::byte* scales[kCount];
+#pragma GCC unroll 8
+    for (int b = 0; b < kCount; ++b) {
+      lines[b] = tile_.data + static_cast<std::size_t>(block + b) * block_bytes_;
+      scales[b] = tile_.scales + static_cast<std::size_t>((block + b) * kGroups) * kGroupScales;
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        x[b][r] = x_[r] + (block + b) * tile_.block;
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) acc[b][r][g] = V::zero();
+      }
+    }
+    for (int s = inputs / Format::kInputs; s > 0; --s) {
+#pragma GCC unroll 8
+      for (int b = 0; b < kCount; ++b) {
+        step(format, lines[b], scales[b], x[b], acc[b]);
+        lines[b] += kStepBytes;
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) x[b][r] += Format::kInputs;
+      }
+    }
+#pragma GCC unroll 8
+    for (int b = 0; b < kCount; ++b) {
+      if (const int rest = inputs % Format::kInputs; rest != 0) {
+        V sums[kRows][kGroups];  // a copy, as what a call may write to cannot live in registers
+        copy(acc[b], sums);
+        partial_step(lines[b], scales[b], x[b], rest, sums);
+        copy(sums, acc[b]);
+      }
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        const V scale = Scale::load(scales[b] + static_cast<std::size_t>(g) * kGroupScales);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) y_[r][g] = Scale::finish(acc[b][r][g], scale, y_[r][g]);
+      }
+    }
+  }
+
+  [[gnu::noinline]] static void partial_step(const std::byte* lines, const std::byte* scales, const float* const* x,
+                                             int count, V (&acc)[kRows][kGroups]) {
+    float padded[kRows][Format::kInputs];
+    const float* rows[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < Format::kInputs; ++i) padded[r][i] = i < count ? x[r][i] : -0.0F;
+      rows[r] = padded[r];
+    }
+    step(Format(), lines, scales, rows, acc);
+  }
+
+  [[gnu::always_inline]] static void copy(const V (&from)[kRows][kGroups], V (&to)[kRows][kGroups]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) to[r][g] = from[r][g];
+    }
+  }
+
+  const LinearTile& tile_;
+  const float* x_[kRows];
+  V y_[kRows][kGroups];
+  std::size_t block_bytes_;
+};
+
+// Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
+template <class Isa, class Format>
+class LinearDirectRows {
+ public:
+  static void run(const LinearTile& tile, const LinearJob& job, int rows) {
+    constexpr int kMost = Format::kDirectRows;
+    const int parts = (rows + kMost - 1) / kMost;
+    for (int part = 0, row = 0; part < parts; ++part) {
+      const int count = (rows - row + parts - part - 1) / (parts - part);
+      with_groups<Isa::kTileGroups>(tile, job, row, count);
+      row += count;
+    }
+  }
+
+ private:
+  template <int kGroups>
+  static void with_groups(const LinearTile& tile, const LinearJob& job, int row, int count) {
+    if constexpr (kGroups > 1) {
+      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, job, row, count);
+    }
+    with_rows<kGroups, Format::kDirectRows>(tile, job, row, count);
+  }
+
+  template <int kGroups, int kRows>
+  static void with_rows(const LinearTile& tile, const LinearJob& job, int row, int count) {
+    if constexpr (kRows > 1) {
+      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count);
+    }
+    LinearDirect<Isa, Format, kRows, kGroups>::run(tile, job, row);
+  }
+};
+
+}  // namespace sluice::cpu

@@ -1,0 +1,66 @@
+// The linear kernels of a vector ISA, written once over its lanes (cpu/<isa>/vec.h). Two ways to compute a tile, of
+// equal bits:
+//
+//   linear_direct.inc.h   few rows: each line of weights is decoded in registers and multiplied with several rows at
+//   once linear_panel.inc.h    many rows: weights are decoded to f32 in a buffer in L1 and multiplied with all rows
+//
+// Lanes are outputs; an output's chain over inputs is the one of kernels/linear.h. An odd number of inputs leaves one
+// pair without its odd half: there the padding weight is +0 and stands against an input of -0, and adding -0 changes
+// nothing.
+//
+// An Isa has the type Vec and the constants
+//   kTileGroups               groups of a tile
+//   kChains                   vectors that must be in flight to hide the latency of an fma
+//   kPanelRows, kPanelGroups  the register tile of a panel
+// A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kDirectRows (the rows whose
+// sums stay in registers beside its tables), and the const members load(line, scales), which gives a Line, and
+// pair<p>(line, even, odd), the weights of inputs 2 p and 2 p + 1, f32 scales applied. It is a value that holds its
+// tables in registers. Its type Scale has static load(scales), 1 where pair() applied the scales, and
+// finish(acc, scale, y) = fma(acc, scale, y).
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cpu/linear_layout.h"
+
+namespace sluice::cpu {
+
+// One tile of a packed weight.
+struct LinearTile {
+  LinearTile(const LinearLayout& layout, const std::byte* packed, int index)
+      : data(packed + layout.tile_data(index)),
+        scales(packed + layout.tile_scales(index)),
+        in(layout.in),
+        block(layout.block),
+        blocks(layout.blocks),
+        groups(layout.groups_in(index)),
+        outputs(layout.outputs_in(index)),
+        first_output(index * layout.tile_groups * kGroupOutputs) {}
+
+  const std::byte* data;
+  const std::byte* scales;
+  int in, block, blocks;
+  int groups, outputs;  // outputs without padding
+  int first_output;
+};
+
+// The first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
+template <class V>
+[[gnu::always_inline]] inline V load_outputs(const float* p, int count) {
+  return count >= kGroupOutputs ? V::load(p) : V::load_first(p, count);
+}
+template <class V>
+[[gnu::always_inline]] inline void store_outputs(float* p, V v, int count) {
+  count >= kGroupOutputs ? v.store(p) : v.store_first(p, count);
+}
+
+// Calls each(integral constant p) for p in [0, N).
+template <int N, int P = 0, class Each>
+[[gnu::always_inline]] inline void unroll(const Each& each) {
+  if constexpr (P < N) {
+    each.template operator()<P>();
+    unroll<N, P + 1>(each);
+  }
+}
+
+}  // namespace sluice::cpu
