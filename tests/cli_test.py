@@ -1,0 +1,387 @@
+"""The program `sluice`: every command on the embedded model and on small random ones, and every exit code."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import urllib.request
+
+import numpy
+import pytest
+import safetensors.numpy
+
+ROOT = pathlib.Path(__file__).parent.parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
+SLUICE = BUILD / "sluice"
+MODEL = ROOT / "models" / "sluice-tiny-v4"
+TINY = json.loads((MODEL / "config.json").read_text())
+QUESTION = "What is 17 + 25?"
+
+
+def sluice(*arguments, code=0, text=None, **options):
+    """Runs the program; checks its exit code; returns the finished process."""
+    done = subprocess.run([str(a) for a in (SLUICE, *arguments)], input=text, capture_output=True, text=True,
+                          timeout=120, **options)
+    assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def fails(*arguments, says, code=2, **options):
+    """Expects an error: its exit code, nothing on stdout, and a message with the given words."""
+    done = sluice(*arguments, code=code, **options)
+    assert done.stdout == ""
+    for words in [says] if isinstance(says, str) else says:
+        assert words in done.stderr, done.stderr
+    return done
+
+
+def logits(tmp_path, *arguments, **options):
+    out = tmp_path / "logits.safetensors"
+    sluice("logits", *arguments, "--out", out, **options)
+    return safetensors.numpy.load_file(out)
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_and_version():
+    commands = ["serve", "run", "chat", "logits", "eval", "inspect", "kernels", "synth"]
+    text = sluice("--help").stdout
+    assert "Exit codes: 0 success" in text
+    for command in commands:
+        assert command in text
+        assert "Exit codes" in sluice(command, "--help").stdout
+    for command in ["serve", "run", "chat", "logits", "eval", "inspect"]:
+        text = sluice(command, "--help").stdout
+        for flag in ["--isa", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype", "--threads",
+                     "--max-num-batched-tokens", "--max-num-seqs", "--max-model-len", "--kv-cache-memory",
+                     "--log-level"]:
+            assert flag in text, (command, flag)
+    version = sluice("--version").stdout
+    assert version.startswith("sluice 0.") and "profile  default f32 kv=fp8 index=fp4" in version
+
+
+def test_wrong_usage():
+    fails(says="subcommand")
+    fails("frobnicate", says="frobnicate")
+    fails("run", says="--prompt")
+    fails("run", "-p", "x", "--frobnicate", says="--frobnicate")
+    fails("run", "-p", "x", "--profile", "fancy", says="fancy")
+    fails("run", "-p", "x", "--threads", "many", says="many")
+    fails("run", "-p", "x", "--kv-cache-memory", "3 potatoes", says="--kv-cache-memory")
+    fails("run", "-p", "x", "--log-level", "loud", says=["loud", "trace"])
+    fails("run", "-p", "x", "--temperature", "-1", says="temperature")
+    fails("run", "-p", "x", "--max-tokens", "0", says="--max-tokens")
+    fails("run", "-p", "x", "--raw", "--thinking", says="--raw")
+    fails("run", "-p", "x", "--threads", "-1", says="--threads")
+    fails("serve", "--port", "65536", says="--port")
+    fails("serve", "--drain-timeout", "-1", says="--drain-timeout")
+
+
+def test_bad_models(tmp_path):
+    fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder"])
+    fails("run", MODEL / "config.json", "-p", "x", says="expected a folder")
+    fails("run", tmp_path, "-p", "x", says="config.json")
+    shutil.copy(MODEL / "config.json", tmp_path)
+    fails("logits", tmp_path, "--ids", "1", "--out", tmp_path / "x", says="safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"]}')
+    fails("inspect", tmp_path, says="vocab_size")
+
+
+def test_kernels():
+    lines = sluice("kernels").stdout.splitlines()
+    assert lines[0].startswith("machine  ") and lines[1].startswith("chosen   ")
+    isas = [isa.strip() for isa in lines[0].removeprefix("machine  ").split(",")]
+    assert isas[-1] == "scalar" and lines[1].split()[1] == isas[0]
+    assert any(line.startswith("linear ") for line in lines)
+    assert "forced" in sluice("kernels", "--isa", "scalar").stdout
+    fails("kernels", "--isa", "mmx", says=["mmx", "scalar"])
+    for isa in {"avx2", "avx512"} - set(isas):
+        fails("kernels", "--isa", isa, says="this machine lacks it")
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_run(tmp_path):
+    done = sluice("run", "-p", QUESTION, cwd=tmp_path)
+    assert "42" in done.stdout and done.stdout.endswith("\n") and "tokens/s" in done.stderr
+    assert sluice("run", MODEL, "-p", "-", "--log-level", "error", text=QUESTION).stdout == done.stdout
+    assert sluice("run", "-p", QUESTION, "--log-level", "off").stderr == ""
+    thinking = sluice("run", "-p", QUESTION, "--thinking", "--log-level", "off")
+    assert "42" in thinking.stdout and "17" in thinking.stderr  # the reasoning
+    prompt = f"<｜begin▁of▁sentence｜><｜User｜>{QUESTION}<｜Assistant｜></think>"
+    assert sluice("run", "--raw", "-p", prompt).stdout == done.stdout
+    assert len(sluice("run", "-p", QUESTION, "--max-tokens", "1").stdout) < len(done.stdout)
+    sampled = [sluice("run", "--raw", "-p", "In the beginning", "--temperature", "1", "--seed", seed, "--max-tokens",
+                      "30").stdout for seed in (1, 1, 2)]
+    assert sampled[0] == sampled[1] != sampled[2]
+    fails("run", "--raw", "-p", "", "--log-level", "error", says="prompt")
+    fails("run", "-p", "x " * 200, "--max-model-len", "64", "--log-level", "error", says="64")
+
+
+def test_chat():
+    first, second = QUESTION, "Add 10 to 5."
+    alone = sluice("run", "-p", first).stdout
+    script = f"{first}\n/reset\n{first}\n{second}\n/thinking on\n/nonsense\n/exit\nnever asked\n"
+    done = sluice("chat", "--log-level", "error", text=script)
+    assert done.stdout.startswith(alone * 2)
+    assert len(done.stdout) > len(alone * 2)
+    assert "/nonsense: no such command" in done.stderr and "/reset" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["run", "-p", "Tell me a long story.", "--max-tokens", "20000"], ["chat"]])
+def test_ctrl_c_stops_an_answer(command):
+    process = subprocess.Popen([SLUICE, *command, "--temperature", "1.5", "--max-tokens", "20000"]
+                               if command == ["chat"] else
+                               [SLUICE, *command, "--raw", "--temperature", "1.5"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if command == ["chat"]:
+        process.stdin.write(b"Tell me a story.\n")
+        process.stdin.flush()
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == (0 if command == ["chat"] else 130)
+    assert out.endswith(b"\n")
+
+
+def test_serve(tmp_path):
+    process = subprocess.Popen([SLUICE, "serve", "--port", "0", "--served-model-name", "tiny"], cwd=tmp_path,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        url = next(line.split()[-1] for line in process.stderr if line.startswith("Serving tiny on "))
+        body = json.dumps({"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}).encode()
+        request = urllib.request.Request(url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            content = json.load(answer)["choices"][0]["message"]["content"]
+        assert content + "\n" == sluice("run", "-p", QUESTION).stdout
+        port = url.rsplit(":", 1)[1]
+        fails("serve", "--port", port, "--log-level", "error", says=[port, "in use"], code=3)
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+# --- logits -----------------------------------------------------------------------------------------------------------
+
+
+def test_logits(tmp_path):
+    ids = [0, 5, 700, 4095, 17, 3, 3, 42] * 20
+    (tmp_path / "ids.txt").write_text("\n".join(map(str, ids)))
+    every = logits(tmp_path, "--ids", ",".join(map(str, ids)))
+    assert every["logits"].dtype == numpy.float32 and every["logits"].shape == (len(ids), TINY["vocab_size"])
+    assert every["positions"].dtype == numpy.int64 and every["positions"].tolist() == list(range(len(ids)))
+    assert "greedy" not in every and numpy.isfinite(every["logits"]).all()
+    some = logits(tmp_path, MODEL, "--ids-file", tmp_path / "ids.txt", "--positions", "130,0 7",
+                  "--max-num-batched-tokens", "13", "--threads", "3", "--greedy", "6")
+    assert some["positions"].tolist() == [0, 7, 130]
+    assert (some["logits"] == every["logits"][[0, 7, 130]]).all()  # bit by bit, in other chunks
+    # The greedy tokens are what the logits of the longer text say, and end tokens do not end it.
+    greedy = some["greedy"].tolist()
+    assert some["greedy"].dtype == numpy.int64 and len(greedy) == 6
+    longer = logits(tmp_path, "--ids", " ".join(map(str, ids + greedy)))["logits"]
+    assert longer[len(ids) - 1:-1].argmax(axis=1).tolist() == greedy
+    after_the_end = logits(tmp_path, "--ids", "0,1", "--greedy", "3")
+    assert len(after_the_end["greedy"]) == 3
+    plain = logits(tmp_path, "--ids", "0,5,700", "--profile", "plain")["logits"]
+    assert (plain != every["logits"][:3]).any()
+
+
+def test_bad_logits(tmp_path):
+    out = tmp_path / "out"
+    fails("logits", "--ids", "1", says="--out")
+    fails("logits", "--out", out, says=["--ids", "--ids-file"])
+    fails("logits", "--ids", "1", "--ids-file", "f", "--out", out, says="--ids")
+    fails("logits", "--ids", "1,two", "--out", out, says="two")
+    fails("logits", "--ids", "1,-2", "--out", out, says="-2")
+    fails("logits", "--ids", ", ", "--out", out, says="at least one")
+    fails("logits", "--ids", "1,2", "--positions", "2", "--out", out, says=["[0, 2)", "found 2"])
+    fails("logits", "--ids", "1,2", "--positions", "0,1,0", "--out", out, says="twice")
+    fails("logits", "--ids", "1,4096", "--out", out, says=["4096", "[0, 4096)"])
+    fails("logits", "--ids", "1,2,3", "--greedy", "-1", "--out", out, says="--greedy")
+    fails("logits", "--ids", "1,2,3", "--max-model-len", "2", "--out", out, says="at most 2")
+    fails("logits", "--ids", "1,2,3", "--greedy", "3", "--max-model-len", "4", "--out", out, says="at most 4")
+    fails("logits", "--ids", "1", "--kv-cache-memory", "1KiB", "--out", out, says="--kv-cache-memory")
+    fails("logits", "--ids-file", tmp_path / "none", "--out", out, says="none")
+    fails("logits", "--ids", "1", "--out", tmp_path / "no" / "folder", says="folder")
+    assert not out.exists()
+
+
+# --- random checkpoints -----------------------------------------------------------------------------------------------
+
+SMALL = TINY | {"vocab_size": 300, "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "o_groups": 2,
+                "q_lora_rank": 96, "o_lora_rank": 64, "index_n_heads": 2, "n_routed_experts": 5, "index_topk": 8,
+                "num_experts_per_tok": 3, "moe_intermediate_size": 96, "num_hash_layers": 1, "head_dim": 128,
+                "compress_ratios": [0, 4, 128, 4, 0]}
+GEOMETRIES = {
+    "fp8 and fp4": SMALL,
+    "f32 scales": SMALL | {"quantization_config": SMALL["quantization_config"] | {"scale_fmt": ""},
+                           "expert_dtype": "fp8"},
+    "not quantised": {k: v for k, v in SMALL.items() if k != "quantization_config"} | {"num_nextn_predict_layers": 0,
+                      "compress_ratios": [0, 4, 128, 4]},
+}
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_synth(tmp_path, geometry):
+    config, model = tmp_path / "geometry.json", tmp_path / "model"
+    config.write_text(json.dumps(GEOMETRIES[geometry]))
+    assert "seed 7" in sluice("synth", config, model, "--seed", "7", "--shard-size", "1MB").stdout
+    assert json.loads((model / "config.json").read_text()) == GEOMETRIES[geometry]
+    assert len(list(model.glob("*.safetensors"))) > 1
+
+    # Its tensors are those that the config alone promises, and the loader takes them all.
+    def table(path):
+        lines = sluice("inspect", path, "--tensors", "--kv-cache-memory", "64MiB").stdout.splitlines()
+        return sorted(line.split(maxsplit=3) for line in lines if line.startswith("  ") and line.endswith("]"))
+    assert table(model) == table(config)
+
+    ids = ",".join(str(i * 7 % 300) for i in range(150))
+    for profile in ("plain", "default"):
+        done = sluice("logits", model, "--ids", ids, "--profile", profile, "--greedy", "20", "--out", tmp_path / "l")
+        assert "warning" not in done.stderr
+        result = safetensors.numpy.load_file(tmp_path / "l")
+        assert numpy.isfinite(result["logits"]).all()
+        assert 0.05 < result["logits"].std() < 20
+        assert len(set(result["logits"].argmax(axis=1).tolist())) > 10  # not the same answer to everything
+
+    again = tmp_path / "again"
+    sluice("synth", model, again, "--seed", "7", "--shard-size", "1MB")
+    for file in model.iterdir():
+        assert (again / file.name).read_bytes() == file.read_bytes()
+    other = tmp_path / "other"
+    sluice("synth", model, other, "--seed", "8", "--shard-size", "1MB")
+    assert any((other / f.name).read_bytes() != f.read_bytes() for f in model.glob("*.safetensors"))
+
+
+def test_synth_magnitudes(tmp_path):
+    """Weights have a standard deviation of about 1 / sqrt(row length), whatever they are stored in."""
+    sluice("synth", MODEL, tmp_path / "model", "--tokenizer", MODEL)
+    assert (tmp_path / "model" / "tokenizer.json").read_bytes() == (MODEL / "tokenizer.json").read_bytes()
+    tensors = raw_tensors(tmp_path / "model" / "model.safetensors")
+    e2m1 = numpy.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
+    packed, scales = (tensors[f"layers.0.ffn.experts.3.w1.{part}"] for part in ("weight", "scale"))
+    values = e2m1[numpy.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)]
+    values *= numpy.repeat(2.0 ** (scales.astype(int) - 127), 32, axis=1)
+    assert 0.5 < values.std() * values.shape[1] ** 0.5 < 2 and abs(values.mean()) < 0.01
+    ids = tensors["layers.0.ffn.gate.tid2eid"]
+    assert ids.min() == 0 and ids.max() == TINY["n_routed_experts"] - 1
+    assert all(len(set(row)) == TINY["num_experts_per_tok"] for row in ids.tolist())
+    assert "\n" in sluice("run", tmp_path / "model", "-p", "Hello", "--max-tokens", "5").stdout
+    fails("synth", MODEL, tmp_path / "model", says="weights")
+    fails("synth", tmp_path / "none.json", tmp_path / "x", says="none.json")
+    fails("synth", MODEL, tmp_path / "x", "--tokenizer", tmp_path, says="tokenizer.json")
+
+
+def raw_tensors(path):
+    """A safetensors file with every byte-sized dtype as uint8."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    types = {"F32": numpy.float32, "I64": numpy.int64, "BF16": numpy.uint16}
+    return {name: numpy.frombuffer(data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]],
+                                   types.get(t["dtype"], numpy.uint8)).reshape(t["shape"])
+            for name, t in json.loads(data[8:8 + length]).items() if name != "__metadata__"}
+
+
+# --- inspect ----------------------------------------------------------------------------------------------------------
+
+
+def test_inspect():
+    text = sluice("inspect", "--kv-cache-memory", "256MiB").stdout
+    for words in ["DeepseekV4ForCausalLM", "1322 tensors, 22952988 bytes", "default f32 kv=fp8 index=fp4", "layers.8 ",
+                  "mtp.0 ", "256.00 MiB", "a token costs"]:
+        assert words in text, words
+    # 4 CSA streams of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA streams at 1:128.
+    assert "a token costs %.2f bytes" % (4 * 200 / 4 + 4 * 68 / 4 + 3 * 200 / 128) in text
+    wide = sluice("inspect", "--kv-cache-dtype", "f32", "--index-cache-dtype", "bf16").stdout
+    assert "a token costs %.2f bytes" % (4 * 512 / 4 + 4 * 256 / 4 + 3 * 512 / 128) in wide
+    line = next(line for line in sluice("inspect", "--tensors").stdout.splitlines() if ".experts.0.w1.weight" in line)
+    assert line.split() == ["layers.0.ffn.experts.0.w1.weight", "I8", "16384", "[128,", "128]"]
+    flash = sluice("inspect", ROOT / "tests" / "configs" / "v4-flash.json").stdout
+    assert "43 + 1 for multi-token prediction" in flash and "ffn" not in flash
+    fails("inspect", ROOT / "nothing.json", says="nothing.json")
+
+
+# --- eval -------------------------------------------------------------------------------------------------------------
+
+HASHES = 'the number after the last "####" equals expected_answer'
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Get the weather in a city.",
+          "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+
+
+def item(name, question, check, mode="chat", **keys):
+    return {"id": name, "mode": mode, "messages": [{"role": "user", "content": question}], "check": check} | keys
+
+
+def evaluate(tmp_path, items, *flags, **options):
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+    return sluice("eval", "--task", tmp_path / "task.jsonl", "--json", tmp_path / "out.json", *flags, **options)
+
+
+def test_eval(tmp_path):
+    age = "Tom is 28 years old. Wendy is 3 years younger than Tom. What is the total of their ages?"
+    sort = "Sort these words alphabetically: spoon, daisy, robot, queen, sheep, piano, stone"
+    weather = [{"name": "get_weather", "arguments": json.dumps({"city": "Tokyo"})}]
+    items = [item("sum", age, HASHES, expected_answer="53.0"),
+             item("wrong", age, HASHES, expected_answer="54"),
+             item("sort", sort, "content equals expected_answer",
+                  expected_answer="daisy, piano, queen, robot, sheep, spoon, stone"),
+             item("think", age, "expected_answer occurs in the answer (after </think>)", mode="thinking",
+                  expected_answer="53"),
+             item("tool", "What is the weather in Tokyo?", "tool name and arguments are equal", tools=TOOLS,
+                  expected_tool_calls=weather)]
+    done = evaluate(tmp_path, items)
+    assert done.stdout.split()[-4:] == ["task", "5", "4", "80.00"]
+    results = json.loads((tmp_path / "out.json").read_text())
+    assert (results["n"], results["correct"]) == (5, 4)
+    assert [i["id"] for i in results["items"]] == ["sum", "wrong", "sort", "think", "tool"]
+    assert [i["correct"] for i in results["items"]] == [True, False, True, True, True]
+    assert results["items"][0]["output_ids"] == results["items"][1]["output_ids"] != []
+    evaluate(tmp_path, items, "--concurrency", "3", "--threads", "1")
+    assert json.loads((tmp_path / "out.json").read_text()) == results  # the same tokens, whatever runs beside
+    evaluate(tmp_path, items[:1], "--max-tokens", "2")
+    assert len(json.loads((tmp_path / "out.json").read_text())["items"][0]["output_ids"]) == 2
+
+
+@pytest.mark.parametrize("broken, says", [
+    ({"check": "looks right"}, ["looks right", "content equals expected_answer", "line 2"]),
+    ({"mode": "loud"}, ["mode", "loud"]),
+    ({"messages": "hi"}, ["messages"]),
+    ({"expected_answer": None}, ["expected_answer"]),
+    ({"id": 7}, ["id"]),
+])
+def test_bad_task(tmp_path, broken, says):
+    good = item("a", "Hi", HASHES, expected_answer="1")
+    done = evaluate(tmp_path, [good, good | broken], code=2)
+    for words in says:
+        assert words in done.stderr
+
+
+def test_bad_eval(tmp_path):
+    task = tmp_path / "task.jsonl"
+    fails("eval", says="--task")
+    fails("eval", "--task", tmp_path / "none", says="none")
+    task.write_text("\n")
+    fails("eval", "--task", task, says="at least one item")
+    task.write_text("{")
+    fails("eval", "--task", task, says="line 1")
+    task.write_text(json.dumps(item("a", "Hi", HASHES, expected_answer="1")))
+    fails("eval", "--task", task, "--concurrency", "0", says="--concurrency")
+
+
+# --- installation -----------------------------------------------------------------------------------------------------
+
+
+def test_installed(tmp_path):
+    """The embedded model is found beside the installed program; without it the error says where it was looked for."""
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr"], check=True, capture_output=True)
+    program = tmp_path / "usr" / "bin" / "sluice"
+    done = subprocess.run([program, "run", "-p", QUESTION], cwd="/", capture_output=True, text=True, check=True)
+    assert "42" in done.stdout and str(tmp_path / "usr" / "share" / "sluice" / "models") in done.stderr
+    shutil.rmtree(tmp_path / "usr" / "share")
+    done = subprocess.run([program, "run", "-p", QUESTION], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and str(tmp_path / "usr" / "models" / "sluice-tiny-v4") in done.stderr
