@@ -72,31 +72,70 @@ std::size_t LinearLayout::bytes() const {
 
 namespace {
 
-// Inputs [k, k + count) of output `o` of a group, from `row` on (count <= the step; the line is zeroed if it is less).
-void put_fp8(const std::byte* row, int k, int count, int o, Fp8Order order, std::byte* line) {
-  const std::byte* from = row + k;
-  if (order == Fp8Order::kPlanes) {
-    for (int i = 0; i < count; ++i) line[16 * i + o] = from[i];
-    return;
+// Where a line's inputs come from: 16 rows from `row` on, row_bytes apart, of which `outputs` exist, inputs [k, k +
+// count).
+struct LineSource {
+  const std::byte* row;
+  std::size_t row_bytes;
+  int outputs, k, count;
+};
+
+// `bytes` bytes; kWhole of them, which is nearly always wanted, without a call.
+template <std::size_t kWhole>
+void copy_bytes(const std::byte* from, std::size_t bytes, void* to) {
+  if (bytes == kWhole) {
+    std::memcpy(to, from, kWhole);
+  } else {
+    for (std::size_t i = 0; i < bytes; ++i) static_cast<std::byte*>(to)[i] = from[i];
   }
-  std::byte* to = line + o / 4 * 16 + o % 4 * 2;
-  for (int i = 0; i < count; ++i) to[i / 2 * 8 + i % 2] = from[i];
 }
 
-void put_mxfp4(const std::byte* row, int k, int count, int o, std::byte* line) {
-  std::uint32_t codes = 0;
-  std::memcpy(&codes, row + k / 2, static_cast<std::size_t>((count + 1) / 2));
-  if (count % 2 != 0) codes &= (1U << (4 * count)) - 1;
-  codes = ((codes >> 4) & 0x0F0F0F0FU) | ((codes & 0x0F0F0F0FU) << 4);
-  std::memcpy(line + 4 * o, &codes, 4);
+// Calls put(row, o) for the line's outputs.
+template <class Put>
+void for_outputs(const LineSource& from, const Put& put) {
+  const std::byte* row = from.row;
+  for (int o = 0; o < from.outputs; ++o, row += from.row_bytes) put(row, o);
 }
 
-void put_bf16(const std::byte* row, int k, int count, int o, std::byte* line) {
-  std::memcpy(line + 4 * o, row + 2 * k, 2 * static_cast<std::size_t>(count));
+void pack_fp8(const LineSource& from, Fp8Order order, std::byte* line) {
+  for_outputs(from, [&](const std::byte* row, int o) {
+    std::byte codes[4]{};
+    copy_bytes<4>(row + from.k, static_cast<std::size_t>(from.count), codes);
+    if (order == Fp8Order::kPairs) {
+      std::byte* to = line + o / 4 * 16 + o % 4 * 2;
+      std::memcpy(to, codes, 2);
+      std::memcpy(to + 8, codes + 2, 2);
+    } else {
+      for (int i = 0; i < 4; ++i) line[16 * i + o] = codes[i];
+    }
+  });
 }
 
-void put_f32(const std::byte* row, int k, int count, int o, std::byte* line) {
-  for (int i = 0; i < count; ++i) std::memcpy(line + (1 - i) * 64 + 4 * o, row + 4 * (k + i), 4);
+void pack_mxfp4(const LineSource& from, std::byte* line) {
+  for_outputs(from, [&](const std::byte* row, int o) {
+    std::uint32_t codes = 0;
+    copy_bytes<4>(row + from.k / 2, static_cast<std::size_t>((from.count + 1) / 2), &codes);
+    if (from.count % 2 != 0) codes &= (1U << (4 * from.count)) - 1;
+    codes = ((codes >> 4) & 0x0F0F0F0FU) | ((codes & 0x0F0F0F0FU) << 4);
+    std::memcpy(line + 4 * o, &codes, 4);
+  });
+}
+
+void pack_bf16(const LineSource& from, std::byte* line) {
+  for_outputs(from, [&](const std::byte* row, int o) {
+    std::uint32_t pair = 0;
+    copy_bytes<4>(row + 2 * from.k, 2 * static_cast<std::size_t>(from.count), &pair);
+    std::memcpy(line + 4 * o, &pair, 4);
+  });
+}
+
+void pack_f32(const LineSource& from, std::byte* line) {
+  for_outputs(from, [&](const std::byte* row, int o) {
+    float pair[2]{};
+    copy_bytes<8>(row + 4 * from.k, 4 * static_cast<std::size_t>(from.count), pair);
+    std::memcpy(line + 64 + 4 * o, &pair[0], 4);
+    std::memcpy(line + 4 * o, &pair[1], 4);
+  });
 }
 
 struct Packer {
@@ -106,26 +145,19 @@ struct Packer {
 
   // The line of outputs [n, n + 16) and inputs [k, k + count).
   void line(int n, int k, int count, std::byte* to) const {
-    const int outputs = std::min(kGroupOutputs, layout.out - n);
-    if (outputs < kGroupOutputs || count < layout.step_inputs) std::memset(to, 0, layout.line_bytes);
     const std::size_t row_bytes = view.row_bytes();
-    const std::byte* row = view.data + static_cast<std::size_t>(n) * row_bytes;
-    for (int o = 0; o < outputs; ++o, row += row_bytes) {
-      switch (view.format) {
-        case WeightFormat::kF32:
-          put_f32(row, k, count, o, to);
-          break;
-        case WeightFormat::kBf16:
-          put_bf16(row, k, count, o, to);
-          break;
-        case WeightFormat::kFp8:
-          // The whole step spelt out, so that the compiler sees four moves and no loop.
-          count == 4 ? put_fp8(row, k, 4, o, order, to) : put_fp8(row, k, count, o, order, to);
-          break;
-        case WeightFormat::kMxfp4:
-          count == 8 ? put_mxfp4(row, k, 8, o, to) : put_mxfp4(row, k, count, o, to);
-          break;
-      }
+    const LineSource from{view.data + static_cast<std::size_t>(n) * row_bytes, row_bytes,
+                          std::min(kGroupOutputs, layout.out - n), k, count};
+    if (from.outputs < kGroupOutputs) std::memset(to, 0, layout.line_bytes);
+    switch (view.format) {
+      case WeightFormat::kF32:
+        return pack_f32(from, to);
+      case WeightFormat::kBf16:
+        return pack_bf16(from, to);
+      case WeightFormat::kFp8:
+        return pack_fp8(from, order, to);
+      case WeightFormat::kMxfp4:
+        return pack_mxfp4(from, to);
     }
   }
 
