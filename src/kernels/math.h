@@ -70,9 +70,14 @@ inline float sigmoid_f32(float x) {
 inline float silu_f32(float x) {
   return x / (1.0F + exp_f32(-x));
 }
-// ln(1 + e^x); x itself above 20 (spec section 8.1).
+// ln(1 + e^x); x itself above 20 (spec section 8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1)) undoes the
+// rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an unlikely
+// expert.
 inline float softplus_f32(float x) {
-  return x > 20.0F ? x : log_f32(1.0F + exp_f32(x));
+  const float e = exp_f32(x);
+  const float u = 1.0F + e;
+  if (x > 20.0F) return x;
+  return u > 1.0F ? log_f32(u) * (e / (u - 1.0F)) : e;
 }
 
 }  // namespace sluice

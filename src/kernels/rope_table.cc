@@ -20,12 +20,13 @@ std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScali
     if (low == high) high += 0.001;
   }
   for (int i = 0; i < pairs; ++i) {
-    double f = std::pow(theta, -2.0 * i / rope_dims);
+    const auto power = static_cast<float>(std::pow(theta, 2.0 * i / rope_dims));
+    float f = 1.0F / power;
     if (yarn != nullptr) {
-      const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
-      f = f / yarn->factor * ramp + f * (1.0 - ramp);
+      const float ramp = static_cast<float>(std::clamp((i - low) / (high - low), 0.0, 1.0));
+      f = f / static_cast<float>(yarn->factor) * ramp + f * (1.0F - ramp);
     }
-    frequencies[static_cast<std::size_t>(i)] = static_cast<float>(f);
+    frequencies[static_cast<std::size_t>(i)] = f;
   }
   return frequencies;
 }

@@ -4,9 +4,11 @@
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
-// The frequency and the angle (f32(position) * frequency) are f32, cos and sin are those of the f32 angle, correctly
-// rounded but for about one case in a billion (computed in f64). `scale` multiplies cos and sin (YaRN's attention
-// factor; V4: 1). Thread safety: ensure() by one thread, reading data() by any between calls.
+// Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as the official inference rounds:
+// at position 3,000 one more ulp of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well, cos
+// and sin are those of the f32 angle, correctly rounded but for about one case in a billion (computed in f64). `scale`
+// multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: ensure() by one thread, reading data() by any
+// between calls.
 #pragma once
 
 #include <vector>

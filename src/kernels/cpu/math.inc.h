@@ -56,7 +56,11 @@ template <class V>
 
 template <class V>
 [[gnu::always_inline]] inline V softplus(V x) {
-  return select(greater(x, V::broadcast(20.0F)), x, log(V::broadcast(1.0F) + exp(x)));
+  const V one = V::broadcast(1.0F);
+  const V e = exp(x);
+  const V u = one + e;
+  const V y = select(greater(u, one), log(u) * (e / (u - one)), e);
+  return select(greater(x, V::broadcast(20.0F)), x, y);
 }
 
 // Of the n values from p on, sixteen at most.

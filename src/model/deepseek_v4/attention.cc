@@ -7,15 +7,6 @@
 #include "model/deepseek_v4/step.h"
 
 namespace sluice::v4 {
-namespace {
-
-void simulate_rows(RowCodec codec, int rows, int dims, int rope_dims, float* x) {
-  if (codec == RowCodec::kF32) return;
-  for (int t = 0; t < rows; ++t) simulate_row(codec, dims, rope_dims, x + static_cast<std::ptrdiff_t>(t) * dims);
-}
-
-}  // namespace
-
 void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
@@ -63,7 +54,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   step.show(index, "q", q, rows, heads * dim);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
-  if (profile_.simulate_kv) simulate_rows(RowCodec::kV4Fp8, rows, dim, rope_dims, kv);
+  if (profile_.simulate_kv) simulate_rows(step.exec, RowCodec::kV4Fp8, dim, rope_dims, rows, kv, dim);
   step.show(index, "kv", kv, rows, dim);
   const StreamView& window = step.cache[streams.window];
   w.rows.clear();
@@ -151,9 +142,9 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
                          compress_rope_.data(), false, -1.0F});
   if (is_index) {
     if (profile_.index_hadamard) hadamard(step.exec, pooled_rows, dim, pooled);
-    if (profile_.simulate_index) simulate_rows(profile_.index_query, pooled_rows, dim, 0, pooled);
+    if (profile_.simulate_index) simulate_rows(step.exec, profile_.index_query, dim, 0, pooled_rows, pooled, dim);
   } else if (profile_.simulate_kv) {
-    simulate_rows(RowCodec::kV4Fp8, pooled_rows, dim, rope_dims, pooled);
+    simulate_rows(step.exec, RowCodec::kV4Fp8, dim, rope_dims, pooled_rows, pooled, dim);
   }
   step.show(index, is_index ? "index_k" : "compressed", pooled, pooled_rows, dim);
   for (std::size_t i = 0; i < kept.size(); ++i) {  // close the gaps of rows that are not written
@@ -174,7 +165,9 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, q, heads * dim, step.batch.positions.data(),
                          compress_rope_.data(), false, -1.0F});
   if (profile_.index_hadamard) hadamard(step.exec, rows * heads, dim, q);
-  simulate_rows(profile_.index_query, rows * heads, dim, 0, q);
+  if (profile_.index_query != RowCodec::kF32) {
+    simulate_rows(step.exec, profile_.index_query, dim, 0, rows * heads, q, dim);
+  }
   const auto scale =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
   for (std::size_t i = 0; i < step.floats(heads); ++i) weights[i] *= scale;
