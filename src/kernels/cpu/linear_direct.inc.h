@@ -49,23 +49,42 @@ class LinearDirect {
   // One line of every group; x points at the step's inputs of each row.
   [[gnu::always_inline]] static void step(const Format& format, const std::byte* lines, const std::byte* scales,
                                           const float* const* x, V (&acc)[kRows][kGroups]) {
+    const auto load = [&](int g) __attribute__((always_inline)) {
+      return format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
+                         scales + static_cast<std::size_t>(g) * kGroupScales);
+    };
+    constexpr int kPairs = Format::kInputs / 2;
+    if constexpr (kRows <= Isa::kRowsGroupsInnermost) {
+      // Groups innermost: their chains are all that hides the latency of an fma.
+      decltype(load(0)) line[kGroups];
 #pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g) {
-      const auto line = format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
-                                    scales + static_cast<std::size_t>(g) * kGroupScales);
-      unroll<Format::kInputs / 2>([&]<int P>() __attribute__((always_inline)) {
-        V even, odd;
-        format.template pair<P>(line, even, odd);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          const float* pair = x[r] + 2 * P;
-          // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they
-          // are the same, so that the compiler loads them again instead of spilling them.
-          if constexpr (kRows > 2) asm("" : "+r"(pair));
-          acc[r][g] = fma(V::broadcast(pair[1]), odd, acc[r][g]);
-          acc[r][g] = fma(V::broadcast(pair[0]), even, acc[r][g]);
-        }
+      for (int g = 0; g < kGroups; ++g) line[g] = load(g);
+      unroll<kPairs>([&]<int P>() __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) add_pair<P>(format, line[g], x, g, acc);
       });
+    } else {
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        const auto line = load(g);
+        unroll<kPairs>([&]<int P>() __attribute__((always_inline)) { add_pair<P>(format, line, x, g, acc); });
+      }
+    }
+  }
+
+  template <int P, class Line>
+  [[gnu::always_inline]] static void add_pair(const Format& format, const Line& line, const float* const* x, int g,
+                                              V (&acc)[kRows][kGroups]) {
+    V even, odd;
+    format.template pair<P>(line, even, odd);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const float* pair = x[r] + 2 * P;
+      // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they are
+      // the same, so that the compiler loads them again instead of spilling them.
+      if constexpr (kRows > 2) asm("" : "+r"(pair));
+      acc[r][g] = fma(V::broadcast(pair[1]), odd, acc[r][g]);
+      acc[r][g] = fma(V::broadcast(pair[0]), even, acc[r][g]);
     }
   }
 

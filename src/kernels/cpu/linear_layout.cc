@@ -111,12 +111,19 @@ void pack_fp8(const LineSource& from, Fp8Order order, std::byte* line) {
   });
 }
 
+// Nibbles 0, 2, 4, 6 of `codes`, side by side.
+std::uint32_t even_nibbles(std::uint32_t codes) {
+  codes &= 0x0F0F0F0FU;
+  codes = (codes | (codes >> 4)) & 0x00FF00FFU;
+  return (codes | (codes >> 8)) & 0xFFFFU;
+}
+
 void pack_mxfp4(const LineSource& from, std::byte* line) {
   for_outputs(from, [&](const std::byte* row, int o) {
     std::uint32_t codes = 0;
     copy_bytes<4>(row + from.k / 2, static_cast<std::size_t>((from.count + 1) / 2), &codes);
     if (from.count % 2 != 0) codes &= (1U << (4 * from.count)) - 1;
-    codes = ((codes >> 4) & 0x0F0F0F0FU) | ((codes & 0x0F0F0F0FU) << 4);
+    codes = even_nibbles(codes) | (even_nibbles(codes >> 4) << 16);
     std::memcpy(line + 4 * o, &codes, 4);
   });
 }

@@ -3,7 +3,7 @@
 // Outputs lie in the lanes of vectors, so the chain of an output stays one chain (kernels/linear.h). The unit is a
 // line: 16 outputs (a group) times `step_inputs` inputs:
 //   fp8     64 bytes, 4 inputs; their places follow the ISA's decoder (Fp8Order)
-//   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 1 0 3 2 5 4 7 6
+//   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 0 2 4 6 1 3 5 7
 //   bf16    64 bytes, 2 inputs: a dword an output, the odd input in the high half
 //   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones
 // A tile is `tile_groups` groups (the last tile of a weight may have fewer): data[tile][block][step][group][line],

@@ -1,8 +1,8 @@
 // The linear kernels of a vector ISA, written once over its lanes (cpu/<isa>/vec.h). Two ways to compute a tile, of
 // equal bits:
 //
-//   linear_direct.inc.h   few rows: each line of weights is decoded in registers and multiplied with several rows at
-//   once linear_panel.inc.h    many rows: weights are decoded to f32 in a buffer in L1 and multiplied with all rows
+//   direct  (linear_direct.inc.h)  few rows: a line of weights is decoded in registers for several rows at once
+//   panel   (linear_panel.inc.h)   many rows: weights are decoded to f32 in a buffer in L1 and multiplied with all rows
 //
 // Lanes are outputs; an output's chain over inputs is the one of kernels/linear.h. An odd number of inputs leaves one
 // pair without its odd half: there the padding weight is +0 and stands against an input of -0, and adding -0 changes
@@ -11,6 +11,7 @@
 // An Isa has the type Vec and the constants
 //   kTileGroups               groups of a tile
 //   kChains                   vectors that must be in flight to hide the latency of an fma
+//   kRowsGroupsInnermost      up to this many rows the lines of all groups fit in registers together
 //   kPanelRows, kPanelGroups  the register tile of a panel
 // A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kDirectRows (the rows whose
 // sums stay in registers beside its tables), and the const members load(line, scales), which gives a Line, and

@@ -15,6 +15,7 @@ struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 2;
   static constexpr int kChains = 2;
+  static constexpr int kRowsGroupsInnermost = 0;
   static constexpr int kPanelRows = 6, kPanelGroups = 1;
 };
 
@@ -42,8 +43,8 @@ class Mxfp4Weights {
   }
   template <int P>
   SLUICE_VEC void pair(const Line& line, F32x16& even, F32x16& odd) const {
-    odd = look_up(shift_right<8 * P>(line), shift_left<28 - 8 * P>(line));
-    even = look_up(shift_right<8 * P + 4>(line), shift_left<24 - 8 * P>(line));
+    even = look_up(shift_right<4 * P>(line), shift_left<28 - 4 * P>(line));
+    odd = look_up(shift_right<16 + 4 * P>(line), shift_left<12 - 4 * P>(line));
   }
 
  private:

@@ -1,6 +1,7 @@
 // The AVX-512 parts of kernels/cpu/linear_tile.inc.h: register tiles, and the decoders of FP8 and FP4.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +15,7 @@ struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 4;
   static constexpr int kChains = 4;
+  static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 12, kPanelGroups = 2;
 };
 
@@ -67,6 +69,16 @@ class Fp8Decoder {
   __m512i low_[2]{_mm512_load_si512(kE4m3.low), _mm512_load_si512(kE4m3.low + 64)};
 };
 
+// The bf16 of every e2m1 code, twice.
+alignas(64) inline constexpr std::array<std::uint16_t, 32> kE2m1Bf16 = [] {
+  constexpr std::uint16_t kMagnitudes[] = {0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0};
+  std::array<std::uint16_t, 32> table{};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    table[i] = static_cast<std::uint16_t>(kMagnitudes[i % 8] | (i % 16 >= 8 ? 0x8000 : 0));
+  }
+  return table;
+}();
+
 class Mxfp4Weights {
  public:
   using Scale = cpu::ScaledE8m0<F32x16>;
@@ -74,18 +86,16 @@ class Mxfp4Weights {
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   using Line = I32x16;
   SLUICE_VEC Line load(const std::byte* line, const std::byte*) const { return {_mm512_loadu_si512(line)}; }
+  // The permutation reads the low 5 bits of each word: a nibble, and a bit of the next one, which the doubled table
+  // ignores.
   template <int P>
   SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    odd = look_up(shift_right<8 * P>(line));
-    even = look_up(shift_right<8 * P + 4>(line));
+    const __m512i pairs = _mm512_permutexvar_epi16(_mm512_srli_epi16(line.v, 4 * P), values_);
+    cpu::split_bf16_pairs<F32x16>({pairs}, even, odd);
   }
 
  private:
-  // The permutation reads the low 4 bits of each dword.
-  SLUICE_VEC F32x16 look_up(I32x16 codes) const { return {_mm512_permutexvar_ps(codes.v, values_)}; }
-
-  __m512 values_ = _mm512_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, -0.0F, -0.5F, -1.0F, -1.5F, -2.0F,
-                                  -3.0F, -4.0F, -6.0F);
+  __m512i values_ = _mm512_load_si512(kE2m1Bf16.data());
 };
 
 }  // namespace sluice::avx512
