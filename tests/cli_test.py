@@ -206,6 +206,8 @@ def test_bad_logits(tmp_path):
     fails("logits", "--ids", "1,2,3", "--max-model-len", "2", "--out", out, says="at most 2")
     fails("logits", "--ids", "1,2,3", "--greedy", "3", "--max-model-len", "4", "--out", out, says="at most 4")
     fails("logits", "--ids", "1", "--kv-cache-memory", "1KiB", "--out", out, says="--kv-cache-memory")
+    fails("logits", "--ids", "7 " * 6000, "--kv-cache-memory", "2MB", "--out", out, "--log-level", "error", code=3,
+          says=["cache pages", "more memory"])
     fails("logits", "--ids-file", tmp_path / "none", "--out", out, says="none")
     fails("logits", "--ids", "1", "--out", tmp_path / "no" / "folder", says="folder")
     assert not out.exists()
@@ -325,21 +327,27 @@ def evaluate(tmp_path, items, *flags, **options):
 def test_eval(tmp_path):
     age = "Tom is 28 years old. Wendy is 3 years younger than Tom. What is the total of their ages?"
     sort = "Sort these words alphabetically: spoon, daisy, robot, queen, sheep, piano, stone"
-    weather = [{"name": "get_weather", "arguments": json.dumps({"city": "Tokyo"})}]
-    items = [item("sum", age, HASHES, expected_answer="53.0"),
-             item("wrong", age, HASHES, expected_answer="54"),
-             item("sort", sort, "content equals expected_answer",
-                  expected_answer="daisy, piano, queen, robot, sheep, spoon, stone"),
-             item("think", age, "expected_answer occurs in the answer (after </think>)", mode="thinking",
-                  expected_answer="53"),
-             item("tool", "What is the weather in Tokyo?", "tool name and arguments are equal", tools=TOOLS,
-                  expected_tool_calls=weather)]
+    tokyo, rome = ([{"name": "get_weather", "arguments": {"city": city}}] for city in ("Tokyo", "Rome"))
+    as_text = [{"name": "get_weather", "arguments": json.dumps({"city": "Tokyo"})}]
+    equals, occurs = "content equals expected_answer", "expected_answer occurs in the answer (after </think>)"
+    ask, same_calls = "What is the weather in Tokyo?", "tool name and arguments are equal"
+    right = [item("sum", age, HASHES, expected_answer="53.0"),
+             item("sort", sort, equals, expected_answer="daisy, piano, queen, robot, sheep, spoon, stone"),
+             item("think", age, occurs, mode="thinking", expected_answer="53"),
+             item("tool", ask, same_calls, tools=TOOLS, expected_tool_calls=tokyo),
+             item("text", ask, same_calls, tools=TOOLS, expected_tool_calls=as_text)]
+    wrong = [item("sum", age, HASHES, expected_answer="5"),
+             item("sort", sort, equals, expected_answer="daisy, piano, queen, robot, sheep, spoon"),
+             item("think", age, occurs, mode="thinking", expected_answer="28 - 3"),  # it is in the reasoning
+             item("tool", ask, same_calls, tools=TOOLS, expected_tool_calls=rome),
+             item("more", ask, same_calls, tools=TOOLS, expected_tool_calls=tokyo * 2)]
+    items = [i for pair in zip(right, wrong) for i in pair]
     done = evaluate(tmp_path, items)
-    assert done.stdout.split()[-4:] == ["task", "5", "4", "80.00"]
+    assert done.stdout.split()[-4:] == ["task", "10", "5", "50.00"]
     results = json.loads((tmp_path / "out.json").read_text())
-    assert (results["n"], results["correct"]) == (5, 4)
-    assert [i["id"] for i in results["items"]] == ["sum", "wrong", "sort", "think", "tool"]
-    assert [i["correct"] for i in results["items"]] == [True, False, True, True, True]
+    assert (results["n"], results["correct"]) == (10, 5)
+    assert [i["id"] for i in results["items"]] == [i["id"] for i in items]
+    assert [i["correct"] for i in results["items"]] == [True, False] * 5
     assert results["items"][0]["output_ids"] == results["items"][1]["output_ids"] != []
     evaluate(tmp_path, items, "--concurrency", "3", "--threads", "1")
     assert json.loads((tmp_path / "out.json").read_text()) == results  # the same tokens, whatever runs beside
