@@ -134,6 +134,45 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
   }
 }
 
+// A finite bf16 whose exponent field is anything, or near `around`, so that sums of products come close to a limit of
+// f32.
+bf16 random_bf16(std::mt19937& random, int around) {
+  const auto spread = static_cast<int>(random() % 17) - 8;
+  const auto exponent = static_cast<std::uint32_t>(around < 0 ? static_cast<int>(random() % 255) : around + spread);
+  return {static_cast<std::uint16_t>((random() & 0x807FU) | (exponent << 7))};
+}
+
+// Sums that overflow, that vanish, and that are as small as a number can be: every kernel treats them alike. The bf16
+// dot instruction, where there is one, takes part through rows that are many enough.
+TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
+  std::mt19937 random(kSeed + 5);
+  ThreadPool pool(1);
+  constexpr int kOut = 256, kIn = 4, kRows = 96, kRounds = 45;  // 1.1 million sums
+  for (int round = 0; round < kRounds; ++round) {
+    constexpr int kAround[] = {-1, 64, 190};  // anything, 2^-63, 2^63
+    const int around = kAround[round % 3];
+    std::vector<bf16> weights(kOut * kIn);
+    for (bf16& weight : weights) weight = random_bf16(random, around);
+    std::vector<float> x(kRows * kIn);
+    for (float& value : x) value = to_float(random_bf16(random, around));
+    const WeightView view{.format = WeightFormat::kBf16,
+                          .out = kOut,
+                          .in = kIn,
+                          .data = reinterpret_cast<const std::byte*>(weights.data())};
+    const auto want = expected(view, x, kRows, true);
+    for (const KernelTable& table : linear_tables()) {
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, true);
+      const auto got = Product{table, pool, packed}(x, kRows);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(want[i]), std::bit_cast<std::uint32_t>(got[i]))
+            << table.isa << " round " << round << " sum " << i << ": expected " << want[i] << ", found " << got[i]
+            << ", seed " << kSeed + 5;
+      }
+    }
+  }
+}
+
 TEST(Linear, JobsOfOneCallEqualJobsAlone) {
   std::mt19937 random(kSeed + 2);
   for (const KernelTable& table : linear_tables()) {

@@ -25,9 +25,9 @@ struct ScaledE8m0 {
 };
 
 // The two bf16 of each dword.
-template <class V>
-[[gnu::always_inline]] inline void split_bf16_pairs(typename V::Int pairs, V& even, V& odd) {
-  odd = as_float(pairs & V::Int::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
+template <class I, class V>
+[[gnu::always_inline]] inline void split_bf16_pairs(I pairs, V& even, V& odd) {
+  odd = as_float(pairs & I::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
   even = as_float(shift_left<16>(pairs));
 }
 
@@ -55,6 +55,10 @@ struct Bf16Weights {
   using Line = typename V::Int;
   [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
     return Line::load(reinterpret_cast<const std::int32_t*>(line));
+  }
+  template <int P>
+  [[gnu::always_inline]] Line bf16_pair(const Line& line) const {
+    return line;
   }
   template <int P>
   [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {

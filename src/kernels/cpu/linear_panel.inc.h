@@ -1,7 +1,10 @@
-// Tiles for many rows (see linear_tile.inc.h): 128 inputs x Isa::kPanelGroups groups of weights are decoded to f32, a
+// Tiles for many rows (see linear_tile.inc.h): 128 inputs x Isa::kPanelGroups groups of weights are decoded, with f32 a
 // panel of 16 KB (AVX-512) or 8 KB (AVX2), and multiplied with all rows, Isa::kPanelRows at a time, while it stays in
 // L1. The same 128 inputs of the rows are copied side by side first, once for all tiles, so that a register tile reads
 // them through one pointer and rows of any stride do not fall on the same cache sets.
+//
+// An Arithmetic says what a pair of inputs is in a panel and how it is multiplied: Cell, kPairCells (cells of a pair,
+// of an output or of a row), copy_inputs(x, count, to), store_pair<P, kStride>(format, line, to), add_pair(w, x, acc).
 #pragma once
 
 #include <algorithm>
@@ -13,17 +16,57 @@ namespace sluice::cpu {
 
 inline constexpr int kPanelInputs = 128;
 
-// The blocks [first, last), decoded; each takes `block_inputs` rows of the panel.
+// f32 multiply-adds.
+template <class V>
+struct FmaArithmetic {
+  using Cell = float;
+  static constexpr int kPairCells = 2;
+
+  // An odd count leaves one pair without its odd half (linear_tile.inc.h).
+  static void copy_inputs(const float* x, int count, float* to) {
+    std::copy_n(x, count, to);
+    if (count % 2 != 0) to[count] = -0.0F;
+  }
+  // Pair P of a line: the odd inputs' row, then the even ones'.
+  template <int P, int kStride, class Format, class Line>
+  [[gnu::always_inline]] static void store_pair(const Format& format, const Line& line, float* to) {
+    V even, odd;
+    format.template pair<P>(line, even, odd);
+    odd.store(to);
+    even.store(to + kStride);
+  }
+  template <int kXStride, int kRows, int kGroups>
+  [[gnu::always_inline]] static void add_pair(const float* w, const float* x, V (&acc)[kRows][kGroups]) {
+    add_input<kXStride>(w, x + 1, acc);
+    add_input<kXStride>(w + kGroups * kGroupOutputs, x, acc);
+  }
+
+ private:
+  template <int kXStride, int kRows, int kGroups>
+  [[gnu::always_inline]] static void add_input(const float* weights, const float* x, V (&acc)[kRows][kGroups]) {
+    V w[kGroups];
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) w[g] = V::load(weights + g * kGroupOutputs);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const V value = V::broadcast(x[r * kXStride]);
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) acc[r][g] = fma(value, w[g], acc[r][g]);
+    }
+  }
+};
+
+// The blocks [first, last); each takes `block_inputs` inputs of the panel, an even number.
 struct PanelBlocks {
   int first, last, block_inputs;
 };
 
-// `panel`: row q of a block is the q-th input of its chain (input q ^ 1), kGroups groups side by side.
-// `panel_scales`: one such row for each block.
-template <class Format, class V, int kGroups>
-[[gnu::noinline]] void decode_panel(const LinearTile& tile, const PanelBlocks& blocks, int group, float* panel,
-                                    float* panel_scales) {
+// `panel`: pair after pair, kGroups groups side by side. `panel_scales`: one such row for each block.
+template <class Format, class V, class Arithmetic, int kGroups>
+[[gnu::noinline]] void decode_panel(const LinearTile& tile, const PanelBlocks& blocks, int group,
+                                    typename Arithmetic::Cell* panel, float* panel_scales) {
   constexpr int kStride = kGroups * kGroupOutputs;
+  constexpr int kPairs = Format::kInputs / 2;
   const Format format;
   const auto steps = static_cast<std::size_t>(blocks.block_inputs / Format::kInputs);
   const std::size_t step_bytes = static_cast<std::size_t>(tile.groups) * Format::kLineBytes;
@@ -32,62 +75,52 @@ template <class Format, class V, int kGroups>
                              static_cast<std::size_t>(group) * Format::kLineBytes;
     const std::byte* scales =
         tile.scales + static_cast<std::size_t>((block * tile.groups + group) * kGroupOutputs) * Format::kScaleBytes;
-    float* to = panel + (block - blocks.first) * blocks.block_inputs * kStride;
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g, panel_scales += kGroupOutputs) {
       Format::Scale::load(scales + static_cast<std::size_t>(g * kGroupOutputs) * Format::kScaleBytes)
           .store(panel_scales);
     }
+    auto* to = panel + (block - blocks.first) * blocks.block_inputs / 2 * Arithmetic::kPairCells * kStride;
     const int count = std::min(tile.block, tile.in - block * tile.block);
-    for (int k = 0; k < count; k += Format::kInputs, lines += step_bytes, to += Format::kInputs * kStride) {
+    for (int k = 0; k < count;
+         k += Format::kInputs, lines += step_bytes, to += kPairs * Arithmetic::kPairCells * kStride) {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         const auto line = format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
                                       scales + static_cast<std::size_t>(g * kGroupOutputs) * Format::kScaleBytes);
-        unroll<Format::kInputs / 2>([&]<int P>() __attribute__((always_inline)) {
-          V even, odd;
-          format.template pair<P>(line, even, odd);
-          odd.store(to + 2 * P * kStride + g * kGroupOutputs);
-          even.store(to + (2 * P + 1) * kStride + g * kGroupOutputs);
+        unroll<kPairs>([&]<int P>() __attribute__((always_inline)) {
+          Arithmetic::template store_pair<P, kStride>(format, line,
+                                                      to + P * Arithmetic::kPairCells * kStride + g * kGroupOutputs);
         });
       }
     }
   }
 }
 
-// kRows rows x kGroups groups, all blocks of the panel. x: the rows' inputs of those blocks, with stride kPanelInputs.
+// kRows rows x kGroups groups, all blocks of the panel. x: the rows' inputs of those blocks, with stride kXStride.
 // sums: y of these rows and groups after the blocks before, side by side; after the last block y goes to `out` instead.
-template <class V, int kRows, int kGroups>
-[[gnu::noinline]] void multiply_panel(const LinearTile& tile, const PanelBlocks& blocks, int group, const float* panel,
-                                      const float* scales, const float* x, float* sums, float* out,
-                                      std::ptrdiff_t ldy) {
+template <class V, class Arithmetic, int kRows, int kGroups>
+[[gnu::noinline]] void multiply_panel(const LinearTile& tile, const PanelBlocks& blocks, int group,
+                                      const typename Arithmetic::Cell* panel, const float* scales,
+                                      const typename Arithmetic::Cell* x, float* sums, float* out, std::ptrdiff_t ldy) {
   constexpr int kStride = kGroups * kGroupOutputs;
-  for (int block = blocks.first; block < blocks.last; ++block, x += tile.block) {
+  constexpr int kXStride = kPanelInputs / 2 * Arithmetic::kPairCells;
+  const int block_cells = blocks.block_inputs / 2 * Arithmetic::kPairCells;
+  for (int block = blocks.first; block < blocks.last; ++block, x += block_cells, panel += block_cells * kStride) {
     V acc[kRows][kGroups];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) acc[r][g] = V::zero();
     }
-    const auto one_input = [&](const float* weights, const float* input) __attribute__((always_inline)) {
-      V w[kGroups];
-#pragma GCC unroll 4
-      for (int g = 0; g < kGroups; ++g) w[g] = V::load(weights + g * kGroupOutputs);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const V value = V::broadcast(input[r * kPanelInputs]);
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) acc[r][g] = fma(value, w[g], acc[r][g]);
-      }
-    };
+    const auto* w = panel;
+    const auto* input = x;
     const int count = std::min(tile.block, tile.in - block * tile.block);
-    const float* w = panel + (block - blocks.first) * blocks.block_inputs * kStride;
-    const float* input = x;
-    for (int pairs = count / 2; pairs > 0; --pairs, w += 2 * kStride, input += 2) {
-      one_input(w, input + 1);
-      one_input(w + kStride, input);
+    for (int pairs = (count + 1) / 2; pairs > 0; --pairs) {
+      Arithmetic::template add_pair<kXStride>(w, input, acc);
+      w += Arithmetic::kPairCells * kStride;
+      input += Arithmetic::kPairCells;
     }
-    if (count % 2 != 0) one_input(w + kStride, input);
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g, scales += kGroupOutputs) {
       const V scale = V::load(scales);
@@ -108,9 +141,11 @@ template <class V, int kRows, int kGroups>
 }
 
 // More than Isa::kPanelRows rows; blocks of at most kPanelInputs inputs.
-template <class Isa, class Format>
+template <class Isa, class Format, class Arithmetic>
 class LinearPanels {
   using V = typename Isa::Vec;
+  using Cell = typename Arithmetic::Cell;
+  static constexpr int kCells = kPanelInputs / 2 * Arithmetic::kPairCells;
   static constexpr int kMostRows = 96;
   // Enough that copying the inputs costs little, few enough that the sums stay in L2.
   static constexpr int kTilesAtOnce = 256 / (Isa::kTileGroups * kGroupOutputs);
@@ -135,7 +170,7 @@ class LinearPanels {
     for (; first_tile < last_tile; first_tile += kTilesAtOnce) {
       for (int first = 0; first < layout_.blocks; first += at_once) {
         const PanelBlocks blocks{first, std::min(layout_.blocks, first + at_once), block_inputs};
-        copy_inputs(first * layout_.block, std::min(layout_.in, blocks.last * layout_.block));
+        copy_inputs(blocks);
         for (int index = first_tile; index < std::min(last_tile, first_tile + kTilesAtOnce); ++index) {
           const LinearTile tile(layout_, job_.weight->packed(), index);
           for (int group = 0; group < tile.groups; group += Isa::kPanelGroups) {
@@ -147,9 +182,14 @@ class LinearPanels {
     }
   }
 
-  void copy_inputs(int begin, int end) {
+  void copy_inputs(const PanelBlocks& blocks) {
     for (int r = 0; r < rows_; ++r) {
-      std::copy(job_.x_row(row_ + r) + begin, job_.x_row(row_ + r) + end, x_ + r * kPanelInputs);
+      Cell* to = x_ + r * kCells;
+      for (int block = blocks.first; block < blocks.last; ++block) {
+        const int begin = block * layout_.block;
+        Arithmetic::copy_inputs(job_.x_row(row_ + r) + begin, std::min(layout_.block, layout_.in - begin), to);
+        to += blocks.block_inputs / 2 * Arithmetic::kPairCells;
+      }
     }
   }
 
@@ -158,7 +198,7 @@ class LinearPanels {
     if constexpr (kGroups > 1) {
       if (tile.groups - group < kGroups) return with_groups<kGroups - 1>(tile, blocks, group, sums);
     }
-    decode_panel<Format, V, kGroups>(tile, blocks, group, weights_, scales_);
+    decode_panel<Format, V, Arithmetic, kGroups>(tile, blocks, group, weights_, scales_);
     // Parts as even as they come: more than kPanelRows rows never leave a part of less than half of that.
     const int parts = (rows_ + Isa::kPanelRows - 1) / Isa::kPanelRows;
     for (int part = 0, row = 0; part < parts; ++part) {
@@ -173,8 +213,8 @@ class LinearPanels {
     if constexpr (kRows > Isa::kPanelRows / 2) {
       if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, blocks, group, row, count, sums);
     }
-    multiply_panel<V, kRows, kGroups>(tile, blocks, group, weights_, scales_, x_ + row * kPanelInputs, sums,
-                                      job_.y + (row_ + row) * job_.ldy, job_.ldy);
+    multiply_panel<V, Arithmetic, kRows, kGroups>(tile, blocks, group, weights_, scales_, x_ + row * kCells, sums,
+                                                  job_.y + (row_ + row) * job_.ldy, job_.ldy);
   }
 
   const LinearLayout& layout_;
@@ -182,8 +222,8 @@ class LinearPanels {
   int row_, rows_;
   // All written before they are read.
   alignas(64) float sums_[kMostRows * kTilesAtOnce * Isa::kTileGroups * kGroupOutputs];
-  alignas(64) float x_[kMostRows * kPanelInputs];
-  alignas(64) float weights_[kPanelInputs * Isa::kPanelGroups * kGroupOutputs];
+  alignas(64) Cell x_[kMostRows * kCells];
+  alignas(64) Cell weights_[kCells * Isa::kPanelGroups * kGroupOutputs];
   alignas(64) float scales_[kPanelInputs / Format::kInputs * Isa::kPanelGroups * kGroupOutputs];
 };
 

@@ -15,7 +15,7 @@ void run_linear(const LinearJob& job, int rows, int begin, int end) {
   if constexpr (Format::kPanelFrom > 0) {
     static_assert(Format::kPanelFrom > Isa::kPanelRows);
     if (rows >= Format::kPanelFrom && layout.block <= kPanelInputs) {
-      return LinearPanels<Isa, Format>::run(layout, job, rows, first_tile, last_tile);
+      return LinearPanels<Isa, Format, FmaArithmetic<typename Isa::Vec>>::run(layout, job, rows, first_tile, last_tile);
     }
   }
   for (int index = first_tile; index < last_tile; ++index) {

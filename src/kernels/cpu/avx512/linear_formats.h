@@ -57,11 +57,14 @@ class Fp8Decoder {
                                                    _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);
     return {high, _mm512_permutex2var_epi8(low_[0], codes, low_[1])};
   }
+  // As bf16, the odd input in the high half of each dword.
+  template <int P>
+  SLUICE_VEC I32x16 bf16_pair(const Line& line) const {
+    return {P == 0 ? _mm512_unpacklo_epi8(line.low, line.high) : _mm512_unpackhi_epi8(line.low, line.high)};
+  }
   template <int P>
   SLUICE_VEC void pair(const Line& line, F32x16& even, F32x16& odd) const {
-    const __m512i pairs =
-        P == 0 ? _mm512_unpacklo_epi8(line.low, line.high) : _mm512_unpackhi_epi8(line.low, line.high);
-    cpu::split_bf16_pairs<F32x16>({pairs}, even, odd);
+    cpu::split_bf16_pairs(bf16_pair<P>(line), even, odd);
   }
 
  private:
@@ -89,9 +92,12 @@ class Mxfp4Weights {
   // The permutation reads the low 5 bits of each word: a nibble, and a bit of the next one, which the doubled table
   // ignores.
   template <int P>
+  SLUICE_VEC I32x16 bf16_pair(Line line) const {
+    return {_mm512_permutexvar_epi16(_mm512_srli_epi16(line.v, 4 * P), values_)};
+  }
+  template <int P>
   SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    const __m512i pairs = _mm512_permutexvar_epi16(_mm512_srli_epi16(line.v, 4 * P), values_);
-    cpu::split_bf16_pairs<F32x16>({pairs}, even, odd);
+    cpu::split_bf16_pairs(bf16_pair<P>(line), even, odd);
   }
 
  private:

@@ -9,4 +9,10 @@ void linear_plain(const LinearJob& job, int rows, int begin, int end);  // f32, 
 void linear_fp8(const LinearJob& job, int rows, int begin, int end);
 void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
 
+// The same bits with the bf16 dot instruction, for many rows of rounded inputs. It exists where the processor has
+// AVX-512 BF16 and serves fp8 but with f32 scales, mxfp4 and bf16.
+inline constexpr int kDotFrom = 13;
+bool has_dot();
+void linear_dot(const LinearJob& job, int rows, int begin, int end);
+
 }  // namespace sluice::avx512

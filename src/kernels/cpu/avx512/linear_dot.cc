@@ -1,0 +1,81 @@
+// Panels of bf16 pairs, multiplied by the bf16 dot instruction: twice the speed of f32 multiply-adds on AMD processors.
+// It adds the odd product, then the even one, each by one fma with denormals as zero, which is the order of
+// kernels/linear.h.
+#include <bit>
+#include <cstdint>
+
+#include "kernels/cpu/avx512/intrinsics.h"
+#include "kernels/cpu/avx512/linear_formats.h"
+#include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/linear_layout.h"
+
+// What follows, the panels' templates included, is compiled for it; has_dot() guards the only way in.
+#pragma GCC push_options
+#pragma GCC target("avx512bf16")
+#include "kernels/cpu/linear_panel.inc.h"
+
+namespace sluice::avx512 {
+namespace {
+
+struct DotArithmetic {
+  using Cell = std::uint32_t;  // a pair of bf16, the odd one in the high half
+  static constexpr int kPairCells = 1;
+
+  // The inputs are bf16 already (LinearKernels::run), so that cutting them off is exact.
+  static void copy_inputs(const float* x, int count, std::uint32_t* to) {
+    const auto bits = [&](int i) { return std::bit_cast<std::uint32_t>(x[i]); };
+    for (int i = 0; i + 1 < count; i += 2) to[i / 2] = (bits(i) >> 16) | (bits(i + 1) & 0xFFFF0000U);
+    if (count % 2 != 0) to[count / 2] = (bits(count - 1) >> 16) | 0x80000000U;  // beside -0 (linear_tile.inc.h)
+  }
+  template <int P, int kStride, class Format, class Line>
+  SLUICE_VEC static void store_pair(const Format& format, const Line& line, std::uint32_t* to) {
+    _mm512_storeu_si512(to, format.template bf16_pair<P>(line).v);
+  }
+  template <int kXStride, int kRows, int kGroups>
+  SLUICE_VEC static void add_pair(const std::uint32_t* weights, const std::uint32_t* x, F32x16 (&acc)[kRows][kGroups]) {
+    __m512i w[kGroups];
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) w[g] = _mm512_loadu_si512(weights + g * kGroupOutputs);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i pair = _mm512_set1_epi32(static_cast<int>(x[r * kXStride]));
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        acc[r][g].v = _mm512_dpbf16_ps(acc[r][g].v, reinterpret_cast<__m512bh>(pair), reinterpret_cast<__m512bh>(w[g]));
+      }
+    }
+  }
+};
+
+template <class Format>
+void run(const LinearJob& job, int rows, int begin, int end) {
+  const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
+  constexpr int kTileOutputs = LinearIsa::kTileGroups * kGroupOutputs;
+  static_assert(kDotFrom > LinearIsa::kPanelRows);
+  cpu::LinearPanels<LinearIsa, Format, DotArithmetic>::run(layout, job, rows, begin / kTileOutputs,
+                                                           (end + kTileOutputs - 1) / kTileOutputs);
+}
+
+}  // namespace
+
+void linear_dot(const LinearJob& job, int rows, int begin, int end) {
+  switch (job.weight->view().format) {
+    case WeightFormat::kBf16:
+      return run<cpu::Bf16Weights<F32x16, 4, 0>>(job, rows, begin, end);
+    case WeightFormat::kFp8:
+      return run<cpu::Fp8Weights<F32x16, Fp8Decoder, 4, 0>>(job, rows, begin, end);
+    default:
+      return run<Mxfp4Weights>(job, rows, begin, end);
+  }
+}
+
+}  // namespace sluice::avx512
+#pragma GCC pop_options
+
+namespace sluice::avx512 {
+
+bool has_dot() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+}  // namespace sluice::avx512
