@@ -1,6 +1,6 @@
 # The sanitizer lanes. `./run test --asan` builds the target lane_asan and runs the tests labelled asan; tsan likewise.
 # A layer's tests join the lanes that name the layer here; tests elsewhere join by calling sluice_test_lanes.
-set(SLUICE_ASAN_LAYERS base formats kernels model cache sched engine serve)
+set(SLUICE_ASAN_LAYERS base formats kernels cache sched engine serve)
 set(SLUICE_TSAN_LAYERS base engine serve)
 
 add_custom_target(lane_asan)
