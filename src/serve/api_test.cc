@@ -226,7 +226,7 @@ TEST_F(ApiTest, LogprobsListEveryToken) {
   const json::value body = parsed(chat(more).body);
   const json::value content = at(body, "choices/0/logprobs/content");
   ASSERT_TRUE(content.is_array());
-  const json::array items = content.get_array();
+  const json::array& items = content.get_array();
   EXPECT_EQ(static_cast<std::int64_t>(items.size()), number_at(body, "usage/completion_tokens"));
   EXPECT_EQ(text_at(items[0], "token"), "one");
   EXPECT_EQ(at(items[0], "bytes"), (json::array{'o', 'n', 'e'}));

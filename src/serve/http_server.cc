@@ -35,6 +35,9 @@
 #include "serve/http_answer.h"
 #include "serve/http_wire.h"
 
+// Calls with an error_code to fill return it too.
+// NOLINTBEGIN(bugprone-unused-return-value)
+
 namespace sluice {
 namespace {
 
@@ -553,3 +556,5 @@ void HttpServer::close() {
 }
 
 }  // namespace sluice
+
+// NOLINTEND(bugprone-unused-return-value)
