@@ -95,8 +95,9 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
 // Each row alone = the same row in random batches, for any thread count.
 TEST(Linear, RowsDoNotDependOnTheirBatch) {
   std::mt19937 random(kSeed + 1);
+  ThreadPool one(1), two(2), four(4);
   for (const KernelTable& table : linear_tables()) {
-    const int cases = std::string(table.isa) == "scalar" ? 1 : 12;
+    const int cases = std::string(table.isa) == "scalar" ? 1 : 6;
     for (const WeightSpec& spec : weight_specs()) {
       for (int i = 0; i < cases; ++i) {
         const int out = 1 + static_cast<int>(random() % 700);
@@ -105,7 +106,6 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
         constexpr int kRows = 200;
         const auto x = random_inputs(random, static_cast<std::size_t>(kRows * in));
         const bool bf16_input = random() % 2 == 0;
-        ThreadPool one(1);
         const auto packed = LinearWeight::pack(Exec{&one, &table}, weight.view(), bf16_input);
         const std::size_t width = static_cast<std::size_t>(out) + 3;
         std::vector<float> alone(width * kRows);
@@ -113,12 +113,11 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
           const auto y = Product{table, one, packed}(x, 1, &r);
           std::copy(y.begin(), y.end(), alone.begin() + static_cast<std::ptrdiff_t>(width) * r);
         }
-        for (const int threads : {1, 2, 4}) {
-          ThreadPool pool(threads);
+        for (ThreadPool* pool : {&one, &two, &four}) {
           const int rows = random() % 4 == 0 ? kRows : 1 + static_cast<int>(random() % 70);
           std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows));
           for (auto& r : chosen) r = static_cast<std::int32_t>(random() % kRows);
-          const auto batch = Product{table, pool, packed}(x, rows, chosen.data());
+          const auto batch = Product{table, *pool, packed}(x, rows, chosen.data());
           for (std::size_t r = 0; r < chosen.size(); ++r) {
             const auto from = alone.begin() + static_cast<std::ptrdiff_t>(width) * chosen[r];
             const std::vector<float> want(from, from + static_cast<std::ptrdiff_t>(width));
@@ -126,7 +125,7 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
             const std::vector<float> got(at, at + static_cast<std::ptrdiff_t>(width));
             ASSERT_EQ(first_difference(want, got), -1)
                 << table.isa << " " << describe(spec) << " out " << out << " in " << in << " rows " << rows << " row "
-                << r << " threads " << threads << ", seed " << kSeed + 1;
+                << r << " threads " << pool->threads() << ", seed " << kSeed + 1;
           }
         }
       }
