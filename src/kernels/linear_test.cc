@@ -64,7 +64,7 @@ std::vector<float> expected(const WeightView& view, const std::vector<float>& x,
 
 TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
   std::mt19937 random(kSeed);
-  ThreadPool pool(2);
+  ThreadPool pool(1);
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
                               Shape{131, 40}, Shape{16, 1}, Shape{1, 257}}) {
