@@ -224,9 +224,11 @@ TEST(EngineTest, CancelFreesWithinAStep) {
 TEST(EngineTest, ARequestMayCancelItselfAndWaitingOnesCanBeCancelled) {
   EngineOptions options = small_options();
   options.max_num_seqs = 1;
+  FakeModel::Settings settings;
+  settings.step_time = 1ms;  // the second request must not be through before it is cancelled
   Answer first, second;
   std::atomic<RequestId> first_id{0};
-  auto engine = make_engine(options);
+  auto engine = make_engine(options, settings);
   Request r = request(first, {1}, 4000);
   r.on_output = [&, sink = first.sink()](Output output) {
     const bool end = output.finished;
