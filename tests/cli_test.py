@@ -132,11 +132,10 @@ def test_chat():
     assert "/nonsense: no such command" in done.stderr and "/reset" in done.stderr
 
 
-@pytest.mark.parametrize("command", [["run", "-p", "Tell me a long story.", "--max-tokens", "20000"], ["chat"]])
+# The scalar kernels are slow enough that no answer is through before the signal arrives.
+@pytest.mark.parametrize("command", [["run", "--raw", "-p", "In the beginning God created the"], ["chat"]])
 def test_ctrl_c_stops_an_answer(command):
-    process = subprocess.Popen([SLUICE, *command, "--temperature", "1.5", "--max-tokens", "20000"]
-                               if command == ["chat"] else
-                               [SLUICE, *command, "--raw", "--temperature", "1.5"],
+    process = subprocess.Popen([SLUICE, *command, "--max-tokens", "20000", "--isa", "scalar"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if command == ["chat"]:
         process.stdin.write(b"Tell me a story.\n")
