@@ -12,6 +12,8 @@ violation() {
   status=1
 }
 
+# The checkout may belong to another user, in a container for one.
+git() { command git -c safe.directory="$PWD" "$@"; }
 git rev-parse --git-dir >/dev/null || { echo "check_tree: this is not a git checkout" >&2; exit 1; }
 files() { git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@"; }
 existing() { while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done; }
