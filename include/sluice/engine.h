@@ -31,6 +31,18 @@ struct EngineOptions {
   int max_num_seqs = 64;                   // sequences running at once
   int max_model_len = 0;                   // tokens of prompt + answer; 0: the model's own limit
   std::int64_t kv_cache_memory = 0;        // bytes; 0: a quarter of the machine's memory
+
+  // None of what follows changes a bit of any answer.
+  bool enable_prefix_caching = true;
+  bool enable_chunked_prefill = true;        // off needs max_num_batched_tokens >= max_model_len
+  bool enable_mixed_prefill_decode = true;   // off: prompts and decodes in separate steps
+  int long_prefill_token_threshold = 0;      // most rows of one prompt in a step; 0: no limit
+  std::string scheduling_policy = "fair";    // fair | fcfs | priority
+  std::int64_t swap_space = 0;               // bytes for the state of preempted sequences; 0: they are recomputed
+  std::string swap_dir;                      // where to keep it; empty: in memory
+  bool audit = false;                        // check the cache and the plan after every step
+  int force_preempt_every = 0;               // for tests: preempt a running sequence every so many steps; 0: never
+  std::string inject_fault;                  // for tests of the tests: one of cache/fault.h; empty: none
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
@@ -42,6 +54,7 @@ struct TokenLogprob {
 
 // What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
 struct Output {
+  int choice = 0;                     // which of Request::n; each has an ending of its own
   std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
   float logprob = 0.0F;               // when asked for
   std::vector<TokenLogprob> top;      // the best ones, when asked for
@@ -56,17 +69,41 @@ struct Request {
   int max_tokens = 16;                       // generated tokens, >= 0
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
+  // Choices: each is an answer of its own. They share the prompt; choice i samples with choice_seed(sampling.seed, i).
+  int n = 1;                          // >= 1
+  int priority = 0;                   // lower first; only policy "priority" looks at it
+  std::string cache_salt;             // requests share cached blocks with those of the same salt only
+  // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
+  std::vector<std::int32_t> message_starts;
   // Called on the engine's thread; must not block, must not throw, and must not call the engine, except cancel().
   std::function<void(Output)> on_output;
 };
 
 using RequestId = std::uint64_t;
 
+// The seed of choice i of a request; that of choice 0 is the request's own.
+std::uint64_t choice_seed(std::uint64_t seed, int choice);
+
+// The prefix cache. Tokens are counted when a request is admitted (again after a preemption):
+// prompt >= matched (its blocks are there) >= resumed (and a place to resume from: these are not computed again).
+struct CacheStats {
+  std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
+  std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no kept window page at the end of what matched
+  std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
+  std::uint64_t published_blocks = 0, evicted_blocks = 0;   // of the latent pool
+  std::uint64_t published_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
+  int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable and held by no one
+  int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
+};
+
 struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
   int running = 0, waiting = 0;
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
   double seconds_since_last_token = 0;  // large when no token was ever made
+  std::uint64_t preemptions_recompute = 0, preemptions_swap = 0;
+  std::int64_t swap_bytes_total = 0, swap_bytes_used = 0;
+  CacheStats cache;
 };
 
 class Engine {
@@ -83,10 +120,14 @@ class Engine {
   Result<RequestId> submit(Request request);
   // Ends a request within a step and frees its memory; its last Output has reason kCancelled. Unknown ids are ignored.
   void cancel(RequestId id);
+  // The same for one choice of it.
+  void cancel(RequestId id, int choice);
 
   EngineStats stats() const;
   // Makes one token outside the queue, to prove that the engine lives. False when it took longer than `seconds`.
   bool probe(double seconds);
+  // Forgets every cached page that no running sequence holds; true when done within `seconds`.
+  bool reset_prefix_cache(double seconds);
 
   int vocab_size() const;
   int max_model_len() const;

@@ -17,9 +17,29 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+// A running sequence leaves the pools; no token is lost. It waits again, and is computed anew from what the prefix cache
+// still has, or its state is brought back from the swap space.
+struct Preemption {
+  SequenceId sequence;
+  bool swap = false;
+
+  bool operator==(const Preemption&) const = default;
+};
+
+// A sequence that starts to run with this step. It has a span.
+struct Admission {
+  SequenceId sequence;
+  bool restore = false;  // from the swap space; otherwise it resumes at first_position by the prefix cache
+  Position first_position = 0;
+
+  bool operator==(const Admission&) const = default;
+};
+
+// Carried out in this order: all preemptions, all admissions, then the spans are reserved and computed.
 struct StepPlan {
-  std::vector<SequenceId> admissions;  // sequences that start to run with this step; each has a span
-  std::vector<Span> spans;             // at most one per sequence
+  std::vector<Preemption> preemptions;
+  std::vector<Admission> admissions;
+  std::vector<Span> spans;  // at most one per sequence
   int rows = 0;
 
   bool empty() const { return spans.empty(); }
