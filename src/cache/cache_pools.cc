@@ -58,11 +58,7 @@ Status CachePools::map_memory() {
     const StreamId id(static_cast<std::int32_t>(i));
     const bool open = stream.kind == StreamKind::kOpen;
     view_.open_offsets.push_back(open ? layout_.open_offset(id) : 0);
-    view_.streams.push_back(open ? StreamView{}
-                                 : StreamView{.base = memory_ + offsets[i],
-                                              .page_bytes = stream.page_bytes(),
-                                              .rows_per_page = stream.rows_per_page(),
-                                              .format = stream.format});
+    view_.streams.push_back(stream.view(memory_ + offsets[i]));
   }
   return {};
 }

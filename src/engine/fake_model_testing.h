@@ -132,6 +132,7 @@ class FakeModel final : public Model {
       if ((p + 1) % 128 == 0) {
         if (p >= span.latents_from) store(latent_row(span, cache[hca_], p / 128).data, open.hca);
         open.hca = 0x2222;
+        store(cache.boundary(last_open_, span.window_pages[p / kBlockTokens - span.first_window_block]), open.last);
       }
       after_[row] = open;
       span_of_[row] = &span;

@@ -7,7 +7,9 @@
 // Without overlap (HCA) a window takes its own tokens: state [3, dim] = M, S, A.
 // With overlap (CSA) window w takes the four tokens of window w - 1 through channels [0, dim) and its own through
 // [dim, 2 dim): state [2, 3, dim] = the open window, then the next one (so far only its "previous" half).
-// An empty accumulator is (-inf, 0, 0). At a multiple of the ratio the second accumulator is empty.
+// An empty accumulator is (-inf, 0, 0). At a multiple of the ratio the second accumulator is empty, and without overlap
+// so is the first: the first accumulator, [3, dim], is all that the state at a block boundary (a multiple of 128, which
+// the ratio divides) has to say, so with `boundaries` it is also written wherever a span passes one.
 //
 // Row contract: the state after token t is a function of tokens 0..t; cutting a span anywhere gives the same bits.
 #pragma once
@@ -31,6 +33,7 @@ struct CompressSpan {
   const float* state_in = nullptr;  // before the first row
   float* state_out = nullptr;       // after the last row; not the same memory
   int pooled_begin = 0;             // the first window that closes in this span goes to this row of `pooled`
+  int boundary_begin = 0;           // the first block that ends in this span: its index in `boundaries`
 };
 
 struct CompressArgs {
@@ -42,6 +45,9 @@ struct CompressArgs {
   const float* ape = nullptr;  // [ratio, dim or 2 dim]
   std::span<const CompressSpan> spans;
   float* pooled = nullptr;  // [closed windows, dim], in span order, ascending
+  // [ended blocks], in span order, ascending: each receives the first accumulator, [3, dim], after the block's last
+  // token. None may be memory that the op reads. Null: not wanted.
+  float* const* boundaries = nullptr;
 };
 void compress(const Exec& exec, const CompressArgs& args);
 

@@ -22,8 +22,9 @@ struct BatchSpan {
   // Rows below this position are computed only for their window and open state: their latents are already published.
   Position latents_from = 0;
   const LatentPage* latent_pages = nullptr;  // [block], covers every block up to the span's last row
-  const WindowPage* window_pages =
-      nullptr;  // [block - first_window_block], covers the window of the first row to the last row
+  // [block - first_window_block], covers the window of the first row to the last row. A row that ends its block also
+  // writes the boundary bytes of every Open stream there (model/cache_layout.h).
+  const WindowPage* window_pages = nullptr;
   std::int32_t first_window_block = 0;
   const std::byte* open_in = nullptr;  // the committed open state before first_position (CacheLayout::open_bytes())
   std::byte* open_out = nullptr;       // receives the state after the last row; not the same memory
@@ -37,12 +38,14 @@ struct Batch {
   int rows() const { return static_cast<int>(ids.size()); }
 };
 
-// The pools' memory, per stream.
+// The pools' memory, per stream (StreamSpec::view()).
 struct CacheView {
-  std::vector<StreamView> streams;        // by StreamId; Open streams: empty
+  std::vector<StreamView> streams;        // by StreamId
   std::vector<std::size_t> open_offsets;  // by StreamId
   const StreamView& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
   std::size_t open_offset(StreamId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
+  // Where a window page keeps the boundary bytes of an Open stream: the first bytes of its state after the block.
+  std::byte* boundary(StreamId open, WindowPage page) const { return (*this)[open].row(page.value, 0).data; }
 };
 
 // Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/batch.h"
+
 namespace sluice {
 namespace {
 
@@ -23,9 +25,20 @@ const char* name(StreamKind kind) {
   return "?";
 }
 
+int StreamSpec::rows_per_page() const {
+  if (kind == StreamKind::kOpen) return 1;
+  return kind == StreamKind::kLatent ? kBlockTokens / tokens_per_row : kBlockTokens;
+}
+
 std::size_t StreamSpec::page_bytes() const {
   if (kind == StreamKind::kOpen) return static_cast<std::size_t>(boundary_bytes);
   return static_cast<std::size_t>(rows_per_page()) * static_cast<std::size_t>(format.row_bytes());
+}
+
+StreamView StreamSpec::view(std::byte* base) const {
+  StreamView view{.base = base, .page_bytes = page_bytes(), .rows_per_page = rows_per_page(), .format = format};
+  if (kind == StreamKind::kOpen) view.format.data_bytes = boundary_bytes;
+  return view;
 }
 
 StreamId CacheLayout::add(StreamSpec spec) {
@@ -64,7 +77,25 @@ int CacheLayout::window_tokens() const {
 }
 
 int CacheLayout::window_pages_to_resume() const {
-  return (std::max(window_tokens(), 1) - 1 + kBlockTokens - 1) / kBlockTokens;
+  const bool boundary =
+      std::any_of(streams.begin(), streams.end(), [](const StreamSpec& s) { return s.boundary_bytes > 0; });
+  return std::max((std::max(window_tokens(), 1) - 1 + kBlockTokens - 1) / kBlockTokens, boundary ? 1 : 0);
+}
+
+void CacheLayout::initial_state(std::byte* open_state) const {
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const StreamId id(static_cast<std::int32_t>(i));
+    std::copy(streams[i].initial.begin(), streams[i].initial.end(), open_state + open_offset(id));
+  }
+}
+
+void CacheLayout::boundary_state(const CacheView& cache, WindowPage page, std::byte* open_state) const {
+  initial_state(open_state);
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const StreamId id(static_cast<std::int32_t>(i));
+    if (streams[i].kind != StreamKind::kOpen) continue;
+    std::copy_n(cache.boundary(id, page), streams[i].boundary_bytes, open_state + open_offset(id));
+  }
 }
 
 }  // namespace sluice

@@ -3,10 +3,15 @@
 //
 // A stream is written by one layer and may be read by any.
 //   Latent  grows with the context: one row per `tokens_per_row` tokens, in pages of the latent pool (128 tokens a
-//   page) Window  the rows a resumed sequence needs from just before its position: one per token, in pages of the
-//   window pool Open    state carried from step to step that is not rows (an unfinished compressor window). At a block
-//   boundary only its
-//           first `boundary_bytes` differ from `initial`, and a window page stores them.
+//   page) Window  the rows that a resumed sequence needs from just before its position: one per token, in pages of the
+//   window
+//           pool
+//   Open    state carried from step to step that is not rows (an unfinished compressor window)
+//
+// Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open stream's state differ from
+// `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
+// after block b from pages alone: the latent pages of blocks 0..b, the last window_pages_to_resume() window pages, and
+// boundary_state() of block b's. Which calls computed the tokens makes no difference to a byte.
 // Thread safety: plain values.
 #pragma once
 
@@ -30,11 +35,16 @@ struct StreamSpec {
   int window_tokens = 0;           // Window: keys a row looks back, itself included
   RowFormat format;                // Latent, Window
   std::vector<std::byte> initial;  // Open: the state before the first token
-  int boundary_bytes = 0;          // Open
+  int boundary_bytes = 0;          // Open: how much of the state a window page stores
 
-  int rows_per_page() const { return kind == StreamKind::kLatent ? kBlockTokens / tokens_per_row : kBlockTokens; }
-  std::size_t page_bytes() const;  // of this stream's part of a page; Open: boundary_bytes
+  // Of this stream's part of a page. Open: a window page holds one row of boundary_bytes.
+  int rows_per_page() const;
+  std::size_t page_bytes() const;
+  // The stream in pages that lie one after the other from `base` on.
+  StreamView view(std::byte* base) const;
 };
+
+struct CacheView;  // model/batch.h
 
 struct CacheLayout {
   std::vector<StreamSpec> streams;  // index: StreamId
@@ -47,8 +57,15 @@ struct CacheLayout {
   std::size_t open_bytes() const;              // of one sequence, one copy
   std::size_t open_offset(StreamId id) const;  // in those bytes; 64-byte aligned
   int window_tokens() const;                   // the widest window; 0: none
-  // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128).
+  // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one
+  // where that has boundary bytes.
   int window_pages_to_resume() const;
+
+  // Fill open_bytes() at `open_state`: the state before the first token; the state after the block whose window page is
+  // `page`, all 128 tokens of which have been computed.
+  void initial_state(std::byte* open_state) const;
+  void boundary_state(const CacheView& cache, WindowPage page, std::byte* open_state) const;
+
   double latent_bytes_per_token() const { return static_cast<double>(latent_page_bytes()) / kBlockTokens; }
 };
 

@@ -1,35 +1,92 @@
 #include "model/cache_testing.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <random>
 
+#include "base/check.h"
+
 namespace sluice {
 
-TestSequence::TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed) {
-  const int blocks = (max_tokens + kBlockTokens - 1) / kBlockTokens;
+namespace {
+
+int blocks_of(int tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+}  // namespace
+
+TestPages::TestPages(const CacheLayout& layout, int pages, unsigned seed) : layout_(layout) {
   std::mt19937 random(seed);
-  std::vector<std::int32_t> order(static_cast<std::size_t>(blocks));
+  std::vector<std::int32_t> order(static_cast<std::size_t>(pages));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
-  for (const auto page : order) latent_pages_.emplace_back(page);
+  for (const auto page : order) free_latents_.emplace_back(page);
   std::shuffle(order.begin(), order.end(), random);
-  for (const auto page : order) window_pages_.emplace_back(page);
-
-  open_.resize(layout.open_bytes());
-  scratch_.resize(layout.open_bytes());
+  for (const auto page : order) free_windows_.emplace_back(page);
   for (std::size_t i = 0; i < layout.streams.size(); ++i) {
     const StreamSpec& spec = layout.streams[i];
-    const StreamId id(static_cast<std::int32_t>(i));
-    view_.open_offsets.push_back(layout.open_offset(id));
-    if (spec.kind == StreamKind::kOpen) {
-      view_.streams.emplace_back();
-      std::memcpy(open_.data() + layout.open_offset(id), spec.initial.data(), spec.initial.size());
-      continue;
-    }
-    memory_.emplace_back(spec.page_bytes() * static_cast<std::size_t>(blocks), std::byte{0xFF});  // NaN until written
-    view_.streams.push_back({memory_.back().data(), spec.page_bytes(), spec.rows_per_page(), spec.format});
+    memory_.emplace_back(spec.page_bytes() * static_cast<std::size_t>(pages), std::byte{0xFF});
+    view_.open_offsets.push_back(layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
+    view_.streams.push_back(spec.view(memory_.back().data()));
+  }
+}
+
+LatentPage TestPages::take_latent() {
+  SLUICE_CHECK(!free_latents_.empty(), "a test with enough pages");
+  const LatentPage page = free_latents_.back();
+  free_latents_.pop_back();
+  return page;
+}
+
+WindowPage TestPages::take_window() {
+  SLUICE_CHECK(!free_windows_.empty(), "a test with enough pages");
+  const WindowPage page = free_windows_.back();
+  free_windows_.pop_back();
+  return page;
+}
+
+std::span<std::byte> TestPages::bytes(StreamId id, std::int32_t page) const {
+  const StreamView& stream = view_[id];
+  return {stream.row(page, 0).data, stream.page_bytes};
+}
+
+TestSequence::TestSequence(TestPages* pages, int max_tokens)
+    : pages_(pages, [](TestPages*) {}), open_(pages->layout().open_bytes()), scratch_(pages->layout().open_bytes()) {
+  pages->layout().initial_state(open_.data());
+  take_pages(max_tokens);
+}
+
+TestSequence::TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed)
+    : pages_(std::make_shared<TestPages>(layout, blocks_of(max_tokens), seed)),
+      open_(layout.open_bytes()),
+      scratch_(layout.open_bytes()) {
+  layout.initial_state(open_.data());
+  take_pages(max_tokens);
+}
+
+TestSequence TestSequence::resumed(const TestSequence& donor, int blocks, int shared, int max_tokens) {
+  const CacheLayout& layout = donor.pages().layout();
+  TestSequence sequence(donor.pages_.get(), 0);
+  for (int block = 0; block < shared; ++block) sequence.latent_pages_.push_back(donor.latent_page(block));
+  sequence.first_window_block_ = std::max(0, blocks - layout.window_pages_to_resume());
+  for (int block = sequence.first_window_block_; block < blocks; ++block) {
+    sequence.window_pages_.push_back(donor.window_page(block));
+  }
+  if (blocks > 0) {
+    layout.boundary_state(donor.pages().view(), donor.window_page(blocks - 1), sequence.open_.data());
+  }
+  sequence.position_ = blocks * kBlockTokens;
+  sequence.latents_from_ = shared * kBlockTokens;
+  sequence.take_pages(max_tokens);
+  return sequence;
+}
+
+void TestSequence::take_pages(int max_tokens) {
+  const auto blocks = static_cast<std::size_t>(blocks_of(max_tokens));
+  while (latent_pages_.size() < blocks) latent_pages_.push_back(pages_->take_latent());
+  while (window_pages_.size() + static_cast<std::size_t>(first_window_block_) < blocks) {
+    window_pages_.push_back(pages_->take_window());
   }
 }
 
@@ -38,14 +95,16 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   BatchSpan span;
   span.rows = static_cast<int>(ids.size());
   span.first_position = position_;
+  span.latents_from = latents_from_;
   span.latent_pages = latent_pages_.data();
   span.window_pages = window_pages_.data();
+  span.first_window_block = first_window_block_;
   span.open_in = open_.data();
   span.open_out = scratch_.data();
   std::vector<Position> positions(ids.size());
   std::iota(positions.begin(), positions.end(), position_);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
-  model.forward(exec, {ids, positions, {&span, 1}, wanted}, view_, logits.data(), probe);
+  model.forward(exec, {ids, positions, {&span, 1}, wanted}, pages_->view(), logits.data(), probe);
   std::swap(open_, scratch_);
   position_ += span.rows;
   return logits;

@@ -1,6 +1,7 @@
-// A cache of one sequence for tests of the model layer: pages in shuffled order, no pools, no scheduler.
+// A cache for tests of the model layer: pages in shuffled order, no pools, no scheduler.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,22 +10,58 @@
 
 namespace sluice {
 
+// Memory of `pages` pages of each pool, handed out once each in random order; every byte 0xFF (NaN in every codec)
+// until it is written. Pages are never given back.
+class TestPages {
+ public:
+  TestPages(const CacheLayout& layout, int pages, unsigned seed);
+
+  const CacheLayout& layout() const { return layout_; }
+  const CacheView& view() const { return view_; }
+  LatentPage take_latent();
+  WindowPage take_window();
+  // The bytes of a stream's part of a page.
+  std::span<std::byte> bytes(StreamId id, std::int32_t page) const;
+
+ private:
+  const CacheLayout& layout_;
+  CacheView view_;
+  std::vector<std::vector<std::byte>> memory_;  // by stream
+  std::vector<LatentPage> free_latents_;
+  std::vector<WindowPage> free_windows_;
+};
+
 class TestSequence {
  public:
+  // Empty, with pages of its own; or with pages of `pages`, which must outlive it.
   TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed = 1);
+  TestSequence(TestPages* pages, int max_tokens);
+
+  // Continues `donor` after `blocks` whole blocks, from pages alone: latent pages 0..shared - 1 are the donor's
+  // (shared >= blocks: those from `blocks` on are read, not written), and so are the window pages needed to resume.
+  static TestSequence resumed(const TestSequence& donor, int blocks, int shared, int max_tokens);
 
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
                          const Probe* probe = nullptr);
   Position position() const { return position_; }
 
+  TestPages& pages() const { return *pages_; }
+  LatentPage latent_page(int block) const { return latent_pages_[static_cast<std::size_t>(block)]; }
+  WindowPage window_page(int block) const {
+    return window_pages_[static_cast<std::size_t>(block - first_window_block_)];
+  }
+  const std::vector<std::byte>& open_state() const { return open_; }
+
  private:
-  CacheView view_;
-  std::vector<std::vector<std::byte>> memory_;
+  void take_pages(int max_tokens);
+
+  std::shared_ptr<TestPages> pages_;
   std::vector<LatentPage> latent_pages_;
-  std::vector<WindowPage> window_pages_;
+  std::vector<WindowPage> window_pages_;  // [block - first_window_block_]
+  std::int32_t first_window_block_ = 0;
   std::vector<std::byte> open_, scratch_;
-  Position position_ = 0;
+  Position position_ = 0, latents_from_ = 0;
 };
 
 // Logits after every token of `wanted` positions, for the prompt cut in chunks of `chunk` rows.

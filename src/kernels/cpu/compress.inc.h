@@ -48,6 +48,8 @@ template <class V, int C, bool kOverlap>
   }
   float* pooled = args.pooled + static_cast<std::ptrdiff_t>(span.pooled_begin) * dim + begin;
   int slot = span.first_position % args.ratio;
+  float* const* boundary = args.boundaries + span.boundary_begin;
+  int boundary_row = args.boundaries != nullptr ? kBlockTokens - 1 - span.first_position % kBlockTokens : span.rows;
   for (int i = 0; i < span.rows; ++i) {
     const float* u = args.kv + (span.row_begin + i) * args.ld + begin;
     const float* gate = args.gate + (span.row_begin + i) * args.ld + begin;
@@ -70,6 +72,10 @@ template <class V, int C, bool kOverlap>
       }
     }
     pooled += dim;
+    if (i != boundary_row) continue;
+    for (int c = 0; c < C; ++c) channels[c].open.store(*boundary + begin + 16 * c, dim, left(c));
+    boundary_row += kBlockTokens;
+    ++boundary;
   }
   for (int c = 0; c < C; ++c) {
     float* state = span.state_out + begin + 16 * c;

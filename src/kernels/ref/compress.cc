@@ -40,6 +40,7 @@ void compress(const CompressArgs& args, int span_index, int begin, int end) {
     Accumulator open = load(span.state_in, dim, channel);
     Accumulator next = args.overlap ? load(span.state_in + 3 * dim, dim, channel) : empty;
     float* pooled = args.pooled + static_cast<std::ptrdiff_t>(span.pooled_begin) * dim;
+    int boundary = span.boundary_begin;
     for (int i = 0; i < span.rows; ++i) {
       const int slot = (span.first_position + i) % args.ratio;
       const float* u = args.kv + (span.row_begin + i) * args.ld;
@@ -53,6 +54,9 @@ void compress(const CompressArgs& args, int span_index, int begin, int end) {
         pooled += dim;
         open = next;
         next = empty;
+      }
+      if (args.boundaries != nullptr && (span.first_position + i + 1) % kBlockTokens == 0) {
+        store(open, args.boundaries[boundary++], dim, channel);
       }
     }
     store(open, span.state_out, dim, channel);

@@ -115,13 +115,16 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
 
   w.compress_spans.clear();
   w.pooled_positions.clear();
+  w.boundaries.clear();
   w.rows.clear();
+  const bool bounded = layout_[open].boundary_bytes > 0;
   std::vector<int> kept;  // pooled rows to write: those of tokens whose latents this span owns
   for (std::size_t s = 0; s < step.spans.size(); ++s) {
     const BatchSpan& span = step.batch.spans[s];
-    w.compress_spans.push_back(
-        {span.row_begin, span.rows, span.first_position, reinterpret_cast<const float*>(span.open_in + offset),
-         reinterpret_cast<float*>(span.open_out + offset), static_cast<int>(w.pooled_positions.size())});
+    w.compress_spans.push_back({span.row_begin, span.rows, span.first_position,
+                                reinterpret_cast<const float*>(span.open_in + offset),
+                                reinterpret_cast<float*>(span.open_out + offset),
+                                static_cast<int>(w.pooled_positions.size()), static_cast<int>(w.boundaries.size())});
     const int first = span.first_position / ratio, closed = windows_closed(span.first_position, span.rows, ratio);
     for (int e = first; e < first + closed; ++e) {
       if ((e + 1) * ratio > span.latents_from) {
@@ -130,11 +133,17 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
       }
       w.pooled_positions.push_back(e * ratio);  // an entry's position is its first token's
     }
+    const int end_block = (span.first_position + span.rows) / kBlockTokens;
+    for (int block = span.first_position / kBlockTokens; bounded && block < end_block; ++block) {
+      const WindowPage page = span.window_pages[block - span.first_window_block];
+      w.boundaries.push_back(reinterpret_cast<float*>(step.cache.boundary(open, page)));
+    }
   }
   const int pooled_rows = static_cast<int>(w.pooled_positions.size());
   const bool overlap = ratio == 4;
   float* pooled = w.pooled.get(static_cast<std::size_t>(pooled_rows) * static_cast<std::size_t>(dim) + 1);
-  compress(step.exec, {dim, ratio, overlap, kv, gate, weights.kv.out(), weights.ape.data(), w.compress_spans, pooled});
+  compress(step.exec, {dim, ratio, overlap, kv, gate, weights.kv.out(), weights.ape.data(), w.compress_spans, pooled,
+                       bounded ? w.boundaries.data() : nullptr});
   if (pooled_rows == 0) return;
 
   rms_norm(step.exec, {pooled_rows, dim, pooled, dim, weights.norm.data(), eps, pooled, dim});

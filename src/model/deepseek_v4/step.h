@@ -23,6 +23,7 @@ struct DeepSeekV4::Workspace {
   std::vector<std::int32_t> router_ids, hash_ids, selected, selected_count;
   std::vector<Position> pooled_positions;
   std::vector<CompressSpan> compress_spans;
+  std::vector<float*> boundaries;  // of compress_spans
   std::vector<RowRef> rows;
   std::vector<CacheSpan> cache_spans;
   ExpertsScratch experts;
