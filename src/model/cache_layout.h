@@ -2,11 +2,10 @@
 // addresses, the memory plan, prefix hits and audits; the cache knows no family and the model knows no pool.
 //
 // A stream is written by one layer and may be read by any.
-//   Latent  grows with the context: one row per `tokens_per_row` tokens, in pages of the latent pool (128 tokens a
-//   page) Window  the rows that a resumed sequence needs from just before its position: one per token, in pages of the
-//   window
-//           pool
+//   Latent  grows with the context: one row per `tokens_per_row` tokens, in latent pages
+//   Window  the rows that a resumed sequence needs from just before its position: one per token, in window pages
 //   Open    state carried from step to step that is not rows (an unfinished compressor window)
+// A page holds the rows of a block, 128 tokens.
 //
 // Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open stream's state differ from
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
