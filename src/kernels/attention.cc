@@ -60,7 +60,9 @@ std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
 
 }  // namespace
 
-void attend(const Exec& exec, const AttendArgs& args) {
+void attend(const Exec& exec, const AttendArgs& given) {
+  AttendArgs args = given;
+  args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   SLUICE_CHECK(args.value_dims <= args.dims, "values are the first dims of the keys");
   thread_local std::vector<Tile> tiles;
   const std::size_t operations = cut(args, tiles);

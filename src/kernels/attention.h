@@ -57,6 +57,8 @@ struct AttendArgs {
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
+  // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
+  bool fault_chunk_anchored_splits = false;
   float* out = nullptr;  // [rows, heads, value_dims]
 };
 void attend(const Exec& exec, const AttendArgs& args);

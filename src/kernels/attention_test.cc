@@ -219,6 +219,41 @@ TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
   }
 }
 
+// The deliberate fault gives the same bits on every table, other bits than the rule wherever a row sees window keys
+// from before its span, and the rule's bits where none does.
+TEST(Attend, TheFaultMakesTheCutCount) {
+  Random random(65);
+  for (const Case& c : kCases) {
+    if (!c.window) continue;
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const auto attend_to = [&](const Exec& exec, const std::vector<Scene::Piece>& pieces, bool fault) {
+      Exec with = exec;
+      with.fault_chunk_anchored_splits = fault;
+      return scene.attend_to(with, pieces);
+    };
+    const std::vector<Scene::Piece> pieces{{1, 0, 20}, {0, 290, 24}, {2, 500, 1}};
+    const auto expected = expect_same_on_all([&](const Exec& exec) { return attend_to(exec, pieces, false); });
+    const auto found = expect_same_on_all([&](const Exec& exec) { return attend_to(exec, pieces, true); });
+    const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+    std::size_t at = 0;
+    int cut = 0, changed = 0;
+    for (const Scene::Piece& piece : pieces) {
+      for (int i = 0; i < piece.rows; ++i, at += width) {
+        const auto row = std::span(found).subspan(at, width), rule = std::span(expected).subspan(at, width);
+        if (piece.first == 0 || i >= c.window_tokens - 1) {
+          EXPECT_TRUE(same_bits(row, rule)) << "position " << piece.first + i;
+          continue;
+        }
+        ++cut;
+        changed += same_bits(row, rule) ? 0 : 1;
+        for (std::size_t v = 0; v < width; ++v) ASSERT_NEAR(row[v], rule[v], 2e-5 * (1.0 + std::fabs(rule[v])));
+      }
+    }
+    EXPECT_GT(changed, cut / 2) << "of " << cut;
+  }
+}
+
 TEST(Attend, IsTheFormula) {
   Random random(63);
   for (const Case& c : kCases) {

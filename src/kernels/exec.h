@@ -22,6 +22,9 @@ struct KernelTable;  // kernels/kernel_table.h
 struct Exec {
   ThreadPool* pool = nullptr;
   const KernelTable* kernels = nullptr;
+  // A deliberate fault, to see that the tests of the row contract find one: attention reduces the window keys from
+  // before the span and the span's own apart, so its order depends on how the rows were cut (kernels/attention.h).
+  bool fault_chunk_anchored_splits = false;
 };
 
 }  // namespace sluice

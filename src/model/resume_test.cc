@@ -212,6 +212,42 @@ TEST_P(ResumeTest, RowsBelowLatentsFromWriteNoLatents) {
   expect_same_pages(resumed, block);
 }
 
+// The deliberate fault of kernels/exec.h: inert on one piece, found in the logits of any other cut, and the probes name
+// the attention of the first layer as what differs first.
+TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
+  exec_.fault_chunk_anchored_splits = true;
+  TestSequence whole(pages_.get(), kTokens);
+  EXPECT_TRUE(whole.run(*model_, exec_, ids_, all_rows(kTokens)) == logits_);
+
+  const Position cut = 130;
+  const auto wanted = all_rows(kTokens - cut);
+  using Shown = std::pair<std::string, std::vector<float>>;
+  const auto second_piece = [&](bool fault) {
+    exec_.fault_chunk_anchored_splits = false;
+    TestSequence sequence(pages_.get(), kTokens);
+    sequence.run(*model_, exec_, std::span(ids_).first(cut), {});
+    exec_.fault_chunk_anchored_splits = fault;
+    std::vector<Shown> shown;
+    const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
+      shown.emplace_back(name, std::vector<float>(values, values + static_cast<std::ptrdiff_t>(rows) * columns));
+    };
+    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &probe));
+    return shown;
+  };
+  const auto right = second_piece(false), wrong = second_piece(true);
+  const auto begin = logits_.begin() + static_cast<std::ptrdiff_t>(cut * vocab_);
+  EXPECT_TRUE(std::equal(begin, logits_.end(), right.back().second.begin()));
+  ASSERT_EQ(right.size(), wrong.size());
+  const auto first = std::mismatch(right.begin(), right.end(), wrong.begin()).first;
+  if (GetParam().window == 1) {  // no row sees a key from before its piece
+    EXPECT_EQ(first, right.end());
+    return;
+  }
+  ASSERT_NE(first, right.end());
+  EXPECT_EQ(first->first, "layers.0.attn_o");
+  EXPECT_NE(right.back().second, wrong.back().second);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, ResumeTest, ::testing::ValuesIn(kCases),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 

@@ -116,7 +116,15 @@ class AttendTile {
           key_values<V>(args_.window->format, window_row(span_, *args_.window, p), keys_ + (p - first) * stride_);
     }
     for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
-    for (int r = 0; r < rows_; ++r) add_keys(r, window_begin(r) - base, position(r) + 1 - base);
+    for (int r = 0; r < rows_; ++r) {
+      const Position begin = window_begin(r), cut = window_cut(begin);
+      if (cut > begin) add_keys(r, begin - base, cut - base);
+      add_keys(r, cut - base, position(r) + 1 - base);
+    }
+  }
+  // Where a row's window is cut in two splits; `begin`: nowhere.
+  Position window_cut(Position begin) const {
+    return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
   Position window_begin(int r) const {
     const Position begin = position(r) - args_.window_tokens + 1;

@@ -96,12 +96,19 @@ void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, Ro
 
 void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
                    std::vector<float>& keys) {
-  const Position first = std::max(0, p - args.window_tokens + 1);
-  for (Position i = first; i <= p; ++i) {
-    decode_row(args.window->format, window_row(span, *args.window, i),
-               keys.data() + static_cast<std::ptrdiff_t>(i - first) * args.dims);
+  const auto add = [&](Position first, Position end) {
+    for (Position i = first; i < end; ++i) {
+      decode_row(args.window->format, window_row(span, *args.window, i),
+                 keys.data() + static_cast<std::ptrdiff_t>(i - first) * args.dims);
+    }
+    state.add_split(keys, end - first, first % 16);
+  };
+  Position first = std::max(0, p - args.window_tokens + 1);
+  if (args.fault_chunk_anchored_splits && span.first_position > first) {
+    add(first, span.first_position);
+    first = span.first_position;
   }
-  state.add_split(keys, p - first + 1, first % 16);
+  add(first, p + 1);
 }
 
 }  // namespace
