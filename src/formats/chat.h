@@ -115,6 +115,9 @@ class ChatEncoding {
   virtual Result<std::string> render(const ChatRequest& request) const = 0;
   // A parser for the answer to `prompt`, which tells whether the answer starts with reasoning.
   virtual std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt) const = 0;
+  // The special tokens, by their text, that open a message of some role. What comes before one is likely to be the
+  // start of other prompts as well.
+  virtual std::vector<std::string_view> role_markers() const = 0;
 };
 
 // The encoding of the checkpoint in `model_folder` whose config.json says `model_type`. kNotFound for a family without

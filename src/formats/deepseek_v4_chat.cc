@@ -217,6 +217,10 @@ std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(std::string_view p
   return std::make_unique<DeepSeekV4OutputParser>(prompt.ends_with(text::kThinkOpen));
 }
 
+std::vector<std::string_view> DeepSeekV4Chat::role_markers() const {
+  return {text::kUser, text::kAssistant, text::kLatestReminder};
+}
+
 Result<std::unique_ptr<ChatEncoding>> load_deepseek_v4_chat(const std::string& model_folder) {
   DeepSeekV4ChatOptions options;
   const auto encoder = read_text_file(model_folder + "/encoding/encoding_dsv4.py", std::size_t{4} << 20);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/chat.h"
 #include "sluice/status.h"
@@ -44,6 +45,8 @@ class DeepSeekV4Chat final : public ChatEncoding {
   Result<std::string> render(const ChatRequest& request) const override;
   // The answer starts with reasoning if `prompt` ends in an open <think>.
   std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt) const override;
+  // User, assistant and latest reminder; a system message has none.
+  std::vector<std::string_view> role_markers() const override;
 
   const DeepSeekV4ChatOptions& options() const { return options_; }
 

@@ -1,6 +1,7 @@
 // ApiContext: what every endpoint works with. One per server; thread-safe where its parts are.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "formats/tokenizer.h"
 #include "serve/engine_client.h"
 #include "serve/job_registry.h"
+#include "serve/message_starts.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
 #include "serve/task_queue.h"
@@ -18,12 +20,14 @@ struct ApiContext {
   EngineClient& engine;
   const Tokenizer& tokenizer;
   const ChatEncoding* chat;  // null: a family without one; chat is refused, completions work
+  MessageStarts message_starts;
   SamplingDefaults defaults;
   std::string model_name;  // as served
   std::int64_t created;    // when the server started, Unix seconds
   ServerMetrics metrics;
   JobRegistry jobs;
-  TaskQueue workers;  // parsing, rendering and tokenising; last, so that it ends first
+  std::atomic<bool> debug_endpoints;  // whether /debug/* answers
+  TaskQueue workers;                  // parsing, rendering and tokenising; last, so that it ends first
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@ namespace sluice {
 namespace {
 
 std::string_view error_type(int status) {
+  if (status == 403) return "permission_error";
   if (status == 404) return "not_found_error";
   if (status == 503) return "service_unavailable_error";
   if (status >= 500) return "server_error";

@@ -3,6 +3,7 @@
 
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "formats/json.h"
 #include "serve/answer_json.h"
@@ -53,14 +54,20 @@ void append_logprobs(std::string& out, std::string_view tokens, bool asked_for) 
 
 class ChatStreamWriter final : public AnswerWriter {
  public:
-  explicit ChatStreamWriter(AnswerForm form) : form_(std::move(form)) {}
+  explicit ChatStreamWriter(AnswerForm form)
+      : form_(std::move(form)), tokens_(static_cast<std::size_t>(form_.choices)) {}
 
-  void begin(std::string& out) override { append_chunk(out, R"({"role":"assistant","content":""})", "", {}); }
+  void begin(std::string& out) override {
+    for (int i = 0; i < form_.choices; ++i) append_chunk(out, i, R"({"role":"assistant","content":""})", "", {});
+  }
 
-  void delta(int /*choice*/, const GenerationDelta& delta, std::string& out) override {
-    append_tokens(tokens_, delta, form_);
-    for (const ChatDelta& text : delta.text) append_chunk(out, delta_json(text), "", std::exchange(tokens_, {}));
-    if (delta.finished && delta.failure.ok()) append_chunk(out, "{}", delta.finish_reason, std::exchange(tokens_, {}));
+  void delta(int choice, const GenerationDelta& delta, std::string& out) override {
+    std::string& tokens = tokens_[static_cast<std::size_t>(choice)];
+    append_tokens(tokens, delta, form_);
+    for (const ChatDelta& text : delta.text) append_chunk(out, choice, delta_json(text), "", std::exchange(tokens, {}));
+    if (delta.finished && delta.failure.ok()) {
+      append_chunk(out, choice, "{}", delta.finish_reason, std::exchange(tokens, {}));
+    }
   }
 
   void end(const Usage& usage, std::string& out) override {
@@ -99,11 +106,11 @@ class ChatStreamWriter final : public AnswerWriter {
     return json;
   }
 
-  void append_chunk(std::string& out, std::string_view delta, std::string_view finish_reason,
+  void append_chunk(std::string& out, int choice, std::string_view delta, std::string_view finish_reason,
                     const std::string& tokens) {
     std::string chunk;
     append_head(chunk, form_.head, "chat.completion.chunk");
-    chunk += R"(,"choices":[{"index":0,"delta":)";
+    fmt::format_to(std::back_inserter(chunk), R"(,"choices":[{{"index":{},"delta":)", choice);
     chunk += delta;
     chunk += ',';
     append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
@@ -114,24 +121,21 @@ class ChatStreamWriter final : public AnswerWriter {
   }
 
   AnswerForm form_;
-  std::string tokens_;  // log-probabilities that wait for the next chunk
+  std::vector<std::string> tokens_;  // of each choice: log-probabilities that wait for its next chunk
 };
 
-class ChatWholeWriter final : public AnswerWriter {
+// One choice of a whole answer, gathered from its deltas.
+class ChatChoice {
  public:
-  explicit ChatWholeWriter(AnswerForm form) : form_(std::move(form)) {}
-
-  void begin(std::string& /*out*/) override {}
-
-  void delta(int /*choice*/, const GenerationDelta& delta, std::string& /*out*/) override {
-    append_tokens(tokens_, delta, form_);
+  void add(const GenerationDelta& delta, const AnswerForm& form) {
+    append_tokens(tokens_, delta, form);
     for (const ChatDelta& text : delta.text) add(text);
     if (delta.finished) finish_reason_ = delta.finish_reason;
   }
 
-  void end(const Usage& usage, std::string& out) override {
-    append_head(out, form_.head, "chat.completion");
-    out += R"(,"choices":[{"index":0,"message":{"role":"assistant","content":)";
+  // {"index":0,"message":{...},"logprobs":...,"finish_reason":"..."}
+  void append(std::string& out, std::size_t index, bool logprobs) const {
+    fmt::format_to(std::back_inserter(out), R"({{"index":{},"message":{{"role":"assistant","content":)", index);
     if (content_.empty() && !calls_.empty()) {
       out += "null";
     } else {
@@ -144,10 +148,8 @@ class ChatWholeWriter final : public AnswerWriter {
     }
     append_calls(out);
     out += "},";
-    append_logprobs(out, tokens_, form_.logprobs);
-    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}"}}],)", finish_reason_);
-    append_usage(out, usage);
-    out += '}';
+    append_logprobs(out, tokens_, logprobs);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}"}})", finish_reason_);
   }
 
  private:
@@ -187,10 +189,37 @@ class ChatWholeWriter final : public AnswerWriter {
     out += ']';
   }
 
-  AnswerForm form_;
   std::string reasoning_, content_, tokens_;
   std::vector<Call> calls_;
   std::string finish_reason_;
+};
+
+class ChatWholeWriter final : public AnswerWriter {
+ public:
+  explicit ChatWholeWriter(AnswerForm form)
+      : form_(std::move(form)), choices_(static_cast<std::size_t>(form_.choices)) {}
+
+  void begin(std::string& /*out*/) override {}
+
+  void delta(int choice, const GenerationDelta& delta, std::string& /*out*/) override {
+    choices_[static_cast<std::size_t>(choice)].add(delta, form_);
+  }
+
+  void end(const Usage& usage, std::string& out) override {
+    append_head(out, form_.head, "chat.completion");
+    out += R"(,"choices":[)";
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (i > 0) out += ',';
+      choices_[i].append(out, i, form_.logprobs);
+    }
+    out += "],";
+    append_usage(out, usage);
+    out += '}';
+  }
+
+ private:
+  AnswerForm form_;
+  std::vector<ChatChoice> choices_;
 };
 
 }  // namespace

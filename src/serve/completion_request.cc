@@ -79,7 +79,6 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (out.echo && logprobs) {
     fields.refuse("echo", "echo: not supported together with logprobs", "unsupported_value");
   }
-  fields.only("best_of", 1);
   std::optional<std::string> suffix;
   fields.read("suffix", suffix);
   if (suffix && !suffix->empty()) fields.refuse("suffix", "suffix: not supported", "unsupported_value");

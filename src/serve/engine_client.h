@@ -16,8 +16,10 @@ class EngineClient {
 
   virtual Result<RequestId> submit(Request request) = 0;
   virtual void cancel(RequestId id) = 0;
+  virtual void cancel(RequestId id, int choice) = 0;
   virtual EngineStats stats() const = 0;
   virtual bool probe(double seconds) = 0;
+  virtual bool reset_prefix_cache(double seconds) = 0;
   virtual int vocab_size() const = 0;
   virtual int max_model_len() const = 0;
   virtual std::vector<std::int32_t> end_token_ids() const = 0;

@@ -28,11 +28,16 @@ class FakeEngine final : public EngineClient {
 
   // The tokens that answer a request, the end token (1) left out; after them it stops.
   std::function<std::vector<std::int32_t>(const Request&)> script;
-  std::function<Status(const Request&)> refuse;  // why submit fails, if it does
-  std::chrono::milliseconds step{0};             // between two tokens of a request
-  bool endless = false;                          // repeats the script until max_tokens or cancel
+  std::function<std::vector<std::int32_t>(const Request&, int choice)> script_of_choice;  // instead of `script`
+  std::function<float(int choice)> logprob_of_choice;  // of every token; -0.5 without
+  std::function<Status(const Request&)> refuse;        // why submit fails, if it does
+  std::chrono::milliseconds step{0};                   // between two tokens of a request
+  bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
-  bool alive = true;  // what probe says
+  bool alive = true;   // what probe says
+  bool resets = true;  // what reset_prefix_cache says
+  int cached_tokens = 0;
+  EngineStats counters;  // of stats(), but for what the fake counts itself
   double idle_seconds = 1e9;
 
   Result<RequestId> submit(Request request) override {
@@ -43,21 +48,30 @@ class FakeEngine final : public EngineClient {
     const RequestId id = next_id_++;
     seen_.push_back(request);
     seen_.back().on_output = nullptr;
-    auto tokens = script ? script(request) : std::vector<std::int32_t>{};
-    running_[id] = {std::move(request), std::move(tokens), 0};
+    for (int choice = 0; choice < request.n; ++choice) {
+      auto tokens = script_of_choice ? script_of_choice(request, choice)
+                    : script         ? script(request)
+                                     : std::vector<std::int32_t>{};
+      running_[{id, choice}] = {request, choice, std::move(tokens)};
+    }
     changed_.notify_all();
     return id;
   }
 
   void cancel(RequestId id) override {
     const std::lock_guard lock(mutex_);
-    if (const auto found = running_.find(id); found != running_.end()) found->second.cancelled = true;
+    for (auto& [key, running] : running_) running.cancelled |= key.first == id;
+    changed_.notify_all();
+  }
+  void cancel(RequestId id, int choice) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = running_.find({id, choice}); found != running_.end()) found->second.cancelled = true;
     changed_.notify_all();
   }
 
   EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
-    EngineStats stats;
+    EngineStats stats = counters;
     stats.running = static_cast<int>(running_.size());
     stats.cancelled_requests = cancelled_;
     stats.seconds_since_last_token = idle_seconds;
@@ -69,6 +83,11 @@ class FakeEngine final : public EngineClient {
     const std::lock_guard lock(mutex_);
     ++probes_;
     return alive;
+  }
+  bool reset_prefix_cache(double) override {
+    const std::lock_guard lock(mutex_);
+    ++resets_;
+    return resets;
   }
   int vocab_size() const override { return 4096; }
   int max_model_len() const override { return context_tokens; }
@@ -83,6 +102,10 @@ class FakeEngine final : public EngineClient {
     const std::lock_guard lock(mutex_);
     return probes_;
   }
+  int reset_calls() const {
+    const std::lock_guard lock(mutex_);
+    return resets_;
+  }
   // Waits up to five seconds until no request runs; true if none does.
   bool wait_idle() {
     std::unique_lock lock(mutex_);
@@ -92,6 +115,7 @@ class FakeEngine final : public EngineClient {
  private:
   struct Running {
     Request request;
+    int choice = 0;
     std::vector<std::int32_t> tokens;
     std::size_t next = 0;
     bool cancelled = false;
@@ -120,6 +144,8 @@ class FakeEngine final : public EngineClient {
 
   Output next_output(Running& running) {
     Output output;
+    output.choice = running.choice;
+    output.cached_tokens = cached_tokens;
     output.finished = true;
     if (running.cancelled) {
       ++cancelled_;
@@ -131,20 +157,20 @@ class FakeEngine final : public EngineClient {
     output.token = more ? running.tokens[running.next % running.tokens.size()] : 1;
     output.reason = more ? FinishReason::kLength : FinishReason::kStop;
     output.finished = !more || last;
-    output.logprob = -0.5F;
-    for (int i = 0; i < running.request.sampling.top_logprobs; ++i)
-      output.top.push_back({*output.token + i, -0.5F - static_cast<float>(i)});
+    const int wanted = running.request.sampling.top_logprobs;
+    if (wanted >= 0) output.logprob = logprob_of_choice ? logprob_of_choice(running.choice) : -0.5F;
+    for (int i = 0; i < wanted; ++i) output.top.push_back({*output.token + i, output.logprob - static_cast<float>(i)});
     ++running.next;
     return output;
   }
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<RequestId, Running> running_;
+  std::map<std::pair<RequestId, int>, Running> running_;  // by request and choice
   std::vector<Request> seen_;
   RequestId next_id_ = 1;
   std::uint64_t cancelled_ = 0;
-  int probes_ = 0;
+  int probes_ = 0, resets_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

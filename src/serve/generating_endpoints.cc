@@ -4,14 +4,18 @@
 #include <ctime>
 #include <utility>
 
+#include "serve/best_of_writer.h"
 #include "serve/endpoints.h"
 #include "serve/generation_job.h"
 
 namespace sluice {
 namespace {
 
-AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, const GenerationOptions& options) {
+// For `prompts` prompts; the indices of their choices go prompt by prompt.
+AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, const GenerationOptions& options,
+                     std::size_t prompts) {
   AnswerForm form;
+  form.choices = static_cast<int>(prompts) * options.n;
   form.head = {random_id(id_prefix), static_cast<std::int64_t>(std::time(nullptr)), context.model_name,
                context.engine.profile_name()};
   form.logprobs = options.sampling.top_logprobs >= 0;
@@ -22,10 +26,22 @@ AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, cons
   return form;
 }
 
+using MakeWriter = std::unique_ptr<AnswerWriter> (*)(AnswerForm, bool stream);
+
 ApiError field_error(const Status& status, std::string param) {
   ApiError error = to_api_error(status);
   error.param = std::move(param);
   return error;
+}
+
+void finish_plan(GenerationPlan& plan, AnswerForm form, MakeWriter make_writer, GenerationOptions& options) {
+  plan.id = form.head.id;
+  plan.writer = make_writer(std::move(form), options.stream);
+  if (options.ranks()) {
+    plan.writer =
+        make_best_of_writer(std::move(plan.writer), static_cast<int>(plan.prompts.size()), options.n, options.best_of);
+  }
+  plan.options = std::move(options);
 }
 
 // The endpoints' slow part. A value or the error to answer with.
@@ -46,9 +62,9 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
     return *std::move(error);
   }
   GenerationPlan plan;
-  plan.writer = make_chat_writer(make_form(context, "chatcmpl-", request.options), request.options.stream);
-  plan.options = std::move(request.options);
-  plan.choices.push_back({std::move(ids).value(), context.chat->make_parser(*prompt)});
+  plan.prompts.push_back(std::move(ids).value());
+  plan.make_parser = [chat = context.chat, text = *std::move(prompt)] { return chat->make_parser(text); };
+  finish_plan(plan, make_form(context, "chatcmpl-", request.options, 1), make_chat_writer, request.options);
   return plan;
 }
 
@@ -80,8 +96,7 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
-  AnswerForm form = make_form(context, "cmpl-", request.options);
-  form.choices = static_cast<int>(request.prompts.size());
+  AnswerForm form = make_form(context, "cmpl-", request.options, request.prompts.size());
   GenerationPlan plan;
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     auto ids = prompt_ids(context, request, i);
@@ -89,12 +104,12 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
     auto& prompt = std::get<std::vector<std::int32_t>>(ids);
     if (request.echo) {
       const auto* text = std::get_if<std::string>(&request.prompts[i]);
-      form.echo.push_back(text != nullptr ? *text : context.tokenizer.decode(prompt, /*skip_special=*/false));
+      form.echo.insert(form.echo.end(), static_cast<std::size_t>(request.options.n),
+                       text != nullptr ? *text : context.tokenizer.decode(prompt, /*skip_special=*/false));
     }
-    plan.choices.push_back({std::move(prompt), nullptr});
+    plan.prompts.push_back(std::move(prompt));
   }
-  plan.writer = make_completion_writer(std::move(form), request.options.stream);
-  plan.options = std::move(request.options);
+  finish_plan(plan, std::move(form), make_completion_writer, request.options);
   return plan;
 }
 

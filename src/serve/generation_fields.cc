@@ -1,7 +1,10 @@
 #include "serve/generation_fields.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/array.hpp>
 #include <limits>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -67,13 +70,46 @@ void read_streaming(RequestFields& fields, GenerationOptions& out) {
   out.include_usage = include_usage.value_or(false);
 }
 
+// After read_streaming.
+void read_choices(RequestFields& fields, GenerationOptions& out) {
+  std::optional<std::int64_t> n, best_of;
+  fields.read("n", n, 1, kMaxChoices);
+  fields.read("best_of", best_of, 1, kMaxChoices);
+  out.n = static_cast<int>(n.value_or(1));
+  out.best_of = static_cast<int>(best_of.value_or(out.n));
+  if (out.best_of < out.n) fields.fail("best_of", fmt::format("an integer from {} (n) to {}", out.n, kMaxChoices));
+  if (out.stream && out.ranks()) {
+    fields.refuse("best_of",
+                  fmt::format("best_of: expected {} (n) with stream, as choices are compared when they are complete; "
+                              "found {}",
+                              out.n, out.best_of),
+                  "unsupported_value");
+  }
+}
+
+void read_scheduling(RequestFields& fields, GenerationOptions& out) {
+  std::optional<std::int64_t> priority;
+  std::optional<std::string> cache_salt;
+  fields.read("priority", priority, -kMaxPriority, kMaxPriority);
+  out.priority = static_cast<int>(priority.value_or(0));
+  fields.read("cache_salt", cache_salt);
+  if (cache_salt && cache_salt->size() > kMaxCacheSaltBytes) {
+    fields.refuse("cache_salt",
+                  fmt::format("cache_salt: expected a string of at most {} bytes, found one of {}", kMaxCacheSaltBytes,
+                              cache_salt->size()),
+                  "invalid_value");
+  }
+  out.cache_salt = std::move(cache_salt).value_or("");
+}
+
 }  // namespace
 
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
   read_sampling(fields, defaults, out);
   read_limits(fields, out);
   read_streaming(fields, out);
-  fields.only("n", 1);
+  read_choices(fields, out);
+  read_scheduling(fields, out);
   fields.only("presence_penalty", 0);
   fields.only("frequency_penalty", 0);
   fields.only("repetition_penalty", 1);

@@ -1,5 +1,8 @@
 #include "serve/generation_job.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -12,9 +15,10 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
+// Below 2^53, so that a client may send it back as a JSON number whatever it parses numbers with.
 std::uint64_t draw_seed() {
   std::random_device random;
-  return (std::uint64_t{random()} << 32) | random();
+  return ((std::uint64_t{random()} << 32) | random()) >> 11;
 }
 
 // What an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
@@ -33,14 +37,19 @@ ApiError submit_error(const Status& status) {
 GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, GenerationPlan& plan)
     : context_(context),
       exchange_(std::move(exchange)),
+      id_(std::move(plan.id)),
       options_(std::move(plan.options)),
-      writer_(std::move(plan.writer)),
-      open_choices_(plan.choices.size()) {
-  for (GenerationChoice& choice : plan.choices) {
-    choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, options_.sampling.top_logprobs >= 0,
-                                         std::move(choice.parser)),
-                        0, static_cast<int>(choice.prompt.size()), false, started_});
+      writer_(std::move(plan.writer)) {
+  const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
+  for (const std::vector<std::int32_t>& prompt : plan.prompts) {
+    prompts_.push_back({0, static_cast<int>(prompt.size())});
+    for (int i = 0; i < options_.best_of; ++i) {
+      choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, logprobs,
+                                           plan.make_parser ? plan.make_parser() : nullptr),
+                          false, started_});
+    }
   }
+  open_choices_ = choices_.size();
 }
 
 void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, GenerationPlan plan) {
@@ -52,7 +61,7 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
   exchange->on_disconnect([weak = std::weak_ptr(job)] {
     if (const auto left = weak.lock()) left->cancel();
   });
-  if (const Status status = job->submit_all(plan.choices); !status.ok()) {
+  if (const Status status = job->submit_all(plan.prompts); !status.ok()) {
     job->cancel();
     context.jobs.remove(job);
     exchange->respond(error_response(submit_error(status)));
@@ -61,10 +70,10 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
   job->open();
 }
 
-Status GenerationJob::submit_all(std::vector<GenerationChoice>& choices) {
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(const RequestId id, submit(i, std::move(choices[i].prompt)));
-    choices_[i].id = id;
+Status GenerationJob::submit_all(std::vector<std::vector<std::int32_t>>& prompts) {
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const RequestId id, submit(i, std::move(prompts[i])));
+    prompts_[i].id = id;
     bool gone = false;
     {
       const std::lock_guard lock(mutex_);
@@ -76,19 +85,32 @@ Status GenerationJob::submit_all(std::vector<GenerationChoice>& choices) {
   return {};
 }
 
-Result<RequestId> GenerationJob::submit(std::size_t choice, std::vector<std::int32_t> prompt) {
+std::uint64_t GenerationJob::seed_of(std::size_t prompt) const {
+  if (options_.seed) return *options_.seed;
+  const std::uint64_t seed = draw_seed();
+  if (options_.sampling.temperature > 0) {
+    log_info("{}{}: no seed was given, drew seed {}", id_, prompts_.size() > 1 ? fmt::format(" prompt {}", prompt) : "",
+             seed);
+  }
+  return seed;
+}
+
+Result<RequestId> GenerationJob::submit(std::size_t index, std::vector<std::int32_t> prompt) {
   Request request;
   request.prompt = std::move(prompt);
+  request.message_starts = context_.message_starts.find(request.prompt);
+  request.n = options_.best_of;
+  request.priority = options_.priority;
+  request.cache_salt = options_.cache_salt;
   request.sampling = options_.sampling;
-  request.sampling.seed = options_.seed ? *options_.seed : draw_seed();
+  request.sampling.seed = seed_of(index);
+  if (options_.ranks()) request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
   request.stop_token_ids = options_.stop_token_ids;
   if (!options_.ignore_eos) {
     const std::vector<std::int32_t> ends = context_.engine.end_token_ids();
     request.stop_token_ids.insert(request.stop_token_ids.end(), ends.begin(), ends.end());
   }
-  request.on_output = [self = shared_from_this(), choice](Output output) {
-    self->on_output(choice, std::move(output));
-  };
+  request.on_output = [self = shared_from_this(), index](Output output) { self->on_output(index, std::move(output)); };
   const int room = context_.engine.max_model_len() - static_cast<int>(request.prompt.size());
   request.max_tokens = options_.max_tokens.value_or(room);
   auto id = context_.engine.submit(request);
@@ -102,12 +124,12 @@ Result<RequestId> GenerationJob::submit(std::size_t choice, std::vector<std::int
 }
 
 // On the engine's thread, possibly after the server is gone.
-void GenerationJob::on_output(std::size_t choice, Output output) {
+void GenerationJob::on_output(std::size_t prompt, Output output) {
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     wake = is_open_ && events_.empty();
-    events_.push_back({choice, std::move(output), Clock::now()});
+    events_.push_back({prompt, std::move(output), Clock::now()});
   }
   if (wake) exchange_->post([self = shared_from_this()] { self->pump(); });
 }
@@ -144,7 +166,9 @@ void GenerationJob::pump() {
 }
 
 void GenerationJob::take(Event& event, std::string& text) {
-  Choice& choice = choices_[event.choice];
+  const std::size_t index =
+      event.prompt * static_cast<std::size_t>(options_.best_of) + static_cast<std::size_t>(event.output.choice);
+  Choice& choice = choices_[index];
   if (choice.done) return;
   const GenerationDelta delta = choice.stream.push(event.output);
   if (event.output.token) {
@@ -156,7 +180,7 @@ void GenerationJob::take(Event& event, std::string& text) {
   if (delta.finished) {
     choice.done = true;
     --open_choices_;
-    if (!event.output.finished) context_.engine.cancel(choice.id);
+    if (!event.output.finished) context_.engine.cancel(prompts_[event.prompt].id, event.output.choice);
     const bool cancelled = event.output.finished && event.output.reason == FinishReason::kCancelled;
     context_.metrics.on_finished(delta.failure.ok() ? delta.finish_reason
                                  : cancelled        ? "abort"
@@ -164,7 +188,7 @@ void GenerationJob::take(Event& event, std::string& text) {
                                  seconds_between(started_, event.at));
     if (!delta.failure.ok()) return fail(to_api_error(delta.failure), std::move(text));
   }
-  writer_->delta(static_cast<int>(event.choice), delta, text);
+  writer_->delta(static_cast<int>(index), delta, text);
 }
 
 // A stream tells the error as its last event: its status line is long gone.
@@ -194,14 +218,17 @@ void GenerationJob::complete(std::string text) {
   }
 }
 
+// A prompt counts once, and what its first choice found of it in the cache; every generated token counts.
 Usage GenerationJob::usage() const {
   Usage usage;
-  for (const Choice& choice : choices_) {
-    usage.prompt_tokens += choice.prompt_tokens;
-    usage.completion_tokens += choice.stream.completion_tokens();
-    usage.cached_tokens += choice.stream.cached_tokens();
-    usage.reasoning_tokens += choice.stream.reasoning_tokens();
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const GenerationStream& stream = choices_[i].stream;
+    const bool first_of_prompt = i % static_cast<std::size_t>(options_.best_of) == 0;
+    if (first_of_prompt) usage.cached_tokens += stream.cached_tokens();
+    usage.completion_tokens += stream.completion_tokens();
+    usage.reasoning_tokens += stream.reasoning_tokens();
   }
+  for (const Prompt& prompt : prompts_) usage.prompt_tokens += prompt.tokens;
   return usage;
 }
 

@@ -1,13 +1,17 @@
 // GenerationJob: one generating request, from the engine's first token to the answer's last byte.
 //
-// Each choice of the answer is a request to the engine. Its outputs arrive on the engine's thread and are only queued
-// there; the network thread makes text of them and sends it. A client that leaves, an error and a stop string cancel
-// what still runs. Ownership: the engine's callbacks and the exchange's tasks keep the job alive.
+// Each prompt is a request to the engine, for as many choices as are wanted of it. Their outputs arrive on the engine's
+// thread and are only queued there; the network thread makes text of them and sends it. A stop string cancels what is
+// left of its choice; an error and a client that leaves cancel everything. Ownership: the engine's callbacks and the
+// exchange's tasks keep the job alive.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "serve/api_context.h"
@@ -17,43 +21,43 @@
 
 namespace sluice {
 
-struct GenerationChoice {
-  std::vector<std::int32_t> prompt;
-  std::unique_ptr<ChatOutputParser> parser;  // null: raw text
-};
-
 struct GenerationPlan {
+  std::string id;  // of the answer, for the log
   GenerationOptions options;
-  std::vector<GenerationChoice> choices;
-  std::unique_ptr<AnswerWriter> writer;
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
+  std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
 };
 
 class GenerationJob final : public Cancellable, public std::enable_shared_from_this<GenerationJob> {
  public:
-  // Submits every choice and answers the exchange, now or later. `context` must outlive the network thread.
+  // Submits every prompt and answers the exchange, now or later. `context` must outlive the network thread.
   static void start(ApiContext& context, HttpExchangePtr exchange, GenerationPlan plan);
 
   void cancel() override;
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Prompt {
+    RequestId id = 0;
+    int tokens = 0;
+  };
   struct Choice {
     GenerationStream stream;
-    RequestId id = 0;
-    int prompt_tokens = 0;
     bool done = false;
     Clock::time_point last_token;
   };
   struct Event {
-    std::size_t choice;
+    std::size_t prompt;
     Output output;
     Clock::time_point at;
   };
 
   GenerationJob(ApiContext& context, HttpExchangePtr exchange, GenerationPlan& plan);
-  Status submit_all(std::vector<GenerationChoice>& choices);
-  Result<RequestId> submit(std::size_t choice, std::vector<std::int32_t> prompt);
-  void on_output(std::size_t choice, Output output);
+  Status submit_all(std::vector<std::vector<std::int32_t>>& prompts);
+  Result<RequestId> submit(std::size_t index, std::vector<std::int32_t> prompt);
+  std::uint64_t seed_of(std::size_t prompt) const;
+  void on_output(std::size_t prompt, Output output);
   void open();
   void pump();
   void take(Event& event, std::string& text);
@@ -63,12 +67,14 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
 
   ApiContext& context_;
   const HttpExchangePtr exchange_;
+  const std::string id_;
   const GenerationOptions options_;
   const Clock::time_point started_ = Clock::now();
 
   // On the network thread only, once the job is open.
   std::unique_ptr<AnswerWriter> writer_;
-  std::vector<Choice> choices_;
+  std::vector<Prompt> prompts_;
+  std::vector<Choice> choices_;  // best_of for each prompt
   std::size_t open_choices_;
   bool ended_ = false;
 

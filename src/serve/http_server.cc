@@ -496,6 +496,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
   asio::executor_work_guard<asio::io_context::executor_type> work;
   std::thread thread;
   int port = 0;
+  bool is_loopback = false;
 };
 
 HttpServer::HttpServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -511,13 +512,19 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
   impl->shared->handler = std::move(handler);
   impl->shared->observer = std::move(observer);
   SLUICE_RETURN_IF_ERROR(listen(impl->acceptor, options));
-  impl->port = impl->acceptor.local_endpoint().port();
+  const tcp::endpoint listens_on = impl->acceptor.local_endpoint();
+  impl->port = listens_on.port();
+  impl->is_loopback = listens_on.address().is_loopback();
   impl->run();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
 int HttpServer::port() const {
   return impl_->port;
+}
+
+bool HttpServer::is_loopback() const {
+  return impl_->is_loopback;
 }
 
 void HttpServer::on_signal(std::function<void(int)> callback) {

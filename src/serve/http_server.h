@@ -41,6 +41,8 @@ class HttpServer {
   ~HttpServer();  // as stop(0)
 
   int port() const;  // the real one
+  // Whether only programs of this machine can reach the address that it listens on.
+  bool is_loopback() const;
 
   // Calls `callback` on the network thread at every SIGTERM and SIGINT from now on, instead of ending the process.
   void on_signal(std::function<void(int signal)> callback);

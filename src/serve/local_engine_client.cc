@@ -10,11 +10,17 @@ Result<RequestId> LocalEngineClient::submit(Request request) {
 void LocalEngineClient::cancel(RequestId id) {
   engine_.cancel(id);
 }
+void LocalEngineClient::cancel(RequestId id, int choice) {
+  engine_.cancel(id, choice);
+}
 EngineStats LocalEngineClient::stats() const {
   return engine_.stats();
 }
 bool LocalEngineClient::probe(double seconds) {
   return engine_.probe(seconds);
+}
+bool LocalEngineClient::reset_prefix_cache(double seconds) {
+  return engine_.reset_prefix_cache(seconds);
 }
 int LocalEngineClient::vocab_size() const {
   return engine_.vocab_size();

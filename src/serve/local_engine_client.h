@@ -16,8 +16,10 @@ class LocalEngineClient final : public EngineClient {
 
   Result<RequestId> submit(Request request) override;
   void cancel(RequestId id) override;
+  void cancel(RequestId id, int choice) override;
   EngineStats stats() const override;
   bool probe(double seconds) override;
+  bool reset_prefix_cache(double seconds) override;
   int vocab_size() const override;
   int max_model_len() const override;
   std::vector<std::int32_t> end_token_ids() const override;

@@ -59,14 +59,16 @@ Histogram& Metrics::histogram(const std::string& name, const std::string& help, 
   return *made.histogram;
 }
 
-void Metrics::gauge(const std::string& name, const std::string& help, std::function<double()> read) {
+void Metrics::gauge(const std::string& name, const std::string& help, std::function<double()> read,
+                    const std::string& labels) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "gauge").read = std::move(read);
+  family(name, help, "gauge").readers[labels] = std::move(read);
 }
 
-void Metrics::counter_of(const std::string& name, const std::string& help, std::function<double()> read) {
+void Metrics::counter_of(const std::string& name, const std::string& help, std::function<double()> read,
+                         const std::string& labels) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "counter").read = std::move(read);
+  family(name, help, "counter").readers[labels] = std::move(read);
 }
 
 std::string Metrics::text() const {
@@ -76,7 +78,7 @@ std::string Metrics::text() const {
     fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, family.type);
     for (const auto& [labels, counter] : family.counters) append_sample(out, name, labels, counter->value());
     if (family.histogram != nullptr) family.histogram->append(out, name);
-    if (family.read) append_sample(out, name, "", family.read());
+    for (const auto& [labels, read] : family.readers) append_sample(out, name, labels, read());
   }
   return out;
 }

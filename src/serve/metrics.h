@@ -49,8 +49,10 @@ class Metrics {
   Counter& counter(const std::string& name, const std::string& help, const std::string& labels = "");
   Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds);
   // Values that are read when the metrics are.
-  void gauge(const std::string& name, const std::string& help, std::function<double()> read);
-  void counter_of(const std::string& name, const std::string& help, std::function<double()> read);
+  void gauge(const std::string& name, const std::string& help, std::function<double()> read,
+             const std::string& labels = "");
+  void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
+                  const std::string& labels = "");
 
   std::string text() const;
 
@@ -59,7 +61,7 @@ class Metrics {
     std::string help, type;
     std::map<std::string, Counter*> counters;  // by labels
     Histogram* histogram = nullptr;
-    std::function<double()> read;
+    std::map<std::string, std::function<double()>> readers;  // by labels
   };
   Family& family(const std::string& name, const std::string& help, const std::string& type);
 

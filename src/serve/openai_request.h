@@ -22,6 +22,9 @@ namespace sluice {
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxTopLogprobs = 20;
 inline constexpr int kMaxPrompts = 128;
+inline constexpr int kMaxChoices = 16;        // of n and best_of
+inline constexpr int kMaxPriority = 1000000;  // and its negative
+inline constexpr int kMaxCacheSaltBytes = 256;
 
 // What a request that says nothing samples with: generation_config.json's values.
 struct SamplingDefaults {
@@ -33,13 +36,20 @@ struct SamplingDefaults {
 // What both calls share.
 struct GenerationOptions {
   SamplingParams sampling;            // complete but for the seed
-  std::optional<std::uint64_t> seed;  // none: every choice draws its own
-  std::optional<int> max_tokens;      // >= 1
+  std::optional<std::uint64_t> seed;  // none: every prompt draws its own
+  int n = 1;                          // choices of an answer
+  int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n
+  int priority = 0;
+  std::string cache_salt;
+  std::optional<int> max_tokens;  // >= 1
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
   bool stream = false;
   bool include_usage = false;  // stream_options
+
+  // Choices are compared by their log-probabilities, whether or not the client asked for them.
+  bool ranks() const { return best_of > n; }
 };
 
 struct ChatCompletionRequest {

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <tuple>
+
 namespace sluice {
 namespace {
 
@@ -44,8 +47,20 @@ constexpr Refusal kBothRefuse[] = {
     {R"("stream":true,"stream_options":5)", "stream_options", "an object"},
     {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage", "true or false"},
     {R"("stream":true,"stream_options":{"x":1})", "stream_options.x", "unknown field 'stream_options.x'"},
-    {R"("n":2)", "n", "only 1 is supported, found 2"},
-    {R"("n":"2")", "n", "expected a number"},
+    {R"("n":0)", "n", "n: expected an integer from 1 to 16, found 0"},
+    {R"("n":17)", "n", "an integer from 1 to 16, found 17"},
+    {R"("n":"2")", "n", "found \"2\""},
+    {R"("n":1.5)", "n", "an integer"},
+    {R"("best_of":0)", "best_of", "best_of: expected an integer from 1 to 16, found 0"},
+    {R"("best_of":17)", "best_of", "found 17"},
+    {R"("n":3,"best_of":2)", "best_of", "best_of: expected an integer from 3 (n) to 16, found 2"},
+    {R"("stream":true,"best_of":2)", "best_of", "best_of: expected 1 (n) with stream"},
+    {R"("stream":true,"n":2,"best_of":4)", "best_of", "found 4"},
+    {R"("priority":1000001)", "priority", "priority: expected an integer from -1000000 to 1000000, found 1000001"},
+    {R"("priority":-1000001)", "priority", "found -1000001"},
+    {R"("priority":"high")", "priority", "an integer"},
+    {R"("priority":0.5)", "priority", "found 0.5"},
+    {R"("cache_salt":5)", "cache_salt", "cache_salt: expected a string, found 5"},
     {R"("presence_penalty":0.5)", "presence_penalty", "only 0 is supported"},
     {R"("frequency_penalty":-1)", "frequency_penalty", "only 0 is supported"},
     {R"("repetition_penalty":1.1)", "repetition_penalty", "only 1 is supported"},
@@ -82,7 +97,6 @@ constexpr Refusal kCompletionRefuses[] = {
     {R"("logprobs":21)", "logprobs", "an integer from 0 to 20"},
     {R"("echo":"x")", "echo", "true or false"},
     {R"("echo":true,"logprobs":1)", "echo", "not supported together with logprobs"},
-    {R"("best_of":2)", "best_of", "only 1"},
     {R"("suffix":"x")", "suffix", "not supported"},
 };
 
@@ -170,6 +184,37 @@ TEST(OpenAiRequestTest, ResponseFormatsGoIntoThePrompt) {
   EXPECT_TRUE(
       chat_of(R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"array"}}})")
           .response_format.has_value());
+}
+
+TEST(OpenAiRequestTest, ASaltOfAtMost256Bytes) {
+  const auto errors_for = [](std::size_t bytes) {
+    const auto field = fmt::format(R"("cache_salt":"{}")", std::string(bytes, 'x'));
+    return std::array{chat_error(chat_body(field)), completion_error(completion_body(field))};
+  };
+  for (const ApiError& error : errors_for(257)) {
+    EXPECT_EQ(error.param, "cache_salt");
+    EXPECT_EQ(error.message, "cache_salt: expected a string of at most 256 bytes, found one of 257");
+  }
+  for (const ApiError& error : errors_for(256)) EXPECT_EQ(error.message, "no error");
+}
+
+TEST(OpenAiRequestTest, ChoicesPriorityAndSalt) {
+  const auto options_of = [](std::string_view fields) {
+    const auto chat = parse_chat_completion_request(chat_body(fields), {});
+    const auto completion = parse_completion_request(completion_body(fields), {});
+    const auto& a = std::get<ChatCompletionRequest>(chat).options;
+    const auto& b = std::get<CompletionRequest>(completion).options;
+    EXPECT_EQ(std::tie(a.n, a.best_of, a.priority, a.cache_salt), std::tie(b.n, b.best_of, b.priority, b.cache_salt));
+    return a;
+  };
+  const GenerationOptions none = options_of(R"("n":null,"best_of":null,"priority":null,"cache_salt":null)");
+  EXPECT_EQ(std::tuple(none.n, none.best_of, none.priority, none.cache_salt), std::tuple(1, 1, 0, ""));
+  EXPECT_FALSE(none.ranks());
+  const GenerationOptions some = options_of(R"("n":3,"priority":-7,"cache_salt":"tenant")");
+  EXPECT_EQ(std::tuple(some.n, some.best_of, some.priority, some.cache_salt), std::tuple(3, 3, -7, "tenant"));
+  EXPECT_FALSE(some.ranks());
+  EXPECT_TRUE(options_of(R"("n":2,"best_of":16)").ranks());
+  EXPECT_EQ(options_of(R"("n":4,"best_of":4,"stream":true)").best_of, 4);
 }
 
 }  // namespace

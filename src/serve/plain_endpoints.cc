@@ -69,7 +69,7 @@ void show_index(ApiContext& context, const HttpExchangePtr& exchange) {
   std::string out = R"({"server":"sluice","model":)";
   append_json_string(out, context.model_name);
   out += R"(,"endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models","GET /health",)"
-         R"("GET /metrics"]})";
+         R"("GET /metrics","GET /debug/cache","POST /debug/cache/reset"]})";
   respond_json(exchange, std::move(out));
 }
 

@@ -31,11 +31,13 @@ class Server::Impl {
         context_{model.engine,
                  model.tokenizer,
                  model.chat,
+                 MessageStarts(model.tokenizer, model.chat),
                  model.defaults,
                  options.served_model_name,
                  static_cast<std::int64_t>(std::time(nullptr)),
                  ServerMetrics(model.engine),
                  {},
+                 options.enable_debug_endpoints,
                  TaskQueue(options.workers)},
         health_(model.engine) {
     add("POST", "/v1/chat/completions", chat_completions);
@@ -44,6 +46,8 @@ class Server::Impl {
     add("GET", "/v1/models/*", show_model);
     add("GET", "/metrics", show_metrics);
     add("GET", "/", show_index);
+    add("GET", "/debug/cache", show_cache);
+    add("POST", "/debug/cache/reset", reset_cache);
     router_.add("GET", "/health", [this](const HttpExchangePtr& exchange) { health_.answer(exchange); });
   }
 
@@ -52,6 +56,7 @@ class Server::Impl {
                             HttpServer::start(
                                 options_.http, [this](const HttpExchangePtr& exchange) { router_.route(exchange); },
                                 [this](const HttpSummary& summary) { observe(summary); }));
+    if (http_->is_loopback()) context_.debug_endpoints = true;
     return {};
   }
 

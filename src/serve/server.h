@@ -19,7 +19,8 @@ struct ServerOptions {
   HttpServerOptions http;         // host, port, limits
   std::string served_model_name;  // the name that requests may give; never empty
   std::chrono::milliseconds drain_timeout{10'000};
-  int workers = 2;  // threads that parse and tokenise
+  bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
+  int workers = 2;                      // threads that parse and tokenise
 };
 
 // What is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.

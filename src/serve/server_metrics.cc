@@ -13,23 +13,14 @@ std::vector<double> token_buckets() {
   return {16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
 }
 
-}  // namespace
-
-ServerMetrics::ServerMetrics(const EngineClient& engine)
-    : time_to_first_token(registry_.histogram("sluice_time_to_first_token_seconds",
-                                              "From the request to its first token.", second_buckets())),
-      time_per_output_token(registry_.histogram("sluice_time_per_output_token_seconds",
-                                                "Between two tokens of an answer.", second_buckets())),
-      request_latency(registry_.histogram("sluice_e2e_request_latency_seconds", "From a request to its last token.",
-                                          second_buckets())),
-      prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())) {
-  const auto gauge = [&](const char* name, const char* help, auto read) {
-    registry_.gauge(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); });
-  };
-  const auto counter = [&](const char* name, const char* help, auto read) {
-    registry_.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); });
-  };
+void add_engine_metrics(Metrics& metrics, const EngineClient& engine) {
   using Stats = EngineStats;
+  const auto gauge = [&](const char* name, const char* help, auto read, const char* labels = "") {
+    metrics.gauge(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); }, labels);
+  };
+  const auto counter = [&](const char* name, const char* help, auto read, const char* labels = "") {
+    metrics.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); }, labels);
+  };
   gauge("sluice_num_requests_running", "Sequences that the engine computes.", [](const Stats& s) { return s.running; });
   gauge("sluice_num_requests_waiting", "Requests that wait for room.", [](const Stats& s) { return s.waiting; });
   gauge("sluice_kv_cache_bytes_used", "Bytes of the cache in use.", [](const Stats& s) { return s.cache_bytes_used; });
@@ -43,6 +34,76 @@ ServerMetrics::ServerMetrics(const EngineClient& engine)
   counter("sluice_engine_steps_total", "Steps of the engine.", [](const Stats& s) { return s.steps; });
   counter("sluice_requests_cancelled_total", "Requests that were cancelled.",
           [](const Stats& s) { return s.cancelled_requests; });
+  constexpr const char* kPreemptions = "sluice_num_preemptions_total";
+  constexpr const char* kPreempted = "Sequences that had to give their memory back, by what became of their state.";
+  counter(kPreemptions, kPreempted, [](const Stats& s) { return s.preemptions_recompute; }, R"(kind="recompute")");
+  counter(kPreemptions, kPreempted, [](const Stats& s) { return s.preemptions_swap; }, R"(kind="swap")");
+  gauge("sluice_swap_bytes_used", "Bytes of swapped state.", [](const Stats& s) { return s.swap_bytes_used; });
+  gauge("sluice_swap_bytes_total", "Bytes of swap space.", [](const Stats& s) { return s.swap_bytes_total; });
+}
+
+// Tokens are counted when a request is admitted, again after a preemption.
+void add_cache_metrics(Metrics& metrics, const EngineClient& engine) {
+  using Cache = CacheStats;
+  const auto counter = [&](const char* name, const char* help, auto read, const char* labels = "") {
+    metrics.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats().cache)); }, labels);
+  };
+  counter("sluice_prefix_cache_queries_total", "Prompt tokens that were looked for in the prefix cache.",
+          [](const Cache& c) { return c.prompt_tokens; });
+  counter("sluice_prefix_cache_matched_tokens_total", "Prompt tokens whose blocks were in the prefix cache.",
+          [](const Cache& c) { return c.matched_tokens; });
+  counter("sluice_prefix_cache_hits_total", "Prompt tokens taken from the prefix cache instead of computed.",
+          [](const Cache& c) { return c.resumed_tokens; });
+  counter("sluice_prefix_cache_lost_tokens_total", "Matched tokens that were computed, for want of a place to resume.",
+          [](const Cache& c) { return c.lost_to_retention_tokens; });
+  counter("sluice_prefix_cache_shared_waits_total", "Requests that waited for another one's common prefix.",
+          [](const Cache& c) { return c.shared_waits; });
+  constexpr const char* kPublished = "sluice_prefix_cache_published_pages_total";
+  constexpr const char* kPublishedHelp = "Pages that became findable by their contents.";
+  counter(kPublished, kPublishedHelp, [](const Cache& c) { return c.published_blocks; }, R"(pool="latent")");
+  counter(kPublished, kPublishedHelp, [](const Cache& c) { return c.published_windows; }, R"(pool="window")");
+  constexpr const char* kEvicted = "sluice_prefix_cache_evicted_pages_total";
+  constexpr const char* kEvictedHelp = "Cached pages that were given to another use.";
+  counter(kEvicted, kEvictedHelp, [](const Cache& c) { return c.evicted_blocks; }, R"(pool="latent")");
+  counter(kEvicted, kEvictedHelp, [](const Cache& c) { return c.evicted_windows; }, R"(pool="window")");
+}
+
+void add_page_metrics(Metrics& metrics, const EngineClient& engine) {
+  struct Pool {
+    const char* name;
+    int CacheStats::* total;
+    int CacheStats::* used;
+    int CacheStats::* cached;
+  };
+  constexpr Pool kPools[] = {
+      {"latent", &CacheStats::latent_pages_total, &CacheStats::latent_pages_used, &CacheStats::latent_pages_cached},
+      {"window", &CacheStats::window_pages_total, &CacheStats::window_pages_used, &CacheStats::window_pages_cached}};
+  const auto gauge = [&](const Pool& pool, const char* state, auto read) {
+    metrics.gauge(
+        "sluice_kv_cache_pages", "Pages by pool and state; cached ones may be reused and are held by no one.",
+        [&engine, read] { return static_cast<double>(read(engine.stats().cache)); },
+        fmt::format(R"(pool="{}",state="{}")", pool.name, state));
+  };
+  for (const Pool& pool : kPools) {
+    gauge(pool, "used", [pool](const CacheStats& c) { return c.*pool.used; });
+    gauge(pool, "cached", [pool](const CacheStats& c) { return c.*pool.cached; });
+    gauge(pool, "free", [pool](const CacheStats& c) { return c.*pool.total - c.*pool.used - c.*pool.cached; });
+  }
+}
+
+}  // namespace
+
+ServerMetrics::ServerMetrics(const EngineClient& engine)
+    : time_to_first_token(registry_.histogram("sluice_time_to_first_token_seconds",
+                                              "From the request to its first token.", second_buckets())),
+      time_per_output_token(registry_.histogram("sluice_time_per_output_token_seconds",
+                                                "Between two tokens of an answer.", second_buckets())),
+      request_latency(registry_.histogram("sluice_e2e_request_latency_seconds", "From a request to its last token.",
+                                          second_buckets())),
+      prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())) {
+  add_engine_metrics(registry_, engine);
+  add_cache_metrics(registry_, engine);
+  add_page_metrics(registry_, engine);
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     registry_.counter("sluice_request_finished_total", "Answers by how they ended.",
                       fmt::format("finished_reason=\"{}\"", reason));
