@@ -20,31 +20,20 @@ Status count(const Pool<Page>& pool, std::span<const Page> pages, const char* wh
 
 template <class Page>
 Status compare(const Pool<Page>& pool, const std::vector<int>& counts, const char* what) {
-  int used = 0;
   for (int i = 0; i < pool.total(); ++i) {
-    const Page page(i);
     const int held = counts[static_cast<std::size_t>(i)];
-    used += held > 0;
-    if (pool.owners(page) != held) {
+    if (pool.owners(Page(i)) != held) {
       return internal_error(
-          fmt::format("audit: {} page {} has {} owners but its count says {}", what, i, held, pool.owners(page)));
-    }
-    if (pool.is_free(page) != (held == 0)) {
-      return internal_error(fmt::format("audit: {} page {} with {} owners is{} in the free set", what, i, held,
-                                        pool.is_free(page) ? "" : " not"));
+          fmt::format("audit: {} page {} has {} owners but its count says {}", what, i, held, pool.owners(Page(i))));
     }
   }
-  if (pool.free() + used != pool.total()) {
-    return internal_error(
-        fmt::format("audit: {} pages: {} free + {} used, expected {} in all", what, pool.free(), used, pool.total()));
-  }
-  return {};
+  return pool.check().with_context(fmt::format("audit: {} pool", what));
 }
 
-Status check_sequence(const PageGeometry& geometry, const SequenceState& sequence) {
+Status check_counts(const PageGeometry& geometry, const SequenceState& sequence) {
   const Position p = sequence.position();
   const int rows = sequence.reserved_rows();
-  const int latents = geometry.latent_pages(p + rows);
+  const int latents = geometry.latent_pages(std::max(p + rows, sequence.shared()));
   const int windows = !geometry.has_windows ? 0
                       : rows > 0            ? geometry.window_pages(p, rows)
                                             : std::max(0, blocks_for(p) - geometry.first_window_block(p));
@@ -56,29 +45,68 @@ Status check_sequence(const PageGeometry& geometry, const SequenceState& sequenc
   }
   return internal_error(
       fmt::format("audit: the sequence in state slot {} at position {} (+{} rows): expected {} latent and {} window "
-                  "pages from block {}, found "
-                  "{} and {} from block {}",
+                  "pages from block {}, found {} and {} from block {}",
                   sequence.slot().value, p, rows, latents, windows, geometry.first_window_block(p), found_latents,
                   found_windows, sequence.first_window_block()));
 }
 
+// A block of which a sequence holds a published page is computed, or came from the prefix cache.
+template <class Page>
+Status check_published(const Pool<Page>& pool, const SequenceState& sequence, const std::vector<Page>& pages, int first,
+                       Position computed, const char* what) {
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const int block = first + static_cast<int>(i);
+    if (!pool.published(pages[i]) || (block + 1) * kBlockTokens <= computed) continue;
+    return internal_error(
+        fmt::format("audit: {} page {}, block {} of the sequence in state slot {}, is published, but only {} of its "
+                    "tokens are computed",
+                    what, pages[i].value, block, sequence.slot().value, computed));
+  }
+  return {};
+}
+
+template <class Page>
+Status check_digests(const PrefixCache& cache, const Pool<Page>& pool, int sample, std::uint64_t turn,
+                     const char* what) {
+  const int total = pool.total();
+  for (int i = 0, found = 0; i < total && found < sample; ++i) {
+    const auto start = static_cast<int>(turn * static_cast<std::uint64_t>(sample) % static_cast<std::uint64_t>(total));
+    const Page page((start + i) % total);
+    if (!pool.published(page)) continue;
+    ++found;
+    if (cache.digest_now(page) != cache.digest_at_publication(page)) {
+      return internal_error(
+          fmt::format("audit: {} page {} no longer has the bytes that were published", what, page.value));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-Status audit(const CachePools& pools, std::span<const SequenceState> sequences) {
-  std::vector<int> latents(static_cast<std::size_t>(pools.latents().total()), 0);
-  std::vector<int> windows(static_cast<std::size_t>(pools.windows().total()), 0);
-  std::vector<int> slots(static_cast<std::size_t>(pools.slots().total()), 0);
-  for (const SequenceState& sequence : sequences) {
-    if (!sequence.is_open()) continue;
-    SLUICE_RETURN_IF_ERROR(check_sequence(pools.geometry(), sequence));
-    SLUICE_RETURN_IF_ERROR(count<LatentPage>(pools.latents(), sequence.latent_pages(), "latent", &latents));
-    SLUICE_RETURN_IF_ERROR(count<WindowPage>(pools.windows(), sequence.window_pages(), "window", &windows));
-    const StateSlot slot = sequence.slot();
-    SLUICE_RETURN_IF_ERROR(count<StateSlot>(pools.slots(), {&slot, 1}, "state", &slots));
+Status audit(const CachePools& pools, std::span<const SequenceState> sequences, const PrefixCache* cache, int sample,
+             std::uint64_t turn) {
+  std::vector<int> latents(static_cast<std::size_t>(pools.latents().total()));
+  std::vector<int> windows(static_cast<std::size_t>(pools.windows().total()));
+  std::vector<int> slots(static_cast<std::size_t>(pools.slots().total()));
+  for (const SequenceState& s : sequences) {
+    if (!s.is_open()) continue;
+    const StateSlot slot = s.slot();
+    SLUICE_RETURN_IF_ERROR(count(pools.slots(), std::span(&slot, 1), "state", &slots));
+    SLUICE_RETURN_IF_ERROR(count<LatentPage>(pools.latents(), s.latent_pages(), "latent", &latents));
+    SLUICE_RETURN_IF_ERROR(count<WindowPage>(pools.windows(), s.window_pages(), "window", &windows));
+    SLUICE_RETURN_IF_ERROR(check_counts(pools.geometry(), s));
+    SLUICE_RETURN_IF_ERROR(
+        check_published(pools.latents(), s, s.latent_pages(), 0, std::max(s.position(), s.shared()), "latent"));
+    SLUICE_RETURN_IF_ERROR(
+        check_published(pools.windows(), s, s.window_pages(), s.first_window_block(), s.position(), "window"));
   }
   SLUICE_RETURN_IF_ERROR(compare(pools.latents(), latents, "latent"));
   SLUICE_RETURN_IF_ERROR(compare(pools.windows(), windows, "window"));
-  return compare(pools.slots(), slots, "state");
+  SLUICE_RETURN_IF_ERROR(compare(pools.slots(), slots, "state"));
+  if (cache == nullptr || !cache->has_digests()) return {};
+  SLUICE_RETURN_IF_ERROR(check_digests(*cache, pools.latents(), sample, turn, "latent"));
+  return check_digests(*cache, pools.windows(), sample, turn, "window");
 }
 
 }  // namespace sluice

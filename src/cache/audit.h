@@ -1,17 +1,22 @@
-// audit: the conservation law, checked. Every page has exactly the owners that its count says, free + used = all, and
-// each sequence holds exactly the pages of its position. Cost: a pass over all pages; for tests and debugging.
+// audit: the conservation and publication laws, checked. Every page has exactly the owners that its count says, used +
+// cached + vacant = all, each sequence holds exactly the pages of its position, and a published page held by a sequence
+// is a block that it has computed. With digests (PrefixCacheOptions), the bytes of a sample of the published pages are
+// those that were published. Cost: a pass over all pages; for tests and debugging.
 #pragma once
 
 #include <span>
 
 #include "cache/cache_pools.h"
+#include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
-// `sequences`: everything that may own pages; closed ones are skipped. An error (kInternal) names the first page or
-// sequence that is wrong.
-Status audit(const CachePools& pools, std::span<const SequenceState> sequences);
+// `sequences`: everything that may own pages; closed ones are skipped. `cache` may be null. An error (kInternal) names
+// the first page or sequence that is wrong. `sample`: how many published pages of each pool are digested, from a place
+// that moves on with `turn`.
+Status audit(const CachePools& pools, std::span<const SequenceState> sequences, const PrefixCache* cache = nullptr,
+             int sample = 0, std::uint64_t turn = 0);
 
 }  // namespace sluice

@@ -78,13 +78,21 @@ Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& r
   MemoryPlan plan;
   plan.sequences = sequences;
   plan.window_pages = static_cast<int>(sizes.window_pages(sequences, extra));
-  plan.window_bytes = static_cast<std::size_t>(plan.window_pages) * sizes.window_page;
   plan.open_bytes = (static_cast<std::size_t>(sequences) + 1) * 2 * sizes.open;
+  std::size_t rest = budget - static_cast<std::size_t>(plan.window_pages) * sizes.window_page - plan.open_bytes;
+  if (request.prefix_caching && sizes.window_page > 0) {
+    const std::size_t group = MemoryRequest::kLatentsPerCachedWindow * sizes.latent_page + sizes.window_page;
+    const auto cached = static_cast<int>(std::min<std::size_t>(rest / group, FreeSet::kMaxSize / 2));
+    plan.window_pages += cached;
+    rest -= static_cast<std::size_t>(cached) * sizes.window_page;
+  }
+  plan.window_bytes = static_cast<std::size_t>(plan.window_pages) * sizes.window_page;
   if (sizes.latent_page > 0) {
     const std::size_t fillable =
         static_cast<std::size_t>(sequences) * static_cast<std::size_t>(blocks_for(request.max_model_len)) + 1;
-    const std::size_t affordable = (budget - plan.window_bytes - plan.open_bytes) / sizes.latent_page;
-    plan.latent_pages = static_cast<int>(std::min({fillable, affordable, std::size_t{FreeSet::kMaxSize}}));
+    const std::size_t most =
+        request.prefix_caching ? FreeSet::kMaxSize : std::min<std::size_t>(fillable, FreeSet::kMaxSize);
+    plan.latent_pages = static_cast<int>(std::min(most, rest / sizes.latent_page));
     plan.latent_bytes = static_cast<std::size_t>(plan.latent_pages) * sizes.latent_page;
   }
   return plan;

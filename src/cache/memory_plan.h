@@ -6,7 +6,9 @@
 // where "+ 1" serves the one-token health probe, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
 // but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
-// latent pool gets the rest, at most what s sequences of max_model_len can fill. Nothing is touched before it is used.
+// rest goes to the latent pool, and with prefix caching one window page more for every kLatentsPerCachedWindow latent
+// pages, to resume behind (docs/prefix_cache.md has the reason); without it, the latent pool gets at most what s
+// sequences of max_model_len can fill. Nothing is touched before it is used.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +24,9 @@ struct MemoryRequest {
   int max_seqs = 1;
   int max_batched_tokens = 1;
   int max_model_len = 1;
+  bool prefix_caching = true;
+
+  static constexpr int kLatentsPerCachedWindow = 16;
 };
 
 struct MemoryPlan {

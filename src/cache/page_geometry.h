@@ -1,9 +1,11 @@
 // PageGeometry: how many pages of each pool a sequence needs, as a function of positions alone. The scheduler plans
 // with the same functions that the cache allocates by.
 //
-// Rows [first, first + rows) of a sequence see the window of their first row, so while they are computed the sequence
-// holds the window pages of blocks first_window_block(first) .. (first + rows - 1) / 128; between steps, at position p,
-// those of first_window_block(p) .. (p - 1) / 128. Latent pages: one for every block up to the last row.
+// At position p, which lies in block n = p / 128, a sequence holds the window pages of blocks n - R .. : those that the
+// rows from p on can see, and those that resuming at its last block boundary, 128 n, needs; R =
+// window_pages_to_resume() covers both. So a sequence can always go back to its last boundary. While rows [p, p + rows)
+// are computed it holds those of every block up to the last row besides. Latent pages: one for every block up to the
+// last row.
 #pragma once
 
 #include <algorithm>
@@ -19,24 +21,24 @@ inline int blocks_for(std::int64_t tokens) {
 }
 
 struct PageGeometry {
-  int window_tokens = 1;    // the widest window; at least the row itself
+  int resume_pages = 0;     // R: window pages that resuming at a block boundary needs
   bool has_latents = true;  // whether the layout puts anything in the latent pool
   bool has_windows = true;  // ... in the window pool
 
   static PageGeometry of(const CacheLayout& layout) {
-    return {.window_tokens = std::max(layout.window_tokens(), 1),
+    return {.resume_pages = layout.window_pages_to_resume(),
             .has_latents = layout.latent_page_bytes() > 0,
             .has_windows = layout.window_page_bytes() > 0};
   }
 
-  std::int32_t first_window_block(Position next) const { return std::max(0, next - window_tokens + 1) / kBlockTokens; }
+  std::int32_t first_window_block(Position next) const { return std::max(0, next / kBlockTokens - resume_pages); }
   int latent_pages(Position end) const { return has_latents ? blocks_for(end) : 0; }
   // While rows [first, first + rows) are computed; rows >= 1.
   int window_pages(Position first, int rows) const {
     return has_windows ? (first + rows - 1) / kBlockTokens - first_window_block(first) + 1 : 0;
   }
   // The most that one row at a time, or the time between steps, ever needs.
-  int steady_window_pages() const { return has_windows ? blocks_for(window_tokens - 1) + 1 : 0; }
+  int steady_window_pages() const { return has_windows ? resume_pages + 1 : 0; }
   // The most that a span of `rows` needs beyond that.
   int extra_window_pages(int rows) const { return has_windows ? blocks_for(rows - 1) : 0; }
   // How many rows from `first` fit in `pages` window pages; 0 when not one does.

@@ -1,57 +1,42 @@
-// Pool<Page>: which pages of one pool are free, and how many owners each of the others has. Page is a StrongIndex, so
-// that a page of one pool cannot be given to another.
-//
-// An owner is a sequence (or whatever else holds a page); pages with several owners are shared and nobody writes to
-// them. The lowest free page is taken first, which keeps the touched memory compact and runs repeatable. Thread safety:
-// one thread at a time.
+// Pool<Page>: a PagePool whose pages are a type of their own, so that a page of one pool cannot be given to another.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "base/check.h"
-#include "base/index_types.h"
-#include "cache/free_set.h"
+#include "cache/page_pool.h"
 
 namespace sluice {
 
 template <class Page>
 class Pool {
  public:
-  explicit Pool(int pages) : free_(pages), owners_(static_cast<std::size_t>(pages), 0) {}
+  explicit Pool(int pages) : pages_(pages) {}
 
-  int total() const { return static_cast<int>(owners_.size()); }
-  int free() const { return free_.count(); }
-  int used() const { return total() - free(); }
+  int total() const { return pages_.total(); }
+  int vacant() const { return pages_.vacant(); }
+  int cached() const { return pages_.cached(); }
+  int free() const { return pages_.free(); }
+  int used() const { return pages_.used(); }
 
-  // A page with one owner, or none (a false Page) when all are taken.
-  Page allocate() {
-    const Page page(free_.lowest());
-    if (!page) return page;
-    free_.erase(page.value);
-    owners_[index(page)] = 1;
-    return page;
-  }
-  void share(Page page) {
-    SLUICE_CHECK(owners(page) > 0, "a free page cannot be shared");
-    ++owners_[index(page)];
-  }
-  // One owner less; the page is free when none is left.
-  void release(Page page) {
-    SLUICE_CHECK(owners(page) > 0, "a free page was released");
-    if (--owners_[index(page)] == 0) free_.insert(page.value);
-  }
-  std::int32_t owners(Page page) const {
-    SLUICE_CHECK(page.value >= 0 && page.value < total(), "a page outside its pool");
-    return owners_[index(page)];
-  }
-  bool is_free(Page page) const { return free_.contains(page.value); }
+  Page allocate() { return Page(pages_.allocate()); }
+  void share(Page page) { pages_.share(page.value); }
+  void claim(Page page) { pages_.claim(page.value); }
+  void release(Page page) { pages_.release(page.value); }
+  std::int32_t owners(Page page) const { return pages_.owners(page.value); }
+
+  bool publish(Page page, const BlockHash& hash) { return pages_.publish(page.value, hash); }
+  Page find(const BlockHash& hash) const { return Page(pages_.find(hash)); }
+  bool published(Page page) const { return pages_.published(page.value); }
+  const BlockHash& hash(Page page) const { return pages_.hash(page.value); }
+  void keep(Page page) { pages_.keep(page.value); }
+  bool kept(Page page) const { return pages_.kept(page.value); }
+  void forget_cached() { pages_.forget_cached(); }
+
+  std::uint64_t published_count() const { return pages_.published_count(); }
+  std::uint64_t evicted_count() const { return pages_.evicted_count(); }
+  Status check() const { return pages_.check(); }
+  PagePool& untyped() { return pages_; }
 
  private:
-  static std::size_t index(Page page) { return static_cast<std::size_t>(page.value); }
-
-  FreeSet free_;
-  std::vector<std::int32_t> owners_;
+  PagePool pages_;
 };
 
 }  // namespace sluice

@@ -12,21 +12,28 @@ void SequenceState::open(CachePools* pools, StateSlot slot) {
   pools_ = pools;
   slot_ = slot;
   committed_copy_ = 0;
-  position_ = 0;
+  position_ = shared_ = 0;
   reserved_ = 0;
   first_window_block_ = 0;
-  std::byte* state = pools->open_state(slot, 0);
-  const CacheLayout& layout = pools->layout();
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const std::vector<std::byte>& initial = layout.streams[i].initial;
-    if (!initial.empty()) {
-      std::memcpy(state + layout.open_offset(StreamId(static_cast<std::int32_t>(i))), initial.data(), initial.size());
-    }
-  }
+  pools->layout().initial_state(committed_open());
+}
+
+void SequenceState::fork(const SequenceState& other, StateSlot slot) {
+  SLUICE_CHECK(other.is_open() && other.reserved_ == 0, "a sequence is forked between steps");
+  open(other.pools_, slot);
+  position_ = other.position_;
+  shared_ = other.shared_;
+  first_window_block_ = other.first_window_block_;
+  latent_pages_ = other.latent_pages_;
+  window_pages_ = other.window_pages_;
+  for (const LatentPage page : latent_pages_) pools_->latents().share(page);
+  for (const WindowPage page : window_pages_) pools_->windows().share(page);
+  std::memcpy(committed_open(), other.committed_open(), pools_->layout().open_bytes());
 }
 
 void SequenceState::close() {
   if (!is_open()) return;
+  if (fault_leak && !latent_pages_.empty()) pools_->latents().share(latent_pages_.front());
   position_ = 0;
   free_tail(0);
   pools_->slots().release(slot_);
@@ -34,19 +41,85 @@ void SequenceState::close() {
   pools_ = nullptr;
 }
 
+void SequenceState::resume(const BlockChain& chain, const PrefixHit& hit) {
+  SLUICE_CHECK(is_open() && position_ == 0 && reserved_ == 0, "only an empty sequence resumes");
+  const PageGeometry& geometry = pools_->geometry();
+  position_ = hit.resume;
+  shared_ = hit.shared;
+  first_window_block_ = geometry.first_window_block(position_);
+  for (int b = 0; geometry.has_latents && b < hit.shared / kBlockTokens; ++b) {
+    latent_pages_.push_back(pools_->latents().find(chain[b]));
+    pools_->latents().claim(latent_pages_.back());
+  }
+  for (int b = first_window_block_; geometry.has_windows && b < hit.resume / kBlockTokens; ++b) {
+    window_pages_.push_back(pools_->windows().find(chain[b]));
+    pools_->windows().claim(window_pages_.back());
+  }
+  if (!window_pages_.empty()) {
+    pools_->layout().boundary_state(pools_->view(), window_pages_.back(), committed_open());
+  }
+}
+
+// Whether the last page of either kind would be written while it is another's too, or published.
+bool SequenceState::copy_on_write(int* latents, int* windows) const {
+  *latents = *windows = 0;
+  if (position_ % kBlockTokens == 0) return false;
+  const auto taken = [](const auto& pool, auto page) { return pool.owners(page) > 1 || pool.published(page); };
+  if (position_ >= shared_ && !latent_pages_.empty()) *latents = taken(pools_->latents(), latent_pages_.back());
+  if (!window_pages_.empty()) *windows = taken(pools_->windows(), window_pages_.back());
+  return *latents + *windows > 0;
+}
+
 bool SequenceState::reserve(int rows) {
   SLUICE_CHECK(is_open() && reserved_ == 0 && rows >= 1, "a reservation needs an open sequence without one");
   const PageGeometry& geometry = pools_->geometry();
-  const auto latents = static_cast<std::size_t>(geometry.latent_pages(position_ + rows));
+  const auto latents = static_cast<std::size_t>(
+      std::max<Position>(geometry.latent_pages(position_ + rows), static_cast<Position>(latent_pages_.size())));
   const auto windows = static_cast<std::size_t>(geometry.window_pages(position_, rows));
-  if (latents > latent_pages_.size() + static_cast<std::size_t>(pools_->latents().free()) ||
-      windows > window_pages_.size() + static_cast<std::size_t>(pools_->windows().free())) {
+  int latent_copies = 0, window_copies = 0;
+  copy_on_write(&latent_copies, &window_copies);
+  if (latents + static_cast<std::size_t>(latent_copies) >
+          latent_pages_.size() + static_cast<std::size_t>(pools_->latents().free()) ||
+      windows + static_cast<std::size_t>(window_copies) >
+          window_pages_.size() + static_cast<std::size_t>(pools_->windows().free())) {
     return false;
   }
+  if (latent_copies + window_copies > 0) copy_shared_tail();
   while (latent_pages_.size() < latents) latent_pages_.push_back(pools_->latents().allocate());
   while (window_pages_.size() < windows) window_pages_.push_back(pools_->windows().allocate());
   reserved_ = rows;
   return true;
+}
+
+namespace {
+
+void copy_page(const CachePools& pools, bool latent, std::int32_t from, std::int32_t to) {
+  const CacheLayout& layout = pools.layout();
+  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
+    if ((layout.streams[i].kind == StreamKind::kLatent) != latent) continue;
+    const StreamView& view = pools.view().streams[i];
+    std::memcpy(view.base + static_cast<std::size_t>(to) * view.page_bytes,
+                view.base + static_cast<std::size_t>(from) * view.page_bytes, view.page_bytes);
+  }
+}
+
+}  // namespace
+
+void SequenceState::copy_shared_tail() {
+  int latents = 0, windows = 0;
+  copy_on_write(&latents, &windows);
+  if (latents > 0) {
+    const LatentPage copy = pools_->latents().allocate();
+    copy_page(*pools_, true, latent_pages_.back().value, copy.value);
+    pools_->latents().release(latent_pages_.back());
+    latent_pages_.back() = copy;
+  }
+  if (windows > 0) {
+    const WindowPage copy = pools_->windows().allocate();
+    copy_page(*pools_, false, window_pages_.back().value, copy.value);
+    pools_->windows().release(window_pages_.back());
+    window_pages_.back() = copy;
+  }
 }
 
 BatchSpan SequenceState::span(int row_begin) const {
@@ -54,7 +127,7 @@ BatchSpan SequenceState::span(int row_begin) const {
   return {.row_begin = row_begin,
           .rows = reserved_,
           .first_position = position_,
-          .latents_from = position_,
+          .latents_from = std::max(position_, shared_),
           .latent_pages = latent_pages_.data(),
           .window_pages = window_pages_.data(),
           .first_window_block = first_window_block_,
@@ -62,30 +135,51 @@ BatchSpan SequenceState::span(int row_begin) const {
           .open_out = pools_->open_state(slot_, 1 - committed_copy_)};
 }
 
-void SequenceState::commit() {
+void SequenceState::commit(PrefixCache* cache, const BlockChain* chain) {
   SLUICE_CHECK(reserved_ > 0, "a commit needs a reservation");
+  const int before = position_ / kBlockTokens;
   position_ += reserved_;
   reserved_ = 0;
   committed_copy_ = 1 - committed_copy_;
-  const std::int32_t first = pools_->geometry().first_window_block(position_);
-  const auto passed = std::min(static_cast<std::size_t>(first - first_window_block_), window_pages_.size());
+  if (cache != nullptr && cache->enabled()) {
+    int end = position_ / kBlockTokens;
+    if (cache->fault() == Fault::kEarlyPublication) end = std::min(blocks_for(position_), chain->blocks());
+    publish(*cache, *chain, before, end);
+  }
+  leave_windows_before(pools_->geometry().first_window_block(position_));
+}
+
+void SequenceState::publish(PrefixCache& cache, const BlockChain& chain, int begin, int end) {
+  SLUICE_CHECK(end <= chain.blocks(), "a block is published under its name");
+  for (int b = begin; b < end; ++b) {
+    const auto block = static_cast<std::size_t>(b);
+    if (!latent_pages_.empty()) latent_pages_[block] = cache.publish(latent_pages_[block], chain, b);
+    if (b >= first_window_block_ && !window_pages_.empty()) {
+      cache.publish(window_pages_[block - static_cast<std::size_t>(first_window_block_)], chain, b);
+    }
+  }
+}
+
+void SequenceState::leave_windows_before(std::int32_t block) {
+  const auto passed =
+      std::min(static_cast<std::size_t>(std::max(0, block - first_window_block_)), window_pages_.size());
   for (std::size_t i = 0; i < passed; ++i) pools_->windows().release(window_pages_[i]);
   window_pages_.erase(window_pages_.begin(), window_pages_.begin() + static_cast<std::ptrdiff_t>(passed));
-  first_window_block_ = first;
+  first_window_block_ = std::max(first_window_block_, block);
 }
 
 void SequenceState::discard() {
   SLUICE_CHECK(reserved_ > 0, "there is nothing to discard");
   reserved_ = 0;
-  free_tail(position_);
+  free_tail(std::max(position_, shared_));
 }
 
-// Leaves the pages of positions below `end`.
+// Leaves the latent pages of positions below `end`, and the window pages of positions below position().
 void SequenceState::free_tail(Position end) {
   const PageGeometry& geometry = pools_->geometry();
   const auto latents = static_cast<std::size_t>(geometry.latent_pages(end));
   const auto windows =
-      static_cast<std::size_t>(geometry.has_windows ? std::max(0, blocks_for(end) - first_window_block_) : 0);
+      static_cast<std::size_t>(geometry.has_windows ? std::max(0, blocks_for(position_) - first_window_block_) : 0);
   while (latent_pages_.size() > latents) {
     pools_->latents().release(latent_pages_.back());
     latent_pages_.pop_back();
@@ -94,6 +188,123 @@ void SequenceState::free_tail(Position end) {
     pools_->windows().release(window_pages_.back());
     window_pages_.pop_back();
   }
+}
+
+Position SequenceState::truncate(Position p, const BlockChain* chain) {
+  SLUICE_CHECK(is_open() && reserved_ == 0 && p >= 0, "a sequence is truncated between steps");
+  if (p >= position_) return position_;
+  const PageGeometry& geometry = pools_->geometry();
+  const bool any_point = !geometry.has_windows && pools_->layout().open_bytes() == 0;
+  int blocks = p / kBlockTokens;
+  std::vector<WindowPage> windows;
+  // The last boundary whose window pages are held, or still cached.
+  for (; !any_point && blocks > 0; --blocks) {
+    windows.clear();
+    for (int b = geometry.first_window_block(blocks * kBlockTokens); geometry.has_windows && b < blocks; ++b) {
+      const int held = b - first_window_block_;
+      WindowPage page = held >= 0 && held < static_cast<int>(window_pages_.size())
+                            ? window_pages_[static_cast<std::size_t>(held)]
+                            : WindowPage();
+      if (!page && chain != nullptr && b < chain->blocks()) page = pools_->windows().find((*chain)[b]);
+      if (!page) break;
+      windows.push_back(page);
+    }
+    if (static_cast<int>(windows.size()) == blocks - geometry.first_window_block(blocks * kBlockTokens) ||
+        !geometry.has_windows) {
+      break;
+    }
+  }
+  if (blocks == 0) windows.clear();
+  for (const WindowPage page : windows) {
+    pools_->windows().owners(page) > 0 ? pools_->windows().share(page) : pools_->windows().claim(page);
+  }
+  while (!window_pages_.empty()) {
+    pools_->windows().release(window_pages_.back());
+    window_pages_.pop_back();
+  }
+  window_pages_ = std::move(windows);
+  position_ = any_point ? p : blocks * kBlockTokens;
+  shared_ = std::min(shared_, position_);
+  first_window_block_ = geometry.first_window_block(position_);
+  free_tail(position_);
+  if (position_ == 0 || window_pages_.empty()) {
+    pools_->layout().initial_state(committed_open());
+  } else {
+    pools_->layout().boundary_state(pools_->view(), window_pages_.back(), committed_open());
+  }
+  return position_;
+}
+
+// Pages beyond those came from the prefix cache and can come from there again.
+std::size_t SequenceState::computed_latent_pages() const {
+  return static_cast<std::size_t>(pools_->geometry().latent_pages(position_));
+}
+
+template <class Visit>
+void SequenceState::visit_image(const Visit& visit) const {
+  const CacheLayout& layout = pools_->layout();
+  const auto pages = [&](const StreamView& view, const auto& list, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      visit(view.base + static_cast<std::size_t>(list[i].value) * view.page_bytes, view.page_bytes);
+    }
+  };
+  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
+    const StreamView& view = pools_->view().streams[i];
+    if (layout.streams[i].kind == StreamKind::kLatent) {
+      pages(view, latent_pages_, computed_latent_pages());
+    } else {
+      pages(view, window_pages_, window_pages_.size());
+    }
+  }
+  visit(committed_open(), layout.open_bytes());
+}
+
+std::size_t SequenceState::saved_bytes() const {
+  const CacheLayout& layout = pools_->layout();
+  return computed_latent_pages() * layout.latent_page_bytes() + window_pages_.size() * layout.window_page_bytes() +
+         layout.open_bytes();
+}
+
+void SequenceState::save(std::span<std::byte> bytes) const {
+  SLUICE_CHECK(is_open() && reserved_ == 0 && bytes.size() == saved_bytes(), "a sequence is saved between steps");
+  std::byte* to = bytes.data();
+  visit_image([&](const std::byte* from, std::size_t count) {
+    std::memcpy(to, from, count);
+    to += count;
+  });
+}
+
+bool SequenceState::restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache,
+                            const BlockChain* chain) {
+  SLUICE_CHECK(is_open() && position_ == 0 && reserved_ == 0, "only an empty sequence is restored");
+  const PageGeometry& geometry = pools_->geometry();
+  const int first_window = geometry.first_window_block(position);
+  const int latents = geometry.latent_pages(position);
+  const int windows = geometry.has_windows ? blocks_for(position) - first_window : 0;
+  if (latents > pools_->latents().free() || windows > pools_->windows().free()) return false;
+  for (int b = 0; b < latents; ++b) latent_pages_.push_back(pools_->latents().allocate());
+  for (int b = 0; b < windows; ++b) window_pages_.push_back(pools_->windows().allocate());
+  first_window_block_ = first_window;
+  position_ = position;
+  shared_ = 0;
+  SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
+  const std::byte* from = bytes.data();
+  visit_image([&](std::byte* to, std::size_t count) {
+    std::memcpy(to, from, count);
+    from += count;
+  });
+  // Publishing gives back the copies of what is cached already.
+  if (cache != nullptr && cache->enabled()) publish(*cache, *chain, 0, position / kBlockTokens);
+  return true;
+}
+
+void SequenceState::keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const {
+  for (int b = first_window_block_; b < position_ / kBlockTokens; ++b) cache.keep_window(chain, b);
+}
+
+int SequenceState::exclusive_latent_pages() const {
+  return static_cast<int>(std::count_if(latent_pages_.begin(), latent_pages_.end(),
+                                        [this](LatentPage page) { return pools_->latents().owners(page) == 1; }));
 }
 
 }  // namespace sluice

@@ -1,22 +1,30 @@
 // SequenceState: what is cached of one sequence for positions [0, position()): a latent page per block, the window
-// pages that the next row can see, and the open state.
+// pages that the next row can see or that going back to the last block boundary needs, and the open state.
 //
+//   resume(...)     an empty one takes over cached pages
 //   reserve(n)      pages for the next n rows
 //   span(...)       the view of them that a forward pass gets
-//   commit(n)       the rows are part of the sequence: the open state that the pass left in scratch becomes the
-//   committed one (the
-//                   two copies swap), and window pages that no later row can see are freed
+//   commit(...)     the rows are part of the sequence: the open state that the pass left in scratch becomes the
+//   committed
+//                   one (the two copies swap), full blocks are published, window pages no longer needed are given back
 //   discard()       the rows never happened (a rejected speculation, a dropped step)
-// The state law: after commit it is a function of the tokens [0, position()) only.
-// Pages are freed tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one thread at
-// a time.
+// The state law: after commit it is a function of the tokens [0, position()) only. So
+//   fork            two sequences with the same tokens; a page is copied when one of them first writes to it
+//   truncate(p)     goes back to the last point r <= p that it can resume from, and returns it; rows r.. are to be
+//                   computed again. truncate, then computing again = never having gone on
+//   save, restore   save into bytes, close, restore = no interruption
+// Pages are given back tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one
+// thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/index_types.h"
 #include "cache/cache_pools.h"
+#include "cache/prefix_cache.h"
 #include "model/batch.h"
 
 namespace sluice {
@@ -29,9 +37,14 @@ class SequenceState {
 
   // Becomes the empty sequence, and the owner of `slot`, which the caller allocated.
   void open(CachePools* pools, StateSlot slot);
-  // Frees everything; closed afterwards. The vectors keep their capacity for the next open().
+  // Becomes the sequence that `other` is, sharing its pages.
+  void fork(const SequenceState& other, StateSlot slot);
+  // Gives back everything; closed afterwards. The vectors keep their capacity for the next open().
   void close();
   bool is_open() const { return pools_ != nullptr; }
+
+  // Of an empty sequence: claims the cached pages of `hit`, which the prefix cache just found for `chain`.
+  void resume(const BlockChain& chain, const PrefixHit& hit);
 
   Position position() const { return position_; }
   int reserved_rows() const { return reserved_; }
@@ -40,21 +53,49 @@ class SequenceState {
   bool reserve(int rows);
   // Valid until the next call of anything but a const function.
   BatchSpan span(int row_begin) const;
-  void commit();
+  // With a cache, the blocks that the rows complete are published under their names in `chain`.
+  void commit(PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
 
+  // `chain`, when given, finds window pages that are no longer held but still cached.
+  Position truncate(Position p, const BlockChain* chain = nullptr);
+
+  // The state as bytes; restore() reads them into an open, empty sequence: blocks that are still cached are claimed,
+  // the others copied. False, and unchanged, when a pool is short.
+  std::size_t saved_bytes() const;
+  void save(std::span<std::byte> bytes) const;
+  bool restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache = nullptr,
+               const BlockChain* chain = nullptr);
+
+  // The window pages behind the last block boundary stay cached when the sequence leaves them.
+  void keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const;
+  // Latent pages that nobody else holds.
+  int exclusive_latent_pages() const;
+
+  Position shared() const { return shared_; }  // latent pages of rows below came from the prefix cache
   StateSlot slot() const { return slot_; }
   const std::vector<LatentPage>& latent_pages() const { return latent_pages_; }  // [block]
   const std::vector<WindowPage>& window_pages() const { return window_pages_; }  // [block - first_window_block()]
   std::int32_t first_window_block() const { return first_window_block_; }
+  // For tests of the tests: close() keeps one reference to a page.
+  bool fault_leak = false;
 
  private:
   void free_tail(Position end);
+  void leave_windows_before(std::int32_t block);
+  void publish(PrefixCache& cache, const BlockChain& chain, int begin, int end);
+  bool copy_on_write(int* latents, int* windows) const;
+  void copy_shared_tail();
+  std::byte* committed_open() const { return pools_->open_state(slot_, committed_copy_); }
+  std::size_t computed_latent_pages() const;
+  template <class Visit>  // (bytes, count) of everything that an image has, in its order
+  void visit_image(const Visit& visit) const;
 
   CachePools* pools_ = nullptr;
   StateSlot slot_;
   int committed_copy_ = 0;  // of the open state; the other one is scratch
   Position position_ = 0;
+  Position shared_ = 0;  // rows below write no latents: their pages came from the prefix cache
   int reserved_ = 0;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_;

@@ -3,30 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "base/check.h"
-
 namespace sluice {
-namespace {
-
-// The pools without the pages that are kept back for the health probe (cache/memory_plan.h).
-SchedulerLimits limits_of(const Runner& runner, const EngineOptions& options) {
-  const CachePools& pools = runner.pools();
-  return {.max_batched_tokens = options.max_num_batched_tokens,
-          .max_seqs = pools.plan().sequences,
-          .max_model_len = runner.max_model_len(),
-          .latent_pages = std::max(0, pools.latents().total() - 1),
-          .window_pages = std::max(0, pools.windows().total() - 1),
-          .geometry = pools.geometry()};
-}
-
-}  // namespace
-
 Engine::Impl::Impl(std::unique_ptr<Runner> runner, const EngineOptions& options,
                    std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
-      scheduler_(limits_of(*runner_, options)),
+      stepper_(runner_.get(), options),
+      audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
       last_token_(Clock::now()),
       samplers_(static_cast<std::size_t>(runner_->threads())) {
@@ -40,7 +25,7 @@ Engine::Impl::~Impl() {
     stop_ = true;
   }
   wake_.notify_all();
-  probed_.notify_all();
+  task_done_.notify_all();
   thread_.join();
 }
 
@@ -55,12 +40,13 @@ Status Engine::Impl::check(const Request& request) const {
   }
   if (request.max_tokens < 0)
     return invalid_argument(fmt::format("max_tokens: expected at least 0, found {}", request.max_tokens));
+  if (request.n < 1) return invalid_argument(fmt::format("n: expected at least 1, found {}", request.n));
   SLUICE_RETURN_IF_ERROR(validate(request.sampling));
   if (request.prompt.size() > static_cast<std::size_t>(runner_->max_model_len())) {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",
                                         runner_->max_model_len(), request.prompt.size()));
   }
-  return scheduler_.check({static_cast<int>(request.prompt.size()), request.max_tokens});
+  return stepper_.check(static_cast<int>(request.prompt.size()), std::max(1, request.max_tokens));
 }
 
 Result<RequestId> Engine::Impl::submit(Request request) {
@@ -76,10 +62,10 @@ Result<RequestId> Engine::Impl::submit(Request request) {
   return id;
 }
 
-void Engine::Impl::cancel(RequestId id) {
+void Engine::Impl::cancel(RequestId id, int choice) {
   {
     std::lock_guard lock(mutex_);
-    cancels_.push_back(id);
+    cancels_.push_back({id, choice});
   }
   wake_.notify_one();
 }
@@ -95,36 +81,56 @@ EngineStats Engine::Impl::stats() const {
 }
 
 bool Engine::Impl::probe(double seconds) {
+  return run_task([this] { run_probe(); }, seconds);
+}
+
+bool Engine::Impl::reset_prefix_cache(double seconds) {
+  return run_task([this] { stepper_.reset_prefix_cache(); }, seconds);
+}
+
+bool Engine::Impl::run_task(std::function<void()> work, double seconds) {
   constexpr double kLongest = 3600;
   const std::chrono::duration<double> patience(seconds > 0 ? std::min(seconds, kLongest) : 0);
+  const auto task = std::make_shared<Task>();
+  task->work = std::move(work);
   std::unique_lock lock(mutex_);
-  const std::uint64_t mine = ++probes_wanted_;
+  tasks_.push_back(task);
   wake_.notify_one();
-  probed_.wait_for(lock, patience, [&] { return probes_done_ >= mine || stop_; });
-  return probes_done_ >= mine;
+  task_done_.wait_for(lock, patience, [&] { return task->done || stop_; });
+  return task->done;
 }
 
 // Only the engine thread waits on wake_.
 bool Engine::Impl::take_inbox() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] {
-    return stop_ || !arrivals_.empty() || !cancels_.empty() || probes_wanted_ > probes_done_ ||
-           scheduler_.running() > 0 || scheduler_.waiting() > 0;
-  });
+  wake_.wait(lock,
+             [&] { return stop_ || !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || !stepper_.idle(); });
   if (stop_) return false;
   taken_arrivals_.swap(arrivals_);
   taken_cancels_.swap(cancels_);
-  taken_probes_ = probes_wanted_ > probes_done_ ? probes_wanted_ : 0;
+  taken_tasks_.swap(tasks_);
   return true;
 }
 
+void Engine::Impl::run_tasks() {
+  for (const auto& task : taken_tasks_) {
+    task->work();
+    publish_stats();
+    std::lock_guard lock(mutex_);
+    task->done = true;
+  }
+  if (!taken_tasks_.empty()) task_done_.notify_all();
+  taken_tasks_.clear();
+}
+
 void Engine::Impl::publish_stats() {
-  counters_.running = scheduler_.running();
-  counters_.waiting = scheduler_.waiting();
-  counters_.cache_bytes_total = static_cast<std::int64_t>(runner_->pools().bytes_total());
-  counters_.cache_bytes_used = static_cast<std::int64_t>(runner_->pools().bytes_used());
+  EngineStats stats;
+  stepper_.fill(&stats);
+  stats.generated_tokens = generated_tokens_;
+  stats.finished_requests = finished_requests_;
+  stats.cancelled_requests = cancelled_requests_;
   std::lock_guard lock(mutex_);
-  stats_ = counters_;
+  stats_ = stats;
   if (!std::exchange(made_token_, false)) return;
   last_token_ = Clock::now();
   any_token_ = true;

@@ -1,12 +1,14 @@
 // Engine::Impl: the inbox (any thread) and the step loop (one thread of its own).
 //
-// A step: take arrivals and cancellations, plan, run the rows, sample, report. Everything below "engine thread only" is
-// touched by that thread alone; callbacks run without any lock held.
+// A step: take arrivals, cancellations and tasks, let the stepper plan and compute, sample, report. Everything below
+// "engine thread only" is touched by that thread alone; callbacks run without any lock held.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -14,7 +16,7 @@
 
 #include "engine/runner.h"
 #include "engine/sampler.h"
-#include "sched/scheduler.h"
+#include "engine/stepper.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -25,12 +27,15 @@ class Engine::Impl {
   ~Impl();  // cancels what still runs
 
   Result<RequestId> submit(Request request);
-  void cancel(RequestId id);
+  void cancel(RequestId id, int choice);  // choice kAllChoices: the request
   EngineStats stats() const;
   bool probe(double seconds);
+  bool reset_prefix_cache(double seconds);
 
   const Runner& runner() const { return *runner_; }
   const std::vector<std::int32_t>& end_token_ids() const { return end_token_ids_; }
+
+  static constexpr int kAllChoices = -1;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -39,66 +44,84 @@ class Engine::Impl {
     RequestId id = 0;
     Request request;
   };
-  struct Sequence {
+  struct Cancel {
     RequestId id = 0;
-    Request request;              // its prompt moved to `tokens`
-    std::vector<TokenId> tokens;  // prompt and answer
-    int prompt_tokens = 0;
-    StateSlot state;  // while running
-    int generated() const { return static_cast<int>(tokens.size()) - prompt_tokens; }
+    int choice = kAllChoices;
+  };
+  // Something to be done between two steps, that somebody waits for.
+  struct Task {
+    std::function<void()> work;
+    bool done = false;
+  };
+  struct Pending {  // a request with choices that have not ended
+    RequestId id = 0;
+    Request request;
+    std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
+    std::vector<bool> ended;
+    int unfinished = 0;
+  };
+  struct Answer {  // one choice, by SequenceId
+    Pending* request = nullptr;
+    int choice = 0;
+    int generated = 0;
+    SamplingParams sampling;
   };
   struct Sample {
-    SequenceId sequence;
     Sampled sampled;
     Status status;
   };
 
   Status check(const Request& request) const;
+  bool run_task(std::function<void()> work, double seconds);
 
   // Engine thread only.
   void run();
   bool take_inbox();  // waits while there is nothing to do; false: stop
+  void run_tasks();
   void arrive(Arrival arrival);
-  void cancel_now(RequestId id);
+  void begin_choice(Pending& pending, int choice);
+  void adopt(SequenceId id, Pending& pending, int choice);
+  void cancel_now(const Cancel& cancel);
+  void cancel_choice(Pending& pending, int choice);
   void run_probe();
   void step();
-  void build_step(const StepPlan& plan);
   void sample_all();
-  void deliver(Sample& sample);
+  void fork_choices(SequenceId first, std::size_t row);
+  void deliver(SequenceId id, Sample& sample);
   void fail_step(const Status& status);
   void finish(SequenceId id, Output output);
+  // One choice has ended; the last one ends the request. The pending request may be gone afterwards.
+  void end_choice(Pending& pending, int choice, Output output);
   void report(const Request& request, Output output);
   void publish_stats();
-  Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
+  Answer& answer(SequenceId id) { return answers_[static_cast<std::size_t>(id.value)]; }
 
   std::unique_ptr<Runner> runner_;
-  Scheduler scheduler_;
+  Stepper stepper_;
+  const bool audit_;
   const std::vector<std::int32_t> end_token_ids_;
 
   mutable std::mutex mutex_;  // guards this block
-  std::condition_variable wake_, probed_;
+  std::condition_variable wake_, task_done_;
   std::vector<Arrival> arrivals_;
-  std::vector<RequestId> cancels_;
+  std::vector<Cancel> cancels_;
+  std::vector<std::shared_ptr<Task>> tasks_;
   RequestId last_request_id_ = 0;
   bool stop_ = false;
-  std::uint64_t probes_wanted_ = 0, probes_done_ = 0;
   EngineStats stats_;  // without seconds_since_last_token
   Clock::time_point last_token_;
   bool any_token_ = false;
 
   // Engine thread only.
   std::vector<Arrival> taken_arrivals_;
-  std::vector<RequestId> taken_cancels_;
-  std::uint64_t taken_probes_ = 0;
-  std::vector<Sequence> sequences_;  // by SequenceId
-  std::vector<SequenceId> free_sequences_;
-  std::unordered_map<RequestId, SequenceId> by_request_;  // only looked up, never iterated
-  std::vector<StepSpan> step_spans_;
-  std::vector<int> last_rows_;   // what step_spans_' logit_rows point into
-  std::vector<Sample> samples_;  // of this step; the first sample_count_ are in use
-  std::size_t sample_count_ = 0;
+  std::vector<Cancel> taken_cancels_;
+  std::vector<std::shared_ptr<Task>> taken_tasks_;
+  std::unordered_map<RequestId, Pending> pending_;  // only looked up, never iterated on the way to a plan
+  std::vector<Answer> answers_;                     // by SequenceId
+  std::vector<SequenceId> in_step_;                 // whose tokens were chosen in this step
+  std::vector<Sample> samples_;
   std::vector<Sampler> samplers_;  // by thread
-  EngineStats counters_;
+  std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
 
   std::thread thread_;  // last: it starts when the rest is there

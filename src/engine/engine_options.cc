@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/machine.h"
+#include "cache/fault.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +23,52 @@ Status validate(const EngineOptions& options) {
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.max_num_seqs, 1, kMaxSeqs));
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxRows));
   SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.max_model_len, 0, INT32_MAX));
-  return in_range("--kv-cache-memory", options.kv_cache_memory, 0, INT64_MAX);
+  SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.kv_cache_memory, 0, INT64_MAX));
+  SLUICE_RETURN_IF_ERROR(
+      in_range("--long-prefill-token-threshold", options.long_prefill_token_threshold, 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--swap-space", options.swap_space, 0, INT64_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--force-preempt-every", options.force_preempt_every, 0, INT32_MAX));
+  if (!options.swap_dir.empty() && options.swap_space == 0) {
+    return invalid_argument(
+        fmt::format("--swap-dir {}: expected --swap-space SIZE beside it, how much may be kept there, found none",
+                    options.swap_dir));
+  }
+  if (!options.enable_chunked_prefill && options.long_prefill_token_threshold > 0) {
+    return invalid_argument(
+        fmt::format("--long-prefill-token-threshold {}: cuts prompts into chunks, which --no-enable-chunked-prefill "
+                    "forbids; leave out one of them",
+                    options.long_prefill_token_threshold));
+  }
+  SLUICE_RETURN_IF_ERROR(parse_fault(options.inject_fault).status());
+  return parse_policy(options.scheduling_policy).status();
+}
+
+Result<SchedulingPolicy> parse_policy(const std::string& name) {
+  if (name == "fair") return SchedulingPolicy::kFair;
+  if (name == "fcfs") return SchedulingPolicy::kFcfs;
+  if (name == "priority") return SchedulingPolicy::kPriority;
+  return invalid_argument(fmt::format("--scheduling-policy: expected fair, fcfs or priority, found '{}'", name));
+}
+
+SchedulingPolicy scheduling_policy(const EngineOptions& options) {
+  return parse_policy(options.scheduling_policy).value();
+}
+
+Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
+                       const MemoryPlan& plan) {
+  if (options.enable_chunked_prefill) return {};
+  if (options.max_num_batched_tokens < max_model_len) {
+    return invalid_argument(
+        fmt::format("--no-enable-chunked-prefill computes a prompt in one step, so it needs --max-num-batched-tokens "
+                    "of at least --max-model-len, found {} and {}: raise the first, lower the second, or allow chunks",
+                    options.max_num_batched_tokens, max_model_len));
+  }
+  const int needed = plan.sequences * geometry.steady_window_pages() + geometry.extra_window_pages(max_model_len) + 1;
+  if (!geometry.has_windows || plan.window_pages >= needed) return {};
+  return invalid_argument(fmt::format(
+      "--no-enable-chunked-prefill: a prompt of --max-model-len {} tokens in one step needs {} window pages, "
+      "but --kv-cache-memory has {}: give it more memory, lower --max-model-len or allow chunks",
+      max_model_len, needed, plan.window_pages));
 }
 
 int resolve_threads(const EngineOptions& options) {

@@ -1,6 +1,11 @@
 // Checks of EngineOptions that need no model, and the values that "0" stands for.
 #pragma once
 
+#include <string>
+
+#include "cache/memory_plan.h"
+#include "cache/page_geometry.h"
+#include "sched/scheduler.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
 
@@ -8,6 +13,13 @@ namespace sluice {
 
 // The message names the flag, its range and the value.
 Status validate(const EngineOptions& options);
+
+Result<SchedulingPolicy> parse_policy(const std::string& name);
+SchedulingPolicy scheduling_policy(const EngineOptions& options);  // of valid options
+
+// --no-enable-chunked-prefill needs room for the longest prompt in one step.
+Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
+                       const MemoryPlan& plan);
 
 int resolve_threads(const EngineOptions& options);                  // 0: one per usable core
 std::size_t resolve_kv_cache_memory(const EngineOptions& options);  // 0: a quarter of the usable memory

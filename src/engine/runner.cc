@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -42,15 +43,27 @@ Status Runner::set_up(const EngineOptions& options) {
   const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
                               .max_seqs = options.max_num_seqs,
                               .max_batched_tokens = options.max_num_batched_tokens,
-                              .max_model_len = max_model_len_};
+                              .max_model_len = max_model_len_,
+                              .prefix_caching = options.enable_prefix_caching};
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(model_->cache_layout(), request));
   if (plan.sequences < options.max_num_seqs) {
     log_info("--kv-cache-memory holds {} sequences at once, fewer than --max-num-seqs {}", plan.sequences,
              options.max_num_seqs);
   }
+  SLUICE_RETURN_IF_ERROR(check_unchunked(options, max_model_len_, PageGeometry::of(model_->cache_layout()), plan));
   log_debug("cache: {}", plan.text());
   SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan));
+  SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
+  PrefixCacheOptions caching;
+  caching.enabled = options.enable_prefix_caching;
+  caching.digests = options.audit;
+  caching.fault = fault;
+  prefix_cache_ = std::make_unique<PrefixCache>(pools_.get(), caching);
+  SLUICE_ASSIGN_OR_RETURN(swap_space_,
+                          SwapSpace::create(static_cast<std::size_t>(options.swap_space), options.swap_dir));
+  exec_.fault_chunk_anchored_splits = fault == Fault::kChunkReduction;
   states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan.sequences) + 1);
+  for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
   in_step_.assign(states_.size(), 0);
   return {};
 }
@@ -71,8 +84,51 @@ Result<StateSlot> Runner::open() {
   return slot;
 }
 
-void Runner::close(StateSlot sequence) {
-  states_[index(sequence)].close();
+void Runner::close(StateSlot sequence, const BlockChain* keep_last) {
+  SequenceState& state = states_[index(sequence)];
+  if (keep_last != nullptr && prefix_cache_->enabled()) state.keep_last_boundary(*prefix_cache_, *keep_last);
+  state.close();
+}
+
+void Runner::resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit) {
+  states_[index(sequence)].resume(chain, hit);
+}
+
+Result<StateSlot> Runner::fork(StateSlot sequence) {
+  const StateSlot slot = pools_->slots().allocate();
+  if (!slot) return resource_exhausted(fmt::format("{} sequences are open, as many as there can be", states_.size()));
+  states_[index(slot)].fork(states_[index(sequence)], slot);
+  return slot;
+}
+
+Position Runner::truncate(StateSlot sequence, Position p, const BlockChain* chain) {
+  return states_[index(sequence)].truncate(p, chain);
+}
+
+Result<SwapHandle> Runner::swap_out(StateSlot sequence) {
+  SequenceState& state = states_[index(sequence)];
+  if (!swap_space_->has_room(state.saved_bytes())) {
+    return resource_exhausted(fmt::format("--swap-space: {} bytes of state do not fit, {} of {} are used",
+                                          state.saved_bytes(), swap_space_->bytes_used(), swap_space_->bytes_total()));
+  }
+  std::vector<std::byte> image(state.saved_bytes());
+  state.save(image);
+  SLUICE_ASSIGN_OR_RETURN(const SwapHandle handle, swap_space_->store(std::move(image)));
+  state.close();
+  return handle;
+}
+
+Result<StateSlot> Runner::swap_in(SwapHandle handle, Position position, const BlockChain* chain) {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<std::byte> image, swap_space_->take(handle));
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, open());
+  PrefixCache* cache = chain != nullptr ? prefix_cache_.get() : nullptr;
+  if (states_[index(slot)].restore(image, position, cache, chain)) return slot;
+  close(slot);
+  return resource_exhausted(fmt::format("a state of {} tokens needs more cache pages than are free", position));
+}
+
+BlockHash Runner::root(std::string_view cache_salt) const {
+  return root_hash(model_->profile().text(), cache_salt);
 }
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
@@ -82,12 +138,36 @@ Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   fill_batch(spans);
   logits_ = logits_memory_.get(logit_rows_.size() * vocab_size_);
   const Batch batch{.ids = ids_, .positions = positions_, .spans = spans_, .logit_rows = logit_rows_};
+  std::vector<SpoiledRow> spoiled;
+  if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
   model_->forward(exec_, batch, pools_->view(), logits_, probe);
+  for (const SpoiledRow& row : spoiled) std::memcpy(row.at, row.before.data(), row.before.size());
   for (const StepSpan& span : spans) {
-    SequenceState& state = states_[index(span.sequence)];
-    span.keep ? state.commit() : state.discard();
+    span.keep ? commit(span) : states_[index(span.sequence)].discard();
   }
   return {};
+}
+
+// Fault::kSkippedWrite: the last window row that each long span writes, as it was before.
+std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
+  std::vector<SpoiledRow> rows;
+  const CacheLayout& layout = pools_->layout();
+  for (std::size_t i = layout.streams.size(); i-- > 0;) {
+    if (layout.streams[i].kind != StreamKind::kWindow) continue;
+    for (const BatchSpan& span : spans_) {
+      if (span.rows < 3) continue;
+      const Position p = span.first_position + span.rows - 1;
+      const RowRef row = pools_->view().streams[i].row(
+          span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
+      rows.push_back({row.data, {row.data, row.data + layout.streams[i].format.data_bytes}});
+    }
+    break;
+  }
+  return rows;
+}
+
+void Runner::commit(const StepSpan& span) {
+  states_[index(span.sequence)].commit(span.chain != nullptr ? prefix_cache_.get() : nullptr, span.chain);
 }
 
 Status Runner::check(std::span<const StepSpan> spans) {
@@ -162,7 +242,8 @@ void Runner::fill_batch(std::span<const StepSpan> spans) {
 }
 
 Status Runner::audit() const {
-  return sluice::audit(*pools_, states_);
+  constexpr int kDigestedPages = 16;
+  return sluice::audit(*pools_, states_, prefix_cache_.get(), kDigestedPages, audits_++);
 }
 
 }  // namespace sluice

@@ -8,19 +8,24 @@
 //   runner->logits()  // [rows asked for, in span order; vocab]
 //   runner->close(s);
 //
-// By the row law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into
-// steps. No allocation once warm. Thread safety: one thread at a time.
+// The prefix cache works through BlockChain: resume() takes over what a probe found, spans that carry their chain
+// publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
+// law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
+// allocation once warm. Thread safety: one thread at a time.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/aligned.h"
 #include "base/thread_pool.h"
 #include "cache/cache_pools.h"
+#include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
+#include "cache/swap_space.h"
 #include "model/model.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
@@ -30,9 +35,10 @@ namespace sluice {
 // The next ids.size() tokens of a sequence, and which of them want their logits.
 struct StepSpan {
   StateSlot sequence;
-  std::span<const TokenId> ids;     // at least one
-  std::span<const int> logit_rows;  // indices into ids, ascending
-  bool keep = true;                 // false: computed, then forgotten; the sequence stays where it was
+  std::span<const TokenId> ids;       // at least one
+  std::span<const int> logit_rows;    // indices into ids, ascending
+  bool keep = true;                   // false: computed, then forgotten; the sequence stays where it was
+  const BlockChain* chain = nullptr;  // of the sequence, up to these tokens: publish the blocks that are complete
 };
 
 class Runner {
@@ -45,7 +51,18 @@ class Runner {
 
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
-  void close(StateSlot sequence);
+  // With its chain, the place behind its last full block stays cached (the next turn resumes there).
+  void close(StateSlot sequence, const BlockChain* keep_last = nullptr);
+  // Of an empty sequence, right after the probe.
+  void resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit);
+  // Fails like open().
+  Result<StateSlot> fork(StateSlot sequence);
+  Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
+  // Moves the state to the swap space and closes the sequence; nothing has changed on an error.
+  Result<SwapHandle> swap_out(StateSlot sequence);
+  // Opens a sequence of `position` tokens from there; on an error the image is gone as well, and the tokens have to be
+  // computed again.
+  Result<StateSlot> swap_in(SwapHandle image, Position position, const BlockChain* chain);
   Position position(StateSlot sequence) const { return states_[index(sequence)].position(); }
 
   // Computes the spans, each of another sequence, in one batch. On an error nothing has changed:
@@ -61,6 +78,13 @@ class Runner {
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   const CachePools& pools() const { return *pools_; }
+  PrefixCache& prefix_cache() { return *prefix_cache_; }
+  const PrefixCache& prefix_cache() const { return *prefix_cache_; }
+  SwapSpace& swap_space() { return *swap_space_; }
+  const SwapSpace& swap_space() const { return *swap_space_; }
+  // Where every chain of this model and profile begins.
+  BlockHash root(std::string_view cache_salt) const;
+  const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
   int threads() const { return pool_->threads(); }
   void set_threads(int threads);  // >= 1; changes no bit of any result
@@ -68,7 +92,7 @@ class Runner {
   int max_model_len() const { return max_model_len_; }
   const char* isa_name() const;
   const LoadReport& load_report() const { return load_report_; }
-  // The conservation law (cache/audit.h), for tests.
+  // The laws of conservation and publication (cache/audit.h).
   Status audit() const;
 
  private:
@@ -79,11 +103,20 @@ class Runner {
   Status check_span(const StepSpan& span);
   Status reserve(std::span<const StepSpan> spans);
   void fill_batch(std::span<const StepSpan> spans);
+  void commit(const StepSpan& span);
+  struct SpoiledRow {
+    std::byte* at;
+    std::vector<std::byte> before;
+  };
+  std::vector<SpoiledRow> rows_to_spoil() const;
 
   std::unique_ptr<ThreadPool> pool_;
   Exec exec_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<CachePools> pools_;
+  std::unique_ptr<PrefixCache> prefix_cache_;
+  std::unique_ptr<SwapSpace> swap_space_;
+  mutable std::uint64_t audits_ = 0;
   LoadReport load_report_;
   std::size_t vocab_size_ = 0;
   int max_model_len_ = 0;

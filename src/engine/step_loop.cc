@@ -1,4 +1,4 @@
-// The engine's thread: take the inbox, plan, run, sample, report.
+// The engine's thread: take the inbox, step, sample, report.
 #include <algorithm>
 #include <utility>
 
@@ -7,15 +7,26 @@
 #include "engine/engine_impl.h"
 
 namespace sluice {
+namespace {
+
+Output ending(FinishReason reason, Status status = {}) {
+  Output output;
+  output.finished = true;
+  output.reason = reason;
+  output.status = std::move(status);
+  return output;
+}
+
+}  // namespace
 
 void Engine::Impl::run() {
   while (take_inbox()) {
     for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
     taken_arrivals_.clear();
-    for (const RequestId id : taken_cancels_) cancel_now(id);
+    for (const Cancel& cancel : taken_cancels_) cancel_now(cancel);
     taken_cancels_.clear();
-    if (taken_probes_ > 0) run_probe();
-    step();
+    run_tasks();
+    if (!stepper_.idle()) step();
     publish_stats();
   }
   // Whoever submitted gets an answer: also those whose request nobody has looked at yet.
@@ -24,38 +35,68 @@ void Engine::Impl::run() {
     taken_arrivals_.swap(arrivals_);
   }
   for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
-  for (Sequence& s : sequences_) {
-    if (s.id != 0) cancel_now(s.id);
-  }
+  while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
   publish_stats();
 }
 
 void Engine::Impl::arrive(Arrival arrival) {
-  if (arrival.request.max_tokens == 0) {
-    ++counters_.finished_requests;
-    publish_stats();
-    report(arrival.request, {.token = {}, .top = {}, .finished = true, .reason = FinishReason::kLength, .status = {}});
-    return;
-  }
-  if (free_sequences_.empty()) {
-    free_sequences_.emplace_back(static_cast<std::int32_t>(sequences_.size()));
-    sequences_.emplace_back();
-  }
-  const SequenceId id = free_sequences_.back();
-  free_sequences_.pop_back();
-  Sequence& s = sequence(id);
-  s.id = arrival.id;
-  s.request = std::move(arrival.request);
-  s.tokens = std::move(s.request.prompt);
-  s.prompt_tokens = static_cast<int>(s.tokens.size());
-  by_request_.emplace(s.id, id);
-  scheduler_.add(id, {s.prompt_tokens, s.request.max_tokens});
+  const RequestId id = arrival.id;
+  Pending& pending = pending_[id];
+  pending.id = id;
+  pending.request = std::move(arrival.request);
+  const int n = pending.request.n;
+  pending.choices.resize(static_cast<std::size_t>(n));
+  pending.ended.resize(static_cast<std::size_t>(n));
+  pending.unfinished = n;
+  if (pending.request.max_tokens > 0) return begin_choice(pending, 0);
+  for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
 }
 
-void Engine::Impl::cancel_now(RequestId id) {
-  const auto found = by_request_.find(id);
-  if (found == by_request_.end()) return;  // unknown, or finished meanwhile
-  finish(found->second, {.token = {}, .top = {}, .finished = true, .reason = FinishReason::kCancelled, .status = {}});
+// As a sequence of its own, which computes the prompt or finds it in the prefix cache.
+void Engine::Impl::begin_choice(Pending& pending, int choice) {
+  const Request& request = pending.request;
+  NewSequence sequence;
+  sequence.prompt = request.prompt;
+  sequence.max_tokens = request.max_tokens;
+  sequence.priority = request.priority;
+  sequence.cache_salt = request.cache_salt;
+  sequence.message_starts = request.message_starts;
+  adopt(stepper_.add(std::move(sequence)), pending, choice);
+}
+
+void Engine::Impl::adopt(SequenceId id, Pending& pending, int choice) {
+  const auto index = static_cast<std::size_t>(id.value);
+  if (index >= answers_.size()) answers_.resize(index + 1);
+  answers_[index] = {.request = &pending, .choice = choice, .generated = 0, .sampling = pending.request.sampling};
+  answers_[index].sampling.seed = choice_seed(pending.request.sampling.seed, choice);
+  pending.choices[static_cast<std::size_t>(choice)] = id;
+}
+
+void Engine::Impl::cancel_now(const Cancel& cancel) {
+  const auto found = pending_.find(cancel.id);
+  if (found == pending_.end()) return;  // unknown, or finished meanwhile
+  Pending& pending = found->second;
+  const int n = pending.request.n;
+  if (cancel.choice != kAllChoices) {
+    if (cancel.choice >= 0 && cancel.choice < n) cancel_choice(pending, cancel.choice);
+    return;
+  }
+  // The last one first: choice 0 may be computing the prompt for the others.
+  for (int choice = n - 1; choice >= 0 && pending_.contains(cancel.id); --choice) cancel_choice(pending, choice);
+}
+
+void Engine::Impl::cancel_choice(Pending& pending, int choice) {
+  const auto index = static_cast<std::size_t>(choice);
+  if (pending.ended[index]) return;
+  if (!pending.choices[index]) return end_choice(pending, choice, ending(FinishReason::kCancelled));
+  // The others wait for this one's prompt: they begin by themselves.
+  if (choice == 0) {
+    for (int other = 1; other < pending.request.n; ++other) {
+      const auto o = static_cast<std::size_t>(other);
+      if (!pending.ended[o] && !pending.choices[o]) begin_choice(pending, other);
+    }
+  }
+  finish(pending.choices[index], ending(FinishReason::kCancelled));
 }
 
 // One token of a sequence of its own, whose state and pages are kept back for it.
@@ -69,117 +110,114 @@ void Engine::Impl::run_probe() {
   runner_->close(*state);
   SLUICE_CHECK(status.ok(), "pages are kept for the probe");
   made_token_ = true;
-  publish_stats();
-  {
-    std::lock_guard lock(mutex_);
-    probes_done_ = taken_probes_;
-  }
-  probed_.notify_all();
 }
 
 void Engine::Impl::step() {
-  const StepPlan& plan = scheduler_.plan();
-  if (plan.empty()) {
-    SLUICE_CHECK(scheduler_.waiting() == 0, "what waits with nothing running fits, or was refused");
-    return;
-  }
-  build_step(plan);
-  const Status status = runner_->run_step(step_spans_);
-  ++counters_.steps;
+  const Status status = stepper_.step();
   if (!status.ok()) return fail_step(status);
   sample_all();
-  scheduler_.completed();
-  for (std::size_t i = 0; i < sample_count_; ++i) deliver(samples_[i]);
-}
-
-void Engine::Impl::build_step(const StepPlan& plan) {
-  for (const SequenceId id : plan.admissions) {
-    Result<StateSlot> state = runner_->open();
-    SLUICE_CHECK(state.ok(), "the scheduler admits no more sequences than there are states");
-    Sequence& s = sequence(id);
-    s.state = *state;
-    s.tokens.reserve(static_cast<std::size_t>(s.prompt_tokens) + static_cast<std::size_t>(s.request.max_tokens));
+  // Callbacks may end sequences; forks come after the sequence that they were made from.
+  for (std::size_t row = 0; row < in_step_.size(); ++row) {
+    const SequenceId id = in_step_[row];
+    Answer& a = answer(id);
+    if (a.choice == 0 && a.generated == 0 && a.request->request.n > 1) fork_choices(id, row);
+    deliver(id, samples_[row]);
   }
-  last_rows_.resize(plan.spans.size());
-  step_spans_.clear();
-  sample_count_ = 0;
-  for (std::size_t i = 0; i < plan.spans.size(); ++i) {
-    const Span& span = plan.spans[i];
-    const Sequence& s = sequence(span.sequence);
-    last_rows_[i] = span.rows - 1;
-    step_spans_.push_back({.sequence = s.state,
-                           .ids = std::span(s.tokens).subspan(static_cast<std::size_t>(span.first_position),
-                                                              static_cast<std::size_t>(span.rows)),
-                           .logit_rows = {&last_rows_[i], span.samples ? std::size_t{1} : std::size_t{0}}});
-    counters_.prompt_tokens +=
-        static_cast<std::uint64_t>(std::clamp(s.prompt_tokens - span.first_position, 0, span.rows));
-    if (!span.samples) continue;
-    if (samples_.size() == sample_count_) samples_.emplace_back();
-    samples_[sample_count_++].sequence = span.sequence;
-  }
+  if (!audit_) return;
+  const Status sound = stepper_.audit();
+  SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
 
 // Each row on any thread: the choice depends on the row and the request only.
 void Engine::Impl::sample_all() {
-  runner_->exec().pool->run(static_cast<int>(sample_count_), [this](int i, int thread) {
-    Sample& sample = samples_[static_cast<std::size_t>(i)];
-    const Sequence& s = sequence(sample.sequence);
-    sample.status = samplers_[static_cast<std::size_t>(thread)].sample(
-        runner_->logits(static_cast<std::size_t>(i)), s.request.sampling, static_cast<Position>(s.tokens.size()),
-        &sample.sampled);
+  in_step_.assign(stepper_.sampled().begin(), stepper_.sampled().end());
+  if (samples_.size() < in_step_.size()) samples_.resize(in_step_.size());
+  runner_->exec().pool->run(static_cast<int>(in_step_.size()), [this](int i, int thread) {
+    const auto row = static_cast<std::size_t>(i);
+    const SequenceId id = in_step_[row];
+    samples_[row].status = samplers_[static_cast<std::size_t>(thread)].sample(
+        runner_->logits(row), answer(id).sampling, static_cast<Position>(stepper_.tokens(id).size()),
+        &samples_[row].sampled);
   });
 }
 
-void Engine::Impl::deliver(Sample& sample) {
-  Sequence& s = sequence(sample.sequence);
-  Output output;
-  if (!sample.status.ok()) {
-    output.finished = true;
-    output.reason = FinishReason::kError;
-    output.status = std::move(sample.status);
-    return finish(sample.sequence, std::move(output));
+// The prompt is computed: the request's other choices go on from here, each with a seed of its own. One that has no
+// place or memory now begins by itself; its tokens are the same.
+void Engine::Impl::fork_choices(SequenceId first, std::size_t row) {
+  Pending& pending = *answer(first).request;
+  const auto position = static_cast<Position>(stepper_.tokens(first).size());
+  for (int choice = 1; choice < pending.request.n; ++choice) {
+    const auto index = static_cast<std::size_t>(choice);
+    if (pending.ended[index] || pending.choices[index]) continue;
+    const SequenceId id = stepper_.fork(first);
+    if (!id) {
+      begin_choice(pending, choice);
+      continue;
+    }
+    adopt(id, pending, choice);
+    Sample sample;
+    sample.status = samplers_[0].sample(runner_->logits(row), answer(id).sampling, position, &sample.sampled);
+    deliver(id, sample);
   }
+}
+
+void Engine::Impl::deliver(SequenceId id, Sample& sample) {
+  if (!sample.status.ok()) return finish(id, ending(FinishReason::kError, std::move(sample.status)));
+  Answer& a = answer(id);
+  const Request& request = a.request->request;
   const TokenId token = sample.sampled.token;
-  s.tokens.push_back(token);
-  ++counters_.generated_tokens;
+  stepper_.append(id, token);
+  ++a.generated;
+  ++generated_tokens_;
   made_token_ = true;
+  Output output;
+  output.choice = a.choice;
   output.token = token;
   output.logprob = sample.sampled.logprob;
   output.top = sample.sampled.top;
-  const std::vector<std::int32_t>& stops = s.request.stop_token_ids;
+  output.cached_tokens = stepper_.cached_tokens(id);
+  const std::vector<std::int32_t>& stops = request.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-  if (!stopped && s.generated() < s.request.max_tokens) return report(s.request, std::move(output));
+  if (!stopped && a.generated < request.max_tokens) return report(request, std::move(output));
   output.finished = true;
   output.reason = stopped ? FinishReason::kStop : FinishReason::kLength;
-  finish(sample.sequence, std::move(output));
+  finish(id, std::move(output));
 }
 
 // A step that could not run ends the requests that were in it, and nothing else.
 void Engine::Impl::fail_step(const Status& status) {
   log_error("a step failed: {}", status.message());
-  const std::vector<StepSpan> spans = step_spans_;
-  scheduler_.completed();
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const SequenceId id(static_cast<std::int32_t>(i));
-    const StateSlot state = sequence(id).state;
-    const bool in_step =
-        state && std::any_of(spans.begin(), spans.end(), [&](const StepSpan& s) { return s.sequence == state; });
-    if (!in_step) continue;
-    finish(id, {.token = {}, .top = {}, .finished = true, .reason = FinishReason::kError, .status = status});
+  const std::vector<SequenceId> failed(stepper_.failed().begin(), stepper_.failed().end());
+  for (const SequenceId id : failed) {
+    Pending& pending = *answer(id).request;
+    const RequestId request = pending.id;
+    const int choice = answer(id).choice;
+    for (int other = pending.request.n - 1; choice == 0 && other > 0; --other) {
+      const auto o = static_cast<std::size_t>(other);
+      if (pending.ended[o] || pending.choices[o]) continue;
+      end_choice(pending, other, ending(FinishReason::kError, status));
+    }
+    if (pending_.contains(request)) finish(id, ending(FinishReason::kError, status));
   }
 }
 
 // Frees everything before the last report, so that whoever hears of the end finds the memory free and the request
 // counted.
 void Engine::Impl::finish(SequenceId id, Output output) {
-  Sequence& s = sequence(id);
-  scheduler_.end(id);
-  if (s.state) runner_->close(s.state);
-  by_request_.erase(s.id);
-  const Request request = std::move(s.request);
-  s = {};
-  free_sequences_.push_back(id);
-  ++(output.reason == FinishReason::kCancelled ? counters_.cancelled_requests : counters_.finished_requests);
+  const Answer a = std::exchange(answer(id), {});
+  if (output.cached_tokens == 0) output.cached_tokens = stepper_.cached_tokens(id);
+  stepper_.end(id);
+  end_choice(*a.request, a.choice, std::move(output));
+}
+
+void Engine::Impl::end_choice(Pending& pending, int choice, Output output) {
+  output.choice = choice;
+  pending.ended[static_cast<std::size_t>(choice)] = true;
+  pending.choices[static_cast<std::size_t>(choice)] = {};
+  if (--pending.unfinished > 0) return report(pending.request, std::move(output));
+  const Request request = std::move(pending.request);
+  pending_.erase(pending.id);
+  ++(output.reason == FinishReason::kCancelled ? cancelled_requests_ : finished_requests_);
   publish_stats();
   report(request, std::move(output));
 }

@@ -1,0 +1,41 @@
+#include "cache/fault.h"
+
+#include <fmt/format.h>
+
+namespace sluice {
+namespace {
+
+constexpr Fault kFaults[] = {Fault::kSkippedWrite, Fault::kEarlyPublication, Fault::kStaleHash, Fault::kChunkReduction,
+                             Fault::kLeakedReference};
+
+}  // namespace
+
+const char* name(Fault fault) {
+  switch (fault) {
+    case Fault::kNone:
+      return "";
+    case Fault::kSkippedWrite:
+      return "skipped-write";
+    case Fault::kEarlyPublication:
+      return "early-publication";
+    case Fault::kStaleHash:
+      return "stale-hash";
+    case Fault::kChunkReduction:
+      return "chunk-reduction";
+    case Fault::kLeakedReference:
+      return "leaked-reference";
+  }
+  return "?";
+}
+
+Result<Fault> parse_fault(const std::string& wanted) {
+  if (wanted.empty()) return Fault::kNone;
+  std::string all;
+  for (const Fault fault : kFaults) {
+    if (wanted == name(fault)) return fault;
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", name(fault));
+  }
+  return invalid_argument(fmt::format("--inject: expected one of {}, found '{}'", all, wanted));
+}
+
+}  // namespace sluice

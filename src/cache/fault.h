@@ -1,0 +1,24 @@
+// Fault: deliberate faults, one at a time, so that the tests of the laws can be seen to find them (`sluice verify
+// --inject`). Nothing else sets one.
+#pragma once
+
+#include <string>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+enum class Fault {
+  kNone,
+  kSkippedWrite,      // a window row of a span does not reach the cache
+  kEarlyPublication,  // a block is published before its last tokens are computed
+  kStaleHash,         // a page that is given to another sequence keeps the name of its old content
+  kChunkReduction,    // attention's splits begin where the span begins
+  kLeakedReference,   // a sequence that ends forgets to give back a page
+};
+
+const char* name(Fault fault);
+// "" is kNone; an unknown name is an error that lists them.
+Result<Fault> parse_fault(const std::string& name);
+
+}  // namespace sluice

@@ -1,0 +1,91 @@
+// PagePool: the pages of one pool: how many owners each has, and which content.
+//
+// A page is in one of three states:
+//   vacant  no owner, no content; the lowest number is given first, which keeps the touched memory compact and runs
+//           repeatable
+//   cached  no owner, content that was published and kept: found again by its hash, and given to others when nothing is
+//           vacant, the one released longest ago first
+//   used    one owner or more (a sequence each); a page with several is shared and nobody writes to it
+// A published page is found by its hash whether it is used or cached. A hash names at most one page.
+// No allocation after construction; memory per page: about 60 bytes. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+#include "base/index_types.h"
+#include "cache/block_hash.h"
+#include "cache/free_set.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+class PagePool {
+ public:
+  explicit PagePool(int pages);
+
+  int total() const { return static_cast<int>(pages_.size()); }
+  int vacant() const { return vacant_.count(); }
+  int cached() const { return cached_; }
+  int free() const { return vacant() + cached(); }  // that allocate() can give
+  int used() const { return total() - free(); }
+
+  // A page with one owner and no content; -1 when all are used.
+  int allocate();
+  // One owner more. The page is used, or (claim only) cached: content found by its hash.
+  void share(int page);
+  void claim(int page);
+  // One owner less. Without any: cached if its content is published and kept, else vacant.
+  void release(int page);
+  std::int32_t owners(int page) const { return at(page).owners; }
+
+  // The page's content is final and has this name. False, and nothing changes, when another page has it already.
+  bool publish(int page, const BlockHash& hash);
+  int find(const BlockHash& hash) const;  // -1: none
+  bool published(int page) const { return at(page).published; }
+  const BlockHash& hash(int page) const { return hashes_[static_cast<std::size_t>(page)]; }
+  // A published page stays when its last owner leaves.
+  void keep(int page);
+  bool kept(int page) const { return at(page).kept; }
+  // Makes every cached page vacant.
+  void forget_cached();
+
+  std::uint64_t published_count() const { return published_count_; }
+  std::uint64_t evicted_count() const { return evicted_count_; }  // cached pages that were given to others
+
+  // Each page in exactly one state, the table and the order of eviction consistent (kInternal names what is not).
+  Status check() const;
+
+  // For tests of the tests: allocate() leaves the content's name on a page that it gives away.
+  bool fault_stale_hash = false;
+
+ private:
+  struct Page {
+    std::int32_t owners = 0;
+    std::int32_t older = -1, newer = -1;  // neighbours among the cached
+    bool published = false, kept = false;
+  };
+
+  Page& at(int page) {
+    SLUICE_CHECK(page >= 0 && page < total(), "a page outside its pool");
+    return pages_[static_cast<std::size_t>(page)];
+  }
+  const Page& at(int page) const { return const_cast<PagePool*>(this)->at(page); }
+  std::size_t home(const BlockHash& hash) const { return static_cast<std::size_t>(hash.word()) & mask_; }
+  std::size_t slot_of(const BlockHash& hash) const;  // its slot, or the empty one where it would go
+  void unpublish(int page);
+  void append_cached(int page);
+  void remove_cached(int page);
+
+  std::vector<Page> pages_;
+  std::vector<BlockHash> hashes_;  // [page], when published
+  FreeSet vacant_;
+  std::vector<std::int32_t> table_;  // open addressing, linear: page or -1; at most half full
+  std::size_t mask_ = 0;
+  std::int32_t oldest_ = -1, newest_ = -1;
+  int cached_ = 0;
+  std::uint64_t published_count_ = 0, evicted_count_ = 0;
+};
+
+}  // namespace sluice

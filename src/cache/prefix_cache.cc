@@ -1,0 +1,134 @@
+#include "cache/prefix_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice {
+
+PrefixCache::PrefixCache(CachePools* pools, const PrefixCacheOptions& options) : pools_(pools), options_(options) {
+  if (options.digests) {
+    latent_digests_.resize(index(pools->latents().total()));
+    window_digests_.resize(index(pools->windows().total()));
+  }
+  if (options.fault == Fault::kStaleHash) {
+    pools->latents().untyped().fault_stale_hash = true;
+    pools->windows().untyped().fault_stale_hash = true;
+  }
+}
+
+PrefixHit PrefixCache::probe(const BlockChain& chain, Position known) {
+  PrefixHit hit;
+  if (!options_.enabled) return hit;
+  const PageGeometry& geometry = pools_->geometry();
+  const int full = std::min(chain.blocks(), known / kBlockTokens);
+  int matched = geometry.has_latents ? 0 : full;
+  for (; geometry.has_latents && matched < full; ++matched) {
+    const LatentPage page = pools_->latents().find(chain[matched]);
+    if (!page) break;
+    hit.claimed_free += pools_->latents().owners(page) == 0;
+  }
+  int resume = std::min(matched, (known - 1) / kBlockTokens);
+  const int wanted = resume;
+  while (resume > 0 && !can_resume_behind(chain, resume)) --resume;
+  if (resume < wanted) demand(chain[wanted - 1]);
+
+  hit.resume = resume * kBlockTokens;
+  hit.shared = geometry.has_latents ? matched * kBlockTokens : hit.resume;
+  int coming = matched;
+  while (coming < std::min(full, (known - 1) / kBlockTokens) && expected_.contains(chain[coming])) ++coming;
+  if (coming > matched) {
+    hit.wait = true;
+    demand(chain[coming - 1]);
+  }
+  return hit;
+}
+
+bool PrefixCache::can_resume_behind(const BlockChain& chain, int blocks) const {
+  for (int b = std::max(0, blocks - pools_->geometry().resume_pages); b < blocks; ++b) {
+    if (!pools_->windows().find(chain[b])) return false;
+  }
+  return true;
+}
+
+void PrefixCache::expect(const BlockChain& chain, int begin, int end) {
+  for (int b = begin; b < end; ++b) ++expected_[chain[b]];
+}
+
+void PrefixCache::forget_expected(const BlockChain& chain, int begin, int end) {
+  for (int b = begin; b < end; ++b) {
+    const auto found = expected_.find(chain[b]);
+    SLUICE_CHECK(found != expected_.end(), "only what was expected can be forgotten");
+    if (--found->second == 0) expected_.erase(found);
+  }
+}
+
+LatentPage PrefixCache::publish(LatentPage page, const BlockChain& chain, int block) {
+  Pool<LatentPage>& pool = pools_->latents();
+  if (!pool.publish(page, chain[block])) {
+    const LatentPage first = pool.find(chain[block]);
+    pool.claim(first);
+    pool.release(page);
+    return first;
+  }
+  if (options_.digests && !pool.kept(page)) latent_digests_[index(page.value)] = digest_now(page);
+  pool.keep(page);
+  return page;
+}
+
+void PrefixCache::publish(WindowPage page, const BlockChain& chain, int block) {
+  Pool<WindowPage>& pool = pools_->windows();
+  const bool known = pool.published(page);
+  if (pool.publish(page, chain[block]) && options_.digests && !known) {
+    window_digests_[index(page.value)] = digest_now(page);
+  }
+  if (keeps(chain, block)) keep_window(chain, block);
+}
+
+void PrefixCache::keep_window(const BlockChain& chain, int block) {
+  const WindowPage page = pools_->windows().find(chain[block]);
+  if (page && pools_->windows().owners(page) > 0) pools_->windows().keep(page);
+}
+
+bool PrefixCache::keeps(const BlockChain& chain, int block) const {
+  const RetentionRules& rules = options_.retention;
+  // A wide window needs several pages behind a boundary: a page is kept for each boundary that it serves.
+  for (int end = block; end < block + std::max(1, pools_->geometry().resume_pages); ++end) {
+    if (chain.keeps(end) || (rules.every_64th && (end + 1) % RetentionRules::kLadderBlocks == 0)) return true;
+    if (rules.demand && end < chain.blocks() && demanded_.contains(chain[end])) return true;
+  }
+  return false;
+}
+
+void PrefixCache::demand(const BlockHash& hash) {
+  if (!demanded_.emplace(hash, true).second) return;
+  demands_.push_back(hash);
+  if (demands_.size() <= kMaxDemands) return;
+  demanded_.erase(demands_.front());
+  demands_.pop_front();
+}
+
+void PrefixCache::reset() {
+  pools_->latents().forget_cached();
+  pools_->windows().forget_cached();
+  demanded_.clear();
+  demands_.clear();
+}
+
+std::uint64_t PrefixCache::digest(StreamKind pool, std::int32_t page) const {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  const CacheLayout& layout = pools_->layout();
+  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
+    if ((layout.streams[i].kind == StreamKind::kLatent) != (pool == StreamKind::kLatent)) continue;
+    const StreamView& view = pools_->view().streams[i];
+    const std::byte* bytes = view.base + index(page) * view.page_bytes;
+    for (std::size_t at = 0; at < view.page_bytes; at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes + at, std::min(sizeof(word), view.page_bytes - at));
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 29;
+    }
+  }
+  return hash;
+}
+
+}  // namespace sluice

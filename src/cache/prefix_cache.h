@@ -1,0 +1,86 @@
+// PrefixCache: finds what is cached of a sequence's tokens, and publishes what was computed.
+//
+// A hit is the longest n such that the latent pages of blocks 0..n-1 and the last window pages before block n are
+// there, and at least one token is left to compute. When more latent blocks match than can be resumed behind, they are
+// shared all the same and the rows between are computed for their windows only; the place is remembered, so that the
+// window page there is kept the next time it is made (the demand rule).
+//
+// Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them rather
+// than compute them again. Publishing happens after computing, never before. Does not own the pools. Thread safety: one
+// thread at a time.
+#pragma once
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "cache/block_chain.h"
+#include "cache/cache_pools.h"
+#include "cache/fault.h"
+#include "cache/prefix_hit.h"
+#include "cache/retention.h"
+
+namespace sluice {
+
+struct PrefixCacheOptions {
+  bool enabled = true;
+  RetentionRules retention;
+  bool digests = false;  // remember a digest of every published page, for the audit
+  Fault fault = Fault::kNone;
+};
+
+class PrefixCache {
+ public:
+  PrefixCache(CachePools* pools, const PrefixCacheOptions& options);
+
+  bool enabled() const { return options_.enabled; }
+  const RetentionRules& retention() const { return options_.retention; }
+  Fault fault() const { return options_.fault; }
+
+  // For a sequence of which `known` tokens exist; the chain covers their full blocks. Remembers a demand when the hit
+  // is shorter than what matches, or will match when the expected blocks are there.
+  PrefixHit probe(const BlockChain& chain, Position known);
+
+  // Blocks [begin, end) of the chain will be computed by a sequence that runs; every expect() is undone by as much
+  // forget_expected().
+  void expect(const BlockChain& chain, int begin, int end);
+  void forget_expected(const BlockChain& chain, int begin, int end);
+
+  // Block `block` of the chain is computed, in this page, which the caller owns. Returns the page to use from now on:
+  // when another page has this content already, the caller's is released and that one claimed.
+  LatentPage publish(LatentPage page, const BlockChain& chain, int block);
+  // ... in this window page. A page whose content another one has stays unpublished.
+  void publish(WindowPage page, const BlockChain& chain, int block);
+  // The window page of block `block` stays cached when its owners are gone.
+  void keep_window(const BlockChain& chain, int block);
+
+  // Forgets every page that no sequence holds, and all demands.
+  void reset();
+
+  // Digest of a published page's bytes when it was published; only with options.digests.
+  std::uint64_t digest_at_publication(LatentPage page) const { return latent_digests_[index(page.value)]; }
+  std::uint64_t digest_at_publication(WindowPage page) const { return window_digests_[index(page.value)]; }
+  std::uint64_t digest_now(LatentPage page) const { return digest(StreamKind::kLatent, page.value); }
+  std::uint64_t digest_now(WindowPage page) const { return digest(StreamKind::kWindow, page.value); }
+  bool has_digests() const { return options_.digests; }
+  std::size_t expected_blocks() const { return expected_.size(); }
+
+ private:
+  static constexpr std::size_t kMaxDemands = 4096;
+  static std::size_t index(std::int32_t page) { return static_cast<std::size_t>(page); }
+
+  bool can_resume_behind(const BlockChain& chain, int blocks) const;
+  bool keeps(const BlockChain& chain, int block) const;
+  void demand(const BlockHash& hash);
+  std::uint64_t digest(StreamKind pool, std::int32_t page) const;
+
+  CachePools* pools_;
+  PrefixCacheOptions options_;
+  boost::unordered_flat_map<BlockHash, int, BlockHashWord> expected_;   // only looked up, never iterated
+  boost::unordered_flat_map<BlockHash, bool, BlockHashWord> demanded_;  // likewise
+  std::deque<BlockHash> demands_;                                       // the oldest first
+  std::vector<std::uint64_t> latent_digests_, window_digests_;          // [page]
+};
+
+}  // namespace sluice

@@ -1,0 +1,16 @@
+// PrefixHit: what the prefix cache has of a sequence that does not run. Plain values.
+#pragma once
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+struct PrefixHit {
+  Position resume = 0;   // tokens that need not be computed: a multiple of 128, less than the sequence's tokens
+  Position shared = 0;   // >= resume: tokens whose latent pages are there (the rows between are computed for their
+                         // windows only)
+  int claimed_free = 0;  // of those pages, how many nobody holds: they count as free until this sequence takes them
+  bool wait = false;     // a running sequence is about to compute and publish more of this one's prefix
+};
+
+}  // namespace sluice

@@ -1,0 +1,385 @@
+#include "engine/stepper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "cache/retention.h"
+#include "engine/engine_options.h"
+
+namespace sluice {
+namespace {
+
+// What a preemption costs, for the choice between swapping and computing again: measured once, and only where there is
+// a swap space. It decides no bit of any answer.
+struct PreemptionCosts {
+  double row = 0, page = 0;  // seconds
+};
+
+PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
+  if (options.swap_space == 0) return {};
+  constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
+  const int rows = std::min({64, options.max_num_batched_tokens, runner.max_model_len()});
+  const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
+  const Result<StateSlot> slot = runner.open();
+  if (!slot.ok()) return {};
+  const StepSpan span{.sequence = *slot, .ids = ids, .logit_rows = {}};
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = runner.run_step({&span, 1});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  runner.close(*slot);
+  if (!status.ok()) return {};
+  const double speed = options.swap_dir.empty() ? kMemoryBytesPerSecond : kDiskBytesPerSecond;
+  return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
+}
+
+// The pools without the pages that are kept back for the health probe (cache/memory_plan.h).
+SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
+  const CachePools& pools = runner.pools();
+  const PreemptionCosts costs = measure_costs(runner, options);
+  SchedulerLimits limits;
+  limits.max_batched_tokens = options.max_num_batched_tokens;
+  limits.max_seqs = pools.plan().sequences;
+  limits.max_model_len = runner.max_model_len();
+  limits.latent_pages = std::max(0, pools.latents().total() - 1);
+  limits.window_pages = std::max(0, pools.windows().total() - 1);
+  limits.geometry = pools.geometry();
+  limits.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  limits.chunked_prefill = options.enable_chunked_prefill;
+  limits.mixed = options.enable_mixed_prefill_decode;
+  limits.policy = scheduling_policy(options);
+  limits.recompute_cost_per_row = costs.row;
+  limits.swap_cost_per_page = costs.page;
+  return limits;
+}
+
+}  // namespace
+
+Stepper::Stepper(Runner* runner, const EngineOptions& options)
+    : runner_(runner),
+      force_preempt_every_(options.force_preempt_every),
+      scheduler_(limits_of(*runner, options), this) {}
+
+Stepper::~Stepper() {
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].alive) end(SequenceId(static_cast<std::int32_t>(i)));
+  }
+}
+
+Status Stepper::check(int prompt_tokens, int max_tokens) const {
+  SequenceCounts counts;
+  counts.prompt_tokens = prompt_tokens;
+  counts.max_tokens = max_tokens;
+  return scheduler_.check(counts);
+}
+
+SequenceId Stepper::new_id() {
+  if (free_ids_.empty()) {
+    free_ids_.emplace_back(static_cast<std::int32_t>(sequences_.size()));
+    sequences_.emplace_back();
+  }
+  const SequenceId id = free_ids_.back();
+  free_ids_.pop_back();
+  return id;
+}
+
+SequenceId Stepper::add(NewSequence given) {
+  const SequenceId id = new_id();
+  Sequence& s = sequence(id);
+  s = {};
+  s.alive = true;
+  s.tokens = std::move(given.prompt);
+  s.prompt_tokens = static_cast<int>(s.tokens.size());
+  s.max_tokens = given.max_tokens;
+  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
+  s.chain->set_kept_blocks(blocks_to_keep(runner_->prefix_cache().retention(), s.prompt_tokens, given.message_starts));
+  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
+  SequenceCounts counts;
+  counts.prompt_tokens = s.prompt_tokens;
+  counts.max_tokens = s.max_tokens;
+  counts.priority = given.priority;
+  scheduler_.add(id, counts);
+  return id;
+}
+
+SequenceId Stepper::fork(SequenceId parent_id) {
+  SLUICE_CHECK(sequence(parent_id).tokens.size() == static_cast<std::size_t>(sequence(parent_id).prompt_tokens),
+               "a sequence is forked before its answer begins");
+  const SequenceId id = new_id();
+  const Sequence& parent = sequence(parent_id);
+  if (!scheduler_.fork(parent_id, id)) {
+    free_ids_.push_back(id);
+    return {};
+  }
+  const Result<StateSlot> slot = runner_->fork(parent.slot);
+  SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
+  Sequence& s = sequence(id);
+  s = {};
+  s.alive = true;
+  s.tokens = parent.tokens;
+  s.prompt_tokens = parent.prompt_tokens;
+  s.max_tokens = parent.max_tokens;
+  s.cached_tokens = parent.cached_tokens;
+  s.admitted_before = true;
+  s.slot = *slot;
+  s.chain = std::make_unique<BlockChain>(*parent.chain);
+  return id;
+}
+
+void Stepper::end(SequenceId id) {
+  Sequence& s = sequence(id);
+  SLUICE_CHECK(s.alive, "a sequence was ended twice");
+  scheduler_.end(id);
+  if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
+  if (s.swapped) runner_->swap_space().drop(s.swapped);
+  s = {};
+  free_ids_.push_back(id);
+}
+
+void Stepper::append(SequenceId id, TokenId token) {
+  Sequence& s = sequence(id);
+  s.tokens.push_back(token);
+  if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
+    s.chain->extend(s.tokens);
+  }
+}
+
+Status Stepper::step() {
+  sampled_.clear();
+  failed_.clear();
+  swap_bytes_planned_ = 0;
+  if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
+    scheduler_.force_preemption();
+  }
+  plan_ = &scheduler_.plan();
+  carry_out_plan();
+  build_spans();
+  if (step_spans_.empty()) {
+    SLUICE_CHECK(idle() || !plan_->empty() || running() > 0, "what waits with nothing running fits, or was refused");
+    scheduler_.completed();
+    return {};
+  }
+  const Status status = runner_->run_step(step_spans_);
+  ++counters_.steps;
+  if (!status.ok()) failed_ = step_ids_;
+  after_step();
+  return status;
+}
+
+void Stepper::carry_out_plan() {
+  for (const Preemption& preemption : plan_->preemptions) preempt(preemption);
+  // Cached pages are claimed before anything is allocated, which might evict them.
+  for (const Admission& admission : plan_->admissions) {
+    if (!admission.restore) resume(admission.sequence);
+  }
+  for (const Admission& admission : plan_->admissions) {
+    if (admission.restore) restore(admission.sequence);
+  }
+}
+
+void Stepper::preempt(const Preemption& preemption) {
+  Sequence& s = sequence(preemption.sequence);
+  const Position position = runner_->position(s.slot);
+  if (preemption.swap) {
+    forget_expected_before(s, s.expected_end);
+    Result<SwapHandle> image = runner_->swap_out(s.slot);
+    if (image.ok()) {
+      s.slot = {};
+      s.swapped = *image;
+      s.swapped_position = position;
+      ++counters_.preemptions_swap;
+      return;
+    }
+    log_warning("{}; {} tokens will be computed again", image.status().message(), position);
+    scheduler_.lost(preemption.sequence);
+  }
+  leave(s, runner_->prefix_cache().retention().preempted);
+  ++counters_.preemptions_recompute;
+}
+
+void Stepper::resume(SequenceId id) {
+  Sequence& s = sequence(id);
+  const Result<StateSlot> slot = runner_->open();
+  SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
+  s.slot = *slot;
+  if (!runner_->prefix_cache().enabled()) s.hit = {};
+  if (s.hit.shared > 0) runner_->resume(s.slot, *s.chain, s.hit);
+  expect_blocks(s, s.hit.shared / kBlockTokens);
+  count_admission(s);
+  if (!s.admitted_before) {
+    s.cached_tokens = std::min(s.hit.resume, s.prompt_tokens - 1);
+    s.tokens.reserve(static_cast<std::size_t>(s.prompt_tokens + s.max_tokens));
+  }
+  s.admitted_before = true;
+}
+
+void Stepper::restore(SequenceId id) {
+  Sequence& s = sequence(id);
+  Result<StateSlot> slot = runner_->swap_in(std::exchange(s.swapped, {}), s.swapped_position,
+                                            runner_->prefix_cache().enabled() ? s.chain.get() : nullptr);
+  if (!slot.ok()) {
+    log_warning("{}; {} tokens will be computed again", slot.status().message(), s.swapped_position);
+    scheduler_.lost(id);
+    return;
+  }
+  s.slot = *slot;
+  expect_blocks(s, s.swapped_position / kBlockTokens);
+}
+
+void Stepper::build_spans() {
+  last_rows_.resize(plan_->spans.size());
+  step_spans_.clear();
+  step_ids_.clear();
+  for (std::size_t i = 0; i < plan_->spans.size(); ++i) {
+    const Span& span = plan_->spans[i];
+    const Sequence& s = sequence(span.sequence);
+    if (!s.slot) continue;  // its state was lost on the way back
+    last_rows_[i] = span.rows - 1;
+    step_ids_.push_back(span.sequence);
+    step_spans_.push_back({.sequence = s.slot,
+                           .ids = std::span(s.tokens).subspan(static_cast<std::size_t>(span.first_position),
+                                                              static_cast<std::size_t>(span.rows)),
+                           .logit_rows = {&last_rows_[i], span.samples ? std::size_t{1} : std::size_t{0}},
+                           .keep = true,
+                           .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr});
+    counters_.prompt_tokens +=
+        static_cast<std::uint64_t>(std::clamp(s.prompt_tokens - span.first_position, 0, span.rows));
+    if (span.samples) sampled_.push_back(span.sequence);
+  }
+}
+
+void Stepper::after_step() {
+  if (!failed_.empty()) sampled_.clear();
+  for (const SequenceId id : step_ids_) {
+    Sequence& s = sequence(id);
+    if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
+  }
+  scheduler_.completed();
+}
+
+// The sequence gives back its pages.
+void Stepper::leave(Sequence& s, bool keep_boundary) {
+  forget_expected_before(s, s.expected_end);
+  runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
+}
+
+void Stepper::expect_blocks(Sequence& s, int begin) {
+  if (!runner_->prefix_cache().enabled()) return;
+  s.expected_begin = begin;
+  s.expected_end = std::max(begin, s.chain->blocks());
+  runner_->prefix_cache().expect(*s.chain, s.expected_begin, s.expected_end);
+}
+
+void Stepper::forget_expected_before(Sequence& s, int block) {
+  const int end = std::min(block, s.expected_end);
+  if (end <= s.expected_begin) return;
+  runner_->prefix_cache().forget_expected(*s.chain, s.expected_begin, end);
+  s.expected_begin = end;
+}
+
+void Stepper::count_admission(Sequence& s) {
+  CacheStats& cache = counters_.cache;
+  const auto known = static_cast<Position>(s.tokens.size());
+  const Position usable = std::min(s.hit.shared, (known - 1) / kBlockTokens * kBlockTokens);
+  ++cache.admissions;
+  cache.prompt_tokens += static_cast<std::uint64_t>(known);
+  cache.matched_tokens += static_cast<std::uint64_t>(s.hit.shared);
+  cache.resumed_tokens += static_cast<std::uint64_t>(s.hit.resume);
+  cache.lost_to_retention_tokens += static_cast<std::uint64_t>(usable - s.hit.resume);
+}
+
+int Stepper::free_latent_pages() const {
+  const CachePools& pools = runner_->pools();
+  return std::max(0, pools.latents().free() - 1);  // one is kept back for the health probe
+}
+
+PrefixHit Stepper::probe(SequenceId id) {
+  Sequence& s = sequence(id);
+  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  if (s.hit.wait && !std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
+  return s.hit;
+}
+
+int Stepper::exclusive_latent_pages(SequenceId id) const {
+  return runner_->state(sequence(id).slot).exclusive_latent_pages();
+}
+
+bool Stepper::can_swap(SequenceId id) {
+  const std::size_t bytes = runner_->state(sequence(id).slot).saved_bytes();
+  if (!runner_->swap_space().has_room(swap_bytes_planned_ + bytes)) return false;
+  swap_bytes_planned_ += bytes;
+  return true;
+}
+
+void Stepper::fill(EngineStats* stats) const {
+  const CachePools& pools = runner_->pools();
+  *stats = counters_;
+  stats->running = scheduler_.running();
+  stats->waiting = scheduler_.waiting();
+  stats->cache_bytes_total = static_cast<std::int64_t>(pools.bytes_total());
+  stats->cache_bytes_used = static_cast<std::int64_t>(pools.bytes_used());
+  stats->swap_bytes_total = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
+  stats->swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  CacheStats& cache = stats->cache;
+  cache.published_blocks = pools.latents().published_count();
+  cache.evicted_blocks = pools.latents().evicted_count();
+  cache.published_windows = pools.windows().published_count();
+  cache.evicted_windows = pools.windows().evicted_count();
+  cache.latent_pages_total = pools.latents().total();
+  cache.latent_pages_cached = pools.latents().cached();
+  cache.latent_pages_used = pools.latents().used();
+  cache.window_pages_total = pools.windows().total();
+  cache.window_pages_cached = pools.windows().cached();
+  cache.window_pages_used = pools.windows().used();
+}
+
+void Stepper::reset_prefix_cache() {
+  runner_->prefix_cache().reset();
+}
+
+Status Stepper::audit() const {
+  SLUICE_RETURN_IF_ERROR(runner_->audit());
+  SLUICE_RETURN_IF_ERROR(audit_chain());
+  if (plan_ == nullptr) return {};
+  int rows = 0;
+  std::vector<bool> seen(sequences_.size());
+  for (const Span& span : plan_->spans) {
+    rows += span.rows;
+    if (std::exchange(seen[static_cast<std::size_t>(span.sequence.value)], true)) {
+      return internal_error(fmt::format("audit: sequence {} has two spans in one step", span.sequence.value));
+    }
+  }
+  if (rows > scheduler_.limits().max_batched_tokens || running() > scheduler_.limits().max_seqs) {
+    return internal_error(fmt::format("audit: a step of {} rows with {} sequences, expected at most {} and {}", rows,
+                                      running(), scheduler_.limits().max_batched_tokens, scheduler_.limits().max_seqs));
+  }
+  return {};
+}
+
+Status Stepper::audit_chain() const {
+  if (sequences_.empty() || !runner_->prefix_cache().enabled()) return {};
+  const Sequence& s = sequences_[audits_++ % sequences_.size()];
+  if (!s.alive) return {};
+  BlockChain again(s.chain->root());
+  again.extend(s.tokens);
+  bool same = again.blocks() == s.chain->blocks();
+  for (int b = 0; same && b < again.blocks(); ++b) same = again[b] == (*s.chain)[b];
+  if (!same) return internal_error("audit: a sequence's block hashes are not those of its tokens");
+  if (!s.slot) return {};
+  const SequenceState& state = runner_->state(s.slot);
+  const CachePools& pools = runner_->pools();
+  for (std::size_t b = 0; b < state.latent_pages().size(); ++b) {
+    const LatentPage page = state.latent_pages()[b];
+    if (!pools.latents().published(page) || static_cast<int>(b) >= again.blocks()) continue;
+    if (pools.latents().hash(page) == again[static_cast<int>(b)]) continue;
+    return internal_error(
+        fmt::format("audit: latent page {} holds block {} of a sequence under another name", page.value, b));
+  }
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,119 @@
+// Stepper: the sequences of a Runner under a Scheduler: plan a step, carry it out, take the chosen tokens. The engine's
+// loop and the simulator drive the same object; neither sees pages, hashes or preemptions.
+//
+//   id = stepper.add({...});                       waits
+//   stepper.step();                                plans and computes
+//   for (i < stepper.sampled().size())             row i of runner.logits() chooses the next token of sampled()[i]:
+//     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
+// Every sampled sequence must get its token or its end before the next step. end() is allowed at any time in between,
+// for sequences in any state. Thread safety: one thread at a time; check() may be called from any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/block_chain.h"
+#include "engine/runner.h"
+#include "sched/scheduler.h"
+#include "sched/scheduler_memory.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct NewSequence {
+  std::vector<TokenId> prompt;  // at least one
+  int max_tokens = 1;           // of the answer, at least one
+  int priority = 0;
+  std::string cache_salt;
+  std::vector<Position> message_starts;  // ascending
+};
+
+class Stepper final : private SchedulerMemory {
+ public:
+  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h).
+  Stepper(Runner* runner, const EngineOptions& options);
+  ~Stepper() override;
+
+  Status check(int prompt_tokens, int max_tokens) const;
+  SequenceId add(NewSequence sequence);
+  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet: it shares what
+  // is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
+  // memory for it now: then add() the prompt instead.
+  SequenceId fork(SequenceId parent);
+  void end(SequenceId id);
+  void append(SequenceId id, TokenId token);
+
+  // An error means that the step could not be computed: nothing has changed, and failed() lists who was in it.
+  Status step();
+  std::span<const SequenceId> sampled() const { return sampled_; }  // row i of the logits is for [i]
+  std::span<const SequenceId> failed() const { return failed_; }
+  const StepPlan& plan() const { return *plan_; }  // what the last step() did
+
+  bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0; }
+  int running() const { return scheduler_.running(); }
+  int waiting() const { return scheduler_.waiting(); }
+  const std::vector<TokenId>& tokens(SequenceId id) const { return sequence(id).tokens; }
+  int prompt_tokens(SequenceId id) const { return sequence(id).prompt_tokens; }
+  // Tokens that were not computed when it was first admitted; 0 before.
+  int cached_tokens(SequenceId id) const { return sequence(id).cached_tokens; }
+  Runner& runner() { return *runner_; }
+
+  void fill(EngineStats* stats) const;  // what it knows of them
+  void reset_prefix_cache();
+  // The laws of conservation and publication over everything (cache/audit.h), the last plan's own (no sequence twice,
+  // budgets kept), and of one sequence, another each time, that its hashes are those of its tokens.
+  Status audit() const;
+
+ private:
+  struct Sequence {
+    bool alive = false;
+    std::vector<TokenId> tokens;
+    int prompt_tokens = 0, max_tokens = 0, cached_tokens = 0;
+    bool admitted_before = false, waited = false;
+    StateSlot slot;      // while running
+    SwapHandle swapped;  // while its state is in the swap space
+    Position swapped_position = 0;
+    std::unique_ptr<BlockChain> chain;
+    PrefixHit hit;                             // of the last probe
+    int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
+  };
+
+  int free_latent_pages() const override;
+  PrefixHit probe(SequenceId id) override;
+  int exclusive_latent_pages(SequenceId id) const override;
+  bool can_swap(SequenceId id) override;
+
+  void carry_out_plan();
+  void preempt(const Preemption& preemption);
+  void resume(SequenceId id);
+  void restore(SequenceId id);
+  void build_spans();
+  void after_step();
+  void leave(Sequence& s, bool keep_boundary);
+  void expect_blocks(Sequence& s, int begin);
+  void forget_expected_before(Sequence& s, int block);
+  void count_admission(Sequence& s);
+  Status audit_chain() const;
+  SequenceId new_id();
+  Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
+  const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
+
+  Runner* runner_;
+  const int force_preempt_every_;
+  Scheduler scheduler_;
+  const StepPlan* plan_ = nullptr;
+  std::vector<Sequence> sequences_;  // by SequenceId
+  std::vector<SequenceId> free_ids_;
+  std::vector<SequenceId> sampled_, failed_;
+  std::vector<StepSpan> step_spans_;
+  std::vector<SequenceId> step_ids_;  // of step_spans_
+  std::vector<int> last_rows_;        // what step_spans_' logit_rows point into
+  std::size_t swap_bytes_planned_ = 0;
+  EngineStats counters_;
+  mutable std::uint64_t audits_ = 0;
+};
+
+}  // namespace sluice
