@@ -1,6 +1,10 @@
 #include "cli/engine_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -17,6 +21,43 @@ void add_choice(CLI::App& command, const char* name, std::string& value, const c
 
 void add_count(CLI::App& command, const char* name, int& value, const char* text) {
   command.add_option(name, value, text)->option_text("N [" + std::to_string(value) + "]")->group(kGroup);
+}
+
+void add_size(CLI::App& command, const char* name, std::int64_t& value, const char* text) {
+  command.add_option(name, value, text)
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->option_text("SIZE [0]")
+      ->group(kGroup);
+}
+
+// --enable-NAME, the default, and --no-enable-NAME.
+void add_switch(CLI::App& command, const std::string& name, bool& value, const char* text) {
+  CLI::Option* on = command.add_flag_callback("--enable-" + name, [&value] { value = true; }, text);
+  CLI::Option* off = command.add_flag_callback("--no-enable-" + name, [&value] { value = false; });
+  on->option_text("[on]")->group(kGroup);
+  off->excludes(on)->group(kGroup);
+}
+
+// None of these changes a bit of any answer.
+void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
+  add_switch(command, "prefix-caching", options.enable_prefix_caching, "Reuse what equal prompt starts have computed");
+  add_switch(command, "chunked-prefill", options.enable_chunked_prefill,
+             "Cut long prompts; off needs --max-num-batched-tokens of at least --max-model-len");
+  add_switch(command, "mixed-prefill-decode", options.enable_mixed_prefill_decode,
+             "Prompts and answers in the same step");
+  add_count(command, "--long-prefill-token-threshold", options.long_prefill_token_threshold,
+            "Most rows of one prompt in a step; 0: no limit");
+  add_choice(command, "--scheduling-policy", options.scheduling_policy,
+             "fair (prompts share a step), fcfs (in order of arrival) or priority (by the requests' priority)",
+             {"fair", "fcfs", "priority"});
+  add_size(command, "--swap-space", options.swap_space, "For the state of preempted requests; 0: it is computed again");
+  command.add_option("--swap-dir", options.swap_dir, "A folder for the swap space; by default it is in memory")
+      ->option_text("DIR")
+      ->group(kGroup);
+  command.add_flag("--audit", options.audit, "Check the cache and the plan after every step")->group(kGroup);
+  add_count(command, "--force-preempt-every", options.force_preempt_every,
+            "For tests: preempt a running request every N steps; 0: never");
+  command.add_option("--inject", options.inject_fault, "A deliberate fault, to see that it is found")->group("");
 }
 
 }  // namespace
@@ -45,10 +86,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
   add_count(command, "--max-num-batched-tokens", options.max_num_batched_tokens, "Rows of one step");
   add_count(command, "--max-num-seqs", options.max_num_seqs, "Sequences that run at once");
   add_count(command, "--max-model-len", options.max_model_len, "Tokens of prompt and answer; 0: the model's own limit");
-  command.add_option("--kv-cache-memory", options.kv_cache_memory, "Such as 512MiB or 4GB; 0: a quarter of the memory")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      ->option_text("SIZE [0]")
-      ->group(kGroup);
+  add_size(command, "--kv-cache-memory", options.kv_cache_memory, "Such as 512MiB or 4GB; 0: a quarter of the memory");
+  add_scheduling_flags(command, options);
 }
 
 }  // namespace sluice

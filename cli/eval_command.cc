@@ -21,6 +21,7 @@
 #include "cli/model_path.h"
 #include "formats/json.h"
 #include "serve/generation_stream.h"
+#include "serve/message_starts.h"
 
 namespace sluice {
 namespace {
@@ -45,7 +46,12 @@ class Evaluation {
  public:
   Evaluation(const LoadedModel& model, const ChatEncoding& chat, const EvalOptions& options,
              const std::vector<EvalItem>& items)
-      : model_(model), chat_(chat), options_(options), items_(items), runs_(items.size()) {}
+      : model_(model),
+        chat_(chat),
+        options_(options),
+        items_(items),
+        starts_(*model.tokenizer, &chat),
+        runs_(items.size()) {}
 
   Status run() {
     ProgressBar bar("items", ProgressBar::Unit::kItems);
@@ -83,6 +89,7 @@ class Evaluation {
     SLUICE_ASSIGN_OR_RETURN(const std::string prompt, chat_.render(items_[index].request));
     SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, model_.tokenizer->encode(prompt));
     SLUICE_ASSIGN_OR_RETURN(const int max_tokens, answer_budget(*model_.engine, ids.size(), options_.max_tokens));
+    std::vector<std::int32_t> starts = starts_.find(ids);
     runs_[index].stream = std::make_unique<GenerationStream>(*model_.tokenizer, std::vector<std::string>(),
                                                              /*logprobs=*/false, chat_.make_parser(prompt));
     SLUICE_ASSIGN_OR_RETURN(
@@ -91,6 +98,8 @@ class Evaluation {
                                .max_tokens = max_tokens,
                                .stop_token_ids = model_.engine->end_token_ids(),
                                .sampling = {.temperature = 0.0F},
+                               .cache_salt = "",
+                               .message_starts = std::move(starts),
                                .on_output = [this, index](Output o) { queue_.push(index, std::move(o)); }}));
     return {};
   }
@@ -119,6 +128,7 @@ class Evaluation {
   const ChatEncoding& chat_;
   const EvalOptions& options_;
   const std::vector<EvalItem>& items_;
+  const MessageStarts starts_;
   std::vector<Run> runs_;
   OutputQueue queue_;
 };
@@ -150,7 +160,11 @@ Status evaluate(const EvalOptions& options) {
   if (options.max_tokens < 1) {
     return invalid_argument(fmt::format("--max-tokens: expected at least 1, found {}", options.max_tokens));
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<EvalItem> items, load_eval_task(options.task));
+  if (options.limit < 0) {
+    return invalid_argument(fmt::format("--limit: expected at least 0 (0: all items), found {}", options.limit));
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::vector<EvalItem> items, load_eval_task(options.task));
+  if (options.limit > 0) items.resize(std::min(items.size(), static_cast<std::size_t>(options.limit)));
   EngineOptions engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine));

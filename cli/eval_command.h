@@ -12,6 +12,7 @@ struct EvalOptions {
   std::string task;      // JSON lines, see eval_task.h
   std::string json;      // "": no file
   int concurrency = 1;   // requests in flight
+  int limit = 0;         // so many of the task's first items; 0: all
   int max_tokens = 512;
 };
 

@@ -6,6 +6,7 @@
 
 #include "cli/interrupt.h"
 #include "serve/generation_stream.h"
+#include "serve/message_starts.h"
 
 namespace sluice {
 namespace {
@@ -60,6 +61,7 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
   SLUICE_ASSIGN_OR_RETURN(const int max_tokens,
                           answer_budget(*model.engine, request.prompt.size(), request.max_tokens));
   GenerationStream stream(*model.tokenizer, {}, /*logprobs=*/false, std::move(request.parser));
+  std::vector<std::int32_t> starts = MessageStarts(*model.tokenizer, model.chat.get()).find(request.prompt);
   OutputQueue queue;
   const auto start = Clock::now();
   SLUICE_ASSIGN_OR_RETURN(const RequestId id, model.engine->submit({
@@ -67,6 +69,8 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
                                                   .max_tokens = max_tokens,
                                                   .stop_token_ids = model.engine->end_token_ids(),
                                                   .sampling = request.sampling,
+                                                  .cache_salt = "",
+                                                  .message_starts = std::move(starts),
                                                   .on_output = [&queue](Output o) { queue.push(0, std::move(o)); },
                                               }));
   while (true) {

@@ -37,6 +37,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
       ->required()
       ->option_text("FILE");
   command.add_option("--json", options->json, "Also write the result for each item")->option_text("FILE");
+  command.add_option("--limit", options->limit, "Only the first items of the task; 0: all")->option_text("N [0]");
   command.add_option("--concurrency", options->concurrency, "Requests in flight")->option_text("N [1]");
   command.add_option("--max-tokens", options->max_tokens, "Longest answer")
       ->option_text("N [" + std::to_string(options->max_tokens) + "]");

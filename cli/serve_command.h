@@ -13,6 +13,7 @@ struct ServeOptions {
   int port = 8000;
   std::string served_model_name;  // "": the folder's name
   double drain_timeout_seconds = 10;
+  bool enable_debug_endpoints = false;
 };
 
 int run_serve(const ServeOptions& options);

@@ -38,6 +38,8 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       .add_option("--drain-timeout", options->drain_timeout_seconds,
                   "After SIGTERM running requests have so long to finish")
       ->option_text("SECONDS [10]");
+  command.add_flag("--enable-debug-endpoints", options->enable_debug_endpoints,
+                   "/debug/* for other machines too; on a loopback address it is always there");
   command.callback([&invocation, options] { invocation.run = [options] { return run_serve(*options); }; });
 }
 
