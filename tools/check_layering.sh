@@ -17,6 +17,7 @@ declare -A may_use=(
   [cache]="base formats kernels model cache"
   [sched]="base formats kernels model cache sched"
   [engine]="base formats kernels model cache sched engine"
+  [sim]="base formats kernels model cache sched engine sim"
   [serve]="base formats kernels model cache sched engine serve"
 )
 processor_aware='^src/kernels/cpu/[a-z0-9_]+/|^(src/kernels/cpu_features|src/base/thread_pool|bench/machine_probe)\.cc$'

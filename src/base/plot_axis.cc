@@ -96,7 +96,11 @@ void PlotScale::set_linear_range(const PlotAxis& axis, double low, double high) 
 
 void PlotScale::set_log_range(const PlotAxis& axis, double low, double high) {
   low_ = axis.low.value_or(low);
-  high_ = axis.high.value_or(std::max(high, low * 1.001));
+  high_ = axis.high.value_or(high);
+  if (high_ < low_ * 1.5) {  // one value, or nearly: in the middle
+    if (!axis.low) low_ /= 2;
+    if (!axis.high) high_ = std::max(high_, low_) * 2;
+  }
   if (!axis.low) low_ = round_end(low_, false);
   if (!axis.high) high_ = round_end(high_, true);
   const int first = static_cast<int>(std::floor(std::log10(low_) + 1e-9));

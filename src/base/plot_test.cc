@@ -73,6 +73,19 @@ TEST(PlotTest, ANarrowLogRangeStillHasTicks) {
   EXPECT_GE(scale.ticks().size(), 2U);
 }
 
+TEST(PlotTest, OneValueLiesWithinItsAxis) {
+  for (const bool log : {false, true}) {
+    for (const double value : {0.5, 1.0, 20.0}) {
+      PlotAxis axis;
+      axis.log = log;
+      const PlotScale scale(axis, value, value);
+      EXPECT_GE(scale.place(value), 0);
+      EXPECT_LE(scale.place(value), 1);
+      EXPECT_GE(scale.ticks().size(), 2U);
+    }
+  }
+}
+
 LinePlot two_lines() {
   LinePlot plot;
   plot.title = "a < b & \"c\"";

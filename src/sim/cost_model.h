@@ -1,0 +1,44 @@
+// CostModel: how long a step takes, as a sum of few terms. What a simulation's clock runs on.
+//
+//   seconds = step + weights * R / (R + half_rows) + row * R + span * S + context * C + read * D
+//   R  rows of the step
+//   S  spans (sequences in the step)
+//   C  over all rows: the tokens before the row
+//   D  over all spans: the tokens before the span
+// `weights` is what reading all of a mixture of experts' weights takes: few rows touch few experts, and at `half_rows`
+// rows half of them are read. `context` is attention's arithmetic, `read` its memory traffic: the bytes that a row
+// reads of its cache for one token of context, over the bandwidth. A dense model has its weights in `step`.
+// Thread safety: a plain value.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sched/step_plan.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct CostModel {
+  double step = 0, weights = 0, half_rows = 1, row = 0, span = 0, context = 0, read = 0;
+
+  double step_seconds(const StepPlan& plan) const;
+  // "step=0.0186,weights=0.031,...": parse_cost() reads it.
+  std::string text() const;
+
+  bool operator==(const CostModel&) const = default;
+};
+
+// A preset by its name, "term=seconds,..." with the terms above (those left out are 0, half_rows 1), or a file with
+// one JSON object of them.
+Result<CostModel> parse_cost(const std::string& text);
+
+// Presets are modelled after published measurements, not measured by us; docs/scheduling.md says which.
+struct CostPreset {
+  const char* name;
+  const char* what;
+  CostModel cost;
+};
+const std::vector<CostPreset>& cost_presets();
+
+}  // namespace sluice

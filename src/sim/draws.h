@@ -1,0 +1,28 @@
+// Draws: a sequence of random numbers, the same on every machine. Thread safety: one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/philox.h"
+#include "kernels/math.h"
+
+namespace sluice {
+
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : seed_(seed) {}
+
+  double uniform() { return philox_uniform(seed_, next_++); }  // [0, 1)
+  double exponential(double mean) { return -mean * static_cast<double>(log_f32(static_cast<float>(1 - uniform()))); }
+  int below(int n) { return static_cast<int>(uniform() * n); }
+  // A length >= 1 of this mean, exponential, and at most 16 times the mean.
+  int length(int mean) {
+    return std::min(1 + static_cast<int>(exponential(mean - 0.5)), 16 * mean);  // rounding down takes a half
+  }
+
+ private:
+  std::uint64_t seed_, next_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,183 @@
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "engine/runner.h"
+#include "engine/stepper.h"
+#include "sim/arrivals.h"
+#include "sim/null_model.h"
+
+namespace sluice {
+namespace {
+
+// Keeps every stride-th point, and every second one of them when they become too many.
+class MemorySeries {
+ public:
+  void add(const Stepper& stepper, double now) {
+    if (seen_++ % stride_ != 0) return;
+    EngineStats stats;
+    stepper.fill(&stats);
+    points_.push_back({.time = now,
+                       .running = stepper.running(),
+                       .waiting = stepper.waiting(),
+                       .latent_used = stats.cache.latent_pages_used,
+                       .latent_cached = stats.cache.latent_pages_cached,
+                       .window_used = stats.cache.window_pages_used,
+                       .window_cached = stats.cache.window_pages_cached});
+    if (points_.size() < kMostPoints) return;
+    for (std::size_t i = 0; i < kMostPoints / 2; ++i) points_[i] = points_[2 * i];
+    points_.resize(kMostPoints / 2);
+    stride_ *= 2;
+  }
+  std::vector<MemoryPoint> take() { return std::move(points_); }
+
+ private:
+  static constexpr std::size_t kMostPoints = 4096;
+  std::vector<MemoryPoint> points_;
+  std::size_t stride_ = 1, seen_ = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const Trace& trace, const SimulationOptions& options, Runner* runner, const EngineOptions& engine)
+      : trace_(trace), options_(options), stepper_(runner, engine), arrivals_(trace, options.concurrency) {
+    result_.requests.resize(trace.requests.size());
+  }
+
+  Result<SimulationResult> run() {
+    while (done_ < trace_.requests.size()) {
+      take_arrivals();
+      if (stepper_.idle()) {
+        const std::optional<double> next = arrivals_.next_time(now_);
+        if (!next) break;  // what was refused was the last
+        now_ = *next;
+        continue;
+      }
+      SLUICE_RETURN_IF_ERROR(step());
+    }
+    result_.seconds = now_;
+    stepper_.fill(&result_.stats);
+    result_.memory = memory_.take();
+    if (options_.audit_at_end) SLUICE_RETURN_IF_ERROR(stepper_.audit());
+    return std::move(result_);
+  }
+
+ private:
+  // A request that waits or runs.
+  struct Live {
+    std::size_t request = 0;
+    double last_token = 0;
+    int generated = 0;
+    bool admitted = false;
+  };
+
+  RequestRecord& record(const Live& live) { return result_.requests[live.request]; }
+  Live& live(SequenceId id) { return live_[static_cast<std::size_t>(id.value)]; }
+
+  void take_arrivals() {
+    while (const auto arrival = arrivals_.take(now_)) arrive(arrival->first, arrival->second);
+  }
+
+  void arrive(std::size_t request, double time) {
+    const TraceRequest& asked = trace_.requests[request];
+    RequestRecord& record = result_.requests[request];
+    record.arrival = time;
+    record.input_tokens = asked.input_length;
+    record.output_tokens = asked.output_length;
+    if (!stepper_.check(asked.input_length, asked.output_length).ok()) {
+      record.refused = true;
+      return ended(request);
+    }
+    NewSequence sequence;
+    sequence.prompt = trace_prompt(trace_, request);
+    sequence.max_tokens = asked.output_length;
+    sequence.priority = asked.priority;
+    sequence.message_starts = asked.message_starts;
+    const SequenceId id = stepper_.add(std::move(sequence));
+    if (static_cast<std::size_t>(id.value) >= live_.size()) live_.resize(static_cast<std::size_t>(id.value) + 1);
+    live(id) = {.request = request};
+  }
+
+  void ended(std::size_t request) {
+    ++done_;
+    arrivals_.ended(request, now_);
+    if (options_.on_progress && (done_ % 256 == 0 || done_ == trace_.requests.size())) {
+      options_.on_progress(done_, trace_.requests.size());
+    }
+  }
+
+  Status step() {
+    const double began = now_;
+    SLUICE_RETURN_IF_ERROR(stepper_.step());
+    const StepPlan& plan = stepper_.plan();
+    if (plan.empty() && ++idle_steps_ > kMostIdleSteps) {
+      return internal_error(
+          fmt::format("the simulation stands still at {:.3f} s: {} sequences run, {} wait, and the "
+                      "scheduler plans nothing",
+                      now_, stepper_.running(), stepper_.waiting()));
+    }
+    if (!plan.empty()) idle_steps_ = 0;
+    const double seconds = options_.cost.step_seconds(plan);
+    now_ += seconds;
+    ++result_.steps;
+    result_.rows += static_cast<std::uint64_t>(plan.rows);
+    result_.longest_step = std::max(result_.longest_step, seconds);
+    for (const Admission& admission : plan.admissions) {
+      Live& one = live(admission.sequence);
+      if (!std::exchange(one.admitted, true)) record(one).admitted = began;
+    }
+    for (const SequenceId id : stepper_.sampled()) take_token(id);
+    memory_.add(stepper_, now_);
+    return {};
+  }
+
+  void take_token(SequenceId id) {
+    Live& one = live(id);
+    RequestRecord& r = record(one);
+    if (one.generated == 0) {
+      r.first_token = now_;
+    } else {
+      const double gap = now_ - one.last_token;
+      result_.token_gaps.add(gap);
+      r.longest_gap = std::max(r.longest_gap, gap);
+    }
+    one.last_token = now_;
+    if (++one.generated < r.output_tokens) {
+      return stepper_.append(id, trace_token(trace_, one.request, r.input_tokens + one.generated - 1));
+    }
+    r.end = now_;
+    r.cached_tokens = stepper_.cached_tokens(id);
+    stepper_.end(id);
+    ended(one.request);
+  }
+
+  static constexpr int kMostIdleSteps = 1000;
+
+  const Trace& trace_;
+  const SimulationOptions& options_;
+  Stepper stepper_;
+  Arrivals arrivals_;
+  std::vector<Live> live_;  // by SequenceId
+  double now_ = 0;
+  std::size_t done_ = 0;
+  int idle_steps_ = 0;
+  MemorySeries memory_;
+  SimulationResult result_;
+};
+
+}  // namespace
+
+Result<SimulationResult> simulate(const Trace& trace, const SimulatedModel& model, const SimulationOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const EngineOptions engine,
+                          null_model_options(model.cache_layout, model.max_position_embeddings, options.engine));
+  SLUICE_ASSIGN_OR_RETURN(
+      std::unique_ptr<Runner> runner,
+      Runner::create(make_null_model(model.cache_layout, model.max_position_embeddings), nullptr, engine));
+  return Simulation(trace, options, runner.get(), engine).run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+// Synthetic traces. The same options give the same trace on every machine: Philox for the draws, and exp and log as
+// fixed sequences of operations.
+//
+//   default  independent requests; lengths exponential with means of 512 (prompt) and 128 (answer)
+//   chat     conversations: 24 system prompts of 300 to 4,300 tokens, of which some are much more popular; 1 to 40
+//   turns
+//            (mean 6); messages of 90 and answers of 220 tokens in the mean; 15 s between an answer and the next
+//            message. A turn's prompt is all that went before it. Messages' beginnings are marked.
+//   mixed    95 % short requests (mean 128 / 64) and 5 % long ones (mean 24,000 / 256, exponential above 8,000)
+//   bulk     equal requests of 8,192 / 1,024 tokens, all there at once: meant for a fixed concurrency
+//   behind-long   chats of 101 / 32 tokens, and every 240 s one prompt of 600,000 tokens
+// Requests (conversations, in chat) arrive as a Poisson process of `rate` a second.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/trace.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct WorkloadOptions {
+  std::string name = "default";
+  int requests = 10000;
+  double rate = 1;                      // > 0
+  int mean_input = 0, mean_output = 0;  // 0: the workload's own. Of default, and of the equal requests of bulk
+  std::uint64_t seed = 0;
+};
+
+std::vector<std::string> workload_names();
+
+// Fails for an unknown name and for numbers out of range.
+Result<Trace> make_workload(const WorkloadOptions& options);
+
+}  // namespace sluice
