@@ -8,9 +8,26 @@
 
 namespace sluice {
 
-Scheduler::Scheduler(const SchedulerLimits& limits) : limits_(limits) {
+namespace {
+
+int watermark_of(const SchedulerLimits& limits) {
+  if (!limits.geometry.has_latents) return 0;
+  return limits.watermark_pages >= 0 ? limits.watermark_pages : std::max(1, limits.latent_pages / 100);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits, SchedulerMemory* memory)
+    : limits_(limits),
+      memory_(memory),
+      watermark_(watermark_of(limits)),
+      steady_windows_(limits.geometry.steady_window_pages()),
+      turns_(decodes_per_step()) {
+  SLUICE_CHECK(memory != nullptr, "a scheduler needs a memory to ask");
   SLUICE_CHECK(limits.max_batched_tokens >= 1 && limits.max_seqs >= 1, "a scheduler needs a budget and a place");
-  SLUICE_CHECK(limits.window_pages >= limits.geometry.steady_window_pages(), "one sequence must fit the window pool");
+  SLUICE_CHECK(limits.window_pages >= steady_windows_, "one sequence must fit the window pool");
+  SLUICE_CHECK(limits.chunked_prefill || limits.max_batched_tokens >= limits.max_model_len,
+               "a prompt in one piece must fit the budget");
 }
 
 Status Scheduler::check(const SequenceCounts& counts) const {
@@ -25,137 +42,193 @@ Status Scheduler::check(const SequenceCounts& counts) const {
   if (pages > limits_.latent_pages) {
     return invalid_argument(
         fmt::format("prompt ({} tokens) + max_tokens ({}) need {} cache pages of {} tokens, but there are {} in all "
-                    "(--kv-cache-memory): "
-                    "shorten either or give the cache more memory",
+                    "(--kv-cache-memory): shorten either or give the cache more memory",
                     counts.prompt_tokens, counts.max_tokens, pages, kBlockTokens, limits_.latent_pages));
+  }
+  const int windows = limits_.geometry.has_windows ? blocks_for(counts.rows()) : 0;
+  if (!limits_.chunked_prefill && windows > limits_.window_pages) {
+    return invalid_argument(
+        fmt::format("prompt ({} tokens) + max_tokens ({}), computed in one piece, need {} window pages of {} tokens, "
+                    "but there are {} in all (--kv-cache-memory): shorten either, give the cache more memory, or allow "
+                    "pieces (--enable-chunked-prefill)",
+                    counts.prompt_tokens, counts.max_tokens, windows, kBlockTokens, limits_.window_pages));
   }
   return {};
 }
 
-void Scheduler::add(SequenceId id, const SequenceCounts& counts) {
+Scheduler::Entry& Scheduler::new_entry(SequenceId id, const SequenceCounts& counts) {
   SLUICE_CHECK(id.value >= 0 && counts.prompt_tokens >= 1 && counts.max_tokens >= 1,
                "a sequence has a prompt and an answer");
   if (static_cast<std::size_t>(id.value) >= entries_.size()) entries_.resize(static_cast<std::size_t>(id.value) + 1);
-  SLUICE_CHECK(!entry(id).alive, "a live sequence was added again");
-  entry(id) = {.counts = counts, .computed = 0, .known = counts.prompt_tokens, .alive = true, .admitted = false};
-  waiting_.push_back(id);
+  Entry& e = entry(id);
+  SLUICE_CHECK(e.state == State::kNone, "a live sequence was added again");
+  e = {};
+  e.counts = counts;
+  e.rank = {limits_.policy == SchedulingPolicy::kPriority ? counts.priority : 0, ++arrivals_, id};
+  return e;
+}
+
+void Scheduler::add(SequenceId id, const SequenceCounts& counts) {
+  Entry& e = new_entry(id, counts);
+  e.known = counts.prompt_tokens;
+  enter_waiting(e);
+}
+
+bool Scheduler::fork(SequenceId parent_id, SequenceId child_id) {
+  const Entry parent = entry(parent_id);
+  SLUICE_CHECK(parent.runs() && !has_span(parent), "what is forked runs, and is between two steps");
+  const bool copies = limits_.geometry.has_latents && parent.computed % kBlockTokens != 0;
+  const int promise = parent.promised + copies;  // the child's; the parent gets one for the copy
+  const int unpromised = memory_->free_latent_pages() - promised_pages_;
+  if (running() >= limits_.max_seqs || (running() + 1) * steady_windows_ > limits_.window_pages ||
+      unpromised < promise + copies + watermark_) {
+    return false;
+  }
+  Entry& child = new_entry(child_id, parent.counts);
+  child.computed = parent.computed;
+  child.known = parent.known;
+  child.held = parent.held;
+  child.owes_copy = copies;
+  enter_running(child, parent.state);
+  entry(parent_id).owes_copy |= copies;
+  update_promise(entry(parent_id));
+  return true;
 }
 
 void Scheduler::end(SequenceId id) {
   Entry& e = entry(id);
-  SLUICE_CHECK(e.alive, "a sequence was ended twice");
-  e.alive = false;
-  if (!e.admitted) {
-    std::erase(waiting_, id);
-    return;
+  SLUICE_CHECK(e.state != State::kNone, "a sequence was ended twice");
+  if (e.runs()) {
+    leave_running(e);
+  } else if (e.state == State::kWaiting) {
+    waiting_.erase(e.rank, e.rows_left());
+  } else {
+    std::erase(parked_, id);
   }
-  if (std::erase(turns_, id) == 0) std::erase(prefilling_, id);
-  latent_pages_promised_ -= limits_.geometry.latent_pages(e.counts.rows());
-  window_pages_promised_ -= limits_.geometry.steady_window_pages();
+  e = {};
 }
 
-const StepPlan& Scheduler::plan() {
+void Scheduler::enter_waiting(Entry& e) {
+  e.state = State::kWaiting;
+  waiting_.insert(e.rank, e.rows_left());
+}
+
+void Scheduler::enter_running(Entry& e, State state) {
+  e.state = state;
+  running_.insert(e.rank);
+  if (state == State::kDecoding) {
+    turns_.add(e.rank.id);
+  } else {
+    prompts_.insert(e.rank, e.rows_left());
+  }
+  spare_windows_ -= steady_windows_;
+  update_promise(e);
+}
+
+void Scheduler::leave_running(Entry& e) {
+  running_.erase(e.rank);
+  if (e.state == State::kDecoding) {
+    turns_.remove(e.rank.id);
+  } else {
+    prompts_.erase(e.rank, e.rows_left());
+  }
+  spare_windows_ += steady_windows_;
+  e.state = State::kNone;
+  e.held = 0;
+  e.owes_copy = false;
+  update_promise(e);
+}
+
+void Scheduler::update_promise(Entry& e) {
+  promised_pages_ -= e.promised;
+  const int rest = e.state == State::kPrompt ? std::max(0, limits_.geometry.latent_pages(e.known) - e.held) : 0;
+  e.promised = rest + e.owes_copy;
+  promised_pages_ += e.promised;
+}
+
+void Scheduler::begin_plan() {
+  ++plan_number_;
+  plan_.preemptions.clear();
   plan_.admissions.clear();
   plan_.spans.clear();
   plan_.rows = 0;
-  window_pages_spare_ = limits_.window_pages - static_cast<int>(window_pages_promised_);
-  plan_decodes();
-  plan_prefills();
-  admit_waiting();
+  first_prompt_span_ = 0;
+  free_pages_ = memory_->free_latent_pages();
+  spare_windows_ = limits_.window_pages - running() * steady_windows_;
+  admissions_open_ = true;
+  parked_now_ = 0;
+  passed_over_ = nullptr;
+}
+
+const StepPlan& Scheduler::plan() {
+  begin_plan();
+  if (preemption_forced_) preempt_by_force();
+  if (limits_.policy == SchedulingPolicy::kPriority) preempt_for_best_waiting();
+  wake_parked();
+  const bool prompts_only = prompts_next_;
+  prompts_next_ = false;
+  if (prompts_only) plan_prompts();
+  if (plan_.empty()) plan_with_decodes();
   return plan_;
 }
 
-bool Scheduler::prompt_can_advance() {
-  return !prefilling_.empty() || (!waiting_.empty() && fits(entry(waiting_.front())));
+void Scheduler::plan_with_decodes() {
+  const bool mixed = limits_.mixed;
+  plan_decodes(mixed ? turns_.due() : std::min(turns_.size(), decodes_per_step()));
+  if (mixed || plan_.empty()) plan_prompts();
+  const bool has_prompts = has_prompt_span();
+  if (mixed || !has_prompts) plan_other_decodes();
+  if (!mixed) prompts_next_ = !has_prompts;
+  turns_.step([this](SequenceId id) { return has_span(entry(id)); });
 }
 
-void Scheduler::plan_decodes() {
-  if (decoding() >= limits_.max_batched_tokens) return take_turns();
-  for (const SequenceId id : turns_) {
-    if (id != kPrompts) plan_span(id, 1);
+int Scheduler::extra_windows(const Span& span) const {
+  if (span.rows == 0) return 0;
+  return std::max(0, limits_.geometry.window_pages(span.first_position, span.rows) - steady_windows_);
+}
+
+// Up to `most_rows` more rows for a running sequence in this step, as the window pool allows; returns how many. The
+// first row is always possible. The latent pages must be there: promised, or made room for.
+int Scheduler::give(Entry& e, int most_rows) {
+  if (!has_span(e)) {
+    e.span_plan = plan_number_;
+    e.span_index = plan_.spans.size();
+    plan_.spans.push_back({e.rank.id, e.computed, 0, false});
   }
-  // Prompts have a row in this step, so their turn comes last when turns begin.
-  if (turns_.back() != kPrompts) {
-    std::erase(turns_, kPrompts);
-    turns_.push_back(kPrompts);
-  }
-}
-
-void Scheduler::take_turns() {
-  const bool prompts_can_advance = prompt_can_advance();
-  bool passed = false;  // the prompts' turn came when none could advance
-  auto next = turns_.begin();
-  for (int rows = 0; rows < limits_.max_batched_tokens; ++next) {
-    if (*next == kPrompts && !prompts_can_advance) {
-      passed = true;
-      continue;
-    }
-    if (*next != kPrompts) plan_span(*next, 1);
-    ++rows;
-  }
-  std::rotate(turns_.begin(), next, turns_.end());
-  if (passed) {
-    std::erase(turns_, kPrompts);
-    turns_.insert(turns_.begin(), kPrompts);
-  }
-}
-
-void Scheduler::plan_prefills() {
-  for (const SequenceId id : prefilling_) {
-    if (budget_left() == 0) return;
-    plan_span(id, budget_left());
-  }
-}
-
-void Scheduler::admit_waiting() {
-  while (!waiting_.empty() && budget_left() > 0 && fits(entry(waiting_.front()))) {
-    const SequenceId id = waiting_.front();
-    waiting_.pop_front();
-    admit(id);
-    plan_span(id, budget_left());
-  }
-}
-
-bool Scheduler::fits(const Entry& e) const {
-  const PageGeometry& g = limits_.geometry;
-  return running() < limits_.max_seqs &&
-         latent_pages_promised_ + g.latent_pages(e.counts.rows()) <= limits_.latent_pages &&
-         g.steady_window_pages() <= window_pages_spare_;
-}
-
-void Scheduler::admit(SequenceId id) {
-  Entry& e = entry(id);
-  e.admitted = true;
-  latent_pages_promised_ += limits_.geometry.latent_pages(e.counts.rows());
-  window_pages_promised_ += limits_.geometry.steady_window_pages();
-  window_pages_spare_ -= limits_.geometry.steady_window_pages();
-  prefilling_.push_back(id);
-  plan_.admissions.push_back(id);
-}
-
-void Scheduler::plan_span(SequenceId id, int most_rows) {
-  const Entry& e = entry(id);
-  const PageGeometry& g = limits_.geometry;
-  const int steady = g.steady_window_pages();
-  const int rows = std::min({most_rows, e.known - e.computed, g.rows_within(e.computed, steady + window_pages_spare_)});
-  SLUICE_CHECK(rows >= 1, "a running sequence has a row to compute and the pages for it");
-  window_pages_spare_ -= std::max(0, g.window_pages(e.computed, rows) - steady);
-  plan_.spans.push_back({id, e.computed, rows, e.computed + rows == e.known});
-  plan_.rows += rows;
+  Span& span = plan_.spans[e.span_index];
+  const int extra_before = extra_windows(span);
+  const int fitting = limits_.geometry.rows_within(e.computed, steady_windows_ + spare_windows_ + extra_before);
+  const int rows = std::min({span.rows + most_rows, e.rows_left(), fitting});
+  SLUICE_CHECK(rows >= 1 && rows >= span.rows, "a running sequence has a row to compute and the pages for it");
+  const int given = rows - span.rows;
+  span.rows = rows;
+  span.samples = rows == e.rows_left();
+  plan_.rows += given;
+  spare_windows_ -= extra_windows(span) - extra_before;
+  const int pages = std::max(0, limits_.geometry.latent_pages(e.computed + rows) - e.held);
+  free_pages_ -= pages + e.owes_copy;
+  e.held += pages;
+  e.owes_copy = false;
+  update_promise(e);
+  return given;
 }
 
 void Scheduler::completed() {
   for (const Span& span : plan_.spans) {
     Entry& e = entry(span.sequence);
-    if (!e.alive) continue;
-    const bool was_decoding = e.computed >= e.counts.prompt_tokens;
+    if (!has_span(e)) continue;  // ended
+    e.span_plan = 0;
+    if (e.state == State::kPrompt) prompts_.erase(e.rank, e.rows_left());
     e.computed += span.rows;
-    if (!span.samples) continue;
-    ++e.known;
-    if (!was_decoding) {
-      std::erase(prefilling_, span.sequence);
-      turns_.push_back(span.sequence);
+    if (!span.samples) {
+      prompts_.insert(e.rank, e.rows_left());
+      continue;
     }
+    ++e.known;
+    if (e.state == State::kDecoding) continue;
+    e.state = State::kDecoding;
+    turns_.add(span.sequence);
+    update_promise(e);
   }
   plan_.spans.clear();
 }

@@ -17,8 +17,8 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// A running sequence leaves the pools; no token is lost. It waits again, and is computed anew from what the prefix cache
-// still has, or its state is brought back from the swap space.
+// A running sequence leaves the pools; no token is lost. It waits again, and is computed anew from what the prefix
+// cache still has, or its state is brought back from the swap space.
 struct Preemption {
   SequenceId sequence;
   bool swap = false;

@@ -1,0 +1,66 @@
+// SchedulerWorld: a scheduler and a truthful memory, for tests of what one step after the other does.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "sched/model_memory_testing.h"
+#include "sched/scheduler.h"
+
+namespace sluice {
+
+class SchedulerWorld {
+ public:
+  explicit SchedulerWorld(const SchedulerLimits& limits, int swap_pages = 0, bool caches = true)
+      : memory(limits, swap_pages, caches), scheduler(limits, &memory) {}
+
+  void add(int i, const SequenceCounts& counts, int family = -1, int common = 0) {
+    EXPECT_TRUE(scheduler.check(counts).ok()) << scheduler.check(counts).message();
+    memory.add(SequenceId(i), counts.prompt_tokens, family, common);
+    scheduler.add(SequenceId(i), counts);
+    answers_left_[i] = counts.max_tokens;
+  }
+  bool fork(int parent, int child) {
+    if (!scheduler.fork(SequenceId(parent), SequenceId(child))) return false;
+    memory.fork(SequenceId(parent), SequenceId(child));
+    answers_left_[child] = answers_left_.at(parent);
+    return true;
+  }
+  void end(int i) {
+    scheduler.end(SequenceId(i));
+    memory.end(SequenceId(i));
+    answers_left_.erase(i);
+  }
+  bool alive(int i) const { return answers_left_.count(i) != 0; }
+  bool runs(int i) const { return memory.sequence(SequenceId(i)).running; }
+  Position computed(int i) const { return memory.sequence(SequenceId(i)).computed; }
+
+  // A whole step; sequences whose answer is complete end.
+  StepPlan step() {
+    const StepPlan plan = scheduler.plan();
+    memory.carry_out(plan);
+    memory.finish(plan);
+    scheduler.completed();
+    for (const Span& span : plan.spans) {
+      if (!span.samples) continue;
+      memory.append(span.sequence);
+      if (--answers_left_.at(span.sequence.value) == 0) end(span.sequence.value);
+    }
+    memory.audit();
+    EXPECT_EQ(memory.problem(), "");
+    return plan;
+  }
+  std::vector<Span> spans() { return step().spans; }
+  void steps(int n) {
+    for (int i = 0; i < n; ++i) step();
+  }
+
+  ModelMemory memory;
+  Scheduler scheduler;
+
+ private:
+  std::map<int, int> answers_left_;
+};
+
+}  // namespace sluice
