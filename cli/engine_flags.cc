@@ -35,7 +35,7 @@ void add_switch(CLI::App& command, const std::string& name, bool& value, const c
   CLI::Option* on = command.add_flag_callback("--enable-" + name, [&value] { value = true; }, text);
   CLI::Option* off = command.add_flag_callback("--no-enable-" + name, [&value] { value = false; });
   on->option_text("[on]")->group(kGroup);
-  off->excludes(on)->group(kGroup);
+  off->option_text(" ")->excludes(on)->group(kGroup);
 }
 
 // None of these changes a bit of any answer.

@@ -57,8 +57,12 @@ def test_help_and_version():
         text = sluice(command, "--help").stdout
         for flag in ["--isa", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype", "--threads",
                      "--max-num-batched-tokens", "--max-num-seqs", "--max-model-len", "--kv-cache-memory",
-                     "--log-level"]:
+                     "--log-level", "--enable-prefix-caching", "--no-enable-prefix-caching", "--enable-chunked-prefill",
+                     "--no-enable-chunked-prefill", "--enable-mixed-prefill-decode", "--no-enable-mixed-prefill-decode",
+                     "--long-prefill-token-threshold", "--scheduling-policy", "--swap-space", "--swap-dir", "--audit",
+                     "--force-preempt-every"]:
             assert flag in text, (command, flag)
+        assert "--inject" not in text, "a flag for tests only"
     version = sluice("--version").stdout
     assert version.startswith("sluice 0.") and "profile  default f32 kv=fp8 index=fp4" in version
 
@@ -76,6 +80,14 @@ def test_wrong_usage():
     fails("run", "-p", "x", "--max-tokens", "0", says="--max-tokens")
     fails("run", "-p", "x", "--raw", "--thinking", says="--raw")
     fails("run", "-p", "x", "--threads", "-1", says="--threads")
+    fails("run", "-p", "x", "--scheduling-policy", "lifo", says=["--scheduling-policy", "fair", "fcfs", "priority"])
+    fails("run", "-p", "x", "--swap-space", "3 potatoes", says="--swap-space")
+    fails("run", "-p", "x", "--enable-prefix-caching", "--no-enable-prefix-caching", says="--no-enable-prefix-caching")
+    fails("run", "-p", "x", "--long-prefill-token-threshold", "-1", says="--long-prefill-token-threshold")
+    fails("run", "-p", "x", "--force-preempt-every", "-1", says="--force-preempt-every")
+    fails("run", "-p", "x", "--inject", "gremlins", says=["--inject", "gremlins"])
+    fails("serve", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "64", "--max-model-len", "4096",
+          says=["--max-num-batched-tokens", "64", "--max-model-len", "4096"])
     fails("serve", "--port", "65536", says="--port")
     fails("serve", "--drain-timeout", "-1", says="--drain-timeout")
 
@@ -118,6 +130,11 @@ def test_run(tmp_path):
     sampled = [sluice("run", "--raw", "-p", "In the beginning", "--temperature", "1", "--seed", seed, "--max-tokens",
                       "30").stdout for seed in (1, 1, 2)]
     assert sampled[0] == sampled[1] != sampled[2]
+    scheduled = ["--no-enable-prefix-caching", "--no-enable-mixed-prefill-decode", "--scheduling-policy", "fcfs", "--audit",
+                 "--long-prefill-token-threshold", "3", "--force-preempt-every", "2", "--swap-space", "8MiB",
+                 "--swap-dir", tmp_path]
+    assert sluice("run", "-p", QUESTION, *scheduled).stdout == done.stdout
+    assert list(tmp_path.iterdir()) == [], "nothing stays in the swap folder"
     fails("run", "--raw", "-p", "", "--log-level", "error", says="prompt")
     fails("run", "-p", "x " * 200, "--max-model-len", "64", "--log-level", "error", says="64")
 
@@ -350,6 +367,9 @@ def test_eval(tmp_path):
     assert results["items"][0]["output_ids"] == results["items"][1]["output_ids"] != []
     evaluate(tmp_path, items, "--concurrency", "3", "--threads", "1")
     assert json.loads((tmp_path / "out.json").read_text()) == results  # the same tokens, whatever runs beside
+    evaluate(tmp_path, items, "--limit", "3")
+    limited = json.loads((tmp_path / "out.json").read_text())
+    assert limited == {"n": 3, "correct": 2, "items": results["items"][:3]}
     evaluate(tmp_path, items[:1], "--max-tokens", "2")
     assert len(json.loads((tmp_path / "out.json").read_text())["items"][0]["output_ids"]) == 2
 
@@ -378,6 +398,7 @@ def test_bad_eval(tmp_path):
     fails("eval", "--task", task, says="line 1")
     task.write_text(json.dumps(item("a", "Hi", HASHES, expected_answer="1")))
     fails("eval", "--task", task, "--concurrency", "0", says="--concurrency")
+    fails("eval", "--task", task, "--limit", "-1", says="--limit")
 
 
 # --- installation -----------------------------------------------------------------------------------------------------

@@ -1,97 +1,22 @@
 """The server as its clients see it: the real program with the embedded model, driven by the `openai` package."""
 
-import http.client
 import json
-import os
-import pathlib
-import re
 import signal
 import socket
 import subprocess
 import threading
 import time
-import urllib.parse
 
 import openai
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
-BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
-# Sanitizer builds and busy machines are slow; a healthy server needs a few seconds.
-PATIENCE = 120
+from server_process import BUILD, PATIENCE, Server, fetch
 
 QUESTION = [{"role": "user", "content": "What is 17 + 25?"}]
 ENDLESS = {"max_tokens": 20000, "extra_body": {"ignore_eos": True}}
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Get the current weather for a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
-
-
-class Answer:
-    def __init__(self, response):
-        self.status, self.headers, self.text = response.status, response.headers, response.read().decode()
-
-    def json(self):
-        return json.loads(self.text)
-
-
-def fetch(url, body=None):
-    """GET, or POST of bytes or of a value as JSON."""
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
-    if body is not None and not isinstance(body, bytes):
-        body = json.dumps(body).encode()
-    try:
-        connection.request("GET" if body is None else "POST", parts.path, body)
-        return Answer(connection.getresponse())
-    finally:
-        connection.close()
-
-
-class Server:
-    """A running `sluice serve`; `log` gathers its stderr."""
-
-    def __init__(self, *flags):
-        self.process = subprocess.Popen([BUILD / "sluice", "serve", "--port", "0", *flags], stderr=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.log = []
-        self.url = None
-        self._started = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        assert self._started.wait(PATIENCE), "the server did not start:\n" + "".join(self.log)
-        assert self.url, "the server ended:\n" + "".join(self.log)
-        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE)
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if found := re.match(r"Serving .* on (http://\S+)$", line):
-                self.url = found[1]
-                self._started.set()
-        self._started.set()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.terminate()
-        try:
-            self.process.wait(PATIENCE)
-        finally:
-            self.process.kill()
-
-    def metric(self, name):
-        text = fetch(self.url + "/metrics").text
-        return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
-
-    def wait_for(self, name, condition):
-        """Waits until a metric fulfils a condition; its last value and the seconds that it took."""
-        start = time.monotonic()
-        while not condition(value := self.metric(name)) and time.monotonic() - start < PATIENCE:
-            time.sleep(0.02)
-        return value, time.monotonic() - start
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +165,205 @@ def test_answers_do_not_depend_on_company(server, model):
     assert [c.logprobs for c in together] == [c.logprobs for c in alone]
 
 
+# --- several choices --------------------------------------------------------------------------------------------------
+
+STORY = {"messages": [{"role": "user", "content": "Tell me a story."}], "temperature": 1.2, "max_tokens": 24,
+         "logprobs": True, "top_logprobs": 2}
+
+
+def of(choice):
+    """All that a choice says: text, finish reason and every digit of its log-probabilities."""
+    text = choice.text if hasattr(choice, "text") else choice.message.content
+    return text, choice.finish_reason, choice.logprobs
+
+
+def test_choices_share_a_seed(server, model):
+    def ask(n, seed=5):
+        return chat(server, model, n=n, seed=seed, **STORY)
+
+    one, three, again = ask(1), ask(3), ask(3)
+    assert [choice.index for choice in three.choices] == [0, 1, 2]
+    assert of(three.choices[0]) == of(one.choices[0]), "choice 0 is what n=1 answers"
+    assert [of(choice) for choice in again.choices] == [of(choice) for choice in three.choices]
+    assert len({choice.message.content for choice in three.choices}) > 1, "each choice has a seed of its own"
+    assert three.usage.prompt_tokens == one.usage.prompt_tokens
+    assert three.usage.completion_tokens == sum(len(choice.logprobs.content) for choice in three.choices)
+    assert three.usage.total_tokens == three.usage.prompt_tokens + three.usage.completion_tokens
+
+
+def test_completions_of_several_prompts_and_choices(server, model):
+    def ask(prompt, n):
+        return server.client.completions.create(model=model, prompt=prompt, n=n, seed=3, temperature=1, max_tokens=8,
+                                                logprobs=1)
+
+    both = ask(["In the beginning", "And it came"], 2)
+    assert [choice.index for choice in both.choices] == [0, 1, 2, 3]
+    first, second = ask("In the beginning", 2), ask("And it came", 2)
+    assert [of(choice) for choice in both.choices] == [of(choice) for choice in first.choices + second.choices]
+    assert both.usage.prompt_tokens == first.usage.prompt_tokens + second.usage.prompt_tokens
+    assert both.usage.completion_tokens == first.usage.completion_tokens + second.usage.completion_tokens
+
+
+def test_choices_stream_interleaved(server, model):
+    whole = chat(server, model, n=3, seed=5, **STORY)
+    texts, reasons, tokens, order = [""] * 3, [None] * 3, [[], [], []], []
+    for chunk in chat(server, model, n=3, seed=5, stream=True, stream_options={"include_usage": True}, **STORY):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            reasons[choice.index] = reasons[choice.index] or choice.finish_reason
+            tokens[choice.index] += choice.logprobs.content if choice.logprobs else []
+            order.append(choice.index)
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert reasons == [choice.finish_reason for choice in whole.choices]
+    assert tokens == [choice.logprobs.content for choice in whole.choices]
+    assert order != sorted(order), "the choices are made at the same time"
+    assert chunk.usage.completion_tokens == whole.usage.completion_tokens
+    assert chunk.usage.prompt_tokens_details.cached_tokens >= 0
+
+
+def test_best_of(server, model):
+    every = chat(server, model, n=5, seed=8, **STORY)
+    best = chat(server, model, n=2, seed=8, extra_body={"best_of": 5}, **STORY)
+
+    def mean(choice):
+        values = [token.logprob for token in choice.logprobs.content]
+        return sum(values) / len(values)
+
+    ranked = sorted(every.choices, key=mean, reverse=True)
+    assert [of(choice) for choice in best.choices] == [of(choice) for choice in ranked[:2]]
+    assert best.usage.completion_tokens == every.usage.completion_tokens
+    assert best.usage.prompt_tokens == every.usage.prompt_tokens
+
+    ask = {"model": model, "prompt": "In the beginning", "seed": 8, "temperature": 1, "max_tokens": 8}
+    every = server.client.completions.create(n=4, logprobs=0, **ask).choices
+    likeliest = max(every, key=lambda choice: sum(choice.logprobs.token_logprobs) / len(choice.logprobs.tokens))
+    assert server.client.completions.create(best_of=4, **ask).choices[0].text == likeliest.text
+    error = error_of(lambda: server.client.completions.create(best_of=4, stream=True, **ask))
+    assert isinstance(error, openai.BadRequestError) and error.param == "best_of"
+
+
+def test_a_stop_string_ends_its_choice_only(server, model):
+    whole = chat(server, model, n=3, seed=5, **STORY).choices
+    stop = whole[1].message.content[5:9]
+    assert stop not in whole[0].message.content or stop not in whole[2].message.content
+    stopped = chat(server, model, n=3, seed=5, stop=stop, **STORY).choices
+    for before, after in zip(whole, stopped):
+        assert after.message.content == before.message.content.split(stop)[0]
+        assert (after.finish_reason == "stop") == (stop in before.message.content or before.finish_reason == "stop")
+
+
+def test_a_drawn_seed_is_logged(server, model):
+    first = chat(server, model, n=2, **STORY)
+    line = server.logged(rf"{first.id}: no seed was given, drew seed (\d+)$")
+    again = chat(server, model, n=2, seed=int(line[1]), **STORY)
+    assert [of(choice) for choice in again.choices] == [of(choice) for choice in first.choices]
+
+
+# --- the prefix cache -------------------------------------------------------------------------------------------------
+
+BLOCK = 128  # tokens; prompts are cached in whole blocks
+NOTES = [{"role": "system", "content": " ".join(f"Note {i}: the number {i} times {i} is {i * i}." for i in range(40))},
+         {"role": "user", "content": "What is 17 + 25?"}]
+
+
+def reset(server):
+    answer = fetch(server.url + "/debug/cache/reset", b"")
+    assert answer.status == 200, answer.text
+
+
+def ask_notes(server, model, **more):
+    """The answer without what is new each time, and its usage."""
+    answer = chat(server, model, messages=NOTES, logprobs=True, top_logprobs=3, max_tokens=24, **more)
+    return of(answer.choices[0]), answer.usage
+
+
+def test_a_prompt_is_cached(server, model):
+    reset(server)
+    (cold, first), (warm, second) = ask_notes(server, model), ask_notes(server, model)
+    assert warm == cold, "text and log-probabilities, bit by bit"
+    assert first.prompt_tokens_details.cached_tokens == 0
+    cached = second.prompt_tokens_details.cached_tokens
+    assert 0 < cached < second.prompt_tokens and cached % BLOCK == 0 and cached >= second.prompt_tokens - 2 * BLOCK
+    *_, last = chat(server, model, messages=NOTES, max_tokens=4, stream=True, stream_options={"include_usage": True})
+    assert last.usage.prompt_tokens_details.cached_tokens == cached
+    many = chat(server, model, messages=NOTES, max_tokens=4, n=3)
+    assert many.usage.prompt_tokens_details.cached_tokens == cached, "the prompt counts once"
+    reset(server)
+    again, third = ask_notes(server, model)
+    assert again == cold and third.prompt_tokens_details.cached_tokens == 0
+
+
+def test_the_next_turn_uses_the_last_one(server, model):
+    reset(server)
+    answer, usage = ask_notes(server, model)
+    more = NOTES + [{"role": "assistant", "content": answer[0]}, {"role": "user", "content": "And what is 9 + 4?"}]
+    follow = chat(server, model, messages=more, max_tokens=8)
+    assert follow.usage.prompt_tokens_details.cached_tokens >= usage.prompt_tokens - 2 * BLOCK
+    other = chat(server, model, messages=[NOTES[0], {"role": "user", "content": "Something else."}], max_tokens=8)
+    assert other.usage.prompt_tokens_details.cached_tokens > 0, "the system prompt is shared"
+
+
+def test_salts_do_not_share(server, model):
+    reset(server)
+
+    def cached(salt):
+        answer, usage = ask_notes(server, model, **({"extra_body": {"cache_salt": salt}} if salt else {}))
+        return answer, usage.prompt_tokens_details.cached_tokens
+
+    plain, first = cached(None)
+    red, second = cached("red")
+    blue, third = cached("blue")
+    assert (first, second, third) == (0, 0, 0) and plain == red == blue
+    assert cached("red")[1] > 0 and cached(None)[1] > 0
+
+
+def test_debug_cache_and_metrics(server, model):
+    reset(server)
+    before = fetch(server.url + "/debug/cache").json()
+    hits = server.metric("sluice_prefix_cache_hits_total")
+    usages = [ask_notes(server, model)[1] for _ in range(2)]
+    after = fetch(server.url + "/debug/cache").json()
+    cached = usages[1].prompt_tokens_details.cached_tokens
+
+    def grown(key):
+        return after[key] - before[key]
+
+    assert grown("admissions") == 2 and grown("prompt_tokens") == 2 * usages[0].prompt_tokens
+    assert grown("resumed_tokens") == cached and grown("matched_tokens") >= cached
+    assert grown("lost_to_retention_tokens") == grown("matched_tokens") - cached
+    assert after["pools"]["latent"]["published"] > before["pools"]["latent"]["published"]
+    for pool in after["pools"].values():
+        assert pool["pages_total"] == pool["pages_used"] + pool["pages_cached"] + pool["pages_free"]
+        assert pool["pages_used"] == 0 and pool["pages_cached"] > 0
+    assert server.metric("sluice_prefix_cache_hits_total") == hits + cached
+    reset(server)
+    assert all(pool["pages_cached"] == 0 for pool in fetch(server.url + "/debug/cache").json()["pools"].values())
+
+
+def test_without_the_prefix_cache(server, model):
+    reset(server)
+    expected, _ = ask_notes(server, model)
+    with Server("--no-enable-prefix-caching") as other:
+        for _ in range(2):
+            answer, usage = ask_notes(other, model)
+            assert answer == expected and usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_debug_endpoints_are_for_this_machine(model):
+    with Server("--host", "0.0.0.0") as server:
+        assert fetch(server.url + "/metrics").status == 200
+        for answer in (fetch(server.url + "/debug/cache"), fetch(server.url + "/debug/cache/reset", b"")):
+            assert answer.status == 403 and "--enable-debug-endpoints" in answer.json()["error"]["message"]
+    with Server("--host", "0.0.0.0", "--enable-debug-endpoints") as server:
+        assert fetch(server.url + "/debug/cache").status == 200
+
+
+def test_priorities_are_accepted(server, model):
+    with Server("--scheduling-policy", "priority") as other:
+        for priority in (-3, 0, 1000):
+            assert ask_notes(other, model, extra_body={"priority": priority})[0] == ask_notes(server, model)[0]
+
+
 # --- clients that leave -----------------------------------------------------------------------------------------------
 
 
@@ -274,7 +398,8 @@ def test_unknown_model(server):
 
 
 @pytest.mark.parametrize("field, value", [
-    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 3), ("stop", [""] * 3),
+    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 17), ("best_of", 0),
+    ("priority", "high"), ("cache_salt", 5), ("stop", [""] * 3),
     ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 1), ("colour", "blue"), ("seed", "x"),
     ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 5})])
 def test_absurd_parameters(server, model, field, value):

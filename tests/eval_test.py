@@ -1,0 +1,131 @@
+"""Evaluations do not depend on how they are scheduled: `sluice eval` gives the same token ids for every item.
+
+One factor at a time, and four combinations. By pytest: the first items of each task. As a program, for longer:
+
+  python tests/eval_test.py [--whole | --limit N] [TASK...]
+
+which prints a line for each run and ends with 1 on any difference.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
+ARCHIVE = ROOT / "tests" / "evals" / "sluice-tiny-v4.tar.xz"
+TASKS = ["arithmetic", "lists", "recall", "tools", "recall_long"]
+# Items of a task that pytest runs. Those of recall_long have 3,500 to 16,000 tokens.
+FEW = {"arithmetic": 20, "lists": 20, "recall": 20, "tools": 20, "recall_long": 1}
+
+BASELINE = ["--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--concurrency", "1"]
+
+
+def changed(chunk=512, cached=False, concurrency=1, preempt=0):
+    flags = ["--max-num-batched-tokens", chunk, "--concurrency", concurrency]
+    flags += ["--enable-prefix-caching" if cached else "--no-enable-prefix-caching"]
+    return [str(flag) for flag in flags + (["--force-preempt-every", preempt] if preempt else [])]
+
+
+RUNS = {
+    "chunk 7": changed(chunk=7),
+    "chunk 128": changed(chunk=128),
+    "chunk 4096": changed(chunk=4096),
+    "prefix cache": changed(cached=True),
+    "8 at once": changed(concurrency=8),
+    "32 at once": changed(concurrency=32),
+    "preemption": changed(preempt=50),
+    "chunk 7, cache, 32 at once": changed(chunk=7, cached=True, concurrency=32),
+    "chunk 128, 8 at once, preemption": changed(chunk=128, concurrency=8, preempt=50),
+    "chunk 4096, cache, preemption": changed(chunk=4096, cached=True, preempt=50),
+    "chunk 128, cache, 32 at once, preemption": changed(chunk=128, cached=True, concurrency=32, preempt=50),
+}
+
+
+def unpack(folder):
+    with tarfile.open(ARCHIVE) as archive:
+        for task in TASKS:
+            (folder / f"{task}.jsonl").write_bytes(archive.extractfile(f"{task}.jsonl").read())
+
+
+def evaluate(folder, task, flags, limit):
+    """The result of every item: id, correct, output_ids."""
+    out = folder / "out.json"
+    done = subprocess.run([BUILD / "sluice", "eval", "--task", folder / f"{task}.jsonl", "--json", out, "--limit",
+                           str(limit), "--log-level", "warning", *flags], capture_output=True, text=True)
+    assert done.returncode == 0, f"{task} {flags}: exit code {done.returncode}\n{done.stderr}"
+    return json.loads(out.read_text())["items"]
+
+
+def differences(expected, found):
+    assert [item["id"] for item in expected] == [item["id"] for item in found]
+    return [item["id"] for item, other in zip(expected, found) if item != other]
+
+
+# --- by pytest --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("evals")
+    unpack(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def baseline(folder):
+    results = {task: evaluate(folder, task, BASELINE, FEW[task]) for task in TASKS}
+    for task, items in results.items():
+        correct = sum(item["correct"] for item in items)
+        assert correct >= 0.9 * len(items), f"{task}: {correct} of {len(items)}"
+    return results
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
+    for task in TASKS:
+        assert differences(baseline[task], evaluate(folder, task, RUNS[run], FEW[task])) == [], task
+
+
+# --- as a program -----------------------------------------------------------------------------------------------------
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compares evaluations under different schedules, item by item.")
+    parser.add_argument("--whole", action="store_true", help="every item of every task")
+    parser.add_argument("--limit", type=int, help="so many items of each task; by default as in the tests")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=", ".join(TASKS))
+    options = parser.parse_args()
+    unknown = set(options.tasks) - set(TASKS)
+    if unknown:
+        parser.error(f"no such task: {', '.join(sorted(unknown))}; expected {', '.join(TASKS)}")
+    folder = BUILD / "test-data" / "evals"
+    folder.mkdir(parents=True, exist_ok=True)
+    unpack(folder)
+    found = items = 0
+    for task in options.tasks or TASKS:
+        limit = 0 if options.whole else options.limit or FEW[task]
+        start = time.monotonic()
+        expected = evaluate(folder, task, BASELINE, limit)
+        print(f"{task:12} {'alone':42} {len(expected):4} items, {sum(item['correct'] for item in expected)} correct"
+              f" {time.monotonic() - start:7.1f} s", flush=True)
+        for name, flags in RUNS.items():
+            start = time.monotonic()
+            different = differences(expected, evaluate(folder, task, flags, limit))
+            items += len(expected)
+            found += len(different)
+            print(f"{task:12} {name:42} {len(different):4} different {' '.join(different[:5])}"
+                  f" {time.monotonic() - start:7.1f} s", flush=True)
+    print(f"{items} items compared, {found} different")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
