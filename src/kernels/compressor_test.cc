@@ -77,68 +77,81 @@ TEST(Compress, AnyCutGivesTheSameBitsOnEveryTable) {
   }
 }
 
-// Random spans of several sequences in one batch: at each block that ends in a span the destination receives what a
-// span that ends there leaves as the first accumulator, and nothing else is written. Without destinations all else is
-// equal.
+// Pieces of one sequence's tokens, each a span with rows and states of its own, in one batch.
+struct PieceBatch {
+  struct Piece {
+    Position first;
+    int rows;
+  };
+  const Sequence& s;
+  std::vector<Piece> pieces;
+  std::vector<float> rows;
+  std::vector<std::vector<float>> states;  // before each piece
+  std::vector<CompressSpan> spans;
+  int windows = 0, blocks = 0;  // that close in the pieces
+
+  PieceBatch(const Sequence& sequence, std::vector<Piece> given) : s(sequence), pieces(std::move(given)) {
+    for (const Piece& piece : pieces) states.push_back(state_at(piece.first));
+    int total = 0;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      const auto begin = s.rows.begin() + static_cast<std::ptrdiff_t>(piece.first) * 2 * s.width();
+      rows.insert(rows.end(), begin, begin + static_cast<std::ptrdiff_t>(piece.rows) * 2 * s.width());
+      spans.push_back({total, piece.rows, piece.first, states[i].data(), nullptr, windows, blocks});
+      total += piece.rows;
+      windows += windows_closed(piece.first, piece.rows, s.ratio);
+      blocks += windows_closed(piece.first, piece.rows, kBlockTokens);
+    }
+  }
+
+  std::vector<float> state_at(Position p) const {
+    ThreadPool one(1);
+    return compress_in_pieces(Exec{&one, &scalar_kernels()}, s, p > 0 ? std::vector{p} : std::vector<int>{}).state;
+  }
+
+  // The pooled rows, then the state after each span.
+  std::vector<float> run(const Exec& exec, float* const* boundaries) {
+    const auto pooled = static_cast<std::size_t>(windows * s.dim), state = static_cast<std::size_t>(s.state_floats());
+    std::vector<float> result(pooled + spans.size() * state);
+    for (std::size_t i = 0; i < spans.size(); ++i) spans[i].state_out = result.data() + pooled + i * state;
+    compress(exec, {s.dim, s.ratio, s.overlap, rows.data(), rows.data() + s.width(), 2 * s.width(), s.ape.data(), spans,
+                    result.data(), boundaries});
+    return result;
+  }
+};
+
+// At each block that ends in a span, the destination receives the first accumulator of what a span that ends there
+// leaves; nothing else is written, and without destinations all else is equal.
 TEST(Compress, WritesTheStateAtEveryBlockBoundary) {
   Random random(55);
   for (const auto& [dim, ratio] : std::vector<std::pair<int, int>>{{128, 4}, {20, 4}, {40, 128}}) {
     SCOPED_TRACE(::testing::Message() << "dim " << dim << " ratio " << ratio);
     const Sequence s(random, dim, ratio, 700);
-    ThreadPool one(1), pool(2);
-    const std::size_t accumulator = static_cast<std::size_t>(3 * dim);
-    const auto state_at = [&](Position p) {
-      return compress_in_pieces(Exec{&one, &scalar_kernels()}, s, p > 0 ? std::vector<int>{p} : std::vector<int>{})
-          .state;
-    };
+    const std::size_t accumulator = static_cast<std::size_t>(3 * dim), stride = accumulator + 16;
     for (int round = 0; round < 6; ++round) {
-      struct Piece {
-        Position first;
-        int rows;
-      };
-      std::vector<Piece> pieces{{random.between(0, 3) * 128, 128}};
+      std::vector<PieceBatch::Piece> pieces{{random.between(0, 3) * 128, 128}};
       for (int i = random.between(0, 2); i >= 0; --i) {
         const Position first = random.between(0, 699);
         pieces.push_back({first, random.between(1, 700 - first)});
       }
-      std::vector<std::vector<float>> states;
-      std::vector<float> rows;
-      int windows = 0, blocks = 0, total = 0;
-      std::vector<CompressSpan> spans;
-      for (const Piece& piece : pieces) {
-        const auto begin = s.rows.begin() + static_cast<std::ptrdiff_t>(piece.first) * 2 * s.width();
-        rows.insert(rows.end(), begin, begin + static_cast<std::ptrdiff_t>(piece.rows) * 2 * s.width());
-        states.push_back(state_at(piece.first));
-        spans.push_back({total, piece.rows, piece.first, states.back().data(), nullptr, windows, blocks});
-        total += piece.rows;
-        windows += windows_closed(piece.first, piece.rows, ratio);
-        blocks += windows_closed(piece.first, piece.rows, kBlockTokens);
+      PieceBatch batch(s, pieces);
+      std::vector<float> expected(static_cast<std::size_t>(batch.blocks + 1) * stride, 7.0F);
+      std::vector<std::size_t> places;  // of the boundaries: backwards, with gaps
+      for (const auto& piece : pieces) {
+        for (Position end = (piece.first / 128 + 1) * 128; end <= piece.first + piece.rows; end += 128) {
+          places.push_back((static_cast<std::size_t>(batch.blocks) - places.size()) * stride);
+          std::copy_n(batch.state_at(end).begin(), accumulator, expected.data() + places.back());
+        }
       }
-      for (std::size_t i = 0; i < spans.size(); ++i) spans[i].state_in = states[i].data();
+      ASSERT_EQ(places.size(), static_cast<std::size_t>(batch.blocks));
+      ThreadPool pool(2);
       for (const KernelTable* table : all_tables()) {
-        std::vector<float> memory(static_cast<std::size_t>(blocks + 1) * (accumulator + 16), 7.0F), expected = memory;
+        std::vector<float> memory(expected.size(), 7.0F);
         std::vector<float*> boundaries;
-        int at = 0;
-        for (const Piece& piece : pieces) {
-          for (Position end = (piece.first / 128 + 1) * 128; end <= piece.first + piece.rows; end += 128, ++at) {
-            const std::size_t place = static_cast<std::size_t>(blocks - at) * (accumulator + 16);  // in any order
-            boundaries.push_back(memory.data() + place);
-            std::copy_n(state_at(end).begin(), accumulator, expected.begin() + static_cast<std::ptrdiff_t>(place));
-          }
-        }
-        ASSERT_EQ(at, blocks);
-        std::vector<float> pooled[2], after[2];
-        for (int with : {0, 1}) {
-          pooled[with].resize(static_cast<std::size_t>(windows * dim + 1));
-          after[with].resize(spans.size() * states[0].size());
-          for (std::size_t i = 0; i < spans.size(); ++i) spans[i].state_out = after[with].data() + i * states[0].size();
-          compress(Exec{&pool, table},
-                   {dim, ratio, s.overlap, rows.data(), rows.data() + s.width(), 2 * s.width(), s.ape.data(), spans,
-                    pooled[with].data(), with == 1 ? boundaries.data() : nullptr});
-        }
-        ASSERT_TRUE(same_bits(memory, expected)) << table->isa << " round " << round;
-        EXPECT_TRUE(same_bits(pooled[1], pooled[0])) << table->isa;
-        EXPECT_TRUE(same_bits(after[1], after[0])) << table->isa;
+        for (const std::size_t place : places) boundaries.push_back(memory.data() + place);
+        const auto with = batch.run(Exec{&pool, table}, boundaries.data());
+        EXPECT_TRUE(same_bits(memory, expected)) << table->isa << " round " << round;
+        EXPECT_TRUE(same_bits(batch.run(Exec{&pool, table}, nullptr), with)) << table->isa << " round " << round;
       }
     }
   }
