@@ -79,11 +79,12 @@ class Answer {
 
 Request request(Answer& answer, std::vector<TokenId> prompt, int max_tokens,
                 SamplingParams sampling = {.temperature = 0}) {
-  return {.prompt = std::move(prompt),
-          .max_tokens = max_tokens,
-          .stop_token_ids = {},
-          .sampling = sampling,
-          .on_output = answer.sink()};
+  Request r;
+  r.prompt = std::move(prompt);
+  r.max_tokens = max_tokens;
+  r.sampling = sampling;
+  r.on_output = answer.sink();
+  return r;
 }
 
 std::vector<TokenId> ids(int n, unsigned seed) {
@@ -120,7 +121,7 @@ TEST(EngineTest, AnswersAreThoseOfTheRequestAlone) {
   }
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.finished_requests, static_cast<std::uint64_t>(kRequests));
-  EXPECT_EQ(stats.prompt_tokens, static_cast<std::uint64_t>(12 + 37 * 66));
+  EXPECT_EQ(stats.prompt_tokens + stats.cache.resumed_tokens, static_cast<std::uint64_t>(12 + 37 * 66));
   EXPECT_EQ(stats.generated_tokens, static_cast<std::uint64_t>(12 * 5 + 66));
   EXPECT_EQ(stats.cache_bytes_used, 0);
   EXPECT_GT(stats.cache_bytes_total, 0);

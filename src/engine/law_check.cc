@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <utility>
 
+#include "engine/law_digest.h"
 #include "engine/law_schedule.h"
 
 namespace sluice {
@@ -14,147 +16,285 @@ namespace {
 
 constexpr int kMaxShrinkRuns = 400;
 
-// A 64-bit digest of the bits of a row, so that references of any vocabulary are small.
-std::uint64_t digest(std::span<const float> row) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const float value : row) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    hash = (hash ^ bits) * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
 struct Mismatch {
   std::size_t step = 0;
   int sequence = 0;
   Position position = 0;
 };
 
+using Values = std::vector<std::pair<std::string, std::uint64_t>>;  // name, digest of one row, in order of computation
+
 class Checker {
  public:
-  Checker(Runner& runner, std::span<const std::vector<TokenId>> prompts) : runner_(runner), prompts_(prompts) {
-    std::size_t longest = 0;
-    for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-    all_rows_.resize(longest);
-    std::iota(all_rows_.begin(), all_rows_.end(), 0);
-  }
+  Checker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options, LawReport* report)
+      : runner_(runner), prompts_(prompts), options_(options), report_(*report) {}
 
   Status compute_references();
-  // The first mismatch in step order, if any.
-  Result<std::optional<Mismatch>> run(const LawSchedule& schedule);
+  // The first mismatch in step order, if any. With `values`, those of the row at `watched` while it is computed.
+  Result<std::optional<Mismatch>> run(const LawSchedule& schedule, const Mismatch* watched = nullptr,
+                                      Values* values = nullptr);
   Result<LawSchedule> shrink(LawSchedule schedule, Mismatch* mismatch);
-  std::int64_t comparisons() const { return comparisons_; }
+  Result<std::string> first_value(const LawSchedule& schedule, const Mismatch& mismatch);
 
  private:
   struct Live {
+    bool begun = false;
     StateSlot slot;
-    int rows_left = 0;  // until it is closed
+    SwapHandle swapped;
+    Position swapped_at = 0;
+    int hit_limit = 0;
+    int pieces_left = 0;
+    std::unique_ptr<BlockChain> chain;
+    std::vector<TokenId> wrong;  // to be forgotten
+    std::vector<int> logit_rows;
+    Position first = 0;  // of its piece in this step
   };
 
-  Status run_step(const LawSchedule& schedule, std::size_t step, std::optional<Mismatch>* mismatch);
-  Status prepare(const LawSchedule& schedule, const LawStep& step);
+  Status run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
+                   std::optional<Mismatch>* found);
+  Status run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe);
+  Status prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget);
+  Status begin(const LawSchedule& schedule, int sequence);
+  Status after(const LawSchedule& schedule, const LawPiece& piece);
+  Status fork(const LawSchedule& schedule, const LawPiece& piece);
+  void end(Live& live);
+  void start_over(const LawSchedule& schedule);
+  bool give_room();
   std::optional<Mismatch> compare(const LawSchedule& schedule, std::size_t step);
+  std::vector<int> compared_rows(Position first, int rows) const;
+  Probe watch(const LawSchedule& schedule, const Mismatch& watched, Values* values);
+
+  Live& live(int sequence) { return live_[static_cast<std::size_t>(sequence)]; }
+  static const LawSequence& spec(const LawSchedule& schedule, int sequence) {
+    return schedule.sequences[static_cast<std::size_t>(sequence)];
+  }
   const std::vector<TokenId>& prompt_of(const LawSchedule& schedule, int sequence) const {
-    return prompts_[static_cast<std::size_t>(schedule.prompts[static_cast<std::size_t>(sequence)])];
+    return prompts_[static_cast<std::size_t>(spec(schedule, sequence).prompt)];
   }
 
   Runner& runner_;
   std::span<const std::vector<TokenId>> prompts_;
-  std::vector<std::vector<std::uint64_t>> references_;  // [prompt][position]
-  std::vector<int> all_rows_;                           // 0, 1, 2, ...
+  const LawOptions& options_;
+  LawReport& report_;
+  std::vector<std::vector<std::uint64_t>> references_;  // [prompt][compared position]
   std::vector<Live> live_;                              // [sequence]
+  StateSlot occupied_;                                  // holds the pages that the schedule does without
   std::vector<StepSpan> spans_;
-  std::vector<std::vector<TokenId>> wrong_;  // [piece]: tokens to be forgotten
-  std::int64_t comparisons_ = 0;
+  std::vector<int> span_sequences_;  // [span]
 };
+
+std::vector<int> Checker::compared_rows(Position first, int rows) const {
+  std::vector<int> compared;
+  for (int i = 0; i < rows; ++i) {
+    if ((first + i) % options_.compare_every == 0) compared.push_back(i);
+  }
+  return compared;
+}
 
 Status Checker::compute_references() {
   for (const auto& prompt : prompts_) {
     SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
-    const StepSpan span{.sequence = slot, .ids = prompt, .logit_rows = {all_rows_.data(), prompt.size()}};
+    const std::vector<int> rows = compared_rows(0, static_cast<int>(prompt.size()));
+    const StepSpan span{.sequence = slot, .ids = prompt, .logit_rows = rows};
     const Status status = runner_.run_step({&span, 1});
     runner_.close(slot);
     SLUICE_RETURN_IF_ERROR(status);
     auto& digests = references_.emplace_back();
-    for (std::size_t row = 0; row < prompt.size(); ++row) digests.push_back(digest(runner_.logits(row)));
+    for (std::size_t row = 0; row < rows.size(); ++row) digests.push_back(bit_digest(runner_.logits(row)));
   }
   return {};
 }
 
-Result<std::optional<Mismatch>> Checker::run(const LawSchedule& schedule) {
-  live_.assign(schedule.prompts.size(), {});
+// What was cached by schedules before has no part in this one.
+void Checker::start_over(const LawSchedule& schedule) {
+  runner_.prefix_cache().reset();
+  if (schedule.free_pages > 0) {
+    const Result<StateSlot> occupied = runner_.occupy_all_but(schedule.free_pages);
+    if (occupied.ok()) occupied_ = *occupied;
+  }
+  live_.clear();
+  live_.resize(schedule.sequences.size());
+  for (std::size_t s = 0; s < live_.size(); ++s) live_[s].hit_limit = schedule.sequences[s].hit_limit;
   for (const LawStep& step : schedule.steps) {
-    for (const LawPiece& piece : step.pieces) {
-      live_[static_cast<std::size_t>(piece.sequence)].rows_left += piece.keep ? piece.rows : 0;
-    }
+    for (const LawPiece& piece : step.pieces) ++live(piece.sequence).pieces_left;
   }
+}
+
+Result<std::optional<Mismatch>> Checker::run(const LawSchedule& schedule, const Mismatch* watched, Values* values) {
+  start_over(schedule);
   std::optional<Mismatch> mismatch;
-  Status status;
-  for (std::size_t step = 0; step < schedule.steps.size() && status.ok() && !mismatch; ++step) {
-    status = run_step(schedule, step, &mismatch);
-  }
-  for (const Live& live : live_) {
-    if (live.slot) runner_.close(live.slot);
-  }
+  const Status status = run_steps(schedule, watched, values, &mismatch);
+  for (Live& l : live_) end(l);
+  give_room();
   SLUICE_RETURN_IF_ERROR(status);
+  if (!mismatch) SLUICE_RETURN_IF_ERROR(runner_.audit());
   return mismatch;
 }
 
-Status Checker::run_step(const LawSchedule& schedule, std::size_t step, std::optional<Mismatch>* mismatch) {
-  const LawStep& s = schedule.steps[step];
-  if (runner_.threads() != s.threads) runner_.set_threads(s.threads);
-  SLUICE_RETURN_IF_ERROR(prepare(schedule, s));
-  SLUICE_RETURN_IF_ERROR(runner_.run_step(spans_));
-  SLUICE_RETURN_IF_ERROR(runner_.audit());
-  *mismatch = compare(schedule, step);
-  for (const LawPiece& piece : s.pieces) {
-    Live& live = live_[static_cast<std::size_t>(piece.sequence)];
-    live.rows_left -= piece.keep ? piece.rows : 0;
-    if (live.rows_left > 0) continue;
-    runner_.close(live.slot);
-    live.slot = {};
+Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
+                          std::optional<Mismatch>* found) {
+  for (std::size_t step = 0; step < schedule.steps.size() && !*found; ++step) {
+    Probe probe;
+    if (watched != nullptr && step == watched->step) probe = watch(schedule, *watched, values);
+    SLUICE_RETURN_IF_ERROR(run_step(schedule, step, probe ? &probe : nullptr));
+    *found = compare(schedule, step);
+    if (*found) return {};
+    SLUICE_RETURN_IF_ERROR(runner_.audit());
+    for (const LawPiece& piece : schedule.steps[step].pieces) SLUICE_RETURN_IF_ERROR(after(schedule, piece));
+    SLUICE_RETURN_IF_ERROR(runner_.audit());
   }
   return {};
 }
 
-Status Checker::prepare(const LawSchedule& schedule, const LawStep& step) {
+Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe) {
+  const LawStep& s = schedule.steps[step];
+  if (runner_.threads() != s.threads) runner_.set_threads(s.threads);
   spans_.clear();
-  wrong_.resize(std::max(wrong_.size(), step.pieces.size()));
-  for (std::size_t i = 0; i < step.pieces.size(); ++i) {
-    const LawPiece& piece = step.pieces[i];
-    Live& live = live_[static_cast<std::size_t>(piece.sequence)];
-    if (!live.slot) {
-      SLUICE_ASSIGN_OR_RETURN(live.slot, runner_.open());
-    }
-    const auto& prompt = prompt_of(schedule, piece.sequence);
-    const auto position = static_cast<std::size_t>(runner_.position(live.slot));
-    const auto rows = static_cast<std::size_t>(piece.rows);
-    std::span<const TokenId> ids = std::span(prompt).subspan(position, rows);
-    if (!piece.keep) {
-      wrong_[i].assign(ids.rbegin(), ids.rend());
-      wrong_[i][0] = prompt[(position + prompt.size() / 2) % prompt.size()];
-      ids = wrong_[i];
-    }
-    spans_.push_back({.sequence = live.slot,
-                      .ids = ids,
-                      .logit_rows = {all_rows_.data(), piece.keep ? rows : 0},
-                      .keep = piece.keep});
+  span_sequences_.clear();
+  int budget = options_.max_step_rows;
+  for (const LawPiece& piece : s.pieces) SLUICE_RETURN_IF_ERROR(prepare(schedule, piece, &budget));
+  if (spans_.empty()) return {};
+  const Status status = runner_.run_step(spans_, probe);
+  if (status.code() != StatusCode::kResourceExhausted || !give_room()) return status;
+  return runner_.run_step(spans_, probe);
+}
+
+// The schedule needs more pages than it was given. False when it has them all.
+bool Checker::give_room() {
+  if (!occupied_) return false;
+  runner_.close(std::exchange(occupied_, {}));
+  return true;
+}
+
+// The span of a piece, if it has rows to compute.
+Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget) {
+  Live& l = live(piece.sequence);
+  --l.pieces_left;
+  if (l.begun && !l.slot && !l.swapped) return {};  // aborted
+  SLUICE_RETURN_IF_ERROR(begin(schedule, piece.sequence));
+  const auto& prompt = prompt_of(schedule, piece.sequence);
+  l.first = runner_.position(l.slot);
+  const int rows = std::min(std::min(piece.end, static_cast<int>(prompt.size())) - l.first, *budget);
+  if (rows <= 0) return {};
+  *budget -= rows;
+  std::span<const TokenId> ids =
+      std::span(prompt).subspan(static_cast<std::size_t>(l.first), static_cast<std::size_t>(rows));
+  if (!piece.keep) {
+    l.wrong.assign(ids.rbegin(), ids.rend());
+    l.wrong[0] = prompt[(static_cast<std::size_t>(l.first) + prompt.size() / 2) % prompt.size()];
+    ids = l.wrong;
+    ++report_.forgotten;
   }
+  l.logit_rows = piece.keep ? compared_rows(l.first, rows) : std::vector<int>{};
+  spans_.push_back({.sequence = l.slot,
+                    .ids = ids,
+                    .logit_rows = l.logit_rows,
+                    .keep = piece.keep,
+                    .chain = spec(schedule, piece.sequence).cached ? l.chain.get() : nullptr});
+  span_sequences_.push_back(piece.sequence);
   return {};
+}
+
+// The sequence has a state: a new one, from the prefix cache, or from the swap space.
+Status Checker::begin(const LawSchedule& schedule, int sequence) {
+  Live& l = live(sequence);
+  const bool cached = spec(schedule, sequence).cached;
+  l.begun = true;
+  if (l.slot) return {};
+  if (l.swapped) {
+    if (runner_.pools().latents().free() <= blocks_for(l.swapped_at)) give_room();
+    SLUICE_ASSIGN_OR_RETURN(
+        l.slot, runner_.swap_in(std::exchange(l.swapped, {}), l.swapped_at, cached ? l.chain.get() : nullptr));
+    return {};
+  }
+  if (!l.chain) {
+    l.chain = std::make_unique<BlockChain>(runner_.root("laws"));
+    l.chain->extend(prompt_of(schedule, sequence));
+    std::vector<int> blocks(static_cast<std::size_t>(spec(schedule, sequence).keeps_all ? l.chain->blocks() : 0));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    l.chain->set_kept_blocks(std::move(blocks));
+  }
+  SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.open());
+  if (!cached || l.hit_limit < 1) return {};
+  const PrefixHit hit = runner_.prefix_cache().probe(*l.chain, l.hit_limit);
+  if (hit.shared > 0) runner_.resume(l.slot, *l.chain, hit);
+  report_.resumed_tokens += hit.resume;
+  return {};
+}
+
+Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
+  Live& l = live(piece.sequence);
+  if (!l.slot) return {};
+  const BlockChain* chain = spec(schedule, piece.sequence).cached ? l.chain.get() : nullptr;
+  switch (piece.after) {
+    case LawEvent::kNone:
+      break;
+    case LawEvent::kDrop:
+      runner_.close(std::exchange(l.slot, {}), chain);
+      l.hit_limit = piece.argument;
+      ++report_.preemptions;
+      break;
+    case LawEvent::kSwap: {
+      l.swapped_at = runner_.position(l.slot);
+      SLUICE_ASSIGN_OR_RETURN(l.swapped, runner_.swap_out(l.slot));
+      l.slot = {};
+      ++report_.swaps;
+      break;
+    }
+    case LawEvent::kTruncate: {
+      const Position at = runner_.truncate(l.slot, piece.argument, chain);
+      if (at > std::max<Position>(piece.argument, 0)) {
+        return internal_error(fmt::format("truncate({}) went to {}", piece.argument, at));
+      }
+      ++report_.truncations;
+      break;
+    }
+    case LawEvent::kFork:
+      SLUICE_RETURN_IF_ERROR(fork(schedule, piece));
+      break;
+    case LawEvent::kAbort:
+      end(l);
+      ++report_.aborts;
+      return {};
+  }
+  if (l.pieces_left == 0) end(l);
+  return {};
+}
+
+Status Checker::fork(const LawSchedule& schedule, const LawPiece& piece) {
+  if (piece.argument >= static_cast<int>(live_.size())) return {};
+  Live& child = live(piece.argument);
+  const Live& parent = live(piece.sequence);
+  const auto position = static_cast<std::size_t>(runner_.position(parent.slot));
+  const auto& own = prompt_of(schedule, piece.argument);
+  const auto& other = prompt_of(schedule, piece.sequence);
+  if (child.begun || child.pieces_left == 0 || own.size() < position ||
+      !std::equal(other.begin(), other.begin() + static_cast<std::ptrdiff_t>(position), own.begin())) {
+    return {};
+  }
+  SLUICE_ASSIGN_OR_RETURN(child.slot, runner_.fork(parent.slot));
+  child.begun = true;
+  child.chain = std::make_unique<BlockChain>(runner_.root("laws"));
+  child.chain->extend(own);
+  ++report_.forks;
+  return {};
+}
+
+void Checker::end(Live& l) {
+  if (l.slot) runner_.close(std::exchange(l.slot, {}), l.chain.get());
+  if (l.swapped) runner_.swap_space().drop(std::exchange(l.swapped, {}));
 }
 
 std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_t step) {
   std::size_t row = 0;
-  for (const LawPiece& piece : schedule.steps[step].pieces) {
-    if (!piece.keep) continue;
-    const auto sequence = static_cast<std::size_t>(piece.sequence);
-    const auto& reference = references_[static_cast<std::size_t>(schedule.prompts[sequence])];
-    const Position first = runner_.position(live_[sequence].slot) - piece.rows;
-    for (int i = 0; i < piece.rows; ++i, ++row, ++comparisons_) {
-      if (digest(runner_.logits(row)) != reference[static_cast<std::size_t>(first + i)]) {
-        return Mismatch{step, piece.sequence, first + i};
+  for (const int sequence : span_sequences_) {
+    const Live& l = live(sequence);
+    const auto& reference = references_[static_cast<std::size_t>(spec(schedule, sequence).prompt)];
+    for (const int i : l.logit_rows) {
+      ++report_.comparisons;
+      const Position p = l.first + i;
+      if (bit_digest(runner_.logits(row++)) != reference[static_cast<std::size_t>(p / options_.compare_every)]) {
+        return Mismatch{step, sequence, p};
       }
     }
   }
@@ -179,30 +319,65 @@ Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
   return schedule;
 }
 
+// Digests of the watched row in every value that has a row for each row of the batch.
+Probe Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values* values) {
+  return [this, &schedule, watched, values](std::string_view name, const float* data, int rows, int columns) {
+    int row = -1, total = 0;
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      if (span_sequences_[i] == watched.sequence) row = total + watched.position - live(watched.sequence).first;
+      total += static_cast<int>(spans_[i].ids.size());
+    }
+    if (row < 0 || rows != total) return;
+    const auto width = static_cast<std::size_t>(columns);
+    values->emplace_back(name, bit_digest({data + static_cast<std::size_t>(row) * width, width}));
+    static_cast<void>(schedule);
+  };
+}
+
+Result<std::string> Checker::first_value(const LawSchedule& schedule, const Mismatch& mismatch) {
+  Values scheduled, alone;
+  SLUICE_RETURN_IF_ERROR(run(schedule, &mismatch, &scheduled).status());
+  LawSchedule single;
+  single.sequences = {{.prompt = spec(schedule, mismatch.sequence).prompt}};
+  single.steps = {
+      {.threads = 1,
+       .pieces = {{.sequence = 0, .end = static_cast<int>(prompt_of(schedule, mismatch.sequence).size())}}}};
+  const Mismatch same{.step = 0, .sequence = 0, .position = mismatch.position};
+  SLUICE_RETURN_IF_ERROR(run(single, &same, &alone).status());
+  for (std::size_t i = 0; i < std::min(scheduled.size(), alone.size()); ++i) {
+    if (scheduled[i] != alone[i]) return scheduled[i].first;
+  }
+  return std::string("logits");
+}
+
 }  // namespace
 
 Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                 const LawOptions& options) {
-  Checker checker(runner, prompts);
-  SLUICE_RETURN_IF_ERROR(checker.compute_references());
   LawReport report;
+  Checker checker(runner, prompts, options, &report);
+  SLUICE_RETURN_IF_ERROR(checker.compute_references());
   for (int number = options.first_schedule; number < options.first_schedule + options.schedules; ++number) {
+    const auto named = [&](const Status& status) {
+      return status.with_context(fmt::format("seed {} schedule {}", options.seed, number));
+    };
     LawSchedule schedule = make_law_schedule(prompts, options, number);
-    SLUICE_ASSIGN_OR_RETURN(std::optional<Mismatch> mismatch, checker.run(schedule));
+    Result<std::optional<Mismatch>> found = checker.run(schedule);
+    if (!found.ok()) return named(found.status());
     ++report.schedules;
-    report.comparisons = checker.comparisons();
     if (options.progress) options.progress(report.schedules);
-    if (!mismatch) continue;
-    SLUICE_ASSIGN_OR_RETURN(schedule, checker.shrink(std::move(schedule), &*mismatch));
-    const int prompt = schedule.prompts[static_cast<std::size_t>(mismatch->sequence)];
+    if (!*found) continue;
+    Mismatch mismatch = **found;
+    SLUICE_ASSIGN_OR_RETURN(schedule, checker.shrink(std::move(schedule), &mismatch));
+    SLUICE_ASSIGN_OR_RETURN(std::string first, checker.first_value(schedule, mismatch));
+    const int prompt = schedule.sequences[static_cast<std::size_t>(mismatch.sequence)].prompt;
     report.difference = LawDifference{
-        .schedule = number,
-        .prompt = prompt,
-        .position = mismatch->position,
-        .text = fmt::format(
-            "seed {} schedule {}: the logits of prompt {} at position {} (sequence {}, step {}) are not those of the "
-            "prompt alone in one piece; the smallest schedule found:\n{}",
-            options.seed, number, prompt, mismatch->position, mismatch->sequence, mismatch->step, schedule.text())};
+        .schedule = number, .prompt = prompt, .position = mismatch.position, .first_value = first, .text = {}};
+    report.difference->text = fmt::format(
+        "seed {} schedule {}: the logits of prompt {} at position {} (sequence {}, step {}) are not those of the "
+        "prompt "
+        "alone in one piece; the first value that differs is {}; the smallest schedule found:\n{}",
+        options.seed, number, prompt, mismatch.position, mismatch.sequence, mismatch.step, first, schedule.text());
     return report;
   }
   return report;

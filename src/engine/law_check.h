@@ -3,10 +3,12 @@
 //
 // A schedule is a list of steps; a step runs pieces of some sequences with some number of threads. Sequences take
 // prompts from a fixed set (several may take the same one), are cut at random places, run in random company and order,
-// are sometimes closed early, and are sometimes made to compute wrong tokens that are then forgotten, as a rejected
-// speculation is. The conservation law is audited after every step. On a difference the schedule is shrunk to a small
-// one that still differs. A schedule is a function of (seed, its number). Thread safety: the runner is used by the
-// calling thread only; it must have no open sequences.
+// resume at blocks that others (or they themselves, before) left in the prefix cache, are preempted and computed again
+// or swapped out and in, truncated, forked, aborted, and sometimes made to compute wrong tokens that are then
+// forgotten, as a rejected speculation is. The conservation law is audited after every step. On a difference the
+// schedule is shrunk to a small one that still differs, and the first value inside the model that differs is named. A
+// schedule is a function of (seed, its number). Thread safety: the runner is used by the calling thread only; it must
+// have no open sequences.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +27,10 @@ namespace sluice {
 struct LawOptions {
   std::uint64_t seed = 0;
   int first_schedule = 0, schedules = 100;
-  int max_sequences = 5;
-  int max_rows = 1500;       // of all sequences of a schedule; the first sequence may exceed it
+  int max_sequences = 8;     // at least two
+  int min_rows = 1500;       // of all sequences of a schedule together
   int max_step_rows = 1024;  // of one step
+  int compare_every = 1;     // the logits of every n-th position are compared (a large vocabulary is slow)
   std::vector<int> thread_counts = {1, 2, 4};
   std::function<void(int done)> progress;  // may be null
 };
@@ -36,12 +39,15 @@ struct LawDifference {
   int schedule = 0;  // run it alone: first_schedule = this, schedules = 1
   int prompt = 0;
   Position position = 0;
-  std::string text;  // what differs, and the smallest schedule found
+  std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs
+  std::string text;         // what differs, and the smallest schedule found
 };
 
 struct LawReport {
   int schedules = 0;
-  std::int64_t comparisons = 0;             // rows
+  std::int64_t comparisons = 0;     // rows whose logits were compared
+  std::int64_t resumed_tokens = 0;  // that came from the prefix cache
+  int preemptions = 0, swaps = 0, truncations = 0, forks = 0, aborts = 0, forgotten = 0;
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 };
 

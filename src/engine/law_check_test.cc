@@ -1,5 +1,6 @@
 #include "engine/law_check.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include "base/test_seed_testing.h"
 #include "engine/fake_model_testing.h"
 #include "engine/law_schedule.h"
+#include "engine/law_workload.h"
 
 namespace sluice {
 namespace {
@@ -27,12 +29,15 @@ std::vector<std::vector<TokenId>> make_prompts() {
   return prompts;
 }
 
-std::unique_ptr<Runner> make_runner(const FakeModel::Settings& settings) {
+std::unique_ptr<Runner> make_runner(const FakeModel::Settings& settings, const char* fault = "") {
   EngineOptions options;
   options.threads = 1;
   options.max_num_seqs = 8;
   options.max_num_batched_tokens = 1024;
   options.kv_cache_memory = 8 << 20;
+  options.swap_space = 64 << 20;
+  options.audit = true;
+  options.inject_fault = fault;
   return Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
 }
 
@@ -40,12 +45,18 @@ TEST(LawCheckTest, TheRowLawHoldsOnRandomSchedules) {
   const auto prompts = make_prompts();
   for (const int window : {1, 128, 130, 300}) {
     auto runner = make_runner({.window_tokens = window, .on_logits = nullptr});
-    const LawOptions options{.seed = test_seed(), .schedules = 150, .progress = nullptr};
+    LawOptions options;
+    options.seed = test_seed();
+    options.schedules = 60;
     const auto report = check_row_law(*runner, prompts, options);
     ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed << ": " << report.status().message();
     EXPECT_FALSE(report->difference.has_value()) << report->difference->text;
-    EXPECT_EQ(report->schedules, 150);
-    EXPECT_GT(report->comparisons, 20000);
+    EXPECT_EQ(report->schedules, 60);
+    EXPECT_GT(report->comparisons, 50000);
+    for (const int count : {report->preemptions, report->swaps, report->truncations, report->forks, report->aborts,
+                            report->forgotten, static_cast<int>(report->resumed_tokens / 1000)}) {
+      EXPECT_GT(count, 2);
+    }
     EXPECT_EQ(runner->pools().bytes_used(), 0U);
   }
 }
@@ -53,47 +64,84 @@ TEST(LawCheckTest, TheRowLawHoldsOnRandomSchedules) {
 TEST(LawCheckTest, AFaultIsFoundAndShrunk) {
   auto runner = make_runner({.forgetful_rows = 3, .on_logits = nullptr});
   const auto prompts = make_prompts();
-  const auto report = check_row_law(*runner, prompts, {.seed = 5, .schedules = 100, .progress = nullptr});
+  LawOptions options;
+  options.seed = 5;
+  const auto report = check_row_law(*runner, prompts, options);
   ASSERT_TRUE(report.ok()) << report.status().message();
   ASSERT_TRUE(report->difference.has_value());
   const std::string& text = report->difference->text;
   EXPECT_THAT(text, HasSubstr("seed 5 schedule"));
-  // One sequence is left, whose piece of three rows is followed by one other piece.
-  EXPECT_THAT(text, HasSubstr(" 3 rows;\n"));
+  // One sequence is left, with a piece of three rows and one after it.
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 4) << text;
   EXPECT_EQ(runner->pools().bytes_used(), 0U);
   // The schedule runs again from its number alone.
-  const auto again =
-      check_row_law(*runner, prompts,
-                    {.seed = 5, .first_schedule = report->difference->schedule, .schedules = 1, .progress = nullptr});
+  options.first_schedule = report->difference->schedule;
+  options.schedules = 1;
+  const auto again = check_row_law(*runner, prompts, options);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->difference->text, text);
 }
 
-TEST(LawCheckTest, SchedulesAreValidAndVaried) {
+TEST(LawCheckTest, SchedulesAreAsLargeAsPromised) {
   const auto prompts = make_prompts();
-  const LawOptions options{.seed = 9, .progress = nullptr};
-  int alone = 0, company = 0, forgotten = 0, closed_early = 0, single_rows = 0;
+  LawOptions options;
+  options.seed = 9;
+  int company = 0, single_rows = 0;
   for (int i = 0; i < 200; ++i) {
     const LawSchedule schedule = make_law_schedule(prompts, options, i);
-    std::vector<int> rows(schedule.prompts.size());
+    ASSERT_GE(schedule.sequences.size(), 2U);
+    ASSERT_LE(schedule.sequences.size(), 8U);
+    int rows = 0;
+    std::vector<int> at(schedule.sequences.size());
     for (const LawStep& step : schedule.steps) {
-      (step.pieces.size() == 1 ? alone : company)++;
+      company += step.pieces.size() > 1;
       for (const LawPiece& piece : step.pieces) {
-        ASSERT_GE(piece.rows, 1);
-        forgotten += !piece.keep;
-        single_rows += piece.rows == 1;
-        if (piece.keep) rows[static_cast<std::size_t>(piece.sequence)] += piece.rows;
+        int& begin = at[static_cast<std::size_t>(piece.sequence)];
+        ASSERT_GT(piece.end, begin);
+        single_rows += piece.end == begin + 1;
+        if (piece.keep) begin = piece.end;
       }
     }
-    for (std::size_t s = 0; s < rows.size(); ++s) {
-      const auto length = static_cast<int>(prompts[static_cast<std::size_t>(schedule.prompts[s])].size());
-      ASSERT_GE(rows[s], 1);
-      ASSERT_LE(rows[s], length);
-      closed_early += rows[s] < length;
+    for (std::size_t s = 0; s < at.size(); ++s) {
+      const auto length = static_cast<int>(prompts[static_cast<std::size_t>(schedule.sequences[s].prompt)].size());
+      ASSERT_LE(at[s], length);
+      rows += length;
     }
+    EXPECT_GE(rows, 1500);
   }
-  for (const int count : {alone, company, forgotten, closed_early, single_rows}) EXPECT_GT(count, 30);
+  EXPECT_GT(company, 100);
+  EXPECT_GT(single_rows, 100);
+}
+
+TEST(LawCheckTest, EveryInjectedFaultIsFound) {
+  const auto prompts = make_prompts();
+  for (const char* fault : {"skipped-write", "early-publication", "stale-hash", "leaked-reference"}) {
+    auto runner = make_runner({.on_logits = nullptr}, fault);
+    LawOptions options;
+    options.seed = test_seed();
+    const auto report = check_row_law(*runner, prompts, options);
+    const bool found = !report.ok() || report->difference.has_value();
+    EXPECT_TRUE(found) << fault << ": SLUICE_TEST_SEED=" << options.seed;
+    fmt::print("{}: {}\n", fault,
+               !report.ok() ? report.status().message()
+               : found      ? report->difference->text
+                            : "not found");
+  }
+}
+
+TEST(SchedulingLawTest, TheRealSchedulerGivesTheAnswersOfEachRequestAlone) {
+  const auto prompts = make_prompts();
+  auto runner = make_runner({.on_logits = nullptr});
+  LawOptions options;
+  options.seed = test_seed();
+  options.schedules = 100;
+  const auto report = check_scheduling_law(*runner, prompts, options);
+  ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed << ": " << report.status().message();
+  EXPECT_FALSE(report->difference.has_value()) << report->difference->text;
+  for (const int count : {report->preemptions, report->swaps, report->forks, report->aborts,
+                          static_cast<int>(report->resumed_tokens / 1000)}) {
+    EXPECT_GT(count, 10);
+  }
 }
 
 }  // namespace

@@ -10,10 +10,30 @@
 
 namespace sluice {
 
+// What happens to a sequence after a step; it goes on with its next piece.
+enum class LawEvent {
+  kNone,
+  kDrop,      // preempted, its state dropped; it begins again, by the prefix cache, from at most `argument` tokens
+  kSwap,      // preempted, its state moved to the swap space and back
+  kTruncate,  // goes back to `argument` tokens or fewer
+  kFork,      // sequence `argument`, which has not begun and has the same tokens so far, goes on from here too
+  kAbort,     // ends; its later pieces are ignored
+};
+
+struct LawSequence {
+  int prompt = 0;
+  bool cached = false;     // looks up the prefix cache and publishes
+  bool keeps_all = false;  // all its window pages stay cached, so others can resume at every block
+  int hit_limit = 0;       // takes over at most so many cached tokens when it begins
+};
+
+// Computes a sequence's tokens from where it is up to `end`; nothing when it is there.
 struct LawPiece {
   int sequence = 0;
-  int rows = 0;
+  int end = 0;
   bool keep = true;  // false: wrong tokens, forgotten afterwards
+  LawEvent after = LawEvent::kNone;
+  int argument = 0;
 };
 
 struct LawStep {
@@ -22,7 +42,8 @@ struct LawStep {
 };
 
 struct LawSchedule {
-  std::vector<int> prompts;  // [sequence]
+  int free_pages = 0;  // the latent pages that are there at first, so that cached ones are evicted; 0: all
+  std::vector<LawSequence> sequences;
   std::vector<LawStep> steps;
 
   std::string text() const;  // one line a step

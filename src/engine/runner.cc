@@ -101,6 +101,12 @@ Result<StateSlot> Runner::fork(StateSlot sequence) {
   return slot;
 }
 
+Result<StateSlot> Runner::occupy_all_but(int latent_pages) {
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, open());
+  states_[index(slot)].occupy(std::max(0, pools_->latents().free() - latent_pages));
+  return slot;
+}
+
 Position Runner::truncate(StateSlot sequence, Position p, const BlockChain* chain) {
   return states_[index(sequence)].truncate(p, chain);
 }

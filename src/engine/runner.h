@@ -58,6 +58,8 @@ class Runner {
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
   Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
+  // For tests of short memory: a sequence that computes nothing and holds all latent pages but so many.
+  Result<StateSlot> occupy_all_but(int latent_pages);
   // Moves the state to the swap space and closes the sequence; nothing has changed on an error.
   Result<SwapHandle> swap_out(StateSlot sequence);
   // Opens a sequence of `position` tokens from there; on an error the image is gone as well, and the tokens have to be

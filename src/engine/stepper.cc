@@ -37,16 +37,17 @@ PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
   return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
 }
 
-// The pools without the pages that are kept back for the health probe (cache/memory_plan.h).
-SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
+constexpr int kProbePages = 1;  // of either pool, kept back for the health probe (cache/memory_plan.h)
+
+SchedulerLimits limits_of(Runner& runner, const EngineOptions& options, int hidden_latent_pages) {
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
   limits.max_batched_tokens = options.max_num_batched_tokens;
   limits.max_seqs = pools.plan().sequences;
   limits.max_model_len = runner.max_model_len();
-  limits.latent_pages = std::max(0, pools.latents().total() - 1);
-  limits.window_pages = std::max(0, pools.windows().total() - 1);
+  limits.latent_pages = std::max(0, pools.latents().total() - hidden_latent_pages);
+  limits.window_pages = std::max(0, pools.windows().total() - kProbePages);
   limits.geometry = pools.geometry();
   limits.long_prefill_token_threshold = options.long_prefill_token_threshold;
   limits.chunked_prefill = options.enable_chunked_prefill;
@@ -59,10 +60,11 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
 
 }  // namespace
 
-Stepper::Stepper(Runner* runner, const EngineOptions& options)
+Stepper::Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages)
     : runner_(runner),
       force_preempt_every_(options.force_preempt_every),
-      scheduler_(limits_of(*runner, options), this) {}
+      hidden_latent_pages_(kProbePages + hidden_latent_pages),
+      scheduler_(limits_of(*runner, options, hidden_latent_pages_), this) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -155,11 +157,12 @@ Status Stepper::step() {
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
     scheduler_.force_preemption();
   }
-  plan_ = &scheduler_.plan();
+  plan_ = scheduler_.plan();
   carry_out_plan();
   build_spans();
   if (step_spans_.empty()) {
-    SLUICE_CHECK(idle() || !plan_->empty() || running() > 0, "what waits with nothing running fits, or was refused");
+    SLUICE_CHECK(idle() || !plan_.empty() || !plan_.preemptions.empty() || running() > 0,
+                 "what waits with nothing running fits, or was refused");
     scheduler_.completed();
     return {};
   }
@@ -171,12 +174,12 @@ Status Stepper::step() {
 }
 
 void Stepper::carry_out_plan() {
-  for (const Preemption& preemption : plan_->preemptions) preempt(preemption);
+  for (const Preemption& preemption : plan_.preemptions) preempt(preemption);
   // Cached pages are claimed before anything is allocated, which might evict them.
-  for (const Admission& admission : plan_->admissions) {
+  for (const Admission& admission : plan_.admissions) {
     if (!admission.restore) resume(admission.sequence);
   }
-  for (const Admission& admission : plan_->admissions) {
+  for (const Admission& admission : plan_.admissions) {
     if (admission.restore) restore(admission.sequence);
   }
 }
@@ -231,11 +234,11 @@ void Stepper::restore(SequenceId id) {
 }
 
 void Stepper::build_spans() {
-  last_rows_.resize(plan_->spans.size());
+  last_rows_.resize(plan_.spans.size());
   step_spans_.clear();
   step_ids_.clear();
-  for (std::size_t i = 0; i < plan_->spans.size(); ++i) {
-    const Span& span = plan_->spans[i];
+  for (std::size_t i = 0; i < plan_.spans.size(); ++i) {
+    const Span& span = plan_.spans[i];
     const Sequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
     last_rows_[i] = span.rows - 1;
@@ -293,8 +296,7 @@ void Stepper::count_admission(Sequence& s) {
 }
 
 int Stepper::free_latent_pages() const {
-  const CachePools& pools = runner_->pools();
-  return std::max(0, pools.latents().free() - 1);  // one is kept back for the health probe
+  return std::max(0, runner_->pools().latents().free() - hidden_latent_pages_);
 }
 
 PrefixHit Stepper::probe(SequenceId id) {
@@ -344,12 +346,14 @@ void Stepper::reset_prefix_cache() {
 Status Stepper::audit() const {
   SLUICE_RETURN_IF_ERROR(runner_->audit());
   SLUICE_RETURN_IF_ERROR(audit_chain());
-  if (plan_ == nullptr) return {};
   int rows = 0;
   std::vector<bool> seen(sequences_.size());
-  for (const Span& span : plan_->spans) {
+  for (const Span& span : plan_.spans) {
     rows += span.rows;
-    if (std::exchange(seen[static_cast<std::size_t>(span.sequence.value)], true)) {
+    const auto index = static_cast<std::size_t>(span.sequence.value);
+    const bool before = seen[index];
+    seen[index] = true;
+    if (before) {
       return internal_error(fmt::format("audit: sequence {} has two spans in one step", span.sequence.value));
     }
   }

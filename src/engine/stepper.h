@@ -33,8 +33,9 @@ struct NewSequence {
 
 class Stepper final : private SchedulerMemory {
  public:
-  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h).
-  Stepper(Runner* runner, const EngineOptions& options);
+  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h). For tests of short
+  // memory, it can do without some of the latent pages.
+  Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages = 0);
   ~Stepper() override;
 
   Status check(int prompt_tokens, int max_tokens) const;
@@ -50,7 +51,7 @@ class Stepper final : private SchedulerMemory {
   Status step();
   std::span<const SequenceId> sampled() const { return sampled_; }  // row i of the logits is for [i]
   std::span<const SequenceId> failed() const { return failed_; }
-  const StepPlan& plan() const { return *plan_; }  // what the last step() did
+  const StepPlan& plan() const { return plan_; }  // what the last step() did
 
   bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0; }
   int running() const { return scheduler_.running(); }
@@ -102,9 +103,9 @@ class Stepper final : private SchedulerMemory {
   const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
 
   Runner* runner_;
-  const int force_preempt_every_;
+  const int force_preempt_every_, hidden_latent_pages_;
   Scheduler scheduler_;
-  const StepPlan* plan_ = nullptr;
+  StepPlan plan_;
   std::vector<Sequence> sequences_;  // by SequenceId
   std::vector<SequenceId> free_ids_;
   std::vector<SequenceId> sampled_, failed_;
