@@ -33,7 +33,7 @@ Status compare(const Pool<Page>& pool, const std::vector<int>& counts, const cha
 Status check_counts(const PageGeometry& geometry, const SequenceState& sequence) {
   const Position p = sequence.position();
   const int rows = sequence.reserved_rows();
-  const int latents = geometry.latent_pages(std::max(p + rows, sequence.shared()));
+  const int latents = geometry.latent_pages(std::max(p + rows, sequence.shared())) + sequence.occupied();
   const int windows = !geometry.has_windows ? 0
                       : rows > 0            ? geometry.window_pages(p, rows)
                                             : std::max(0, blocks_for(p) - geometry.first_window_block(p));
@@ -96,8 +96,7 @@ Status audit(const CachePools& pools, std::span<const SequenceState> sequences, 
     SLUICE_RETURN_IF_ERROR(count<LatentPage>(pools.latents(), s.latent_pages(), "latent", &latents));
     SLUICE_RETURN_IF_ERROR(count<WindowPage>(pools.windows(), s.window_pages(), "window", &windows));
     SLUICE_RETURN_IF_ERROR(check_counts(pools.geometry(), s));
-    SLUICE_RETURN_IF_ERROR(
-        check_published(pools.latents(), s, s.latent_pages(), 0, std::max(s.position(), s.shared()), "latent"));
+    SLUICE_RETURN_IF_ERROR(check_published(pools.latents(), s, s.latent_pages(), 0, s.latents_end(), "latent"));
     SLUICE_RETURN_IF_ERROR(
         check_published(pools.windows(), s, s.window_pages(), s.first_window_block(), s.position(), "window"));
   }

@@ -30,10 +30,11 @@ PrefixHit PrefixCache::probe(const BlockChain& chain, Position known) {
   int resume = std::min(matched, (known - 1) / kBlockTokens);
   const int wanted = resume;
   while (resume > 0 && !can_resume_behind(chain, resume)) --resume;
-  if (resume < wanted) demand(chain[wanted - 1]);
+  if (!geometry.has_latents) matched = resume;  // nothing tells what was computed before but the window pages
+  if (resume < std::min(wanted, matched)) demand(chain[wanted - 1]);
 
   hit.resume = resume * kBlockTokens;
-  hit.shared = geometry.has_latents ? matched * kBlockTokens : hit.resume;
+  hit.shared = matched * kBlockTokens;
   int coming = matched;
   while (coming < std::min(full, (known - 1) / kBlockTokens) && expected_.contains(chain[coming])) ++coming;
   if (coming > matched) {
@@ -62,26 +63,30 @@ void PrefixCache::forget_expected(const BlockChain& chain, int begin, int end) {
   }
 }
 
-LatentPage PrefixCache::publish(LatentPage page, const BlockChain& chain, int block) {
-  Pool<LatentPage>& pool = pools_->latents();
-  if (!pool.publish(page, chain[block])) {
-    const LatentPage first = pool.find(chain[block]);
+template <class Page>
+Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockHash& hash,
+                               std::vector<std::uint64_t>* digests) {
+  const bool known = pool.published(page) && pool.hash(page) == hash;
+  if (!pool.publish(page, hash)) {
+    const Page first = pool.find(hash);
     pool.claim(first);
     pool.release(page);
     return first;
   }
-  if (options_.digests && !pool.kept(page)) latent_digests_[index(page.value)] = digest_now(page);
-  pool.keep(page);
+  if (options_.digests && !known) (*digests)[index(page.value)] = digest_now(page);
   return page;
 }
 
-void PrefixCache::publish(WindowPage page, const BlockChain& chain, int block) {
-  Pool<WindowPage>& pool = pools_->windows();
-  const bool known = pool.published(page);
-  if (pool.publish(page, chain[block]) && options_.digests && !known) {
-    window_digests_[index(page.value)] = digest_now(page);
-  }
-  if (keeps(chain, block)) keep_window(chain, block);
+LatentPage PrefixCache::publish(LatentPage page, const BlockChain& chain, int block) {
+  const LatentPage first = publish_once(pools_->latents(), page, chain[block], &latent_digests_);
+  pools_->latents().keep(first);
+  return first;
+}
+
+WindowPage PrefixCache::publish(WindowPage page, const BlockChain& chain, int block) {
+  const WindowPage first = publish_once(pools_->windows(), page, chain[block], &window_digests_);
+  if (keeps(chain, block)) pools_->windows().keep(first);
+  return first;
 }
 
 void PrefixCache::keep_window(const BlockChain& chain, int block) {

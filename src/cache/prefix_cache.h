@@ -35,7 +35,9 @@ class PrefixCache {
   PrefixCache(CachePools* pools, const PrefixCacheOptions& options);
 
   bool enabled() const { return options_.enabled; }
+  void set_enabled(bool enabled) { options_.enabled = enabled; }  // between requests
   const RetentionRules& retention() const { return options_.retention; }
+  void set_retention(const RetentionRules& rules) { options_.retention = rules; }  // between requests
   Fault fault() const { return options_.fault; }
 
   // For a sequence of which `known` tokens exist; the chain covers their full blocks. Remembers a demand when the hit
@@ -50,8 +52,7 @@ class PrefixCache {
   // Block `block` of the chain is computed, in this page, which the caller owns. Returns the page to use from now on:
   // when another page has this content already, the caller's is released and that one claimed.
   LatentPage publish(LatentPage page, const BlockChain& chain, int block);
-  // ... in this window page. A page whose content another one has stays unpublished.
-  void publish(WindowPage page, const BlockChain& chain, int block);
+  WindowPage publish(WindowPage page, const BlockChain& chain, int block);
   // The window page of block `block` stays cached when its owners are gone.
   void keep_window(const BlockChain& chain, int block);
 
@@ -74,6 +75,8 @@ class PrefixCache {
   bool keeps(const BlockChain& chain, int block) const;
   void demand(const BlockHash& hash);
   std::uint64_t digest(StreamKind pool, std::int32_t page) const;
+  template <class Page>
+  Page publish_once(Pool<Page>& pool, Page page, const BlockHash& hash, std::vector<std::uint64_t>* digests);
 
   CachePools* pools_;
   PrefixCacheOptions options_;

@@ -12,7 +12,7 @@ void SequenceState::open(CachePools* pools, StateSlot slot) {
   pools_ = pools;
   slot_ = slot;
   committed_copy_ = 0;
-  position_ = shared_ = 0;
+  position_ = shared_ = latents_end_ = 0;
   reserved_ = 0;
   first_window_block_ = 0;
   pools->layout().initial_state(committed_open());
@@ -23,6 +23,7 @@ void SequenceState::fork(const SequenceState& other, StateSlot slot) {
   open(other.pools_, slot);
   position_ = other.position_;
   shared_ = other.shared_;
+  latents_end_ = other.latents_end_;
   first_window_block_ = other.first_window_block_;
   latent_pages_ = other.latent_pages_;
   window_pages_ = other.window_pages_;
@@ -35,6 +36,7 @@ void SequenceState::close() {
   if (!is_open()) return;
   if (fault_leak && !latent_pages_.empty()) pools_->latents().share(latent_pages_.front());
   position_ = 0;
+  occupied_ = 0;
   free_tail(0);
   pools_->slots().release(slot_);
   slot_ = {};
@@ -113,6 +115,7 @@ void SequenceState::copy_shared_tail() {
     copy_page(*pools_, true, latent_pages_.back().value, copy.value);
     pools_->latents().release(latent_pages_.back());
     latent_pages_.back() = copy;
+    latents_end_ = position_;
   }
   if (windows > 0) {
     const WindowPage copy = pools_->windows().allocate();
@@ -140,6 +143,7 @@ void SequenceState::commit(PrefixCache* cache, const BlockChain* chain) {
   const int before = position_ / kBlockTokens;
   position_ += reserved_;
   reserved_ = 0;
+  latents_end_ = position_;
   committed_copy_ = 1 - committed_copy_;
   if (cache != nullptr && cache->enabled()) {
     int end = position_ / kBlockTokens;
@@ -155,7 +159,8 @@ void SequenceState::publish(PrefixCache& cache, const BlockChain& chain, int beg
     const auto block = static_cast<std::size_t>(b);
     if (!latent_pages_.empty()) latent_pages_[block] = cache.publish(latent_pages_[block], chain, b);
     if (b >= first_window_block_ && !window_pages_.empty()) {
-      cache.publish(window_pages_[block - static_cast<std::size_t>(first_window_block_)], chain, b);
+      WindowPage& page = window_pages_[block - static_cast<std::size_t>(first_window_block_)];
+      page = cache.publish(page, chain, b);
     }
   }
 }
@@ -223,7 +228,9 @@ Position SequenceState::truncate(Position p, const BlockChain* chain) {
     window_pages_.pop_back();
   }
   window_pages_ = std::move(windows);
+  const Position latents_end = this->latents_end();
   position_ = any_point ? p : blocks * kBlockTokens;
+  latents_end_ = std::min(latents_end, blocks_for(position_) * kBlockTokens);
   shared_ = std::min(shared_, position_);
   first_window_block_ = geometry.first_window_block(position_);
   free_tail(position_);
@@ -243,20 +250,21 @@ std::size_t SequenceState::computed_latent_pages() const {
 template <class Visit>
 void SequenceState::visit_image(const Visit& visit) const {
   const CacheLayout& layout = pools_->layout();
-  const auto pages = [&](const StreamView& view, const auto& list, std::size_t count) {
+  const auto pages = [&](const StreamView& view, const auto& pool, const auto& list, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      visit(view.base + static_cast<std::size_t>(list[i].value) * view.page_bytes, view.page_bytes);
+      visit(view.base + static_cast<std::size_t>(list[i].value) * view.page_bytes, view.page_bytes,
+            pool.published(list[i]));
     }
   };
   for (std::size_t i = 0; i < layout.streams.size(); ++i) {
     const StreamView& view = pools_->view().streams[i];
     if (layout.streams[i].kind == StreamKind::kLatent) {
-      pages(view, latent_pages_, computed_latent_pages());
+      pages(view, pools_->latents(), latent_pages_, computed_latent_pages());
     } else {
-      pages(view, window_pages_, window_pages_.size());
+      pages(view, pools_->windows(), window_pages_, window_pages_.size());
     }
   }
-  visit(committed_open(), layout.open_bytes());
+  visit(committed_open(), layout.open_bytes(), false);
 }
 
 std::size_t SequenceState::saved_bytes() const {
@@ -268,38 +276,75 @@ std::size_t SequenceState::saved_bytes() const {
 void SequenceState::save(std::span<std::byte> bytes) const {
   SLUICE_CHECK(is_open() && reserved_ == 0 && bytes.size() == saved_bytes(), "a sequence is saved between steps");
   std::byte* to = bytes.data();
-  visit_image([&](const std::byte* from, std::size_t count) {
+  visit_image([&](const std::byte* from, std::size_t count, bool) {
     std::memcpy(to, from, count);
     to += count;
   });
+}
+
+// Of the pages of blocks [begin, end), how many are not held by anybody. Those of complete blocks may be found.
+template <class Page>
+int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end) {
+  int needed = 0;
+  for (int b = begin; b < end; ++b) {
+    const auto block = static_cast<std::size_t>(b);
+    const Page found = block < names.size() ? pool.find(names[block]) : Page();
+    needed += !found || pool.owners(found) == 0;
+  }
+  return needed;
+}
+
+// Those that are found are claimed before any is allocated, which might evict them.
+template <class Page>
+void SequenceState::take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
+                               std::vector<Page>* pages) {
+  for (int b = begin; b < end; ++b) {
+    const auto block = static_cast<std::size_t>(b);
+    pages->push_back(block < names.size() ? pool.find(names[block]) : Page());
+    if (pages->back()) pool.claim(pages->back());
+  }
+  for (Page& page : *pages) {
+    if (!page) page = pool.allocate();
+  }
 }
 
 bool SequenceState::restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache,
                             const BlockChain* chain) {
   SLUICE_CHECK(is_open() && position_ == 0 && reserved_ == 0, "only an empty sequence is restored");
   const PageGeometry& geometry = pools_->geometry();
+  const bool shares = cache != nullptr && cache->enabled();
+  const int complete = position / kBlockTokens;
+  SLUICE_CHECK(!shares || complete <= chain->blocks(), "a block is restored under its name");
+  const auto names = shares ? chain->hashes().first(static_cast<std::size_t>(complete)) : std::span<const BlockHash>();
   const int first_window = geometry.first_window_block(position);
   const int latents = geometry.latent_pages(position);
-  const int windows = geometry.has_windows ? blocks_for(position) - first_window : 0;
-  if (latents > pools_->latents().free() || windows > pools_->windows().free()) return false;
-  for (int b = 0; b < latents; ++b) latent_pages_.push_back(pools_->latents().allocate());
-  for (int b = 0; b < windows; ++b) window_pages_.push_back(pools_->windows().allocate());
+  const int windows_end = geometry.has_windows ? blocks_for(position) : first_window;
+  if (free_pages_needed(pools_->latents(), names, 0, latents) > pools_->latents().free() ||
+      free_pages_needed(pools_->windows(), names, first_window, windows_end) > pools_->windows().free()) {
+    return false;
+  }
+  take_pages(pools_->latents(), names, 0, latents, &latent_pages_);
+  take_pages(pools_->windows(), names, first_window, windows_end, &window_pages_);
   first_window_block_ = first_window;
   position_ = position;
-  shared_ = 0;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
   const std::byte* from = bytes.data();
-  visit_image([&](std::byte* to, std::size_t count) {
-    std::memcpy(to, from, count);
+  visit_image([&](std::byte* to, std::size_t count, bool published) {
+    if (!published) std::memcpy(to, from, count);
     from += count;
   });
-  // Publishing gives back the copies of what is cached already.
-  if (cache != nullptr && cache->enabled()) publish(*cache, *chain, 0, position / kBlockTokens);
+  if (shares) publish(*cache, *chain, 0, complete);
   return true;
 }
 
 void SequenceState::keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const {
   for (int b = first_window_block_; b < position_ / kBlockTokens; ++b) cache.keep_window(chain, b);
+}
+
+void SequenceState::occupy(int latent_pages) {
+  SLUICE_CHECK(is_open() && position_ == 0 && latent_pages_.empty(), "only an empty sequence occupies pages");
+  occupied_ = std::min(latent_pages, pools_->latents().free());
+  for (int i = 0; i < occupied_; ++i) latent_pages_.push_back(pools_->latents().allocate());
 }
 
 int SequenceState::exclusive_latent_pages() const {

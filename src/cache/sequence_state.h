@@ -17,6 +17,7 @@
 // thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -69,10 +70,16 @@ class SequenceState {
 
   // The window pages behind the last block boundary stay cached when the sequence leaves them.
   void keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const;
+  // For tests of short memory: an empty sequence that holds this many latent pages, as many as there are at most.
+  void occupy(int latent_pages);
+  int occupied() const { return occupied_; }
   // Latent pages that nobody else holds.
   int exclusive_latent_pages() const;
 
   Position shared() const { return shared_; }  // latent pages of rows below came from the prefix cache
+  // The latents of rows below are in the pages that it holds: more than position() when they are shared, or when it was
+  // truncated within a block.
+  Position latents_end() const { return std::max({position_, shared_, latents_end_}); }
   StateSlot slot() const { return slot_; }
   const std::vector<LatentPage>& latent_pages() const { return latent_pages_; }  // [block]
   const std::vector<WindowPage>& window_pages() const { return window_pages_; }  // [block - first_window_block()]
@@ -85,10 +92,15 @@ class SequenceState {
   void leave_windows_before(std::int32_t block);
   void publish(PrefixCache& cache, const BlockChain& chain, int begin, int end);
   bool copy_on_write(int* latents, int* windows) const;
+  template <class Page>
+  static int free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end);
+  template <class Page>
+  static void take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
+                         std::vector<Page>* pages);
   void copy_shared_tail();
   std::byte* committed_open() const { return pools_->open_state(slot_, committed_copy_); }
   std::size_t computed_latent_pages() const;
-  template <class Visit>  // (bytes, count) of everything that an image has, in its order
+  template <class Visit>  // (bytes, count, whether in a published page) of everything that an image has, in its order
   void visit_image(const Visit& visit) const;
 
   CachePools* pools_ = nullptr;
@@ -96,7 +108,8 @@ class SequenceState {
   int committed_copy_ = 0;  // of the open state; the other one is scratch
   Position position_ = 0;
   Position shared_ = 0;  // rows below write no latents: their pages came from the prefix cache
-  int reserved_ = 0;
+  Position latents_end_ = 0;
+  int reserved_ = 0, occupied_ = 0;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_;
   std::int32_t first_window_block_ = 0;
