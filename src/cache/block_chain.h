@@ -18,6 +18,7 @@ class BlockChain {
 
   const BlockHash& root() const { return root_; }
   int blocks() const { return static_cast<int>(hashes_.size()); }
+  std::span<const BlockHash> hashes() const { return hashes_; }
   const BlockHash& operator[](int block) const { return hashes_[static_cast<std::size_t>(block)]; }
 
   // Blocks whose window pages stay cached when the sequence has moved on (cache/retention.h); ascending.

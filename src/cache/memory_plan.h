@@ -6,9 +6,10 @@
 // where "+ 1" serves the one-token health probe, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
 // but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
-// rest goes to the latent pool, and with prefix caching one window page more for every kLatentsPerCachedWindow latent
-// pages, to resume behind (docs/prefix_cache.md has the reason); without it, the latent pool gets at most what s
-// sequences of max_model_len can fill. Nothing is touched before it is used.
+// rest goes to the latent pool. With prefix caching all of it is used, and one window page for every
+// kLatentsPerCachedWindow latent pages is taken out of the rest, to resume behind (docs/prefix_cache.md has the
+// reason); without it, the latent pool gets at most what s sequences of max_model_len can fill. Nothing is touched
+// before it is used but what the pools know of their pages (PagePool::kBytesPerPage).
 #pragma once
 
 #include <cstddef>

@@ -119,9 +119,13 @@ void PagePool::remove_cached(int page) {
 }
 
 Status PagePool::check() const {
-  int used = 0, listed = 0, in_table = 0;
-  for (int page = oldest_; page >= 0 && listed <= total(); page = at(page).newer, ++listed) {
+  int used = 0, listed = 0, in_table = 0, before = -1;
+  for (int page = oldest_; page >= 0 && listed <= total(); before = page, page = at(page).newer, ++listed) {
     const Page& p = at(page);
+    if (p.older != before) {
+      return internal_error(fmt::format(
+          "page {} follows page {} in the order of eviction, but names {} as the one before", page, before, p.older));
+    }
     if (p.owners != 0 || !p.published || !p.kept || vacant_.contains(page)) {
       return internal_error(fmt::format("page {} is in the order of eviction with {} owners, {}published", page,
                                         p.owners, p.published ? "" : "not "));
@@ -143,6 +147,10 @@ Status PagePool::check() const {
   for (const std::int32_t page : table_) entries += page >= 0;
   if (entries != in_table) {
     return internal_error(fmt::format("the table has {} entries for {} published pages", entries, in_table));
+  }
+  if (before != newest_) {
+    return internal_error(
+        fmt::format("page {} ends the order of eviction, but {} is called the newest", before, newest_));
   }
   if (listed != cached_ || used + vacant() + cached_ != total()) {
     return internal_error(

@@ -55,7 +55,9 @@ Result<SwapHandle> SwapSpace::store(std::vector<std::byte> bytes) {
   if (directory_.empty()) {
     image.bytes = std::move(bytes);
   } else {
-    SLUICE_ASSIGN_OR_RETURN(image.file, make_file());
+    const Result<int> file = make_file();
+    if (!file.ok()) return resource_exhausted(file.status().message());  // no more of them, or the folder is gone
+    image.file = *file;
     for (std::size_t done = 0; done < size;) {
       const ssize_t written = ::pwrite(image.file, bytes.data() + done, size - done, static_cast<off_t>(done));
       if (written < 0 && errno == EINTR) continue;
