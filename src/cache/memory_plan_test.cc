@@ -7,6 +7,7 @@
 
 #include "base/test_seed_testing.h"
 #include "cache/cache_pools.h"
+#include "cache/free_set.h"
 #include "cache/page_geometry.h"
 
 namespace sluice {
@@ -44,25 +45,40 @@ CacheLayout layout(int latent_bytes, int window_bytes, int open_bytes, int windo
 }
 
 TEST(PageGeometryTest, CountsPagesOfSpans) {
-  const PageGeometry g{.window_tokens = 128};
+  const PageGeometry g{.resume_pages = 1};
   EXPECT_EQ(g.steady_window_pages(), 2);
   EXPECT_EQ(g.window_pages(0, 1), 1);
   EXPECT_EQ(g.window_pages(0, 128), 1);
   EXPECT_EQ(g.window_pages(0, 129), 2);
-  EXPECT_EQ(g.window_pages(127, 1), 1);  // sees positions 0 to 127
-  EXPECT_EQ(g.window_pages(128, 1), 2);  // sees 1 to 128
-  EXPECT_EQ(g.window_pages(255, 1), 1);
+  EXPECT_EQ(g.window_pages(127, 1), 1);
+  EXPECT_EQ(g.window_pages(128, 1), 2);
+  EXPECT_EQ(g.window_pages(255, 1), 2);  // it sees 128 to 255, but going back to 128 needs the page before
   EXPECT_EQ(g.window_pages(100, 4096), 33);
   EXPECT_EQ(g.latent_pages(0), 0);
   EXPECT_EQ(g.latent_pages(129), 2);
-  EXPECT_EQ((PageGeometry{.window_tokens = 1}.steady_window_pages()), 1);
-  EXPECT_EQ((PageGeometry{.window_tokens = 130}.steady_window_pages()), 3);
+  EXPECT_EQ((PageGeometry{.resume_pages = 0}.steady_window_pages()), 1);
+  EXPECT_EQ((PageGeometry{.resume_pages = 2}.steady_window_pages()), 3);
+  EXPECT_EQ((PageGeometry{.resume_pages = 1, .has_windows = false}.steady_window_pages()), 0);
+  EXPECT_EQ((PageGeometry{.resume_pages = 1, .has_latents = false}.latent_pages(129)), 0);
+}
+
+TEST(PageGeometryTest, ResumingNeedsTheWindowBehindTheBoundary) {
+  const auto resume_pages = [](int window_tokens) {
+    return PageGeometry::of(layout(100, 50, 10, window_tokens)).resume_pages;
+  };
+  EXPECT_EQ(resume_pages(1), 0);
+  EXPECT_EQ(resume_pages(2), 1);
+  EXPECT_EQ(resume_pages(128), 1);
+  EXPECT_EQ(resume_pages(129), 1);
+  EXPECT_EQ(resume_pages(130), 2);
+  EXPECT_EQ(resume_pages(400), 4);
 }
 
 TEST(PageGeometryTest, BoundsHoldEverywhere) {
   for (const int window : {1, 2, 64, 127, 128, 129, 130, 256, 257, 1000}) {
-    const PageGeometry g{.window_tokens = window};
+    const PageGeometry g = PageGeometry::of(layout(100, 50, 10, window));
     for (Position p = 0; p < 1500; p += 1 + p / 50) {
+      ASSERT_LE(g.first_window_block(p), std::max(0, p - window + 1) / kBlockTokens);  // all that the row can see
       ASSERT_LE(g.window_pages(p, 1), g.steady_window_pages());
       ASSERT_LE(blocks_for(p) - g.first_window_block(p), g.steady_window_pages());
       for (const int rows : {1, 2, 127, 128, 129, 130, 500}) {
@@ -79,8 +95,8 @@ TEST(PageGeometryTest, BoundsHoldEverywhere) {
   }
 }
 
-TEST(MemoryPlanTest, GivesNoMoreThanCanBeUsed) {
-  const auto plan = plan_memory(layout(100, 50, 10), {std::size_t{1} << 40, 8, 512, 4096});
+TEST(MemoryPlanTest, WithoutPrefixCachingGivesNoMoreThanSequencesCanUse) {
+  const auto plan = plan_memory(layout(100, 50, 10), {std::size_t{1} << 40, 8, 512, 4096, false});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->sequences, 8);
   EXPECT_EQ(plan->latent_pages, 8 * 32 + 1);
@@ -90,11 +106,46 @@ TEST(MemoryPlanTest, GivesNoMoreThanCanBeUsed) {
 TEST(MemoryPlanTest, FewerSequencesWhereTheBudgetIsSmall) {
   // A window page has 6,400 bytes, a latent page 3,200.
   const CacheLayout l = layout(100, 50, 10);
-  const auto plan = plan_memory(l, {400'000, 64, 512, 100'000});
+  const auto plan = plan_memory(l, {400'000, 64, 512, 100'000, false});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->sequences, 5);  // 5 * (2 * 6,400 + 16 * 3,200) + 5 * 6,400 are 352,000
   EXPECT_EQ(plan->window_pages, 5 * 2 + 4 + 1);
   EXPECT_GE(plan->latent_pages, 5 * 16);
+}
+
+TEST(MemoryPlanTest, PrefixCachingGetsTheRestAndAWindowPageForEverySixteenBlocks) {
+  const CacheLayout l = layout(100, 50, 10);
+  const MemoryRequest request{100'000'000, 8, 512, 4096, true};
+  const auto plan = plan_memory(l, request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->sequences, 8);
+  const int cached_windows = plan->window_pages - (8 * 2 + 4 + 1);
+  EXPECT_GT(plan->latent_pages, 8 * 32 + 1);
+  EXPECT_NEAR(plan->latent_pages, cached_windows * 16, 32);
+  EXPECT_GT(plan->total_bytes(), request.budget_bytes - 60'000);  // all of it but less than one group of pages
+  EXPECT_EQ(plan->total_bytes(), plan->latent_bytes + plan->window_bytes + plan->open_bytes);
+  EXPECT_EQ(plan->window_bytes, static_cast<std::size_t>(plan->window_pages) * l.window_page_bytes());
+}
+
+TEST(MemoryPlanTest, PrefixCachingWithoutAWindowPoolGivesAllToTheLatents) {
+  const auto plan = plan_memory(layout(100, 0, 0), {10'000'000, 8, 512, 4096, true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->window_pages, 0);
+  EXPECT_EQ(plan->latent_pages, (10'000'000 - 4096 - 64) / 3200);
+}
+
+TEST(MemoryPlanTest, PrefixCachingWithoutALatentPoolGivesAllToTheWindows) {
+  const auto plan = plan_memory(layout(0, 50, 0), {10'000'000, 8, 512, 4096, true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->latent_pages, 0);
+  EXPECT_EQ(plan->window_pages, (10'000'000 - 4096 - 64) / 6400);
+}
+
+TEST(MemoryPlanTest, NoPoolHasMorePagesThanCanBeCounted) {
+  const auto plan = plan_memory(layout(100, 50, 10), {std::size_t{1} << 40, 8, 512, 4096, true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->latent_pages, FreeSet::kMaxSize);
+  EXPECT_LE(plan->window_pages, FreeSet::kMaxSize);
 }
 
 TEST(MemoryPlanTest, TooSmallABudgetIsRefusedWithTheLeastThatWorks) {
@@ -122,7 +173,7 @@ TEST(MemoryPlanTest, NeverExceedsTheBudget) {
   for (int i = 0; i < 3000; ++i) {
     const CacheLayout l = layout(4 * below(50), 4 * below(50), below(3000), 1 + below(400));
     const MemoryRequest request{random() % (std::size_t{1} << (14 + below(12))), 1 + below(100), 1 + below(5000),
-                                1 + below(70000)};
+                                1 + below(70000), below(2) == 0};
     const auto plan = plan_memory(l, request);
     if (!plan.ok()) continue;
     ++planned;
@@ -156,7 +207,9 @@ TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
   const std::size_t before = resident_bytes();
   const auto pools = CachePools::create(l, *plan);
   ASSERT_TRUE(pools.ok()) << pools.status().message();
-  EXPECT_LT(resident_bytes(), before + (std::size_t{64} << 20));
+  const auto pages = static_cast<std::size_t>(plan->latent_pages + plan->window_pages);
+  EXPECT_GT(pages, std::size_t{1} << 20);
+  EXPECT_LT(resident_bytes(), before + pages * PagePool::kBytesPerPage + (std::size_t{4} << 20));
   // The last row of the last page is there.
   const StreamView& view = (*pools)->view()[StreamId(0)];
   view.row(plan->latent_pages - 1, view.rows_per_page - 1).data[511] = std::byte{1};

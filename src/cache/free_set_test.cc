@@ -1,4 +1,4 @@
-#include "cache/pool.h"
+#include "cache/free_set.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/test_seed_testing.h"
-#include "cache/free_set.h"
 
 namespace sluice {
 namespace {
@@ -40,35 +39,11 @@ TEST(FreeSetTest, IsASetThatKnowsItsLowestMember) {
   }
 }
 
-TEST(PoolTest, GivesTheLowestFreePage) {
-  Pool<LatentPage> pool(3);
-  EXPECT_EQ(pool.allocate(), LatentPage(0));
-  EXPECT_EQ(pool.allocate(), LatentPage(1));
-  EXPECT_EQ(pool.allocate(), LatentPage(2));
-  EXPECT_FALSE(pool.allocate());
-  pool.release(LatentPage(2));
-  pool.release(LatentPage(0));
-  EXPECT_EQ(pool.free(), 2);
-  EXPECT_EQ(pool.allocate(), LatentPage(0));
-  EXPECT_EQ(pool.used(), 2);
-}
-
-TEST(PoolTest, APageIsFreeWhenItsLastOwnerLeaves) {
-  Pool<WindowPage> pool(2);
-  const WindowPage page = pool.allocate();
-  pool.share(page);
-  EXPECT_EQ(pool.owners(page), 2);
-  pool.release(page);
-  EXPECT_FALSE(pool.is_free(page));
-  pool.release(page);
-  EXPECT_TRUE(pool.is_free(page));
-}
-
-TEST(PoolDeathTest, BrokenOwnershipEndsTheProgram) {
-  Pool<WindowPage> pool(2);
-  EXPECT_DEATH(pool.release(WindowPage(0)), "a free page was released");
-  EXPECT_DEATH(pool.share(WindowPage(1)), "a free page cannot be shared");
-  EXPECT_DEATH(static_cast<void>(pool.owners(WindowPage(2))), "outside its pool");
+TEST(FreeSetDeathTest, NothingIsFreedOrTakenTwice) {
+  FreeSet set(2);
+  EXPECT_DEATH(set.insert(1), "freed twice");
+  set.erase(1);
+  EXPECT_DEATH(set.erase(1), "taken that is not free");
 }
 
 }  // namespace
