@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   sluice::Invocation invocation;
   sluice::add_text_commands(app, invocation);
   sluice::add_model_commands(app, invocation);
+  sluice::add_simulate_command(app, invocation);
   for (CLI::App* command : app.get_subcommands({})) command->footer(kFooter);
   try {
     app.parse(argc, argv);

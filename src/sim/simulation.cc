@@ -177,6 +177,7 @@ Result<SimulationResult> simulate(const Trace& trace, const SimulatedModel& mode
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<Runner> runner,
       Runner::create(make_null_model(model.cache_layout, model.max_position_embeddings), nullptr, engine));
+  runner->prefix_cache().set_retention(options.retention);
   return Simulation(trace, options, runner.get(), engine).run();
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "cache/retention.h"
 #include "model/cache_layout.h"
 #include "sim/cost_model.h"
 #include "sim/percentiles.h"
@@ -30,6 +31,7 @@ struct SimulatedModel {
 struct SimulationOptions {
   EngineOptions engine;  // limits, policy and cache; the model's own options are not looked at
   CostModel cost;
+  RetentionRules retention;
   int concurrency = 0;  // 0: requests arrive at their times
   bool audit_at_end = false;
   std::function<void(std::size_t done, std::size_t total)> on_progress;  // may be empty

@@ -1,0 +1,196 @@
+#include "cli/simulate_command.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/progress.h"
+#include "cli/exit_code.h"
+#include "cli/model_path.h"
+#include "engine/runner.h"
+#include "formats/json.h"
+#include "formats/model_config.h"
+#include "model/model_plan.h"
+#include "sim/calibrate.h"
+#include "sim/load_estimate.h"
+#include "sim/report.h"
+#include "sim/simulation.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr double kCalibrationSeconds = 3;
+
+struct NamedRule {
+  const char* name;
+  bool RetentionRules::* rule;
+};
+constexpr NamedRule kRules[] = {
+    {"every_64th", &RetentionRules::every_64th},
+    {"before_prompt_end", &RetentionRules::before_prompt_end},
+    {"at_prompt_end", &RetentionRules::at_prompt_end},
+    {"message_start", &RetentionRules::message_start},
+    {"finished", &RetentionRules::finished},
+    {"preempted", &RetentionRules::preempted},
+    {"demand", &RetentionRules::demand},
+};
+
+Result<RetentionRules> retention_without(const std::vector<std::string>& names) {
+  RetentionRules rules;
+  for (const std::string& name : names) {
+    bool found = name == "all";
+    for (const NamedRule& rule : kRules) {
+      if (name != "all" && name != rule.name) continue;
+      rules.*rule.rule = false;
+      found = true;
+    }
+    if (!found) return invalid_argument(fmt::format("--without-retention: there is no rule '{}'", name));
+  }
+  return rules;
+}
+
+// Where the model's config is: a folder's, or the file itself.
+Result<std::string> model_path(const std::string& given) {
+  std::error_code error;
+  if (fs::is_regular_file(given, error)) return given;
+  return resolve_model_folder(given);
+}
+
+Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
+  }
+  engine.model_folder = path;
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<CostSample> samples,
+                          measure_steps(runner.get(), engine.max_num_batched_tokens, kCalibrationSeconds));
+  const CostModel cost = fit_cost(samples);
+  fmt::print("calibrated on {} steps, typical error {:.0f} %\n", samples.size(), 100 * cost_error(cost, samples));
+  return cost;
+}
+
+Result<CostModel> cost_of(const SimulateOptions& options, const std::string& path) {
+  return options.cost == "calibrate" ? calibrate(options.engine, path) : parse_cost(options.cost);
+}
+
+Result<Trace> trace_of(const SimulateOptions& options, const CostModel& cost, double* rate) {
+  if (!options.trace.empty()) return read_trace(options.trace, options.hash_block_tokens);
+  WorkloadOptions workload = options.workload;
+  if (workload.rate == 0) {
+    workload.rate = 1;
+    workload.requests = std::min(workload.requests, 10'000);
+    SLUICE_ASSIGN_OR_RETURN(const Trace sample, make_workload(workload));
+    workload.rate = options.load * bearable_rate(sample, cost, options.engine);
+    workload.requests = options.workload.requests;
+  }
+  *rate = workload.rate;
+  return make_workload(workload);
+}
+
+json::object describe(const SimulateOptions& options, const SimulatedModel& model, const CostModel& cost, double rate) {
+  const EngineOptions& engine = options.engine;
+  json::object trace;
+  if (options.trace.empty()) {
+    trace = {{"workload", options.workload.name}, {"seed", options.workload.seed}, {"rate", rate}};
+  } else {
+    trace = {{"file", options.trace}};
+  }
+  return {{"trace", std::move(trace)},
+          {"concurrency", options.concurrency},
+          {"cost", cost.text()},
+          {"latent_page_bytes", model.cache_layout.latent_page_bytes()},
+          {"window_page_bytes", model.cache_layout.window_page_bytes()},
+          {"max_num_batched_tokens", engine.max_num_batched_tokens},
+          {"max_num_seqs", engine.max_num_seqs},
+          {"long_prefill_token_threshold", engine.long_prefill_token_threshold},
+          {"prefix_caching", engine.enable_prefix_caching}};
+}
+
+Result<RunReport> run_policy(const SimulateOptions& options, const std::string& policy, const Trace& trace,
+                             const SimulatedModel& model, const CostModel& cost) {
+  SimulationOptions simulation;
+  simulation.engine = options.engine;
+  simulation.engine.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
+  simulation.cost = cost;
+  simulation.concurrency = options.concurrency;
+  simulation.audit_at_end = true;
+  SLUICE_ASSIGN_OR_RETURN(simulation.retention, retention_without(options.without_retention));
+  ProgressBar bar(policy, ProgressBar::Unit::kItems);
+  simulation.on_progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
+  SLUICE_ASSIGN_OR_RETURN(const SimulationResult result, simulate(trace, model, simulation));
+  return make_report(policy, result);
+}
+
+Status write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Status() : internal_error(fmt::format("{}: cannot be written", path.string()));
+}
+
+Status write_report(const std::string& out, json::object summary, const std::vector<RunReport>& reports) {
+  json::array runs;
+  for (const RunReport& report : reports) runs.push_back(to_json(report));
+  summary["runs"] = std::move(runs);
+  SLUICE_RETURN_IF_ERROR(write_file(fs::path(out) / "summary.json", dump_json(summary) + "\n"));
+  for (const ReportPlot& plot : make_plots(reports))
+    SLUICE_RETURN_IF_ERROR(write_file(fs::path(out) / plot.file, plot.svg));
+  return {};
+}
+
+Status run_all(const SimulateOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.out, error);
+  if (error) return invalid_argument(fmt::format("--out {}: cannot be made: {}", options.out, error.message()));
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, model_path(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
+  const SimulatedModel model{plan.cache_layout, plan.config.max_position_embeddings};
+  SLUICE_ASSIGN_OR_RETURN(const CostModel cost, cost_of(options, path));
+  double rate = 0;
+  SLUICE_ASSIGN_OR_RETURN(const Trace trace, trace_of(options, cost, &rate));
+  fmt::print("{} requests, {}\n", trace.requests.size(),
+             options.concurrency > 0 ? fmt::format("{} at a time", options.concurrency)
+             : rate > 0              ? fmt::format("{:.4g} a second arriving", rate)
+                                     : "at the times of the trace");
+  fmt::print("cost of a step: {}\n", cost.text());
+  std::fflush(stdout);
+
+  std::vector<std::string> policies = options.policies;
+  if (policies.empty()) policies.push_back(options.engine.scheduling_policy);
+  std::vector<RunReport> reports;
+  const auto began = std::chrono::steady_clock::now();
+  for (const std::string& policy : policies) {
+    SLUICE_ASSIGN_OR_RETURN(RunReport report, run_policy(options, policy, trace, model, cost));
+    reports.push_back(std::move(report));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  SLUICE_RETURN_IF_ERROR(write_report(options.out, describe(options, model, cost, rate), reports));
+  double simulated = 0;
+  for (const RunReport& report : reports) simulated += report.seconds;
+  fmt::print("{}{:.0f} s simulated in {:.1f} s; {}/summary.json, latency.svg, load.svg, summary.svg\n",
+             to_text(reports), simulated, seconds, options.out);
+  for (const RunReport& report : reports) {
+    if (report.refused > 0) fmt::print("{}: {} requests can never run and were refused\n", report.name, report.refused);
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_simulate(const SimulateOptions& options) {
+  return report(run_all(options));
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// sluice simulate: a trace through the scheduler and the prefix cache on a virtual clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/workload.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct SimulateOptions {
+  EngineOptions engine;  // its model_folder may be a config.json
+  WorkloadOptions workload;
+  std::string trace;  // a file; empty: the workload
+  int hash_block_tokens = 512;
+  double load = 0.8;    // of what the model can bear, when the rate is 0
+  int concurrency = 0;  // 0: open loop
+  std::string cost = "calibrate";
+  std::vector<std::string> policies;           // empty: the engine's own
+  std::vector<std::string> without_retention;  // names of rules that are switched off
+  std::string out;
+};
+
+int run_simulate(const SimulateOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+#include "sim/load_estimate.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+double bearable_rate(const Trace& trace, const CostModel& cost, const EngineOptions& engine) {
+  double input = 0, output = 0, leaders = 0;
+  for (const TraceRequest& request : trace.requests) {
+    input += request.input_length;
+    output += request.output_length;
+    leaders += request.after < 0 ? 1 : 0;
+  }
+  const auto count = static_cast<double>(trace.requests.size());
+  input /= count;
+  output /= count;
+
+  // The steady state: for each request that decodes, the prompt rows that replace it when it ends.
+  const double prompt_rows_each = input / output;
+  const int decodes =
+      std::clamp(static_cast<int>(engine.max_num_batched_tokens / (1 + prompt_rows_each)), 1, engine.max_num_seqs);
+  const auto prompt_rows = static_cast<int>(decodes * prompt_rows_each);
+  StepPlan plan;
+  for (int i = 0; i < decodes; ++i)
+    plan.spans.push_back({SequenceId(i), static_cast<int>(input + output / 2), 1, true});
+  if (prompt_rows > 0) plan.spans.push_back({SequenceId(decodes), static_cast<int>(input / 2), prompt_rows, false});
+  plan.rows = decodes + prompt_rows;
+  const double requests_per_second = decodes / output / cost.step_seconds(plan);
+  return requests_per_second * leaders / count;
+}
+
+}  // namespace sluice
