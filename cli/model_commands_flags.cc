@@ -1,4 +1,4 @@
-// logits, eval, inspect, kernels and synth.
+// logits, eval, inspect, verify, kernels and synth.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -9,6 +9,7 @@
 #include "cli/kernels_command.h"
 #include "cli/logits_command.h"
 #include "cli/synth_command.h"
+#include "cli/verify_command.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +63,17 @@ void add_kernels(CLI::App& app, Invocation& invocation) {
   command.callback([&invocation, options] { invocation.run = [options] { return run_kernels(*options); }; });
 }
 
+void add_verify(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<VerifyCommandOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "verify", "Try on this model and machine that an answer does not depend on how it was scheduled, bit by bit");
+  command.add_option("--schedules", options->schedules, "Random schedules to try")->option_text("N [100]");
+  command.add_option("--seed", options->seed, "Of the schedules; by default a fresh one")->option_text("N");
+  command.add_option("--json", options->json, "Also write the report here")->option_text("FILE");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_verify(*options); }; });
+}
+
 void add_synth(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<SynthOptions>();
   CLI::App& command = *app.add_subcommand("synth", "Write a random checkpoint in the official format");
@@ -85,6 +97,7 @@ void add_model_commands(CLI::App& app, Invocation& invocation) {
   add_logits(app, invocation);
   add_eval(app, invocation);
   add_inspect(app, invocation);
+  add_verify(app, invocation);
   add_kernels(app, invocation);
   add_synth(app, invocation);
 }

@@ -34,6 +34,7 @@ class Checker {
   Result<std::optional<Mismatch>> run(const LawSchedule& schedule, const Mismatch* watched = nullptr,
                                       Values* values = nullptr);
   Result<LawSchedule> shrink(LawSchedule schedule, Mismatch* mismatch);
+  Result<LawDifference> shrink_failure(LawSchedule schedule, Status failure, int number);
   Result<std::string> first_value(const LawSchedule& schedule, const Mismatch& mismatch);
 
  private:
@@ -78,6 +79,7 @@ class Checker {
   LawReport& report_;
   std::vector<std::vector<std::uint64_t>> references_;  // [prompt][compared position]
   std::vector<Live> live_;                              // [sequence]
+  std::size_t steps_begun_ = 0;                         // of the last run
   StateSlot occupied_;                                  // holds the pages that the schedule does without
   std::vector<StepSpan> spans_;
   std::vector<int> span_sequences_;  // [span]
@@ -134,6 +136,7 @@ Result<std::optional<Mismatch>> Checker::run(const LawSchedule& schedule, const 
 Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
                           std::optional<Mismatch>* found) {
   for (std::size_t step = 0; step < schedule.steps.size() && !*found; ++step) {
+    steps_begun_ = step + 1;
     Probe probe;
     if (watched != nullptr && step == watched->step) probe = watch(schedule, *watched, values);
     SLUICE_RETURN_IF_ERROR(run_step(schedule, step, probe ? &probe : nullptr));
@@ -301,6 +304,31 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
   return std::nullopt;
 }
 
+// The smallest schedule after which the auditor still finds something.
+Result<LawDifference> Checker::shrink_failure(LawSchedule schedule, Status failure, int number) {
+  int runs = 0;
+  for (bool smaller = true; smaller && runs < kMaxShrinkRuns;) {
+    smaller = false;
+    schedule.steps.resize(std::min(schedule.steps.size(), steps_begun_));
+    for (LawSchedule& candidate : smaller_schedules(schedule)) {
+      if (++runs > kMaxShrinkRuns) break;
+      if (!runner_.audit().ok()) SLUICE_RETURN_IF_ERROR(runner_.clear_cache());
+      const Result<std::optional<Mismatch>> found = run(candidate);
+      if (found.status().code() != StatusCode::kInternal) continue;
+      schedule = std::move(candidate);
+      failure = found.status();
+      smaller = true;
+      break;
+    }
+  }
+  LawDifference difference;
+  difference.schedule = number;
+  difference.first_value = "audit";
+  difference.text = fmt::format("seed {} schedule {}: {}; the smallest schedule found:\n{}", options_.seed, number,
+                                failure.message(), schedule.text());
+  return difference;
+}
+
 Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
   int runs = 0;
   for (bool smaller = true; smaller && runs < kMaxShrinkRuns;) {
@@ -363,9 +391,13 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
     };
     LawSchedule schedule = make_law_schedule(prompts, options, number);
     Result<std::optional<Mismatch>> found = checker.run(schedule);
-    if (!found.ok()) return named(found.status());
     ++report.schedules;
     if (options.progress) options.progress(report.schedules);
+    if (found.status().code() == StatusCode::kInternal) {  // the auditor
+      SLUICE_ASSIGN_OR_RETURN(report.difference, checker.shrink_failure(std::move(schedule), found.status(), number));
+      return report;
+    }
+    if (!found.ok()) return named(found.status());
     if (!*found) continue;
     Mismatch mismatch = **found;
     SLUICE_ASSIGN_OR_RETURN(schedule, checker.shrink(std::move(schedule), &mismatch));

@@ -39,7 +39,7 @@ struct LawDifference {
   int schedule = 0;  // run it alone: first_schedule = this, schedules = 1
   int prompt = 0;
   Position position = 0;
-  std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs
+  std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs; "audit"
   std::string text;         // what differs, and the smallest schedule found
 };
 
@@ -51,7 +51,7 @@ struct LawReport {
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 };
 
-// Fails when a step cannot run or the audit finds something.
+// What the auditor finds counts as a difference. Fails when a step cannot run.
 Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                 const LawOptions& options);
 

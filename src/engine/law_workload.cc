@@ -64,7 +64,7 @@ Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawO
   o.scheduling_policy = policies[below(3)];
   o.long_prefill_token_threshold = below(3) == 0 ? 1 + below(200) : 0;
   o.enable_mixed_prefill_decode = below(4) != 0;
-  o.force_preempt_every = below(3) == 0 ? 1 + below(12) : 0;
+  o.force_preempt_every = below(3) == 0 ? (o.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
   o.swap_space = below(2);  // more than none: the runner's own
   work.caching = below(5) != 0;
   work.threads = laws.thread_counts[static_cast<std::size_t>(below(static_cast<int>(laws.thread_counts.size())))];
@@ -83,7 +83,7 @@ Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawO
       }
     }
     r.max_tokens = 1 + below(12);
-    if (below(4) == 0) r.max_tokens += 130;
+    if (below(4) == 0 || o.max_num_batched_tokens < 64) r.max_tokens += 130;
     r.n = below(4) == 0 ? 2 + below(2) : 1;
     r.priority = below(3) - 1;
     r.arrives = below(2) * below(20);

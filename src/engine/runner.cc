@@ -52,7 +52,16 @@ Status Runner::set_up(const EngineOptions& options) {
   }
   SLUICE_RETURN_IF_ERROR(check_unchunked(options, max_model_len_, PageGeometry::of(model_->cache_layout()), plan));
   log_debug("cache: {}", plan.text());
-  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan));
+  plan_ = plan;
+  options_ = options;
+  return clear_cache();
+}
+
+Status Runner::clear_cache() {
+  const EngineOptions& options = options_;
+  states_.clear();  // before the pools that they point to
+  prefix_cache_.reset();
+  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan_));
   SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
   PrefixCacheOptions caching;
   caching.enabled = options.enable_prefix_caching;
@@ -62,7 +71,7 @@ Status Runner::set_up(const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(swap_space_,
                           SwapSpace::create(static_cast<std::size_t>(options.swap_space), options.swap_dir));
   exec_.fault_chunk_anchored_splits = fault == Fault::kChunkReduction;
-  states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan.sequences) + 1);
+  states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan_.sequences) + 1);
   for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
   in_step_.assign(states_.size(), 0);
   return {};

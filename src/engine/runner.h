@@ -58,6 +58,8 @@ class Runner {
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
   Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
+  // Throws away every sequence and page and begins anew, sound even after an audit that failed.
+  Status clear_cache();
   // For tests of short memory: a sequence that computes nothing and holds all latent pages but so many.
   Result<StateSlot> occupy_all_but(int latent_pages);
   // Moves the state to the swap space and closes the sequence; nothing has changed on an error.
@@ -118,6 +120,8 @@ class Runner {
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::unique_ptr<SwapSpace> swap_space_;
+  EngineOptions options_;
+  MemoryPlan plan_;
   mutable std::uint64_t audits_ = 0;
   LoadReport load_report_;
   std::size_t vocab_size_ = 0;

@@ -1,0 +1,102 @@
+#include "cli/verify_command.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cstdio>
+#include <fstream>
+#include <random>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/exit_code.h"
+#include "cli/model_path.h"
+#include "engine/verify.h"
+
+namespace sluice {
+namespace {
+
+std::uint64_t fresh_seed() {
+  std::random_device device;
+  return device();
+}
+
+void print_report(const VerifyReport& report, const VerifyOptions& options) {
+  const LawReport& laws = report.laws;
+  fmt::print("{}, {} kernels, {} threads, seed {}\n", report.profile, report.isa, report.threads, options.seed);
+  fmt::print("{} schedules in {:.1f} s: {} rows compared bit by bit with those of each prompt alone\n", laws.schedules,
+             report.seconds, laws.comparisons);
+  fmt::print(
+      "on the way: {} preemptions recomputed, {} swapped, {} forks, {} truncations, {} aborts, {} forgotten spans, {} "
+      "tokens taken from the prefix cache\n",
+      laws.preemptions, laws.swaps, laws.forks, laws.truncations, laws.aborts, laws.forgotten, laws.resumed_tokens);
+  if (report.sound()) {
+    fmt::print("no difference\n");
+  } else {
+    fmt::print("A DIFFERENCE: {}", laws.difference->text);
+  }
+}
+
+Status write_json(const VerifyReport& report, const VerifyOptions& options, const std::string& path) {
+  const LawReport& laws = report.laws;
+  boost::json::object json;
+  json["model"] = options.engine.model_folder;
+  json["profile"] = report.profile;
+  json["isa"] = report.isa;
+  json["threads"] = report.threads;
+  json["seed"] = options.seed;
+  json["schedules"] = laws.schedules;
+  json["comparisons"] = laws.comparisons;
+  json["differences"] = report.sound() ? 0 : 1;
+  json["seconds"] = report.seconds;
+  json["preemptions"] = laws.preemptions;
+  json["swaps"] = laws.swaps;
+  json["forks"] = laws.forks;
+  json["truncations"] = laws.truncations;
+  json["aborts"] = laws.aborts;
+  json["forgotten_spans"] = laws.forgotten;
+  json["resumed_tokens"] = laws.resumed_tokens;
+  if (!report.sound()) {
+    json["difference"] = {{"schedule", laws.difference->schedule},
+                          {"prompt", laws.difference->prompt},
+                          {"position", laws.difference->position},
+                          {"first_value", laws.difference->first_value},
+                          {"text", laws.difference->text}};
+  }
+  std::ofstream file(path);
+  file << boost::json::serialize(json) << "\n";
+  file.close();
+  return file ? Status() : resource_exhausted(fmt::format("--json {}: cannot be written", path));
+}
+
+}  // namespace
+
+int run_verify(const VerifyCommandOptions& given) {
+  VerifyOptions options;
+  options.engine = given.engine;
+  options.schedules = given.schedules;
+  options.seed = given.seed ? *given.seed : fresh_seed();
+  if (options.schedules < 1) {
+    return report(invalid_argument(fmt::format("--schedules: expected at least 1, found {}", options.schedules)));
+  }
+  Result<std::string> folder = resolve_model_folder(given.engine.model_folder);
+  if (!folder.ok()) return report(folder.status());
+  options.engine.model_folder = *folder;
+  Result<VerifyReport> checked = internal_error("not run");
+  {
+    ProgressBar bar("schedules", ProgressBar::Unit::kItems);
+    options.progress = [&bar](int done, int total) {
+      bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
+    };
+    checked = verify(options);
+  }
+  if (!checked.ok()) return report(checked.status());
+  print_report(*checked, options);
+  if (!given.json.empty()) {
+    const Status written = write_json(*checked, options, given.json);
+    if (!written.ok()) return report(written);
+  }
+  return checked->sound() ? kExitOk : kExitFailed;
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// sluice verify: tries the laws on the user's own model and machine, and reports.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct VerifyCommandOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  int schedules = 100;
+  std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed
+  std::string json;                   // "": no file
+};
+
+// Exit code 0 when nothing differs, 1 when something does.
+int run_verify(const VerifyCommandOptions& options);
+
+}  // namespace sluice
