@@ -197,7 +197,14 @@ void SequenceState::free_tail(Position end) {
 
 Position SequenceState::truncate(Position p, const BlockChain* chain) {
   SLUICE_CHECK(is_open() && reserved_ == 0 && p >= 0, "a sequence is truncated between steps");
-  if (p >= position_) return position_;
+  if (p >= position_) {
+    if (p < shared_) {  // the latents of tokens that are gone
+      latents_end_ = std::min(latents_end(), blocks_for(position_) * kBlockTokens);
+      shared_ = std::max(position_, p / kBlockTokens * kBlockTokens);
+      free_tail(shared_);
+    }
+    return position_;
+  }
   const PageGeometry& geometry = pools_->geometry();
   const bool any_point = !geometry.has_windows && pools_->layout().open_bytes() == 0;
   int blocks = p / kBlockTokens;
