@@ -7,8 +7,8 @@
 //           vacant, the one released longest ago first
 //   used    one owner or more (a sequence each); a page with several is shared and nobody writes to it
 // A published page is found by its hash whether it is used or cached. A hash names at most one page.
-// No allocation after construction; memory per page: at most kBytesPerPage, at most 0.1% of what the smallest latent
-// page of the V4 family holds. Thread safety: one thread at a time.
+// No allocation after construction; memory per page, used, cached or vacant: at most kBytesPerPage. Thread safety: one
+// thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ namespace sluice {
 
 struct PrefixCacheOptions {
   bool enabled = true;
-  RetentionRules retention;
+  RetentionRules retention = {};
   bool digests = false;  // remember a digest of every published page, for the audit
   Fault fault = Fault::kNone;
 };

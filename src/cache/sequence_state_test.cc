@@ -3,163 +3,414 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <random>
-#include <set>
 
 #include "base/test_seed_testing.h"
-#include "cache/audit.h"
+#include "cache/toy_world_testing.h"
 
 namespace sluice {
 namespace {
 
-using ::testing::HasSubstr;
-
-RowFormat bytes_format(int bytes) {
-  return {.codec = RowCodec::kF32, .dims = bytes / 4, .rope_dims = 0, .data_bytes = bytes, .scale_bytes = 0};
-}
-
-CacheLayout make_layout(int window_tokens) {
-  CacheLayout l;
-  l.add({.kind = StreamKind::kLatent, .name = "latent", .tokens_per_row = 4, .format = bytes_format(8), .initial = {}});
-  l.add({.kind = StreamKind::kWindow,
-         .name = "window",
-         .window_tokens = window_tokens,
-         .format = bytes_format(8),
-         .initial = {}});
-  l.add({.kind = StreamKind::kOpen, .name = "open", .format = {}, .initial = {std::byte{7}, std::byte{9}}});
-  return l;
+std::vector<TokenId> diverging(std::vector<TokenId> tokens, int from, int story) {
+  for (std::size_t i = static_cast<std::size_t>(from); i < tokens.size(); ++i) {
+    tokens[i] = story * 1000 + static_cast<TokenId>(i);
+  }
+  return tokens;
 }
 
 class SequenceStateTest : public ::testing::Test {
  protected:
-  void make_pools(int window_tokens, int latent_pages, int window_pages) {
-    layout_ = make_layout(window_tokens);
-    MemoryPlan plan{.sequences = 3, .latent_pages = latent_pages, .window_pages = window_pages};
-    plan.open_bytes = 4 * 2 * layout_.open_bytes();
-    pools_ = std::move(CachePools::create(layout_, plan)).value();
-  }
-  void open(std::size_t i) { states_[i].open(pools_.get(), pools_->slots().allocate()); }
-  void advance(std::size_t i, int rows) {
-    ASSERT_TRUE(states_[i].reserve(rows));
-    states_[i].commit();
-  }
-  void expect_sound() { EXPECT_TRUE(audit(*pools_, states_).ok()) << audit(*pools_, states_).message(); }
-
-  CacheLayout layout_;
-  std::unique_ptr<CachePools> pools_;
-  std::vector<SequenceState> states_ = std::vector<SequenceState>(4);
+  ToyWorld world_{ToyShape()};
+  SequenceState& s_ = world_[0];
 };
 
 TEST_F(SequenceStateTest, HoldsABlocksLatentsAndTheWindow) {
-  make_pools(128, 10, 10);
-  open(0);
-  expect_sound();
-  ASSERT_TRUE(states_[0].reserve(300));
-  EXPECT_EQ(states_[0].latent_pages().size(), 3U);
-  EXPECT_EQ(states_[0].window_pages().size(), 3U);
-  expect_sound();
-  states_[0].commit();
-  EXPECT_EQ(states_[0].position(), 300);
-  EXPECT_EQ(states_[0].first_window_block(), 1);  // position 300 sees 173 and up
-  EXPECT_EQ(states_[0].window_pages().size(), 2U);
-  expect_sound();
-  advance(0, 84);  // to 384: the next row sees 257 and up
-  EXPECT_EQ(states_[0].window_pages().size(), 1U);
-  expect_sound();
-  states_[0].close();
-  EXPECT_EQ(pools_->bytes_used(), 0U);
-  expect_sound();
+  const auto tokens = toy_tokens(1, 500);
+  world_.open(0);
+  world_.expect_sound();
+  ASSERT_TRUE(s_.reserve(300));
+  EXPECT_EQ(s_.latent_pages().size(), 3U);
+  EXPECT_EQ(s_.window_pages().size(), 3U);
+  world_.expect_sound();
+  s_.discard();
+  ASSERT_TRUE(world_.compute(0, tokens, 300, nullptr));
+  EXPECT_EQ(s_.position(), 300);
+  EXPECT_EQ(s_.first_window_block(), 1);  // position 300 sees 173 and up
+  EXPECT_EQ(s_.window_pages().size(), 2U);
+  ASSERT_TRUE(world_.compute(0, tokens, 84, nullptr));  // to 384: the next row sees 257 and up
+  EXPECT_EQ(s_.window_pages().size(), 1U);
+  world_.end(0);
+  EXPECT_EQ(world_.pools().bytes_used(), 0U);
 }
 
 TEST_F(SequenceStateTest, TheOpenStateSwapsAtCommitOnly) {
-  make_pools(128, 10, 10);
-  open(0);
-  ASSERT_TRUE(states_[0].reserve(1));
-  BatchSpan span = states_[0].span(5);
+  world_.open(0);
+  ASSERT_TRUE(s_.reserve(1));
+  const BatchSpan span = s_.span(5);
   EXPECT_EQ(span.row_begin, 5);
   EXPECT_EQ(span.rows, 1);
-  EXPECT_EQ(span.open_in[0], std::byte{7});
-  EXPECT_EQ(span.open_in[1], std::byte{9});
+  EXPECT_EQ(span.open_in[0], std::byte{0x33});
   span.open_out[0] = std::byte{1};
-  states_[0].discard();
-  ASSERT_TRUE(states_[0].reserve(1));
-  EXPECT_EQ(states_[0].span(0).open_in[0], std::byte{7});
-  states_[0].span(0).open_out[0] = std::byte{2};
-  states_[0].commit();
-  ASSERT_TRUE(states_[0].reserve(1));
-  EXPECT_EQ(states_[0].span(0).open_in[0], std::byte{2});
-  EXPECT_NE(states_[0].span(0).open_in, states_[0].span(0).open_out);
-  states_[0].discard();
-  states_[0].close();
-  open(0);  // a slot used before starts anew
-  ASSERT_TRUE(states_[0].reserve(1));
-  EXPECT_EQ(states_[0].span(0).open_in[0], std::byte{7});
+  s_.discard();
+  ASSERT_TRUE(s_.reserve(1));
+  EXPECT_EQ(s_.span(0).open_in[0], std::byte{0x33});
+  s_.span(0).open_out[0] = std::byte{2};
+  s_.commit();
+  ASSERT_TRUE(s_.reserve(1));
+  EXPECT_EQ(s_.span(0).open_in[0], std::byte{2});
+  EXPECT_NE(s_.span(0).open_in, s_.span(0).open_out);
+  s_.close();
+  world_.open(0);  // a slot used before starts anew
+  ASSERT_TRUE(s_.reserve(1));
+  EXPECT_EQ(s_.span(0).open_in[0], std::byte{0x33});
 }
 
 TEST_F(SequenceStateTest, DiscardGivesBackWhatTheReservationTook) {
-  make_pools(128, 10, 10);
-  open(0);
-  advance(0, 130);
-  const auto latents = states_[0].latent_pages();
-  const auto windows = states_[0].window_pages();
-  ASSERT_TRUE(states_[0].reserve(500));
-  states_[0].discard();
-  EXPECT_EQ(states_[0].latent_pages(), latents);
-  EXPECT_EQ(states_[0].window_pages(), windows);
-  expect_sound();
+  world_.open(0);
+  ASSERT_TRUE(world_.compute(0, toy_tokens(1, 500), 130, nullptr));
+  const auto latents = s_.latent_pages();
+  const auto windows = s_.window_pages();
+  ASSERT_TRUE(s_.reserve(500));
+  s_.discard();
+  EXPECT_EQ(s_.latent_pages(), latents);
+  EXPECT_EQ(s_.window_pages(), windows);
+  world_.expect_sound();
 }
 
-TEST_F(SequenceStateTest, AShortPoolChangesNothing) {
-  make_pools(128, 3, 10);
-  open(0);
-  EXPECT_FALSE(states_[0].reserve(385));
-  EXPECT_EQ(pools_->latents().used() + pools_->windows().used(), 0);
-  EXPECT_TRUE(states_[0].reserve(384));
-  make_pools(128, 10, 2);
-  states_ = std::vector<SequenceState>(4);
-  open(0);
-  EXPECT_FALSE(states_[0].reserve(257));
-  EXPECT_EQ(pools_->latents().used() + pools_->windows().used(), 0);
-  EXPECT_TRUE(states_[0].reserve(256));
-}
-
-TEST_F(SequenceStateTest, TheAuditSeesALeakAndAForeignOwner) {
-  make_pools(128, 10, 10);
-  open(0);
-  advance(0, 10);
-  pools_->latents().share(LatentPage(0));
-  EXPECT_THAT(audit(*pools_, states_).message(), HasSubstr("latent page 0 has 1 owners but its count says 2"));
-  pools_->latents().release(LatentPage(0));
-  expect_sound();
-  static_cast<void>(pools_->windows().allocate());
-  EXPECT_THAT(audit(*pools_, states_).message(), HasSubstr("window page 1 has 0 owners"));
-}
-
-TEST_F(SequenceStateTest, RandomLivesConserveEveryPage) {
-  const unsigned seed = test_seed();
-  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
-  std::mt19937 random(seed);
-  for (const int window_tokens : {1, 2, 128, 129, 130, 400}) {
-    states_ = std::vector<SequenceState>(4);
-    make_pools(window_tokens, 30, 20);
-    for (int i = 0; i < 500; ++i) {
-      const std::size_t s = random() % states_.size();
-      if (!states_[s].is_open()) {
-        open(s);
-      } else if (random() % 10 == 0) {
-        states_[s].close();
-      } else if (states_[s].reserved_rows() > 0) {
-        random() % 4 == 0 ? states_[s].discard() : states_[s].commit();
-      } else {
-        static_cast<void>(states_[s].reserve(1 + static_cast<int>(random() % (random() % 2 ? 3 : 300))));
-      }
-      ASSERT_TRUE(audit(*pools_, states_).ok()) << audit(*pools_, states_).message();
-    }
-    for (auto& state : states_) state.close();
-    ASSERT_EQ(pools_->bytes_used(), 0U);
+TEST(SequenceStateMemoryTest, AShortPoolChangesNothing) {
+  for (const bool latents_short : {true, false}) {
+    ToyWorld world(ToyShape(), {.latent_pages = latents_short ? 3 : 10, .window_pages = latents_short ? 10 : 3});
+    world.open(0);
+    EXPECT_FALSE(world[0].reserve(385));
+    EXPECT_EQ(world.pools().latents().used() + world.pools().windows().used(), 0);
+    EXPECT_TRUE(world[0].reserve(384));
   }
 }
+
+TEST(SequenceStateMemoryTest, PagesAreGivenBackTailFirst) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 512);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.serve(tokens, chain);
+  EXPECT_EQ(world.pools().latents().cached(), 4);
+  for (int i = 0; i < 36; ++i) world.pools().latents().allocate();
+  for (int b = 3; b >= 0; --b) {
+    EXPECT_TRUE(world.pools().latents().find(chain[b]));
+    world.pools().latents().allocate();
+    EXPECT_FALSE(world.pools().latents().find(chain[b]));
+  }
+}
+
+TEST(SequenceStateForkTest, APageIsCopiedWhenItIsWrittenFirst) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 500);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 300, nullptr));
+  world.fork(0, 1);
+  world.fork(0, 2);
+  world.expect_sound();
+  EXPECT_EQ(world.pools().latents().used(), 3);
+  EXPECT_EQ(world.pools().windows().used(), 2);
+  EXPECT_EQ(world[0].exclusive_latent_pages(), 0);
+  ASSERT_TRUE(world.compute(1, tokens, 1, nullptr));
+  EXPECT_EQ(world.pools().latents().used(), 4);  // the incomplete block's
+  EXPECT_EQ(world.pools().windows().used(), 3);
+  ASSERT_TRUE(world.compute(1, tokens, 1, nullptr));  // no more copies
+  ASSERT_TRUE(world.compute(2, tokens, 1, nullptr));
+  EXPECT_EQ(world.pools().latents().used(), 5);
+  ASSERT_TRUE(world.compute(0, tokens, 1, nullptr));  // the last owner needs none
+  EXPECT_EQ(world.pools().latents().used(), 5);
+  EXPECT_EQ(world.pools().windows().used(), 4);
+  for (std::size_t i : {0U, 1U, 2U}) EXPECT_EQ(world[i].exclusive_latent_pages(), 1);
+}
+
+TEST(SequenceStateForkTest, AtABlocksEndNothingIsCopied) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 500);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 256, nullptr));
+  world.fork(0, 1);
+  ASSERT_TRUE(world.compute(1, tokens, 1, nullptr));
+  ASSERT_TRUE(world.compute(0, tokens, 1, nullptr));
+  EXPECT_EQ(world.pools().latents().used(), 4);
+}
+
+TEST(SequenceStateForkTest, WithoutRoomForTheCopyNothingChanges) {
+  ToyWorld world(ToyShape(), {.latent_pages = 1, .window_pages = 4});
+  const auto tokens = toy_tokens(1, 100);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 50, nullptr));
+  world.fork(0, 1);
+  EXPECT_FALSE(world[1].reserve(1));
+  EXPECT_EQ(world[0].latent_pages(), world[1].latent_pages());
+  EXPECT_EQ(world[0].window_pages(), world[1].window_pages());
+  world.expect_sound();
+  world.end(0);
+  EXPECT_TRUE(world.compute(1, tokens, 1, nullptr));  // now the page is its own
+}
+
+TEST(SequenceStateTruncateTest, GoesBackToTheLastBoundaryOrOneThatIsStillCached) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 700);
+  const BlockChain chain = world.prompt_chain(tokens, "", {256});
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
+  world.fork(0, 1);
+  world.fork(0, 2);
+  EXPECT_EQ(world[0].truncate(700, &chain), 600);  // it is not that far
+  EXPECT_EQ(world[0].truncate(599, &chain), 512);
+  EXPECT_EQ(world[0].truncate(511, &chain), 256);  // a message starts there
+  EXPECT_EQ(world[0].truncate(255, &chain), 0);
+  EXPECT_EQ(world[1].truncate(511), 0);  // without the names of its blocks it has only what it holds
+  EXPECT_EQ(world[2].truncate(0, &chain), 0);
+  for (const std::size_t i : {0U, 1U, 2U}) EXPECT_TRUE(world.compute(i, tokens, 700, &chain));
+}
+
+TEST(SequenceStateTruncateTest, WithoutWindowsEveryPositionIsAPointToGoBackTo) {
+  ToyWorld world(toy_shapes()[6]);
+  ASSERT_EQ(world.model().shape().name, "gqa");
+  const auto tokens = toy_tokens(1, 700);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
+  for (const int p : {599, 513, 512, 300}) {
+    EXPECT_EQ(world[0].truncate(p, &chain), p);
+    world.expect_sound();
+  }
+  // Block 2 is published and complete; the sequence, now within it, writes to a copy.
+  const auto other = diverging(tokens, 300, 2);
+  const BlockChain other_chain = world.prompt_chain(other);
+  EXPECT_TRUE(world.compute(0, other, 400, &other_chain));
+  EXPECT_EQ(world.cache().probe(chain, 700).resume, 512);
+  world.open(1);
+  world[1].resume(chain, world.cache().probe(chain, 700));
+  EXPECT_TRUE(world.compute(1, tokens, 188, &chain));
+}
+
+TEST(SequenceStateRestoreTest, ClaimsWhatIsCachedAndCopiesTheRest) {
+  ToyWorld world(ToyShape(), {.latent_pages = 8, .window_pages = 8, .sequences = 2});
+  const auto tokens = toy_tokens(1, 700);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
+  world.fork(0, 1);  // holds four published blocks and one that is not complete
+  std::vector<std::byte> image(world[0].saved_bytes());
+  world[0].save(image);
+  world.end(0);
+  EXPECT_EQ(world.pools().latents().free(), 3);
+  world.open(0);
+  ASSERT_TRUE(world[0].restore(image, 600, &world.cache(), &chain));  // five pages, of which it finds four
+  world.expect_sound();
+  for (const std::size_t b : {0U, 1U, 2U, 3U}) EXPECT_EQ(world[0].latent_pages()[b], world[1].latent_pages()[b]);
+  EXPECT_NE(world[0].latent_pages()[4], world[1].latent_pages()[4]);
+  EXPECT_EQ(world[0].window_pages()[0], world[1].window_pages()[0]);
+  EXPECT_TRUE(world.compute(0, tokens, 100, &chain));
+  EXPECT_TRUE(world.compute(1, tokens, 100, &chain));
+}
+
+TEST(SequenceStateRestoreTest, DoesNotEvictTheBlocksThatItFinds) {
+  ToyWorld world(ToyShape(), {.latent_pages = 5, .window_pages = 8, .sequences = 1});
+  const auto tokens = toy_tokens(1, 600);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
+  std::vector<std::byte> image(world[0].saved_bytes());
+  world[0].save(image);
+  world.end(0);
+  world.open(0);
+  ASSERT_TRUE(world[0].restore(image, 600, &world.cache(), &chain));
+  EXPECT_EQ(world.pools().latents().published_count(), 4U);
+  EXPECT_EQ(world.pools().latents().evicted_count(), 0U);
+}
+
+TEST(SequenceStateRestoreTest, AShortPoolChangesNothing) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 600);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, nullptr));
+  std::vector<std::byte> image(world[0].saved_bytes());
+  world[0].save(image);
+  for (const ToyWorld::Size& size : {ToyWorld::Size{4, 40, 1}, ToyWorld::Size{40, 1, 1}}) {
+    ToyWorld small(ToyShape(), size);
+    small.open(0);
+    EXPECT_FALSE(small[0].restore(image, 600));
+    EXPECT_EQ(small[0].position(), 0);
+    EXPECT_EQ(small.pools().latents().used() + small.pools().windows().used(), 0);
+    small.expect_sound();
+  }
+}
+
+// The algebra, for every kind of layout: each way to come to a position is the direct one. ToyWorld compares every
+// output with that of the tokens alone in one piece.
+class SequenceLawTest : public ::testing::TestWithParam<ToyShape> {
+ protected:
+  SequenceLawTest() : trace_(__FILE__, __LINE__, "SLUICE_TEST_SEED=" + std::to_string(seed_)) {}
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  // To `end`, in pieces.
+  void advance(ToyWorld& world, std::size_t i, std::span<const TokenId> tokens, int end, const BlockChain* chain) {
+    while (world[i].position() < end) {
+      const int rest = end - world[i].position();
+      ASSERT_TRUE(world.compute(i, tokens, std::min(rest, 1 + below(below(2) == 0 ? 5 : 300)), chain));
+    }
+  }
+
+  const unsigned seed_ = test_seed();
+  ::testing::ScopedTrace trace_;
+  std::mt19937 random_{seed_};
+  const std::vector<TokenId> tokens_ = toy_tokens(1, 700);
+};
+
+TEST_P(SequenceLawTest, PiecesAreOnePiece) {
+  for (int i = 0; i < 8; ++i) {
+    ToyWorld world{GetParam()};
+    world.open(0);
+    advance(world, 0, tokens_, 700, nullptr);
+  }
+}
+
+TEST_P(SequenceLawTest, WhatIsDiscardedLeavesNoTrace) {
+  ToyWorld world{GetParam()};
+  world.open(0);
+  while (world[0].position() < 600) {
+    const int at = world[0].position();
+    ASSERT_TRUE(world.compute_in_vain(0, diverging(tokens_, at, 5), std::min(700 - at, 1 + below(200))));
+    ASSERT_TRUE(world.compute(0, tokens_, 1 + below(100), nullptr));
+  }
+}
+
+TEST_P(SequenceLawTest, TruncatedComputedAgainAndExtendedIsDirect) {
+  for (const bool cached : {false, true}) {
+    ToyWorld world{GetParam()};
+    const BlockChain chain = world.prompt_chain(tokens_, "", {300});
+    const BlockChain* names = cached ? &chain : nullptr;
+    world.open(0);
+    for (int i = 0; i < 12; ++i) {
+      const int end = 1 + below(700), p = below(700);
+      advance(world, 0, tokens_, end, names);
+      const int before = world[0].position(), r = world[0].truncate(p, names);
+      world.expect_sound();
+      EXPECT_LE(r, std::min(p, before));
+      if (p >= before / 128 * 128) {  // its last boundary is always there
+        EXPECT_GE(r, std::min(p, before) / 128 * 128);
+      }
+      EXPECT_EQ(r, world[0].position());
+    }
+    advance(world, 0, tokens_, 700, names);
+  }
+}
+
+TEST_P(SequenceLawTest, TruncatedAndGoneAnotherWayIsAnotherSequence) {
+  for (int i = 0; i < 8; ++i) {
+    ToyWorld world{GetParam()};
+    const BlockChain chain = world.prompt_chain(tokens_);
+    world.open(0);
+    advance(world, 0, tokens_, 1 + below(700), &chain);
+    const int r = world[0].truncate(below(world[0].position() + 1), &chain);
+    const auto other = diverging(tokens_, r, 2);
+    const BlockChain other_chain = world.prompt_chain(other);
+    advance(world, 0, other, 700, &other_chain);
+    world.end(0);
+    world.start(0, chain, 700);  // what was published of the first is still that
+    advance(world, 0, tokens_, 700, &chain);
+  }
+}
+
+TEST_P(SequenceLawTest, RestoredAsIfNeverInterrupted) {
+  for (const bool cached : {false, true}) {
+    ToyWorld world(GetParam(), {.latent_pages = 6, .window_pages = 8, .sequences = 1});
+    const BlockChain chain = world.prompt_chain(tokens_);
+    const auto other = toy_tokens(2, 500);
+    world.open(0);
+    while (world[0].position() < 600) {
+      advance(world, 0, tokens_, std::min(700, world[0].position() + 1 + below(150)), cached ? &chain : nullptr);
+      const Position position = world[0].position();
+      std::vector<std::byte> image(world[0].saved_bytes());
+      world[0].save(image);
+      world.end(0);
+      if (below(2) == 0) {  // another one writes over its pages
+        world.open(0);
+        advance(world, 0, other, 500, nullptr);
+        world.end(0);
+      }
+      world.open(0);
+      ASSERT_TRUE(world[0].restore(image, position, cached ? &world.cache() : nullptr, cached ? &chain : nullptr));
+      world.expect_sound();
+    }
+    advance(world, 0, tokens_, 700, cached ? &chain : nullptr);
+  }
+}
+
+TEST_P(SequenceLawTest, ForksGoTheirOwnWays) {
+  for (const bool cached : {false, true}) {
+    for (int i = 0; i < 4; ++i) {
+      ToyWorld world{GetParam()};
+      const int at = 1 + below(600);
+      const auto other = diverging(tokens_, at, 2), third = diverging(tokens_, at + 20, 3);
+      const BlockChain chain = world.prompt_chain(tokens_), other_chain = world.prompt_chain(other),
+                       third_chain = world.prompt_chain(third);
+      world.open(0);
+      advance(world, 0, tokens_, at, cached ? &chain : nullptr);
+      world.fork(0, 1);
+      advance(world, 0, tokens_, at + 20, cached ? &chain : nullptr);
+      world.fork(0, 2);
+      for (int end = at + 21; end <= 700; end += 40) {  // in turns
+        advance(world, 1, other, end, cached ? &other_chain : nullptr);
+        advance(world, 0, tokens_, end, cached ? &chain : nullptr);
+        advance(world, 2, third, end, cached ? &third_chain : nullptr);
+      }
+    }
+  }
+}
+
+TEST_P(SequenceLawTest, ResumedFromTheCacheIsCold) {
+  const bool any_boundary = PageGeometry::of(ToyModel(GetParam()).layout()).resume_pages == 0;
+  const bool no_latents = GetParam().latents.empty();
+  const RetentionRules rules{.every_64th = false, .before_prompt_end = false, .at_prompt_end = false};
+  for (int shared = 0; shared <= 5; ++shared) {
+    for (int blocks = 0; blocks <= shared; ++blocks) {
+      ToyWorld world(GetParam(), {}, {.retention = rules});
+      const auto computed = std::span(tokens_).first(static_cast<std::size_t>(shared * 128 + 1));
+      world.serve(computed, world.prompt_chain(computed, "", {blocks * 128}));  // keeps one window
+      const BlockChain chain = world.prompt_chain(tokens_);
+      const PrefixHit hit = world.start(0, chain, 700);
+      const int resume = any_boundary ? shared : blocks;
+      EXPECT_EQ(hit.resume, resume * 128);
+      EXPECT_EQ(hit.shared, (no_latents ? resume : shared) * 128);
+      world.expect_sound();
+      advance(world, 0, tokens_, 700, &chain);
+    }
+  }
+}
+
+TEST_P(SequenceLawTest, AForkOrATruncationBelowTheSharedLatentsIsSound) {
+  for (int i = 0; i < 6; ++i) {
+    ToyWorld world{GetParam()};
+    const BlockChain chain = world.prompt_chain(tokens_);
+    world.serve(tokens_, chain);
+    const BlockChain names = world.chain(std::span(tokens_).first(600));
+    world.start(0, names, 600);  // resumes at 0 where there are windows, and shares 512
+    advance(world, 0, tokens_, std::max(world[0].position(), 1 + below(600)), &chain);
+    world.fork(0, 1);
+    world.expect_sound();
+    const int p = below(600);  // at times beyond its position, but below the latents that it shares
+    world[1].truncate(p);
+    world.expect_sound();
+    std::vector<std::byte> image(world[0].saved_bytes());
+    world[0].save(image);
+    const Position position = world[0].position();
+    world.end(0);
+    world.open(0);
+    ASSERT_TRUE(world[0].restore(image, position));
+    world.expect_sound();
+    const auto other = diverging(tokens_, p, 2);
+    const BlockChain other_chain = world.prompt_chain(other);
+    advance(world, 1, other, 700, &other_chain);
+    advance(world, 0, tokens_, 700, &chain);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SequenceLawTest, ::testing::ValuesIn(toy_shapes()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace sluice

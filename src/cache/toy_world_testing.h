@@ -1,0 +1,164 @@
+// ToyWorld: pools, a prefix cache and sequences for tests, in which a ToyModel computes. Every output is compared with
+// that of the same tokens alone in one piece, and every page is audited.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/audit.h"
+#include "cache/prefix_cache.h"
+#include "cache/sequence_state.h"
+#include "cache/toy_model_testing.h"
+
+namespace sluice {
+
+// `n` tokens that depend on `story` alone: two lists of one story agree as far as both go.
+inline std::vector<TokenId> toy_tokens(int story, int n) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < n; ++i) tokens.push_back(story * 1000 + i % 997);
+  return tokens;
+}
+
+class ToyWorld {
+ public:
+  struct Size {
+    int latent_pages = 40, window_pages = 40, sequences = 4;
+  };
+
+  ToyWorld(const ToyShape& shape, const Size& size, PrefixCacheOptions options = {}) : model_(shape) {
+    MemoryPlan plan{.sequences = size.sequences, .latent_pages = size.latent_pages, .window_pages = size.window_pages};
+    plan.open_bytes = static_cast<std::size_t>(size.sequences + 1) * 2 * model_.layout().open_bytes();
+    pools_ = std::move(CachePools::create(model_.layout(), plan)).value();
+    options.digests = true;
+    cache_ = std::make_unique<PrefixCache>(pools_.get(), options);
+    states_ = std::vector<SequenceState>(static_cast<std::size_t>(size.sequences));
+  }
+  ToyWorld(const ToyShape& shape) : ToyWorld(shape, Size()) {}
+  ~ToyWorld() {
+    for (SequenceState& state : states_) state.close();
+  }
+
+  const ToyModel& model() const { return model_; }
+  CachePools& pools() { return *pools_; }
+  PrefixCache& cache() { return *cache_; }
+  SequenceState& operator[](std::size_t i) { return states_[i]; }
+  std::size_t sequences() const { return states_.size(); }
+
+  static BlockChain chain(std::span<const TokenId> tokens, const std::string& salt = "") {
+    BlockChain chain(root_hash("toy", salt));
+    chain.extend(tokens);
+    return chain;
+  }
+  // With the blocks to keep that follow from a prompt of all these tokens.
+  BlockChain prompt_chain(std::span<const TokenId> tokens, const std::string& salt = "",
+                          const std::vector<Position>& message_starts = {}) const {
+    BlockChain named = chain(tokens, salt);
+    named.set_kept_blocks(blocks_to_keep(cache_->retention(), static_cast<int>(tokens.size()), message_starts));
+    return named;
+  }
+
+  void open(std::size_t i) { states_[i].open(pools_.get(), pools_->slots().allocate()); }
+  void fork(std::size_t from, std::size_t to) { states_[to].fork(states_[from], pools_->slots().allocate()); }
+
+  // Opens sequence i with what is cached of the tokens.
+  PrefixHit start(std::size_t i, const BlockChain& chain, int known) {
+    const PrefixHit hit = cache_->probe(chain, known);
+    open(i);
+    states_[i].resume(chain, hit);
+    return hit;
+  }
+
+  // Computes the next `rows` of the sequence's tokens, and says whether there was room. Publishes under `chain`, when
+  // given.
+  bool compute(std::size_t i, std::span<const TokenId> tokens, int rows, const BlockChain* chain) {
+    if (!states_[i].reserve(rows)) return false;
+    compare(i, tokens);
+    states_[i].commit(chain != nullptr ? cache_.get() : nullptr, chain);
+    expect_sound();
+    return true;
+  }
+  // Computes them in vain.
+  bool compute_in_vain(std::size_t i, std::span<const TokenId> tokens, int rows) {
+    if (!states_[i].reserve(rows)) return false;
+    static_cast<void>(forward(i, tokens));
+    states_[i].discard();
+    return true;
+  }
+  // start(), the whole of the tokens, and close(): a request from its arrival to its end.
+  PrefixHit serve(std::span<const TokenId> tokens, const BlockChain& chain, bool keep_last = false) {
+    const PrefixHit hit = start(0, chain, static_cast<int>(tokens.size()));
+    const int rest = static_cast<int>(tokens.size()) - states_[0].position();
+    EXPECT_TRUE(compute(0, tokens, rest, &chain));
+    end(0, keep_last ? &chain : nullptr);
+    return hit;
+  }
+  void end(std::size_t i, const BlockChain* keep_last = nullptr) {
+    if (keep_last != nullptr) states_[i].keep_last_boundary(*cache_, *keep_last);
+    states_[i].close();
+    expect_sound();
+  }
+
+  Status check() const { return audit(*pools_, states_, cache_.get(), 1000); }
+  void expect_sound() const { EXPECT_TRUE(check().ok()) << check().message(); }
+
+ private:
+  std::vector<ToyModel::Word> forward(std::size_t i, std::span<const TokenId> tokens) const {
+    const BatchSpan span = states_[i].span(0);
+    return model_.forward(
+        span, tokens.subspan(static_cast<std::size_t>(span.first_position), static_cast<std::size_t>(span.rows)),
+        pools_->view());
+  }
+  void compare(std::size_t i, std::span<const TokenId> tokens) {
+    const std::vector<ToyModel::Word> out = forward(i, tokens);
+    const std::vector<ToyModel::Word>& expected = alone(tokens);
+    const auto first = static_cast<std::size_t>(states_[i].position());
+    for (std::size_t row = 0; row < out.size(); ++row) {
+      if (out[row] == expected[first + row]) continue;
+      ADD_FAILURE() << model_.shape().name << ": sequence " << i << ": the output at position " << first + row
+                    << " is not that of the tokens alone";
+      return;
+    }
+  }
+  // The outputs of the tokens in one piece, with pages of their own.
+  const std::vector<ToyModel::Word>& alone(std::span<const TokenId> tokens) {
+    std::vector<TokenId> key(tokens.begin(), tokens.end());
+    const auto found = alone_.find(key);
+    if (found != alone_.end()) return found->second;
+    const int pages = blocks_for(static_cast<std::int64_t>(key.size()));
+    std::vector<LatentPage> latents;
+    std::vector<WindowPage> windows;
+    CacheView view;
+    std::vector<std::vector<std::byte>> memory;
+    for (const StreamSpec& stream : model_.layout().streams) {
+      memory.emplace_back(stream.page_bytes() * static_cast<std::size_t>(pages));
+      view.streams.push_back(stream.view(memory.back().data()));
+      view.open_offsets.push_back(model_.layout().open_offset(StreamId(static_cast<int>(view.streams.size()) - 1)));
+    }
+    for (int page = 0; page < pages; ++page) {
+      latents.emplace_back(page);
+      windows.emplace_back(page);
+    }
+    std::vector<std::byte> in(model_.layout().open_bytes()), out(in.size());
+    model_.layout().initial_state(in.data());
+    const BatchSpan span{.rows = static_cast<int>(key.size()),
+                         .latent_pages = latents.data(),
+                         .window_pages = windows.data(),
+                         .open_in = in.data(),
+                         .open_out = out.data()};
+    std::vector<ToyModel::Word> outputs = model_.forward(span, tokens, view);
+    return alone_[std::move(key)] = std::move(outputs);
+  }
+
+  ToyModel model_;
+  std::unique_ptr<CachePools> pools_;
+  std::unique_ptr<PrefixCache> cache_;
+  std::vector<SequenceState> states_;
+  std::map<std::vector<TokenId>, std::vector<ToyModel::Word>> alone_;
+};
+
+}  // namespace sluice
