@@ -187,8 +187,12 @@ void Stepper::carry_out_plan() {
 void Stepper::preempt(const Preemption& preemption) {
   Sequence& s = sequence(preemption.sequence);
   const Position position = runner_->position(s.slot);
+  // An admission of this plan may rely on a window page that nobody else holds.
+  const bool relied_on = !plan_.admissions.empty();
   if (preemption.swap) {
     forget_expected_before(s, s.expected_end);
+    PrefixCache& cache = runner_->prefix_cache();
+    if (relied_on && cache.enabled()) runner_->state(s.slot).keep_last_boundary(cache, *s.chain);
     Result<SwapHandle> image = runner_->swap_out(s.slot);
     if (image.ok()) {
       s.slot = {};
@@ -200,7 +204,7 @@ void Stepper::preempt(const Preemption& preemption) {
     log_warning("{}; {} tokens will be computed again", image.status().message(), position);
     scheduler_.lost(preemption.sequence);
   }
-  leave(s, runner_->prefix_cache().retention().preempted);
+  leave(s, relied_on || runner_->prefix_cache().retention().preempted);
   ++counters_.preemptions_recompute;
 }
 
@@ -211,7 +215,6 @@ void Stepper::resume(SequenceId id) {
   s.slot = *slot;
   if (!runner_->prefix_cache().enabled()) s.hit = {};
   if (s.hit.shared > 0) runner_->resume(s.slot, *s.chain, s.hit);
-  expect_blocks(s, s.hit.shared / kBlockTokens);
   count_admission(s);
   if (!s.admitted_before) {
     s.cached_tokens = std::min(s.hit.resume, s.prompt_tokens - 1);
@@ -226,11 +229,11 @@ void Stepper::restore(SequenceId id) {
                                             runner_->prefix_cache().enabled() ? s.chain.get() : nullptr);
   if (!slot.ok()) {
     log_warning("{}; {} tokens will be computed again", slot.status().message(), s.swapped_position);
+    forget_expected_before(s, s.expected_end);
     scheduler_.lost(id);
     return;
   }
   s.slot = *slot;
-  expect_blocks(s, s.swapped_position / kBlockTokens);
 }
 
 void Stepper::build_spans() {
@@ -241,6 +244,7 @@ void Stepper::build_spans() {
     const Span& span = plan_.spans[i];
     const Sequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
+    SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
     last_rows_[i] = span.rows - 1;
     step_ids_.push_back(span.sequence);
     step_spans_.push_back({.sequence = s.slot,
@@ -304,6 +308,11 @@ PrefixHit Stepper::probe(SequenceId id) {
   s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
   if (s.hit.wait && !std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
   return s.hit;
+}
+
+void Stepper::admitted(SequenceId id) {
+  Sequence& s = sequence(id);
+  expect_blocks(s, (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens);
 }
 
 int Stepper::exclusive_latent_pages(SequenceId id) const {

@@ -84,6 +84,7 @@ class Stepper final : private SchedulerMemory {
 
   int free_latent_pages() const override;
   PrefixHit probe(SequenceId id) override;
+  void admitted(SequenceId id) override;
   int exclusive_latent_pages(SequenceId id) const override;
   bool can_swap(SequenceId id) override;
 
