@@ -19,6 +19,7 @@ SequenceId id_of(const PromptOrder::Short& key) {
 void Scheduler::plan_prompts() {
   first_prompt_span_ = plan_.spans.size();
   if (budget_left() == 0) return;
+  sliver_rows_ = std::min(64, budget_left() / 8);
   if (limits_.policy == SchedulingPolicy::kFair) {
     plan_oldest_prompt();
     plan_shortest_prompts();
@@ -78,14 +79,10 @@ int Scheduler::wanted_rows(int rows_left) const {
   return threshold > 0 ? std::min(rows_left, threshold) : rows_left;
 }
 
-// Fewer rows than these are not worth a span of their own beside another prompt's.
-int Scheduler::sliver_rows() const {
-  return std::min(64, limits_.max_batched_tokens / 8);
-}
-
+// Fewer than sliver_rows_ are not worth a span of their own beside another prompt's.
 bool Scheduler::worth_starting(int wanted, int most_rows) const {
   if (!limits_.chunked_prefill) return wanted <= most_rows;
-  return !has_prompt_span() || most_rows >= std::min(sliver_rows(), wanted);
+  return !has_prompt_span() || most_rows >= std::min(sliver_rows_, wanted);
 }
 
 // At most `most_rows` >= 1 (more) rows for a prompt, which is admitted if it waits.

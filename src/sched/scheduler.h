@@ -8,26 +8,24 @@
 // token are computed.
 //
 // Rows of a step (B = max_batched_tokens):
-//   1. Every decoding sequence gets its row. More than B of them take turns, each within ceil(decoding / B) steps, as
-//      proved in decode_turns.h; turns that are not due may be passed over for prompts. While exactly B decode, that
-//      bound leaves no row to prompts.
-//   2. The rest, b rows, goes to prompts, running and waiting ones alike; a waiting one is admitted when it gets rows.
-//      At most long_prefill_token_threshold rows each, and by policy:
-//      kFair      ceil(b / 2) rows to the oldest one; the others to the one with the fewest rows to compute, then the
-//                 next. What one half leaves the other takes. So a short prompt does not wait for a long one: with one
-//                 older prompt of any length, one of r rows takes ceil(r / floor(b / 2)) steps. And none starves: while
-//                 memory and places suffice, a prompt's first token takes at most the sum of ceil(rows / h) over it and
-//                 the older ones, steps, where h is more than 3/8 b (the half, less what alignment may cost it) or the
-//                 threshold, if that is less; plus kMaxShareWaits, plus one for each 32 sequences told to wait.
-//      kFcfs      in order of arrival, each as much as it can take.
-//      kPriority  the same by (priority, arrival). And the best waiting sequence preempts running ones of strictly
-//                 worse priority, the worst and latest first, when that gives it the memory or place it lacks.
-//      A span that does not end its prompt ends at a block boundary where others use the rows that costs, if these are
-//      less than a quarter; and the last prompt of several gets none rather than a sliver (see sliver_rows()).
-//   3. chunked_prefill off: a prompt is computed in one span. When it does not fit beside the decodes, the next step
-//   has
-//      no decodes. mixed off: steps of prompts and steps of decodes alternate. In both cases no two steps without
-//      decodes follow each other, so a turn takes at most 2 ceil(decoding / B) steps.
+//   1. Every decoding sequence gets its row. More than B of them take turns, each within ceil(decoding / B) steps;
+//      turns that are not due may be passed over for prompts (decode_turns.h has the rule and its proof). While exactly
+//      B decode, that bound leaves no row to prompts.
+//   2. The rest, b rows, goes to prompts, running and waiting ones alike, by policy; a waiting one is admitted when it
+//      gets rows. A span that does not end its prompt ends at a block boundary if others use the rows that this costs,
+//      and these are less than a quarter. The last of several prompts gets no sliver: none rather than less than
+//      min(64, b / 8) rows, unless they end it.
+//   3. Without chunked_prefill, a prompt is computed in one span; when that does not fit beside the decodes, the next
+//      step has none. Without mixed, steps of prompts and steps of decodes alternate. In both cases no two steps
+//      without decodes follow each other while there are any, so a turn takes at most 2 ceil(decoding / B) steps.
+//
+// Fair shares (kFair). Let h = ceil(b / 2), g = floor(b / 2) with the smallest b of the time, both at most the
+// threshold, and less what alignment costs, which is less than a quarter:
+//   - None starves: while memory and places suffice, the first token of a prompt takes at most as many steps as the sum
+//     of ceil(rows / h) over it and all older ones. For each step gives h rows to the oldest, or ends it. Waiting for a
+//     shared prefix adds at most kMaxShareWaits, and one step for each 32 other sequences that begin to wait for one.
+//   - A short one does not wait for a long one: beside one older prompt, whatever its length, one of r rows takes
+//     ceil(r / g) steps.
 //
 // Memory:
 //   - Windows are a promise: steady_window_pages() for each running sequence, and what a longer span needs beyond that
@@ -72,7 +70,13 @@
 
 namespace sluice {
 
-enum class SchedulingPolicy { kFair, kFcfs, kPriority };
+enum class SchedulingPolicy {
+  kFair,  // half of the rows to the oldest prompt, the others to those with the fewest rows to compute; what one half
+          // leaves the other takes
+  kFcfs,  // in order of arrival, each as much as it can take
+  kPriority  // the same by (priority, arrival); and the best waiting sequence preempts running ones of strictly worse
+             // priority, the worst and latest first, when that gives it the memory or the place it lacks
+};
 
 struct SchedulerLimits {
   int max_batched_tokens = 512;  // rows of one step, >= 1
@@ -208,7 +212,6 @@ class Scheduler {
   template <class Key, class Visit>
   void walk(const std::set<Key>& running, const std::set<Key>& waiting, const Visit& visit);
   int wanted_rows(int rows_left) const;
-  int sliver_rows() const;
   bool worth_starting(int wanted, int most_rows) const;
   bool has_prompt_span() const { return plan_.spans.size() > first_prompt_span_; }
   Verdict allot(Entry& e, int most_rows);
@@ -257,6 +260,7 @@ class Scheduler {
   int free_pages_ = 0;     // latent
   int spare_windows_ = 0;  // beyond the promised ones
   std::size_t first_prompt_span_ = 0;
+  int sliver_rows_ = 0;
   bool admissions_open_ = true;
   int parked_now_ = 0;
   Entry* passed_over_ = nullptr;  // the oldest, which found no room

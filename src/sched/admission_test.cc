@@ -1,0 +1,296 @@
+// Who may start to run: memory, the watermark, prefix hits and waits for them, bypassing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sched/scheduler_world_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+SchedulerLimits limits(int pages, int budget = 600) {
+  return {.max_batched_tokens = budget,
+          .max_seqs = 40,
+          .max_model_len = 10000,
+          .latent_pages = pages,
+          .window_pages = 1000,
+          .geometry = {.resume_pages = 1, .has_latents = true, .has_windows = true},
+          .watermark_pages = 0};
+}
+
+SequenceId id(int i) {
+  return SequenceId(i);
+}
+
+std::vector<int> admitted(const StepPlan& plan) {
+  std::vector<int> ids;
+  for (const Admission& a : plan.admissions) ids.push_back(a.sequence.value);
+  return ids;
+}
+
+TEST(AdmissionTest, TheSecondPromptWaitsForAPoolOfOnePage) {
+  SchedulerWorld w(limits(1));
+  w.add(0, {4, 3});
+  w.add(1, {4, 3});
+  EXPECT_THAT(admitted(w.step()), ElementsAre(0));
+  EXPECT_THAT(admitted(w.step()), IsEmpty());
+  w.step();
+  EXPECT_FALSE(w.alive(0));
+  EXPECT_THAT(admitted(w.step()), ElementsAre(1));
+}
+
+TEST(AdmissionTest, WindowPagesLimitWhoRuns) {
+  SchedulerLimits l = limits(100);
+  l.window_pages = 5;  // two sequences of two pages
+  SchedulerWorld w(l);
+  for (int i = 0; i < 3; ++i) w.add(i, {4, 5});
+  EXPECT_THAT(admitted(w.step()), ElementsAre(0, 1));
+  w.end(0);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(2));
+}
+
+TEST(AdmissionTest, ThePagesOfAnAdmittedPromptArePromised) {
+  SchedulerWorld w(limits(4, 100));
+  w.add(0, {384, 1});  // three pages, taken one after the other
+  w.step();
+  w.add(1, {129, 1});  // two, but one only is not promised
+  w.add(2, {128, 1});
+  EXPECT_EQ(w.memory.free_latent_pages(), 3);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(2));
+  w.steps(6);
+  EXPECT_EQ(w.scheduler.running() + w.scheduler.waiting(), 0);
+}
+
+TEST(AdmissionTest, TheAnswerIsNotReserved) {
+  SchedulerWorld w(limits(10));
+  for (int i = 0; i < 10; ++i) w.add(i, {50, 1000});
+  EXPECT_EQ(admitted(w.step()).size(), 10U);
+}
+
+TEST(AdmissionTest, TheWatermarkStaysFreeUnlessNothingRuns) {
+  SchedulerLimits l = limits(10);
+  l.watermark_pages = 2;
+  SchedulerWorld w(l);
+  w.add(0, {512, 9});  // 4
+  w.add(1, {512, 9});  // 4, and 2 are left
+  w.add(2, {10, 9});
+  EXPECT_THAT(admitted(w.step()), ElementsAre(0, 2));  // half of the rows to the oldest, then the shortest
+  w.steps(8);
+  EXPECT_FALSE(w.alive(0));
+  SchedulerWorld alone(l);
+  alone.add(0, {1200, 9});  // all 10
+  EXPECT_THAT(admitted(alone.step()), ElementsAre(0));
+}
+
+TEST(AdmissionTest, TheWatermarkIsOnePageOfAHundredByDefault) {
+  for (const auto& [pages, watermark] : std::vector<std::pair<int, int>>{{10, 1}, {199, 1}, {400, 4}}) {
+    SchedulerLimits l = limits(pages, 100000);
+    l.watermark_pages = -1;
+    l.max_model_len = 1 << 20;
+    SchedulerWorld w(l);
+    w.add(0, {128, 9});
+    w.add(1, {(pages - 1 - watermark) * 128, 1});
+    EXPECT_THAT(admitted(w.step()), ElementsAre(0, 1)) << pages;
+    SchedulerWorld over(l);
+    over.add(0, {128, 9});
+    over.add(1, {(pages - 1 - watermark) * 128 + 1, 1});
+    EXPECT_THAT(admitted(over.step()), ElementsAre(0)) << pages;
+  }
+}
+
+TEST(AdmissionTest, OnlySomePassTheOldestThatFindsNoRoom) {
+  SchedulerWorld w(limits(40));
+  w.add(0, {39 * 128 - 100, 90});
+  for (int i = 0; i < 12; ++i) w.step();
+  ASSERT_EQ(w.scheduler.running(), 1);
+  w.add(1, {256, 1});  // 39 of 40 pages are taken
+  int passed = 0;
+  for (int i = 2; i < 40; ++i) {
+    w.add(i, {10, 1});
+    passed += static_cast<int>(admitted(w.step()).size());
+  }
+  EXPECT_EQ(passed, Scheduler::kMaxBypasses);
+  EXPECT_EQ(w.scheduler.waiting(), 39 - Scheduler::kMaxBypasses);
+  w.end(0);
+  EXPECT_EQ(admitted(w.step()).front(), 1);
+  EXPECT_EQ(w.scheduler.waiting(), 0);
+}
+
+TEST(AdmissionTest, EndingAWaitingSequenceLetsTheNextOneGo) {
+  SchedulerLimits l = limits(2);
+  l.policy = SchedulingPolicy::kFcfs;
+  SchedulerWorld w(l);
+  w.add(0, {10, 9});
+  w.step();
+  w.add(1, {200, 1});
+  w.add(2, {10, 1});
+  EXPECT_THAT(admitted(w.step()), IsEmpty());
+  w.end(1);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(2));
+}
+
+// --- Prefix hits ---
+
+TEST(PrefixHitTest, OnlyTheSuffixIsComputed) {
+  SchedulerWorld w(limits(20));
+  w.add(0, {300, 1}, 1, 256);
+  w.step();
+  ASSERT_EQ(w.memory.cached_pages(), 2);
+  w.add(1, {330, 1}, 1, 256);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.admissions, ElementsAre(Admission{id(1), false, 256}));
+  EXPECT_THAT(plan.spans, ElementsAre(Span{id(1), 256, 74, true}));
+}
+
+TEST(PrefixHitTest, AtLeastOneTokenIsComputed) {
+  SchedulerWorld w(limits(20));
+  w.add(0, {256, 1}, 1, 256);
+  w.step();
+  w.add(1, {256, 1}, 1, 256);
+  // Both pages are shared; rows 128 to 254 are computed for their windows only.
+  EXPECT_THAT(w.step().spans, ElementsAre(Span{id(1), 128, 128, true}));
+}
+
+TEST(PrefixHitTest, APromptOfOneTokenNeverHits) {
+  SchedulerWorld w(limits(20));
+  for (int i = 0; i < 3; ++i) {
+    w.add(i, {1, 1}, 1, 1);
+    EXPECT_THAT(w.step().spans, ElementsAre(Span{id(i), 0, 1, true}));
+  }
+}
+
+TEST(PrefixHitTest, SharedPagesCountOnce) {
+  SchedulerWorld w(limits(6));
+  w.add(0, {520, 50}, 1, 512);  // five pages
+  w.step();
+  w.add(1, {520, 50}, 1, 512);  // four of them, and a sixth
+  EXPECT_THAT(admitted(w.step()), ElementsAre(1));
+  EXPECT_EQ(w.memory.free_latent_pages(), 0);
+}
+
+TEST(PrefixHitTest, CachedPagesThatNobodyHoldsCountAsTaken) {
+  SchedulerWorld w(limits(6));
+  w.add(0, {520, 1}, 1, 512);
+  w.step();
+  ASSERT_EQ(w.memory.cached_pages(), 4);
+  ASSERT_EQ(w.memory.free_latent_pages(), 6);
+  w.add(1, {130, 9}, 2, 0);  // two pages
+  w.step();
+  w.add(2, {520, 9}, 1, 512);  // five, four of which are among the four that are free
+  EXPECT_THAT(admitted(w.step()), IsEmpty());
+  w.end(1);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(2));
+}
+
+TEST(PrefixHitTest, APreemptedSequenceComesBackByItsPrefix) {
+  SchedulerWorld w(limits(20));
+  w.add(0, {300, 50}, 1, 300);
+  w.steps(5);
+  w.scheduler.force_preemption();
+  EXPECT_EQ(w.step().preemptions.size(), 1U);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.admissions, ElementsAre(Admission{id(0), false, 256}));
+  EXPECT_THAT(plan.spans, ElementsAre(Span{id(0), 256, 49, true}));  // the suffix, and five tokens of the answer
+}
+
+// --- Waiting for a prefix that another one computes ---
+
+TEST(ShareWaitTest, TheSecondOfTwoWaitsForTheFirst) {
+  SchedulerWorld w(limits(40, 256));
+  w.add(0, {520, 3}, 1, 512);
+  w.add(1, {520, 3}, 1, 512);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(0));
+  EXPECT_THAT(admitted(w.step()), IsEmpty());
+  EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(1), false, 512}));
+}
+
+TEST(ShareWaitTest, OneThatWaitsDoesNotHoldUpOthers) {
+  SchedulerLimits l = limits(40, 256);
+  l.policy = SchedulingPolicy::kFcfs;
+  SchedulerWorld w(l);
+  w.add(0, {300, 3}, 1, 256);
+  w.add(1, {300, 3}, 1, 256);
+  w.add(2, {20, 3});
+  w.step();
+  EXPECT_THAT(admitted(w.step()), ElementsAre(1, 2));
+  SchedulerWorld other(l);
+  other.add(0, {600, 3}, 1, 512);
+  other.add(1, {600, 3}, 1, 512);
+  other.step();
+  other.add(2, {20, 3});
+  other.add(3, {20, 3});
+  EXPECT_THAT(admitted(other.step()), IsEmpty());  // no rows are left
+  EXPECT_THAT(admitted(other.step()), ElementsAre(1, 2, 3));
+}
+
+TEST(ShareWaitTest, TheWaitEndsWithTheOneThatItWasFor) {
+  SchedulerWorld w(limits(40, 100));
+  w.add(0, {900, 3}, 1, 896);
+  w.step();
+  w.add(1, {900, 3}, 1, 896);
+  EXPECT_THAT(admitted(w.step()), IsEmpty());
+  w.end(0);
+  EXPECT_THAT(admitted(w.step()), ElementsAre(1));
+}
+
+// Says that every sequence waits for another, for ever.
+class EndlessWaits final : public SchedulerMemory {
+ public:
+  int free_latent_pages() const override { return 100; }
+  PrefixHit probe(SequenceId id) override {
+    EXPECT_TRUE(probed_.insert(id.value).second) << "twice in a plan";
+    return {.wait = true};
+  }
+  int exclusive_latent_pages(SequenceId) const override { return 0; }
+  bool can_swap(SequenceId) override { return false; }
+  std::set<int> next_plan() { return std::exchange(probed_, {}); }
+
+ private:
+  std::set<int> probed_;
+};
+
+TEST(ShareWaitTest, NobodyWaitsForEver) {
+  EndlessWaits memory;
+  Scheduler scheduler(limits(100), &memory);
+  scheduler.add(id(0), {5, 1000});
+  EXPECT_EQ(admitted(scheduler.plan()), (std::vector<int>{0}));  // nothing runs that it could wait for
+  scheduler.completed();
+  scheduler.add(id(1), {5, 1000});
+  int waited = 0;
+  while (scheduler.running() == 1) {
+    memory.next_plan();
+    waited += scheduler.plan().admissions.empty();
+    scheduler.completed();
+    ASSERT_LE(waited, 100);
+  }
+  EXPECT_EQ(waited, Scheduler::kMaxShareWaits);
+}
+
+TEST(ShareWaitTest, AsksAFewInEachPlan) {
+  EndlessWaits memory;
+  Scheduler scheduler(limits(100), &memory);
+  scheduler.add(id(0), {5, 1000});
+  scheduler.plan();
+  scheduler.completed();
+  for (int i = 1; i < 39; ++i) scheduler.add(id(i), {5, 1000});
+  std::set<int> asked;
+  for (int step = 0; step < 5; ++step) {
+    memory.next_plan();
+    scheduler.plan();
+    scheduler.completed();
+    const std::set<int> now = memory.next_plan();
+    EXPECT_LE(now.size(), 48U);
+    asked.insert(now.begin(), now.end());
+  }
+  EXPECT_EQ(asked.size(), 38U);
+  EXPECT_EQ(scheduler.waiting(), 38);
+  scheduler.end(id(7));  // one that waits for another
+  EXPECT_EQ(scheduler.waiting(), 37);
+}
+
+}  // namespace
+}  // namespace sluice

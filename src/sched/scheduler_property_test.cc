@@ -1,0 +1,420 @@
+// Random workloads against every promise of scheduler.h, checked by a model of its own that knows only the plans.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <random>
+
+#include "base/test_seed_testing.h"
+#include "sched/model_memory_testing.h"
+#include "sched/scheduler.h"
+
+namespace sluice {
+namespace {
+
+class Fuzz {
+ public:
+  // The k-th arrival has the id id_factor * k: plans must not depend on it.
+  Fuzz(unsigned seed, int id_factor)
+      : random_(seed),
+        id_factor_(id_factor),
+        limits_(random_limits()),
+        memory_(limits_, below(2) * below(40), below(4) != 0),
+        scheduler_(limits_, &memory_),
+        preempts_by_force_(below(3) == 0),
+        loses_swapped_(below(4) == 0) {}
+
+  void run(int steps = 250) {
+    for (now_ = 1; now_ <= steps && !failed(); ++now_) one_step(true);
+    const std::int64_t most = now_ + 2000 + 40 * rows_alive();
+    for (; !live_.empty() && !failed(); ++now_) {
+      ASSERT_LT(now_, most) << "no end";
+      one_step(false);
+    }
+    if (failed()) return;
+    EXPECT_EQ(scheduler_.running() + scheduler_.waiting(), 0);
+    EXPECT_EQ(memory_.free_latent_pages(), limits_.latent_pages);
+    EXPECT_EQ(memory_.swap_used(), 0);
+  }
+
+  const std::string& log() const { return log_; }
+  std::string described() const {
+    return fmt::format("budget {} seqs {} pages {}+{} policy {} chunked {} mixed {} threshold {}",
+                       limits_.max_batched_tokens, limits_.max_seqs, limits_.latent_pages, limits_.window_pages,
+                       static_cast<int>(limits_.policy), limits_.chunked_prefill, limits_.mixed,
+                       limits_.long_prefill_token_threshold);
+  }
+
+ private:
+  struct Live {
+    SequenceCounts counts;
+    std::int64_t arrival = 0;
+    bool running = false, decoding = false, swapped = false;
+    Position computed = 0, preempted_at = -1;
+    int known = 0;
+    std::int64_t due = 0;         // when it decodes: the last step that may serve it
+    int bypassed = 0;             // younger ones admitted while it was the oldest prompt and found no room
+    std::int64_t first_wait = 0;  // when it was first told to wait for another
+    int span_rows = 0;            // in this plan
+
+    bool is_prompt() const { return running && !decoding; }
+  };
+
+  static bool failed() { return ::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure(); }
+  int below(int n) { return n <= 0 ? 0 : static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  SequenceId id(int k) const { return SequenceId(k * id_factor_ % 100003); }
+  int number(SequenceId sequence) const { return numbers_.at(sequence.value); }
+  Live& live(SequenceId sequence) { return live_.at(number(sequence)); }
+
+  SchedulerLimits random_limits() {
+    SchedulerLimits l;
+    l.max_model_len = 1500;
+    l.max_batched_tokens = 1 + below(below(2) ? 8 : 600);
+    l.chunked_prefill = below(4) != 0;
+    if (!l.chunked_prefill) l.max_batched_tokens = l.max_model_len + below(300);
+    l.mixed = below(4) != 0;
+    l.max_seqs = 1 + below(20);
+    l.geometry = {.resume_pages = below(3), .has_latents = below(8) != 0, .has_windows = below(8) != 0};
+    l.latent_pages = l.geometry.has_latents ? 4 + below(60) : 0;
+    l.window_pages = l.geometry.steady_window_pages() + below(30);
+    l.long_prefill_token_threshold = below(2) * (1 + below(200));
+    l.policy = static_cast<SchedulingPolicy>(below(3));
+    l.watermark_pages = below(4) - 1;
+    l.recompute_cost_per_row = below(2);
+    l.swap_cost_per_page = below(3) * 10;
+    return l;
+  }
+
+  std::int64_t rows_alive() const {
+    std::int64_t rows = 0;
+    for (const auto& [k, s] : live_) rows += s.counts.rows();
+    return rows;
+  }
+  int decodes_per_round() const { return limits_.max_batched_tokens; }
+  std::int64_t turn_bound(int decoding) const {
+    const int rounds = (decoding + decodes_per_round() - 1) / decodes_per_round();
+    return limits_.mixed && limits_.chunked_prefill ? rounds : 2 * rounds;
+  }
+  int decoding() const {
+    int n = 0;
+    for (const auto& [k, s] : live_) n += s.decoding;
+    return n;
+  }
+  // Smaller is better.
+  std::pair<int, std::int64_t> rank(const Live& s) const {
+    return {limits_.policy == SchedulingPolicy::kPriority ? s.counts.priority : 0, s.arrival};
+  }
+
+  int new_number() {
+    ++arrived_;
+    numbers_[id(arrived_).value] = arrived_;
+    return arrived_;
+  }
+
+  void arrivals() {
+    for (int n = below(3); n > 0; --n) {
+      const SequenceCounts counts{1 + below(below(3) ? 60 : 1000), 1 + below(40), below(3)};
+      const int family = below(3), common = below(2) * below(8) * 100;
+      if (!scheduler_.check(counts).ok()) continue;
+      const int k = new_number();
+      live_[k] = {.counts = counts, .arrival = k, .known = counts.prompt_tokens};
+      memory_.add(id(k), counts.prompt_tokens, family, common);
+      scheduler_.add(id(k), counts);
+    }
+  }
+
+  std::optional<int> any_live() {
+    if (live_.empty()) return {};
+    auto chosen = live_.begin();
+    std::advance(chosen, below(static_cast<int>(live_.size())));
+    return chosen->first;
+  }
+
+  void end(int k) {
+    scheduler_.end(id(k));
+    memory_.end(id(k));
+    live_.erase(k);
+  }
+
+  void forks() {
+    const std::optional<int> parent = any_live();
+    if (!parent || !live_.at(*parent).running || below(4) != 0) return;
+    for (int n = 1 + below(4); n > 0; --n) {
+      const int child = new_number();
+      if (!scheduler_.fork(id(*parent), id(child))) return;
+      memory_.fork(id(*parent), id(child));
+      Live& c = live_[child] = live_.at(*parent);
+      c.arrival = child;
+      c.preempted_at = -1;
+      c.bypassed = 0;
+      c.first_wait = 0;
+      if (c.decoding) c.due = now_ - 1 + turn_bound(decoding());
+      ASSERT_LE(scheduler_.running(), limits_.max_seqs);
+    }
+  }
+
+  void one_step(bool more) {
+    if (more) {
+      arrivals();
+      forks();
+    }
+    if (const std::optional<int> k = any_live(); k && below(8) == 0) end(*k);
+    if (preempts_by_force_ && below(12) == 0) {
+      scheduler_.force_preemption();
+      forced_ = true;
+    }
+    const StepPlan plan = scheduler_.plan();
+    write_log(plan);
+    memory_.carry_out(plan);
+    for (auto& [k, s] : live_) s.span_rows = 0;
+    check_preemptions(plan);
+    check_admissions(plan);
+    check_spans(plan);
+    if (failed()) return;
+    check_order(plan);
+    check_windows();
+    check_turns();
+    lose_some(plan);
+    advance(plan);
+    memory_.audit();
+    ASSERT_EQ(memory_.problem(), "");
+  }
+
+  void write_log(const StepPlan& plan) {
+    for (const Preemption& p : plan.preemptions) log_ += fmt::format("p{}{} ", number(p.sequence), p.swap ? "s" : "");
+    for (const Admission& a : plan.admissions) log_ += fmt::format("a{}@{} ", number(a.sequence), a.first_position);
+    for (const Span& s : plan.spans) log_ += fmt::format("{}+{} ", number(s.sequence), s.rows);
+    log_ += '\n';
+  }
+
+  void check_preemptions(const StepPlan& plan) {
+    const Live* best = nullptr;
+    bool eligible = false;
+    for (const auto& [k, s] : live_) {
+      if (!s.running) continue;
+      if (best == nullptr || rank(s) < rank(*best)) best = &s;
+      eligible |= s.computed > s.preempted_at;
+    }
+    bool better_waits = false;
+    for (const auto& [k, s] : live_) {
+      better_waits |= best != nullptr && !s.running && rank(s).first < rank(*best).first;
+    }
+    forced_now_ = forced_ && eligible;
+    forced_ = forced_ && !forced_now_;
+    ASSERT_GE(plan.preemptions.size(), forced_now_ ? 1U : 0U) << "a forced preemption did not come";
+    std::map<int, bool> spans;
+    for (const Span& span : plan.spans) spans[number(span.sequence)] = true;
+    for (std::size_t i = 0; i < plan.preemptions.size(); ++i) {
+      const Preemption& p = plan.preemptions[i];
+      Live& s = live(p.sequence);
+      ASSERT_TRUE(s.running) << "only what runs is preempted";
+      ASSERT_EQ(spans.count(number(p.sequence)), 0U) << "preempted and computed";
+      const bool forced = forced_now_ && i == 0;
+      ASSERT_TRUE(forced || &s != best || better_waits) << "the best one was preempted";
+      s.running = s.decoding = false;
+      s.swapped = p.swap;
+      s.preempted_at = s.computed;
+      if (!p.swap) s.computed = 0;
+      if (forced) continue;
+      for (const auto& [k, other] : live_) {
+        if (!other.running || rank(other) <= rank(s)) continue;
+        bool later = spans.count(k) != 0;
+        for (const Preemption& q : plan.preemptions) later |= number(q.sequence) == k;
+        ASSERT_TRUE(later) << "a worse one without a span was left";
+      }
+    }
+  }
+
+  void check_admissions(const StepPlan& plan) {
+    Live* oldest = nullptr;  // of all that have known tokens to compute
+    for (auto& [k, s] : live_) {
+      if (!waits_for_another(k) && !s.decoding && oldest == nullptr) oldest = &s;
+    }
+    const bool oldest_waited = oldest != nullptr && !oldest->running;
+    for (const Admission& a : plan.admissions) {
+      Live& s = live(a.sequence);
+      ASSERT_FALSE(s.running);
+      ASSERT_EQ(a.restore, s.swapped);
+      ASSERT_LT(a.first_position, s.known);
+      for (const Preemption& p : plan.preemptions) ASSERT_NE(p.sequence, a.sequence) << "in and out in one plan";
+      s.running = true;
+      s.swapped = false;
+      s.computed = a.first_position;
+      s.bypassed = 0;
+    }
+    int running = 0;
+    for (const auto& [k, s] : live_) running += s.running;
+    ASSERT_LE(running, limits_.max_seqs);
+    ASSERT_EQ(running, scheduler_.running());
+    if (!limits_.chunked_prefill || !oldest_waited || oldest->running) return;
+    for (const Admission& a : plan.admissions) oldest->bypassed += live(a.sequence).arrival > oldest->arrival;
+    const int most = limits_.policy == SchedulingPolicy::kFair ? Scheduler::kMaxBypasses : 0;
+    if (limits_.policy == SchedulingPolicy::kPriority) return;  // arrival is not its order; check_order()
+    ASSERT_LE(oldest->bypassed, most) << "younger ones passed";
+  }
+
+  // As the memory said when it was last asked.
+  bool waits_for_another(int k) {
+    Live& s = live_.at(k);
+    if (s.running || !memory_.sequence(id(k)).hit.wait) return false;
+    if (s.first_wait == 0) s.first_wait = now_;
+    return now_ < s.first_wait + Scheduler::kMaxShareWaits;
+  }
+
+  void check_spans(const StepPlan& plan) {
+    int rows = 0, decodes = 0;
+    for (const Span& span : plan.spans) {
+      Live& s = live(span.sequence);
+      ASSERT_EQ(s.span_rows, 0) << "two spans";
+      s.span_rows = span.rows;
+      ASSERT_TRUE(s.running);
+      ASSERT_EQ(span.first_position, s.computed);
+      ASSERT_GE(span.rows, 1);
+      ASSERT_LE(span.first_position + span.rows, s.known);
+      ASSERT_EQ(span.samples, span.first_position + span.rows == s.known);
+      ASSERT_TRUE(span.samples || limits_.chunked_prefill || !s.is_prompt()) << "a prompt was cut";
+      if (s.is_prompt() && limits_.chunked_prefill && limits_.long_prefill_token_threshold > 0) {
+        ASSERT_LE(span.rows, limits_.long_prefill_token_threshold);
+      }
+      decodes += s.decoding;
+      rows += span.rows;
+    }
+    for (const Admission& a : plan.admissions) ASSERT_GE(live(a.sequence).span_rows, 1);
+    ASSERT_EQ(rows, plan.rows);
+    ASSERT_LE(rows, limits_.max_batched_tokens);
+    ASSERT_TRUE(limits_.mixed || decodes == 0 || decodes == static_cast<int>(plan.spans.size())) << "mixed";
+    ASSERT_TRUE(!plan.empty() || live_.empty() || (forced_now_ && scheduler_.running() == 0)) << "nothing was planned";
+    if (decoding() <= limits_.max_batched_tokens && limits_.mixed && limits_.chunked_prefill) {
+      ASSERT_EQ(decodes, decoding()) << "a decode was left out";
+    }
+  }
+
+  // Within the order of its policy nobody overtakes.
+  void check_order(const StepPlan& plan) {
+    if (limits_.policy == SchedulingPolicy::kFair) return;
+    std::optional<std::pair<int, std::int64_t>> worst_served, worst_admitted;
+    for (const auto& [k, s] : live_) {
+      if (s.is_prompt() && s.span_rows > 0 && (!worst_served || rank(s) > *worst_served)) worst_served = rank(s);
+    }
+    for (const Admission& a : plan.admissions) {
+      const auto r = rank(live(a.sequence));
+      if (!worst_admitted || r > *worst_admitted) worst_admitted = r;
+    }
+    for (const auto& [k, s] : live_) {
+      ASSERT_FALSE(s.is_prompt() && s.span_rows == 0 && worst_served && rank(s) < *worst_served) << "overtaken";
+      if (!s.running && !waits_for_another(k)) {
+        ASSERT_FALSE(worst_admitted && rank(s) < *worst_admitted) << "overtaken while it waited";
+      }
+    }
+  }
+
+  // The pages of the window pool in this very step; those of the latent pool are the memory's own to check.
+  void check_windows() {
+    const PageGeometry& g = limits_.geometry;
+    if (!g.has_windows) return;
+    int windows = 0;
+    for (const auto& [k, s] : live_) {
+      if (!s.running) continue;
+      const int held = std::max(0, blocks_for(s.computed) - g.first_window_block(s.computed));
+      windows += s.span_rows > 0 ? g.window_pages(s.computed, s.span_rows) : held;
+    }
+    ASSERT_LE(windows, limits_.window_pages);
+  }
+
+  void check_turns() {
+    const int n = decoding();
+    for (auto& [k, s] : live_) {
+      if (!s.decoding) continue;
+      if (s.span_rows > 0) {
+        s.due = now_ + turn_bound(n);
+      } else {
+        ASSERT_LT(now_, s.due) << "a decode missed its turn";
+      }
+    }
+  }
+
+  void lose_some(const StepPlan& plan) {
+    if (!loses_swapped_) return;
+    std::vector<SequenceId> lost;
+    for (const Preemption& p : plan.preemptions) {
+      if (p.swap && below(2) == 0) lost.push_back(p.sequence);
+    }
+    for (const Admission& a : plan.admissions) {
+      if (a.restore && below(2) == 0) lost.push_back(a.sequence);
+    }
+    for (const SequenceId sequence : lost) {
+      scheduler_.lost(sequence);
+      memory_.lose(sequence);
+      Live& s = live(sequence);
+      s.running = s.swapped = false;
+      s.computed = 0;
+      s.span_rows = 0;
+    }
+  }
+
+  void advance(const StepPlan& plan) {
+    memory_.finish(plan);
+    std::vector<int> ended;
+    for (const Span& span : plan.spans) {
+      Live& s = live(span.sequence);
+      if (s.span_rows == 0) continue;  // lost
+      s.computed += span.rows;
+      if (!span.samples) continue;
+      ++s.known;
+      memory_.append(span.sequence);
+      const bool complete = s.known == s.counts.prompt_tokens + s.counts.max_tokens;
+      if (complete || below(60) == 0) ended.push_back(number(span.sequence));
+    }
+    const bool end_first = below(2) == 0;  // ends may come before or after the step counts as done
+    if (!end_first) scheduler_.completed();
+    for (const int k : ended) end(k);
+    if (end_first) scheduler_.completed();
+    std::vector<Live*> fresh;
+    for (const Span& span : plan.spans) {
+      const auto found = live_.find(number(span.sequence));
+      if (found == live_.end() || found->second.span_rows == 0 || !span.samples || found->second.decoding) continue;
+      found->second.decoding = true;
+      fresh.push_back(&found->second);
+    }
+    for (Live* s : fresh) s->due = now_ + turn_bound(decoding());
+  }
+
+  std::mt19937 random_;
+  int id_factor_;
+  SchedulerLimits limits_;
+  ModelMemory memory_;
+  Scheduler scheduler_;
+  bool preempts_by_force_, loses_swapped_;
+  bool forced_ = false, forced_now_ = false;
+  std::map<int, Live> live_;    // by number
+  std::map<int, int> numbers_;  // of ids
+  int arrived_ = 0;
+  std::int64_t now_ = 0;
+  std::string log_;
+};
+
+TEST(SchedulerPropertyTest, KeepsItsPromisesOnRandomWorkloads) {
+  const unsigned first = test_seed();
+  for (unsigned i = 0; i < 200; ++i) {
+    Fuzz fuzz(first + i, 1);
+    SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i << ": " << fuzz.described());
+    fuzz.run();
+    if (HasFailure()) return;
+  }
+}
+
+TEST(SchedulerPropertyTest, PlansDoNotDependOnIds) {
+  const unsigned first = test_seed();
+  for (unsigned i = 0; i < 60; ++i) {
+    SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i);
+    Fuzz plain(first + i, 1), renamed(first + i, 39119);  // prime to 100003
+    plain.run(100);
+    renamed.run(100);
+    ASSERT_EQ(plain.log(), renamed.log());
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace sluice
