@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 600, kPlotHeight = 270, kLeft = 74, kRight = 18, kTitle = 36, kLegendLine = 20, kBelow = 56;
+constexpr double kWidth = 600, kPlotHeight = 270, kLeft = 74, kRight = 30, kTitle = 36, kLegendLine = 20, kBelow = 56;
 constexpr double kInner = kWidth - kLeft - kRight;
 // Of a letter at 12 px; fonts differ, so this errs on the wide side.
 constexpr double kLetter = 6.9;
@@ -90,7 +90,7 @@ class Panel {
   void add_x_label(const std::string& label) { text(kLeft + kInner / 2, bottom() + 40, "middle", label); }
   void add_frame() { line(kLeft, bottom(), kWidth - kRight, kInk); }
 
-  void add_line(const LineSeries& series, const PlotScale& x, const PlotScale& y, std::size_t index) {
+  void add_line(const LineSeries& series, const PlotScale& x, const PlotScale& y, std::size_t index, double width) {
     std::string points;
     double last_y = 0;
     bool any = false;
@@ -105,8 +105,8 @@ class Panel {
     }
     if (!any) return;
     points.pop_back();
-    put("<polyline points='{}' fill='none' stroke='{}' stroke-width='2' stroke-linejoin='round'/>\n", points,
-        colour(index));
+    put("<polyline points='{}' fill='none' stroke='{}' stroke-width='{:.1f}' stroke-linejoin='round'/>\n", points,
+        colour(index), width);
   }
 
   void add_bars(const BarPlot& plot, const PlotScale& y) {
@@ -203,7 +203,11 @@ Panel draw(const LinePlot& plot) {
   panel.add_legend(names_of(plot.series));
   panel.add_y_axis(plot.y, y);
   panel.add_x_axis(plot.x, x);
-  for (std::size_t i = 0; i < plot.series.size(); ++i) panel.add_line(plot.series[i], x, y, i);
+  for (std::size_t i = 0; i < plot.series.size(); ++i) {
+    // The first ones are wider, so that they can be seen below those that cover them.
+    const double width = 1.8 + 1.2 * static_cast<double>(plot.series.size() - 1 - i);
+    panel.add_line(plot.series[i], x, y, i, std::min(width, 6.0));
+  }
   panel.add_frame();
   return panel;
 }

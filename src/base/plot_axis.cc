@@ -115,10 +115,11 @@ void PlotScale::set_log_range(const PlotAxis& axis, double low, double high) {
       if (last - first <= 4 && value > low_ && value < high_) minor_ticks_.push_back(value);
     }
   }
-  if (ticks_.size() >= 2) return;
-  for (const double base : {std::pow(10.0, first), std::pow(10.0, first + 1)}) {  // less than two decades: 2 and 5 too
+  if (high_ > low_ * 200) return;
+  for (int power = first; power <= last; ++power) {  // few decades: 2 and 5 too
     for (const double factor : {2.0, 5.0}) {
-      if (factor * base >= low_ * 0.999 && factor * base <= high_ * 1.001) ticks_.push_back(factor * base);
+      const double value = factor * std::pow(10.0, power);
+      if (value >= low_ * 0.999 && value <= high_ * 1.001) ticks_.push_back(value);
     }
   }
   std::sort(ticks_.begin(), ticks_.end());

@@ -104,20 +104,25 @@ class Measurement {
     return runner_->run_step(spans);
   }
 
-  // The median of three, after one to warm up.
+  // The shortest of several, as everything that disturbs a measurement makes it longer.
   Status measure(std::size_t sequences, int rows) {
-    if (out_of_time() && !samples.empty()) return {};
-    SLUICE_RETURN_IF_ERROR(step(sequences, rows, false));
-    std::array<double, 3> times{};
-    for (double& time : times) {
+    constexpr int kRuns = 7;
+    const Clock::time_point enough = Clock::now() + std::chrono::milliseconds(150);
+    double shortest = 0;
+    const auto go_on = [&](int i) {
+      if (i == 0 && samples.empty()) return true;
+      return i < kRuns && (i < 2 || Clock::now() < enough) && !out_of_time();
+    };
+    for (int i = 0; go_on(i); ++i) {
       const Clock::time_point begin = Clock::now();
       SLUICE_RETURN_IF_ERROR(step(sequences, rows, false));
-      time = std::chrono::duration<double>(Clock::now() - begin).count();
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      shortest = i == 0 ? seconds : std::min(shortest, seconds);
     }
-    std::sort(times.begin(), times.end());
+    if (shortest == 0) return {};
     CostSample sample{.rows = static_cast<double>(rows) * static_cast<double>(sequences),
                       .spans = static_cast<double>(sequences),
-                      .seconds = std::max(times[1], 1e-9)};
+                      .seconds = shortest};
     for (std::size_t i = 0; i < sequences; ++i) {
       const double before = runner_->position(open_[i]);
       sample.read += before;
@@ -166,25 +171,25 @@ Result<std::vector<CostSample>> measure_steps(Runner* runner, int max_batched_to
   constexpr std::size_t kMany = 16;
   Measurement m(runner, seconds);
   const int longest = runner->max_model_len();
-  const int chunk = std::min(max_batched_tokens, 512);
+  const int chunk = std::min(max_batched_tokens, 256);
   while (m.open().size() < kMany && m.open_one()) {
   }
   if (m.open().empty()) return resource_exhausted("--cost calibrate: no sequence is free to measure with");
-  for (const int rows : {1, 4, 16, 64, 256, 512}) {
-    if (rows <= std::min(chunk, longest)) SLUICE_RETURN_IF_ERROR(m.measure(1, rows));
-  }
-  const int start =
-      std::min({kShort, longest - 1, std::max(1, max_batched_tokens / static_cast<int>(m.open().size()))});
-  if (start >= 1 && start * static_cast<int>(m.open().size()) <= max_batched_tokens) {
+  const auto places = static_cast<int>(m.open().size());
+  const int start = std::min({kShort, longest - 1, max_batched_tokens / places});
+  if (start >= 1) {  // decodes
     SLUICE_RETURN_IF_ERROR(m.step(m.open().size(), start, true));
     for (std::size_t n = 1; n <= m.open().size(); n *= 2) SLUICE_RETURN_IF_ERROR(m.measure(n, 1));
+  }
+  for (const int rows : {4, 16, 64, 256}) {  // prompts
+    if (rows <= std::min(chunk, longest - start)) SLUICE_RETURN_IF_ERROR(m.measure(1, rows));
   }
   for (int measured_at = 0; !m.out_of_time();) {  // longer and longer contexts
     const int position = runner->position(m.open()[0]);
     const int rows = std::min(chunk, longest - position);
-    if (position >= std::max(1024, 2 * measured_at)) {
+    if (position >= std::max(512, 2 * measured_at)) {
       SLUICE_RETURN_IF_ERROR(m.measure(1, 1));
-      if (rows >= 1) SLUICE_RETURN_IF_ERROR(m.measure(1, std::min(rows, 128)));
+      if (rows >= 1) SLUICE_RETURN_IF_ERROR(m.measure(1, std::min(rows, 64)));
       measured_at = position;
     }
     if (rows < chunk || !m.step(1, rows, true).ok()) break;

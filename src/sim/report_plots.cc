@@ -1,4 +1,5 @@
 // The plots of a report.
+#include <algorithm>
 #include <functional>
 
 #include "sim/report.h"
@@ -36,7 +37,9 @@ LinePlot over_time(const char* title, const std::vector<RunReport>& reports, Plo
   plot.y.unit = unit;
   plot.y.low = 0;
   if (unit == PlotUnit::kPercent) plot.y.high = 100;
+  plot.x.high = 0;
   for (const RunReport& report : reports) {
+    plot.x.high = std::max(*plot.x.high, report.seconds);
     LineSeries series;
     series.name = report.name;
     series.steps = true;
