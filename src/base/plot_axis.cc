@@ -84,10 +84,13 @@ PlotScale::PlotScale(const PlotAxis& axis, double low, double high) : log_(axis.
 
 void PlotScale::set_linear_range(const PlotAxis& axis, double low, double high) {
   if (low > 0 && low < 0.5 * high) low = 0;  // a range that nearly begins at zero does
-  if (high <= low) high = low + 1;
-  const double step = round_step((axis.high.value_or(high) - axis.low.value_or(low)) / kLinearTicks);
+  low = axis.low.value_or(low);
+  high = axis.high.value_or(high);
+  const bool empty = !(high > low);
+  if (empty) high = low + 1;
+  const double step = round_step((high - low) / kLinearTicks);
   low_ = axis.low.value_or(std::floor(low / step + 1e-9) * step);
-  high_ = axis.high.value_or(std::ceil(high / step - 1e-9) * step);
+  high_ = axis.high && !empty ? high : std::ceil(high / step - 1e-9) * step;
   for (auto i = static_cast<long>(std::ceil(low_ / step - 1e-9)); static_cast<double>(i) * step <= high_ + step * 1e-9;
        ++i) {
     ticks_.push_back(static_cast<double>(i) * step);

@@ -73,6 +73,14 @@ TEST(PlotTest, ANarrowLogRangeStillHasTicks) {
   EXPECT_GE(scale.ticks().size(), 2U);
 }
 
+TEST(PlotTest, AnAxisThatEndsWhereItBegins) {
+  PlotAxis axis;
+  axis.low = axis.high = 0;
+  const PlotScale scale(axis, 0, 0);
+  EXPECT_THAT(scale.ticks(), testing::SizeIs(6));
+  EXPECT_EQ(scale.place(0), 0);
+}
+
 TEST(PlotTest, OneValueLiesWithinItsAxis) {
   for (const bool log : {false, true}) {
     for (const double value : {0.5, 1.0, 20.0}) {
