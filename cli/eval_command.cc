@@ -32,6 +32,7 @@ struct Run {
   RequestId request = 0;
   EvalAnswer answer;
   std::vector<std::int32_t> output_ids;
+  double logprob = 0;  // of the whole answer: differs where a greedy choice may still be the same
   bool correct = false;
 
   void take(const ChatDelta& delta) {
@@ -97,7 +98,7 @@ class Evaluation {
         model_.engine->submit({.prompt = std::move(ids),
                                .max_tokens = max_tokens,
                                .stop_token_ids = model_.engine->end_token_ids(),
-                               .sampling = {.temperature = 0.0F},
+                               .sampling = {.temperature = 0.0F, .top_logprobs = 0},
                                .cache_salt = "",
                                .message_starts = std::move(starts),
                                .on_output = [this, index](Output o) { queue_.push(index, std::move(o)); }}));
@@ -107,7 +108,10 @@ class Evaluation {
   // True when the item is done.
   bool take(std::size_t index, const Output& output, Status& failure) {
     Run& run = runs_[index];
-    if (output.token) run.output_ids.push_back(*output.token);
+    if (output.token) {
+      run.output_ids.push_back(*output.token);
+      run.logprob += static_cast<double>(output.logprob);
+    }
     const GenerationDelta delta = run.stream->push(output);
     for (const ChatDelta& text : delta.text) run.take(text);
     if (!output.finished) return false;
@@ -138,8 +142,8 @@ std::string results_json(const std::vector<EvalItem>& items, const std::vector<R
   for (std::size_t i = 0; i < items.size(); ++i) {
     json += i == 0 ? "\n  {\"id\": " : ",\n  {\"id\": ";
     append_json_string(json, items[i].id);
-    fmt::format_to(std::back_inserter(json), ", \"correct\": {}, \"output_ids\": [{}]}}", runs[i].correct,
-                   fmt::join(runs[i].output_ids, ", "));
+    fmt::format_to(std::back_inserter(json), ", \"correct\": {}, \"logprob\": {}, \"output_ids\": [{}]}}",
+                   runs[i].correct, runs[i].logprob, fmt::join(runs[i].output_ids, ", "));
   }
   return json + "\n]}\n";
 }

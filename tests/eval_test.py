@@ -1,4 +1,5 @@
-"""Evaluations do not depend on how they are scheduled: `sluice eval` gives the same token ids for every item.
+"""Evaluations do not depend on how they are scheduled: `sluice eval` gives the same token ids and the same
+log-probability for every item.
 
 One factor at a time, and four combinations. By pytest: the first items of each task. As a program, for longer:
 
@@ -56,7 +57,7 @@ def unpack(folder):
 
 
 def evaluate(folder, task, flags, limit):
-    """The result of every item: id, correct, output_ids."""
+    """The result of every item: id, correct, logprob, output_ids."""
     out = folder / "out.json"
     done = subprocess.run([BUILD / "sluice", "eval", "--task", folder / f"{task}.jsonl", "--json", out, "--limit",
                            str(limit), "--log-level", "warning", *flags], capture_output=True, text=True)
@@ -92,6 +93,12 @@ def baseline(folder):
 def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
     for task in TASKS:
         assert differences(baseline[task], evaluate(folder, task, RUNS[run], FEW[task])) == [], task
+
+
+@pytest.mark.parametrize("fault", ["skipped-write", "chunk-reduction"])
+def test_a_fault_is_seen(folder, fault):
+    expected = evaluate(folder, "arithmetic", BASELINE, 3)
+    assert differences(expected, evaluate(folder, "arithmetic", changed(chunk=7) + ["--inject", fault], 3)) != []
 
 
 # --- as a program -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from server_process import Server, fetch
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", random.randrange(2**32)))
-VOCABULARY = 4000  # ids below are all ordinary tokens or markers
+VOCABULARY = 4000  # ids from 10 on are ordinary tokens or role markers
 CLIENTS = 12  # at once
 LONGEST = 2_500
 
@@ -88,3 +88,9 @@ def test_same_answers(name, alone):
                                             f"{concurrency}; SLUICE_TEST_SEED={SEED}")
         if seen:
             assert server.metric(seen) > 0, f"{flags} had no effect"
+
+
+@pytest.mark.parametrize("fault", ["skipped-write", "chunk-reduction"])
+def test_a_fault_is_seen(fault, alone):
+    with Server("--max-num-batched-tokens", "7", "--inject", fault, "--log-level", "warning") as server:
+        assert any(ask(server, i) != alone[i] for i in range(6))
