@@ -4,17 +4,14 @@
 //   resume(...)     an empty one takes over cached pages
 //   reserve(n)      pages for the next n rows
 //   span(...)       the view of them that a forward pass gets
-//   commit(...)     the rows are part of the sequence: the open state that the pass left in scratch is the committed
-//   one
-//                   from now on (the two copies swap), full blocks are published, window pages no longer needed are
-//                   given back
+//   commit(...)     the rows are part of the sequence: the open state that the pass left in scratch is committed (the
+//                   two copies swap), full blocks are published, window pages no longer needed are given back
 //   discard()       the rows never happened (a rejected speculation, a dropped step)
 // The state law: after commit it is a function of the tokens [0, position()) only. So
 //   fork            two sequences with the same tokens; a page is copied when one of them first writes to it. Where
 //                   latents are shared beyond position(), the tokens up to shared() are the same as well
 //   truncate(p)     the tokens from p on never were: goes back to the last point r <= p that it can resume from, and
-//                   returns it; rows r.. are to be computed again. truncate, then computing again = never having gone
-//                   on
+//                   returns it; rows r.. are to be computed again. Truncated and computed again = never gone on
 //   save, restore   save into bytes, close, restore = no interruption
 // Pages are given back tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one
 // thread at a time.

@@ -6,8 +6,10 @@
 // after it. Integers only: equality is exact.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,13 +26,22 @@ struct ToyShape {
   bool carries_token = true;            // an open state with boundary bytes
 };
 
+inline void PrintTo(const ToyShape& shape, std::ostream* out) {
+  *out << shape.name;
+}
+
 // The shapes that differ in what a sequence needs to go on from a block's boundary.
 inline std::vector<ToyShape> toy_shapes() {
-  return {
-      {"v4", 128, {4, 128}, true},         {"window_1", 1, {4, 128}, false}, {"window_1_boundary", 1, {4, 128}, true},
-      {"window_129", 129, {4, 128}, true}, {"window_130", 130, {4}, true},   {"window_400", 400, {1, 4}, true},
-      {"gqa", 0, {1, 1}, false},           {"boundary_only", 0, {1}, true},  {"open_without_boundary", 0, {4}, false},
-      {"window_only", 128, {}, false}};
+  return {{"v4", 128, {4, 128}, true},
+          {"window_1", 1, {4, 128}, false},
+          {"window_1_boundary", 1, {4, 128}, true},
+          {"window_129", 129, {4, 128}, true},
+          {"window_130", 130, {4}, true},
+          {"window_400", 400, {4}, true},
+          {"gqa", 0, {1}, false},
+          {"boundary_only", 0, {1}, true},
+          {"open_without_boundary", 0, {4}, false},
+          {"window_only", 128, {}, false}};
 }
 
 class ToyModel {
@@ -110,11 +121,15 @@ class ToyModel {
     return stream.row(span.latent_pages[entry / stream.rows_per_page].value, entry % stream.rows_per_page).data;
   }
 
-  // Everything that the row at p sees: the latent entries that are closed, and the window.
-  Word attend(const BatchSpan& span, Position p, Word x, StreamId window, const CacheView& cache) const {
+  // The latent entries that are closed after `tokens` tokens.
+  Word see_latents(const BatchSpan& span, Position tokens, Word x, const CacheView& cache) const {
     for (const Latent& l : latents_) {
-      for (int e = 0; e < (l.tokens == 1 ? p : p / l.tokens); ++e) x = mix(x, load(latent_row(span, cache[l.rows], e)));
+      for (int e = 0; e < tokens / l.tokens; ++e) x = mix(x, load(latent_row(span, cache[l.rows], e)));
     }
+    return x;
+  }
+  // The window of the row at p.
+  Word see_window(const BatchSpan& span, Position p, Word x, StreamId window, const CacheView& cache) const {
     for (Position k = std::max(0, p - shape_.window_tokens + 1); window && k <= p; ++k) {
       x = mix(x, load(window_row(span, cache[window], k)));
     }
@@ -126,7 +141,7 @@ class ToyModel {
     std::byte* last = last_ ? open + cache.open_offset(last_) : nullptr;
     if (last != nullptr) x = mix(x, load(last));
     if (lower_) store(window_row(span, cache[lower_], p), x);
-    x = attend(span, p, x, lower_, cache);
+    x = see_window(span, p, see_latents(span, p, x, cache), lower_, cache);
     if (upper_) store(window_row(span, cache[upper_], p), x);
     for (const Latent& l : latents_) {
       std::byte* sum = l.open ? open + cache.open_offset(l.open) : nullptr;
@@ -143,7 +158,7 @@ class ToyModel {
         store(cache.boundary(last_, page), static_cast<Word>(token));
       }
     }
-    return attend(span, p + 1, x, StreamId(), cache) ^ attend(span, p, x, upper_, cache);
+    return see_window(span, p, see_latents(span, p + 1, x, cache), upper_, cache);
   }
 
   ToyShape shape_;

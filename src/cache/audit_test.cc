@@ -1,0 +1,138 @@
+#include "cache/audit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cache/toy_world_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sequence 0 has computed 300 tokens; two blocks are published.
+class AuditTest : public ::testing::Test {
+ protected:
+  AuditTest() : AuditTest(Fault::kNone) {}
+  explicit AuditTest(Fault fault) : world_(ToyShape(), {}, PrefixCacheOptions{.fault = fault}) {
+    world_.open(0);
+    EXPECT_TRUE(world_[0].reserve(300));
+    const BatchSpan span = world_[0].span(0);
+    static_cast<void>(world_.model().forward(span, tokens_, world_.pools().view()));
+    world_[0].commit(&world_.cache(), &chain_);
+  }
+  ~AuditTest() override = default;
+
+  std::string found() const { return std::string(world_.check().message()); }
+
+  const std::vector<TokenId> tokens_ = toy_tokens(1, 500);
+  const BlockChain chain_ = ToyWorld::chain(tokens_);
+  ToyWorld world_;
+};
+
+TEST_F(AuditTest, ASoundWorldPasses) {
+  EXPECT_EQ(found(), "");
+}
+
+TEST_F(AuditTest, NamesAReferenceTooMany) {
+  world_.pools().latents().share(world_[0].latent_pages()[1]);
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 1 has 1 owners but its count says 2"));
+}
+
+TEST_F(AuditTest, NamesAPageThatNobodyOwns) {
+  static_cast<void>(world_.pools().windows().allocate());  // the lowest vacant one
+  EXPECT_THAT(found(), HasSubstr("audit: window page 0 has 0 owners but its count says 1"));
+  world_.pools().windows().release(WindowPage(0));
+  static_cast<void>(world_.pools().slots().allocate());
+  EXPECT_THAT(found(), HasSubstr("audit: state page 1 has 0 owners but its count says 1"));
+  world_.pools().slots().release(StateSlot(1));
+}
+
+TEST_F(AuditTest, NamesAReferenceTooFew) {
+  world_.fork(0, 1);
+  world_.pools().latents().release(world_[0].latent_pages()[2]);
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 2 has 2 owners but its count says 1"));
+  world_.pools().latents().share(world_[0].latent_pages()[2]);
+  EXPECT_EQ(found(), "");
+}
+
+TEST_F(AuditTest, NamesAPageThatIsUsedAndFree) {
+  const LatentPage page = world_[0].latent_pages()[2];
+  world_.pools().latents().release(page);
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 2 has 1 owners but its count says 0"));
+  EXPECT_EQ(world_.pools().latents().allocate(), page);
+}
+
+TEST_F(AuditTest, NamesASequenceThatOwnsOtherPagesThanItsPositionNeeds) {
+  // A list of pages one too long, as a reservation that was forgotten would leave it.
+  auto& pages = const_cast<std::vector<LatentPage>&>(world_[0].latent_pages());
+  pages.push_back(world_.pools().latents().allocate());
+  EXPECT_THAT(found(), HasSubstr("in state slot 0 at position 300 (+0 rows): expected 3 latent and 2 window pages from "
+                                 "block 1, found 4 and 2 from block 1"));
+  pages.back() = LatentPage(4000);
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 4000 is outside its pool of 40"));
+  pages.pop_back();
+  world_.pools().latents().release(LatentPage(3));
+}
+
+TEST_F(AuditTest, NamesAPagePublishedBeforeItIsComputed) {
+  EXPECT_TRUE(world_.pools().latents().publish(world_[0].latent_pages()[2], chain_[2]));
+  EXPECT_THAT(found(),
+              HasSubstr("audit: latent page 2, block 2 of the sequence in state slot 0, is published, but only "
+                        "300 of its tokens are computed"));
+}
+
+TEST_F(AuditTest, NamesAWindowPublishedBeforeItIsComputed) {
+  EXPECT_TRUE(world_.pools().windows().publish(world_[0].window_pages()[1], chain_[2]));
+  EXPECT_THAT(found(), HasSubstr("window page 2, block 2"));
+}
+
+TEST_F(AuditTest, NamesPublishedBytesThatChanged) {
+  const StreamId latent(2);
+  ASSERT_EQ(world_.model().layout()[latent].kind, StreamKind::kLatent);
+  std::byte* row = world_.pools().view()[latent].row(1, 31).data;
+  row[0] ^= std::byte{1};
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 1 no longer has the bytes that were published"));
+  row[0] ^= std::byte{1};
+  EXPECT_EQ(found(), "");
+  world_.pools().view()[StreamId(0)].row(world_[0].window_pages()[0].value, 127).data[7] ^= std::byte{1};
+  EXPECT_THAT(found(), HasSubstr("audit: window page 1 no longer has the bytes that were published"));
+}
+
+TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
+  world_.pools().view()[StreamId(2)].row(1, 0).data[0] ^= std::byte{1};
+  int seen = 0;
+  for (std::uint64_t turn = 0; turn < 40; ++turn) {
+    seen += !audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 1, turn).ok();
+  }
+  EXPECT_EQ(seen, 1);  // of two published pages, one at a time; the other 39 begin at one that is sound
+  EXPECT_TRUE(audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 0).ok());
+}
+
+class EarlyPublicationTest : public AuditTest {
+ protected:
+  EarlyPublicationTest() : AuditTest(Fault::kEarlyPublication) {}
+};
+
+TEST_F(EarlyPublicationTest, IsNamed) {
+  EXPECT_THAT(found(), HasSubstr("block 2 of the sequence in state slot 0, is published, but only 300"));
+}
+
+TEST_F(AuditTest, NamesALeakedReference) {
+  world_[0].fault_leak = true;
+  world_[0].close();
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 0 has 0 owners but its count says 1"));
+}
+
+TEST(AuditStaleHashTest, IsNamed) {
+  ToyWorld world(ToyShape(), {.latent_pages = 2, .window_pages = 3}, PrefixCacheOptions{.fault = Fault::kStaleHash});
+  const auto first = toy_tokens(1, 256), second = toy_tokens(2, 256);
+  world.serve(first, world.prompt_chain(first));
+  world.open(0);
+  ASSERT_TRUE(world[0].reserve(100));
+  EXPECT_THAT(std::string(world.check().message()), HasSubstr("is published, but only 0 of its tokens are computed"));
+  world[0].discard();
+}
+
+}  // namespace
+}  // namespace sluice
