@@ -34,15 +34,15 @@ struct EngineOptions {
 
   // None of what follows changes a bit of any answer.
   bool enable_prefix_caching = true;
-  bool enable_chunked_prefill = true;        // off needs max_num_batched_tokens >= max_model_len
-  bool enable_mixed_prefill_decode = true;   // off: prompts and decodes in separate steps
-  int long_prefill_token_threshold = 0;      // most rows of one prompt in a step; 0: no limit
-  std::string scheduling_policy = "fair";    // fair | fcfs | priority
-  std::int64_t swap_space = 0;               // bytes for the state of preempted sequences; 0: they are recomputed
-  std::string swap_dir;                      // where to keep it; empty: in memory
-  bool audit = false;                        // check the cache and the plan after every step
-  int force_preempt_every = 0;               // for tests: preempt a running sequence every so many steps; 0: never
-  std::string inject_fault;                  // for tests of the tests: one of cache/fault.h; empty: none
+  bool enable_chunked_prefill = true;       // off needs max_num_batched_tokens >= max_model_len
+  bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps
+  int long_prefill_token_threshold = 0;     // most rows of one prompt in a step; 0: no limit
+  std::string scheduling_policy = "fair";   // fair | fcfs | priority
+  std::int64_t swap_space = 0;              // bytes for the state of preempted sequences; 0: they are recomputed
+  std::string swap_dir;                     // where to keep it; empty: in memory
+  bool audit = false;                       // check the cache and the plan after every step
+  int force_preempt_every = 0;              // for tests: preempt a running sequence every so many steps; 0: never
+  std::string inject_fault;                 // for tests of the tests: one of cache/fault.h; empty: none
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
@@ -70,9 +70,9 @@ struct Request {
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
   // Choices: each is an answer of its own. They share the prompt; choice i samples with choice_seed(sampling.seed, i).
-  int n = 1;                          // >= 1
-  int priority = 0;                   // lower first; only policy "priority" looks at it
-  std::string cache_salt;             // requests share cached blocks with those of the same salt only
+  int n = 1;               // 1 to 1024
+  int priority = 0;        // lower first; only policy "priority" looks at it
+  std::string cache_salt;  // requests share cached blocks with those of the same salt only
   // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
   std::vector<std::int32_t> message_starts;
   // Called on the engine's thread; must not block, must not throw, and must not call the engine, except cancel().
@@ -90,7 +90,7 @@ struct CacheStats {
   std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
   std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no kept window page at the end of what matched
   std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
-  std::uint64_t published_blocks = 0, evicted_blocks = 0;   // of the latent pool
+  std::uint64_t published_blocks = 0, evicted_blocks = 0;    // of the latent pool
   std::uint64_t published_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
   int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable and held by no one
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;

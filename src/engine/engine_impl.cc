@@ -40,7 +40,9 @@ Status Engine::Impl::check(const Request& request) const {
   }
   if (request.max_tokens < 0)
     return invalid_argument(fmt::format("max_tokens: expected at least 0, found {}", request.max_tokens));
-  if (request.n < 1) return invalid_argument(fmt::format("n: expected at least 1, found {}", request.n));
+  if (request.n < 1 || request.n > kMaxChoices) {
+    return invalid_argument(fmt::format("n: expected 1 to {}, found {}", kMaxChoices, request.n));
+  }
   SLUICE_RETURN_IF_ERROR(validate(request.sampling));
   if (request.prompt.size() > static_cast<std::size_t>(runner_->max_model_len())) {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",

@@ -36,6 +36,7 @@ class Engine::Impl {
   const std::vector<std::int32_t>& end_token_ids() const { return end_token_ids_; }
 
   static constexpr int kAllChoices = -1;
+  static constexpr int kMaxChoices = 1024;  // of a request
 
  private:
   using Clock = std::chrono::steady_clock;

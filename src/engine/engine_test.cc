@@ -4,104 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
 #include <random>
 #include <thread>
 
-#include "engine/fake_model_testing.h"
-#include "engine/runner.h"
+#include "engine/engine_testing.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-
-EngineOptions small_options() {
-  EngineOptions options;
-  options.threads = 1;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 64;
-  options.kv_cache_memory = 4 << 20;
-  return options;
-}
-
-std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_options(), FakeModel::Settings settings = {}) {
-  auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options);
-  EXPECT_TRUE(runner.ok()) << runner.status().message();
-  return Engine::start(std::move(runner).value(), options, {1, 2}).value();
-}
-
-// Collects the outputs of one request and waits for its end.
-class Answer {
- public:
-  std::function<void(Output)> sink() {
-    return [this](Output output) {
-      std::lock_guard lock(mutex_);
-      EXPECT_FALSE(finished_) << "an output after the last one";
-      if (output.token) tokens_.push_back(*output.token);
-      if (output.finished) {
-        finished_ = true;
-        last_ = std::move(output);
-      }
-      changed_.notify_all();
-    };
-  }
-  Output wait() {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return finished_; }));
-    return last_;
-  }
-  void wait_for_tokens(std::size_t n) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return tokens_.size() >= n || finished_; }));
-  }
-  std::vector<TokenId> tokens() {
-    std::lock_guard lock(mutex_);
-    return tokens_;
-  }
-  bool finished() {
-    std::lock_guard lock(mutex_);
-    return finished_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<TokenId> tokens_;
-  bool finished_ = false;
-  Output last_;
-};
-
-Request request(Answer& answer, std::vector<TokenId> prompt, int max_tokens,
-                SamplingParams sampling = {.temperature = 0}) {
-  Request r;
-  r.prompt = std::move(prompt);
-  r.max_tokens = max_tokens;
-  r.sampling = sampling;
-  r.on_output = answer.sink();
-  return r;
-}
-
-std::vector<TokenId> ids(int n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<TokenId> result(static_cast<std::size_t>(n));
-  for (auto& id : result) id = static_cast<TokenId>(random() % 64);
-  return result;
-}
-
-// What a request gives when it runs alone.
-std::vector<TokenId> alone(const std::vector<TokenId>& prompt, int max_tokens, SamplingParams sampling) {
-  Answer answer;
-  auto engine = make_engine();
-  EXPECT_TRUE(engine->submit(request(answer, prompt, max_tokens, sampling)).ok());
-  answer.wait();
-  return answer.tokens();
-}
 
 TEST(EngineTest, AnswersAreThoseOfTheRequestAlone) {
   constexpr int kRequests = 12;
@@ -110,14 +24,15 @@ TEST(EngineTest, AnswersAreThoseOfTheRequestAlone) {
   for (int i = 0; i < kRequests; ++i) {
     const SamplingParams sampling{.temperature = i % 2 == 0 ? 0.0F : 0.8F, .seed = static_cast<std::uint64_t>(i)};
     ASSERT_TRUE(
-        engine->submit(request(answers[static_cast<std::size_t>(i)], ids(1 + i * 37, 1), 5 + i, sampling)).ok());
+        engine->submit(request(answers[static_cast<std::size_t>(i)], random_tokens(1 + i * 37, 1), 5 + i, sampling))
+            .ok());
   }
   for (int i = 0; i < kRequests; ++i) {
     Answer& answer = answers[static_cast<std::size_t>(i)];
     const Output last = answer.wait();
     EXPECT_EQ(last.reason, FinishReason::kLength);
     const SamplingParams sampling{.temperature = i % 2 == 0 ? 0.0F : 0.8F, .seed = static_cast<std::uint64_t>(i)};
-    EXPECT_EQ(answer.tokens(), alone(ids(1 + i * 37, 1), 5 + i, sampling)) << i;
+    EXPECT_EQ(answer.tokens(), alone(random_tokens(1 + i * 37, 1), 5 + i, sampling)) << i;
   }
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.finished_requests, static_cast<std::uint64_t>(kRequests));
@@ -183,10 +98,10 @@ TEST(EngineTest, RefusesWhatCanNeverRun) {
   EXPECT_THAT(message({-1}, 1), HasSubstr("found -1 at index 0"));
   EXPECT_THAT(message({1}, -1), HasSubstr("max_tokens"));
   EXPECT_THAT(message({1}, 1, {.temperature = -1}), HasSubstr("temperature"));
-  EXPECT_THAT(message(ids(2001, 1), 1), HasSubstr("at most 2000 tokens"));
-  EXPECT_THAT(message(ids(1999, 1), 2), HasSubstr("prompt (1999 tokens) + max_tokens (2) = 2001"));
+  EXPECT_THAT(message(random_tokens(2001, 1), 1), HasSubstr("at most 2000 tokens"));
+  EXPECT_THAT(message(random_tokens(1999, 1), 2), HasSubstr("prompt (1999 tokens) + max_tokens (2) = 2001"));
   EXPECT_THAT(message({1}, std::numeric_limits<int>::max()), HasSubstr("= 2147483648"));
-  EXPECT_THAT(message(ids(1900, 1), 100), HasSubstr("--kv-cache-memory"));
+  EXPECT_THAT(message(random_tokens(1900, 1), 100), HasSubstr("--kv-cache-memory"));
 }
 
 TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
@@ -209,7 +124,7 @@ TEST(EngineTest, CancelFreesWithinAStep) {
   settings.step_time = 1ms;
   Answer answer;
   auto engine = make_engine(small_options(), settings);
-  const auto id = engine->submit(request(answer, ids(100, 1), 3000));
+  const auto id = engine->submit(request(answer, random_tokens(100, 1), 3000));
   ASSERT_TRUE(id.ok());
   answer.wait_for_tokens(3);
   engine->cancel(*id);
@@ -251,8 +166,8 @@ TEST(EngineTest, WaitsForMemoryInOrder) {
   options.kv_cache_memory = 64 << 10;
   std::vector<Answer> answers(6);
   auto engine = make_engine(options);
-  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, ids(500, 1), 200)).ok());
-  const auto expected = alone(ids(500, 1), 200, {.temperature = 0});
+  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, random_tokens(500, 1), 200)).ok());
+  const auto expected = alone(random_tokens(500, 1), 200, {.temperature = 0});
   for (auto& answer : answers) {
     EXPECT_EQ(answer.wait().reason, FinishReason::kLength);
     EXPECT_EQ(answer.tokens(), expected);
@@ -270,7 +185,7 @@ TEST(EngineTest, ProbesPassWhileTheCacheIsFull) {
   auto engine = make_engine(options, settings);
   EXPECT_TRUE(engine->probe(60));
   EXPECT_LT(engine->stats().seconds_since_last_token, 60);
-  ASSERT_TRUE(engine->submit(request(answer, ids(120, 1), 700)).ok());
+  ASSERT_TRUE(engine->submit(request(answer, random_tokens(120, 1), 700)).ok());
   answer.wait_for_tokens(1);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->probe(60));
   EXPECT_FALSE(engine->probe(0));
@@ -288,7 +203,7 @@ TEST(EngineTest, ASlowStepFailsTheProbe) {
 TEST(EngineTest, TheEndOfTheEngineCancelsWhatRunsAndWaits) {
   std::vector<Answer> answers(8);
   auto engine = make_engine();
-  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, ids(10, 1), 4000)).ok());
+  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, random_tokens(10, 1), 4000)).ok());
   engine.reset();
   for (auto& answer : answers) EXPECT_EQ(answer.wait().reason, FinishReason::kCancelled);
 }
@@ -306,7 +221,7 @@ TEST(EngineTest, ManyThreadsSubmitAndCancel) {
       std::mt19937 random(c);
       for (unsigned i = 0; i < kRequests; ++i) {
         Answer answer;
-        const auto prompt = ids(static_cast<int>(1 + random() % 300), random() % 8);
+        const auto prompt = random_tokens(static_cast<int>(1 + random() % 300), random() % 8);
         const auto id =
             engine->submit(request(answer, prompt, static_cast<int>(1 + random() % 60), {.temperature = 1, .seed = i}));
         ASSERT_TRUE(id.ok()) << id.status().message();

@@ -26,6 +26,7 @@ class FakeModel final : public Model {
     std::chrono::microseconds step_time{0};
     // A deliberate fault, to see that a test finds it: a span of exactly this many rows keeps its open state to itself.
     int forgetful_rows = 0;
+    std::function<void(const Batch&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
   };
@@ -57,6 +58,7 @@ class FakeModel final : public Model {
   const CacheLayout& cache_layout() const override { return layout_; }
 
   void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits, const Probe*) override {
+    if (settings_.on_step) settings_.on_step(batch);
     if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);
     after_.resize(batch.ids.size());
     span_of_.resize(batch.ids.size());
