@@ -9,20 +9,38 @@ namespace {
 
 struct Entry {
   DType dtype;
-  int bits;
+  DTypeBlock block;
   std::string_view name;
 };
 
 // Every dtype, once, in the order of the enum.
 constexpr Entry kEntries[] = {
-    {DType::kBool, 8, "BOOL"},      {DType::kU8, 8, "U8"},          {DType::kI8, 8, "I8"},
-    {DType::kU16, 16, "U16"},       {DType::kI16, 16, "I16"},       {DType::kU32, 32, "U32"},
-    {DType::kI32, 32, "I32"},       {DType::kU64, 64, "U64"},       {DType::kI64, 64, "I64"},
-    {DType::kF16, 16, "F16"},       {DType::kBF16, 16, "BF16"},     {DType::kF32, 32, "F32"},
-    {DType::kF64, 64, "F64"},       {DType::kF8E4M3, 8, "F8_E4M3"}, {DType::kF8E5M2, 8, "F8_E5M2"},
-    {DType::kF8E8M0, 8, "F8_E8M0"}, {DType::kF4, 4, "F4"},
+    {DType::kBool, {1, 1}, "BOOL"},
+    {DType::kU8, {1, 1}, "U8"},
+    {DType::kI8, {1, 1}, "I8"},
+    {DType::kU16, {1, 2}, "U16"},
+    {DType::kI16, {1, 2}, "I16"},
+    {DType::kU32, {1, 4}, "U32"},
+    {DType::kI32, {1, 4}, "I32"},
+    {DType::kU64, {1, 8}, "U64"},
+    {DType::kI64, {1, 8}, "I64"},
+    {DType::kF16, {1, 2}, "F16"},
+    {DType::kBF16, {1, 2}, "BF16"},
+    {DType::kF32, {1, 4}, "F32"},
+    {DType::kF64, {1, 8}, "F64"},
+    {DType::kF8E4M3, {1, 1}, "F8_E4M3"},
+    {DType::kF8E5M2, {1, 1}, "F8_E5M2"},
+    {DType::kF8E8M0, {1, 1}, "F8_E8M0"},
+    {DType::kF4, {2, 1}, "F4"},
+    {DType::kQ8_0, {32, 2 + 32}, "Q8_0"},
+    {DType::kQ4_0, {32, 2 + 16}, "Q4_0"},
+    {DType::kQ4_1, {32, 2 + 2 + 16}, "Q4_1"},
+    {DType::kQ4_K, {256, 2 + 2 + 12 + 128}, "Q4_K"},
+    {DType::kQ5_K, {256, 2 + 2 + 12 + 32 + 128}, "Q5_K"},
+    {DType::kQ6_K, {256, 128 + 64 + 16 + 2}, "Q6_K"},
+    {DType::kMXFP4, {32, 1 + 16}, "MXFP4"},
 };
-static_assert(std::size(kEntries) == kDTypeCount);
+static_assert(std::size(kEntries) == kDTypeCount + kBlockDTypeCount);
 
 const Entry& entry(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
@@ -32,8 +50,14 @@ const Entry& entry(DType dtype) {
 
 }  // namespace
 
+DTypeBlock dtype_block(DType dtype) {
+  return entry(dtype).block;
+}
+
 int dtype_bits(DType dtype) {
-  return entry(dtype).bits;
+  SLUICE_CHECK(!is_block_dtype(dtype), "an element of a block type has no bits of its own");
+  const DTypeBlock block = dtype_block(dtype);
+  return block.bytes * 8 / block.elements;
 }
 
 std::string_view dtype_name(DType dtype) {
@@ -41,13 +65,14 @@ std::string_view dtype_name(DType dtype) {
 }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
-  const auto* found = std::ranges::find(kEntries, name, &Entry::name);
-  if (found == std::end(kEntries)) return std::nullopt;
+  const auto* end = std::begin(kEntries) + kDTypeCount;
+  const auto* found = std::ranges::find(std::begin(kEntries), end, name, &Entry::name);
+  if (found == end) return std::nullopt;
   return found->dtype;
 }
 
 int dtype_alignment(DType dtype) {
-  return std::max(1, dtype_bits(dtype) / 8);
+  return is_block_dtype(dtype) ? 1 : dtype_block(dtype).bytes;
 }
 
 }  // namespace sluice

@@ -84,6 +84,18 @@ TEST(ReadTextFile, ReadsAndLimits) {
   EXPECT_EQ(read_text_file(folder.file("b")).status().code(), StatusCode::kNotFound);
 }
 
+TEST(DType, BlockTypesAreNotOfSafetensors) {
+  for (int i = kDTypeCount; i < kDTypeCount + kBlockDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    EXPECT_TRUE(is_block_dtype(dtype));
+    EXPECT_EQ(dtype_from_name(dtype_name(dtype)), std::nullopt);
+    EXPECT_GE(dtype_block(dtype).elements, 32);
+    EXPECT_EQ(dtype_alignment(dtype), 1);
+  }
+  EXPECT_EQ(dtype_block(DType::kQ6_K).bytes, 210);
+  EXPECT_EQ(dtype_block(DType::kF4).elements, 2);
+}
+
 TEST(DType, NamesReadBack) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);

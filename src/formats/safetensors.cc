@@ -105,56 +105,7 @@ Status read_metadata(const json::value& value, std::map<std::string, std::string
   return {};
 }
 
-Status check_overlaps(const std::vector<TensorView>& tensors) {
-  std::vector<const TensorView*> by_address;
-  for (const TensorView& tensor : tensors) {
-    if (tensor.bytes > 0) by_address.push_back(&tensor);
-  }
-  std::ranges::sort(by_address, {}, &TensorView::data);
-  for (std::size_t i = 1; i < by_address.size(); ++i) {
-    const TensorView& before = *by_address[i - 1];
-    if (before.data + before.bytes > by_address[i]->data) {
-      return invalid_argument(
-          fmt::format("tensors {} and {} overlap; the file is damaged", before.name, by_address[i]->name));
-    }
-  }
-  return {};
-}
-
 }  // namespace
-
-std::int64_t TensorView::elements() const {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
-  // Without the zeros first, so that [2^62, 2^62, 0] overflows too and elements() can never.
-  std::int64_t elements = 1;
-  bool empty = false;
-  for (const std::int64_t size : shape) {
-    if (size < 0) return invalid_argument(fmt::format("shape {}: expected sizes of at least 0", shape_text(shape)));
-    empty |= size == 0;
-    if (size > 0 && __builtin_mul_overflow(elements, size, &elements)) {
-      return invalid_argument(fmt::format("shape {}: the number of elements exceeds 2^63", shape_text(shape)));
-    }
-  }
-  std::int64_t bits = 0;
-  if (__builtin_mul_overflow(elements, std::int64_t{dtype_bits(dtype)}, &bits)) {
-    return invalid_argument(fmt::format("shape {}: the number of bits exceeds 2^63", shape_text(shape)));
-  }
-  if (empty) return std::size_t{0};
-  if (bits % 8 != 0) {
-    return invalid_argument(
-        fmt::format("shape {}: {} elements do not fill whole bytes", shape_text(shape), dtype_name(dtype)));
-  }
-  return static_cast<std::size_t>(bits / 8);
-}
 
 Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
@@ -194,7 +145,7 @@ Status SafetensorsFile::read_header() {
     tensors_.push_back(std::move(*tensor));
   }
   std::ranges::sort(tensors_, {}, &TensorView::name);
-  return check_overlaps(tensors_);
+  return check_no_overlaps(tensors_);
 }
 
 void SafetensorsFile::align_tensors() {

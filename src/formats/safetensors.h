@@ -5,36 +5,17 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/mapped_file.h"
+#include "formats/tensor_view.h"
 #include "sluice/status.h"
 
 namespace sluice {
-
-// A named tensor in raw bytes, row-major. Views into the file that opened it: valid while that lives.
-// `data` is aligned for the dtype (a file that places a tensor askew has that tensor copied on opening).
-struct TensorView {
-  std::string name;
-  DType dtype = DType::kU8;
-  std::vector<std::int64_t> shape;  // empty: a scalar
-  const std::byte* data = nullptr;  // never null, even when bytes is 0
-  std::size_t bytes = 0;
-  std::string_view file;  // the file's name without its folder, for messages
-
-  std::int64_t elements() const;
-};
-
-// "[128, 256]"
-std::string shape_text(const std::vector<std::int64_t>& shape);
-// bytes of a tensor of this dtype and shape; fails on a negative size, overflow, or an F4 shape of half a byte.
-Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
 inline constexpr std::size_t kMaxSafetensorsHeaderBytes = std::size_t{100} * 1000 * 1000;
 

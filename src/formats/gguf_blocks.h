@@ -1,0 +1,22 @@
+// The block types of GGUF files, as numbers.
+//
+// A block is 32 or 256 neighbours of a row with their scales (docs/formats/gguf.md has the bytes). The values are those
+// that the reference implementation gives, bit for bit: every product and sum is rounded to f32 on its own, in the
+// order that the formulas have. Infinite or NaN scales give infinities and NaN.
+// Thread safety: pure functions. Not to be called where denormals are flushed (base/thread_pool.h): some values are.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.h"
+
+namespace sluice {
+
+// F32, F16, BF16 and the block types.
+bool is_dequantizable(DType dtype);
+
+// Writes the `elements` values (whole blocks of them) stored at `data` (any alignment) as f32. `dtype` is
+// dequantizable.
+void dequantize(DType dtype, const std::byte* data, std::size_t elements, float* out);
+
+}  // namespace sluice

@@ -1,0 +1,104 @@
+// GgufBuilder: the bytes of a GGUF file, right or deliberately wrong, for tests.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/gguf_file.h"
+
+namespace sluice {
+
+class GgufBuilder {
+ public:
+  template <class Number>
+  static std::string number(Number value) {
+    std::string bytes(sizeof(Number), '\0');
+    std::memcpy(bytes.data(), &value, sizeof(Number));
+    return bytes;
+  }
+  static std::string text(std::string_view value) { return number<std::uint64_t>(value.size()) + std::string(value); }
+  static std::string array(GgufType type, std::uint64_t count, std::string_view elements) {
+    return number(static_cast<std::uint32_t>(type)) + number(count) + std::string(elements);
+  }
+  static std::string texts(const std::vector<std::string>& values) {
+    std::string elements;
+    for (const std::string& value : values) elements += text(value);
+    return array(GgufType::kString, values.size(), elements);
+  }
+
+  GgufBuilder& entry(std::string_view key, GgufType type, std::string_view value) {
+    entries_ += text(key) + number(static_cast<std::uint32_t>(type)) + std::string(value);
+    ++entry_count_;
+    return *this;
+  }
+  GgufBuilder& u32(std::string_view key, std::uint32_t value) { return entry(key, GgufType::kUint32, number(value)); }
+  GgufBuilder& f32(std::string_view key, float value) { return entry(key, GgufType::kFloat32, number(value)); }
+  GgufBuilder& str(std::string_view key, std::string_view value) { return entry(key, GgufType::kString, text(value)); }
+
+  // `dims` as in the file, the contiguous one first. The data goes to the next place that is aligned.
+  GgufBuilder& tensor(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
+                      std::string_view data) {
+    tensor_at(name, dims, type, data_.size());
+    data_.append(data);
+    data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
+    return *this;
+  }
+  // A table entry alone.
+  GgufBuilder& tensor_at(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
+                         std::uint64_t offset) {
+    tensors_ += text(name) + number(static_cast<std::uint32_t>(dims.size()));
+    for (const std::uint64_t size : dims) tensors_ += number(size);
+    tensors_ += number(type) + number(offset);
+    ++tensor_count_;
+    return *this;
+  }
+  GgufBuilder& alignment(std::uint32_t value) {
+    alignment_ = value;
+    return u32("general.alignment", value);
+  }
+  // What the header says, when it is not the truth.
+  GgufBuilder& version(std::uint32_t value) {
+    version_ = value;
+    return *this;
+  }
+  GgufBuilder& counts(std::uint64_t tensors, std::uint64_t entries) {
+    tensor_count_ = tensors;
+    entry_count_ = entries;
+    return *this;
+  }
+
+  std::string table() const {
+    return "GGUF" + number(version_) + number(tensor_count_) + number(entry_count_) + entries_ + tensors_;
+  }
+  std::string bytes() const {
+    std::string all = table();
+    all.resize((all.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
+    return all + data_;
+  }
+
+ private:
+  std::string entries_, tensors_, data_;
+  std::uint64_t tensor_count_ = 0, entry_count_ = 0;
+  std::size_t alignment_ = 32;
+  std::uint32_t version_ = 3;
+};
+
+// Bytes as GgufFile::parse wants them.
+class AlignedText {
+ public:
+  explicit AlignedText(std::string_view text)
+      : size_(text.size()), words_(std::make_unique<std::uint64_t[]>(text.size() / 8 + 1)) {
+    std::memcpy(words_.get(), text.data(), text.size());
+  }
+  std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(words_.get()), size_}; }
+
+ private:
+  std::size_t size_;
+  std::unique_ptr<std::uint64_t[]> words_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// TensorView: a named tensor of a checkpoint, whatever file holds it.
+// Thread safety: plain values; a const TensorRows may be read from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// The rows of a tensor that its container keeps in another order or spread over several tensors.
+class TensorRows {
+ public:
+  virtual ~TensorRows() = default;
+  // Writes rows [first, first + count) as f32, `row length` values each. Row r of a tensor of more than two dimensions
+  // is its r-th run of the last dimension.
+  virtual void read(std::int64_t first, std::int64_t count, float* out) const = 0;
+};
+
+// Row-major. Views into the checkpoint that opened it: valid while that lives.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::kU8;
+  std::vector<std::int64_t> shape;  // in elements; empty: a scalar
+  // Aligned for the dtype (a file that places a tensor askew has that tensor copied on opening); never null, even when
+  // bytes is 0. Not to be used when `rows` is set: the bytes are then not those of this tensor in this order.
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;             // as stored
+  std::string_view file = {};        // the file's name without its folder, for messages
+  const TensorRows* rows = nullptr;  // not null: the only way to read it
+
+  std::int64_t elements() const;
+  std::int64_t row_length() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+// "[128, 256]"
+std::string shape_text(const std::vector<std::int64_t>& shape);
+// bytes of a tensor of this dtype and shape; fails on a negative size, overflow, an F4 shape of half a byte, or rows
+// that are no whole number of blocks.
+Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
+// Fails when two of `tensors` share bytes. `data` must point into one mapping.
+Status check_no_overlaps(const std::vector<TensorView>& tensors);
+
+// Whether read_rows() can read it: floats of at least 16 bits, blocks, and whatever has `rows`.
+bool has_float_rows(const TensorView& tensor);
+// Rows [first, first + count) as f32, exactly.
+void read_rows(const TensorView& tensor, std::int64_t first, std::int64_t count, float* out);
+
+}  // namespace sluice
