@@ -1,8 +1,15 @@
-// Expert routing of V4 (spec section 8.1).
+// Expert routing (spec sections 8.1, 17.2, 18).
 //
-//   score_e = sqrt(softplus(logit_e));  by score: the `slots` best of score_e + bias_e, higher first, ties to the lower
-//   id; by hash: the ids are given.  weight_s = score_{id_s} / (chain sum of the chosen scores in slot order) *
-//   scaling.
+//   score_e   kSqrtSoftplus: sqrt(softplus(logit_e));  kSigmoid: 1 / (1 + exp(-logit_e));
+//             kSoftmax: exp(logit_e - m) / z, m the largest logit, z the sum of the exponentials (lanes16, plain sums)
+//   choice    biased_e = score_e + bias_e. With groups > 1 the experts are `groups` runs of equal length; a group's
+//             score is its largest biased score (kLargest) or the sum of its two largest (kTwoLargest); only experts of
+//             the `kept_groups` best groups can be chosen: the others are left out, whatever the signs of the scores.
+//             Then the `slots` best biased scores, best first. Ties, of groups and of experts, go to the lower number.
+//             Given ids (hash layers) replace the choice.
+//   weight_s  score_{id_s} * scaling, or, normalised, score_{id_s} / (chain sum of the chosen scores in slot order +
+//             sum_epsilon) * scaling
+// Scores compare as kernels/order_key.h has it, so that broken checkpoints still choose distinct experts.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +17,9 @@
 #include "kernels/exec.h"
 
 namespace sluice {
+
+enum class RouterScore { kSqrtSoftplus, kSigmoid, kSoftmax };
+enum class GroupScore { kLargest, kTwoLargest };
 
 struct RouteArgs {
   int rows = 0, experts = 0, slots = 0;
@@ -19,6 +29,11 @@ struct RouteArgs {
   float scaling = 1.0F;
   std::int32_t* ids = nullptr;  // [rows, slots]
   float* weights = nullptr;     // [rows, slots]
+  RouterScore score = RouterScore::kSqrtSoftplus;
+  bool normalised = true;
+  float sum_epsilon = 0.0F;
+  int groups = 1, kept_groups = 1;  // groups divides experts; slots <= kept_groups * experts / groups
+  GroupScore group_score = GroupScore::kLargest;
 };
 void route(const Exec& exec, const RouteArgs& args);
 

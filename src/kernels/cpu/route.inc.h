@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/order.inc.h"
 #include "kernels/kernel_table.h"
+#include "kernels/route_groups.h"
 #include "kernels/tiles.h"
 
 namespace sluice::cpu {
@@ -23,21 +24,53 @@ template <class V>
   }
 }
 
+// scores[0..padded) of one row; what is past the experts gets some value.
+template <class V>
+[[gnu::always_inline]] inline void router_softmax(const float* logits, int experts, float* scores) {
+  const V nothing = V::broadcast(-__builtin_inff());
+  V m = nothing;
+  for (int e = 0; e < experts; e += 16) {
+    const int n = experts - e;
+    m = max_of(select(first_lanes_of<V>(n), load_up_to_16<V>(logits + e, n), nothing), m);
+  }
+  m = tree_max(m);
+  V z = V::zero();
+  for (int e = 0; e < experts; e += 16) {
+    const int n = experts - e;
+    const V w = select(first_lanes_of<V>(n), exp(load_up_to_16<V>(logits + e, n) - m), V::zero());
+    w.store(scores + e);
+    z = z + w;
+  }
+  z = tree_sum(z);
+  for (int e = 0; e < experts; e += 16) (V::load(scores + e) / z).store(scores + e);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void router_scores(const RouteArgs& args, const float* logits, float* scores) {
+  if (args.score == RouterScore::kSoftmax) return router_softmax<V>(logits, args.experts, scores);
+  for (int e = 0; e < args.experts; e += 16) {
+    const V logit = load_up_to_16<V>(logits + e, args.experts - e);
+    (args.score == RouterScore::kSigmoid ? sigmoid(logit) : sqrt(softplus(logit))).store(scores + e);
+  }
+}
+
 template <class V>
 void route(const RouteArgs& args, int begin, int end) {
   using I = typename V::Int;
   const int padded = (args.experts + 15) / 16 * 16;
-  float* scores = thread_scratch(2 * static_cast<std::size_t>(padded));
-  auto* keys = reinterpret_cast<std::int32_t*>(scores + padded);
+  float* scores = thread_scratch(static_cast<std::size_t>(3 * padded + args.groups));
+  float* biased = scores + padded;
+  auto* keys = reinterpret_cast<std::int32_t*>(biased + padded);
   for (int row = begin; row < end; ++row) {
-    const float* logits = args.logits + static_cast<std::ptrdiff_t>(row) * args.experts;
+    router_scores<V>(args, args.logits + static_cast<std::ptrdiff_t>(row) * args.experts, scores);
     for (int e = 0; e < args.experts; e += 16) {
       const int n = args.experts - e;
-      const V score = sqrt(softplus(load_up_to_16<V>(logits + e, n)));
-      score.store(scores + e);
-      const I key = order_keys(args.bias != nullptr ? score + load_up_to_16<V>(args.bias + e, n) : score);
-      select(first_lanes_of<V>(n), key, I::broadcast(INT32_MIN)).store(keys + e);
+      const V score = V::load(scores + e);
+      const V sum = args.bias != nullptr ? score + load_up_to_16<V>(args.bias + e, n) : score;
+      sum.store(biased + e);
+      select(first_lanes_of<V>(n), order_keys(sum), I::broadcast(kNoKey)).store(keys + e);
     }
+    if (args.groups > 1) keep_best_groups(args, biased, keys, keys + padded);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(row) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.slots;
     float sum = 0.0F;
@@ -46,7 +79,10 @@ void route(const RouteArgs& args, int begin, int end) {
                                          : take_best<V>(keys, padded);
       sum += scores[ids[s]];
     }
-    for (int s = 0; s < args.slots; ++s) weights[s] = scores[ids[s]] / sum * args.scaling;
+    sum += args.sum_epsilon;
+    for (int s = 0; s < args.slots; ++s) {
+      weights[s] = args.normalised ? scores[ids[s]] / sum * args.scaling : scores[ids[s]] * args.scaling;
+    }
   }
 }
 
