@@ -1,5 +1,6 @@
 #include "kernels/elementwise.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/check.h"
@@ -11,6 +12,11 @@ namespace sluice {
 void rms_norm(const Exec& exec, const RmsNormArgs& args) {
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.dim),
                 [&](int begin, int end) { exec.kernels->rms_norm(args, begin, end); });
+}
+
+void layer_norm(const Exec& exec, const LayerNormArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(4 * args.dim),
+                [&](int begin, int end) { exec.kernels->layer_norm(args, begin, end); });
 }
 
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
@@ -26,6 +32,24 @@ void hadamard(const Exec& exec, int rows, int dim, float* x) {
   const HadamardArgs args{dim, x};
   run_row_tiles(exec, rows, static_cast<std::size_t>(8 * dim),
                 [&](int begin, int end) { exec.kernels->hadamard(args, begin, end); });
+}
+
+void add(const Exec& exec, int rows, int dim, const float* x, float* y) {
+  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
+    const std::ptrdiff_t first = std::ptrdiff_t{begin} * dim, last = std::ptrdiff_t{end} * dim;
+    for (std::ptrdiff_t i = first; i < last; ++i) y[i] += x[i];
+  });
+}
+
+void copy_heads(const Exec& exec, const CopyHeadsArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.heads * args.dims), [&](int begin, int end) {
+    for (int row = begin; row < end; ++row) {
+      for (int head = 0; head < args.heads; ++head) {
+        std::copy_n(args.x + row * args.ldx + head * args.head_x, args.dims,
+                    args.y + row * args.ldy + head * args.head_y);
+      }
+    }
+  });
 }
 
 }  // namespace sluice

@@ -21,8 +21,22 @@ struct RmsNormArgs {
 };
 void rms_norm(const Exec& exec, const RmsNormArgs& args);
 
-// Rotary embedding of the `rope_dims` values from `offset` on, of each head of each row, in interleaved pairs
-// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (spec section 5).
+// y[t] = fma((x[t] - mean) * r, w, b),  mean = lanes16(x * 1) / dim,  r = 1 / sqrt(lanes16((x - mean)^2) / dim + eps).
+struct LayerNormArgs {
+  int rows = 0, dim = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  const float* weight = nullptr;  // [dim]
+  const float* bias = nullptr;    // [dim]
+  float eps = 0.0F;
+  float* y = nullptr;
+  std::ptrdiff_t ldy = 0;
+};
+void layer_norm(const Exec& exec, const LayerNormArgs& args);
+
+// Rotary embedding of the `rope_dims` values from `offset` on, of each head of each row, in pairs
+// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (spec section 5). Pair i is
+// interleaved, values 2i and 2i + 1, or, with half_split, values i and i + rope_dims / 2.
 // With norm_eps >= 0 the whole head is first divided by its root mean square: x * (1 / sqrt(lanes16(x * x) / head_dim +
 // eps)).
 struct RopeHeadsArgs {
@@ -33,6 +47,7 @@ struct RopeHeadsArgs {
   const float* table = nullptr;         // [position][rope_dims / 2][cos, sin], from RopeTable
   bool inverse = false;
   float norm_eps = -1.0F;
+  bool half_split = false;
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 
@@ -40,5 +55,18 @@ void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 // (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:
 // [rows, dim] contiguous.
 void hadamard(const Exec& exec, int rows, int dim, float* x);
+
+// y[t] = y[t] + x[t] for [rows, dim], both contiguous: the residual sum.
+void add(const Exec& exec, int rows, int dim, const float* x, float* y);
+
+// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows. No overlap.
+struct CopyHeadsArgs {
+  int rows = 0, heads = 0, dims = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t head_x = 0, ldx = 0;
+  float* y = nullptr;
+  std::ptrdiff_t head_y = 0, ldy = 0;
+};
+void copy_heads(const Exec& exec, const CopyHeadsArgs& args);
 
 }  // namespace sluice

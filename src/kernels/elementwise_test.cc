@@ -59,9 +59,44 @@ TEST(RmsNorm, IsTheFormula) {
     EXPECT_NEAR(y[i], static_cast<double>(x[i]) * r * static_cast<double>(weight[i]), 2e-5);
 }
 
+TEST(LayerNorm, SameBitsEverywhereAndRowsAreIndependent) {
+  Random random(27);
+  for (int dim : {1, 15, 16, 64, 100, 128, 1000}) {
+    SCOPED_TRACE(dim);
+    const auto x = random.floats(static_cast<std::size_t>(dim * 41)),
+               weight = random.floats(static_cast<std::size_t>(dim)),
+               bias = random.floats(static_cast<std::size_t>(dim));
+    expect_rows_independent(41, static_cast<std::size_t>(dim), [&](const Exec& exec, int first, int count) {
+      std::vector<float> y(x.begin() + first * dim, x.begin() + (first + count) * dim);  // in place
+      layer_norm(exec, {count, dim, y.data(), dim, weight.data(), bias.data(), 1e-6F, y.data(), dim});
+      return y;
+    });
+  }
+}
+
+TEST(LayerNorm, SubtractsTheMean) {
+  Random random(28);
+  auto x = random.floats(300);
+  for (float& value : x) value += 3.0F;
+  const auto weight = random.floats(300), bias = random.floats(300);
+  double mean = 0.0, variance = 0.0;
+  for (float value : x) mean += static_cast<double>(value) / 300.0;
+  for (float value : x) variance += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean) / 300.0;
+  const auto y = expect_same_on_all([&](const Exec& exec) {
+    std::vector<float> out(300);
+    layer_norm(exec, {1, 300, x.data(), 300, weight.data(), bias.data(), 1e-6F, out.data(), 300});
+    return out;
+  });
+  for (std::size_t i = 0; i < 300; ++i) {
+    const double scaled = (static_cast<double>(x[i]) - mean) / std::sqrt(variance + 1e-6);
+    EXPECT_NEAR(y[i], scaled * static_cast<double>(weight[i]) + static_cast<double>(bias[i]), 3e-5);
+  }
+}
+
 struct HeadShape {
   int heads, dim, rope, offset;
   float eps;
+  bool half_split = false;
 };
 
 std::vector<float> roped(const Exec& exec, const std::vector<float>& x, const std::vector<Position>& positions,
@@ -69,7 +104,7 @@ std::vector<float> roped(const Exec& exec, const std::vector<float>& x, const st
   const std::ptrdiff_t width = shape.heads * shape.dim;
   std::vector<float> y(x.begin() + first * width, x.begin() + (first + count) * width);
   rope_heads(exec, {count, shape.heads, shape.dim, shape.rope, shape.offset, y.data(), width, positions.data() + first,
-                    table.data(), inverse, shape.eps});
+                    table.data(), inverse, shape.eps, shape.half_split});
   return y;
 }
 
@@ -80,6 +115,9 @@ TEST(RopeHeads, SameBitsEverywhereAndRowsAreIndependent) {
                                  {5, 64, 64, 0, 1e-6F},
                                  {3, 96, 24, 40, -1.0F},
                                  {2, 50, 6, 44, 1e-5F},
+                                 {4, 64, 64, 0, -1.0F, true},
+                                 {3, 80, 6, 0, -1.0F, true},
+                                 {64, 128, 64, 0, -1.0F, true},
                                  {64, 512, 64, 448, 1e-6F}}) {
     RopeTable table(rope_frequencies(10000.0, shape.rope, nullptr));
     table.ensure(6000);
@@ -118,6 +156,55 @@ TEST(RopeHeads, TurnsPairsAndTheInverseTurnsThemBack) {
   }
   const auto back = roped(exec, y, positions, shape, table, true, 0, 1);
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], x[i], 1e-5F);
+}
+
+TEST(RopeHeads, HalfSplitIsInterleavedInAnotherOrder) {
+  Random random(29);
+  RopeTable table(rope_frequencies(10000.0, 32, nullptr));
+  table.ensure(1000);
+  const std::vector<Position> positions{977};
+  const auto x = random.floats(48);
+  std::vector<float> interleaved = x;
+  for (std::size_t i = 0; i < 16; ++i) {
+    interleaved[2 * i] = x[i];
+    interleaved[2 * i + 1] = x[i + 16];
+  }
+  ThreadPool pool(1);
+  for (const KernelTable* kernels : all_tables()) {
+    const Exec exec{&pool, kernels};
+    const auto halves = roped(exec, x, positions, {1, 48, 32, 0, -1.0F, true}, table, false, 0, 1);
+    const auto pairs = roped(exec, interleaved, positions, {1, 48, 32, 0, -1.0F}, table, false, 0, 1);
+    for (std::size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(halves[i], pairs[2 * i]);
+      EXPECT_EQ(halves[i + 16], pairs[2 * i + 1]);
+    }
+    for (std::size_t i = 32; i < 48; ++i) EXPECT_EQ(halves[i], x[i]);
+  }
+}
+
+TEST(CopyHeads, MovesBetweenLayouts) {
+  Random random(30);
+  const auto x = random.floats(3 * 2 * 10);
+  const auto y = expect_same_on_all([&](const Exec& exec) {
+    std::vector<float> out(3 * 2 * 7, -1.0F);
+    copy_heads(exec, {3, 2, 4, x.data() + 6, 10, 20, out.data() + 2, 7, 14});
+    return out;
+  });
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t head = i / 7, at = i % 7;  // of 6 heads in all
+    EXPECT_EQ(y[i], at >= 2 && at < 6 ? x[head * 10 + 6 + at - 2] : -1.0F) << i;
+  }
+}
+
+TEST(Add, AddsInPlace) {
+  Random random(31);
+  const auto x = random.floats(700), y = random.floats(700);
+  const auto sum = expect_same_on_all([&](const Exec& exec) {
+    std::vector<float> out = y;
+    add(exec, 7, 100, x.data(), out.data());
+    return out;
+  });
+  for (std::size_t i = 0; i < 700; ++i) EXPECT_EQ(sum[i], y[i] + x[i]);
 }
 
 TEST(Hadamard, SameBitsEverywhereAndRowsAreIndependent) {

@@ -55,6 +55,7 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
       SLUICE_DESCRIBE("linear", linear.run),
       SLUICE_DESCRIBE("swiglu", swiglu),
       SLUICE_DESCRIBE("rms_norm", rms_norm),
+      SLUICE_DESCRIBE("layer_norm", layer_norm),
       SLUICE_DESCRIBE("rope_heads", rope_heads),
       SLUICE_DESCRIBE("hadamard", hadamard),
       SLUICE_DESCRIBE("hc_finish", hc_finish),

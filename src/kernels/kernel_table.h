@@ -68,6 +68,7 @@ struct KernelTable {
   LinearKernels linear{};
   RowsKernel<SwiGluArgs> swiglu = nullptr;
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
+  RowsKernel<LayerNormArgs> layer_norm = nullptr;
   RowsKernel<RopeHeadsArgs> rope_heads = nullptr;
   RowsKernel<HadamardArgs> hadamard = nullptr;
   RowsKernel<HcMixArgs> hc_finish = nullptr;  // everything of hc_mix after fn z

@@ -35,6 +35,30 @@ void rms_norm(const RmsNormArgs& args, int begin, int end) {
   for (; row < end; ++row) rms_norm_rows<V, 1>(args, row);
 }
 
+template <class V>
+void layer_norm(const LayerNormArgs& args, int begin, int end) {
+  const V count = V::broadcast(static_cast<float>(args.dim));
+  for (int row = begin; row < end; ++row) {
+    const float* x = args.x + row * args.ldx;
+    float* y = args.y + row * args.ldy;
+    V sum = V::zero(), squares = V::zero();
+    for (int i = 0; i < args.dim; i += 16) sum = sum + load_up_to_16<V>(x + i, args.dim - i);
+    const V mean = tree_sum(sum) / count;
+    for (int i = 0; i < args.dim; i += 16) {
+      const int left = args.dim - i;
+      const V d = select(first_lanes_of<V>(left), load_up_to_16<V>(x + i, left) - mean, V::zero());
+      squares = fma(d, d, squares);
+    }
+    const V r = V::broadcast(1.0F) / sqrt(tree_sum(squares) / count + V::broadcast(args.eps));
+    for (int i = 0; i < args.dim; i += 16) {
+      const int left = args.dim - i;
+      const V scaled = (load_up_to_16<V>(x + i, left) - mean) * r;
+      const V w = load_up_to_16<V>(args.weight + i, left), b = load_up_to_16<V>(args.bias + i, left);
+      store_up_to_16(fma(scaled, w, b), y + i, left);
+    }
+  }
+}
+
 // Pairs [0, n / 2) of one head. `flip` has the sign bit set in every lane for the inverse rotation.
 template <class V>
 [[gnu::always_inline]] inline V rotate(V x, V table, typename V::Int flip_sin, typename V::Int flip_sin_swapped) {
@@ -51,6 +75,17 @@ template <class V>
   if (i == n) return;
   rotate(V::load_first(x + i, n - i), V::load_first(table + i, n - i), flip_sin, flip_sin_swapped)
       .store_first(x + i, n - i);
+}
+
+// Pairs (i, i + n / 2): plain code, which the compiler turns into vectors.
+template <class V>  // of which ISA; one copy each
+void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
+  for (int i = 0; i < pairs; ++i) {
+    const float c = table[2 * i], s = inverse ? -table[2 * i + 1] : table[2 * i + 1];
+    const float x0 = x[i], x1 = x[i + pairs];
+    x[i] = __builtin_fmaf(x0, c, -(x1 * s));
+    x[i + pairs] = __builtin_fmaf(x0, s, x1 * c);
+  }
 }
 
 // R heads, each with its norm.
@@ -84,7 +119,11 @@ void rope_heads(const RopeHeadsArgs& args, int begin, int end) {
     }
     for (int head = 0; head < args.heads; ++head) {
       float* rotary = x + static_cast<std::ptrdiff_t>(head) * args.head_dim + args.offset;
-      rotate_head<V>(rotary, table, args.rope_dims, flip_sin, flip_sin_swapped);
+      if (args.half_split) {
+        rotate_halves<V>(rotary, table, args.rope_dims / 2, args.inverse);
+      } else {
+        rotate_head<V>(rotary, table, args.rope_dims, flip_sin, flip_sin_swapped);
+      }
     }
   }
 }

@@ -9,6 +9,7 @@ const KernelTable& scalar_kernels() {
       .linear = scalar_linear_kernels(),
       .swiglu = swiglu_scalar,
       .rms_norm = ref::rms_norm,
+      .layer_norm = ref::layer_norm,
       .rope_heads = ref::rope_heads,
       .hadamard = ref::hadamard,
       .hc_finish = ref::hc_finish,

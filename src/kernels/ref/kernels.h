@@ -6,6 +6,7 @@
 namespace sluice::ref {
 
 void rms_norm(const RmsNormArgs& args, int begin, int end);
+void layer_norm(const LayerNormArgs& args, int begin, int end);
 void rope_heads(const RopeHeadsArgs& args, int begin, int end);
 void hadamard(const HadamardArgs& args, int begin, int end);
 void hc_finish(const HcMixArgs& args, int begin, int end);

@@ -4,12 +4,14 @@
 namespace sluice::ref {
 namespace {
 
-void rotate(float* x, const float* table, int pairs, bool inverse) {
+void rotate(float* x, const float* table, int pairs, const RopeHeadsArgs& args) {
   for (int i = 0; i < pairs; ++i) {
-    const float c = table[2 * i], s = inverse ? -table[2 * i + 1] : table[2 * i + 1];
-    const float x0 = x[2 * i], x1 = x[2 * i + 1];
-    x[2 * i] = std::fma(x0, c, -(x1 * s));
-    x[2 * i + 1] = std::fma(x0, s, x1 * c);
+    const float c = table[2 * i], s = args.inverse ? -table[2 * i + 1] : table[2 * i + 1];
+    float& first = args.half_split ? x[i] : x[2 * i];
+    float& second = args.half_split ? x[i + pairs] : x[2 * i + 1];
+    const float x0 = first, x1 = second;
+    first = std::fma(x0, c, -(x1 * s));
+    second = std::fma(x0, s, x1 * c);
   }
 }
 
@@ -24,7 +26,7 @@ void rope_heads(const RopeHeadsArgs& args, int begin, int end) {
         const float r = reciprocal_rms(x, args.head_dim, args.norm_eps);
         for (int t = 0; t < args.head_dim; ++t) x[t] = x[t] * r;
       }
-      rotate(x + args.offset, table, args.rope_dims / 2, args.inverse);
+      rotate(x + args.offset, table, args.rope_dims / 2, args);
     }
   }
 }

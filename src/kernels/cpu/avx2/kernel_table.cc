@@ -16,6 +16,7 @@ const KernelTable& kernels() {
       .linear = avx2_linear_kernels(),
       .swiglu = swiglu_avx2,
       .rms_norm = cpu::rms_norm<F32x16>,
+      .layer_norm = cpu::layer_norm<F32x16>,
       .rope_heads = cpu::rope_heads<F32x16>,
       .hadamard = cpu::hadamard<F32x16>,
       .hc_finish = cpu::hc_finish<F32x16>,
