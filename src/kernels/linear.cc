@@ -118,6 +118,35 @@ LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, 
   return weight;
 }
 
+LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, bool bf16_input) {
+  const bool bf16_values = view.format == WeightFormat::kBf16;
+  WeightView transpose;
+  transpose.format = bf16_values ? WeightFormat::kBf16 : WeightFormat::kF32;
+  transpose.out = view.in;
+  transpose.in = view.out;
+  AlignedBytes bytes(static_cast<std::size_t>(transpose.out) * transpose.row_bytes());
+  transpose.data = bytes.data();
+  for (int row = 0; row < view.out; ++row) {
+    for (int column = 0; column < view.in; ++column) {
+      const std::size_t at =
+          static_cast<std::size_t>(column) * static_cast<std::size_t>(view.out) + static_cast<std::size_t>(row);
+      const float value = view.element(row, column) * view.scale(row, column);
+      if (bf16_values) {
+        reinterpret_cast<bf16*>(bytes.data())[at] = to_bf16(value);
+      } else {
+        reinterpret_cast<float*>(bytes.data())[at] = value;
+      }
+    }
+  }
+  LinearWeight weight = pack(exec, transpose, bf16_input);
+  if (weight.packed_bytes() == 0) {
+    weight.transposed_ = std::move(bytes);
+  } else {
+    weight.view_.data = nullptr;
+  }
+  return weight;
+}
+
 namespace {
 
 void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {

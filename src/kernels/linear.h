@@ -68,13 +68,17 @@ class LinearWeight {
 
   // Packs for exec.kernels (nothing for the scalar ones). `view`'s bytes must outlive the result when it is not packed.
   static LinearWeight pack(const Exec& exec, const WeightView& view, bool bf16_input);
-  // The same for one kernel set; `pool` may be null.
+  // The transpose, [in, out] of `view`, as a copy of its own: bf16 stays bf16, everything else becomes f32, with its
+  // scales multiplied in (rounded to f32). `view` may go afterwards.
+  static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, bool bf16_input);
+  // pack() for one kernel set; `pool` may be null.
   static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, bool bf16_input);
 
  private:
   WeightView view_;
   bool bf16_input_ = false;
   AlignedBytes packed_;
+  AlignedBytes transposed_;  // what view_ points to, where the kernels want no packed copy
 };
 
 // One product of a stage. Jobs of one call may share x; they run in one fork/join.

@@ -230,5 +230,34 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
   }
 }
 
+// y = W^T x in the order of linear.h over the weights with their scales in.
+TEST(Linear, TransposesAtLoad) {
+  std::mt19937 random(kSeed + 9);
+  ThreadPool pool(2);
+  for (const WeightSpec& spec : weight_specs()) {
+    SCOPED_TRACE(describe(spec));
+    const RandomWeight whole(random, spec, 3 * 128 + 40, 160);
+    const WeightView view = slice_rows(whole.view(), 128, 200);  // rows in two scale blocks and a part of a third
+    std::vector<float> values(static_cast<std::size_t>(view.in * view.out));
+    for (int n = 0; n < view.out; ++n) {
+      for (int k = 0; k < view.in; ++k) {
+        values[static_cast<std::size_t>(k * view.out + n)] = view.element(n, k) * view.scale(n, k);
+      }
+    }
+    WeightView transpose;
+    transpose.out = view.in;
+    transpose.in = view.out;
+    transpose.data = reinterpret_cast<const std::byte*>(values.data());
+    const auto x = random_inputs(random, static_cast<std::size_t>(5 * view.out));
+    const auto right = expected(transpose, x, 5, false);
+    for (const KernelTable& table : linear_tables()) {
+      LinearWeight moved;
+      moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, false);
+      EXPECT_EQ(moved.out(), view.in);
+      EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.isa;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

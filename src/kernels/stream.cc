@@ -1,5 +1,6 @@
 #include "kernels/stream.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kV4Block = 64, kFp4Block = 32;
+constexpr int kV4Block = 64, kMlaBlock = 128, kFp4Block = 32;
 
 void store_u16(std::byte* p, std::uint16_t value) {
   std::memcpy(p, &value, sizeof value);
@@ -71,6 +72,8 @@ const char* name(RowCodec codec) {
       return "bf16";
     case RowCodec::kV4Fp8:
       return "fp8";
+    case RowCodec::kMlaFp8:
+      return "mla-fp8";
     case RowCodec::kIndexFp8:
       return "index-fp8";
     case RowCodec::kIndexFp4:
@@ -94,6 +97,10 @@ RowFormat make_row_format(RowCodec codec, int dims, int rope_dims) {
       SLUICE_CHECK(plain % kV4Block == 0, "FP8 rows have their non-rotary dims in blocks of 64");
       format.data_bytes = plain + 2 * rope_dims;
       format.scale_bytes = (plain / kV4Block + 7) / 8 * 8;
+      break;
+    case RowCodec::kMlaFp8:
+      format.data_bytes = plain + 2 * rope_dims;
+      format.scale_bytes = 4 * ((plain + kMlaBlock - 1) / kMlaBlock);
       break;
     case RowCodec::kIndexFp8:
       format.data_bytes = dims;
@@ -123,6 +130,15 @@ void encode_row(const RowFormat& format, const float* x, RowRef row) {
         const float scale = fp8_scale(x + i, kV4Block);
         row.scales[i / kV4Block] = std::byte{pow2_to_e8m0(scale)};
         encode_e4m3(x + i, kV4Block, scale, row.data + i);
+      }
+      encode_bf16(x + plain, format.rope_dims, row.data + plain);
+      break;
+    case RowCodec::kMlaFp8:
+      for (int i = 0; i < plain; i += kMlaBlock) {
+        const int n = std::min(kMlaBlock, plain - i);
+        const float scale = fp8_scale(x + i, n);
+        std::memcpy(row.scales + i / kMlaBlock * 4, &scale, sizeof scale);
+        encode_e4m3(x + i, n, scale, row.data + i);
       }
       encode_bf16(x + plain, format.rope_dims, row.data + plain);
       break;
@@ -158,6 +174,14 @@ void decode_row(const RowFormat& format, RowRef row, float* x) {
       }
       decode_bf16(row.data + plain, format.rope_dims, x + plain);
       break;
+    case RowCodec::kMlaFp8:
+      for (int i = 0; i < plain; i += kMlaBlock) {
+        float scale;
+        std::memcpy(&scale, row.scales + i / kMlaBlock * 4, sizeof scale);
+        decode_e4m3(row.data + i, std::min(kMlaBlock, plain - i), scale, x + i);
+      }
+      decode_bf16(row.data + plain, format.rope_dims, x + plain);
+      break;
     case RowCodec::kIndexFp8: {
       float scale;
       std::memcpy(&scale, row.scales, sizeof scale);
@@ -175,6 +199,10 @@ void decode_row(const RowFormat& format, RowRef row, float* x) {
 
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x) {
   const int plain = dims - rope_dims;
+  const auto simulate_e4m3 = [](float* block, int n) {
+    const float scale = fp8_scale(block, n);
+    for (int j = 0; j < n; ++j) block[j] = e4m3_to_float(float_to_e4m3(block[j] / scale)) * scale;
+  };
   switch (codec) {
     case RowCodec::kF32:
       break;
@@ -182,16 +210,14 @@ void simulate_row(RowCodec codec, int dims, int rope_dims, float* x) {
       for (int i = 0; i < dims; ++i) x[i] = round_to_bf16(x[i]);
       break;
     case RowCodec::kV4Fp8:
-      for (int i = 0; i < plain; i += kV4Block) {
-        const float scale = fp8_scale(x + i, kV4Block);
-        for (int j = i; j < i + kV4Block; ++j) x[j] = e4m3_to_float(float_to_e4m3(x[j] / scale)) * scale;
-      }
+      for (int i = 0; i < plain; i += kV4Block) simulate_e4m3(x + i, kV4Block);
       break;
-    case RowCodec::kIndexFp8: {
-      const float scale = fp8_scale(x, dims);
-      for (int j = 0; j < dims; ++j) x[j] = e4m3_to_float(float_to_e4m3(x[j] / scale)) * scale;
+    case RowCodec::kMlaFp8:
+      for (int i = 0; i < plain; i += kMlaBlock) simulate_e4m3(x + i, std::min(kMlaBlock, plain - i));
       break;
-    }
+    case RowCodec::kIndexFp8:
+      simulate_e4m3(x, dims);
+      break;
     case RowCodec::kIndexFp4:
       for (int i = 0; i < dims; i += kFp4Block) {
         const float scale = fp4_scale(x + i, kFp4Block);

@@ -1,6 +1,6 @@
 // Cached rows: how one row is coded (RowFormat), and where row r of page p of a stream lies (StreamView).
 //
-// Codecs, for a row of `dims` values of which the last `rope_dims` are rotary (spec sections 11.3, 11.4, 12.1, 12.3):
+// Codecs, for a row of `dims` values of which the last `rope_dims` are rotary (spec sections 11.3, 11.4, 12.1-12.4):
 //   kF32       4 bytes a value
 //   kBf16      2 bytes a value, round to nearest even
 //   kV4Fp8     non-rotary dims in blocks of 64: amax = max(max|x|, 1e-4), s = pow2_ceil(amax * (1 / 448)), e4m3(x / s);
@@ -10,6 +10,8 @@
 //   kIndexFp4  all dims e2m1 in blocks of 32: amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s),
 //   even
 //              value in the low nibble; e8m0 scales: 68 bytes at dims 128
+//   kMlaFp8    non-rotary dims in blocks of 128, the last one maybe shorter, e4m3 under an f32 scale each (a power of
+//              two by kV4Fp8's rule), then the rotary dims as bf16: 656 bytes at dims 512 + 64 (section 12.4)
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
 // The 8-byte scale padding and the order of the parts are the official layout of section 12.1 without its page
 // rounding.
@@ -22,7 +24,7 @@
 
 namespace sluice {
 
-enum class RowCodec { kF32, kBf16, kV4Fp8, kIndexFp8, kIndexFp4 };
+enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
 const char* name(RowCodec codec);
 
 struct RowFormat {
@@ -59,7 +61,7 @@ void encode_row(const RowFormat& format, const float* x, RowRef row);
 void decode_row(const RowFormat& format, RowRef row, float* x);
 
 // Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what
-// the model was trained with. kV4Fp8 leaves the rotary dims as they are.
+// the model was trained with. kV4Fp8 and kMlaFp8 leave the rotary dims as they are.
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
 // The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx.

@@ -21,6 +21,8 @@ const std::vector<Shape> kShapes{
     {RowCodec::kBf16, 50, 6},      {RowCodec::kV4Fp8, 128, 64},   {RowCodec::kV4Fp8, 512, 64},
     {RowCodec::kV4Fp8, 100, 36},   {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp8, 96, 0},
     {RowCodec::kIndexFp4, 128, 0}, {RowCodec::kIndexFp4, 64, 16}, {RowCodec::kV4Fp8, 64, 64},
+    {RowCodec::kMlaFp8, 576, 64},  {RowCodec::kMlaFp8, 80, 16},   {RowCodec::kMlaFp8, 336, 16},
+    {RowCodec::kMlaFp8, 150, 6},
 };
 
 // Values of many magnitudes, with zeros, ties, the ends of the range and what only bad input gives.
@@ -68,6 +70,9 @@ TEST(Stream, RowBytesAreTheOfficialOnes) {
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 512, 64).row_bytes(), 584);
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 512, 64).data_bytes, 576);
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 128, 64).row_bytes(), 200);
+  EXPECT_EQ(make_row_format(RowCodec::kMlaFp8, 576, 64).row_bytes(), 656);
+  EXPECT_EQ(make_row_format(RowCodec::kMlaFp8, 576, 64).scale_bytes, 16);
+  EXPECT_EQ(make_row_format(RowCodec::kMlaFp8, 200 + 16, 16).row_bytes(), 200 + 32 + 8);
   EXPECT_EQ(make_row_format(RowCodec::kIndexFp8, 128, 0).row_bytes(), 132);
   EXPECT_EQ(make_row_format(RowCodec::kIndexFp4, 128, 0).row_bytes(), 68);
   EXPECT_EQ(make_row_format(RowCodec::kBf16, 576, 64).row_bytes(), 1152);
@@ -117,6 +122,26 @@ TEST(Stream, V4RowIsLaidOutByteForByte) {
   EXPECT_TRUE(same_bits(back, x));
 }
 
+TEST(Stream, MlaRowHasOneScaleForEach128) {
+  const RowFormat format = make_row_format(RowCodec::kMlaFp8, 208, 16);  // 128 + 64, and 16 rotary
+  std::vector<float> x(208, 0.0F);
+  x[0] = -896.0F;
+  x[128] = 448.0F;
+  x[191] = 1.0F;
+  x[192] = 1.0F;  // rotary
+  std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0xAA});
+  encode_row(format, x.data(), {bytes.data(), bytes.data() + format.data_bytes});
+  EXPECT_EQ(bytes[0], std::byte{0xFE});
+  EXPECT_EQ(bytes[128], std::byte{0x7E});
+  EXPECT_EQ(bytes[191], std::byte{0x38});
+  EXPECT_EQ(bytes[193], std::byte{0x3F});
+  float scales[2];
+  ASSERT_EQ(format.data_bytes, 192 + 32);
+  std::memcpy(scales, bytes.data() + format.data_bytes, sizeof scales);
+  EXPECT_EQ(scales[0], 2.0F);
+  EXPECT_EQ(scales[1], 1.0F);
+}
+
 TEST(Stream, IndexFp4HasEvenValuesInLowNibbles) {
   const RowFormat format = make_row_format(RowCodec::kIndexFp4, 32, 0);
   std::vector<float> x(32, 0.0F);
@@ -140,7 +165,8 @@ TEST(Stream, DecodingAnEncodedRowIsSimulatingIt) {
       std::vector<float> decoded(x.size()), simulated = x;
       decode_row(format, row, decoded.data());
       simulate_row(shape.codec, shape.dims, shape.rope_dims, simulated.data());
-      if (shape.codec == RowCodec::kV4Fp8) {  // which leaves the rotary dims to the caller
+      if (shape.codec == RowCodec::kV4Fp8 ||
+          shape.codec == RowCodec::kMlaFp8) {  // which leave the rotary dims to the caller
         for (int i = shape.dims - shape.rope_dims; i < shape.dims; ++i) {
           float& value = simulated[static_cast<std::size_t>(i)];
           value = round_to_bf16(value);

@@ -113,6 +113,7 @@ template <class V>
 // Whether the fast forms cover the shape.
 [[gnu::always_inline]] inline bool in_whole_vectors(RowCodec codec, int dims, int rope_dims) {
   if (codec == RowCodec::kIndexFp8) return dims % 64 == 0;
+  if (codec == RowCodec::kMlaFp8) return (dims - rope_dims) % 64 == 0 && rope_dims % 16 == 0;
   return dims % 16 == 0 && rope_dims % 16 == 0;
 }
 
@@ -132,6 +133,16 @@ void encode_one(const RowFormat& format, const float* x, RowRef row) {
         const V scale = block_scale<V, true>(x + i, 64);
         row.scales[i / 64] = e8m0_code(scale);
         encode_e4m3(x + i, 64, scale, row.data + i);
+      }
+      encode_bf16<V>(x + plain, format.rope_dims, row.data + plain);
+      break;
+    case RowCodec::kMlaFp8:
+      for (int i = 0; i < plain; i += 128) {
+        const int n = plain - i < 128 ? plain - i : 128;
+        const V scale = block_scale<V, true>(x + i, n);
+        const float value = scale.first_lane();
+        __builtin_memcpy(row.scales + i / 128 * 4, &value, sizeof value);
+        encode_e4m3(x + i, n, scale, row.data + i);
       }
       encode_bf16<V>(x + plain, format.rope_dims, row.data + plain);
       break;
@@ -166,17 +177,30 @@ template <class V>
   return true;
 }
 
+// `n` codes, a multiple of 64, under the f32 scale at `scale_bytes`.
 template <class V>
-[[gnu::always_inline]] inline bool decode_index_fp8(const RowFormat& format, RowRef row, float* x) {
+[[gnu::always_inline]] inline bool decode_e4m3_block(const std::byte* codes, const std::byte* scale_bytes, int n,
+                                                     float* x) {
   float value;
-  __builtin_memcpy(&value, row.scales, sizeof value);
+  __builtin_memcpy(&value, scale_bytes, sizeof value);
   const V scale = V::broadcast(value);
-  for (int i = 0; i < format.dims; i += 64) {
-    if (V::has_e4m3_nan(row.data + i)) return false;
+  for (int i = 0; i < n; i += 64) {
+    if (V::has_e4m3_nan(codes + i)) return false;
     for (int j = i; j < i + 64; j += 16) {
-      (V::load_e4m3_over_256(row.data + j) * V::broadcast(256.0F) * scale).store(x + j);
+      (V::load_e4m3_over_256(codes + j) * V::broadcast(256.0F) * scale).store(x + j);
     }
   }
+  return true;
+}
+
+template <class V>
+[[gnu::always_inline]] inline bool decode_mla_fp8(const RowFormat& format, RowRef row, float* x) {
+  const int plain = format.dims - format.rope_dims;
+  for (int i = 0; i < plain; i += 128) {
+    const int n = plain - i < 128 ? plain - i : 128;
+    if (!decode_e4m3_block<V>(row.data + i, row.scales + i / 128 * 4, n, x + i)) return false;
+  }
+  decode_bf16<V>(row.data + plain, format.rope_dims, x + plain);
   return true;
 }
 
@@ -202,8 +226,10 @@ template <class V>
       return true;
     case RowCodec::kV4Fp8:
       return decode_v4_fp8<V>(format, row, x);
+    case RowCodec::kMlaFp8:
+      return decode_mla_fp8<V>(format, row, x);
     case RowCodec::kIndexFp8:
-      return decode_index_fp8<V>(format, row, x);
+      return decode_e4m3_block<V>(row.data, row.scales, format.dims, x);
     case RowCodec::kIndexFp4:
       return decode_index_fp4<V>(format, row, x);
   }
@@ -235,6 +261,11 @@ void simulate_one(RowCodec codec, int dims, int rope_dims, float* x) {
       break;
     case RowCodec::kV4Fp8:
       for (int i = 0; i < dims - rope_dims; i += 64) simulate_block<V, true>(x + i, 64);
+      break;
+    case RowCodec::kMlaFp8:
+      for (int i = 0, plain = dims - rope_dims; i < plain; i += 128) {
+        simulate_block<V, true>(x + i, plain - i < 128 ? plain - i : 128);
+      }
       break;
     case RowCodec::kIndexFp8:
       simulate_block<V, true>(x, dims);
