@@ -31,6 +31,9 @@ struct Family {
 // Every supported family, once.
 constexpr Family kFamilies[] = {
     {"DeepseekV4ForCausalLM", "deepseek_v4", read_deepseek_v4_config},
+    {"DeepseekV32ForCausalLM", "deepseek_v32", read_deepseek_v32_config},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek_v3_config},
+    {"DeepseekV2ForCausalLM", "deepseek_v2", read_deepseek_v2_config},
 };
 
 // By "architectures", or by "model_type" where that is missing.

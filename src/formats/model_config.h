@@ -12,22 +12,12 @@
 #include <variant>
 #include <vector>
 
+#include "formats/deepseek_mla_config.h"
 #include "formats/deepseek_v4_config.h"
+#include "formats/rope_config.h"
 #include "sluice/status.h"
 
 namespace sluice {
-
-// Rotary embedding of one kind of layer. Without YaRN only theta counts.
-struct RopeConfig {
-  double theta = 10000.0;
-  bool yarn = false;
-  double factor = 1.0;
-  double beta_fast = 32.0;
-  double beta_slow = 1.0;
-  int original_max_position_embeddings = 0;
-
-  bool operator==(const RopeConfig&) const = default;
-};
 
 struct MoeConfig {
   int n_routed_experts = 0;
@@ -36,7 +26,9 @@ struct MoeConfig {
   int moe_intermediate_size = 0;
   double routed_scaling_factor = 1.0;
   bool norm_topk_prob = true;
-  std::string scoring_func;            // "sqrtsoftplus"
+  std::string scoring_func;  // "sqrtsoftplus", "sigmoid" or "softmax"
+  int n_group = 1;           // groups of experts, of which a token uses the best topk_group
+  int topk_group = 1;
   std::optional<double> swiglu_limit;  // clamp inside SwiGLU; none: no clamp
   std::string expert_dtype;            // "fp4", "fp8" or "bf16": the routed experts
   bool expert_dtype_is_given = false;  // false: the default; a loader may go by the tensors instead
@@ -69,9 +61,10 @@ struct ModelConfig {
   RopeConfig compress_rope;                 // V4: the CSA and HCA layers; other families do not use it
   MoeConfig moe;
   QuantizationConfig quantization;
-  std::variant<DeepSeekV4Config> family;
+  std::variant<DeepSeekV4Config, DeepSeekMlaConfig> family;
 
   const DeepSeekV4Config& v4() const { return std::get<DeepSeekV4Config>(family); }
+  const DeepSeekMlaConfig& mla() const { return std::get<DeepSeekMlaConfig>(family); }
 };
 
 // `what` names the text in messages ("config.json").

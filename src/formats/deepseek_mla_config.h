@@ -1,0 +1,39 @@
+// The part of a model's configuration that the families with multi-head latent attention have: DeepSeek-V2, V3 (R1,
+// V3.1, Kimi-K2) and V3.2. Source: specification, sections 17-19. The field names are the keys of config.json unless a
+// comment says otherwise.
+#pragma once
+
+#include <vector>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct ModelConfig;
+class JsonFields;
+
+struct DeepSeekMlaConfig {
+  int q_lora_rank = 0;  // 0: queries come straight from the hidden state
+  int kv_lora_rank = 0;
+  int qk_nope_head_dim = 0;
+  int qk_rope_head_dim = 0;  // even
+  int v_head_dim = 0;
+  bool rope_interleave = true;      // pairs of the queries' and keys' rotary dims
+  int intermediate_size = 0;        // of dense feed-forward layers
+  std::vector<bool> sparse_layers;  // [num_hidden_layers]: a mixture of experts; from either form's keys
+  int predict_layers = 0;           // num_nextn_predict_layers
+  int index_n_heads = 0;            // 0: no indexer
+  int index_head_dim = 0;           // a power of two, >= qk_rope_head_dim
+  int index_topk = 0;
+
+  int latent_dim() const { return kv_lora_rank + qk_rope_head_dim; }
+  int qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
+};
+
+// Fill `config` from the keys of config.json, official or newer form (official keys win when both are there).
+// config.moe is as the router computes: where V2 normalises, which replaces its scaling, the factor is 1.
+Status read_deepseek_v2_config(JsonFields& fields, ModelConfig& config);
+Status read_deepseek_v3_config(JsonFields& fields, ModelConfig& config);
+Status read_deepseek_v32_config(JsonFields& fields, ModelConfig& config);
+
+}  // namespace sluice
