@@ -10,15 +10,17 @@ namespace {
 
 using LoadFamily = Result<std::unique_ptr<Model>> (*)(const Exec&, Checkpoint, ModelConfig, NumericsProfile,
                                                       const LoadProgress&, LoadReport*);
+using TypesOfFamily = CacheTypes (*)(const ModelConfig&);
 using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile);
 struct Family {
   const char* model_type;
+  TypesOfFamily cache_types;
   LoadFamily load;
   PlanFamily plan;
 };
 
 constexpr Family kFamilies[] = {
-    {"deepseek_v4", &v4::DeepSeekV4::load, &v4::plan},
+    {"deepseek_v4", &v4::cache_types, &v4::DeepSeekV4::load, &v4::plan},
 };
 
 Result<const Family*> find_family(const ModelConfig& config) {
@@ -29,6 +31,11 @@ Result<const Family*> find_family(const ModelConfig& config) {
 }
 
 }  // namespace
+
+Result<NumericsProfile> resolve_profile(const EngineOptions& options, const ModelConfig& config) {
+  SLUICE_ASSIGN_OR_RETURN(const Family* family, find_family(config));
+  return make_profile(options, family->cache_types(config));
+}
 
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineOptions& options,
                                           const LoadProgress& progress, LoadReport* report) {

@@ -2,14 +2,13 @@
 //
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
-//   ref      f32 activations and caches; the KV FP8 and index FP4 rounding that the model was trained with is simulated
-//   default  chosen by the checkpoint's own config (docs/numerics.md): with FP8 quantisation declared, KV rows in FP8
-//   and index
-//            rows in FP4 (Hadamard-rotated), else bf16 rows; f32 compute
+//   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
+//   default  f32 compute, rows as the family's CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "formats/model_config.h"
@@ -19,6 +18,19 @@
 
 namespace sluice {
 
+// What the caches of a model are made of, and so what the flags and profiles mean for it. Each family says its own
+// (families.cc).
+struct CacheTypes {
+  RowCodec kv = RowCodec::kBf16;         // KV rows of the default profile
+  std::optional<RowCodec> kv_fp8;        // what --kv-cache-dtype fp8 is; none: an error
+  RowCodec kv_trained = RowCodec::kF32;  // the rounding that KV rows had in training; kF32: none
+  bool indexed = false;                  // whether there is an indexer, which the rest is about
+  RowCodec index = RowCodec::kBf16;
+  RowCodec index_trained = RowCodec::kF32;
+  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is something
+  bool simulated_by_default = false;  // the default profile rounds as in training rows that it stores in a wider type
+};
+
 enum class ComputeDtype { kF32, kBf16 };  // bf16: the inputs of FP8 and FP4 linears are rounded to bf16
 
 struct NumericsProfile {
@@ -26,8 +38,9 @@ struct NumericsProfile {
   ComputeDtype compute = ComputeDtype::kF32;
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;
-  bool simulate_kv = false;     // KV rows pass through FP8 before they are stored in a wider type
-  bool index_hadamard = false;  // index queries and keys are rotated
+  bool indexed = false;
+  RowCodec kv_simulation = RowCodec::kF32;  // what KV rows pass through before they are stored in a wider type
+  bool index_hadamard = false;              // index queries and keys are rotated
   RowCodec index_query =
       RowCodec::kF32;           // the rounding that index queries (and simulated keys) pass through; kF32: none
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
@@ -36,6 +49,8 @@ struct NumericsProfile {
 };
 
 // Unknown names are errors that list what is known.
+Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTypes& types);
+// For the family of `config`.
 Result<NumericsProfile> resolve_profile(const EngineOptions& options, const ModelConfig& config);
 
 }  // namespace sluice

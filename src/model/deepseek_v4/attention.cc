@@ -54,7 +54,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   step.show(index, "q", q, rows, heads * dim);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
-  if (profile_.simulate_kv) simulate_rows(step.exec, RowCodec::kV4Fp8, dim, rope_dims, rows, kv, dim);
+  simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, rows, kv, dim);
   step.show(index, "kv", kv, rows, dim);
   const StreamView& window = step.cache[streams.window];
   w.rows.clear();
@@ -152,8 +152,8 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
   if (is_index) {
     if (profile_.index_hadamard) hadamard(step.exec, pooled_rows, dim, pooled);
     if (profile_.simulate_index) simulate_rows(step.exec, profile_.index_query, dim, 0, pooled_rows, pooled, dim);
-  } else if (profile_.simulate_kv) {
-    simulate_rows(step.exec, RowCodec::kV4Fp8, dim, rope_dims, pooled_rows, pooled, dim);
+  } else {
+    simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, pooled_rows, pooled, dim);
   }
   step.show(index, is_index ? "index_k" : "compressed", pooled, pooled_rows, dim);
   for (std::size_t i = 0; i < kept.size(); ++i) {  // close the gaps of rows that are not written

@@ -55,6 +55,19 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
   return layout;
 }
 
+// FP8 KV and FP4 index rows where the checkpoint was trained with them.
+CacheTypes cache_types(const ModelConfig& config) {
+  const bool trained = config.quantization.fp8;
+  return {.kv = trained ? RowCodec::kV4Fp8 : RowCodec::kBf16,
+          .kv_fp8 = RowCodec::kV4Fp8,
+          .kv_trained = RowCodec::kV4Fp8,
+          .indexed = true,
+          .index = trained ? RowCodec::kIndexFp4 : RowCodec::kBf16,
+          .index_trained = RowCodec::kIndexFp4,
+          .index_fp4 = true,
+          .simulated_by_default = trained};
+}
+
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile) {
   const DeepSeekV4Config& v4 = config.v4();
   if (v4.hc_mult != kHcStreams) {

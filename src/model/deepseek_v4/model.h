@@ -29,6 +29,8 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 // What this family's code supports beyond a valid config; an error names the key.
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile);
 
+CacheTypes cache_types(const ModelConfig& config);
+
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 
 class DeepSeekV4 final : public Model {
