@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sched/scheduler_world_testing.h"
+#include "sched/told_memory_testing.h"
 
 namespace sluice {
 namespace {
@@ -237,59 +238,80 @@ TEST(ShareWaitTest, TheWaitEndsWithTheOneThatItWasFor) {
   EXPECT_THAT(admitted(w.step()), ElementsAre(1));
 }
 
-// Says that every sequence waits for another, for ever.
-class EndlessWaits final : public SchedulerMemory {
- public:
-  int free_latent_pages() const override { return 100; }
-  PrefixHit probe(SequenceId id) override {
-    EXPECT_TRUE(probed_.insert(id.value).second) << "twice in a plan";
-    return {.wait = true};
+class EndlessWaitTest : public testing::Test {
+ protected:
+  // One that runs, and others that are told to wait for it.
+  explicit EndlessWaitTest() : scheduler_(limits(100), &memory_) {
+    scheduler_.add(id(0), {5, 1000});
+    memory_.wait = true;
+    EXPECT_EQ(step(), 1);  // nothing runs that it could wait for
   }
-  int exclusive_latent_pages(SequenceId) const override { return 0; }
-  bool can_swap(SequenceId) override { return false; }
-  std::set<int> next_plan() { return std::exchange(probed_, {}); }
+  // Returns how many were admitted.
+  int step() {
+    memory_.asked.clear();
+    const int n = static_cast<int>(scheduler_.plan().admissions.size());
+    scheduler_.completed();
+    return n;
+  }
+  int steps_to_admission() {
+    for (int waited = 0; waited < 100; ++waited) {
+      if (step() > 0) return waited;
+    }
+    return 100;
+  }
 
- private:
-  std::set<int> probed_;
+  ToldMemory memory_;
+  Scheduler scheduler_;
 };
 
-TEST(ShareWaitTest, NobodyWaitsForEver) {
-  EndlessWaits memory;
-  Scheduler scheduler(limits(100), &memory);
-  scheduler.add(id(0), {5, 1000});
-  EXPECT_EQ(admitted(scheduler.plan()), (std::vector<int>{0}));  // nothing runs that it could wait for
-  scheduler.completed();
-  scheduler.add(id(1), {5, 1000});
-  int waited = 0;
-  while (scheduler.running() == 1) {
-    memory.next_plan();
-    waited += scheduler.plan().admissions.empty();
-    scheduler.completed();
-    ASSERT_LE(waited, 100);
-  }
-  EXPECT_EQ(waited, Scheduler::kMaxShareWaits);
+TEST_F(EndlessWaitTest, NobodyWaitsForEver) {
+  scheduler_.add(id(1), {5, 1000});
+  EXPECT_EQ(steps_to_admission(), Scheduler::kMaxShareWaits);
 }
 
-TEST(ShareWaitTest, AsksAFewInEachPlan) {
-  EndlessWaits memory;
-  Scheduler scheduler(limits(100), &memory);
-  scheduler.add(id(0), {5, 1000});
-  scheduler.plan();
-  scheduler.completed();
-  for (int i = 1; i < 39; ++i) scheduler.add(id(i), {5, 1000});
+TEST_F(EndlessWaitTest, WaitsAreCountedTogether) {
+  scheduler_.add(id(1), {5, 1000});
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(step(), 0);
+  memory_.wait = false;
+  memory_.free = 0;  // it need not wait now, and finds no room
+  EXPECT_EQ(step(), 0);
+  memory_.wait = true;
+  memory_.free = 100;
+  EXPECT_EQ(steps_to_admission(), Scheduler::kMaxShareWaits - 41);
+}
+
+TEST_F(EndlessWaitTest, AFewAreAskedInEachPlanByTurns) {
+  for (int i = 1; i < 39; ++i) scheduler_.add(id(i), {5, 1000});
   std::set<int> asked;
-  for (int step = 0; step < 5; ++step) {
-    memory.next_plan();
-    scheduler.plan();
-    scheduler.completed();
-    const std::set<int> now = memory.next_plan();
-    EXPECT_LE(now.size(), 48U);
-    asked.insert(now.begin(), now.end());
-  }
-  EXPECT_EQ(asked.size(), 38U);
-  EXPECT_EQ(scheduler.waiting(), 38);
-  scheduler.end(id(7));  // one that waits for another
-  EXPECT_EQ(scheduler.waiting(), 37);
+  const auto ask = [&](int plans) {
+    asked.clear();
+    for (int i = 0; i < plans; ++i) {
+      EXPECT_EQ(step(), 0);
+      EXPECT_LE(memory_.asked.size(), 48U);
+      asked.insert(memory_.asked.begin(), memory_.asked.end());
+    }
+    return asked.size();
+  };
+  EXPECT_EQ(ask(2), 38U);
+  EXPECT_EQ(ask(3), 38U);  // again
+  EXPECT_EQ(scheduler_.waiting(), 38);
+}
+
+TEST_F(EndlessWaitTest, OneThatWaitsMayEnd) {
+  scheduler_.add(id(1), {5, 1000});
+  scheduler_.add(id(2), {5, 1000});
+  step();
+  scheduler_.end(id(1));
+  EXPECT_EQ(scheduler_.waiting(), 1);
+  EXPECT_EQ(steps_to_admission(), Scheduler::kMaxShareWaits - 1);
+}
+
+TEST_F(EndlessWaitTest, NobodyWaitsForNobody) {
+  for (int i = 1; i < 39; ++i) scheduler_.add(id(i), {5, 1000});
+  step();
+  step();
+  scheduler_.end(id(0));
+  EXPECT_EQ(step(), 1);  // and the others wait for this one
 }
 
 }  // namespace

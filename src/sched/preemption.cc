@@ -63,7 +63,7 @@ void Scheduler::preempt_for_best_waiting() {
 }
 
 // The fewest, from the lowest rank up, without which `best` can be admitted; false when it can be without any of this,
-// or not even with it.
+// or not even with it. An estimate: where they alone hold pages of its prefix hit, it may take one plan more.
 bool Scheduler::choose_victims(const Entry& best) {
   chosen_.clear();
   const Intake in = intake(best);
@@ -71,7 +71,6 @@ bool Scheduler::choose_victims(const Entry& best) {
   int windows = first_windows(best, in.first_position) - spare_windows_;
   int pages = page_shortage(best, in);
   if (places <= 0 && windows <= 0 && pages <= 0) return false;
-  pages += in.held - in.taken;  // as a plan that preempts counts it
   for (auto next = running_.rbegin(); next != running_.rend() && next->priority > best.rank.priority; ++next) {
     if (places <= 0 && windows <= 0 && pages <= 0) return true;
     places -= 1;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sched/scheduler_world_testing.h"
+#include "sched/told_memory_testing.h"
 
 namespace sluice {
 namespace {
@@ -86,6 +87,59 @@ TEST(PreemptionTest, ADecodeOfTheLowestRankLeavesItself) {
   const StepPlan plan = w.step();
   EXPECT_THAT(plan.preemptions, ElementsAre(Preemption{id(1), false}));
   EXPECT_THAT(plan.spans, ElementsAre(Span{id(0), 202, 1, true}));
+}
+
+TEST(PreemptionTest, PagesSharedByAllThatLeaveAreFreeAtLast) {
+  SchedulerWorld w(limits(3));
+  w.add(0, {128, 20});
+  w.add(1, {256, 20});
+  w.step();
+  ASSERT_TRUE(w.fork(1, 2));  // neither of the two holds a page alone
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.preemptions, ElementsAre(Preemption{id(2), false}, Preemption{id(1), false}));
+  EXPECT_THAT(plan.spans, ElementsAre(Span{id(0), 128, 1, true}));
+}
+
+TEST(PreemptionTest, AfterAPreemptionForMemoryNobodyIsAdmitted) {
+  SchedulerWorld w(limits(3));
+  w.add(0, {127, 10});
+  w.add(1, {254, 10});
+  w.steps(2);
+  w.add(2, {5, 10});
+  const StepPlan plan = w.step();  // one leaves two pages, and one is used
+  EXPECT_THAT(plan.preemptions, ElementsAre(Preemption{id(1), false}));
+  EXPECT_THAT(plan.admissions, IsEmpty());
+}
+
+// Three decodes and two rows a step: the best one's turn comes when the second has the only page, that of the third.
+TEST(PreemptionTest, TheBestOneStaysWhenItsTurnFindsNoPage) {
+  SchedulerLimits l = limits(100);
+  l.max_batched_tokens = 2;
+  l.mixed = false;
+  l.policy = SchedulingPolicy::kFcfs;
+  ToldMemory memory;
+  Scheduler s(l, &memory);
+  const auto step = [&] {
+    memory.asked.clear();
+    const StepPlan plan = s.plan();
+    s.completed();
+    return plan;
+  };
+  s.add(id(0), {49, 200});
+  s.add(id(1), {100, 200});
+  const Span last{id(1), 126, 1, true};
+  while (step().spans.back() != last) continue;
+  ASSERT_TRUE(s.fork(id(1), id(2)));
+  EXPECT_THAT(step().spans, ElementsAre(Span{id(0), 126, 1, true}, Span{id(1), 127, 1, true}));
+  EXPECT_THAT(step().spans, ElementsAre(Span{id(2), 127, 1, true}, Span{id(0), 127, 1, true}));
+  memory.free = 0;
+  memory.exclusive = 1;
+  const StepPlan plan = step();
+  EXPECT_THAT(plan.preemptions, ElementsAre(Preemption{id(2), false}));
+  EXPECT_THAT(plan.spans, ElementsAre(Span{id(1), 128, 1, true}));
+  const StepPlan next = step();
+  EXPECT_THAT(next.preemptions, ElementsAre(Preemption{id(1), false}));
+  EXPECT_THAT(next.spans, ElementsAre(Span{id(0), 128, 1, true}));
 }
 
 TEST(PreemptionTest, APartialPromptMayBePreemptedAndKeepsAllItsTokens) {
@@ -207,6 +261,43 @@ TEST(PriorityPreemptionTest, TheFewestArePreempted) {
   w.steps(2);
   w.add(6, {200, 20, 0});
   EXPECT_THAT(w.step().preemptions, ElementsAre(Preemption{id(5), false}, Preemption{id(4), false}));
+}
+
+TEST(PriorityPreemptionTest, WhatTheyShareCounts) {
+  SchedulerWorld w(priorities(4));
+  w.add(0, {256, 20, 5});
+  w.step();
+  ASSERT_TRUE(w.fork(0, 1));
+  w.add(2, {512, 1, 0});  // all pages
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.preemptions, ElementsAre(Preemption{id(1), false}, Preemption{id(0), false}));
+  EXPECT_THAT(plan.admissions, ElementsAre(Admission{id(2), false, 0}));
+}
+
+TEST(PriorityPreemptionTest, AHitIsNotPaidForTwice) {
+  SchedulerWorld w(priorities(8));
+  w.add(0, {600, 40, 0}, 1, 512);  // five pages
+  w.step();
+  w.add(1, {200, 40, 6});  // two
+  w.add(2, {100, 40, 6});  // the last
+  w.step();
+  w.add(3, {600, 40, 1}, 1, 512);  // one, beside those it shares with the first
+  EXPECT_THAT(w.step().preemptions, ElementsAre(Preemption{id(2), false}));
+  EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(3), false, 512}));
+}
+
+TEST(PriorityPreemptionTest, OneThatWouldGetNoRowsPreemptsNobody) {
+  SchedulerLimits l = priorities(9);
+  l.max_batched_tokens = 100;
+  SchedulerWorld w(l);
+  w.add(0, {50, 100, 5});
+  w.step();
+  w.add(1, {1000, 2, 0});  // eight pages, and all rows
+  w.step();
+  w.add(2, {50, 2, 1});
+  while (w.computed(1) < 900) EXPECT_THAT(w.step().preemptions, IsEmpty());
+  w.steps(2);
+  EXPECT_FALSE(w.runs(0));
 }
 
 TEST(PriorityPreemptionTest, AnUrgentOneAlsoGetsThePlaceOfAPrompt) {
@@ -414,16 +505,28 @@ TEST(ForkTest, AHalfComputedPromptIsForkedToo) {
   EXPECT_THAT(w.spans(), ElementsAre(Span{id(0), 100, 50, true}, Span{id(1), 100, 50, true}));
 }
 
-TEST(ForkTest, TheLastOneOfAFamilyNeedsNoCopy) {
-  SchedulerWorld w(limits(3));
-  w.add(0, {300, 84});  // 383 rows: all pages
+TEST(ForkTest, SharersTakeTurnsToCopy) {
+  for (const int parent_gone : {0, 1}) {
+    SchedulerLimits l = limits(5);
+    l.max_batched_tokens = 1;  // one row after the other
+    SchedulerWorld w(l);
+    w.add(0, {2, 200});
+    w.steps(2);
+    for (int child = 1; child < 4; ++child) ASSERT_TRUE(w.fork(0, child));
+    EXPECT_FALSE(w.fork(0, 4));
+    if (parent_gone == 1) w.end(0);
+    for (int step = 0; step < 8; ++step) EXPECT_THAT(w.step().preemptions, IsEmpty());
+    EXPECT_EQ(w.memory.free_latent_pages(), 1 + parent_gone);
+  }
+}
+
+TEST(ForkTest, TheChildrenOfAFullPoolEndToo) {
+  SchedulerWorld w(limits(4));
+  w.add(0, {200, 312});  // all pages in the end
   w.step();
-  EXPECT_FALSE(w.fork(0, 1));  // no page for a copy
-  w.end(0);
-  w.add(0, {200, 184});
-  w.step();
-  EXPECT_FALSE(w.fork(0, 1));  // one page, but either might copy
-  while (w.alive(0)) EXPECT_THAT(w.step().preemptions, IsEmpty());
+  ASSERT_TRUE(w.fork(0, 1));
+  w.steps(700);
+  EXPECT_EQ(w.scheduler.running() + w.scheduler.waiting(), 0);
 }
 
 }  // namespace

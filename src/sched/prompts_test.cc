@@ -107,7 +107,7 @@ TEST(FairPromptsTest, NoPromptWaitsBeyondTheBound) {
     SchedulerLimits l = limits(20 + below(400));
     l.max_seqs = 10000;
     l.window_pages = 40000;
-    l.latent_pages = 100000;
+    l.latent_pages = 6000;
     l.long_prefill_token_threshold = below(3) == 0 ? 5 + below(100) : 0;
     SchedulerWorld w(l, 0, false);
     struct Waits {

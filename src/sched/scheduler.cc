@@ -78,10 +78,12 @@ bool Scheduler::fork(SequenceId parent_id, SequenceId child_id) {
   const Entry parent = entry(parent_id);
   SLUICE_CHECK(parent.runs() && !has_span(parent), "what is forked runs, and is between two steps");
   const bool copies = limits_.geometry.has_latents && parent.computed % kBlockTokens != 0;
-  const int promise = parent.promised + copies;  // the child's; the parent gets one for the copy
+  const int promise = parent.promised - parent.owes_copy + copies;
+  // Of those that share an open page the last one to write needs no copy; but who that is, is not known.
+  const int parents_copy = copies && !parent.owes_copy;
   const int unpromised = memory_->free_latent_pages() - promised_pages_;
   if (running() >= limits_.max_seqs || (running() + 1) * steady_windows_ > limits_.window_pages ||
-      unpromised < promise + copies + watermark_) {
+      unpromised < promise + parents_copy + watermark_) {
     return false;
   }
   Entry& child = new_entry(child_id, parent.counts);

@@ -153,7 +153,7 @@ class Scheduler {
     int known = 0;           // tokens known: the prompt and what was sampled
     int held = 0;            // latent pages, those of the plan included
     int promised = 0;        // latent pages that it will need without being asked again
-    bool owes_copy = false;  // forked, so its next row may have to copy a page
+    bool owes_copy = false;  // forked, so its next row may have to copy the page that it shares
     bool swapped = false;
     Position preempted_at = -1;       // computed, at its last preemption
     std::int64_t preempted_plan = 0;  // numbers of plans: its last preemption,

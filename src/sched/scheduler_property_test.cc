@@ -232,6 +232,9 @@ class Fuzz {
       if (!waits_for_another(k) && !s.decoding && oldest == nullptr) oldest = &s;
     }
     const bool oldest_waited = oldest != nullptr && !oldest->running;
+    const bool preempted_for_memory =
+        limits_.policy != SchedulingPolicy::kPriority && plan.preemptions.size() > (forced_now_ ? 1U : 0U);
+    ASSERT_TRUE(!preempted_for_memory || plan.admissions.empty()) << "one goes for memory and another one comes";
     for (const Admission& a : plan.admissions) {
       Live& s = live(a.sequence);
       ASSERT_FALSE(s.running);
