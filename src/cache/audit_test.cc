@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cache/page_pool_damage_testing.h"
 #include "cache/toy_world_testing.h"
 
 namespace sluice {
@@ -107,6 +108,13 @@ TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
   }
   EXPECT_EQ(seen, 1);  // of two published pages, one at a time; the other 39 begin at one that is sound
   EXPECT_TRUE(audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 0).ok());
+}
+
+TEST_F(AuditTest, NamesAPoolThatIsBrokenInItself) {
+  const PagePoolDamage damage{&world_.pools().windows().untyped()};
+  damage.miscount(1);
+  EXPECT_THAT(found(), HasSubstr("audit: window pool: 2 used + 38 vacant + 1 cached pages"));
+  damage.miscount(-1);
 }
 
 class EarlyPublicationTest : public AuditTest {

@@ -57,7 +57,6 @@ bool PagePool::publish(int page, const BlockHash& hash) {
   table_[slot_of(hash)] = page;
   hashes_[static_cast<std::size_t>(page)] = hash;
   p.published = true;
-  p.kept = false;
   ++published_count_;
   return true;
 }

@@ -66,7 +66,7 @@ class PagePool {
   bool fault_stale_hash = false;
 
  private:
-  friend struct PagePoolDamage;  // tests see that check() finds it
+  friend struct PagePoolDamage;  // tests break it, and see that check() finds it
   struct Page {
     std::int32_t owners = 0;
     std::int32_t older = -1, newer = -1;  // neighbours among the cached

@@ -10,25 +10,10 @@
 #include <set>
 
 #include "base/test_seed_testing.h"
+#include "cache/page_pool_damage_testing.h"
 #include "cache/pool.h"
 
 namespace sluice {
-
-// Reaches into a pool to break it.
-struct PagePoolDamage {
-  PagePool* pool;
-  void set_owners(int page, int owners) const { pool->at(page).owners = owners; }
-  void forget_name(int page) const { std::replace(pool->table_.begin(), pool->table_.end(), page, -1); }
-  void name_again(int page) const { *std::find(pool->table_.begin(), pool->table_.end(), -1) = page; }
-  void mark_published(int page, int as) const {
-    pool->hashes_[static_cast<std::size_t>(page)] = pool->hash(as);
-    pool->at(page).published = true;
-  }
-  void unkeep(int page) const { pool->at(page).kept = false; }
-  void break_link(int page) const { pool->at(page).older = page; }
-  void lose_newest() const { pool->newest_ = pool->oldest_; }
-  void miscount() const { ++pool->cached_; }
-};
 
 namespace {
 
@@ -214,7 +199,7 @@ TEST(PagePoolTest, TheCheckNamesPlantedDamage) {
       {[](const PagePoolDamage& d) { d.break_link(1); }, "page 1 follows page 0 in the order of eviction, but names 1"},
       {[](const PagePoolDamage& d) { d.lose_newest(); },
        "page 1 ends the order of eviction, but 0 is called the newest"},
-      {[](const PagePoolDamage& d) { d.miscount(); }, "(2 in the order of eviction), expected 5"},
+      {[](const PagePoolDamage& d) { d.miscount(1); }, "(2 in the order of eviction), expected 5"},
   };
   for (const Case& c : cases) {
     PagePool pool(5);

@@ -110,8 +110,8 @@ TEST(PrefixCacheTest, TheOldestOfTooManyDemandsIsForgotten) {
     world.cache().publish(world.pools().latents().allocate(), chains.back(), 0);
   }
   const auto kept = [&](int i) {
-    const WindowPage page = world.pools().windows().allocate();
-    world.cache().publish(page, chains[static_cast<std::size_t>(i)], 0);
+    const WindowPage page =
+        world.cache().publish(world.pools().windows().allocate(), chains[static_cast<std::size_t>(i)], 0);
     const bool kept = world.pools().windows().kept(page);
     world.pools().windows().release(page);
     return kept;
@@ -380,7 +380,12 @@ TEST(PrefixCacheTest, SwitchedOffItFindsAndPublishesNothing) {
   ToyWorld world(ToyShape(), {}, {.enabled = false});
   const auto tokens = toy_tokens(1, 700);
   const BlockChain chain = world.prompt_chain(tokens);
-  for (int turn = 0; turn < 2; ++turn) EXPECT_EQ(world.serve(tokens, chain).shared, 0);
+  world.cache().expect(chain, 0, 5);
+  for (int turn = 0; turn < 2; ++turn) {
+    const PrefixHit hit = world.serve(tokens, chain);
+    EXPECT_EQ(hit.shared, 0);
+    EXPECT_FALSE(hit.wait);
+  }
   EXPECT_EQ(world.pools().latents().published_count() + world.pools().windows().published_count(), 0U);
   EXPECT_EQ(world.pools().latents().vacant(), 40);
 }

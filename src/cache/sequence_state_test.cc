@@ -101,6 +101,28 @@ TEST(SequenceStateMemoryTest, PagesAreGivenBackTailFirst) {
   }
 }
 
+TEST(SequenceStateMemoryTest, RowsBelowTheSharedLatentsWriteNoneAndCopyNone) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 700);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.serve(tokens, chain);
+  const PrefixHit hit = world.start(0, chain, 600);  // there is no window to resume from
+  ASSERT_EQ(hit.resume, 0);
+  ASSERT_EQ(hit.shared, 512);
+  const auto pages = world[0].latent_pages();
+  for (const int end : {50, 128, 200, 512}) {
+    ASSERT_TRUE(world[0].reserve(5));
+    EXPECT_EQ(world[0].span(0).latents_from, 512);
+    world[0].discard();
+    ASSERT_TRUE(world.compute(0, tokens, end - world[0].position(), &chain));
+    EXPECT_EQ(world[0].latent_pages(), pages);
+    EXPECT_EQ(world[0].latents_end(), 512);
+  }
+  EXPECT_EQ(world.pools().latents().used(), 4);
+  ASSERT_TRUE(world.compute(0, tokens, 188, &chain));
+  EXPECT_EQ(world[0].latents_end(), 700);
+}
+
 TEST(SequenceStateForkTest, APageIsCopiedWhenItIsWrittenFirst) {
   ToyWorld world{ToyShape()};
   const auto tokens = toy_tokens(1, 500);
@@ -177,10 +199,13 @@ TEST(SequenceStateTruncateTest, WithoutWindowsEveryPositionIsAPointToGoBackTo) {
     EXPECT_EQ(world[0].truncate(p, &chain), p);
     world.expect_sound();
   }
+  EXPECT_EQ(world[0].latents_end(), 384);
   // Block 2 is published and complete; the sequence, now within it, writes to a copy.
   const auto other = diverging(tokens, 300, 2);
   const BlockChain other_chain = world.prompt_chain(other);
-  EXPECT_TRUE(world.compute(0, other, 400, &other_chain));
+  EXPECT_TRUE(world.compute(0, other, 1, &other_chain));
+  EXPECT_EQ(world[0].latents_end(), 301);
+  EXPECT_TRUE(world.compute(0, other, 399, &other_chain));
   EXPECT_EQ(world.cache().probe(chain, 700).resume, 512);
   world.open(1);
   world[1].resume(chain, world.cache().probe(chain, 700));
@@ -221,6 +246,51 @@ TEST(SequenceStateRestoreTest, DoesNotEvictTheBlocksThatItFinds) {
   ASSERT_TRUE(world[0].restore(image, 600, &world.cache(), &chain));
   EXPECT_EQ(world.pools().latents().published_count(), 4U);
   EXPECT_EQ(world.pools().latents().evicted_count(), 0U);
+}
+
+TEST(SequenceStateRestoreTest, ClaimsWhatItFindsBeforeItTakesOthersPages) {
+  ToyWorld world(ToyShape(), {.latent_pages = 6, .window_pages = 8, .sequences = 1});
+  Pool<LatentPage>& pool = world.pools().latents();
+  const auto tokens = toy_tokens(1, 600);
+  const BlockChain chain = world.prompt_chain(tokens), others = world.chain(toy_tokens(2, 600));
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
+  std::vector<std::byte> image(world[0].saved_bytes());
+  world[0].save(image);
+  world.end(0);
+  for (const int b : {3, 2}) {  // used again, so that blocks 0 and 1 are the oldest
+    pool.claim(pool.find(chain[b]));
+    pool.release(pool.find(chain[b]));
+  }
+  std::vector<LatentPage> taken;
+  for (int i = 0; i < 4; ++i) taken.push_back(pool.allocate());
+  for (int i = 0; i < 3; ++i) world.cache().publish(taken[static_cast<std::size_t>(i)], others, i);
+  for (const LatentPage page : taken) pool.release(page);
+  ASSERT_EQ(world.cache().probe(chain, 600).shared, 0);
+  ASSERT_EQ(pool.vacant(), 1);
+  ASSERT_EQ(pool.evicted_count(), 2U);
+
+  world.open(0);
+  ASSERT_TRUE(world[0].restore(image, 600, &world.cache(), &chain));  // two found, one vacant, two of the others'
+  EXPECT_EQ(pool.evicted_count(), 4U);
+  world.expect_sound();
+}
+
+TEST(SequenceStateRestoreTest, WhatItBringsBackIsFoundAgain) {
+  ToyWorld world{ToyShape()};
+  const auto tokens = toy_tokens(1, 600);
+  const BlockChain chain = world.prompt_chain(tokens);
+  world.open(0);
+  ASSERT_TRUE(world.compute(0, tokens, 550, &chain));
+  std::vector<std::byte> image(world[0].saved_bytes());
+  world[0].save(image);
+  world.end(0);
+  world.cache().reset();
+  world.open(0);
+  ASSERT_TRUE(world[0].restore(image, 550, &world.cache(), &chain));
+  EXPECT_EQ(world.cache().probe(chain, 600).resume, 512);
+  world.start(1, chain, 600);
+  EXPECT_TRUE(world.compute(1, tokens, 88, &chain));
 }
 
 TEST(SequenceStateRestoreTest, AShortPoolChangesNothing) {

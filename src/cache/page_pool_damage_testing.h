@@ -1,0 +1,25 @@
+// PagePoolDamage: reaches into a pool to break it, so that tests see that checks find it.
+#pragma once
+
+#include <algorithm>
+
+#include "cache/page_pool.h"
+
+namespace sluice {
+
+struct PagePoolDamage {
+  PagePool* pool;
+  void set_owners(int page, int owners) const { pool->at(page).owners = owners; }
+  void forget_name(int page) const { std::replace(pool->table_.begin(), pool->table_.end(), page, -1); }
+  void name_again(int page) const { *std::find(pool->table_.begin(), pool->table_.end(), -1) = page; }
+  void mark_published(int page, int as) const {
+    pool->hashes_[static_cast<std::size_t>(page)] = pool->hash(as);
+    pool->at(page).published = true;
+  }
+  void unkeep(int page) const { pool->at(page).kept = false; }
+  void break_link(int page) const { pool->at(page).older = page; }
+  void lose_newest() const { pool->newest_ = pool->oldest_; }
+  void miscount(int by) const { pool->cached_ += by; }
+};
+
+}  // namespace sluice
