@@ -142,6 +142,28 @@ TEST(PreemptionTest, TheBestOneStaysWhenItsTurnFindsNoPage) {
   EXPECT_THAT(next.spans, ElementsAre(Span{id(0), 128, 1, true}));
 }
 
+// What an admission takes may be the victim's, so the memory's answers are no longer good for a preemption.
+TEST(PreemptionTest, NobodyLeavesAfterAnAdmission) {
+  SchedulerLimits l = limits(100);
+  l.max_batched_tokens = 4;
+  ToldMemory memory;
+  Scheduler s(l, &memory);
+  s.add(id(0), {127, 200});
+  for (int i = 0; i < 32; ++i) {
+    s.plan();
+    s.completed();
+  }
+  for (int child = 1; child < 6; ++child) ASSERT_TRUE(s.fork(id(0), id(child)));
+  EXPECT_EQ(s.plan().rows, 4);  // six in two steps of four rows: two are not due in the next one
+  s.completed();
+  memory.asked.clear();
+  memory.free = 3;  // two for the copies that are due
+  s.add(id(6), {1, 5});
+  const StepPlan plan = s.plan();
+  EXPECT_THAT(plan.preemptions, IsEmpty());
+  EXPECT_THAT(plan.spans, ElementsAre(Span{id(4), 127, 1, true}, Span{id(5), 127, 1, true}, Span{id(6), 0, 1, true}));
+}
+
 TEST(PreemptionTest, APartialPromptMayBePreemptedAndKeepsAllItsTokens) {
   SchedulerLimits l = limits(5);
   l.max_batched_tokens = 64;

@@ -149,6 +149,7 @@ void Scheduler::update_promise(Entry& e) {
 }
 
 void Scheduler::begin_plan() {
+  SLUICE_CHECK(plan_.spans.empty(), "a plan is completed before the next one is made");
   ++plan_number_;
   plan_.preemptions.clear();
   plan_.admissions.clear();
