@@ -42,13 +42,16 @@ std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
   std::size_t operations = 0;
   for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
     const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
-    const int heads = heads_per_tile(args.heads, span.rows);
+    const int sharing = args.heads / args.key_heads;  // a tile's heads share their keys
+    const int heads = heads_per_tile(sharing, span.rows);
     const Position last = span.first_position + span.rows;
     for (Position p = span.first_position; p < last;) {
       const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
       const int begin = span.row_begin + (p - span.first_position);
-      for (int h = 0; h < args.heads; h += heads) {
-        tiles.push_back({s, begin, begin + (next - p), h, std::min(args.heads, h + heads)});
+      for (int first = 0; first < args.heads; first += sharing) {
+        for (int h = first; h < first + sharing; h += heads) {
+          tiles.push_back({s, begin, begin + (next - p), h, std::min(first + sharing, h + heads)});
+        }
       }
       p = next;
     }
@@ -63,7 +66,7 @@ std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
 void attend(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
-  SLUICE_CHECK(args.value_dims <= args.dims, "values are the first dims of the keys");
+  SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
   thread_local std::vector<Tile> tiles;
   const std::size_t operations = cut(args, tiles);
   const auto tile = [&, list = tiles.data()](int index, int) {
@@ -73,7 +76,10 @@ void attend(const Exec& exec, const AttendArgs& given) {
   const auto all = [&](int, int) {
     for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
       const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
-      exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, 0, args.heads);
+      const int sharing = args.heads / args.key_heads;
+      for (int h = 0; h < args.heads; h += sharing) {
+        exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, h, h + sharing);
+      }
     }
   };
   if (operations < kTileOperations) {

@@ -1,5 +1,7 @@
-// Attention of rows over cached rows that serve as key and value at once (V4's shared K = V; MLA's latent, whose value
-// is its first value_dims): through the cache, one path for every span.
+// Attention of rows over cached rows, through the cache: one path for every span. A cached row holds a key in its first
+// `dims` values and a value in `value_dims` values from `value_offset` on. They may be the same ones (V4's shared K =
+// V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a value). With key_heads > 1
+// there is a stream for each key head, and heads / key_heads consecutive heads share one.
 //
 // Keys of the row at position p, in this order (spec sections 4.3, 4.4):
 //   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys
@@ -7,7 +9,7 @@
 //      of that list: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
 //   2. one split with the window: positions max(0, p - window_tokens + 1) .. p, ascending.
 // In a split, for a head:
-//   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[d])
+//   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[value_offset + d])
 //   z = lanes16 over the list index (part 1) or the absolute position (part 2, lane = position mod 16) of w_i, plain
 //   sums.
 // Splits merge in that order, from (M, Z, V) of the first: M' = max(M, m); a = exp(M - M'), b = exp(m - M');
@@ -50,13 +52,15 @@ struct AttendArgs {
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   std::span<const CacheSpan> spans;
-  const StreamView* window = nullptr;  // null: none
+  int key_heads = 1;                   // divides heads
+  const StreamView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
-  const StreamView* latent = nullptr;  // null: none
+  const StreamView* latent = nullptr;  // [key_heads]; null: none
   int tokens_per_row = 1;
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
+  int value_offset = 0;  // a multiple of 16
   // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
   bool fault_chunk_anchored_splits = false;
   float* out = nullptr;  // [rows, heads, value_dims]

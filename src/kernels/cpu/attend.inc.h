@@ -27,25 +27,31 @@ class AttendTile {
         head_begin_(head_begin),
         heads_(head_end - head_begin),
         dims_(padded_dims(args.dims)),
-        stride_(key_stride(args.dims)) {
+        latent_(stream_of(args.latent)),
+        window_(stream_of(args.window)),
+        stride_(key_stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
     first_ = span_.first_position + (begin - span_.row_begin);
     shared_ = args.selected != nullptr ? shared_entries() : 0;
     carve();
   }
 
   void run() {
-    if (args_.latent != nullptr) {
+    if (latent_ != nullptr) {
       if (args_.selected != nullptr) {
         attend_selected();
       } else {
         attend_all_latent();
       }
     }
-    if (args_.window != nullptr) attend_window();
+    if (window_ != nullptr) attend_window();
     for (int r = 0; r < rows_; ++r) finish(r);
   }
 
  private:
+  // The stream of the key head that these heads share.
+  const StreamView* stream_of(const StreamView* streams) const {
+    return streams == nullptr ? nullptr : streams + head_begin_ / (args_.heads / args_.key_heads);
+  }
   Position position(int r) const { return first_ + r; }
   float* out(int r, int h) const {
     return args_.out + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.value_dims;
@@ -62,7 +68,7 @@ class AttendTile {
   }
 
   void carve() {
-    const int window_keys = args_.window != nullptr ? args_.window_tokens + 2 * kTileRows : 0;
+    const int window_keys = window_ != nullptr ? args_.window_tokens + 2 * kTileRows : 0;
     const int list = window_keys > kSplitKeys ? window_keys : kSplitKeys;
     const int decoded = list > shared_ ? list : shared_;
     score_stride_ = (list + 15) / 16 * 16 + 16;
@@ -112,8 +118,7 @@ class AttendTile {
     const Position first = window_begin(0), last = position(rows_ - 1);
     const Position base = first / 16 * 16;  // list index = position - base, so that a lane is position mod 16
     for (Position p = first; p <= last; ++p) {
-      list_[p - base] =
-          key_values<V>(args_.window->format, window_row(span_, *args_.window, p), keys_ + (p - first) * stride_);
+      list_[p - base] = key_values<V>(window_->format, window_row(span_, *window_, p), keys_ + (p - first) * stride_);
     }
     for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
     for (int r = 0; r < rows_; ++r) {
@@ -132,7 +137,7 @@ class AttendTile {
   }
 
   const float* latent_values(std::int32_t e, int slot) const {
-    return key_values<V>(args_.latent->format, latent_row(span_, *args_.latent, e), keys_ + slot * stride_);
+    return key_values<V>(latent_->format, latent_row(span_, *latent_, e), keys_ + slot * stride_);
   }
 
   // One split of row r: the keys list_[first..last).
@@ -159,7 +164,7 @@ class AttendTile {
     float* sum = sum_ + r * heads_ + head;
     if ((seen_ >> r & 1U) == 0) {
       for (int h = 0; h < heads; ++h) softmax(h, first, last, max[h], sum[h]);
-      weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_dims,
+      weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_offset, args_.value_dims,
                          [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
       return;
     }
@@ -174,7 +179,7 @@ class AttendTile {
       old_factor[h] = a.first_lane();
       new_factor[h] = b.first_lane();
     }
-    weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_dims,
+    weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_offset, args_.value_dims,
                        [&](int h, int d, int left, V v) {
                          float* o = out(r, head + h) + d;
                          const V old = V::broadcast(old_factor[h]) * load_up_to_16<V>(o, left);
@@ -226,6 +231,7 @@ class AttendTile {
   const AttendArgs& args_;
   const CacheSpan& span_;
   const int begin_, rows_, head_begin_, heads_, dims_;
+  const StreamView *latent_, *window_;
   const std::ptrdiff_t stride_;  // of decoded keys
   Position first_ = 0;
   int shared_ = 0;

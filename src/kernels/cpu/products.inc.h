@@ -60,38 +60,38 @@ template <class V, int H, int D>
   }
 }
 
-// For every tile of `heads` heads and `dims` values: use(head, d, number of dims left from d on, the chain's 16
-// values).
+// For every tile of `heads` heads and `dims` values, those from `offset` on of each key: use(head, d, number of dims
+// left from d on, the chain's 16 values).
 template <class V, int H, class Use>
 [[gnu::always_inline]] inline void weighted_values_of_heads(const float* weights, std::ptrdiff_t stride, int head,
-                                                            const float* const* keys, int first, int last, int dims,
-                                                            const Use& use) {
+                                                            const float* const* keys, int first, int last, int offset,
+                                                            int dims, const Use& use) {
   constexpr int kD = V::kValueVectors;
   int d = 0;
   for (; d + 16 * kD <= dims; d += 16 * kD) {
     V acc[H][kD];
-    value_tile<V, H, kD>(weights + head * stride, stride, keys, first, last, d, acc);
+    value_tile<V, H, kD>(weights + head * stride, stride, keys, first, last, offset + d, acc);
     for (int h = 0; h < H; ++h) {
       for (int j = 0; j < kD; ++j) use(head + h, d + 16 * j, dims - d - 16 * j, acc[h][j]);
     }
   }
   for (; d < dims; d += 16) {
     V acc[H][1];
-    value_tile<V, H, 1>(weights + head * stride, stride, keys, first, last, d, acc);
+    value_tile<V, H, 1>(weights + head * stride, stride, keys, first, last, offset + d, acc);
     for (int h = 0; h < H; ++h) use(head + h, d, dims - d, acc[h][0]);
   }
 }
 
 template <class V, class Use>
 [[gnu::always_inline]] inline void weighted_values(const float* weights, std::ptrdiff_t stride, int heads,
-                                                   const float* const* keys, int first, int last, int dims,
+                                                   const float* const* keys, int first, int last, int offset, int dims,
                                                    const Use& use) {
   constexpr int kH = V::kValueHeads;
   int h = 0;
   for (; h + kH <= heads; h += kH) {
-    weighted_values_of_heads<V, kH>(weights, stride, h, keys, first, last, dims, use);
+    weighted_values_of_heads<V, kH>(weights, stride, h, keys, first, last, offset, dims, use);
   }
-  for (; h < heads; ++h) weighted_values_of_heads<V, 1>(weights, stride, h, keys, first, last, dims, use);
+  for (; h < heads; ++h) weighted_values_of_heads<V, 1>(weights, stride, h, keys, first, last, offset, dims, use);
 }
 
 }  // namespace sluice::cpu

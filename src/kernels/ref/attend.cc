@@ -14,25 +14,31 @@ struct Partial {  // of one head over some keys
   std::vector<float> v;
 };
 
-// `lane`: the lane of the first key in z's sum.
-Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int count, int lane) {
+// What the heads of a call read: the streams of their key head.
+const StreamView* of_head(const AttendArgs& args, const StreamView* streams, int head) {
+  return streams == nullptr ? nullptr : streams + head / (args.heads / args.key_heads);
+}
+
+// `keys`: [count, row_dims]. `lane`: the lane of the first key in z's sum.
+Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int row_dims, int count,
+                     int lane) {
   Partial part{-std::numeric_limits<float>::infinity(), 0.0F,
                std::vector<float>(static_cast<std::size_t>(args.value_dims))};
   std::vector<float> scores(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
-    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims;
+    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * row_dims;
     const float s = lanes16_dot(q, key, args.dims) * args.scale;
     scores[static_cast<std::size_t>(i)] = s;
     part.m = s > part.m ? s : part.m;
   }
   Lanes16 z{};
   for (int i = 0; i < count; ++i) {
-    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims;
+    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * row_dims;
     const float w = exp_f32(scores[static_cast<std::size_t>(i)] - part.m);
     z[static_cast<std::size_t>((lane + i) % 16)] += w;
     for (int d = 0; d < args.value_dims; ++d) {
       float& v = part.v[static_cast<std::size_t>(d)];
-      v = std::fma(w, key[d], v);
+      v = std::fma(w, key[args.value_offset + d], v);
     }
   }
   part.z = tree_sum(z);
@@ -54,10 +60,10 @@ struct RowState {
   bool any = false;
   std::vector<Partial> heads;
 
-  void add_split(const std::vector<float>& keys, int count, int lane) {
+  void add_split(const std::vector<float>& keys, int row_dims, int count, int lane) {
     for (int h = head_begin; h < head_end; ++h) {
       const float* q = args.q + (static_cast<std::ptrdiff_t>(row) * args.heads + h) * args.dims;
-      Partial part = attend_split(args, q, keys, count, lane);
+      Partial part = attend_split(args, q, keys, row_dims, count, lane);
       Partial& total = heads[static_cast<std::size_t>(h - head_begin)];
       if (any) {
         merge(total, part);
@@ -80,6 +86,7 @@ struct RowState {
 
 void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
                    std::vector<float>& keys) {
+  const StreamView& latent = *of_head(args, args.latent, state.head_begin);
   const std::int32_t* selected =
       args.selected != nullptr ? args.selected + static_cast<std::ptrdiff_t>(state.row) * args.max_selected : nullptr;
   const int count = selected != nullptr ? args.selected_count[state.row] : (p + 1) / args.tokens_per_row;
@@ -87,21 +94,22 @@ void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, Ro
     const int in_split = std::min(kSplitKeys, count - first);
     for (int i = 0; i < in_split; ++i) {
       const std::int32_t e = selected != nullptr ? selected[first + i] : first + i;
-      decode_row(args.latent->format, latent_row(span, *args.latent, e),
-                 keys.data() + static_cast<std::ptrdiff_t>(i) * args.dims);
+      decode_row(latent.format, latent_row(span, latent, e),
+                 keys.data() + static_cast<std::ptrdiff_t>(i) * latent.format.dims);
     }
-    state.add_split(keys, in_split, 0);
+    state.add_split(keys, latent.format.dims, in_split, 0);
   }
 }
 
 void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
                    std::vector<float>& keys) {
+  const StreamView& window = *of_head(args, args.window, state.head_begin);
   const auto add = [&](Position first, Position end) {
     for (Position i = first; i < end; ++i) {
-      decode_row(args.window->format, window_row(span, *args.window, i),
-                 keys.data() + static_cast<std::ptrdiff_t>(i - first) * args.dims);
+      decode_row(window.format, window_row(span, window, i),
+                 keys.data() + static_cast<std::ptrdiff_t>(i - first) * window.format.dims);
     }
-    state.add_split(keys, end - first, first % 16);
+    state.add_split(keys, window.format.dims, end - first, first % 16);
   };
   Position first = std::max(0, p - args.window_tokens + 1);
   if (args.fault_chunk_anchored_splits && span.first_position > first) {
@@ -115,7 +123,8 @@ void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, Ro
 
 void attend(const AttendArgs& args, int span_index, int begin, int end, int head_begin, int head_end) {
   const CacheSpan& span = args.spans[static_cast<std::size_t>(span_index)];
-  std::vector<float> keys(static_cast<std::size_t>(std::max(kSplitKeys, args.window_tokens) * args.dims));
+  const int row_dims = (args.latent != nullptr ? args.latent : args.window)->format.dims;
+  std::vector<float> keys(static_cast<std::size_t>(std::max(kSplitKeys, args.window_tokens) * row_dims));
   for (int row = begin; row < end; ++row) {
     const Position p = span.first_position + (row - span.row_begin);
     RowState state{args,     row,   head_begin,
