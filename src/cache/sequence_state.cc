@@ -283,10 +283,7 @@ std::size_t SequenceState::saved_bytes() const {
 void SequenceState::save(std::span<std::byte> bytes) const {
   SLUICE_CHECK(is_open() && reserved_ == 0 && bytes.size() == saved_bytes(), "a sequence is saved between steps");
   std::byte* to = bytes.data();
-  visit_image([&](const std::byte* from, std::size_t count, bool) {
-    std::memcpy(to, from, count);
-    to += count;
-  });
+  visit_image([&](const std::byte* from, std::size_t count, bool) { to = std::copy_n(from, count, to); });
 }
 
 // Of the pages of blocks [begin, end), how many are not held by anybody. Those of complete blocks may be found.
@@ -337,7 +334,7 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
   const std::byte* from = bytes.data();
   visit_image([&](std::byte* to, std::size_t count, bool published) {
-    if (!published) std::memcpy(to, from, count);
+    if (!published) std::copy_n(from, count, to);
     from += count;
   });
   if (shares) publish(*cache, *chain, 0, complete);

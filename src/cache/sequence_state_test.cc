@@ -210,6 +210,15 @@ TEST(SequenceStateTruncateTest, WithoutWindowsEveryPositionIsAPointToGoBackTo) {
   world.open(1);
   world[1].resume(chain, world.cache().probe(chain, 700));
   EXPECT_TRUE(world.compute(1, tokens, 188, &chain));
+  world.end(1);
+  // A block that is not complete, and its own, is written on.
+  world.open(1);
+  ASSERT_TRUE(world.compute(1, tokens, 350, &chain));
+  EXPECT_EQ(world[1].truncate(300), 300);
+  EXPECT_EQ(world[1].latents_end(), 350);
+  EXPECT_TRUE(world.compute(1, other, 1, &other_chain));
+  EXPECT_EQ(world[1].latents_end(), 301);
+  EXPECT_TRUE(world.compute(1, other, 399, &other_chain));
 }
 
 TEST(SequenceStateRestoreTest, ClaimsWhatIsCachedAndCopiesTheRest) {

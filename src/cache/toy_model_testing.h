@@ -75,7 +75,7 @@ class ToyModel {
     for (int i = 0; i < span.rows; ++i) {
       out.push_back(row(span, span.first_position + i, tokens[static_cast<std::size_t>(i)], open.data(), cache));
     }
-    std::memcpy(span.open_out, open.data(), open.size());
+    std::copy(open.begin(), open.end(), span.open_out);
     return out;
   }
 
