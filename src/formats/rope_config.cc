@@ -24,6 +24,17 @@ void read_yarn(JsonFields& scaling, RopeConfig& rope) {
   scaling.read("attention_factor", rope.attention_factor, 1e-3, 1e3);
 }
 
+void read_llama3(JsonFields& scaling, RopeConfig& rope) {
+  rope.llama3 = true;
+  scaling.require("factor", rope.factor, 1.0, 1e6);
+  scaling.require("original_max_position_embeddings", rope.original_max_position_embeddings, 1, 1 << 30);
+  scaling.require("low_freq_factor", rope.low_freq_factor, 1e-3, 1e6);
+  scaling.require("high_freq_factor", rope.high_freq_factor, rope.low_freq_factor, 1e6);
+  if (scaling.status().ok() && rope.high_freq_factor == rope.low_freq_factor) {
+    scaling.fail("high_freq_factor", "more than low_freq_factor");
+  }
+}
+
 // The scaling below rope_scaling or rope_parameters.
 Status read_scaling(JsonFields scaling, RopeConfig& rope) {
   std::string type = "default";
@@ -32,8 +43,10 @@ Status read_scaling(JsonFields scaling, RopeConfig& rope) {
   scaling.read("rope_theta", rope.theta, 1.0, kMaxTheta);
   if (type == "yarn") {
     read_yarn(scaling, rope);
+  } else if (type == "llama3") {
+    read_llama3(scaling, rope);
   } else if (type != "default") {
-    scaling.fail(scaling.has("rope_type") ? "rope_type" : "type", "\"yarn\" or \"default\"");
+    scaling.fail(scaling.has("rope_type") ? "rope_type" : "type", "\"yarn\", \"llama3\" or \"default\"");
   }
   return scaling.status();
 }

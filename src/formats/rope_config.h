@@ -3,13 +3,15 @@
 // rope_theta, ...}). Where both are there, the official keys win. Thread safety: plain values.
 #pragma once
 
+#include <vector>
+
 #include "sluice/status.h"
 
 namespace sluice {
 
 class JsonFields;
 
-// Without YaRN only theta counts.
+// Without YaRN and Llama 3's scaling only theta counts.
 struct RopeConfig {
   double theta = 10000.0;
   bool yarn = false;
@@ -19,6 +21,11 @@ struct RopeConfig {
   int original_max_position_embeddings = 0;
   double attention_factor = 1.0;  // multiplies cos and sin
   double mscale_all_dim = 0.0;    // 0: not given
+  // Llama 3's: factor and original_max_position_embeddings, and these.
+  bool llama3 = false;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;
+  // The frequencies are divided by these, one a rotated pair; empty: by nothing. Only GGUF files have them.
+  std::vector<float> frequency_divisors = {};
 
   bool operator==(const RopeConfig&) const = default;
 };

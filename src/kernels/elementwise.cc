@@ -41,6 +41,15 @@ void add(const Exec& exec, int rows, int dim, const float* x, float* y) {
   });
 }
 
+void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y) {
+  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
+    for (int row = begin; row < end; ++row) {
+      float* to = y + std::ptrdiff_t{row} * dim;
+      for (int i = 0; i < dim; ++i) to[i] += bias[i];
+    }
+  });
+}
+
 void copy_heads(const Exec& exec, const CopyHeadsArgs& args) {
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.heads * args.dims), [&](int begin, int end) {
     for (int row = begin; row < end; ++row) {

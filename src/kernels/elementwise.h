@@ -59,6 +59,9 @@ void hadamard(const Exec& exec, int rows, int dim, float* x);
 // y[t] = y[t] + x[t] for [rows, dim], both contiguous: the residual sum.
 void add(const Exec& exec, int rows, int dim, const float* x, float* y);
 
+// y[t] = y[t] + bias for [rows, dim], contiguous.
+void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y);
+
 // y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows. No overlap.
 struct CopyHeadsArgs {
   int rows = 0, heads = 0, dims = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/number_formats.h"
@@ -91,6 +92,16 @@ WeightView slice_rows(const WeightView& view, int first, int count) {
 
 LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, bool bf16_input) {
   return pack(exec.pool, exec.kernels->linear, view, bf16_input);
+}
+
+LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, bool bf16_input) {
+  LinearWeight weight = pack(exec, view, bf16_input);
+  if (weight.packed_.size() == 0) {
+    weight.kept_ = std::move(bytes);
+  } else {
+    weight.view_.data = nullptr;
+  }
+  return weight;
 }
 
 LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view,

@@ -71,6 +71,8 @@ class LinearWeight {
   // The transpose, [in, out] of `view`, as a copy of its own: bf16 stays bf16, everything else becomes f32, with its
   // scales multiplied in (rounded to f32). `view` may go afterwards.
   static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, bool bf16_input);
+  // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
+  static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, bool bf16_input);
   // pack() for one kernel set; `pool` may be null.
   static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, bool bf16_input);
 
@@ -78,6 +80,7 @@ class LinearWeight {
   WeightView view_;
   bool bf16_input_ = false;
   AlignedBytes packed_;
+  AlignedBytes kept_;  // what view_ is of, where it is not the checkpoint
   AlignedBytes transposed_;  // what view_ points to, where the kernels want no packed copy
 };
 

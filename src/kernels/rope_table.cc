@@ -31,6 +31,22 @@ std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScali
   return frequencies;
 }
 
+void scale_as_llama3(const Llama3Scaling& scaling, std::vector<float>* frequencies) {
+  const auto original = static_cast<float>(scaling.original_max_position);
+  const auto factor = static_cast<float>(scaling.factor);
+  const auto low = static_cast<float>(scaling.low), high = static_cast<float>(scaling.high);
+  for (float& f : *frequencies) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
+    if (wavelength < original / high) continue;
+    if (wavelength > original / low) {
+      f = f / factor;
+      continue;
+    }
+    const float smooth = (original / wavelength - low) / (high - low);
+    f = (1.0F - smooth) * f / factor + smooth * f;
+  }
+}
+
 RopeTable::RopeTable(std::vector<float> frequencies, double scale)
     : frequencies_(std::move(frequencies)), scale_(scale) {}
 

@@ -4,6 +4,9 @@
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
+//   Llama 3: by the wavelength l = 2 pi / f_i: f_i itself when l < original / high; f_i / factor when l > original /
+//   low;
+//          between them (1 - s) * f_i / factor + s * f_i with s = (original / l - low) / (high - low)
 // Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as the official inference rounds:
 // at position 3,000 one more ulp of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well, cos
 // and sin are those of the f32 angle, correctly rounded but for about one case in a billion (computed in f64). `scale`
@@ -24,6 +27,12 @@ struct YarnScaling {
 
 // rope_dims / 2 frequencies; `yarn` null: plain.
 std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn);
+
+struct Llama3Scaling {
+  double factor = 1.0, low = 1.0, high = 4.0;
+  int original_max_position = 0;
+};
+void scale_as_llama3(const Llama3Scaling& scaling, std::vector<float>* frequencies);
 
 class RopeTable {
  public:

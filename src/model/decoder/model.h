@@ -1,0 +1,67 @@
+// Llama 3, Qwen2, Qwen3 and Qwen3-MoE: grouped-query attention and a SwiGLU or a mixture of experts between RMS norms.
+//
+// The families differ in what their configs switch on: biases, norms of queries and keys, a sliding window on some
+// layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key, then its
+// value; layers with a window keep theirs in Window streams, which do not grow with the context. forward() reads top to
+// bottom; attention.cc is the other half.
+#pragma once
+
+#include <memory>
+
+#include "kernels/rope_table.h"
+#include "model/decoder/weights.h"
+#include "model/model.h"
+#include "model/model_plan.h"
+
+namespace sluice::decoder {
+
+// By layer and key-value head.
+using LayerStreams = std::vector<StreamId>;
+
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+                              std::vector<LayerStreams>& streams);
+
+CacheTypes cache_types(const ModelConfig& config);
+
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
+
+class Decoder final : public Model {
+ public:
+  static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
+                                             NumericsProfile profile, const LoadProgress& progress, LoadReport* report);
+  ~Decoder() override;
+
+  const ModelConfig& config() const override { return config_; }
+  const NumericsProfile& profile() const override { return profile_; }
+  const CacheLayout& cache_layout() const override { return layout_; }
+  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+               const Probe* probe) override;
+
+ private:
+  struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
+  struct Workspace;  // buffers kept between steps (step.h)
+
+  Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  void layer(Step& step, int index);
+  void attention(Step& step, int index, const float* x, float* y);
+  void project(Step& step, int index, const float* x, float* q, float* kv);
+  void write_rows(Step& step, int index, const float* kv);
+  void feed_forward(Step& step, int index, const float* x, float* y);
+  void head(Step& step, float* logits);
+
+  Checkpoint checkpoint_;
+  ModelConfig config_;
+  NumericsProfile profile_;
+  Weights weights_;
+  std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
+  CacheLayout layout_;
+  RopeTable rope_;
+  std::unique_ptr<Workspace> workspace_;
+};
+
+// Where a cached row's value begins: its key fills whole vectors.
+inline int value_offset(int head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
+
+}  // namespace sluice::decoder

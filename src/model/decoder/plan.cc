@@ -1,0 +1,19 @@
+#include <utility>
+
+#include "model/decoder/model.h"
+
+namespace sluice::decoder {
+
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
+  ModelPlan plan;
+  std::vector<LayerStreams> streams;
+  plan.cache_layout = make_cache_layout(config, profile, streams);
+  Weights unbound;  // the table wants somewhere to bind to
+  const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
+  plan.tensors = planned_tensors(weight_table(config, /*bf16_inputs=*/false, unbound), config.quantization, scales);
+  plan.config = std::move(config);
+  plan.profile = std::move(profile);
+  return plan;
+}
+
+}  // namespace sluice::decoder

@@ -1,0 +1,96 @@
+#include "model/decoder/weights.h"
+
+#include <fmt/format.h>
+
+namespace sluice::decoder {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+class TableBuilder {
+ public:
+  TableBuilder(const ModelConfig& config, bool bf16_inputs)
+      : c_(config),
+        decoder_(config.decoder()),
+        bf16_inputs_(bf16_inputs),
+        quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
+
+  WeightTable build(Weights& w) {
+    const Shape words{c_.vocab_size, hidden()};
+    add("model.embed_tokens.weight", words, &w.embedding);
+    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, &w.head);
+    add("model.norm.weight", {hidden()}, &w.norm);
+    w.layers.resize(decoder_.windows.size());
+    for (std::size_t i = 0; i < w.layers.size(); ++i) {
+      const std::string name = fmt::format("model.layers.{}.", i);
+      add(name + "input_layernorm.weight", {hidden()}, &w.layers[i].attn_norm);
+      add(name + "post_attention_layernorm.weight", {hidden()}, &w.layers[i].ffn_norm);
+      attention(name + "self_attn.", w.layers[i].attn);
+      feed_forward(name + "mlp.", decoder_.sparse_layers[i], w.layers[i].ffn);
+    }
+    return std::move(table_);
+  }
+
+ private:
+  std::int64_t hidden() const { return c_.hidden_size; }
+
+  void add(const std::string& name, const Shape& shape, decltype(WeightSpec::into) into) {
+    table_.push_back({.names = {{name, shape}}, .shape = shape, .storage = Storage::kBf16, .into = into, .group = {}});
+  }
+  void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
+    table_.push_back({.names = {{name, shape}},
+                      .shape = shape,
+                      .storage = quantised_,
+                      .into = &into,
+                      .bf16_input = bf16_inputs_,
+                      .group = {},
+                      .routed_expert = routed_expert});
+  }
+  void biased(const std::string& name, const Shape& shape, bool has_bias, BiasedLinear& into) {
+    linear(name + ".weight", shape, into.weight);
+    if (has_bias) add(name + ".bias", {shape[0]}, &into.bias);
+  }
+
+  void attention(const std::string& name, AttentionWeights& into) {
+    const std::int64_t dim = c_.head_dim;
+    const std::int64_t queries = c_.num_attention_heads * dim, keys = c_.num_key_value_heads * dim;
+    biased(name + "q_proj", {queries, hidden()}, decoder_.qkv_bias, into.q);
+    biased(name + "k_proj", {keys, hidden()}, decoder_.qkv_bias, into.k);
+    biased(name + "v_proj", {keys, hidden()}, decoder_.qkv_bias, into.v);
+    biased(name + "o_proj", {hidden(), queries}, decoder_.o_bias, into.o);
+    if (!decoder_.qk_norm) return;
+    add(name + "q_norm.weight", {dim}, &into.q_norm);
+    add(name + "k_norm.weight", {dim}, &into.k_norm);
+  }
+
+  void swiglu(const std::string& name, std::int64_t inter, ExpertWeights& into, bool routed) {
+    linear(name + "gate_proj.weight", {inter, hidden()}, into.gate, routed);
+    linear(name + "up_proj.weight", {inter, hidden()}, into.up, routed);
+    linear(name + "down_proj.weight", {hidden(), inter}, into.down, routed);
+  }
+
+  void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
+    if (!sparse) return swiglu(name, decoder_.intermediate_size, into.dense, false);
+    const std::int64_t experts = c_.moe.n_routed_experts;
+    add(name + "gate.weight", {experts, hidden()}, &into.router);
+    into.experts.resize(static_cast<std::size_t>(experts));
+    for (std::int64_t e = 0; e < experts; ++e) {
+      swiglu(fmt::format("{}experts.{}.", name, e), c_.moe.moe_intermediate_size,
+             into.experts[static_cast<std::size_t>(e)], true);
+    }
+  }
+
+  const ModelConfig& c_;
+  const DecoderConfig& decoder_;
+  const bool bf16_inputs_;
+  const Storage quantised_;
+  WeightTable table_;
+};
+
+}  // namespace
+
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
+  return TableBuilder(config, bf16_inputs).build(weights);
+}
+
+}  // namespace sluice::decoder

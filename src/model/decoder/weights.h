@@ -1,0 +1,45 @@
+// The weights of a plain multi-head checkpoint (Llama, Qwen2, Qwen3, Qwen3-MoE) and the table that binds them.
+#pragma once
+
+#include <vector>
+
+#include "kernels/experts.h"
+#include "kernels/linear.h"
+#include "model/weight_table.h"
+
+namespace sluice::decoder {
+
+// A linear with its bias; the bias is empty where there is none.
+struct BiasedLinear {
+  LinearWeight weight;
+  std::vector<float> bias;
+};
+
+struct AttentionWeights {
+  BiasedLinear q, k, v, o;            // q: [heads * head_dim, hidden]; k, v: [key-value heads * head_dim, hidden]
+  std::vector<float> q_norm, k_norm;  // [head_dim], with qk_norm
+};
+
+struct FeedForwardWeights {
+  LinearWeight router;
+  std::vector<ExpertWeights> experts;  // of a sparse layer
+  ExpertWeights dense;                 // of a dense one
+};
+
+struct LayerWeights {
+  std::vector<float> attn_norm, ffn_norm;
+  AttentionWeights attn;
+  FeedForwardWeights ffn;
+};
+
+struct Weights {
+  WeightView embedding;  // [vocab, hidden], read by rows
+  LinearWeight head;
+  std::vector<float> norm;
+  std::vector<LayerWeights> layers;
+};
+
+// The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights);
+
+}  // namespace sluice::decoder
