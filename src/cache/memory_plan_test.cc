@@ -6,7 +6,6 @@
 #include <random>
 
 #include "base/test_seed_testing.h"
-#include "cache/cache_pools.h"
 #include "cache/free_set.h"
 #include "cache/page_geometry.h"
 
@@ -189,31 +188,6 @@ TEST(MemoryPlanTest, NeverExceedsTheBudget) {
     }
   }
   EXPECT_GT(planned, 1000);
-}
-
-std::size_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  std::size_t pages = 0, resident = 0;
-  const int read = std::fscanf(file, "%zu %zu", &pages, &resident);
-  std::fclose(file);
-  return read == 2 ? resident * 4096 : 0;
-}
-
-TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
-  const CacheLayout l = layout(512, 512, 64);
-  const auto plan = plan_memory(l, {std::size_t{32} << 30, 64, 512, 1 << 20});
-  ASSERT_TRUE(plan.ok());
-  ASSERT_GT(plan->total_bytes(), std::size_t{4} << 30);
-  const std::size_t before = resident_bytes();
-  const auto pools = CachePools::create(l, *plan);
-  ASSERT_TRUE(pools.ok()) << pools.status().message();
-  const auto pages = static_cast<std::size_t>(plan->latent_pages + plan->window_pages);
-  EXPECT_GT(pages, std::size_t{1} << 20);
-  EXPECT_LT(resident_bytes(), before + pages * PagePool::kBytesPerPage + (std::size_t{4} << 20));
-  // The last row of the last page is there.
-  const StreamView& view = (*pools)->view()[StreamId(0)];
-  view.row(plan->latent_pages - 1, view.rows_per_page - 1).data[511] = std::byte{1};
-  (*pools)->open_state(StateSlot(plan->sequences), 1)[63] = std::byte{1};
 }
 
 }  // namespace
