@@ -1,6 +1,8 @@
 // The families of models, one line each: a new family is one folder and one line here.
 #include <fmt/format.h>
 
+#include "model/decoder/model.h"
+#include "model/deepseek_mla/model.h"
 #include "model/deepseek_v4/model.h"
 #include "model/model.h"
 #include "model/model_plan.h"
@@ -20,6 +22,13 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
+    {"deepseek_v2", &mla::cache_types, &mla::DeepSeekMla::load, &mla::plan},
+    {"deepseek_v3", &mla::cache_types, &mla::DeepSeekMla::load, &mla::plan},
+    {"deepseek_v32", &mla::cache_types, &mla::DeepSeekMla::load, &mla::plan},
+    {"llama", &decoder::cache_types, &decoder::Decoder::load, &decoder::plan},
+    {"qwen2", &decoder::cache_types, &decoder::Decoder::load, &decoder::plan},
+    {"qwen3", &decoder::cache_types, &decoder::Decoder::load, &decoder::plan},
+    {"qwen3_moe", &decoder::cache_types, &decoder::Decoder::load, &decoder::plan},
     {"deepseek_v4", &v4::cache_types, &v4::DeepSeekV4::load, &v4::plan},
 };
 

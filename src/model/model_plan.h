@@ -1,5 +1,5 @@
 // ModelPlan: what a config alone says of a model, without its weights: its tensors as the official checkpoint stores
-// them, and its cache. For `sluice inspect` and `sluice synth`.
+// them, its cache, and its shape in words. For `sluice inspect` and `sluice synth`.
 // Thread safety: plain values.
 #pragma once
 
@@ -26,6 +26,11 @@ struct PlannedTensor {
   std::int64_t row_values = 0;       // values of a row of the weight (of whose scales it is)
   int id_limit = 0;                  // ids: each in [0, id_limit)
   std::string group;                 // optional tensors: of what ("mtp.0")
+  bool routed_expert = false;        // as in WeightSpec
+};
+
+struct PlanFact {
+  std::string name, text;  // "attention", "16 heads of 192"
 };
 
 struct ModelPlan {
@@ -33,12 +38,28 @@ struct ModelPlan {
   NumericsProfile profile;
   CacheLayout cache_layout;
   std::vector<PlannedTensor> tensors;  // in the order of the family's weight table
+  std::vector<PlanFact> facts;         // what is particular to the family
 };
+
+// Optional groups (layers for multi-token prediction) do not count. Active: without the routed experts that a token
+// does not use.
+struct ParameterCount {
+  std::int64_t all = 0, active = 0;
+};
+ParameterCount count_parameters(const ModelPlan& plan);
 
 // For `config`, with the numerics that the options name. Fails where load_model() would by the config alone.
 Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options);
 
+// How the official checkpoints of a family store the scales of "x.weight": "x<suffix>", and those of FP8 weights as f32
+// or as quantization_config says.
+struct ScaleForm {
+  const char* suffix = ".scale";
+  bool fp8_as_f32 = false;
+};
+
 // The tensors of a table: each once under its official name, a quantised one followed by its scales.
-std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const QuantizationConfig& quantization);
+std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const QuantizationConfig& quantization,
+                                           const ScaleForm& form = {});
 
 }  // namespace sluice

@@ -39,7 +39,9 @@ class Loader {
       return bind_ids(spec, name, tensor, **ids);
     }
     WeightView view;
-    SLUICE_RETURN_IF_ERROR(bind_matrix(spec, name, tensor, view));
+    view.out = static_cast<int>(spec.shape[name.transposed ? 1 : 0]);
+    view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
+    SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view));
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
       if (view.format != WeightFormat::kF32 && view.format != WeightFormat::kBf16) {
         return wrong_dtype(tensor, "bf16 or f32");
@@ -48,7 +50,8 @@ class Loader {
       return {};
     }
     auto& weight = *std::get<LinearWeight*>(spec.into);
-    weight = LinearWeight::pack(exec_, view, spec.bf16_input);
+    weight = name.transposed ? LinearWeight::pack_transposed(exec_, view, spec.bf16_input)
+                             : LinearWeight::pack(exec_, view, spec.bf16_input);
     packed_bytes_ += weight.packed_bytes();
     return {};
   }
@@ -111,9 +114,8 @@ class Loader {
     return {};
   }
 
-  Status bind_matrix(const WeightSpec& spec, const TensorName& name, const TensorView& tensor, WeightView& view) {
-    view.out = static_cast<int>(spec.shape[0]);
-    view.in = static_cast<int>(spec.shape[1]);
+  // `view` has its shape.
+  Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view) {
     std::vector<std::int64_t> stored = name.shape;
     switch (tensor.dtype) {
       case DType::kF32:
@@ -221,10 +223,7 @@ std::vector<std::string> scale_names(const std::string& weight_name) {
 
 bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group) {
   for (const auto& spec : table) {
-    if (spec.group != group) continue;
-    for (const auto& name : spec.names) {
-      if (checkpoint.find(name.name) != nullptr) return true;
-    }
+    if (spec.group == group && checkpoint.find(spec.names.front().name) != nullptr) return true;
   }
   return false;
 }

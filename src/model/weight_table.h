@@ -26,6 +26,7 @@ struct TensorName {
   std::string name;                 // with its suffix: "layers.0.attn.wq_a.weight"
   std::vector<std::int64_t> shape;  // of the whole tensor, in elements
   std::int64_t first_row = 0;
+  bool transposed = false;  // what is bound is the transpose of these rows (LinearWeight only)
 };
 
 struct WeightSpec {
@@ -34,9 +35,10 @@ struct WeightSpec {
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
-  bool bf16_input = false;  // LinearWeight: round inputs to bf16
-  int id_limit = 0;         // ids: each in [0, id_limit)
-  std::string group;        // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
+  bool bf16_input = false;     // LinearWeight: round inputs to bf16
+  int id_limit = 0;            // ids: each in [0, id_limit)
+  std::string group;           // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
+  bool routed_expert = false;  // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
 };
 
 using WeightTable = std::vector<WeightSpec>;
@@ -49,7 +51,7 @@ Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const Weight
 // The names under which the scales of a weight may be found, the official one first.
 std::vector<std::string> scale_names(const std::string& weight_name);
 
-// Whether the optional `group` was found.
+// Whether the optional `group` was found: any of its tensors under its first name.
 bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group);
 
 }  // namespace sluice

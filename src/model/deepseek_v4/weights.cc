@@ -138,7 +138,7 @@ class TableBuilder {
   }
 
   void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
-    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, bf16_inputs_, 0, group_});
+    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, bf16_inputs_, 0, group_, true});
   }
 
   void layer(const std::string& name, const std::string& alias, const DeepSeekV4Layer& layer, LayerWeights& into) {

@@ -1,0 +1,137 @@
+// Attention of one layer (spec section 17.1), absorbed for every row: project, write the cache, then attend through it.
+#include "kernels/attention.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise.h"
+#include "kernels/stream.h"
+#include "model/deepseek_mla/step.h"
+
+namespace sluice::mla {
+namespace {
+
+constexpr float kLatentNormEps = 1e-6F;  // of the norms of q_a and kv_a, whatever rms_norm_eps says
+
+}  // namespace
+
+void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
+  Workspace& w = step.w;
+  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int rows = step.rows(), hidden = config_.hidden_size, heads = config_.num_attention_heads;
+  const int rope_dims = mla.qk_rope_head_dim, rank = mla.kv_lora_rank, latent_dim = mla.latent_dim();
+  const int value_dim = mla.v_head_dim;
+
+  float* q = w.q.get(step.floats(heads * mla.qk_head_dim()));
+  float* latent = w.latent.get(step.floats(latent_dim));
+  project(step, index, x, q, latent);
+  simulate_rows(step.exec, profile_.kv_simulation, latent_dim, rope_dims, rows, latent, latent_dim);
+  step.show(index, "q", q, heads * mla.qk_head_dim());
+  step.show(index, "kv", latent, latent_dim);
+  write_rows(step, streams.latent, latent);
+  if (mla.index_n_heads > 0) write_index_keys(step, index);
+  if (step.selects) select_keys(step, index);
+
+  // Turn the queries to the latent's side, head by head, and attend.
+  const int nope = mla.qk_nope_head_dim, head_dim = mla.qk_head_dim();
+  float* absorbed = w.absorbed.get(step.floats(heads * latent_dim));
+  std::vector<LinearJob>& jobs = w.jobs;
+  jobs.clear();
+  for (int h = 0; h < heads; ++h) {
+    jobs.push_back({&a.k_up[static_cast<std::size_t>(h)], q + h * head_dim, heads * head_dim, absorbed + h * latent_dim,
+                    heads * latent_dim});
+  }
+  linear(step.exec, rows, jobs);
+  copy_heads(step.exec, {rows, heads, rope_dims, q + nope, head_dim, heads * head_dim, absorbed + rank, latent_dim,
+                         heads * latent_dim});
+  AttendArgs args;
+  args.rows = rows, args.heads = heads, args.dims = latent_dim, args.value_dims = rank;
+  args.q = absorbed, args.scale = softmax_scale_;
+  args.spans = step.spans;
+  args.latent = &step.cache[streams.latent];
+  if (step.selects) {
+    args.selected = w.selected.data(), args.selected_count = w.selected_count.data();
+    args.max_selected = mla.index_topk;
+  }
+  args.out = w.attended.get(step.floats(heads * rank));
+  attend(step.exec, args);
+
+  float* values = w.values.get(step.floats(heads * value_dim));
+  jobs.clear();
+  for (int h = 0; h < heads; ++h) {
+    jobs.push_back({&a.v_up[static_cast<std::size_t>(h)], args.out + h * rank, heads * rank, values + h * value_dim,
+                    heads * value_dim});
+  }
+  linear(step.exec, rows, jobs);
+  step.show(index, "attn_o", values, heads * value_dim);
+  const LinearJob out{&a.o, values, heads * value_dim, y, hidden};
+  linear(step.exec, rows, {&out, 1});
+}
+
+// Queries with their rotary dims turned, and (normed latent | rotated key that all heads share); with an indexer also
+// what it projects, as it comes out of the linears.
+void DeepSeekMla::project(Step& step, int index, const float* x, float* q, float* latent) {
+  Workspace& w = step.w;
+  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int rows = step.rows(), heads = config_.num_attention_heads;
+  const int q_rank = mla.q_lora_rank, q_width = heads * mla.qk_head_dim(), latent_dim = mla.latent_dim();
+
+  float* q_a = w.q_a.get(step.floats(q_rank));
+  std::vector<LinearJob>& jobs = w.jobs;
+  const auto from = [&](const LinearWeight& weight, const float* input, float* output) {
+    jobs.push_back({&weight, input, weight.in(), output, weight.out()});
+  };
+  jobs.clear();
+  from(a.kv_a, x, latent);
+  q_rank > 0 ? from(a.q_a, x, q_a) : from(a.q_b, x, q);
+  if (mla.index_n_heads > 0) from(a.indexer.k, x, w.index_k.get(step.floats(mla.index_head_dim)));
+  if (step.selects) from(a.indexer.head_weights, x, w.index_weights.get(step.floats(mla.index_n_heads)));
+  linear(step.exec, rows, jobs);
+  if (q_rank > 0) {
+    rms_norm(step.exec, {rows, q_rank, q_a, q_rank, a.q_norm.data(), kLatentNormEps, q_a, q_rank});
+    jobs.clear();
+    from(a.q_b, q_a, q);
+    if (step.selects) from(a.indexer.q, q_a, w.index_q.get(step.floats(a.indexer.q.out())));
+    linear(step.exec, rows, jobs);
+  }
+  rms_norm(step.exec,
+           {rows, mla.kv_lora_rank, latent, latent_dim, a.kv_norm.data(), kLatentNormEps, latent, latent_dim});
+
+  RopeHeadsArgs rope;
+  rope.rows = rows, rope.rope_dims = mla.qk_rope_head_dim;
+  rope.positions = step.batch.positions.data(), rope.table = rope_.data();
+  rope.half_split = !mla.rope_interleave;
+  rope.heads = heads, rope.head_dim = mla.qk_head_dim(), rope.offset = mla.qk_nope_head_dim;
+  rope.x = q, rope.ldx = q_width;
+  rope_heads(step.exec, rope);
+  rope.heads = 1, rope.head_dim = latent_dim, rope.offset = mla.kv_lora_rank;
+  rope.x = latent, rope.ldx = latent_dim;
+  rope_heads(step.exec, rope);
+}
+
+// Row t of x, one a token, goes to its place in `id`; not below latents_from, where it is published already.
+void DeepSeekMla::write_rows(Step& step, StreamId id, const float* x) {
+  const StreamView& stream = step.cache[id];
+  std::vector<RowRef>& rows = step.w.rows;
+  rows.clear();
+  int first = 0;  // of the run of rows at hand
+  const auto write = [&] {
+    encode_rows(step.exec, stream.format, static_cast<int>(rows.size()), x + std::ptrdiff_t{first} * stream.format.dims,
+                stream.format.dims, rows.data());
+    rows.clear();
+  };
+  for (std::size_t s = 0; s < step.spans.size(); ++s) {
+    const CacheSpan& span = step.spans[s];
+    const int published = std::clamp(step.batch.spans[s].latents_from - span.first_position, 0, span.rows);
+    if (published > 0) {
+      write();
+      first = span.row_begin + published;
+    }
+    for (int t = published; t < span.rows; ++t) rows.push_back(latent_row(span, stream, span.first_position + t));
+  }
+  write();
+}
+
+}  // namespace sluice::mla

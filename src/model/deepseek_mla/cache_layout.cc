@@ -1,0 +1,47 @@
+// What a model with multi-head latent attention caches per layer (spec sections 12.3, 12.4, 17.1), and in what types.
+#include <fmt/format.h>
+
+#include "model/deepseek_mla/model.h"
+
+namespace sluice::mla {
+namespace {
+
+StreamId add_rows(CacheLayout& layout, int index, const char* suffix, RowFormat format) {
+  StreamSpec rows;
+  rows.kind = StreamKind::kLatent;
+  rows.name = fmt::format("layers.{}.{}", index, suffix);
+  rows.layer = index;
+  rows.format = format;
+  return layout.add(std::move(rows));
+}
+
+}  // namespace
+
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+                              std::vector<LayerStreams>& streams) {
+  CacheLayout layout;
+  const DeepSeekMlaConfig& mla = config.mla();
+  streams.assign(mla.sparse_layers.size(), {});
+  for (std::size_t l = 0; l < streams.size(); ++l) {
+    const int index = static_cast<int>(l);
+    const RowFormat latent = make_row_format(profile.kv, mla.latent_dim(), mla.qk_rope_head_dim);
+    streams[l].latent = add_rows(layout, index, "latent", latent);
+    if (mla.index_n_heads == 0) continue;
+    streams[l].index = add_rows(layout, index, "index", make_row_format(profile.index, mla.index_head_dim, 0));
+  }
+  return layout;
+}
+
+// As official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index keys, which the
+// model was trained with, whatever its weights are.
+CacheTypes cache_types(const ModelConfig& config) {
+  CacheTypes types{.kv = RowCodec::kBf16, .kv_fp8 = RowCodec::kMlaFp8};
+  if (config.mla().index_n_heads == 0) return types;
+  types.kv = types.kv_trained = RowCodec::kMlaFp8;
+  types.indexed = true;
+  types.index = types.index_trained = RowCodec::kIndexFp8;
+  types.simulated_by_default = true;
+  return types;
+}
+
+}  // namespace sluice::mla

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "model/deepseek_mla/model.h"
+
+namespace sluice::mla {
+namespace {
+
+std::vector<PlanFact> facts(const ModelConfig& config) {
+  const DeepSeekMlaConfig& mla = config.mla();
+  const MoeConfig& moe = config.moe;
+  const auto dense = std::ranges::count(mla.sparse_layers, false);
+  std::vector<PlanFact> facts = {
+      {"layers", fmt::format("{} + {} for multi-token prediction; {} dense (inner {})", config.num_hidden_layers,
+                             mla.predict_layers, dense, mla.intermediate_size)},
+      {"attention",
+       fmt::format("{} heads of {} + {} rotary, values of {}, latent of {}, queries {}", config.num_attention_heads,
+                   mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim, mla.kv_lora_rank,
+                   mla.q_lora_rank > 0 ? fmt::format("of rank {}", mla.q_lora_rank) : std::string("of full rank"))},
+      {"experts", fmt::format("{} of {} and {} shared, inner {}; {}{}", moe.num_experts_per_tok, moe.n_routed_experts,
+                              moe.n_shared_experts, moe.moe_intermediate_size, moe.scoring_func,
+                              moe.n_group > 1 ? fmt::format(", the best {} of {} groups", moe.topk_group, moe.n_group)
+                                              : std::string())},
+  };
+  if (mla.index_n_heads > 0) {
+    facts.push_back({"indexer", fmt::format("{} heads of {}, best {} tokens", mla.index_n_heads, mla.index_head_dim,
+                                            mla.index_topk)});
+  }
+  return facts;
+}
+
+}  // namespace
+
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
+  ModelPlan plan;
+  std::vector<LayerStreams> streams;
+  plan.cache_layout = make_cache_layout(config, profile, streams);
+  Weights unbound;  // the table wants somewhere to bind to
+  const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
+  plan.tensors = planned_tensors(weight_table(config, /*bf16_inputs=*/false, unbound), config.quantization, scales);
+  plan.facts = facts(config);
+  plan.config = std::move(config);
+  plan.profile = std::move(profile);
+  return plan;
+}
+
+}  // namespace sluice::mla

@@ -1,0 +1,50 @@
+// What one forward call works with: views of the batch and the cache, and the buffers that outlive the call. Internal
+// to this folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/attention.h"
+#include "kernels/experts.h"
+#include "model/deepseek_mla/model.h"
+
+namespace sluice::mla {
+
+// Buffers that grow to the largest step seen. Every name is a tensor of the specification, [rows, ...].
+struct DeepSeekMla::Workspace {
+  FloatBuffer x, normed, sub_layer;  // [rows, hidden]
+  FloatBuffer q_a, q, latent;        // latent: (c | k_pe)
+  FloatBuffer absorbed;              // [rows, heads, kv_lora_rank + rope]
+  FloatBuffer attended, values;      // [rows, heads, kv_lora_rank], [rows, heads, v_head_dim]
+  FloatBuffer index_k, index_q, index_weights, index_scores;
+  FloatBuffer router_logits, router_weights;
+  std::vector<std::int32_t> router_ids, selected, selected_count;
+  std::vector<RowRef> rows;
+  std::vector<CacheSpan> cache_spans;
+  std::vector<LinearJob> jobs;
+  ExpertsScratch experts;
+};
+
+struct DeepSeekMla::Step {
+  const Exec& exec;
+  const Batch& batch;
+  const CacheView& cache;
+  const Probe* probe;
+  Workspace& w;
+  std::span<const CacheSpan> spans;
+  bool selects = false;  // some row sees more keys than index_topk, so the indexer must choose
+
+  int rows() const { return batch.rows(); }
+  std::size_t floats(std::int64_t columns) const {
+    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
+  }
+
+  void show(int layer, const char* name, const float* values, std::int64_t columns) const {
+    if (probe == nullptr) return;
+    (*probe)("layers." + std::to_string(layer) + "." + name, values, rows(), static_cast<int>(columns));
+  }
+};
+
+}  // namespace sluice::mla

@@ -1,0 +1,148 @@
+#include "model/deepseek_mla/weights.h"
+
+#include <fmt/format.h>
+
+namespace sluice::mla {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// Builds the table. Each call is one line of the specification's tensor list: name, shape.
+class TableBuilder {
+ public:
+  TableBuilder(const ModelConfig& config, bool bf16_inputs)
+      : c_(config),
+        mla_(config.mla()),
+        bf16_inputs_(bf16_inputs),
+        quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
+
+  WeightTable build(Weights& w) {
+    const Shape words{c_.vocab_size, hidden()};
+    add("model.embed_tokens.weight", words, Storage::kBf16, &w.embedding);
+    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, Storage::kBf16, &w.head);
+    floats("model.norm.weight", {hidden()}, w.norm);
+    w.layers.resize(mla_.sparse_layers.size());
+    for (std::size_t i = 0; i < w.layers.size(); ++i) {
+      layer(fmt::format("model.layers.{}.", i), mla_.sparse_layers[i], w.layers[i]);
+    }
+    w.mtp.resize(static_cast<std::size_t>(mla_.predict_layers));
+    for (std::size_t i = 0; i < w.mtp.size(); ++i) mtp(fmt::format("model.layers.{}", w.layers.size() + i), w.mtp[i]);
+    return std::move(table_);
+  }
+
+ private:
+  std::int64_t hidden() const { return c_.hidden_size; }
+
+  void add(const std::string& name, const Shape& shape, Storage storage, decltype(WeightSpec::into) into) {
+    table_.push_back({{{name, shape}}, shape, storage, into, false, 0, group_});
+  }
+  void floats(const std::string& name, const Shape& shape, std::vector<float>& into, Storage storage = Storage::kBf16) {
+    add(name, shape, storage, &into);
+  }
+  // Linears that FP8 checkpoints store in FP8.
+  void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
+    table_.push_back({{{name, shape}}, shape, quantised_, &into, bf16_inputs_, 0, group_, routed_expert});
+  }
+
+  // kv_b has, for each head, qk_nope_head_dim rows of W_UK and v_head_dim rows of W_UV.
+  void kv_b(const std::string& name, AttentionWeights& into) {
+    const std::int64_t heads = c_.num_attention_heads, nope = mla_.qk_nope_head_dim, values = mla_.v_head_dim;
+    const std::int64_t rank = mla_.kv_lora_rank;
+    const Shape whole{heads * (nope + values), rank};
+    into.k_up.resize(static_cast<std::size_t>(heads));
+    into.v_up.resize(static_cast<std::size_t>(heads));
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const auto head = static_cast<std::size_t>(h);
+      const std::int64_t first = h * (nope + values);
+      table_.push_back(
+          {{{name, whole, first, true}}, {rank, nope}, quantised_, &into.k_up[head], bf16_inputs_, 0, group_});
+      table_.push_back(
+          {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], bf16_inputs_, 0, group_});
+    }
+  }
+
+  void indexer(const std::string& name, IndexerWeights& into) {
+    const std::int64_t heads = mla_.index_n_heads, dim = mla_.index_head_dim;
+    linear(name + "wq_b.weight", {heads * dim, mla_.q_lora_rank}, into.q);
+    linear(name + "wk.weight", {dim, hidden()}, into.k);
+    floats(name + "k_norm.weight", {dim}, into.k_norm, Storage::kF32);
+    floats(name + "k_norm.bias", {dim}, into.k_norm_bias, Storage::kF32);
+    add(name + "weights_proj.weight", {heads, hidden()}, Storage::kBf16, &into.head_weights);
+  }
+
+  void attention(const std::string& name, AttentionWeights& into) {
+    const std::int64_t heads = c_.num_attention_heads, rank = mla_.q_lora_rank;
+    const std::int64_t queries = heads * mla_.qk_head_dim();
+    if (rank > 0) {
+      linear(name + "q_a_proj.weight", {rank, hidden()}, into.q_a);
+      floats(name + "q_a_layernorm.weight", {rank}, into.q_norm);
+      linear(name + "q_b_proj.weight", {queries, rank}, into.q_b);
+    } else {
+      linear(name + "q_proj.weight", {queries, hidden()}, into.q_b);
+    }
+    linear(name + "kv_a_proj_with_mqa.weight", {mla_.latent_dim(), hidden()}, into.kv_a);
+    floats(name + "kv_a_layernorm.weight", {mla_.kv_lora_rank}, into.kv_norm);
+    kv_b(name + "kv_b_proj.weight", into);
+    linear(name + "o_proj.weight", {hidden(), heads * mla_.v_head_dim}, into.o);
+    if (mla_.index_n_heads > 0) indexer(name + "indexer.", into.indexer);
+  }
+
+  void swiglu(const std::string& name, std::int64_t inter, ExpertWeights& into, bool routed = false) {
+    linear(name + "gate_proj.weight", {inter, hidden()}, into.gate, routed);
+    linear(name + "up_proj.weight", {inter, hidden()}, into.up, routed);
+    linear(name + "down_proj.weight", {hidden(), inter}, into.down, routed);
+  }
+
+  void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
+    if (!sparse) return swiglu(name, mla_.intermediate_size, into.shared);
+    const std::int64_t experts = c_.moe.n_routed_experts;
+    add(name + "gate.weight", {experts, hidden()}, Storage::kBf16, &into.gate);
+    if (c_.moe.scoring_func == "sigmoid") {
+      floats(name + "gate.e_score_correction_bias", {experts}, into.gate_bias, Storage::kF32);
+    }
+    into.experts.resize(static_cast<std::size_t>(experts));
+    for (std::int64_t e = 0; e < experts; ++e) {
+      swiglu(fmt::format("{}experts.{}.", name, e), c_.moe.moe_intermediate_size,
+             into.experts[static_cast<std::size_t>(e)], true);
+    }
+    const int shared = c_.moe.n_shared_experts;
+    if (shared > 0) swiglu(name + "shared_experts.", c_.moe.moe_intermediate_size * shared, into.shared);
+  }
+
+  void layer(const std::string& name, bool sparse, LayerWeights& into) {
+    floats(name + "input_layernorm.weight", {hidden()}, into.attn_norm);
+    floats(name + "post_attention_layernorm.weight", {hidden()}, into.ffn_norm);
+    attention(name + "self_attn.", into.attn);
+    feed_forward(name + "mlp.", sparse, into.ffn);
+  }
+
+  void mtp(const std::string& name, MtpWeights& into) {
+    group_ = name;
+    const Shape words{c_.vocab_size, hidden()};
+    add(name + ".eh_proj.weight", {hidden(), 2 * hidden()}, Storage::kBf16, &into.eh_proj);
+    floats(name + ".enorm.weight", {hidden()}, into.enorm);
+    floats(name + ".hnorm.weight", {hidden()}, into.hnorm);
+    floats(name + ".shared_head.norm.weight", {hidden()}, into.norm);
+    add(name + ".embed_tokens.weight", words, Storage::kBf16, &into.embedding);
+    table_.back().names.push_back({"model.embed_tokens.weight", words});  // a checkpoint may leave the copies out
+    add(name + ".shared_head.head.weight", words, Storage::kBf16, &into.head);
+    table_.back().names.push_back({c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words});
+    layer(name + ".", true, into.block);
+    group_.clear();
+  }
+
+  const ModelConfig& c_;
+  const DeepSeekMlaConfig& mla_;
+  bool bf16_inputs_;
+  Storage quantised_;
+  std::string group_;
+  WeightTable table_;
+};
+
+}  // namespace
+
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
+  return TableBuilder(config, bf16_inputs).build(weights);
+}
+
+}  // namespace sluice::mla

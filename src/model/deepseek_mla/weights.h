@@ -1,0 +1,59 @@
+// The weights of a checkpoint with multi-head latent attention (spec sections 17.3, 18, 19) and the table that binds
+// them.
+#pragma once
+
+#include <vector>
+
+#include "kernels/experts.h"
+#include "kernels/linear.h"
+#include "model/weight_table.h"
+
+namespace sluice::mla {
+
+struct IndexerWeights {
+  LinearWeight q, k, head_weights;  // [index heads * dim, q_lora_rank], [dim, hidden], [index heads, hidden]
+  std::vector<float> k_norm, k_norm_bias;
+};
+
+struct AttentionWeights {
+  LinearWeight q_a, q_b;           // without q_lora_rank q_b is q_proj, and q_a and q_norm are empty
+  LinearWeight kv_a, o;            // kv_a: [kv_lora_rank + rope, hidden]
+  std::vector<LinearWeight> k_up;  // by head, W_UK transposed: [kv_lora_rank, nope]; turns a query to the latent's side
+  std::vector<LinearWeight> v_up;  // by head, W_UV: [v_head_dim, kv_lora_rank]
+  std::vector<float> q_norm, kv_norm;
+  IndexerWeights indexer;  // with index_n_heads
+};
+
+struct FeedForwardWeights {
+  LinearWeight gate;             // the router
+  std::vector<float> gate_bias;  // sigmoid routing
+  std::vector<ExpertWeights> experts;
+  ExpertWeights shared;  // of a dense layer: all of it
+};
+
+struct LayerWeights {
+  std::vector<float> attn_norm, ffn_norm;
+  AttentionWeights attn;
+  FeedForwardWeights ffn;
+};
+
+// One multi-token-prediction layer. Bound when the checkpoint has it; used by speculation.
+struct MtpWeights {
+  LayerWeights block;
+  WeightView embedding, head;  // copies of the main ones, left where they lie
+  LinearWeight eh_proj;        // [hidden, 2 * hidden]
+  std::vector<float> enorm, hnorm, norm;
+};
+
+struct Weights {
+  WeightView embedding;  // [vocab, hidden], read by rows
+  LinearWeight head;
+  std::vector<float> norm;
+  std::vector<LayerWeights> layers;
+  std::vector<MtpWeights> mtp;
+};
+
+// The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
+WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights);
+
+}  // namespace sluice::mla
