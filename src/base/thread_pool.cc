@@ -14,10 +14,19 @@
 
 namespace sluice {
 
+constexpr unsigned kFlush = 0x8040U;  // FTZ | DAZ
+
 FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) {
-  _mm_setcsr(saved_ | 0x8040U);
-}  // FTZ | DAZ
+  _mm_setcsr(saved_ | kFlush);
+}
 FlushDenormals::~FlushDenormals() {
+  _mm_setcsr(saved_);
+}
+
+KeepDenormals::KeepDenormals() : saved_(_mm_getcsr()) {
+  _mm_setcsr(saved_ & ~kFlush);
+}
+KeepDenormals::~KeepDenormals() {
   _mm_setcsr(saved_);
 }
 

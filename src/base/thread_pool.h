@@ -26,6 +26,18 @@ class FlushDenormals {
   unsigned saved_;
 };
 
+// The opposite, for what must be exact where denormals are flushed.
+class KeepDenormals {
+ public:
+  KeepDenormals();
+  ~KeepDenormals();
+  KeepDenormals(const KeepDenormals&) = delete;
+  KeepDenormals& operator=(const KeepDenormals&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
 class ThreadPool {
  public:
   // `threads` >= 1, the caller included: ThreadPool(1) starts none.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "formats/gguf_tensors.h"
 #include "formats/json.h"
 
 namespace sluice {
@@ -61,18 +62,20 @@ Result<WeightMap> read_weight_map(const std::string& index_path) {
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const std::string& folder) {
+Result<Checkpoint> Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  const std::string index_path = fmt::format("{}/{}", folder, kIndexFile);
-  if (exists(fmt::format("{}/{}", folder, kSingleFile))) {
+  checkpoint.path_ = path;
+  const std::string index_path = fmt::format("{}/{}", path, kIndexFile);
+  if (is_gguf_path(path)) {
+    SLUICE_RETURN_IF_ERROR(checkpoint.open_gguf());
+  } else if (exists(fmt::format("{}/{}", path, kSingleFile))) {
     SLUICE_RETURN_IF_ERROR(checkpoint.open_shard(std::string(kSingleFile)));
-    SLUICE_RETURN_IF_ERROR(checkpoint.build_table());
+    SLUICE_RETURN_IF_ERROR(checkpoint.sort_table());
   } else if (exists(index_path)) {
     SLUICE_RETURN_IF_ERROR(checkpoint.open_index(index_path));
   } else {
-    return not_found(
-        fmt::format("{}: expected a model folder with {} or {}, found neither", folder, kSingleFile, kIndexFile));
+    return not_found(fmt::format("{}: expected a model folder with {} or {}, or a .gguf file, found none of them", path,
+                                 kSingleFile, kIndexFile));
   }
   return checkpoint;
 }
@@ -82,7 +85,7 @@ Status Checkpoint::open_index(const std::string& index_path) {
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
   for (const std::string& shard : shards) SLUICE_RETURN_IF_ERROR(open_shard(shard).with_context(index_path));
-  SLUICE_RETURN_IF_ERROR(build_table());
+  SLUICE_RETURN_IF_ERROR(sort_table());
   for (const auto& [tensor, shard] : weight_map) {
     const TensorView* found = find(tensor);
     if (found != nullptr && found->file == shard) continue;
@@ -93,25 +96,38 @@ Status Checkpoint::open_index(const std::string& index_path) {
 }
 
 Status Checkpoint::open_shard(const std::string& name) {
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(folder_ + "/" + name));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::open(path_ + "/" + name));
+  metadata_.insert(file->metadata().begin(), file->metadata().end());
+  add(file->tensors());
   files_.push_back(std::move(file));
   return {};
 }
 
-Status Checkpoint::build_table() {
-  for (const auto& file : files_) {
-    metadata_.insert(file->metadata().begin(), file->metadata().end());
-    for (const TensorView& tensor : file->tensors()) {
-      tensors_.push_back(&tensor);
-      total_bytes_ += tensor.bytes;
-    }
+Status Checkpoint::open_gguf() {
+  SLUICE_ASSIGN_OR_RETURN(gguf_, GgufTensors::open(path_));
+  add(gguf_->tensors());
+  return sort_table();
+}
+
+void Checkpoint::add(const std::vector<TensorView>& tensors) {
+  for (const TensorView& tensor : tensors) {
+    tensors_.push_back(&tensor);
+    total_bytes_ += tensor.bytes;
   }
+}
+
+const std::byte* Checkpoint::keep(AlignedBytes bytes) {
+  kept_.push_back(std::move(bytes));
+  return kept_.back().data();
+}
+
+Status Checkpoint::sort_table() {
   const auto name = [](const TensorView* tensor) -> const std::string& { return tensor->name; };
   std::ranges::stable_sort(tensors_, {}, name);
   const auto twice = std::ranges::adjacent_find(tensors_, {}, name);
   if (twice == tensors_.end()) return {};
-  return invalid_argument(fmt::format("{}: tensor {}: expected in one shard, found in {} and {}", folder_,
-                                      (*twice)->name, (*twice)->file, (*(twice + 1))->file));
+  return invalid_argument(fmt::format("{}: tensor {}: expected once, found in {} and {}", path_, (*twice)->name,
+                                      (*twice)->file, (*(twice + 1))->file));
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {

@@ -1,8 +1,9 @@
-// Checkpoint: the weights of a model folder, as one table of named tensors, whatever files hold them.
+// Checkpoint: the weights of a model, as one table of named tensors, whatever files hold them.
 //
-// Opens model.safetensors, or the shards that model.safetensors.index.json lists. Opening maps and checks the files but
-// reads no weights. A model binds its weights by name from here and knows nothing about files.
-// Thread safety: const after opening.
+// Opens model.safetensors, or the shards that model.safetensors.index.json lists, or a GGUF file, whose tensors get the
+// names and shapes that they have in the family's official checkpoints. Opening maps and checks the files but reads no
+// weights. A model binds its weights by name from here and knows nothing about files.
+// Thread safety: const after opening, but for keep().
 #pragma once
 
 #include <cstddef>
@@ -12,33 +13,45 @@
 #include <string_view>
 #include <vector>
 
+#include "base/aligned.h"
 #include "formats/safetensors.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
+class GgufTensors;
+
 class Checkpoint {
  public:
-  // Refuses: a folder without weights, a missing shard, a shard name that leaves the folder, a tensor that the index
-  // promises and its shard lacks, and a tensor that two shards hold.
-  static Result<Checkpoint> open(const std::string& folder);
+  // Refuses: what its files' readers refuse, a folder without weights, a missing shard, a shard name that leaves the
+  // folder, a tensor that the index promises and its shard lacks, and a tensor that two shards hold. `path`: a model
+  // folder, or a file whose name ends in ".gguf".
+  static Result<Checkpoint> open(const std::string& path);
 
-  const std::string& folder() const { return folder_; }
+  const std::string& path() const { return path_; }
   // Sorted by name. The views live as long as the checkpoint (moving it keeps them valid).
   const std::vector<const TensorView*>& tensors() const { return tensors_; }
   const TensorView* find(std::string_view name) const;
   std::size_t total_bytes() const { return total_bytes_; }
+  // The safetensors files.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Keeps bytes that were made from tensors as long as the checkpoint, and returns them.
+  const std::byte* keep(AlignedBytes bytes);
 
  private:
   Checkpoint() = default;
   Status open_index(const std::string& index_path);
   Status open_shard(const std::string& name);
-  Status build_table();
+  Status open_gguf();
+  void add(const std::vector<TensorView>& tensors);
+  Status sort_table();
 
-  std::string folder_;
+  std::string path_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::shared_ptr<const GgufTensors> gguf_;
+  std::vector<AlignedBytes> kept_;
   std::vector<const TensorView*> tensors_;
   std::map<std::string, std::string> metadata_;
   std::size_t total_bytes_ = 0;

@@ -149,7 +149,7 @@ TEST(Checkpoint, ShardsRoundTrip) {
 
 TEST(Checkpoint, RefusesFoldersWithoutWeights) {
   const TempFolder folder;
-  EXPECT_THAT(error_of(folder.path()), HasSubstr("found neither"));
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("or a .gguf file, found none of them"));
   EXPECT_EQ(Checkpoint::open(folder.file("missing")).status().code(), StatusCode::kNotFound);
 }
 
@@ -190,7 +190,7 @@ TEST(Checkpoint, RefusesTensorsInTheWrongOrTwoShards) {
   write_one(folder, "two.safetensors", {bytes_tensor("a", 4), bytes_tensor("b", 4)});
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   EXPECT_THAT(error_of(folder.path()),
-              HasSubstr("tensor a: expected in one shard, found in one.safetensors and two.safetensors"));
+              HasSubstr("tensor a: expected once, found in one.safetensors and two.safetensors"));
 }
 
 TEST(Checkpoint, OpensTheEmbeddedModel) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "formats/gguf_config.h"
 #include "formats/json.h"
 #include "formats/json_fields.h"
 #include "formats/token_ids.h"
@@ -34,6 +35,10 @@ constexpr Family kFamilies[] = {
     {"DeepseekV32ForCausalLM", "deepseek_v32", read_deepseek_v32_config},
     {"DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek_v3_config},
     {"DeepseekV2ForCausalLM", "deepseek_v2", read_deepseek_v2_config},
+    {"LlamaForCausalLM", "llama", read_llama_config},
+    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config},
+    {"Qwen3ForCausalLM", "qwen3", read_qwen3_config},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", read_qwen3_moe_config},
 };
 
 // By "architectures", or by "model_type" where that is missing.
@@ -130,6 +135,7 @@ Result<ModelConfig> parse_model_config(std::string_view json, std::string_view w
 }
 
 Result<ModelConfig> load_model_config(const std::string& path) {
+  if (is_gguf_path(path)) return load_gguf_config(path);
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(path, error);
   const std::string file = is_folder ? path + "/config.json" : path;

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "formats/decoder_config.h"
 #include "formats/deepseek_mla_config.h"
 #include "formats/deepseek_v4_config.h"
 #include "formats/rope_config.h"
@@ -61,15 +62,16 @@ struct ModelConfig {
   RopeConfig compress_rope;                 // V4: the CSA and HCA layers; other families do not use it
   MoeConfig moe;
   QuantizationConfig quantization;
-  std::variant<DeepSeekV4Config, DeepSeekMlaConfig> family;
+  std::variant<DeepSeekV4Config, DeepSeekMlaConfig, DecoderConfig> family;
 
   const DeepSeekV4Config& v4() const { return std::get<DeepSeekV4Config>(family); }
   const DeepSeekMlaConfig& mla() const { return std::get<DeepSeekMlaConfig>(family); }
+  const DecoderConfig& decoder() const { return std::get<DecoderConfig>(family); }
 };
 
 // `what` names the text in messages ("config.json").
 Result<ModelConfig> parse_model_config(std::string_view json, std::string_view what);
-// `path`: a model folder (its config.json) or a config file.
+// `path`: a model folder (its config.json), a config file, or a GGUF file (its metadata).
 Result<ModelConfig> load_model_config(const std::string& path);
 
 // The names of the supported architectures, for messages and --help.

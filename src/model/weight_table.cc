@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <set>
 #include <string_view>
-
-#include "base/number_formats.h"
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -20,7 +20,7 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 class Loader {
  public:
-  Loader(const Exec& exec, const Checkpoint& checkpoint, const QuantizationConfig& quantization)
+  Loader(const Exec& exec, Checkpoint& checkpoint, const QuantizationConfig& quantization)
       : exec_(exec), checkpoint_(checkpoint), quantization_(quantization) {}
 
   // Null when no name of the spec is in the checkpoint.
@@ -41,17 +41,24 @@ class Loader {
     WeightView view;
     view.out = static_cast<int>(spec.shape[name.transposed ? 1 : 0]);
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
-    SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view));
+    AlignedBytes decoded;  // what the view is of, unless the checkpoint's
+    SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decoded));
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
       if (view.format != WeightFormat::kF32 && view.format != WeightFormat::kBf16) {
-        return wrong_dtype(tensor, "bf16 or f32");
+        return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
       }
+      if (decoded.size() > 0) view.data = checkpoint_.keep(std::move(decoded));
       **in_place = view;
       return {};
     }
     auto& weight = *std::get<LinearWeight*>(spec.into);
-    weight = name.transposed ? LinearWeight::pack_transposed(exec_, view, spec.bf16_input)
-                             : LinearWeight::pack(exec_, view, spec.bf16_input);
+    if (name.transposed) {
+      weight = LinearWeight::pack_transposed(exec_, view, spec.bf16_input);
+    } else if (decoded.size() > 0) {
+      weight = LinearWeight::pack(exec_, view, std::move(decoded), spec.bf16_input);
+    } else {
+      weight = LinearWeight::pack(exec_, view, spec.bf16_input);
+    }
     packed_bytes_ += weight.packed_bytes();
     return {};
   }
@@ -85,15 +92,9 @@ class Loader {
 
   Status bind_floats(const TensorName& name, const TensorView& tensor, std::vector<float>& into) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
+    if (!has_float_rows(tensor)) return wrong_dtype(tensor, "floats");
     into.resize(static_cast<std::size_t>(tensor.elements()));
-    if (tensor.dtype == DType::kF32) {
-      std::memcpy(into.data(), tensor.data, tensor.bytes);
-    } else if (tensor.dtype == DType::kBF16) {
-      const auto* values = reinterpret_cast<const bf16*>(tensor.data);
-      for (std::size_t i = 0; i < into.size(); ++i) into[i] = to_float(values[i]);
-    } else {
-      return wrong_dtype(tensor, "bf16 or f32");
-    }
+    read_rows(tensor, 0, tensor.elements() / tensor.row_length(), into.data());
     return {};
   }
 
@@ -114,8 +115,32 @@ class Loader {
     return {};
   }
 
+  // Whether the kernels cannot read the tensor as it is stored, but f32 can hold it.
+  static bool needs_decoding(const TensorView& tensor) {
+    return tensor.rows != nullptr ||
+           (has_float_rows(tensor) && tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16);
+  }
+
+  Status decode_matrix(const TensorName& name, const TensorView& tensor, WeightView& view,
+                       AlignedBytes& decoded) const {
+    SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
+    view.format = WeightFormat::kF32;
+    const auto row_values = static_cast<std::size_t>(view.in);
+    decoded = AlignedBytes(static_cast<std::size_t>(view.out) * row_values * sizeof(float));
+    constexpr int kPieceRows = 64;
+    exec_.pool->run((view.out + kPieceRows - 1) / kPieceRows, [&](int piece, int) {
+      const KeepDenormals exact;
+      const int first = piece * kPieceRows;
+      read_rows(tensor, name.first_row + first, std::min(kPieceRows, view.out - first),
+                decoded.as<float>() + static_cast<std::size_t>(first) * row_values);
+    });
+    view.data = decoded.data();
+    return {};
+  }
+
   // `view` has its shape.
-  Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view) {
+  Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view, AlignedBytes& decoded) {
+    if (needs_decoding(tensor)) return decode_matrix(name, tensor, view, decoded);
     std::vector<std::int64_t> stored = name.shape;
     switch (tensor.dtype) {
       case DType::kF32:
@@ -136,7 +161,7 @@ class Loader {
         view.format = WeightFormat::kMxfp4;
         break;
       default:
-        return wrong_dtype(tensor, "bf16, f32, fp8 (e4m3) or packed fp4 (i8)");
+        return wrong_dtype(tensor, "floats, fp8 (e4m3) or packed fp4 (i8)");
     }
     if (view.format == WeightFormat::kMxfp4 && view.in % 32 != 0) {
       return invalid_argument(
@@ -189,14 +214,14 @@ class Loader {
   }
 
   const Exec& exec_;
-  const Checkpoint& checkpoint_;
+  Checkpoint& checkpoint_;
   const QuantizationConfig& quantization_;
   std::set<std::string, std::less<>> used_;
   std::size_t bytes_done_ = 0, packed_bytes_ = 0;
 };
 
 Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkpoint& checkpoint) {
-  std::string text = fmt::format("the checkpoint in {} lacks {} tensor{}:", checkpoint.folder(), missing.size(),
+  std::string text = fmt::format("the checkpoint in {} lacks {} tensor{}:", checkpoint.path(), missing.size(),
                                  missing.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < missing.size() && i < 5; ++i) {
     text += fmt::format(" {} {}{}", missing[i]->names.front().name, shape_text(missing[i]->shape),
@@ -228,7 +253,7 @@ bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std
   return false;
 }
 
-Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
+Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report) {
   const auto start = std::chrono::steady_clock::now();
   Loader loader(exec, checkpoint, quantization);

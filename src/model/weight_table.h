@@ -34,6 +34,7 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;  // of what is bound: [out, in] or [n]
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
+  // What the kernels cannot read (blocks of GGUF files, f16, rows in another order) becomes f32 first.
   std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
   bool bf16_input = false;     // LinearWeight: round inputs to bf16
   int id_limit = 0;            // ids: each in [0, id_limit)
@@ -44,8 +45,9 @@ struct WeightSpec {
 using WeightTable = std::vector<WeightSpec>;
 
 // Finds, checks and binds every spec. A missing or misshapen tensor is an error that names it, what was expected and
-// found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound.
-Status load_weights(const Exec& exec, const Checkpoint& checkpoint, const WeightTable& table,
+// found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound; it keeps the copies
+// that are made for it.
+Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report);
 
 // The names under which the scales of a weight may be found, the official one first.
