@@ -58,7 +58,8 @@ void Scheduler::preempt_for_best_waiting() {
   // Behind a better prompt it would get no rows.
   if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return;
   probe(best);
-  if (must_park(best) || !choose_victims(best)) return;
+  if (must_park(best)) return park(best);
+  if (!choose_victims(best)) return;
   for (const SequenceId id : chosen_) preempt(entry(id), swap_pays(entry(id)));
 }
 
