@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/known_model.h"
+
 namespace sluice {
 namespace {
 
@@ -31,10 +33,14 @@ Result<std::string> find_embedded_model() {
 Result<std::string> resolve_model_folder(const std::string& given) {
   if (given.empty()) return find_embedded_model();
   std::error_code error;
-  if (!fs::exists(given, error)) return not_found(fmt::format("model {}: there is no such folder", given));
-  if (!fs::is_directory(given, error)) {
-    return invalid_argument(
-        fmt::format("model {}: expected a folder with config.json and *.safetensors, found a file", given));
+  if (!fs::exists(given, error)) {
+    if (is_known_model(given)) return bring_known_model(given);
+    return not_found(
+        fmt::format("model {}: there is no such folder or file, and no model is known by this name", given));
+  }
+  if (!fs::is_directory(given, error) && fs::path(given).extension() != ".gguf") {
+    return invalid_argument(fmt::format(
+        "model {}: expected a folder with config.json and *.safetensors, or a .gguf file, found another file", given));
   }
   return given;
 }
@@ -43,6 +49,8 @@ std::string folder_name(const std::string& path) {
   std::error_code error;
   fs::path absolute = fs::absolute(path, error).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
+  if (const char* known = known_model_of(absolute.filename().string()); known != nullptr) return known;
+  if (absolute.extension() == ".gguf") return absolute.stem().string();
   return absolute.filename().string();
 }
 
