@@ -25,4 +25,14 @@ class Draws {
   std::uint64_t seed_, next_ = 0;
 };
 
+// Milliseconds of a Poisson process with `rate` events a second.
+class PoissonTimes {
+ public:
+  explicit PoissonTimes(double rate) : mean_ms_(1000 / rate) {}
+  double next_ms(Draws& draws) { return now_ms_ += draws.exponential(mean_ms_); }
+
+ private:
+  double mean_ms_, now_ms_ = 0;
+};
+
 }  // namespace sluice

@@ -34,6 +34,14 @@ struct TraceRequest {
   std::vector<Position> message_starts;
 };
 
+inline TraceRequest plain_request(double arrival_ms, int input, int output) {
+  TraceRequest request;
+  request.arrival_ms = arrival_ms;
+  request.input_length = input;
+  request.output_length = output;
+  return request;
+}
+
 struct Trace {
   int hash_block_tokens = 512;
   std::vector<TraceRequest> requests;

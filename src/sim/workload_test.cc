@@ -96,6 +96,39 @@ TEST(WorkloadTest, ChatTurnsContinueTheirConversation) {
   EXPECT_NEAR(turns, 6, 0.6);
 }
 
+TEST(WorkloadTest, ReuseHasEveryWayInWhichPromptsBeginAlike) {
+  const Trace trace = make("reuse", 5000, 1);
+  int again = 0, changed = 0, next_turn = 0, unmarked = 0;
+  for (std::size_t i = 0; i < trace.requests.size(); ++i) {
+    const TraceRequest& turn = trace.requests[i];
+    unmarked += turn.message_starts.empty() ? 1 : 0;
+    if (turn.after < 0 || turn.message_starts.empty()) continue;
+    ASSERT_EQ(turn.after, static_cast<int>(i) - 1);
+    const TraceRequest& before = trace.requests[i - 1];
+    const auto message_block = static_cast<std::size_t>(turn.message_starts.back() / 128);
+    const bool same_message =
+        turn.input_length == before.input_length && turn.hash_ids[message_block] == before.hash_ids[message_block];
+    if (turn.message_starts.size() > before.message_starts.size()) {
+      ++next_turn;
+    } else {
+      ASSERT_EQ(turn.message_starts, before.message_starts);
+      same_message ? ++again : ++changed;
+    }
+    // What they have in common: all of the shorter prompt, or all up to the last message's block.
+    const int last_message = turn.message_starts.back() / 128 * 128;
+    const int common = same_message ? turn.input_length : std::min(last_message, before.input_length);
+    for (Position p = 0; p < common; p += 13) ASSERT_EQ(trace_token(trace, i, p), trace_token(trace, i - 1, p));
+    if (same_message) {
+      const Position in_answer = (turn.input_length / 128 + 1) * 128;
+      EXPECT_NE(trace_token(trace, i, in_answer), trace_token(trace, i - 1, in_answer));
+    }
+  }
+  EXPECT_GT(again, 250);
+  EXPECT_GT(changed, 150);
+  EXPECT_GT(next_turn, 1500);
+  EXPECT_GT(unmarked, 600);
+}
+
 TEST(WorkloadTest, MixedAndBehindLongHaveLongPrompts) {
   const Trace mixed = make("mixed", 20000, 5);
   const auto is_long = [](const TraceRequest& r) { return r.input_length > 8000; };
