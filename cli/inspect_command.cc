@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -39,18 +38,20 @@ Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const C
   return tensors;
 }
 
-// Without the optional groups that the checkpoint lacks (a group is there as a whole or not at all).
-std::int64_t count_parameters(const ModelPlan& plan, const Checkpoint* checkpoint) {
-  std::set<std::string> present;
-  std::int64_t parameters = 0;
-  for (const PlannedTensor& tensor : plan.tensors) {
-    if (checkpoint != nullptr && checkpoint->find(tensor.name) != nullptr) present.insert(tensor.group);
+// In every combination of types that the model takes.
+std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
+  std::vector<InspectedCache> caches;
+  EngineOptions options;
+  for (const char* kv : {"f32", "bf16", "fp8"}) {
+    for (const char* index : {"f32", "bf16", "fp8", "fp4"}) {
+      options.kv_cache_dtype = kv;
+      options.index_cache_dtype = plan.profile.indexed ? index : "auto";
+      auto other = plan_model(plan.config, options);  // an error: the model does not take these
+      if (other.ok()) caches.push_back({kv, plan.profile.indexed ? index : "-", std::move(other)->cache_layout});
+      if (!plan.profile.indexed) break;
+    }
   }
-  for (const PlannedTensor& tensor : plan.tensors) {
-    const bool absent = checkpoint != nullptr && !tensor.group.empty() && !present.contains(tensor.group);
-    if (!absent) parameters += tensor.parameters;
-  }
-  return parameters;
+  return caches;
 }
 
 Result<MemoryRequest> memory_request(const EngineOptions& options, const ModelConfig& config) {
@@ -83,9 +84,9 @@ Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));
   SLUICE_ASSIGN_OR_RETURN(const MemoryRequest request, memory_request(options.engine, plan.config));
 
-  fmt::print("{}\n\n{}\n", path, config_text(plan.config, plan.profile));
-  fmt::print("{}\n", tensor_text(tensors, count_parameters(plan, opened), options.tensors));
-  fmt::print("{}\n", cache_text(plan.cache_layout));
+  fmt::print("{}\n\n{}\n", path, config_text(plan));
+  fmt::print("{}\n", tensor_text(tensors, count_parameters(plan), options.tensors));
+  fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));
   fmt::print("{}", memory_text(memory, request));
   return {};

@@ -17,18 +17,6 @@ std::string mib(std::size_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 1048576);
 }
 
-// The layers by kind: "2 window, 4 CSA (1:4), 3 HCA (1:128)".
-std::string attention_text(const std::vector<DeepSeekV4Layer>& layers) {
-  std::map<int, int> counts;
-  for (const DeepSeekV4Layer& layer : layers) ++counts[layer.compress_ratio];
-  std::string text;
-  for (const auto& [ratio, count] : counts) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count,
-                        ratio == 0 ? "window" : fmt::format("{} (1:{})", ratio == 4 ? "CSA" : "HCA", ratio));
-  }
-  return text;
-}
-
 // "layers.3.attn.wq_a.weight" belongs to "layers.3", "model.layers.3.mlp.x" to "model.layers.3", "head.weight" to
 // "head".
 std::string owner_of(const std::string& name) {
@@ -84,40 +72,37 @@ std::string tensors_by_layer(const std::vector<InspectedTensor>& tensors) {
   return text;
 }
 
+// The open state, twice, and the window pages that are held at rest.
+std::size_t sequence_bytes(const CacheLayout& layout) {
+  const auto pages = static_cast<std::size_t>(PageGeometry::of(layout).steady_window_pages());
+  return layout.window_page_bytes() * pages + 2 * layout.open_bytes();
+}
+
 }  // namespace
 
-std::string config_text(const ModelConfig& config, const NumericsProfile& profile) {
-  const DeepSeekV4Config& v4 = config.v4();
-  const MoeConfig& moe = config.moe;
+std::string config_text(const ModelPlan& plan) {
+  const ModelConfig& config = plan.config;
   const QuantizationConfig& q = config.quantization;
-  const auto hash = std::ranges::count_if(v4.layers, [](const DeepSeekV4Layer& layer) { return layer.hash_routing; });
   std::string text;
   const auto line = [&text](std::string_view name, const std::string& value) {
     fmt::format_to(std::back_inserter(text), "  {:<12} {}\n", name, value);
   };
   line("model", fmt::format("{} ({})", config.architecture, config.model_type));
-  line("layers", fmt::format("{} + {} for multi-token prediction; attention: {}", config.num_hidden_layers,
-                             v4.mtp_layers.size(), attention_text(v4.layers)));
-  line("sizes", fmt::format("hidden {}, vocabulary {}, {} streams, context {}", config.hidden_size, config.vocab_size,
-                            v4.hc_mult, config.max_position_embeddings));
-  line("attention", fmt::format("{} heads of {} ({} rotary), query rank {}, output rank {} in {} groups, window {}",
-                                config.num_attention_heads, config.head_dim, v4.qk_rope_head_dim, v4.q_lora_rank,
-                                v4.o_lora_rank, v4.o_groups, v4.sliding_window));
-  line("indexer", fmt::format("{} heads of {}, best {} entries", v4.index_n_heads, v4.index_head_dim, v4.index_topk));
-  line("experts", fmt::format("{} of {} and {} shared, inner {}; {} layers route by token id", moe.num_experts_per_tok,
-                              moe.n_routed_experts, moe.n_shared_experts, moe.moe_intermediate_size, hash));
+  line("sizes", fmt::format("hidden {}, vocabulary {}, context {}", config.hidden_size, config.vocab_size,
+                            config.max_position_embeddings));
+  for (const PlanFact& fact : plan.facts) line(fact.name, fact.text);
   line("weights",
-       q.fp8 ? fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, moe.expert_dtype)
+       q.fp8 ? fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, config.moe.expert_dtype)
              : std::string("not quantised"));
-  line("profile", profile.text());
+  line("profile", plan.profile.text());
   return text;
 }
 
-std::string tensor_text(const std::vector<InspectedTensor>& tensors, std::int64_t parameters, bool all) {
+std::string tensor_text(const std::vector<InspectedTensor>& tensors, const ParameterCount& parameters, bool all) {
   std::size_t bytes = 0;
   for (const InspectedTensor& tensor : tensors) bytes += tensor.bytes;
-  return fmt::format("{} tensors, {} bytes ({}), {:.1f} M parameters\n{}", tensors.size(), bytes,
-                     format_bytes(static_cast<double>(bytes)), static_cast<double>(parameters) * 1e-6,
+  return fmt::format("{} tensors, {} bytes ({}); {} parameters, {} active\n{}", tensors.size(), bytes,
+                     format_bytes(static_cast<double>(bytes)), parameters.all, parameters.active,
                      all ? every_tensor(tensors) : tensors_by_layer(tensors));
 }
 
@@ -156,14 +141,23 @@ std::string cache_text(const CacheLayout& layout) {
     fmt::format_to(std::back_inserter(text), "  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", name,
                    sluice::name(s.kind), kind.layers, rows, tokens, per_token, per_sequence);
   }
-  const std::size_t per_sequence =
-      layout.window_page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages()) + 2 * layout.open_bytes();
+  const std::size_t per_sequence = sequence_bytes(layout);
   fmt::format_to(
       std::back_inserter(text),
       "  a token costs {:.2f} bytes, a running sequence {} bytes beside ({} window pages, open state twice)\n"
       "  a latent page of 128 tokens has {} bytes, a window page {} bytes, an open state {} bytes\n",
       layout.latent_bytes_per_token(), per_sequence, geometry.steady_window_pages(), layout.latent_page_bytes(),
       layout.window_page_bytes(), layout.open_bytes());
+  return text;
+}
+
+std::string cache_types_text(const std::vector<InspectedCache>& caches) {
+  std::string text = fmt::format("cache by type\n  {:<10} {:<10} {:>14}  {}\n", "KV rows", "index rows",
+                                 "bytes a token", "bytes a sequence");
+  for (const InspectedCache& cache : caches) {
+    fmt::format_to(std::back_inserter(text), "  {:<10} {:<10} {:>14.2f}  {}\n", cache.kv, cache.index,
+                   cache.layout.latent_bytes_per_token(), sequence_bytes(cache.layout));
+  }
   return text;
 }
 

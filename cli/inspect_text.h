@@ -7,9 +7,8 @@
 
 #include "base/dtype.h"
 #include "cache/memory_plan.h"
-#include "formats/model_config.h"
 #include "model/cache_layout.h"
-#include "model/numerics.h"
+#include "model/model_plan.h"
 
 namespace sluice {
 
@@ -20,11 +19,19 @@ struct InspectedTensor {
   std::size_t bytes = 0;
 };
 
-std::string config_text(const ModelConfig& config, const NumericsProfile& profile);
+// A cache in one combination of types.
+struct InspectedCache {
+  std::string kv, index;  // "fp8"; index "-" without an indexer
+  CacheLayout layout;
+};
+
+std::string config_text(const ModelPlan& plan);
 // One line for each layer and dtype, or with `all` one for each tensor.
-std::string tensor_text(const std::vector<InspectedTensor>& tensors, std::int64_t parameters, bool all);
+std::string tensor_text(const std::vector<InspectedTensor>& tensors, const ParameterCount& parameters, bool all);
 // What a token and a sequence cost in each kind of stream.
 std::string cache_text(const CacheLayout& layout);
+// The same in sums, for every combination of types that the model takes.
+std::string cache_types_text(const std::vector<InspectedCache>& caches);
 std::string memory_text(const MemoryPlan& plan, const MemoryRequest& request);
 
 }  // namespace sluice
