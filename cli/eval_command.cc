@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
+#include "cli/perplexity.h"
 #include "formats/json.h"
 #include "serve/generation_stream.h"
 #include "serve/message_starts.h"
@@ -156,6 +157,12 @@ Status write_results(const std::string& path, const std::string& json) {
 }
 
 Status evaluate(const EvalOptions& options) {
+  if (options.task.empty() == options.perplexity.empty()) {
+    return invalid_argument("what to evaluate: expected one of --task and --perplexity");
+  }
+  if (!options.perplexity.empty()) {
+    return measure_perplexity(options.engine, options.perplexity, options.window, options.json);
+  }
   constexpr int kMaxConcurrency = 1 << 16;
   if (options.concurrency < 1 || options.concurrency > kMaxConcurrency) {
     return invalid_argument(

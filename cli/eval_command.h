@@ -1,4 +1,4 @@
-// sluice eval: how many questions of a task are answered correctly, greedily.
+// sluice eval: how many questions of a task are answered correctly, greedily; or the perplexity of a text.
 #pragma once
 
 #include <string>
@@ -8,11 +8,13 @@
 namespace sluice {
 
 struct EvalOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
-  std::string task;      // JSON lines, see eval_task.h
-  std::string json;      // "": no file
-  int concurrency = 1;   // requests in flight
-  int limit = 0;         // so many of the task's first items; 0: all
+  EngineOptions engine;    // model_folder as given; "": the embedded model
+  std::string task;        // JSON lines, see eval_task.h
+  std::string perplexity;  // instead of a task: a text whose perplexity to measure
+  int window = 512;        // of it
+  std::string json;        // "": no file
+  int concurrency = 1;     // requests in flight
+  int limit = 0;           // so many of the task's first items; 0: all
   int max_tokens = 512;
 };
 

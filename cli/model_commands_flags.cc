@@ -33,10 +33,15 @@ void add_logits(CLI::App& app, Invocation& invocation) {
 void add_eval(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App& command =
-      *app.add_subcommand("eval", "Count the questions of a task that are answered correctly, greedily");
-  command.add_option("--task", options->task, "JSON lines: id, mode, messages, check, expected_answer, ...")
-      ->required()
+      *app.add_subcommand("eval", "Count the questions of a task that are answered correctly, or measure perplexity");
+  auto* task =
+      command.add_option("--task", options->task, "JSON lines: id, mode, messages, check, expected_answer, ...")
+          ->option_text("FILE");
+  command.add_option("--perplexity", options->perplexity, "A text: how well the model predicts its tokens")
+      ->excludes(task)
       ->option_text("FILE");
+  command.add_option("--window", options->window, "Tokens of a window; its second half is scored")
+      ->option_text("N [512]");
   command.add_option("--json", options->json, "Also write the result for each item")->option_text("FILE");
   command.add_option("--limit", options->limit, "Only the first items of the task; 0: all")->option_text("N [0]");
   command.add_option("--concurrency", options->concurrency, "Requests in flight")->option_text("N [1]");
@@ -84,6 +89,12 @@ void add_synth(CLI::App& app, Invocation& invocation) {
   command.add_option("--seed", options->seed, "The same seed gives the same weights")->option_text("N [0]");
   command.add_option("--tokenizer", options->tokenizer, "Also copy the tokenizer files of this folder")
       ->option_text("DIR");
+  command
+      .add_option_function<std::string>(
+          "--store", [options](const std::string& store) { options->store_f32 = store == "f32"; },
+          "How to store the weights: as the official checkpoint does, or the same values as f32")
+      ->check(CLI::IsMember({"official", "f32"}))
+      ->option_text("official|f32 [official]");
   command.add_option("--shard-size", options->shard_bytes, "Longest file, such as 500MB; a longer tensor gets its own")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->option_text("SIZE [4GB]");

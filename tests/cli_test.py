@@ -11,6 +11,7 @@ import urllib.request
 import numpy
 import pytest
 import safetensors.numpy
+import tokenizers
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
@@ -399,6 +400,41 @@ def test_bad_eval(tmp_path):
     task.write_text(json.dumps(item("a", "Hi", HASHES, expected_answer="1")))
     fails("eval", "--task", task, "--concurrency", "0", says="--concurrency")
     fails("eval", "--task", task, "--limit", "-1", says="--limit")
+
+
+def test_perplexity(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("What is 17 + 25? The sum of seventeen and twenty-five is forty-two. " * 16)
+    out = tmp_path / "out.json"
+    done = sluice("eval", "--perplexity", text, "--window", "64", "--json", out, "--profile", "plain")
+    found = json.loads(out.read_text())
+    assert found["window"] == 64 and found["windows"] >= 3
+    assert found["scored"] == found["windows"] * 31
+    assert found["perplexity"] == pytest.approx(numpy.exp(found["nll"]))
+    assert f"over {found['windows']} windows" in done.stdout
+    sluice("eval", "--perplexity", text, "--window", "64", "--json", out, "--max-num-batched-tokens", "7",
+           "--profile", "plain")
+    assert json.loads(out.read_text()) == found  # chunks change nothing
+    # One window, by its logits.
+    ids = tokenizers.Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text.read_text(),
+                                                                              add_special_tokens=False).ids
+    assert len(ids) // 64 == found["windows"]
+    nll = []
+    for window in range(found["windows"]):
+        piece = ids[64 * window:64 * window + 64]
+        values = logits(tmp_path, "--ids", " ".join(map(str, piece)), "--profile", "plain")["logits"].astype("float64")
+        for t in range(33, 64):
+            row = values[t - 1]
+            nll.append(numpy.log(numpy.exp(row - row.max()).sum()) + row.max() - row[piece[t]])
+    assert found["nll"] == pytest.approx(numpy.mean(nll), rel=1e-9)
+
+
+def test_bad_perplexity(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("Too short.")
+    fails("eval", "--perplexity", text, says="at least one window of 512 tokens")
+    fails("eval", "--perplexity", text, "--window", "2", says="--window")
+    fails("eval", "--perplexity", tmp_path / "none", says="none")
 
 
 # --- installation -----------------------------------------------------------------------------------------------------
