@@ -1,16 +1,22 @@
 """Sluice's GGUF reading against the `gguf` package: values of every type, and models written through the package.
 
-The seed is in SLUICE_TEST_SEED (default 1)."""
+The seed is in SLUICE_TEST_SEED (default 1). SLUICE_ORACLES names a folder with more kinds of models."""
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 
 import gguf
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
+from safetensors.numpy import load_file, save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from gguf_models import write_gguf_model  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
@@ -125,3 +131,77 @@ def test_split_models(tmp_path):
     assert set(ours) == set(tensors)
     for name, values in tensors.items():
         same_bits(ours[name][1], values, name)
+
+
+STORED = BUILD / "test-data" / "oracles"
+ORACLES = pathlib.Path(os.environ.get("SLUICE_ORACLES", STORED))
+# kind -> (how close `plain` comes to the oracle's logits, whether the file says exactly what config.json does)
+KINDS = {"llama-like": (1e-2, False), "qwen3-yarn-like": (1e-2, True), "v2-like": (1e-3, True),
+         "v2-lite-like": (1e-3, True), "v3-like": (1e-3, True), "v4-flash-like": (1e-3, True)}
+KINDS |= {kind: bound for kind, bound in {"qwen2-like": (1e-3, True), "qwen3-like": (1e-2, True)}.items()
+          if (ORACLES / kind).exists()}
+FORMS = [(kind, False) for kind in KINDS] + [(kind, True) for kind in KINDS if kind in ("v2-lite-like", "v3-like")]
+FORM_NAMES = [kind + ("-split" if split else "") for kind, split in FORMS]
+
+
+def logits(model, ids, out, positions=None):
+    where = [] if positions is None else ["--positions", ",".join(map(str, positions))]
+    subprocess.run([BUILD / "sluice", "logits", str(model), "--ids", ",".join(map(str, ids)), "--out", str(out),
+                    "--profile", "plain", "--log-level", "error", *where], check=True)
+    return load_file(out)["logits"]
+
+
+def check_tensors(path, held):
+    """What the model's weight table sees: official names, shapes and values."""
+    ours = read_tensors(path, "--official")
+    assert set(ours) == set(held)
+    for name, values in held.items():
+        if values.dtype == np.int64:
+            assert (ours[name][1] == values).all()
+        else:
+            assert ours[name][1].shape == values.shape, name
+            same_bits(ours[name][1], values, name)
+
+
+@pytest.mark.parametrize("kind,split", FORMS, ids=FORM_NAMES)
+def test_models_as_they_are(tmp_path, kind, split):
+    """Every value kept: the oracle's logits, and those of the safetensors form bit for bit where the metadata are exact."""
+    bound, exact = KINDS[kind]
+    path = tmp_path / "m.gguf"
+    check_tensors(path, write_gguf_model(ORACLES / kind, path, split_kv=split))
+    golden = load_file(ORACLES / kind / "golden.safetensors")
+    for n in (5, 129, 260):
+        ids, positions = golden["input_ids"][:n], golden[f"len{n}.positions"]
+        ours = logits(path, ids, tmp_path / "a.safetensors", positions)
+        assert np.abs(ours - golden[f"len{n}.logits"]).max() < bound
+        if exact:
+            theirs = logits(ORACLES / kind, ids, tmp_path / "b.safetensors", positions)
+            assert np.array_equal(ours.view(np.int32), theirs.view(np.int32))
+
+
+@pytest.mark.parametrize("kind,split", FORMS, ids=FORM_NAMES)
+def test_models_in_blocks(tmp_path, kind, split):
+    """Weights in blocks: bit for bit the logits of a checkpoint with the values that the blocks stand for."""
+    official = tmp_path / "official"
+    shutil.copytree(ORACLES / kind, official)
+    if kind == "llama-like":  # rope_freqs say llama3's scaling in f32, so the last bits would differ
+        config = json.loads((official / "config.json").read_text())
+        config["rope_parameters"] = {"rope_type": "default", "rope_theta": 500000.0}
+        (official / "config.json").write_text(json.dumps(config))
+    kinds = (Type.MXFP4, Type.Q8_0) if kind.startswith("v4") else (Type.Q4_1, Type.Q8_0, Type.Q4_0, Type.MXFP4, Type.F16)
+    path = tmp_path / "m.gguf"
+    held = write_gguf_model(official, path, quantized=True, split_kv=split, kinds=kinds)
+    check_tensors(path, held)
+    save_file(held, official / "model.safetensors")
+    ids = load_file(ORACLES / kind / "golden.safetensors")["input_ids"][:150]
+    ours, theirs = logits(path, ids, tmp_path / "a.safetensors"), logits(official, ids, tmp_path / "b.safetensors")
+    assert np.array_equal(ours.view(np.int32), theirs.view(np.int32))
+
+
+def test_split_files_give_the_same_logits(tmp_path):
+    kind, ids = "v3-like", range(3, 60)
+    write_gguf_model(ORACLES / kind, tmp_path / "one.gguf")
+    write_gguf_model(ORACLES / kind, tmp_path / "m.gguf", split_max_tensors=20)
+    first = next(tmp_path.glob("m-00001-of-*.gguf"))
+    ours, theirs = logits(first, ids, tmp_path / "a.safetensors"), logits(tmp_path / "one.gguf", ids, tmp_path / "b")
+    assert np.array_equal(ours.view(np.int32), theirs.view(np.int32))
