@@ -15,7 +15,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kShortPrompt = 1024;
-constexpr std::size_t kCurvePoints = 400;
+constexpr std::size_t kCurvePoints = 250;
 
 struct Values {
   std::vector<double> ttft, short_ttft, long_ttft, longest_gap, queue, end_to_end;
