@@ -44,6 +44,43 @@ Status copy_tokenizer(const std::string& from, const std::string& to) {
   return {};
 }
 
+// The sources point into both.
+std::vector<TensorSource> official_sources(const ModelPlan& plan, const SynthWeights& weights) {
+  std::vector<TensorSource> sources;
+  sources.reserve(plan.tensors.size());
+  for (const PlannedTensor& tensor : plan.tensors) {
+    TensorSource source{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .data = {}, .produce = {}};
+    source.produce = [&weights, &tensor](std::size_t offset, std::span<std::byte> chunk) {
+      weights.fill(tensor, offset, chunk);
+      return Status();
+    };
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+// The same values in f32, without scales.
+std::vector<TensorSource> f32_sources(const ModelPlan& plan, const SynthWeights& weights) {
+  std::vector<TensorSource> all = official_sources(plan, weights), sources;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const PlannedTensor& tensor = plan.tensors[i];
+    if (!tensor.scales_of.empty()) continue;
+    const bool scaled = i + 1 < plan.tensors.size() && plan.tensors[i + 1].scales_of == tensor.name;
+    const PlannedTensor* scales = scaled ? &plan.tensors[i + 1] : nullptr;
+    TensorSource source = std::move(all[i]);
+    if (tensor.storage != Storage::kI64) {
+      source.dtype = DType::kF32;
+      source.shape.back() = tensor.row_values;
+      source.produce = [&plan, &weights, &tensor, scales](std::size_t offset, std::span<std::byte> chunk) {
+        weights.fill_as_f32(tensor, scales, plan.config.quantization, offset, chunk);
+        return Status();
+      };
+    }
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
 Status synthesise(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
@@ -55,21 +92,10 @@ Status synthesise(const SynthOptions& options) {
   }
 
   const SynthWeights weights(options.seed);
-  std::vector<TensorSource> sources;
-  sources.reserve(plan.tensors.size());
+  const std::vector<TensorSource> sources =
+      options.store_f32 ? f32_sources(plan, weights) : official_sources(plan, weights);
   std::int64_t parameters = 0;
-  for (const PlannedTensor& tensor : plan.tensors) {
-    parameters += tensor.parameters;
-    TensorSource source;
-    source.name = tensor.name;
-    source.dtype = tensor.dtype;
-    source.shape = tensor.shape;
-    source.produce = [&weights, &tensor](std::size_t offset, std::span<std::byte> chunk) {
-      weights.fill(tensor, offset, chunk);
-      return Status();
-    };
-    sources.push_back(std::move(source));
-  }
+  for (const PlannedTensor& tensor : plan.tensors) parameters += tensor.parameters;
   std::size_t bytes = 0;
   {
     ProgressBar bar("writing");

@@ -50,6 +50,22 @@ float spread_of(const PlannedTensor& tensor) {
   return tensor.shape.size() == 1 ? kVectorSpread : 1.0F / std::sqrt(static_cast<float>(tensor.row_values));
 }
 
+// Value i of those that `codes` begin with, without its scale.
+float stored_value(DType dtype, const std::byte* codes, std::size_t i) {
+  const auto code = [&](std::size_t at) { return static_cast<std::uint8_t>(codes[at]); };
+  if (dtype == DType::kF8E4M3) return e4m3_to_float(code(i));
+  if (dtype == DType::kI8) return e2m1_to_float(static_cast<std::uint8_t>(code(i / 2) >> (i % 2 * 4)));
+  if (dtype == DType::kBF16) {
+    bf16 value;
+    std::memcpy(&value, codes + i * sizeof value, sizeof value);
+    return to_float(value);
+  }
+  SLUICE_CHECK(dtype == DType::kF32, "no official checkpoint stores weights so");
+  float value;
+  std::memcpy(&value, codes + i * sizeof value, sizeof value);
+  return value;
+}
+
 }  // namespace
 
 // Sixteen random bits per element, eight elements per block of the generator.
@@ -127,6 +143,44 @@ void SynthWeights::fill(const PlannedTensor& tensor, std::size_t offset, std::sp
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t row = (first + i) / row_size, column = (first + i) % row_size;
     store(i, static_cast<std::int64_t>((stream.block(row)[0] % limit + column) % limit));
+  }
+}
+
+void SynthWeights::fill_as_f32(const PlannedTensor& tensor, const PlannedTensor* scales,
+                               const QuantizationConfig& quantization, std::size_t offset,
+                               std::span<std::byte> chunk) const {
+  const std::size_t first = offset / sizeof(float), count = chunk.size() / sizeof(float);
+  const bool packed = tensor.storage == Storage::kMxfp4;
+  const auto stored_bytes = [&](const PlannedTensor& t, std::size_t values) {
+    return values * static_cast<std::size_t>(dtype_bits(t.dtype)) / (packed && t.scales_of.empty() ? 16 : 8);
+  };
+  std::vector<std::byte> codes(stored_bytes(tensor, count)), scale_codes;
+  fill(tensor, stored_bytes(tensor, first), codes);
+
+  // The scales of the rows that the chunk touches, from one whose number fill() takes.
+  const auto row_values = static_cast<std::size_t>(tensor.row_values);
+  const auto block_rows = static_cast<std::size_t>(packed ? 1 : quantization.block_rows);
+  const auto block_columns = static_cast<std::size_t>(packed ? 32 : quantization.block_columns);
+  std::size_t scale_columns = 0, first_scale = 0;
+  if (scales != nullptr) {
+    scale_columns = static_cast<std::size_t>(scales->shape.back());
+    first_scale = first / row_values / block_rows * scale_columns / 8 * 8;
+    const std::size_t end = ((first + count - 1) / row_values / block_rows + 1) * scale_columns;
+    scale_codes.resize(stored_bytes(*scales, end - first_scale));
+    fill(*scales, stored_bytes(*scales, first_scale), scale_codes);
+  }
+  const auto scale_of = [&](std::size_t element) {
+    if (scales == nullptr) return 1.0F;
+    const std::size_t row = element / row_values / block_rows, column = element % row_values / block_columns;
+    const std::size_t at = row * scale_columns + column - first_scale;
+    if (scales->dtype == DType::kF8E8M0) return e8m0_to_float(static_cast<std::uint8_t>(scale_codes[at]));
+    float value;
+    std::memcpy(&value, scale_codes.data() + at * sizeof value, sizeof value);
+    return value;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = stored_value(tensor.dtype, codes.data(), i) * scale_of(first + i);
+    std::memcpy(chunk.data() + i * sizeof value, &value, sizeof value);
   }
 }
 

@@ -24,6 +24,10 @@ class SynthWeights {
 
   // The bytes [offset, offset + chunk.size()) of the tensor; offset a multiple of 8 of its elements.
   void fill(const PlannedTensor& tensor, std::size_t offset, std::span<std::byte> chunk) const;
+  // The same values as f32, in blocks of the scales that `scales` holds (null: it has none): `offset` and `chunk` are
+  // those of the f32 tensor.
+  void fill_as_f32(const PlannedTensor& tensor, const PlannedTensor* scales, const QuantizationConfig& quantization,
+                   std::size_t offset, std::span<std::byte> chunk) const;
 
  private:
   struct Stream;  // the random numbers of one tensor
