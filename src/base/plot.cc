@@ -144,9 +144,11 @@ class Panel {
     const double height = y.can_show(value) ? std::clamp(y.place(value), 0.0, 1.0) * kPlotHeight : 0;
     put("<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' fill='{}'/>\n", x + 1, bottom() - height, width - 2,
         height, colour(index));
-    const std::string label = plot_value_text(value, axis.unit);
-    const bool fits = text_width(label) * 0.85 < width + 6;
-    if (fits) text(x + width / 2, bottom() - height - 5, "middle", label, "font-size='10'");
+    const std::string label = plot_value_text(value, axis.unit, 2);
+    for (const auto& [size, style] : {std::pair(10.0, "font-size='10'"), std::pair(8.5, "font-size='8.5'")}) {
+      if (text_width(label) * size / 12 > width - 1) continue;
+      return text(x + width / 2, bottom() - height - 5, "middle", label, style);
+    }
   }
 
   // Left to right, in as many lines as the names need.

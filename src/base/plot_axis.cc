@@ -19,10 +19,10 @@ double round_step(double least) {
   return 10 * power;
 }
 
-// Three significant digits, without zeros at the end.
-std::string digits(double value) {
-  const double size = std::abs(value);
-  const int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3;
+// So many significant digits, at least those of the whole number, without zeros at the end.
+std::string digits(double value, int significant) {
+  int decimals = significant;
+  for (double power = 1; decimals > 0 && std::abs(value) >= power * 0.9995; power *= 10) --decimals;
   std::string text = fmt::format("{:.{}f}", value, decimals);
   if (text.find('.') == std::string::npos) return text;
   text.erase(text.find_last_not_of('0') + 1);
@@ -35,11 +35,11 @@ struct ScaledUnit {
   const char* name;
 };
 
-std::string scaled(double value, std::initializer_list<ScaledUnit> units) {
+std::string scaled(double value, int significant, std::initializer_list<ScaledUnit> units) {
   for (const ScaledUnit& unit : units) {
-    if (std::abs(value) >= unit.factor * 0.9995) return digits(value / unit.factor) + unit.name;
+    if (std::abs(value) >= unit.factor * 0.9995) return digits(value / unit.factor, significant) + unit.name;
   }
-  return digits(value);
+  return digits(value, significant);
 }
 
 // The greatest of 1, 2 and 5 times a power of ten up to `value`, or the least from it.
@@ -55,14 +55,14 @@ double round_end(double value, bool up) {
 
 }  // namespace
 
-std::string plot_value_text(double value, PlotUnit unit) {
+std::string plot_value_text(double value, PlotUnit unit, int significant) {
   switch (unit) {
     case PlotUnit::kNumber:
-      return scaled(value, {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}});
+      return scaled(value, significant, {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}});
     case PlotUnit::kSeconds:
-      return scaled(value, {{1, " s"}, {1e-3, " ms"}, {1e-6, " µs"}, {1e-9, " ns"}});
+      return scaled(value, significant, {{1, " s"}, {1e-3, " ms"}, {1e-6, " µs"}, {1e-9, " ns"}});
     case PlotUnit::kPercent:
-      return digits(value) + " %";
+      return digits(value, significant) + " %";
   }
   return "?";
 }

@@ -42,6 +42,9 @@ TEST(PlotTest, WritesValuesWithTheirUnits) {
   EXPECT_EQ(plot_value_text(145.7, PlotUnit::kSeconds), "146 s");
   EXPECT_EQ(plot_value_text(2e-5, PlotUnit::kSeconds), "20 µs");
   EXPECT_EQ(plot_value_text(1500, PlotUnit::kNumber), "1.5k");
+  EXPECT_EQ(plot_value_text(0.0469, PlotUnit::kSeconds, 2), "47 ms");
+  EXPECT_EQ(plot_value_text(4.82, PlotUnit::kSeconds, 2), "4.8 s");
+  EXPECT_EQ(plot_value_text(0.129, PlotUnit::kSeconds, 2), "129 ms");
   EXPECT_EQ(plot_value_text(0, PlotUnit::kNumber), "0");
   EXPECT_EQ(plot_value_text(0.25, PlotUnit::kNumber), "0.25");
   EXPECT_EQ(plot_value_text(999.9, PlotUnit::kNumber), "1k");
