@@ -1,0 +1,155 @@
+// The cost of a step without its model: scheduler, cache and stepper, with 1,000 sequences running and 100,000 blocks
+// cached, about 8 requests arriving and as many ending in each step. The model computes nothing; its cache has the
+// layout of a real one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/stepper.h"
+#include "formats/model_config.h"
+#include "model/model_plan.h"
+#include "sim/null_model.h"
+
+namespace sluice {
+namespace {
+
+struct BenchOptions {
+  std::string config = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
+  int running = 1000, cached_blocks = 100000, steps = 2000, answer = 125, prompt = 300;
+};
+
+constexpr int kMaxPositions = 1 << 16;
+
+void check(const Status& status) {
+  if (status.ok()) return;
+  fmt::print(stderr, "scheduler_bench: {}\n", status.message());
+  std::exit(1);
+}
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Bench {
+ public:
+  explicit Bench(const BenchOptions& options) : options_(options) {
+    auto config = load_model_config(options.config);
+    check(config.status());
+    EngineOptions engine;
+    engine.threads = 1;
+    engine.max_num_seqs = options.running;
+    engine.max_num_batched_tokens = 8192;
+    engine.max_model_len = 8192;
+    auto plan = plan_model(std::move(config).value(), engine);
+    check(plan.status());
+    const CacheLayout& layout = plan->cache_layout;
+    const auto group = static_cast<std::int64_t>(16 * layout.latent_page_bytes() + layout.window_page_bytes());
+    engine.kv_cache_memory =
+        group * (options.cached_blocks / 14 + options.running) + static_cast<std::int64_t>(layout.window_page_bytes()) *
+                                                                     (3 * options.running + 100);
+    auto sized = null_model_options(layout, kMaxPositions, engine);
+    check(sized.status());
+    engine = *sized;
+    auto runner = Runner::create(make_null_model(layout, kMaxPositions), nullptr, engine);
+    check(runner.status());
+    runner_ = std::move(runner).value();
+    stepper_ = std::make_unique<Stepper>(runner_.get(), engine);
+  }
+
+  // Ended requests of 16 blocks, until so many are cached.
+  void fill_cache() {
+    while (runner_->pools().latents().cached() < options_.cached_blocks &&
+           runner_->pools().latents().evicted_count() == 0) {
+      for (int i = 0; i < 32; ++i) add(16 * kBlockTokens + 1, 1, true);
+      while (!stepper_->idle()) step();
+    }
+  }
+
+  void reach_steady_state() {
+    for (int i = 0; i < 2 * options_.answer; ++i) arrivals_and_step();
+  }
+
+  void measure() {
+    std::vector<double> times;
+    for (int i = 0; i < options_.steps; ++i) times.push_back(arrivals_and_step());
+    std::sort(times.begin(), times.end());
+    EngineStats stats;
+    stepper_->fill(&stats);
+    fmt::print("{} running, {} cached and {} used latent pages of {}, {:.0f} rows a step\n", stepper_->running(),
+               stats.cache.latent_pages_cached, stats.cache.latent_pages_used, stats.cache.latent_pages_total,
+               static_cast<double>(rows_) / options_.steps);
+    const auto at = [&](double part) { return 1e6 * times[static_cast<std::size_t>(part * (options_.steps - 1))]; };
+    fmt::print("a step: median {:.1f} us, p90 {:.1f}, p99 {:.1f}, max {:.1f}; {:.0f} ns a running sequence\n", at(0.5),
+               at(0.9), at(0.99), at(1.0), 1e3 * at(0.5) / stepper_->running());
+  }
+
+ private:
+  void add(int prompt_tokens, int answer_tokens, bool fresh) {
+    NewSequence sequence;
+    sequence.max_tokens = answer_tokens;
+    sequence.prompt.resize(static_cast<std::size_t>(prompt_tokens));
+    const std::uint32_t seed = fresh ? ++seed_ : 1 + next_known_++ % seed_;
+    for (std::size_t i = 0; i < sequence.prompt.size(); ++i) {  // it begins with the digits of the seed
+      sequence.prompt[i] = static_cast<TokenId>((i < 3 ? seed >> (10 * i) : i) & 0x3FF);
+    }
+    stepper_->add(std::move(sequence));
+  }
+
+  void step() {
+    check(stepper_->step());
+    sampled_.assign(stepper_->sampled().begin(), stepper_->sampled().end());
+    for (const SequenceId id : sampled_) {
+      stepper_->append(id, 7);
+      const int generated = static_cast<int>(stepper_->tokens(id).size()) - stepper_->prompt_tokens(id);
+      if (generated >= options_.answer || stepper_->prompt_tokens(id) > 16 * kBlockTokens) stepper_->end(id);
+    }
+  }
+
+  double arrivals_and_step() {
+    int arrivals = 0;
+    const int most = std::max(8, options_.running / options_.answer);
+    const auto start = Clock::now();
+    for (; stepper_->running() + stepper_->waiting() < options_.running && arrivals < most; ++arrivals) {
+      add(options_.prompt, options_.answer, arrivals % 2 == 0);  // half of them begin with something cached
+    }
+    step();
+    const double seconds = seconds_since(start);
+    rows_ += stepper_->plan().rows;
+    return seconds;
+  }
+
+  const BenchOptions options_;
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Stepper> stepper_;
+  std::vector<SequenceId> sampled_;
+  std::uint32_t seed_ = 0, next_known_ = 0;
+  std::int64_t rows_ = 0;
+};
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  CLI::App app{"The cost of a step without its model: scheduler and cache"};
+  sluice::BenchOptions options;
+  app.add_option("config", options.config, "config.json, or a folder with one: the cache's layout")
+      ->capture_default_str();
+  app.add_option("--running", options.running)->capture_default_str();
+  app.add_option("--cached-blocks", options.cached_blocks)->capture_default_str();
+  app.add_option("--steps", options.steps)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  sluice::set_log_level(sluice::LogLevel::kWarning);
+  sluice::Bench bench(options);
+  bench.fill_cache();
+  bench.reach_steady_state();
+  bench.measure();
+  return 0;
+}
