@@ -46,6 +46,10 @@ const Case kCases[] = {
     {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 60},
     {"pro_plain", "v4-pro-like", "plain", "auto", "auto", "auto", 60},
     {"pro_fp8", "v4-pro-like", "default", "auto", "fp8", "fp4", 60},
+    {"v2_lite_default", "v2-lite-like", "default", "auto", "auto", "auto", 50},
+    {"v2_fp8", "v2-like", "default", "auto", "fp8", "auto", 50},
+    {"v3_default", "v3-like", "default", "auto", "auto", "auto", 50},
+    {"v32_default", "v32-like", "default", "auto", "auto", "auto", 50},
 };
 
 std::string folder_of(const std::string& model) {

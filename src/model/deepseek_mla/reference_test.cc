@@ -1,0 +1,114 @@
+// What no stored logits show, against a second forward (reference_testing.h).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/kernel_table.h"
+#include "model/cache_testing.h"
+#include "model/changed_checkpoint_testing.h"
+#include "model/deepseek_mla/reference_testing.h"
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+// The largest logit difference at each position.
+std::vector<double> differences(const std::string& kind, const std::string& profile, const ConfigEdit& edit) {
+  const ChangedCheckpoint folder(SLUICE_TEST_DATA_DIR "/oracles/" + kind, edit);
+  ThreadPool pool(2);
+  const Exec exec{&pool, select_kernels("auto").value()};
+  EngineOptions options;
+  options.profile = profile;
+  auto model = load_model(exec, folder.path(), options, {}, nullptr);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok()) return {};
+  const int tokens = 70;
+  std::vector<TokenId> ids;
+  for (int i = 0; i < tokens; ++i) ids.push_back(static_cast<TokenId>((i * i + 3 * i + 5) % 512));
+  std::vector<int> all(tokens);
+  std::iota(all.begin(), all.end(), 0);
+  const auto found = run_prompt(**model, exec, ids, all, 33);
+  const auto expected =
+      mla_reference_logits(folder.path(), ids, {.as_trained = profile != "plain", .bf16_rotary = profile == "default"});
+  EXPECT_EQ(found.size(), expected.size());
+  std::vector<double> worst(tokens);
+  const std::size_t vocab = found.size() / tokens;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    worst[i / vocab] = std::max(worst[i / vocab], std::fabs(static_cast<double>(found[i]) - expected[i]));
+  }
+  return worst;
+}
+
+double worst(const std::string& kind, const ConfigEdit& edit) {
+  const auto all = differences(kind, "plain", edit);
+  return *std::max_element(all.begin(), all.end());
+}
+
+json::object& rope(json::object& config) {
+  return config["rope_parameters"].as_object();
+}
+
+TEST(MlaReference, AgreesWithTheModelOnTheStoredConfigs) {
+  for (const char* kind : {"v2-like", "v2-lite-like", "v3-like", "v32-like"}) {
+    EXPECT_LT(worst(kind, [](json::object&) {}), 1e-4) << kind;
+  }
+}
+
+TEST(MlaReference, NormalisedSoftmaxIsNotScaled) {
+  EXPECT_LT(worst("v2-like", [](json::object& config) { config["norm_topk_prob"] = true; }), 1e-4);
+}
+
+TEST(MlaReference, SigmoidWithoutItsSum) {
+  EXPECT_LT(worst("v3-like", [](json::object& config) { config["norm_topk_prob"] = false; }), 1e-4);
+}
+
+TEST(MlaReference, MscalesThatDiffer) {
+  const auto edit = [](json::object& config) { rope(config)["mscale"] = 1.4, rope(config)["mscale_all_dim"] = 0.5; };
+  EXPECT_LT(worst("v2-like", edit), 1e-4);
+  EXPECT_LT(worst("v32-like", edit), 1e-4);  // the index heads use the same table
+}
+
+TEST(MlaReference, WithoutMscales) {
+  EXPECT_LT(worst("v3-like",
+                  [](json::object& config) {
+                    rope(config).erase("mscale");
+                    rope(config).erase("mscale_all_dim");
+                  }),
+            1e-4);
+}
+
+TEST(MlaReference, AnExplicitAttentionFactor) {
+  EXPECT_LT(worst("v3-like", [](json::object& config) { rope(config)["attention_factor"] = 1.25; }), 1e-4);
+}
+
+TEST(MlaReference, EqualBetas) {
+  EXPECT_LT(worst("v3-like", [](json::object& config) { rope(config)["beta_fast"] = rope(config)["beta_slow"] = 1; }),
+            1e-4);
+}
+
+TEST(MlaReference, OneGroup) {  // Kimi-K2's
+  EXPECT_LT(worst("v3-like", [](json::object& config) { config["n_group"] = config["topk_group"] = 1; }), 1e-4);
+}
+
+TEST(MlaReference, LatentNormsKeepTheirEpsilon) {
+  for (const char* kind : {"v2-like", "v32-like"}) {
+    EXPECT_LT(worst(kind, [](json::object& config) { config["rms_norm_eps"] = 0.03; }), 1e-4) << kind;
+  }
+}
+
+// V3.2's trained rounding: simulated, and as the rows of the default profile store it. A code flips where f32 and f64
+// lie on different sides of a boundary, so not every position is as close as most.
+TEST(MlaReference, TrainedRoundingOfV32) {
+  for (const char* profile : {"ref", "default"}) {
+    auto all = differences("v32-like", profile, [](json::object&) {});
+    std::sort(all.begin(), all.end());
+    EXPECT_LT(all[all.size() * 8 / 10], 3e-4) << profile;
+    EXPECT_LT(all.back(), 2e-2) << profile;
+  }
+}
+
+}  // namespace
+}  // namespace sluice

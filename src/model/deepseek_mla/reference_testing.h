@@ -1,0 +1,23 @@
+// A second forward of DeepSeek-V2, V3 and V3.2, for what no stored logits show: f64, one sequence at once, per-head
+// keys and values, written from the specification (sections 12.4, 17-19) apart from the model's own code and config
+// reader.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+struct ReferenceOptions {
+  bool as_trained = false;   // V3.2: FP8 latents, rotated FP8 index queries and keys
+  bool bf16_rotary = false;  // the cached key's rotary dims in bf16, as the row of section 12.4 has them
+};
+
+// Logits [ids.size(), vocab]. `folder`: bf16 or f32 weights under the official names, config.json in the newer form.
+std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
+                                         const ReferenceOptions& options = {});
+
+}  // namespace sluice
