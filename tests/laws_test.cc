@@ -50,6 +50,10 @@ const Case kCases[] = {
     {"v2_fp8", "v2-like", "default", "auto", "fp8", "auto", 50},
     {"v3_default", "v3-like", "default", "auto", "auto", "auto", 50},
     {"v32_default", "v32-like", "default", "auto", "auto", "auto", 50},
+    {"llama_default", "llama-like", "default", "auto", "auto", "auto", 50},
+    {"qwen2_window", "qwen2-swa-like", "default", "auto", "auto", "auto", 50},
+    {"qwen3_yarn", "qwen3-yarn-like", "plain", "auto", "auto", "auto", 50},
+    {"qwen3_moe", "qwen3moe-like", "default", "auto", "auto", "auto", 50},
 };
 
 std::string folder_of(const std::string& model) {
