@@ -28,6 +28,7 @@ Status validate(const EngineOptions& options) {
       in_range("--long-prefill-token-threshold", options.long_prefill_token_threshold, 0, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(in_range("--swap-space", options.swap_space, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(in_range("--force-preempt-every", options.force_preempt_every, 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("hidden_latent_pages", options.hidden_latent_pages, 0, INT32_MAX / 2));
   if (!options.swap_dir.empty() && options.swap_space == 0) {
     return invalid_argument(
         fmt::format("--swap-dir {}: expected --swap-space SIZE beside it, how much may be kept there, found none",
