@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
 #include "base/progress.h"
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
@@ -20,6 +21,7 @@
 #include "model/model_plan.h"
 #include "sim/calibrate.h"
 #include "sim/load_estimate.h"
+#include "sim/null_model.h"
 #include "sim/report.h"
 #include "sim/simulation.h"
 
@@ -76,7 +78,7 @@ Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CostSample> samples,
                           measure_steps(runner.get(), engine.max_num_batched_tokens, kCalibrationSeconds));
   const CostModel cost = fit_cost(samples);
-  fmt::print("calibrated on {} steps, typical error {:.0f} %\n", samples.size(), 100 * cost_error(cost, samples));
+  log_info("calibrated on {} steps, typical error {:.0f} %", samples.size(), 100 * cost_error(cost, samples));
   return cost;
 }
 
@@ -117,8 +119,8 @@ json::object describe(const SimulateOptions& options, const SimulatedModel& mode
           {"prefix_caching", engine.enable_prefix_caching}};
 }
 
-Result<RunReport> run_policy(const SimulateOptions& options, const std::string& policy, const Trace& trace,
-                             const SimulatedModel& model, const CostModel& cost) {
+Result<SimulationOptions> simulation_options(const SimulateOptions& options, const std::string& policy,
+                                             const CostModel& cost) {
   SimulationOptions simulation;
   simulation.engine = options.engine;
   simulation.engine.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
@@ -126,6 +128,11 @@ Result<RunReport> run_policy(const SimulateOptions& options, const std::string& 
   simulation.concurrency = options.concurrency;
   simulation.audit_at_end = true;
   SLUICE_ASSIGN_OR_RETURN(simulation.retention, retention_without(options.without_retention));
+  return simulation;
+}
+
+Result<RunReport> run_policy(const std::string& policy, SimulationOptions simulation, const Trace& trace,
+                             const SimulatedModel& model) {
   ProgressBar bar(policy, ProgressBar::Unit::kItems);
   simulation.on_progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
   SLUICE_ASSIGN_OR_RETURN(const SimulationResult result, simulate(trace, model, simulation));
@@ -149,36 +156,59 @@ Status write_report(const std::string& out, json::object summary, const std::vec
   return {};
 }
 
-Status run_all(const SimulateOptions& options) {
+// What the options come to: all that can be wrong with them is found here, before the work.
+struct Job {
+  SimulatedModel model;
+  CostModel cost;
+  std::vector<std::string> policies;
+  std::vector<SimulationOptions> simulations;  // of each policy
+  Trace trace;
+  double rate = 0;
+};
+
+Result<Job> prepare(const SimulateOptions& options) {
+  Job job;
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error) return invalid_argument(fmt::format("--out {}: cannot be made: {}", options.out, error.message()));
   SLUICE_ASSIGN_OR_RETURN(const std::string path, model_path(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
-  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
-  const SimulatedModel model{plan.cache_layout, plan.config.max_position_embeddings};
-  SLUICE_ASSIGN_OR_RETURN(const CostModel cost, cost_of(options, path));
-  double rate = 0;
-  SLUICE_ASSIGN_OR_RETURN(const Trace trace, trace_of(options, cost, &rate));
-  fmt::print("{} requests, {}\n", trace.requests.size(),
-             options.concurrency > 0 ? fmt::format("{} at a time", options.concurrency)
-             : rate > 0              ? fmt::format("{:.4g} a second arriving", rate)
-                                     : "at the times of the trace");
-  fmt::print("cost of a step: {}\n", cost.text());
+  SLUICE_ASSIGN_OR_RETURN(ModelPlan plan, plan_model(std::move(config), options.engine));
+  job.model = {std::move(plan.cache_layout), plan.config.max_position_embeddings};
+  SLUICE_ASSIGN_OR_RETURN(job.cost, cost_of(options, path));
+  job.policies = options.policies;
+  if (job.policies.empty()) job.policies.push_back(options.engine.scheduling_policy);
+  for (const std::string& policy : job.policies) {
+    SLUICE_ASSIGN_OR_RETURN(SimulationOptions simulation, simulation_options(options, policy, job.cost));
+    SLUICE_RETURN_IF_ERROR(
+        null_model_options(job.model.cache_layout, job.model.max_position_embeddings, simulation.engine).status());
+    job.simulations.push_back(std::move(simulation));
+  }
+  SLUICE_ASSIGN_OR_RETURN(job.trace, trace_of(options, job.cost, &job.rate));
+  return job;
+}
+
+std::string arrivals_text(const SimulateOptions& options, double rate) {
+  if (options.concurrency > 0) return fmt::format("{} at a time", options.concurrency);
+  return rate > 0 ? fmt::format("{:.4g} a second arriving", rate) : "at the times of the trace";
+}
+
+Status run_all(const SimulateOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const Job job, prepare(options));
+  fmt::print("{} requests, {}\n", job.trace.requests.size(), arrivals_text(options, job.rate));
+  fmt::print("cost of a step: {}\n", job.cost.text());
   std::fflush(stdout);
 
-  std::vector<std::string> policies = options.policies;
-  if (policies.empty()) policies.push_back(options.engine.scheduling_policy);
   std::vector<RunReport> reports;
+  double simulated = 0;
   const auto began = std::chrono::steady_clock::now();
-  for (const std::string& policy : policies) {
-    SLUICE_ASSIGN_OR_RETURN(RunReport report, run_policy(options, policy, trace, model, cost));
+  for (std::size_t i = 0; i < job.policies.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(RunReport report, run_policy(job.policies[i], job.simulations[i], job.trace, job.model));
+    simulated += report.seconds;
     reports.push_back(std::move(report));
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  SLUICE_RETURN_IF_ERROR(write_report(options.out, describe(options, model, cost, rate), reports));
-  double simulated = 0;
-  for (const RunReport& report : reports) simulated += report.seconds;
+  SLUICE_RETURN_IF_ERROR(write_report(options.out, describe(options, job.model, job.cost, job.rate), reports));
   fmt::print("{}{:.0f} s simulated in {:.1f} s; {}/summary.json, latency.svg, load.svg, summary.svg\n",
              to_text(reports), simulated, seconds, options.out);
   for (const RunReport& report : reports) {

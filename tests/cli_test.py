@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import urllib.request
+import xml.etree.ElementTree
 
 import numpy
 import pytest
@@ -245,6 +246,27 @@ GEOMETRIES = {
 }
 
 
+def cut(name, **changes):
+    """An official config with fewer layers and smaller ones."""
+    config = json.loads((ROOT / "tests" / "configs" / f"{name}.json").read_text())
+    return config | {"vocab_size": 300, "num_hidden_layers": 3, "hidden_size": 160, "intermediate_size": 200,
+                     "moe_intermediate_size": 96, "num_attention_heads": 4, "first_k_dense_replace": 1,
+                     "bos_token_id": 0, "eos_token_id": 1} | changes
+
+
+# Widths that are no multiple of 128, so that the last blocks of FP8 are parts.
+GEOMETRIES |= {
+    "v2-lite": cut("v2-lite", n_routed_experts=8, num_experts_per_tok=3),
+    "v2": cut("v2", n_routed_experts=16, q_lora_rank=72),
+    "v3 with MTP": cut("v3", n_routed_experts=16, n_group=4, topk_group=2, num_experts_per_tok=4, q_lora_rank=200,
+                       kv_lora_rank=192),
+    "v3.2": cut("v3.2", n_routed_experts=16, n_group=4, topk_group=2, num_experts_per_tok=4, q_lora_rank=200,
+                index_n_heads=4, index_topk=40),
+    # Its own routing: 384 experts in one group, 64 heads.
+    "kimi-k2": cut("kimi-k2", num_hidden_layers=4, hidden_size=256, moe_intermediate_size=64, num_attention_heads=64),
+}
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_synth(tmp_path, geometry):
     config, model = tmp_path / "geometry.json", tmp_path / "model"
@@ -277,6 +299,23 @@ def test_synth(tmp_path, geometry):
     assert any((other / f.name).read_bytes() != f.read_bytes() for f in model.glob("*.safetensors"))
 
 
+@pytest.mark.parametrize("geometry", ["fp8 and fp4", "f32 scales", "v2", "v3 with MTP", "v3.2", "kimi-k2"])
+def test_synth_store_f32(tmp_path, geometry):
+    """The same values as float32: the same `plain` logits, bit by bit (each weight meets its scale before the dot)."""
+    config = tmp_path / "geometry.json"
+    config.write_text(json.dumps(GEOMETRIES[geometry]))
+    ids = ",".join(str(i * 7 % 300) for i in range(100))
+    found = []
+    for store in ("official", "f32"):
+        sluice("synth", config, tmp_path / store, "--seed", "5", "--store", store)
+        sluice("logits", tmp_path / store, "--ids", ids, "--profile", "plain", "--out", tmp_path / "l")
+        found.append(safetensors.numpy.load_file(tmp_path / "l")["logits"])
+    assert (found[0].view(numpy.int32) == found[1].view(numpy.int32)).all()
+    dtypes = {t["dtype"] for t in header(tmp_path / "f32" / "model.safetensors").values()}
+    assert dtypes <= {"F32", "I64"}
+    fails("synth", config, tmp_path / "x", "--store", "f16", says="--store")
+
+
 def test_synth_magnitudes(tmp_path):
     """Weights have a standard deviation of about 1 / sqrt(row length), whatever they are stored in."""
     sluice("synth", MODEL, tmp_path / "model", "--tokenizer", MODEL)
@@ -294,6 +333,12 @@ def test_synth_magnitudes(tmp_path):
     fails("synth", MODEL, tmp_path / "model", says="weights")
     fails("synth", tmp_path / "none.json", tmp_path / "x", says="none.json")
     fails("synth", MODEL, tmp_path / "x", "--tokenizer", tmp_path, says="tokenizer.json")
+
+
+def header(path):
+    data = path.read_bytes()
+    entries = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    return {name: entry for name, entry in entries.items() if name != "__metadata__"}
 
 
 def raw_tensors(path):
@@ -322,7 +367,64 @@ def test_inspect():
     assert line.split() == ["layers.0.ffn.experts.0.w1.weight", "I8", "16384", "[128,", "128]"]
     flash = sluice("inspect", ROOT / "tests" / "configs" / "v4-flash.json").stdout
     assert "43 + 1 for multi-token prediction" in flash and "ffn" not in flash
+    table = [line.split() for line in flash.splitlines()]
+    assert ["fp8", "fp8", "3850.25", "7642112"] in table and ["bf16", "bf16", "6880.00", "12485632"] in table
+    v3 = sluice("inspect", ROOT / "tests" / "configs" / "v3.json").stdout
+    assert "671026419200 parameters, 37552297472 active" in v3 and "bf16       -                70272.00  0" in v3
+    fails("inspect", ROOT / "tests" / "configs" / "v3.json", "--index-cache-dtype", "fp4", says="--index-cache-dtype")
     fails("inspect", ROOT / "nothing.json", says="nothing.json")
+
+
+# --- simulate ---------------------------------------------------------------------------------------------------------
+
+
+def simulate(tmp_path, *arguments, **options):
+    out = tmp_path / "out"
+    done = sluice("simulate", *arguments, "--out", out, "--kv-cache-memory", "2GB", **options)
+    return json.loads((out / "summary.json").read_text()), done.stdout, out
+
+
+def test_simulate(tmp_path):
+    flags = ("--requests", 300, "--cost", "step=0.01,row=1e-4", "--policies", "fair,fcfs,decode-first")
+    summary, text, out = simulate(tmp_path, *flags)
+    assert [run["policy"] for run in summary["runs"]] == ["fair", "fcfs", "decode-first"]
+    for run in summary["runs"]:
+        assert run["requests"] == 300 and run["refused"] == 0
+        assert 0 < run["ttft"]["p50"] <= run["ttft"]["p99"] <= run["ttft"]["max"]
+    assert summary["runs"][1]["seconds"] == summary["runs"][2]["seconds"]
+    for name in ("latency.svg", "load.svg", "summary.svg"):
+        assert xml.etree.ElementTree.parse(out / name).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    again, _, _ = simulate(tmp_path, *flags)
+    assert again == summary
+    assert "300 requests" in text
+
+
+def test_simulate_a_trace_and_a_calibrated_cost(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    lines = [{"timestamp": 5000 * i, "input_length": 1000, "output_length": 5, "hash_ids": [7, i]} for i in range(3)]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary, text, _ = simulate(tmp_path, "--trace", trace)
+    run = summary["runs"][0]
+    assert run["requests"] == 3
+    # The second request wants to resume behind the common block, which is kept from then on; the third does.
+    assert run["hit_rate"] == pytest.approx(512 / 3000)
+    assert "cost of a step: " in text
+    assert run["ttft"]["max"] > 0
+
+
+def test_bad_simulate(tmp_path):
+    config = ROOT / "tests" / "configs" / "v4-flash.json"
+    fails("simulate", says="--out")
+    fails("simulate", config, "--out", tmp_path, says="a config.json has no weights")
+    fails("simulate", "--cost", "stp=1", "--out", tmp_path, says="found 'stp=1'")
+    cost = ("--cost", "step=1", "--out", tmp_path)
+    fails("simulate", *cost, "--without-retention", "nothing", says="there is no rule 'nothing'")
+    fails("simulate", *cost, "--trace", tmp_path / "none.jsonl", says="none.jsonl")
+    (tmp_path / "bad.jsonl").write_text('{"timestamp": 0, "input_length": 1, "output_length": 1}\n{"timestamp": 1}\n')
+    fails("simulate", *cost, "--trace", tmp_path / "bad.jsonl", says="bad.jsonl line 2: key 'input_length'")
+    fails("simulate", *cost, "--requests", 0, says="--requests: expected 1 to")
+    fails("simulate", *cost, "--kv-cache-memory", 1000, says="--kv-cache-memory")
+    fails("simulate", "--cost", "step=1", "--out", tmp_path / "bad.jsonl", says="cannot be made")
 
 
 # --- eval -------------------------------------------------------------------------------------------------------------
