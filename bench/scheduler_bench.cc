@@ -52,9 +52,8 @@ class Bench {
     check(plan.status());
     const CacheLayout& layout = plan->cache_layout;
     const auto group = static_cast<std::int64_t>(16 * layout.latent_page_bytes() + layout.window_page_bytes());
-    engine.kv_cache_memory =
-        group * (options.cached_blocks / 14 + options.running) + static_cast<std::int64_t>(layout.window_page_bytes()) *
-                                                                     (3 * options.running + 100);
+    engine.kv_cache_memory = group * (options.cached_blocks / 14 + options.running) +
+                             static_cast<std::int64_t>(layout.window_page_bytes()) * (3 * options.running + 100);
     auto sized = null_model_options(layout, kMaxPositions, engine);
     check(sized.status());
     engine = *sized;

@@ -42,7 +42,7 @@ struct EngineOptions {
   std::string swap_dir;                     // where to keep it; empty: in memory
   bool audit = false;                       // check the cache and the plan after every step
   int force_preempt_every = 0;              // for tests: preempt a running sequence every so many steps; 0: never
-  int hidden_latent_pages = 0;               // for tests of short memory: so many pages are not used
+  int hidden_latent_pages = 0;              // for tests of short memory: so many pages are not used
   std::string inject_fault;                 // for tests of the tests: one of cache/fault.h; empty: none
 };
 

@@ -48,6 +48,7 @@ Result<SchedulingPolicy> parse_policy(const std::string& name) {
   if (name == "fair") return SchedulingPolicy::kFair;
   if (name == "fcfs") return SchedulingPolicy::kFcfs;
   if (name == "priority") return SchedulingPolicy::kPriority;
+  if (name == "prefill-first") return SchedulingPolicy::kPrefillFirst;  // of the simulator
   return invalid_argument(fmt::format("--scheduling-policy: expected fair, fcfs or priority, found '{}'", name));
 }
 

@@ -80,7 +80,7 @@ class LinearWeight {
   WeightView view_;
   bool bf16_input_ = false;
   AlignedBytes packed_;
-  AlignedBytes kept_;  // what view_ is of, where it is not the checkpoint
+  AlignedBytes kept_;        // what view_ is of, where it is not the checkpoint
   AlignedBytes transposed_;  // what view_ points to, where the kernels want no packed copy
 };
 

@@ -195,6 +195,18 @@ TEST(PriorityPromptsTest, OtherPoliciesDoNotLookAtPriorities) {
   EXPECT_EQ(rows(w.step()), (Rows{{0, 80}, {1, 20}}));
 }
 
+TEST(PrefillFirstTest, DecodesWaitForAllPrompts) {
+  SchedulerWorld w(limits(100, SchedulingPolicy::kPrefillFirst));
+  w.add(0, {50, 9});
+  EXPECT_EQ(rows(w.step()), (Rows{{0, 50}}));
+  EXPECT_EQ(rows(w.step()), (Rows{{0, 1}}));
+  w.add(1, {150, 9});
+  w.add(2, {20, 9});
+  EXPECT_EQ(rows(w.step()), (Rows{{1, 100}}));
+  EXPECT_EQ(rows(w.step()), (Rows{{1, 50}, {2, 20}}));
+  EXPECT_EQ(rows(w.step()), (Rows{{0, 1}, {1, 1}, {2, 1}}));
+}
+
 // --- Chunks: threshold, slivers, alignment ---
 
 TEST(PromptChunksTest, TheThresholdCapsEveryChunk) {

@@ -168,7 +168,7 @@ const StepPlan& Scheduler::plan() {
   if (preemption_forced_) preempt_by_force();
   if (limits_.policy == SchedulingPolicy::kPriority) preempt_for_best_waiting();
   wake_parked();
-  const bool prompts_only = prompts_next_;
+  const bool prompts_only = prompts_next_ || limits_.policy == SchedulingPolicy::kPrefillFirst;
   prompts_next_ = false;
   if (prompts_only) plan_prompts();
   if (plan_.empty()) plan_with_decodes();

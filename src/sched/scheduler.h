@@ -74,8 +74,10 @@ enum class SchedulingPolicy {
   kFair,  // half of the rows to the oldest prompt, the others to those with the fewest rows to compute; what one half
           // leaves the other takes
   kFcfs,  // in order of arrival, each as much as it can take
-  kPriority  // the same by (priority, arrival); and the best waiting sequence preempts running ones of strictly worse
-             // priority, the worst and latest first, when that gives it the memory or the place it lacks
+  kPriority,  // the same by (priority, arrival); and the best waiting sequence preempts running ones of strictly worse
+              // priority, the worst and latest first, when that gives it the memory or the place it lacks
+  kPrefillFirst,  // kFcfs without rule 1: while any prompt can advance, a step has no decodes, so they starve. What
+                  // engines do whose steps are of one kind; to be compared with, in simulations
 };
 
 struct SchedulerLimits {

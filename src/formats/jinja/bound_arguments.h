@@ -36,7 +36,10 @@ class BoundArguments {
   bool has(std::size_t i) const { return values_[i] != nullptr && !values_[i]->is_none(); }
   // What was given, None included; undefined for nothing.
   Value value(std::size_t i) const { return values_[i] == nullptr ? Value() : *values_[i]; }
-  Value value_or(std::size_t i, Value absent) const { return values_[i] == nullptr ? std::move(absent) : *values_[i]; }
+  Value value_or(std::size_t i, Value absent) const {
+    if (values_[i] != nullptr) return *values_[i];
+    return absent;
+  }
 
   // Each fails for another type.
   std::string_view text(std::size_t i, std::string_view absent = {}) const {
