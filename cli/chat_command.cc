@@ -87,7 +87,7 @@ class Conversation {
     GenerationRequest request;
     SLUICE_ASSIGN_OR_RETURN(const std::string prompt, chat_.render(request_));
     SLUICE_ASSIGN_OR_RETURN(request.prompt, model_.tokenizer->encode(prompt));
-    request.parser = chat_.make_parser(prompt);
+    request.parser = chat_.make_parser(prompt, /*has_tools=*/false);
     request.sampling = sampling_;
     request.max_tokens = max_tokens_;
     const auto stats =

@@ -92,8 +92,9 @@ class Evaluation {
     SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, model_.tokenizer->encode(prompt));
     SLUICE_ASSIGN_OR_RETURN(const int max_tokens, answer_budget(*model_.engine, ids.size(), options_.max_tokens));
     std::vector<std::int32_t> starts = starts_.find(ids);
+    const bool has_tools = !items_[index].request.tools.empty();
     runs_[index].stream = std::make_unique<GenerationStream>(*model_.tokenizer, std::vector<std::string>(),
-                                                             /*logprobs=*/false, chat_.make_parser(prompt));
+                                                             /*logprobs=*/false, chat_.make_parser(prompt, has_tools));
     SLUICE_ASSIGN_OR_RETURN(
         runs_[index].request,
         model_.engine->submit({.prompt = std::move(ids),

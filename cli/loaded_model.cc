@@ -8,7 +8,7 @@ namespace sluice {
 
 Result<const ChatEncoding*> LoadedModel::require_chat() const {
   if (chat != nullptr) return chat.get();
-  return invalid_argument("this model's family has no chat encoding; `sluice run --raw` completes plain text");
+  return invalid_argument("this model has no chat template; `sluice run --raw` completes plain text");
 }
 
 Result<LoadedModel> load_model_for_text(const EngineOptions& options) {
@@ -16,7 +16,7 @@ Result<LoadedModel> load_model_for_text(const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(options.model_folder));
   SLUICE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(options.model_folder));
   SLUICE_ASSIGN_OR_RETURN(model.generation, load_generation_config(options.model_folder));
-  Result<std::unique_ptr<ChatEncoding>> chat = make_chat_encoding(config.model_type, options.model_folder);
+  Result<std::unique_ptr<ChatEncoding>> chat = load_chat_encoding(config.model_type, options.model_folder);
   if (chat.ok()) {
     model.chat = std::move(chat).value();
   } else if (chat.status().code() != StatusCode::kNotFound) {

@@ -36,7 +36,7 @@ Status encode_prompt(const LoadedModel& model, const RunOptions& options, const 
   conversation.thinking = options.thinking;
   SLUICE_ASSIGN_OR_RETURN(const std::string rendered, chat->render(conversation));
   SLUICE_ASSIGN_OR_RETURN(request.prompt, model.tokenizer->encode(rendered));
-  request.parser = chat->make_parser(rendered);
+  request.parser = chat->make_parser(rendered, /*has_tools=*/false);
   return {};
 }
 

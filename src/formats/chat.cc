@@ -1,8 +1,12 @@
 #include "formats/chat.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "formats/chat_template/chat_templates.h"
+#include "formats/chat_template/template_chat.h"
+#include "formats/deepseek_v32_chat.h"
 #include "formats/deepseek_v4_chat.h"
 
 namespace sluice {
@@ -14,10 +18,25 @@ struct ChatFamily {
   Result<std::unique_ptr<ChatEncoding>> (*make)(const std::string& model_folder);
 };
 
-// Every family with a chat encoding.
+// Every family with a chat encoding of its own.
 constexpr std::array kChatFamilies = {
+    ChatFamily{"deepseek_v32", load_deepseek_v32_chat},
     ChatFamily{"deepseek_v4", load_deepseek_v4_chat},
 };
+
+// A given template goes before the family's own encoding.
+const ChatFamily* own_encoding(std::string_view model_type, const ChatEncodingOptions& options) {
+  const auto family = std::ranges::find(kChatFamilies, model_type, &ChatFamily::model_type);
+  return family == kChatFamilies.end() || !options.template_file.empty() ? nullptr : &*family;
+}
+
+Result<std::unique_ptr<ChatEncoding>> make_own(const ChatFamily& family, const std::string& model_folder,
+                                               const ChatEncodingOptions& options) {
+  if (options.parsers.tool_call.empty() && options.parsers.reasoning.empty()) return family.make(model_folder);
+  return invalid_argument("the model type '" + std::string(family.model_type) +
+                          "' has a chat encoding of its own, whose parsers cannot be changed; remove "
+                          "--tool-call-parser and --reasoning-parser");
+}
 
 }  // namespace
 
@@ -53,14 +72,27 @@ std::string join_content(const std::vector<ChatContentPart>& content, std::strin
   return joined;
 }
 
-Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder) {
-  for (const ChatFamily& family : kChatFamilies) {
-    if (family.model_type == model_type) return family.make(model_folder);
+Status check_template_variables(const ChatRequest& request) {
+  if (request.template_variables.empty()) return {};
+  const std::string name(request.template_variables.begin()->key());
+  return invalid_argument("chat_template_kwargs." + name + ": unknown field; this model has no chat template");
+}
+
+Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         ChatTemplates templates, const ChatEncodingOptions& options) {
+  if (const ChatFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
+  if (!options.template_file.empty()) {
+    SLUICE_RETURN_IF_ERROR(replace_chat_templates(templates, options.template_file));
   }
-  std::string known;
-  for (const ChatFamily& family : kChatFamilies) known.append(known.empty() ? "" : ", ").append(family.model_type);
-  return not_found("chat encoding of model type '" + std::string(model_type) + "': expected one of " + known +
-                   "; complete raw text instead");
+  return TemplateChat::make(std::move(templates), options.parsers);
+}
+
+Result<std::unique_ptr<ChatEncoding>> load_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         const ChatEncodingOptions& options) {
+  if (const ChatFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
+  const bool has_template = !options.template_file.empty();
+  SLUICE_ASSIGN_OR_RETURN(ChatTemplates templates, load_chat_templates(model_folder, /*only_tokens=*/has_template));
+  return make_chat_encoding(model_type, model_folder, std::move(templates), options);
 }
 
 }  // namespace sluice

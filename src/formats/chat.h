@@ -2,18 +2,19 @@
 // tool calls.
 //
 //   auto messages = parse_chat_messages(body["messages"]);             // OpenAI JSON -> ChatMessage, checked
-//   auto encoding = make_chat_encoding(config.model_type, folder);     // how this family writes a conversation
+//   auto encoding = load_chat_encoding(config.model_type, folder);     // how this model writes a conversation
 //   auto prompt = encoding->render({.messages = ..., .tools = ...});   // special tokens are written as text
 //   ids = tokenizer.encode(*prompt, special tokens parsed, none added)
-//   auto parser = encoding->make_parser(*prompt);
+//   auto parser = encoding->make_parser(*prompt, has_tools);
 //   parser->push(text) ... parser->finish()                            // deltas in the order in which they stream
 //
-// A family adds one file with a ChatEncoding and one line to the list in chat.cc.
-// Text that a client sends is not escaped: a special token written in it reads as one, as in the models' own encoders.
-// Thread safety: messages are plain values; a const ChatEncoding may be used from any thread; a parser belongs to one
-// answer.
+// A family with an encoding of its own adds one file with a ChatEncoding and one line to the list in chat.cc; all
+// others are written by the template that comes with the model (chat_template/template_chat.h). Text that a client
+// sends is not escaped: a special token written in it reads as one, as in the models' own encoders. Thread safety:
+// messages are plain values; a const ChatEncoding may be used from any thread; a parser belongs to one answer.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <memory>
 #include <optional>
@@ -60,6 +61,7 @@ struct ChatRequest {
   std::optional<boost::json::value> response_format = {};  // of the whole request; rendered as it is
   std::optional<bool> thinking = {};                       // unset: the encoding's default
   std::optional<std::string> reasoning_effort = {};        // the encoding says which it knows
+  boost::json::object template_variables = {};             // more variables for a chat template
   bool drop_thinking = true;                               // leave out the reasoning of earlier turns
   bool add_generation_prompt = true;                       // end in the opening of the assistant's turn
 };
@@ -76,6 +78,10 @@ Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::valu
 
 // The text parts joined by `separator`; any other part reads "[Unsupported <type>]".
 std::string join_content(const std::vector<ChatContentPart>& content, std::string_view separator);
+
+// For encodings that are no templates: an error if the request sets template variables of its own, by the name of the
+// first.
+Status check_template_variables(const ChatRequest& request);
 
 // A step of a streamed answer.
 struct ChatDelta {
@@ -113,15 +119,38 @@ class ChatEncoding {
 
   // The prompt as text. Fails with kInvalidArgument when the conversation or an option cannot be written.
   virtual Result<std::string> render(const ChatRequest& request) const = 0;
-  // A parser for the answer to `prompt`, which tells whether the answer starts with reasoning.
-  virtual std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt) const = 0;
+  // A parser for the answer to `prompt`, which tells whether the answer starts with reasoning. `has_tools`: the request
+  // offers tools; without, an encoding may leave alone what looks like a call.
+  virtual std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const = 0;
   // The special tokens, by their text, that open a message of some role. What comes before one is likely to be the
   // start of other prompts as well.
   virtual std::vector<std::string_view> role_markers() const = 0;
 };
 
-// The encoding of the checkpoint in `model_folder` whose config.json says `model_type`. kNotFound for a family without
-// one; the model can then still complete raw text.
-Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder);
+// How answers are taken apart, by name (chat_parsers/chat_parsers.h); "": as the model's chat template writes them.
+struct ChatParserNames {
+  std::string tool_call = {};
+  std::string reasoning = {};
+};
+
+struct ChatEncodingOptions {
+  std::string template_file = {};  // a Jinja template to take in the place of the model's own
+  ChatParserNames parsers = {};
+};
+
+struct ChatTemplates;  // chat_template/chat_templates.h
+
+// The encoding of a model whose config says `model_type`: the family's own if it has one, else the model's template.
+// kNotFound for a model without either; it can then still complete raw text. kInvalidArgument when a template does not
+// parse, or an option is given to a family with an encoding of its own.
+//
+// `model_folder`: where the family's own encoding looks for its files; "" for none.
+Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         ChatTemplates templates,
+                                                         const ChatEncodingOptions& options = {});
+
+// The same with the templates of a model folder.
+Result<std::unique_ptr<ChatEncoding>> load_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         const ChatEncodingOptions& options = {});
 
 }  // namespace sluice

@@ -155,10 +155,10 @@ TEST(ChatTools, Errors) {
 }
 
 TEST(ChatEncodings, UnknownFamilyIsNotFound) {
-  const auto encoding = make_chat_encoding("gpt2", "/nowhere");
+  const auto encoding = load_chat_encoding("gpt2", "/nowhere");
   ASSERT_FALSE(encoding.ok());
   EXPECT_EQ(encoding.status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(encoding.status().message(), HasSubstr("deepseek_v4"));
+  EXPECT_THAT(encoding.status().message(), HasSubstr("no chat template"));
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "base/mapped_file.h"
-#include "formats/deepseek_v4_chat_parser.h"
+#include "formats/chat_parsers/dsml_parser.h"
 #include "formats/deepseek_v4_chat_text.h"
 #include "formats/deepseek_v4_chat_turns.h"
+#include "formats/dsml_calls.h"
 #include "formats/json.h"
 
 namespace sluice {
@@ -80,41 +81,6 @@ void append_blocks(std::string& out, const std::vector<DeepSeekV4Block>& blocks)
   }
 }
 
-void append_parameter(std::string& out, std::string_view name, const boost::json::value& value) {
-  out.append(text::kOpenParameter).append(" name=\"").append(name);
-  out.append("\" string=\"").append(value.is_string() ? "true" : "false").append("\">");
-  if (value.is_string()) {
-    out += std::string_view(value.get_string());
-  } else {
-    out += dump_json_python(value);
-  }
-  out += text::kCloseParameter;
-}
-
-boost::json::object arguments_of(const ChatToolCall& call) {
-  if (call.arguments.find_first_not_of(" \t\r\n") == std::string::npos) return {};
-  auto parsed = parse_json(call.arguments, "arguments");
-  if (parsed.ok() && parsed->is_object()) return std::move(parsed->get_object());
-  boost::json::object object;
-  object["arguments"] = call.arguments;
-  return object;
-}
-
-void append_tool_calls(std::string& out, const std::vector<ChatToolCall>& calls) {
-  if (calls.empty()) return;
-  out.append("\n\n").append(text::kOpenCalls).append("\n");
-  for (const ChatToolCall& call : calls) {
-    out.append(text::kOpenInvoke).append(" name=\"").append(call.name).append("\">\n");
-    bool first = true;
-    for (const auto& [name, value] : arguments_of(call)) {
-      if (!std::exchange(first, false)) out += '\n';
-      append_parameter(out, name, value);
-    }
-    out.append("\n").append(text::kCloseInvoke).append("\n");
-  }
-  out += text::kCloseCalls;
-}
-
 // Renders one conversation; the rules are those of specification §14.2, in its order.
 class Renderer {
  public:
@@ -179,7 +145,7 @@ class Renderer {
     const bool shows_thinking = !chat_.drop_thinking || static_cast<int>(index) > chat_.last_user;
     if (thinking_ && !after_task && shows_thinking) out.append(message.reasoning_content).append(text::kThinkClose);
     out += join_content(message.content, "\n\n");
-    append_tool_calls(out, message.tool_calls);
+    append_dsml_calls(out, message.tool_calls, kDeepSeekV4Block);
     if (!message.wo_eos) out += text::kEos;
   }
 
@@ -199,6 +165,7 @@ class Renderer {
 
 Result<std::string> DeepSeekV4Chat::render(const ChatRequest& request) const {
   if (request.messages.empty()) return invalid_argument("messages: expected at least one message, found none");
+  SLUICE_RETURN_IF_ERROR(check_template_variables(request));
   const bool thinking = request.thinking.value_or(options_.thinking_by_default);
   SLUICE_ASSIGN_OR_RETURN(const std::string_view prefix,
                           effort_prefix(request.reasoning_effort, options_.effort_profile));
@@ -213,8 +180,8 @@ Result<std::string> DeepSeekV4Chat::render(const ChatRequest& request) const {
   return out;
 }
 
-std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(std::string_view prompt) const {
-  return std::make_unique<DeepSeekV4OutputParser>(prompt.ends_with(text::kThinkOpen));
+std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(std::string_view prompt, bool /*has_tools*/) const {
+  return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, prompt.ends_with(text::kThinkOpen));
 }
 
 std::vector<std::string_view> DeepSeekV4Chat::role_markers() const {

@@ -43,8 +43,9 @@ class DeepSeekV4Chat final : public ChatEncoding {
   explicit DeepSeekV4Chat(DeepSeekV4ChatOptions options) : options_(options) {}
 
   Result<std::string> render(const ChatRequest& request) const override;
-  // The answer starts with reasoning if `prompt` ends in an open <think>.
-  std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt) const override;
+  // The answer starts with reasoning if `prompt` ends in an open <think>. Calls are taken as such with and without
+  // tools.
+  std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const override;
   // User, assistant and latest reminder; a system message has none.
   std::vector<std::string_view> role_markers() const override;
 

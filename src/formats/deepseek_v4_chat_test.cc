@@ -432,7 +432,7 @@ TEST(DeepSeekV4ChatEffort, ProfileOfAModelFolder) {
   EXPECT_EQ(profile(), DeepSeekV4EffortProfile::kPreview);
   std::ofstream(folder / "encoding" / "encoding_dsv4.py") << kOfficialSource;
   EXPECT_EQ(profile(), DeepSeekV4EffortProfile::kOfficial);
-  EXPECT_TRUE(make_chat_encoding("deepseek_v4", folder.string()).ok());
+  EXPECT_TRUE(load_chat_encoding("deepseek_v4", folder.string()).ok());
   std::filesystem::remove_all(folder);
 }
 
@@ -443,9 +443,9 @@ TEST(DeepSeekV4ChatRender, NoMessagesIsAnError) {
 TEST(DeepSeekV4ChatRender, TheParserStartsWhereThePromptEnds) {
   const DeepSeekV4Chat chat({});
   using Kind = ChatDelta::Kind;
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think>")->push("a").front().kind, Kind::kReasoning);
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜></think>")->push("a").front().kind, Kind::kContent);
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think><｜action｜>")->push("a").front().kind, Kind::kContent);
+  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think>", false)->push("a").front().kind, Kind::kReasoning);
+  EXPECT_EQ(chat.make_parser("<｜Assistant｜></think>", false)->push("a").front().kind, Kind::kContent);
+  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think><｜action｜>", false)->push("a").front().kind, Kind::kContent);
 }
 
 }  // namespace

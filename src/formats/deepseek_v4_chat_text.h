@@ -13,13 +13,6 @@ inline constexpr std::string_view kLatestReminder = "<｜latest_reminder｜>";
 inline constexpr std::string_view kThinkOpen = "<think>";
 inline constexpr std::string_view kThinkClose = "</think>";
 
-inline constexpr std::string_view kOpenCalls = "<｜DSML｜tool_calls>";
-inline constexpr std::string_view kCloseCalls = "</｜DSML｜tool_calls>";
-inline constexpr std::string_view kOpenInvoke = "<｜DSML｜invoke";  // attributes and ">" follow
-inline constexpr std::string_view kCloseInvoke = "</｜DSML｜invoke>";
-inline constexpr std::string_view kOpenParameter = "<｜DSML｜parameter";  // attributes and ">" follow
-inline constexpr std::string_view kCloseParameter = "</｜DSML｜parameter>";
-
 // Before and after the schemas, one JSON object per line.
 inline constexpr std::string_view kToolsBeforeSchemas =
     R"(## Tools

@@ -70,7 +70,7 @@ class ApiTest : public ::testing::Test {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::kOff);
-    chat_ = make_chat_encoding("deepseek_v4", SLUICE_SOURCE_DIR "/models/sluice-tiny-v4").value();
+    chat_ = load_chat_encoding("deepseek_v4", SLUICE_SOURCE_DIR "/models/sluice-tiny-v4").value();
     options_.http.port = 0;
     options_.served_model_name = "tiny";
   }

@@ -63,7 +63,9 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
   }
   GenerationPlan plan;
   plan.prompts.push_back(std::move(ids).value());
-  plan.make_parser = [chat = context.chat, text = *std::move(prompt)] { return chat->make_parser(text); };
+  plan.make_parser = [chat = context.chat, text = *std::move(prompt), has_tools = !request.chat.tools.empty()] {
+    return chat->make_parser(text, has_tools);
+  };
   finish_plan(plan, make_form(context, "chatcmpl-", request.options, 1), make_chat_writer, request.options);
   return plan;
 }

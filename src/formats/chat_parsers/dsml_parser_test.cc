@@ -1,4 +1,4 @@
-#include "formats/deepseek_v4_chat_parser.h"
+#include "formats/chat_parsers/dsml_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ void append(Deltas& all, Deltas more) {
 
 // Parses the pieces of `text` between `cuts`, which ascend.
 Deltas parse_cut(std::string_view text, bool thinking, const std::vector<std::size_t>& cuts) {
-  DeepSeekV4OutputParser parser(thinking);
+  DsmlOutputParser parser(kDeepSeekV4Block, thinking);
   Deltas all;
   std::size_t start = 0;
   for (const std::size_t cut : cuts) {
@@ -105,39 +105,39 @@ std::vector<std::string> samples() {
   return all;
 }
 
-TEST(DeepSeekV4Parser, ContentOnly) {
+TEST(DsmlParser, ContentOnly) {
   EXPECT_THAT(parse("Hello.\n\n"), ElementsAre(content("Hello.\n\n")));
 }
 
-TEST(DeepSeekV4Parser, NothingGivesNothing) {
+TEST(DsmlParser, NothingGivesNothing) {
   EXPECT_THAT(parse(""), IsEmpty());
 }
 
-TEST(DeepSeekV4Parser, ReasoningThenContent) {
+TEST(DsmlParser, ReasoningThenContent) {
   EXPECT_THAT(parse("44 * 2 = 88.</think>88.", true), ElementsAre(reasoning("44 * 2 = 88."), content("88.")));
 }
 
-TEST(DeepSeekV4Parser, MissingThinkCloseIsAllReasoning) {
+TEST(DsmlParser, MissingThinkCloseIsAllReasoning) {
   EXPECT_THAT(parse(std::string("Hm.\n\n") + kCall, true), ElementsAre(reasoning(std::string("Hm.\n\n") + kCall)));
 }
 
-TEST(DeepSeekV4Parser, CallAfterContent) {
+TEST(DsmlParser, CallAfterContent) {
   EXPECT_THAT(parse(std::string("See.\n\n") + kCall),
               ElementsAre(content("See."), call(0, "f"), arguments(0, kCallArguments)));
 }
 
-TEST(DeepSeekV4Parser, CallAfterReasoning) {
+TEST(DsmlParser, CallAfterReasoning) {
   EXPECT_THAT(parse(std::string("R</think>\n\n") + kCall, true),
               ElementsAre(reasoning("R"), call(0, "f"), arguments(0, kCallArguments)));
 }
 
-TEST(DeepSeekV4Parser, TheBlankLineMayBeMissingOrLonger) {
+TEST(DsmlParser, TheBlankLineMayBeMissingOrLonger) {
   EXPECT_THAT(parse(std::string("a") + kCall).front(), content("a"));
   EXPECT_THAT(parse(std::string("a\n") + kCall).front(), content("a"));
   EXPECT_THAT(parse(std::string("a\n\n\n") + kCall).front(), content("a\n"));
 }
 
-TEST(DeepSeekV4Parser, SeveralCalls) {
+TEST(DsmlParser, SeveralCalls) {
   EXPECT_THAT(
       parse("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n"
             "<｜DSML｜parameter name=\"k\" string=\"false\">null</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
@@ -155,7 +155,7 @@ std::string arguments_of(const std::string& header, const std::string& value) {
   return deltas.size() == 2 ? deltas[1].text : "not one call";
 }
 
-TEST(DeepSeekV4Parser, Values) {
+TEST(DsmlParser, Values) {
   EXPECT_EQ(arguments_of(R"( name="k" string="true")", "5"), R"({"k": "5"})");
   EXPECT_EQ(arguments_of(R"( name="k" string="true")", " a\n"), R"({"k": " a\n"})");
   EXPECT_EQ(arguments_of(R"( name="k" string="true")", ""), R"({"k": ""})");
@@ -167,16 +167,16 @@ TEST(DeepSeekV4Parser, Values) {
   EXPECT_EQ(arguments_of(R"( name="a>b" string="true")", "x"), R"({"a>b": "x"})");
 }
 
-TEST(DeepSeekV4Parser, StringValuesStreamAsTheyArrive) {
-  DeepSeekV4OutputParser parser(false);
+TEST(DsmlParser, StringValuesStreamAsTheyArrive) {
+  DsmlOutputParser parser(kDeepSeekV4Block, false);
   parser.push("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"k\" string=\"true\">");
   EXPECT_THAT(parser.push("one "), ElementsAre(arguments(0, "one ")));
   EXPECT_THAT(parser.push("two<"), ElementsAre(arguments(0, "two")));
   EXPECT_THAT(parser.push("three"), ElementsAre(arguments(0, "<three")));
 }
 
-TEST(DeepSeekV4Parser, TextIsHeldBackOnlyWhileItMayBeAMarker) {
-  DeepSeekV4OutputParser parser(true);
+TEST(DsmlParser, TextIsHeldBackOnlyWhileItMayBeAMarker) {
+  DsmlOutputParser parser(kDeepSeekV4Block, true);
   EXPECT_THAT(parser.push("a</th"), ElementsAre(reasoning("a")));
   EXPECT_THAT(parser.push("e"), ElementsAre(reasoning("</the")));
   EXPECT_THAT(parser.push("</think>b\n\n"), ElementsAre(content("b")));
@@ -184,41 +184,41 @@ TEST(DeepSeekV4Parser, TextIsHeldBackOnlyWhileItMayBeAMarker) {
   EXPECT_THAT(parser.push("rs"), ElementsAre(content("\n\n<｜DSML｜tool_cars")));
 }
 
-TEST(DeepSeekV4Parser, ABlockWithoutCallsIsContent) {
+TEST(DsmlParser, ABlockWithoutCallsIsContent) {
   EXPECT_THAT(parse("Use <｜DSML｜tool_calls> to call."), ElementsAre(content("Use <｜DSML｜tool_calls> to call.")));
   EXPECT_THAT(parse("a\n\n<｜DSML｜tool_calls>\n"), ElementsAre(content("a")));
   EXPECT_THAT(parse("a\n\n<｜DSML｜tool_calls>\n</｜DSML｜tool_calls>\nb"), ElementsAre(content("a\nb")));
 }
 
-TEST(DeepSeekV4Parser, TextAroundCallsIsContent) {
+TEST(DsmlParser, TextAroundCallsIsContent) {
   EXPECT_THAT(parse("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\none\n</｜DSML｜invoke>\ntwo\n"
                     "<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>\n three \n"),
               ElementsAre(call(0, "f"), arguments(0, "{}"), content("one\ntwo\n"), call(1, "g"), arguments(1, "{}"),
                           content("\n three \n")));
 }
 
-TEST(DeepSeekV4Parser, AJsonObjectInsteadOfParametersIsTheArguments) {
+TEST(DsmlParser, AJsonObjectInsteadOfParametersIsTheArguments) {
   EXPECT_THAT(parse("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n{\"a\": [1]}\n</｜DSML｜invoke>\n"),
               ElementsAre(call(0, "f"), arguments(0, R"({"a": [1]})")));
 }
 
-TEST(DeepSeekV4Parser, ANamelessCallIsContent) {
+TEST(DsmlParser, ANamelessCallIsContent) {
   EXPECT_THAT(parse("<｜DSML｜tool_calls>\n<｜DSML｜invoke>x</｜DSML｜tool_calls>"),
               ElementsAre(content("<｜DSML｜invoke>x")));
 }
 
-TEST(DeepSeekV4Parser, ANamelessParameterIsText) {
+TEST(DsmlParser, ANamelessParameterIsText) {
   EXPECT_THAT(parse(one_parameter("", "x")),
               ElementsAre(call(0, "f"), arguments(0, "{}"), content("<｜DSML｜parameter>x</｜DSML｜parameter>")));
 }
 
-TEST(DeepSeekV4Parser, OfTwoParametersOfOneNameTheFirstCounts) {
+TEST(DsmlParser, OfTwoParametersOfOneNameTheFirstCounts) {
   EXPECT_EQ(arguments_of(R"( name="k" string="true")",
                          "1</｜DSML｜parameter>\n<｜DSML｜parameter name=\"k\" string=\"true\">2"),
             R"({"k": "1"})");
 }
 
-TEST(DeepSeekV4Parser, MissingClosingTagsAreImplied) {
+TEST(DsmlParser, MissingClosingTagsAreImplied) {
   EXPECT_THAT(parse("<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"
                     "<｜DSML｜parameter name=\"a\" string=\"true\">1\n<｜DSML｜parameter name=\"b\" string=\"true\">2\n"
                     "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜invoke name=\"h\">\n"
@@ -227,7 +227,7 @@ TEST(DeepSeekV4Parser, MissingClosingTagsAreImplied) {
                           call(2, "h"), arguments(2, R"({"c": 3})"), content("!")));
 }
 
-TEST(DeepSeekV4Parser, ATruncatedCallHasWhatCame) {
+TEST(DsmlParser, ATruncatedCallHasWhatCame) {
   const std::string text = kCall;
   const auto cut_before = [&](std::string_view mark) { return parse(text.substr(0, text.find(mark))); };
   EXPECT_THAT(cut_before("name=\"f\""), IsEmpty());
@@ -237,19 +237,19 @@ TEST(DeepSeekV4Parser, ATruncatedCallHasWhatCame) {
   EXPECT_THAT(cut_before("</｜DSML｜invoke>"), ElementsAre(call(0, "f"), arguments(0, kCallArguments)));
 }
 
-TEST(DeepSeekV4Parser, AnUnfinishedMarkerOutsideABlockIsText) {
+TEST(DsmlParser, AnUnfinishedMarkerOutsideABlockIsText) {
   EXPECT_THAT(parse("a\n\n<｜DSML｜tool"), ElementsAre(content("a\n\n<｜DSML｜tool")));
   EXPECT_THAT(parse("a</thi", true), ElementsAre(reasoning("a</thi")));
 }
 
-TEST(DeepSeekV4Parser, AnEndlessTagIsText) {
+TEST(DsmlParser, AnEndlessTagIsText) {
   const std::string name(10000, 'n');
   const Deltas deltas = parse("<｜DSML｜tool_calls><｜DSML｜invoke name=\"" + name);
   ASSERT_EQ(deltas.size(), 1u);
   EXPECT_EQ(deltas[0], content("<｜DSML｜invoke name=\"" + name));
 }
 
-TEST(DeepSeekV4ParserProperty, EveryCutInTwoGivesTheSame) {
+TEST(DsmlParserProperty, EveryCutInTwoGivesTheSame) {
   for (const std::string& text : samples()) {
     for (const bool thinking : {true, false}) {
       const Deltas whole = parse(text, thinking);
@@ -275,7 +275,7 @@ std::vector<std::size_t> every_byte(std::size_t size) {
 
 constexpr unsigned kSeed = 20250731;
 
-TEST(DeepSeekV4ParserProperty, AnyCutsGiveTheSame) {
+TEST(DsmlParserProperty, AnyCutsGiveTheSame) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   std::mt19937 random(kSeed);
   for (const std::string& text : samples()) {
@@ -352,7 +352,7 @@ void expect_well_formed(const Deltas& deltas) {
   }
 }
 
-TEST(DeepSeekV4ParserFuzz, AnyAnswerGivesWellFormedDeltasHoweverItIsCut) {
+TEST(DsmlParserFuzz, AnyAnswerGivesWellFormedDeltasHoweverItIsCut) {
   for (unsigned seed = kSeed; seed < kSeed + 20000; ++seed) {
     std::mt19937 random(seed);
     int words = 0;
@@ -366,7 +366,7 @@ TEST(DeepSeekV4ParserFuzz, AnyAnswerGivesWellFormedDeltasHoweverItIsCut) {
 }
 
 // Only the value of a repeated parameter may be lost, so the names are made to differ.
-TEST(DeepSeekV4ParserFuzz, NoWordIsLost) {
+TEST(DsmlParserFuzz, NoWordIsLost) {
   for (unsigned seed = kSeed; seed < kSeed + 20000; ++seed) {
     std::mt19937 random(seed);
     int words = 0;
@@ -386,7 +386,7 @@ TEST(DeepSeekV4ParserFuzz, NoWordIsLost) {
   }
 }
 
-TEST(DeepSeekV4ParserFuzz, DamagedBytes) {
+TEST(DsmlParserFuzz, DamagedBytes) {
   for (unsigned seed = kSeed; seed < kSeed + 5000; ++seed) {
     std::mt19937 random(seed);
     const auto all = samples();
@@ -422,7 +422,7 @@ boost::json::value random_value(std::mt19937& random) {
   }
 }
 
-TEST(DeepSeekV4ParserProperty, WhatTheEncoderWritesIsReadBack) {
+TEST(DsmlParserProperty, WhatTheEncoderWritesIsReadBack) {
   for (unsigned seed = kSeed; seed < kSeed + 2000; ++seed) {
     std::mt19937 random(seed);
     ChatMessage answer{.role = ChatRole::kAssistant, .reasoning_content = "R" + std::to_string(seed), .wo_eos = true};
@@ -443,7 +443,7 @@ TEST(DeepSeekV4ParserProperty, WhatTheEncoderWritesIsReadBack) {
     request.messages.push_back(answer);
     const std::string whole = *chat.render(request);
     ASSERT_TRUE(whole.starts_with(prompt));
-    const auto parser = chat.make_parser(prompt);
+    const auto parser = chat.make_parser(prompt, true);
     Deltas deltas;
     append(deltas, parser->push(whole.substr(prompt.size())));
     append(deltas, parser->finish());

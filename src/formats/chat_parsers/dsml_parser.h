@@ -1,4 +1,5 @@
-// Splits DeepSeek-V4's answers into reasoning, content and tool calls while they stream (specification §14.2).
+// Splits answers of DeepSeek V3.2 and V4 into reasoning, content and tool calls while they stream (specification
+// §14.2). The two differ in the name of the block only: function_calls in V3.2, tool_calls in V4.
 //
 //   {reasoning}</think>{content}\n\n<｜DSML｜tool_calls>
 //   <｜DSML｜invoke name="f">
@@ -25,16 +26,26 @@
 #include <vector>
 
 #include "formats/chat.h"
+#include "formats/chat_parsers/delta_sink.h"
 
 namespace sluice {
 
-class DeepSeekV4OutputParser final : public ChatOutputParser {
+// The tags around the calls.
+struct DsmlBlock {
+  std::string_view open;
+  std::string_view close;
+};
+inline constexpr DsmlBlock kDeepSeekV32Block = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>"};
+inline constexpr DsmlBlock kDeepSeekV4Block = {"<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"};
+
+class DsmlOutputParser final : public ChatOutputParser {
  public:
-  explicit DeepSeekV4OutputParser(bool starts_with_reasoning);
+  // The texts of `block` must outlive the parser.
+  DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning);
 
   std::vector<ChatDelta> push(std::string_view text) override;
   std::vector<ChatDelta> finish() override;
-  bool had_tool_calls() const override { return call_index_ >= 0; }
+  bool had_tool_calls() const override { return sink_.calls() > 0; }
 
  private:
   enum class State {
@@ -68,20 +79,15 @@ class DeepSeekV4OutputParser final : public ChatOutputParser {
   void end_parameter();
 
   std::string_view rest() const { return std::string_view(pending_).substr(consumed_); }
-  void after_markup();
-  void emit_content(std::string_view text);
-  void emit(ChatDelta::Kind kind, std::string text);
 
+  const DsmlBlock block_;
   State state_;
   std::string pending_;  // text not yet understood, from consumed_ on
   std::size_t consumed_ = 0;
-  std::vector<ChatDelta> deltas_;
+  DeltaSink sink_;
 
-  std::string markup_;         // kOpening: the opening tag with the white space around it; headers: the tag so far
-  bool in_quotes_ = false;     // headers
-  bool after_markup_ = false;  // white space is held back: it counts only if text follows before the next tag
-  std::string space_;          // that white space
-  int call_index_ = -1;        // of the last call that started
+  std::string markup_;      // kOpening: the opening tag with the white space around it; headers: the tag so far
+  bool in_quotes_ = false;  // headers
   std::vector<std::string> parameters_;  // names in the current call
   std::string stray_;                    // text between the tags of the current call
   bool is_string_ = false;               // the current parameter

@@ -1,0 +1,296 @@
+#include "formats/chat_parsers/chat_parsers.h"
+
+#include "base/test_seed_testing.h"
+#include "formats/chat_parsers/parser_testing.h"
+
+namespace sluice {
+namespace {
+
+using namespace parser_testing;  // NOLINT(google-build-using-namespace): the words of these tests
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+MakeParser maker(std::string tool_call, std::string reasoning = "none", std::string prompt = "",
+                 bool has_tools = true) {
+  return [=] { return make_chat_parser({.tool_call = tool_call, .reasoning = reasoning}, prompt, has_tools); };
+}
+
+Deltas hermes(std::string_view text) {
+  return parse(maker("hermes"), text);
+}
+Deltas llama3(std::string_view text) {
+  return parse(maker("llama3_json"), text);
+}
+Deltas deepseek(std::string_view text) {
+  return parse(maker("deepseek_v3"), text);
+}
+
+constexpr char kHermesCall[] = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"x\"]}}\n</tool_call>";
+
+TEST(HermesParser, ContentAndCalls) {
+  EXPECT_THAT(hermes("Hello.\n"), ElementsAre(content("Hello.\n")));
+  EXPECT_THAT(hermes(std::string("See.\n\n") + kHermesCall + "\n" + kHermesCall + "\n"),
+              ElementsAre(content("See."), call(0, "f"), arguments(0, R"({"a": [1, "x"]})"), call(1, "f"),
+                          arguments(1, R"({"a": [1, "x"]})")));
+  EXPECT_THAT(hermes(std::string(kHermesCall) + " done"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": [1, "x"]})"), content(" done")));
+}
+
+TEST(HermesParser, KeysInAnyOrderAndOddArguments) {
+  EXPECT_THAT(hermes(R"(<tool_call>{"arguments": {"a": 1}, "id": 7, "name": "f"}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": 1})")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f"}</tool_call>)"), ElementsAre(call(0, "f"), arguments(0, "{}")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": null}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, "{}")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": 1})")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "parameters": {}, "arguments": {"b": 2}}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, "{}")));
+}
+
+TEST(HermesParser, ATagInAStringEndsNothing) {
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": {"a": "</tool_call><tool_call>"}}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": "</tool_call><tool_call>"})")));
+}
+
+TEST(HermesParser, WhatIsNoCallIsContent) {
+  for (const char* text :
+       {"a <tool_call> b", "<tool_call>{\"nome\": 1}</tool_call>", "x\n<tool_call>[1]</tool_call>\n",
+        "<tool_call>{\"name\": 5}</tool_call>", "a <tool", "<tool_call>", "<tool_call>{\"name\": \"f"}) {
+    EXPECT_THAT(hermes(text), ElementsAre(content(text)));
+  }
+  EXPECT_THAT(hermes(std::string("<tool_call>what? ") + kHermesCall),
+              ElementsAre(content("<tool_call>what? "), call(0, "f"), arguments(0, R"({"a": [1, "x"]})")));
+}
+
+TEST(HermesParser, BrokenArgumentsAreCompleted) {
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": {"a": "x)"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": "x"})")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": {"a": [1, 2], "b)"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": [1, 2]})")));
+  EXPECT_THAT(hermes(R"(<tool_call>{"name": "f", "arguments": {"a": tru}}</tool_call>)"),
+              ElementsAre(call(0, "f"), arguments(0, "{}"), content("}}")));
+  EXPECT_THAT(hermes(std::string(R"(<tool_call>{"name": "f", "arguments": {}}<tool_call>{"name": "g"})")),
+              ElementsAre(call(0, "f"), arguments(0, "{}"), call(1, "g"), arguments(1, "{}")));
+}
+
+TEST(HermesParser, ArgumentsStream) {
+  const auto parser = maker("hermes")();
+  EXPECT_THAT(parser->push("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x"),
+              ElementsAre(call(0, "f"), arguments(0, "{\"a\": \"x")));
+  EXPECT_THAT(parser->push("y\\"), ElementsAre(arguments(0, "y")));
+  EXPECT_THAT(parser->push("n\""), ElementsAre(arguments(0, "\\n\"")));
+  EXPECT_THAT(parser->push(", \"b\": 1"), IsEmpty());
+  EXPECT_THAT(parser->push("2}}"), ElementsAre(arguments(0, ", \"b\": 12}")));
+}
+
+TEST(Llama3Parser, Calls) {
+  EXPECT_THAT(llama3(R"({"name": "f", "parameters": {"a": 1}})"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": 1})")));
+  EXPECT_THAT(llama3(R"( {"name": "f", "parameters": {}}; {"name": "g", "parameters": {"b": "x"}} )"),
+              ElementsAre(call(0, "f"), arguments(0, "{}"), call(1, "g"), arguments(1, R"({"b": "x"})")));
+  EXPECT_THAT(llama3(R"(Sure.<|python_tag|>{"type": "function", "name": "f", "parameters": {}})"),
+              ElementsAre(content("Sure."), call(0, "f"), arguments(0, "{}")));
+}
+
+TEST(Llama3Parser, WhatIsNoCallIsContent) {
+  for (const char* text :
+       {"Hello {\"name\": \"f\", \"parameters\": {}}", R"({"name": "Bob", "age": 5})", R"({"answer": 42} and more)",
+        "{", R"({"name": "f")", "  ", R"(<|python_tag|>brave_search.call(query="x"))", "a <|python"}) {
+    EXPECT_THAT(llama3(text), ElementsAre(content(text)));
+  }
+  EXPECT_THAT(llama3(R"({"name": "f", "parameters": {}} is what I do)"),
+              ElementsAre(call(0, "f"), arguments(0, "{}"), content(" is what I do")));
+}
+
+constexpr char kV3Call[] =
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```<｜tool▁call▁end｜>\n"
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+constexpr char kV31Call[] =
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
+    "<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+
+TEST(DeepSeekV3Parser, CallsOfBothForms) {
+  for (const char* text : {kV3Call, kV31Call}) {
+    EXPECT_THAT(
+        deepseek(std::string("See.\n") + text + "\n"),
+        ElementsAre(content("See."), call(0, "f"), arguments(0, R"({"a": 1})"), call(1, "g"), arguments(1, "{}")));
+  }
+}
+
+TEST(DeepSeekV3Parser, MalformedAnswers) {
+  EXPECT_THAT(deepseek("<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": [1,"),
+              ElementsAre(call(0, "f"), arguments(0, R"({"a": [1]})")));
+  EXPECT_THAT(deepseek("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜><｜tool▁call▁end｜>"),
+              ElementsAre(call(0, "f"), arguments(0, "{}")));
+  EXPECT_THAT(deepseek("<｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": x}<｜tool▁call▁end｜> hm"),
+              ElementsAre(call(0, "f"), arguments(0, "{}"), content("x} hm")));
+  EXPECT_THAT(deepseek("<｜tool▁call▁begin｜><｜tool▁sep｜>{}<｜tool▁call▁end｜>"), ElementsAre(content("{}")));
+  EXPECT_THAT(deepseek("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_wea"), IsEmpty());
+  EXPECT_THAT(deepseek("a < b <｜tool"), ElementsAre(content("a < b <｜tool")));
+}
+
+Deltas think(std::string_view text, std::string prompt = "") {
+  return parse(maker("hermes", "think", std::move(prompt)), text);
+}
+
+TEST(ThinkParser, ReasoningAtTheStartOrOpenFromThePrompt) {
+  EXPECT_THAT(think("<think>\nHm.\n</think>\n\nYes.\n"), ElementsAre(reasoning("Hm."), content("Yes.\n")));
+  EXPECT_THAT(think("Hm.\n\nSo.</think>Yes.", "<｜Assistant｜><think>\n"),
+              ElementsAre(reasoning("Hm.\n\nSo."), content("Yes.")));
+  EXPECT_THAT(think("<think>Hm.</think>Yes.", "<think>"), ElementsAre(reasoning("Hm."), content("Yes.")));
+  EXPECT_THAT(think("<think>\n\n</think>\n\nYes."), ElementsAre(content("Yes.")));
+  EXPECT_THAT(think("Yes. <think> no </think>"), ElementsAre(content("Yes. <think> no </think>")));
+  EXPECT_THAT(think("\n\nYes.", "<think>\n\n</think>\n\n"), ElementsAre(content("\n\nYes.")));
+  EXPECT_THAT(think("Hm.\n", "<think>"), ElementsAre(reasoning("Hm.")));
+}
+
+TEST(ThinkParser, CallsFollowReasoning) {
+  EXPECT_THAT(think(std::string("<think>\nHm.\n</think>\n\n") + kHermesCall),
+              ElementsAre(reasoning("Hm."), call(0, "f"), arguments(0, R"({"a": [1, "x"]})")));
+  EXPECT_THAT(think(std::string("Hm. ") + kHermesCall, "<think>"),
+              ElementsAre(reasoning(std::string("Hm. ") + kHermesCall)));
+}
+
+TEST(ChatParsers, WithoutToolsNothingIsACall) {
+  EXPECT_THAT(parse(maker("hermes", "none", "", /*has_tools=*/false), kHermesCall), ElementsAre(content(kHermesCall)));
+}
+
+TEST(ChatParsers, FollowFromTheTemplatesText) {
+  const auto chosen = [](std::string_view text) {
+    const auto names = choose_chat_parsers(text, {});
+    return names.ok() ? names->tool_call + " " + names->reasoning : "! " + names.status().message();
+  };
+  EXPECT_EQ(chosen("<|im_start|>"), "none none");
+  EXPECT_EQ(chosen("<tool_call>\n{...}\n</tool_call>"), "hermes none");
+  EXPECT_EQ(chosen("<tool_call> <think>"), "hermes think");
+  EXPECT_EQ(chosen("<tool_call><function=f>"), "none none");
+  EXPECT_EQ(chosen(R"(<|start_header_id|> {"name": n, "parameters": p})"), "llama3_json none");
+  EXPECT_EQ(chosen("function<｜tool▁sep｜>f\n```json"), "deepseek_v3 none");
+  EXPECT_EQ(chosen("f<｜tool▁sep｜>{} </think>"), "deepseek_v31 think");
+  EXPECT_EQ(chosen("<｜DSML｜function_calls>"), "deepseek_v32 none");
+  EXPECT_EQ(chosen("<｜DSML｜tool_calls>"), "deepseek_v4 none");
+}
+
+TEST(ChatParsers, NamesOverrideAndAreChecked) {
+  const auto names = choose_chat_parsers("<tool_call>", {.tool_call = "llama3_json", .reasoning = "think"});
+  ASSERT_TRUE(names.ok());
+  EXPECT_EQ(names->tool_call, "llama3_json");
+  EXPECT_EQ(names->reasoning, "think");
+  EXPECT_THAT(choose_chat_parsers("", {.tool_call = "x"}).status().message(), HasSubstr("hermes"));
+  EXPECT_THAT(choose_chat_parsers("", {.reasoning = "x"}).status().message(), HasSubstr("think, none"));
+}
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> kNames = {"hermes",       "llama3_json", "deepseek_v3", "deepseek_v31",
+                                                  "deepseek_v32", "deepseek_v4", "none"};
+  return kNames;
+}
+
+// Answers of any sort, out of the words of all syntaxes.
+std::string random_answer(std::mt19937& random) {
+  static const std::vector<std::string> kPieces = {"<think>",
+                                                   "</think>",
+                                                   "<tool_call>",
+                                                   "</tool_call>",
+                                                   "<|python_tag|>",
+                                                   kHermesCall,
+                                                   kV3Call,
+                                                   kV31Call,
+                                                   "<｜tool▁calls▁begin｜>",
+                                                   "<｜tool▁call▁begin｜>",
+                                                   "<｜tool▁sep｜>",
+                                                   "<｜tool▁call▁end｜>",
+                                                   "<｜tool▁calls▁end｜>",
+                                                   "function",
+                                                   "\n```json\n",
+                                                   "\n```",
+                                                   "{\"name\": \"f\", ",
+                                                   "\"arguments\": {",
+                                                   "\"parameters\": {\"a\": ",
+                                                   "}",
+                                                   "}}",
+                                                   "\"a\": \"",
+                                                   "\"",
+                                                   "\\",
+                                                   "\\u00e9",
+                                                   "\\ud83d\\ude00",
+                                                   "\\ud83d",
+                                                   "[1, 2.5e3, -0]",
+                                                   "[",
+                                                   "]",
+                                                   ", ",
+                                                   ": ",
+                                                   "true",
+                                                   "nul",
+                                                   "1",
+                                                   "-",
+                                                   "é😀",
+                                                   "word ",
+                                                   "\n",
+                                                   "\n\n",
+                                                   " ",
+                                                   "<",
+                                                   "</",
+                                                   "<｜",
+                                                   ";",
+                                                   "{",
+                                                   "<｜DSML｜function_calls>\n",
+                                                   "<｜DSML｜invoke name=\"f\">\n",
+                                                   "<｜DSML｜parameter name=\"a\" string=\"true\">",
+                                                   "</｜DSML｜parameter>",
+                                                   "</｜DSML｜invoke>",
+                                                   "</｜DSML｜function_calls>"};
+  std::string text;
+  const std::size_t count = random() % 14;
+  for (std::size_t i = 0; i < count; ++i) text += kPieces[random() % kPieces.size()];
+  return text;
+}
+
+TEST(ChatParsersProperty, AnyAnswerGivesTheSameHoweverItIsCut) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 80 && !::testing::Test::HasFailure(); ++i) {
+    const std::string text = random_answer(random);
+    for (const std::string& name : names()) {
+      const MakeParser make = maker(name, i % 2 == 0 ? "think" : "none", i % 4 == 0 ? "<think>" : "");
+      SCOPED_TRACE(name);
+      expect_same_however_cut(make, text, random);
+      expect_well_formed(parse(make, text));
+    }
+  }
+}
+
+TEST(ChatParsersFuzz, DamagedAnswersDoNoHarm) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 2000 && !::testing::Test::HasFailure(); ++i) {
+    std::string text = random_answer(random) + random_answer(random);
+    for (std::size_t flips = random() % 4; flips > 0 && !text.empty(); --flips) {
+      text[random() % text.size()] = static_cast<char>(random());
+    }
+    const MakeParser make = maker(names()[random() % names().size()], i % 2 == 0 ? "think" : "none");
+    const Deltas deltas = parse(make, text);
+    std::vector<std::size_t> cuts(random() % 8);
+    for (std::size_t& cut : cuts) cut = text.empty() ? 0 : random() % text.size();
+    std::ranges::sort(cuts);
+    EXPECT_EQ(parse_cut(make, text, cuts), deltas) << text;
+  }
+}
+
+TEST(ChatParsersFuzz, LongAnswersTakeLinearTime) {
+  for (const std::string& name : names()) {
+    for (const std::string piece :
+         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [", "<", "{", "\n", "<｜tool▁call▁begin｜>"}) {
+      const auto parser = maker(name, "think")();
+      for (int i = 0; i < 20'000; ++i) parser->push(piece);
+      parser->finish();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice

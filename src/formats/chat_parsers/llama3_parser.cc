@@ -1,0 +1,118 @@
+#include "formats/chat_parsers/llama3_parser.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace sluice {
+
+namespace {
+
+constexpr std::string_view kPythonTag = "<|python_tag|>";
+
+}  // namespace
+
+std::vector<ChatDelta> Llama3OutputParser::push(std::string_view text) {
+  if (state_ == State::kDone) return {};
+  pending_ += text;
+  while (!pending_.empty() && step()) {
+  }
+  return sink_.take();
+}
+
+std::vector<ChatDelta> Llama3OutputParser::finish() {
+  switch (state_) {
+    case State::kStart:
+    case State::kContent:
+      sink_.content(pending_);
+      break;
+    case State::kCall:
+      call_->finish();
+      if (!call_->has_started()) sink_.content(opening_ + pending_);
+      break;
+    case State::kBetween:  // what is left parts calls that did not come
+    case State::kDone:
+      break;
+  }
+  state_ = State::kDone;
+  pending_.clear();
+  return sink_.take();
+}
+
+bool Llama3OutputParser::step() {
+  switch (state_) {
+    case State::kStart:
+      return step_start();
+    case State::kContent:
+      return step_content();
+    case State::kCall:
+      return step_call();
+    case State::kBetween:
+      return step_between();
+    case State::kDone:
+      break;
+  }
+  return false;
+}
+
+void Llama3OutputParser::begin_call(std::string opening) {
+  state_ = State::kCall;
+  opening_ = std::move(opening);
+  call_.emplace(sink_, /*needs_arguments=*/true);
+  read_ = 0;
+}
+
+bool Llama3OutputParser::step_start() {
+  const std::size_t space = std::min(pending_.find_first_not_of(kMarkupSpace), pending_.size());
+  if (space == pending_.size()) return false;
+  if (pending_[space] == '{') {
+    begin_call(pending_.substr(0, space));
+    pending_.erase(0, space);
+  } else {
+    state_ = State::kContent;
+  }
+  return true;
+}
+
+bool Llama3OutputParser::step_content() {
+  static constexpr std::array kMarkers = {kPythonTag};
+  const MarkerMatch match = find_marker(pending_, kMarkers);
+  sink_.content(std::string_view(pending_).substr(0, match.position));
+  pending_.erase(0, match.position);
+  if (!match.marker) return false;
+  pending_.erase(0, kPythonTag.size());
+  begin_call(std::string(kPythonTag));
+  return true;
+}
+
+bool Llama3OutputParser::step_call() {
+  read_ += call_->push(std::string_view(pending_).substr(read_));
+  if (call_->has_started()) {
+    pending_.erase(0, read_);
+    read_ = 0;
+  }
+  if (call_->status() == JsonCallReader::Status::kOpen) return false;
+  if (call_->has_started()) {
+    call_->finish();
+    sink_.after_markup();
+    state_ = State::kBetween;
+  } else {
+    sink_.content(opening_);
+    state_ = State::kContent;
+  }
+  return true;
+}
+
+bool Llama3OutputParser::step_between() {
+  const std::size_t next = pending_.find_first_not_of(" \t\r\n;,");
+  if (next == std::string::npos) return false;
+  if (pending_[next] == '{') {
+    begin_call(pending_.substr(0, next));
+    pending_.erase(0, next);
+  } else {
+    state_ = State::kContent;
+  }
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// Looking for the markers of a chat protocol in a text that is still growing.
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+struct MarkerMatch {
+  std::size_t position = 0;           // of the marker, of what may become one at the end of the text, or the end
+  std::optional<std::size_t> marker;  // its index
+};
+
+// The first marker in `text`. All markers start with '<'; of two that match at one place the first in the list counts.
+MarkerMatch find_marker(std::string_view text, std::span<const std::string_view> markers);
+
+// How many of the bytes before `end`, at most `limit`, are newlines.
+std::size_t newlines_before(std::string_view text, std::size_t end, std::size_t limit);
+
+inline constexpr std::string_view kMarkupSpace = " \t\r\n";
+std::string_view trim_markup(std::string_view text);
+inline bool is_blank(std::string_view text) {
+  return text.find_first_not_of(kMarkupSpace) == std::string_view::npos;
+}
+
+}  // namespace sluice
