@@ -59,6 +59,39 @@ TEST(EngineTest, AnEndTokenIsTheLastOne) {
   EXPECT_EQ(answer.tokens(), std::vector<TokenId>(all.begin(), all.begin() + first + 1));
 }
 
+// The model's own end tokens end nothing by themselves: whoever submits names those that count.
+TEST(EngineTest, EndTokensAreTheCallersChoice) {
+  const auto all = alone({5, 6, 7}, 40, {.temperature = 0});
+  auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, small_options()).value();
+  Answer answer;
+  auto engine = Engine::start(std::move(runner), small_options(), {all[3]}).value();
+  EXPECT_EQ(engine->end_token_ids(), std::vector<std::int32_t>{all[3]});
+  ASSERT_TRUE(engine->submit(request(answer, {5, 6, 7}, 40)).ok());
+  EXPECT_EQ(answer.wait().reason, FinishReason::kLength);
+  EXPECT_EQ(answer.tokens(), all);
+}
+
+// The first token is the last one, behind a prompt in pieces, from the cache, or preempted on the way.
+TEST(EngineTest, TheEndComesWithTheFirstToken) {
+  const auto prompt = random_tokens(300, 1);
+  const TokenId first = alone(prompt, 1, {.temperature = 0})[0];
+  for (const int every : {0, 1, 3}) {
+    EngineOptions options = small_options();
+    options.force_preempt_every = every;
+    auto engine = make_engine(options);
+    for (const bool stops : {false, true, true}) {
+      Answer answer;
+      Request r = request(answer, prompt, stops ? 100 : 1);
+      if (stops) r.stop_token_ids = {first};
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+      EXPECT_EQ(answer.wait().reason, stops ? FinishReason::kStop : FinishReason::kLength);
+      EXPECT_EQ(answer.tokens(), std::vector<TokenId>{first});
+    }
+    EXPECT_EQ(engine->stats().finished_requests, 3U);
+    EXPECT_EQ(engine->stats().cache_bytes_used, 0);
+  }
+}
+
 TEST(EngineTest, NoTokensAskedForIsAnEndAtOnce) {
   Answer answer;
   auto engine = make_engine();

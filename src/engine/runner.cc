@@ -23,6 +23,12 @@ Result<int> resolve_max_model_len(int asked, int models_own) {
   return asked;
 }
 
+// For tests of short memory; one page for a sequence and the probe's own are left.
+void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
+  plan->latent_pages = std::max(std::min(plan->latent_pages, 2), plan->latent_pages - pages);
+  plan->latent_bytes = static_cast<std::size_t>(plan->latent_pages) * layout.latent_page_bytes();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
@@ -45,7 +51,8 @@ Status Runner::set_up(const EngineOptions& options) {
                               .max_batched_tokens = options.max_num_batched_tokens,
                               .max_model_len = max_model_len_,
                               .prefix_caching = options.enable_prefix_caching};
-  SLUICE_ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(model_->cache_layout(), request));
+  SLUICE_ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(model_->cache_layout(), request));
+  hide_latent_pages(options.hidden_latent_pages, model_->cache_layout(), &plan);
   if (plan.sequences < options.max_num_seqs) {
     log_info("--kv-cache-memory holds {} sequences at once, fewer than --max-num-seqs {}", plan.sequences,
              options.max_num_seqs);

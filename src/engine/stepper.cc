@@ -63,7 +63,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options, int hidd
 Stepper::Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages)
     : runner_(runner),
       force_preempt_every_(options.force_preempt_every),
-      hidden_latent_pages_(kProbePages + options.hidden_latent_pages + hidden_latent_pages),
+      hidden_latent_pages_(kProbePages + hidden_latent_pages),
       scheduler_(limits_of(*runner, options, hidden_latent_pages_), this) {}
 
 Stepper::~Stepper() {

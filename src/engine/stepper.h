@@ -33,8 +33,8 @@ struct NewSequence {
 
 class Stepper final : private SchedulerMemory {
  public:
-  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h). Their
-  // hidden_latent_pages and those given here are not used.
+  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h). For tests of short
+  // memory, it can do without some of the latent pages; what is cached may still lie in them.
   Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages = 0);
   ~Stepper() override;
 

@@ -89,6 +89,23 @@ class Stage {
     live_.erase(id.value);
   }
 
+  // A choice of `parent`, which was just sampled; it takes its first token from the same row.
+  void fork(SequenceId parent, const std::string& name) {
+    const SequenceId id = stepper_->fork(parent);
+    ASSERT_TRUE(id);
+    live_[id.value] = {name, live_.at(parent.value).max_tokens};
+    take(id, 0);
+  }
+  // The token that row `row` of the logits chooses.
+  void take(SequenceId id, std::size_t row) {
+    const auto logits = runner_->logits(row);
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    std::vector<TokenId>& answer = answers_[live_.at(id.value).name];
+    answer.push_back(static_cast<TokenId>(best));
+    stepper_->append(id, answer.back());
+    if (static_cast<int>(answer.size()) == live_.at(id.value).max_tokens) end(id);
+  }
+
   const std::vector<TokenId>& answer(const std::string& name) { return answers_[name]; }
   EngineStats stats() const {
     EngineStats stats;
@@ -103,15 +120,6 @@ class Stage {
     std::string name;
     int max_tokens = 0;
   };
-
-  void take(SequenceId id, std::size_t row) {
-    const auto logits = runner_->logits(row);
-    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-    std::vector<TokenId>& answer = answers_[live_.at(id.value).name];
-    answer.push_back(static_cast<TokenId>(best));
-    stepper_->append(id, answer.back());
-    if (static_cast<int>(answer.size()) == live_.at(id.value).max_tokens) end(id);
-  }
 
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;

@@ -1,0 +1,297 @@
+// The soak: 20,000 requests of random shape, random cancellations in every state, under pools far too small for what
+// runs, in several phases of policy, swapping and caching. Every choice must end once, within the scheduler's bounds
+// where it has one, with the tokens of the request alone; the auditor looks at every step; afterwards all memory is
+// back.
+//
+// With the null model of the engine's tests, or with the checkpoint in SLUICE_SOAK_MODEL (`./run soak`).
+// SLUICE_SOAK_REQUESTS changes the number, SLUICE_TEST_SEED the requests.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "base/log.h"
+#include "base/temp_folder_testing.h"
+#include "base/test_seed_testing.h"
+#include "engine/engine_options.h"
+#include "engine/fake_model_testing.h"
+#include "engine/runner.h"
+#include "kernels/kernel_table.h"
+#include "sched/scheduler.h"
+#include "soak_ledger.h"
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kMaxModelLen = 1536, kClients = 4;
+constexpr std::int64_t kPoolBytes = 48 << 20;  // of the null model
+constexpr int kStarvedTimes = 4;               // how many times the need of what runs exceeds the pool
+
+// A model that tells of each step.
+class WatchedModel final : public Model {
+ public:
+  WatchedModel(std::unique_ptr<Model> model, std::function<void()> on_step)
+      : model_(std::move(model)), on_step_(std::move(on_step)) {}
+  const ModelConfig& config() const override { return model_->config(); }
+  const NumericsProfile& profile() const override { return model_->profile(); }
+  const CacheLayout& cache_layout() const override { return model_->cache_layout(); }
+  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+               const Probe* probe) override {
+    on_step_();
+    model_->forward(exec, batch, cache, logits, probe);
+  }
+
+ private:
+  std::unique_ptr<Model> model_;
+  std::function<void()> on_step_;
+};
+
+struct Phase {
+  const char* name;
+  int parts;  // of the requests, of 20
+  bool starved;
+  void (*change)(EngineOptions&);
+  SoakPromises promises = {};
+};
+
+void PrintTo(const Phase& phase, std::ostream* out) {
+  *out << phase.name;
+}
+
+std::string given(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string model_folder() {
+  return given("SLUICE_SOAK_MODEL");
+}
+
+std::int64_t resident_bytes() {
+  malloc_trim(0);
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * 4096;
+}
+
+class SoakTest : public ::testing::TestWithParam<Phase> {
+ protected:
+  SoakTest() {
+    set_log_level(LogLevel::kError);
+    options_.model_folder = model_folder();
+    options_.threads = 2;
+    options_.max_model_len = kMaxModelLen;
+    options_.max_num_seqs = 64;
+    options_.max_num_batched_tokens = 256;
+    options_.audit = true;
+    if (model_folder().empty()) options_.kv_cache_memory = kPoolBytes;
+  }
+
+  std::unique_ptr<Runner> make_runner(const EngineOptions& options, std::function<void()> on_step) {
+    const KernelTable* kernels = nullptr;
+    std::unique_ptr<Model> model;
+    if (model_folder().empty()) {
+      model = std::make_unique<FakeModel>();
+    } else {
+      kernels = select_kernels(options.isa).value();
+      ThreadPool pool(resolve_threads(options));
+      LoadReport report;
+      const Exec exec{.pool = &pool, .kernels = kernels};
+      model = load_model(exec, options.model_folder, options, [](std::size_t, std::size_t) {}, &report).value();
+    }
+    return Runner::create(std::make_unique<WatchedModel>(std::move(model), std::move(on_step)), kernels, options)
+        .value();
+  }
+
+  // A pool of a quarter of what the running sequences need on average, but at least of the largest request.
+  int pages_when_starved(int vocab) const {
+    SoakRequests sample(1, vocab, kMaxModelLen);
+    std::int64_t blocks = 0;
+    constexpr int kSample = 1000;
+    for (int i = 0; i < kSample; ++i) {
+      const SoakRequest r = sample.next();
+      if (!r.too_large) blocks += blocks_for(static_cast<std::int64_t>(r.prompt.size()) + r.max_tokens);
+    }
+    const auto needed = static_cast<int>(blocks * options_.max_num_seqs / kSample);
+    return std::max(needed / kStarvedTimes, blocks_for(kMaxModelLen) + 1);
+  }
+
+  void submit_all(Engine& engine, SoakLedger& ledger, int requests) {
+    std::atomic<int> left{requests};
+    std::vector<std::thread> clients;
+    for (std::uint64_t c = 0; c < kClients; ++c) {
+      clients.emplace_back([&, c] {
+        SoakRequests shapes(seed_ * kClients + c, engine.vocab_size(), kMaxModelLen);
+        while (left.fetch_sub(1) > 0) ledger.submit(engine, shapes.next(), options_.max_num_seqs);
+      });
+    }
+    for (auto& client : clients) client.join();
+    ASSERT_TRUE(ledger.wait_for_all(300s)) << "a request did not end";
+  }
+
+  void check_memory(Engine& engine) {
+    ASSERT_TRUE(engine.reset_prefix_cache(60));
+    const EngineStats stats = engine.stats();
+    EXPECT_EQ(stats.running + stats.waiting, 0);
+    EXPECT_EQ(stats.cache_bytes_used, 0);
+    EXPECT_EQ(stats.swap_bytes_used, 0);
+    EXPECT_EQ(stats.cache.latent_pages_used + stats.cache.window_pages_used, 0);
+    EXPECT_EQ(stats.cache.latent_pages_cached + stats.cache.window_pages_cached, 0);
+  }
+
+  void check_numbers(const EngineStats& stats, const SoakNumbers& n) {
+    EXPECT_EQ(n.bad_outputs, 0U) << "outputs after the end, or of no choice";
+    EXPECT_EQ(n.ended[0] + n.ended[1] + n.ended[2] + n.ended[3], n.choices);
+    EXPECT_EQ(n.ended[static_cast<std::size_t>(FinishReason::kError)], 0U);
+    EXPECT_EQ(stats.finished_requests + stats.cancelled_requests, n.requests - n.refused);
+    EXPECT_EQ(stats.generated_tokens, n.tokens);
+    EXPECT_EQ(n.late, 0U) << "waits beyond the bound";
+    EXPECT_EQ(n.late_gaps, 0U) << "decodes that waited beyond the bound";
+    EXPECT_GE(stats.cache.matched_tokens, stats.cache.resumed_tokens);
+    EXPECT_GE(stats.cache.prompt_tokens, stats.cache.matched_tokens);
+  }
+
+  void compare_with_alone(const SoakLedger& ledger);
+
+  EngineOptions options_;
+  const std::uint64_t seed_ = test_seed();
+};
+
+// Those that the books kept, again, each choice by itself and from nothing.
+void SoakTest::compare_with_alone(const SoakLedger& ledger) {
+  EngineOptions options = options_;
+  options.enable_prefix_caching = false;
+  options.hidden_latent_pages = options.force_preempt_every = 0;
+  auto engine = Engine::start(make_runner(options, [] {}), options, {}).value();
+  int compared = 0;
+  for (const auto& entry : ledger.kept()) {
+    for (std::size_t c = 0; c < entry->choices.size(); ++c) {
+      SoakRequest single = entry->request;
+      single.n = 1;
+      single.sampling.seed = choice_seed(single.sampling.seed, static_cast<int>(c));
+      single.abort = SoakRequest::Abort::kNever;
+      SoakLedger books({}, 1);
+      books.submit(*engine, single, 1);
+      ASSERT_TRUE(books.wait_for_all(60s));
+      ASSERT_FALSE(books.kept().empty());
+      const SoakLedger::Choice& alone = books.kept().front()->choices.front();
+      const SoakLedger::Choice& soaked = entry->choices[c];
+      if (soaked.reason == FinishReason::kCancelled) {
+        ASSERT_LE(soaked.tokens.size(), alone.tokens.size());
+        EXPECT_TRUE(std::equal(soaked.tokens.begin(), soaked.tokens.end(), alone.tokens.begin())) << entry->id;
+      } else {
+        EXPECT_EQ(soaked.tokens, alone.tokens) << "request " << entry->id << " choice " << c;
+        EXPECT_EQ(soaked.reason, alone.reason);
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 0);
+  fmt::print("  {} choices compared with themselves alone\n", compared);
+}
+
+TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed_);
+  const Phase& phase = GetParam();
+  const TempFolder folder;
+  phase.change(options_);
+  if (options_.swap_dir == "disk") options_.swap_dir = folder.path();
+  const std::string asked = given("SLUICE_SOAK_REQUESTS");
+  const int requests = (asked.empty() ? 20000 : std::atoi(asked.c_str())) * phase.parts / 20;
+  SoakLedger ledger(phase.promises, std::max(1, requests / 40));
+  std::atomic<Engine*> running{nullptr};
+  auto runner = make_runner(options_, [&] { ledger.step(running); });
+  const int pages = runner->pools().latents().total() - 1;
+  const int starved = phase.starved ? pages_when_starved(static_cast<int>(runner->vocab_size())) : pages;
+  if (phase.starved) {
+    options_.hidden_latent_pages = std::max(0, pages - starved);
+    runner = make_runner(options_, [&] { ledger.step(running); });
+  }
+  auto engine = Engine::start(std::move(runner), options_, {}).value();
+  running = engine.get();
+
+  const auto start = std::chrono::steady_clock::now();
+  submit_all(*engine, ledger, requests / 10);  // until everything has its size
+  const std::int64_t resident = resident_bytes();
+  submit_all(*engine, ledger, requests - requests / 10);
+  const std::int64_t grown = resident_bytes() - resident;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const EngineStats stats = engine->stats();
+  const SoakNumbers n = ledger.numbers();
+  check_memory(*engine);
+  check_numbers(stats, n);
+  EXPECT_LE(grown, 32 << 20) << "resident memory grows";
+  fmt::print(
+      "{}: SLUICE_TEST_SEED={}, {} requests, {} refused; {} choices: {} stopped, {} at their length, {} cancelled ({} "
+      "before a token); {} tokens, {} steps, {:.1f} s\n"
+      "  {} of {} pages; preempted {} times to compute again, {} times to swap; {} tokens of {} resumed, {} waits for "
+      "a "
+      "common prefix, {} blocks evicted\n"
+      "  longest wait {} steps ({:.0f}% of its bound), longest gap {} steps (bound {}); resident memory {:+.1f} MiB\n",
+      phase.name, seed_, n.requests, n.refused, n.choices, n.ended[0], n.ended[1], n.ended[2],
+      n.cancelled_before_a_token, n.tokens, n.steps, seconds, starved, pages, stats.preemptions_recompute,
+      stats.preemptions_swap, stats.cache.resumed_tokens, stats.cache.prompt_tokens, stats.cache.shared_waits,
+      stats.cache.evicted_blocks, n.longest_wait, 100 * n.nearest_to_bound, n.longest_gap, phase.promises.token_gap,
+      static_cast<double>(grown) / 1048576);
+  if (phase.starved) {
+    EXPECT_GT(stats.preemptions_recompute + stats.preemptions_swap, 0U);
+  }
+  running = nullptr;
+  engine.reset();
+  compare_with_alone(ledger);
+}
+
+// h, the rows that the oldest prompt gets of each step: more than 3/8 of what 63 decodes leave of 256.
+constexpr int kRowsOfTheOldest = (256 - 63) * 3 / 8;
+
+const Phase kPhases[] = {
+    {"roomy_fair",
+     5,
+     false,
+     [](EngineOptions&) {},
+     {.token_gap = 1, .rows_per_step = kRowsOfTheOldest, .most_share_waits = Scheduler::kMaxShareWaits}},
+    {"roomy_turns_uncached",
+     2,
+     false,
+     [](EngineOptions& o) {
+       o.enable_prefix_caching = false;
+       o.max_num_batched_tokens = 3;
+     },
+     {.token_gap = 22}},
+    {"roomy_unmixed",
+     1,
+     false,
+     [](EngineOptions& o) {
+       o.enable_mixed_prefill_decode = false;
+       o.long_prefill_token_threshold = 100;
+     },
+     {.token_gap = 2}},
+    {"starved_fair", 4, true, [](EngineOptions&) {}},
+    {"starved_fcfs_swap", 4, true,
+     [](EngineOptions& o) {
+       o.scheduling_policy = "fcfs";
+       o.swap_space = 256 << 20;
+       o.force_preempt_every = 40;
+     }},
+    {"starved_priority_disk", 4, true,
+     [](EngineOptions& o) {
+       o.scheduling_policy = "priority";
+       o.swap_space = 4 << 20;
+       o.swap_dir = "disk";
+       o.force_preempt_every = 25;
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Phases, SoakTest, ::testing::ValuesIn(kPhases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace sluice
