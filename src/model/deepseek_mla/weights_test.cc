@@ -1,0 +1,54 @@
+// What the weight table says of checkpoints that lack something.
+#include "model/deepseek_mla/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/kernel_table.h"
+#include "model/changed_checkpoint_testing.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class MlaWeightsTest : public ::testing::Test {
+ protected:
+  // The notes of loading v3-like with another config, or the error.
+  std::vector<std::string> load(const ConfigEdit& edit) {
+    const ChangedCheckpoint folder(SLUICE_TEST_DATA_DIR "/oracles/v3-like", edit);
+    LoadReport report;
+    const auto model = load_model({&pool_, &scalar_kernels()}, folder.path(), {}, {}, &report);
+    return model.ok() ? report.notes : std::vector<std::string>{model.status().message()};
+  }
+  ThreadPool pool_{1};
+};
+
+TEST_F(MlaWeightsTest, APredictionLayerThatIsDeclaredAndAbsentIsNoted) {
+  EXPECT_THAT(load([](boost::json::object&) {}),
+              ElementsAre(HasSubstr("config.json declares model.layers.4, the checkpoint has no such tensors")));
+  EXPECT_THAT(load([](boost::json::object& config) { config["num_nextn_predict_layers"] = 0; }), IsEmpty());
+}
+
+TEST_F(MlaWeightsTest, AMissingLayerIsAnErrorAndASpareOneANote) {
+  EXPECT_THAT(load([](boost::json::object& config) {
+                config["num_hidden_layers"] = 5;
+                config["num_nextn_predict_layers"] = 0;
+              }),
+              ElementsAre(HasSubstr("model.layers.4.input_layernorm.weight [128]")));
+  EXPECT_THAT(load([](boost::json::object& config) {
+                config["num_hidden_layers"] = 3;
+                config["num_nextn_predict_layers"] = 0;
+              }),
+              ElementsAre(HasSubstr("tensors of the checkpoint are not used: model.layers.3.")));
+}
+
+TEST_F(MlaWeightsTest, AShapeThatTheConfigDoesNotMeanIsNamed) {
+  EXPECT_THAT(load([](boost::json::object& config) { config["v_head_dim"] = 16; }),
+              ElementsAre(HasSubstr("kv_b_proj.weight")));
+}
+
+}  // namespace
+}  // namespace sluice
