@@ -83,15 +83,15 @@ constexpr std::array<bool, (0x110000 >> kBlockBits)> kBlocks = [] {
   return blocks;
 }();
 
-// The character to be shown in place of this one; itself where nothing has to be replaced.
-char32_t stand_for(char32_t c) {
+}  // namespace
+
+char32_t regex_shape(char32_t character) {
+  const char32_t c = character;
   if (!kBlocks[c >> kBlockBits]) return c;
   const Row* row = std::partition_point(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.last < c; });
   if (row == std::end(kRows) || c < row->first) return c;
   return c < 0x10000 ? row->stand.three_bytes : row->stand.four_bytes;
 }
-
-}  // namespace
 
 std::string_view regex_shape(std::string_view text, std::string& buffer) {
   bool replaced = false;
@@ -103,7 +103,7 @@ std::string_view regex_shape(std::string_view text, std::string& buffer) {
       continue;
     }
     const Utf8Char next = decode_utf8(text.substr(position));
-    const char32_t stand = stand_for(next.code_point);
+    const char32_t stand = regex_shape(next.code_point);
     if (stand != next.code_point) {
       if (!replaced) buffer.assign(text);
       replaced = true;

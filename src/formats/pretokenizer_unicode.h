@@ -1,4 +1,4 @@
-// The text as a pre-tokenizer's patterns are to see it.
+// The text as a pre-tokenizer's patterns, and tables of Unicode as old as PCRE2's, are to see it.
 //
 // Patterns were written for a library with newer Unicode tables than PCRE2's. So where the two disagree on what a
 // character is (a letter that did not exist yet, U+180E as a space), the patterns are shown another character instead,
@@ -14,5 +14,8 @@ namespace sluice {
 // `text` (valid UTF-8) itself, or, when something has to be replaced, a view of `buffer`, which then holds a text of
 // the same length with the same character boundaries.
 std::string_view regex_shape(std::string_view text, std::string& buffer);
+
+// The same for one character.
+char32_t regex_shape(char32_t character);
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "formats/pretokenizer_unicode.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +21,7 @@ bool is_word_character(char32_t c) {
   const bool circled_letter = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
                               (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
   if (circled_letter) return true;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(regex_shape(c)))) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
