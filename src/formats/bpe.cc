@@ -1,14 +1,11 @@
 #include "formats/bpe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
-#include "formats/bpe_alphabet.h"
 #include "formats/bpe_hash.h"
 
 namespace sluice {
@@ -28,23 +25,30 @@ bool occurs_in_utf8(unsigned byte) {
   return byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);
 }
 
+std::int32_t find_byte(const BpeVocabulary& vocabulary, unsigned byte) {
+  const char character = static_cast<char>(byte);
+  return vocabulary.find(std::string_view(&character, 1));
+}
+
 }  // namespace
 
-Result<Bpe> Bpe::create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges) {
+bool has_every_byte(const BpeVocabulary& vocabulary) {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (occurs_in_utf8(byte) && find_byte(vocabulary, byte) == kNoToken) return false;
+  }
+  return true;
+}
+
+Bpe Bpe::create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges,
+                std::int32_t unknown) {
   Bpe bpe;
   bpe.vocabulary_ = &vocabulary;
   bpe.ignore_merges_ = ignore_merges;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const char character = static_cast<char>(byte);
-    const std::int32_t id = vocabulary.find(std::string_view(&character, 1));
-    if (id == kNoToken && occurs_in_utf8(byte)) {
-      return invalid_argument(
-          fmt::format("key 'vocab': expected a byte-level vocabulary with a token for every byte, found none for "
-                      "byte 0x{:02X} (\"{}\")",
-                      byte, alphabet_character(static_cast<unsigned char>(byte))));
-    }
-    bpe.byte_tokens_[byte] = id;
+    const std::int32_t id = find_byte(vocabulary, byte);
+    bpe.byte_tokens_[byte] = id != kNoToken ? id : unknown;
   }
+  bpe.drops_bytes_ = unknown == kNoToken && !has_every_byte(vocabulary);
   bpe.grow_table(expected_merges);
   return bpe;
 }
@@ -59,7 +63,7 @@ void Bpe::add_merge(std::int32_t left, std::int32_t right, std::int32_t merged) 
 
 void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (word.size() > BpeScratch::kMaxCachedBytes) return encode_uncached(word, scratch, out);
-  if (word.size() <= 1) {
+  if (word.size() <= 1 && !drops_bytes_) {
     if (!word.empty()) out.push_back(byte_tokens_[static_cast<unsigned char>(word[0])]);
     return;
   }
@@ -83,6 +87,15 @@ void Bpe::encode_uncached(std::string_view word, BpeScratch& scratch, std::vecto
   if (ignore_merges_) {
     if (const std::int32_t id = vocabulary_->find(word); id != kNoToken) return out.push_back(id);
   }
+  if (!drops_bytes_) return merge(word, scratch, out);
+  scratch.kept_.clear();
+  for (const char c : word) {
+    if (byte_tokens_[static_cast<unsigned char>(c)] != kNoToken) scratch.kept_.push_back(c);
+  }
+  merge(scratch.kept_, scratch, out);
+}
+
+void Bpe::merge(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (word.size() <= kShortWord) {
     merge_short(word, out);
   } else {

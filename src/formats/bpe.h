@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -42,19 +43,24 @@ class BpeScratch {
   std::vector<CachedWord> cache_;  // direct mapped by hash
   std::vector<Symbol> symbols_;
   std::vector<Candidate> heap_;
+  std::string kept_;  // the bytes of a word that stand for something
 };
+
+// Whether every byte that occurs in UTF-8 has a token.
+bool has_every_byte(const BpeVocabulary& vocabulary);
 
 class Bpe {
  public:
-  // `vocabulary` must outlive this object and keep the tokens it has. Fails when a byte that occurs in UTF-8 has no
-  // token. With `ignore_merges`, a word that is itself a token becomes that token without merging.
-  static Result<Bpe> create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges);
+  // `vocabulary` must outlive this object and keep the tokens it has. A byte without a token becomes `unknown`, or,
+  // when that is kNoToken, stands for nothing: its neighbours are each other's then. With `ignore_merges`, a word that
+  // is itself a token becomes that token without merging.
+  static Bpe create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges,
+                    std::int32_t unknown = kNoToken);
 
   // Adds the rule of the next rank. Of two rules for one pair the later counts.
   void add_merge(std::int32_t left, std::int32_t right, std::int32_t merged);
 
-  // Appends the ids of a word of at most 2^31 - 1 bytes. Bytes that never occur in UTF-8 may be without a token; they
-  // must not be in the word.
+  // Appends the ids of a word of at most 2^31 - 1 bytes.
   void encode_word(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
@@ -70,6 +76,7 @@ class Bpe {
   const Rule* find_rule(std::int32_t left, std::int32_t right) const;
   void grow_table(std::size_t rules);
   void encode_uncached(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
+  void merge(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
   void merge_short(std::string_view word, std::vector<std::int32_t>& out) const;
   void merge_long(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
   void note_candidate(std::int32_t left, BpeScratch& scratch) const;
@@ -77,7 +84,8 @@ class Bpe {
   const BpeVocabulary* vocabulary_ = nullptr;
   bool ignore_merges_ = false;
   std::array<std::int32_t, 256> byte_tokens_{};
-  std::vector<Rule> rules_;  // open addressing by pair, a power of two, at most half full
+  bool drops_bytes_ = false;  // some byte of UTF-8 stands for nothing
+  std::vector<Rule> rules_;   // open addressing by pair, a power of two, at most half full
   std::size_t rule_count_ = 0;
   std::uint32_t next_rank_ = 0;
 };

@@ -71,7 +71,7 @@ class BpeRules : public testing::Test {
   }
 
   Bpe build(bool ignore_merges = false) {
-    Bpe bpe = Bpe::create(vocabulary_, ignore_merges, 0).value();
+    Bpe bpe = Bpe::create(vocabulary_, ignore_merges, 0);
     for (const auto& [left, right] : rules_) bpe.add_merge(left, right, joined(left, right));
     return bpe;
   }
@@ -166,17 +166,48 @@ TEST_F(BpeRules, EveryLengthAgreesWithTheDefinitionCachedOrNot) {
   }
 }
 
-TEST_F(BpeRules, AByteThatTextNeedsMustHaveAToken) {
+// The words of a vocabulary without the byte "x", in which "ab" and "a" + unknown are merged.
+std::vector<std::int32_t> encode_without_x(std::string_view word, std::int32_t unknown) {
   BpeVocabulary incomplete;
   for (int byte = 0; byte < 256; ++byte) {
-    if (byte != 0xC0 && byte != 0xFF && byte != 0xE3)
-      incomplete.add(byte, std::string(1, static_cast<char>(byte)), true);
+    if (byte != 'x') incomplete.add(byte, std::string(1, static_cast<char>(byte)), true);
   }
-  const auto bpe = Bpe::create(incomplete, false, 0);
-  ASSERT_FALSE(bpe.ok());
-  EXPECT_THAT(bpe.status().message(), HasSubstr("byte 0xE3"));
-  incomplete.add(0xE3, "\xE3", true);
-  EXPECT_TRUE(Bpe::create(incomplete, false, 0).ok());  // C0 and FF never occur in UTF-8
+  incomplete.add(256, "ab", true);
+  incomplete.add(257, "<unk>", false);
+  EXPECT_FALSE(has_every_byte(incomplete));
+  Bpe bpe = Bpe::create(incomplete, false, 0, unknown);
+  bpe.add_merge('a', 'b', 256);
+  BpeScratch scratch;
+  std::vector<std::int32_t> ids, again;
+  bpe.encode_word(word, scratch, ids);
+  bpe.encode_word(word, scratch, again);  // from the cache
+  EXPECT_EQ(ids, again);
+  return ids;
+}
+
+TEST_F(BpeRules, AByteWithoutATokenStandsForNothingOrIsUnknown) {
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  EXPECT_THAT(encode_without_x("x", kNoToken), IsEmpty());
+  EXPECT_THAT(encode_without_x("xxxx", kNoToken), IsEmpty());
+  EXPECT_THAT(encode_without_x("axb", kNoToken), ElementsAre(256));
+  EXPECT_THAT(encode_without_x("xaxxbx", kNoToken), ElementsAre(256));
+  EXPECT_THAT(encode_without_x("x", 257), ElementsAre(257));
+  EXPECT_THAT(encode_without_x("xabx", 257), ElementsAre(257, 256, 257));
+  const std::string longest(60, 'x');
+  EXPECT_THAT(encode_without_x(longest + "a" + longest + "b", kNoToken), ElementsAre(256));
+  EXPECT_THAT(encode_without_x(longest, kNoToken), IsEmpty());
+  EXPECT_EQ(encode_without_x(longest, 257), std::vector<std::int32_t>(60, 257));
+}
+
+TEST_F(BpeRules, BytesThatNeverOccurInUtf8NeedNoToken) {
+  BpeVocabulary some;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte != 0xC0 && byte != 0xFF && byte != 0xE3) some.add(byte, std::string(1, static_cast<char>(byte)), true);
+  }
+  EXPECT_FALSE(has_every_byte(some));
+  some.add(0xE3, "\xE3", true);
+  EXPECT_TRUE(has_every_byte(some));
 }
 
 }  // namespace

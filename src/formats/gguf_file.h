@@ -52,6 +52,8 @@ class GgufModel {
  public:
   // `path`: the file, the first one of several.
   static Result<std::unique_ptr<GgufModel>> open(const std::string& path);
+  // The same when the first file is open already.
+  static Result<std::unique_ptr<GgufModel>> of(std::unique_ptr<GgufFile> first);
 
   const std::string& path() const { return files_.front()->path(); }
   const GgufMetadata& metadata() const { return files_.front()->metadata(); }

@@ -6,6 +6,7 @@
 
 #include "formats/gguf_architecture.h"
 #include "formats/gguf_config.h"
+#include "formats/rope_config.h"
 
 namespace sluice {
 namespace {
@@ -60,9 +61,11 @@ void write_head_dim(GgufFields& fields, json::object& config) {
 void write_rope(GgufFields& fields, json::object& config) {
   GgufConfigWriter writer(fields, config);
   json::object* yarn = writer.rope();
-  if (yarn != nullptr && fields.has("rope.scaling.attn_factor")) {
-    GgufConfigWriter(fields, *yarn).number("attention_factor", "rope.scaling.attn_factor");
-  }
+  if (yarn == nullptr || !fields.has("rope.scaling.attn_factor")) return;
+  double factor = 1.0, multiplier = 1.0;  // of YaRN's own attention factor, here
+  fields.read("rope.scaling.factor", factor);
+  fields.read("rope.scaling.attn_factor", multiplier);
+  (*yarn)["attention_factor"] = multiplier * yarn_mscale(factor, 1.0);
 }
 
 Status write_family(std::string_view architecture, std::string_view model_type, GgufFields& fields,

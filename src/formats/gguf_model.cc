@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "formats/gguf_file.h"
 
@@ -43,8 +44,12 @@ Status check_part(const GgufFile& file, std::uint64_t part, std::uint64_t count)
 }  // namespace
 
 Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path) {
-  std::unique_ptr<GgufModel> model(new GgufModel());
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> first, GgufFile::open(path));
+  return of(std::move(first));
+}
+
+Result<std::unique_ptr<GgufModel>> GgufModel::of(std::unique_ptr<GgufFile> first) {
+  std::unique_ptr<GgufModel> model(new GgufModel());
   model->files_.push_back(std::move(first));
   SLUICE_RETURN_IF_ERROR(model->open_others());
   SLUICE_RETURN_IF_ERROR(model->build_table());

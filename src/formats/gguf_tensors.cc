@@ -45,6 +45,10 @@ Status wrong_shape(const TensorView& tensor, std::string_view expected) {
 
 Result<std::unique_ptr<GgufTensors>> GgufTensors::open(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<GgufModel> model, GgufModel::open(path));
+  return of(std::move(model));
+}
+
+Result<std::unique_ptr<GgufTensors>> GgufTensors::of(std::unique_ptr<GgufModel> model) {
   SLUICE_ASSIGN_OR_RETURN(const GgufArchitecture* architecture, gguf_architecture(*model));
   std::unique_ptr<GgufTensors> tensors(new GgufTensors(std::move(model)));
   for (const TensorView* tensor : tensors->model_->tensors()) {

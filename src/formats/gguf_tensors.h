@@ -20,6 +20,7 @@ namespace sluice {
 class GgufTensors {
  public:
   static Result<std::unique_ptr<GgufTensors>> open(const std::string& path);
+  static Result<std::unique_ptr<GgufTensors>> of(std::unique_ptr<GgufModel> model);
 
   // In no order; names may occur twice when the file is wrong.
   const std::vector<TensorView>& tensors() const { return tensors_; }

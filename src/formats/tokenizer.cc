@@ -9,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/tokenizer_parser.h"
 
 namespace sluice {
@@ -35,6 +36,10 @@ Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& folder) {
+  if (is_gguf_path(folder)) {
+    SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufModel> model, GgufModel::open(folder));
+    return from_gguf(*model);
+  }
   const std::filesystem::path path(folder);
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file((path / "tokenizer.json").string()));
   Result<std::string> config = read_text_file((path / "tokenizer_config.json").string());
@@ -47,6 +52,15 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& folder) {
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view text, std::string_view config_text) {
   auto state = std::make_unique<State>();
   SLUICE_ASSIGN_OR_RETURN(state->parts, parse_tokenizer(text, config_text));
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::from_gguf(const GgufModel& model) {
+  SLUICE_ASSIGN_OR_RETURN(const GgufTokenizerJson json, gguf_tokenizer_json(model));
+  auto state = std::make_unique<State>();
+  Result<TokenizerParts> parts = parse_tokenizer(json.tokenizer, &json.config);
+  if (!parts.ok()) return parts.status().with_context(model.path() + " (as tokenizer.json)");
+  state->parts = std::move(parts).value();
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 

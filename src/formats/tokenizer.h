@@ -1,5 +1,6 @@
-// Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json describes
-// it (spec section 14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package id by id.
+// Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json or the
+// metadata of a GGUF file describe it (spec section 14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package
+// id by id.
 //
 // A text is cut at its added tokens ("<think>"), the parts between are normalized (nothing, or NFC), cut into words by
 // the pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact
@@ -20,6 +21,8 @@
 
 namespace sluice {
 
+class GgufModel;
+
 struct EncodeOptions {
   // Adds what the tokenizer puts around a text by itself, such as BOS. A rendered chat already contains it.
   bool add_special_tokens = false;
@@ -30,10 +33,12 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there.
+  // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there; or the
+  // metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
   // The same from the text of the two files; an empty `config_text` stands for a missing file.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view config_text = {});
+  static Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufModel& model);
   ~Tokenizer();
 
   // The ids of `text`. Invalid UTF-8 is refused with the offset of the first bad byte.

@@ -28,11 +28,38 @@ Status check_options(JsonFields& fields) {
   }
   bool byte_fallback = false;
   fields.read("byte_fallback", byte_fallback);
-  if (fields.status().ok() && byte_fallback) fields.fail("byte_fallback", "false, as every byte has a token");
-  // Never used, because every byte has a token; only its type is checked.
-  std::string unknown_token;
-  fields.read("unk_token", unknown_token);
+  if (fields.status().ok() && byte_fallback) fields.fail("byte_fallback", "false, as bytes are tokens already");
   return fields.status();
+}
+
+// Bytes that text has all the time must be tokens; else this is no byte-level vocabulary.
+Status check_byte_tokens(const BpeVocabulary& vocabulary, const std::string& what) {
+  for (char byte = ' '; byte <= '~'; ++byte) {
+    if (vocabulary.find(std::string_view(&byte, 1)) != kNoToken) continue;
+    return invalid_argument(
+        fmt::format("{}: key 'vocab': expected a byte-level vocabulary with a token for every printable byte, found "
+                    "none for byte 0x{:02X} (\"{}\")",
+                    what, static_cast<unsigned>(byte), alphabet_character(static_cast<unsigned char>(byte))));
+  }
+  return {};
+}
+
+// The id of "unk_token", else kNoToken. It counts only where the vocabulary lacks the token of a byte.
+std::int32_t read_unknown(JsonFields& fields, const BpeParts& parts) {
+  std::string text, bytes;
+  bool fused = false;
+  fields.read("unk_token", text);
+  fields.read("fuse_unk", fused);
+  std::int32_t id = kNoToken;
+  if (append_alphabet_bytes(text, bytes)) {
+    id = parts.vocabulary->find(bytes);
+  } else if (const auto literal = parts.literal_ids.find(text); literal != parts.literal_ids.end()) {
+    id = literal->second;
+  }
+  if (text.empty() || has_every_byte(*parts.vocabulary)) return kNoToken;
+  if (id == kNoToken) fields.fail("unk_token", "null or a token of 'vocab', as there some bytes have no token");
+  if (fused) fields.fail("fuse_unk", "false, as in 'vocab' some bytes have no token");
+  return id;
 }
 
 Status read_vocabulary(JsonFields& fields, const std::string& what, BpeParts& parts) {
@@ -132,9 +159,10 @@ Result<BpeParts> parse_bpe_model(const boost::json::value& value, const std::str
   }
   BpeParts parts;
   SLUICE_RETURN_IF_ERROR(read_vocabulary(fields, what, parts));
-  Result<Bpe> bpe = Bpe::create(*parts.vocabulary, ignore_merges, merges->get_array().size());
-  if (!bpe.ok()) return bpe.status().with_context(what);
-  parts.bpe = std::move(bpe).value();
+  SLUICE_RETURN_IF_ERROR(check_byte_tokens(*parts.vocabulary, what));
+  const std::int32_t unknown = read_unknown(fields, parts);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  parts.bpe = Bpe::create(*parts.vocabulary, ignore_merges, merges->get_array().size(), unknown);
   SLUICE_RETURN_IF_ERROR(read_merges(merges->get_array(), what, parts));
   return parts;
 }

@@ -132,8 +132,7 @@ Status read_named_token(JsonFields& config, std::string_view key, const Tokenize
   return config.status();
 }
 
-Status read_config(std::string_view text, TokenizerParts& parts) {
-  SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(text, kConfigFile));
+Status read_config(const boost::json::value& value, TokenizerParts& parts) {
   JsonFields config(value, std::string(kConfigFile));
   SLUICE_RETURN_IF_ERROR(config.status());
   bool add_bos = false;
@@ -154,6 +153,12 @@ Status read_config(std::string_view text, TokenizerParts& parts) {
 
 Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view config_text) {
   SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(text, kFile));
+  if (config_text.empty()) return parse_tokenizer(value, nullptr);
+  SLUICE_ASSIGN_OR_RETURN(const boost::json::value config, parse_json(config_text, kConfigFile));
+  return parse_tokenizer(value, &config);
+}
+
+Result<TokenizerParts> parse_tokenizer(const boost::json::value& value, const boost::json::value* config) {
   JsonFields root(value, std::string(kFile));
   SLUICE_RETURN_IF_ERROR(root.status());
   TokenizerParts parts;
@@ -176,7 +181,7 @@ Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view c
   SLUICE_RETURN_IF_ERROR(parse_post_processor(value_of("post_processor"),
                                               fmt::format("{}: key 'post_processor'", kFile), is_token, parts.prefix,
                                               parts.suffix));
-  if (!config_text.empty()) SLUICE_RETURN_IF_ERROR(read_config(config_text, parts));
+  if (config != nullptr) SLUICE_RETURN_IF_ERROR(read_config(*config, parts));
   return parts;
 }
 

@@ -2,6 +2,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,5 +37,7 @@ struct TokenizerParts {
 
 // `config_text` may be empty.
 Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view config_text);
+// The same from JSON that is parsed already; `config` may be null.
+Result<TokenizerParts> parse_tokenizer(const boost::json::value& tokenizer, const boost::json::value* config);
 
 }  // namespace sluice

@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
     Files, BrokenTokenizer,
     testing::Values(
         BrokenFile{"model", "null", "key 'model'"}, BrokenFile{"model/type", "\"Unigram\"", "\"Unigram\""},
-        BrokenFile{"model/vocab", "[]", "key 'vocab'"}, BrokenFile{"model/vocab", "{}", "byte 0x00"},
+        BrokenFile{"model/vocab", "[]", "key 'vocab'"}, BrokenFile{"model/vocab", "{}", "byte 0x20"},
         BrokenFile{"model/vocab/zz", "-1", "token \"zz\""},
         BrokenFile{"model/vocab/zz", "65", "which another token has"},
         BrokenFile{"model/vocab/zz", "5000000000", "found 5000000000"},

@@ -65,10 +65,17 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 }
 
 const Kind kKinds[] = {
-    {"v4-flash-like", 1e-3},   {"v4-pro-like", 1e-3},    {"v2-like", 1e-3},       {"v2-lite-like", 1e-3},
-    {"v3-like", 1e-3},         {"v32-like", 1e-3},       {"llama-like", 1e-2},  // logits with a standard deviation
-                                                                                // of 11.5, as the next one
-    {"qwen3-yarn-like", 1e-2}, {"qwen2-swa-like", 1e-3}, {"qwen3moe-like", 1e-3},
+    {"v4-flash-like", 1e-3},
+    {"v4-pro-like", 1e-3},
+    {"v2-like", 1e-3},
+    {"v2-lite-like", 1e-3},
+    {"v3-like", 1e-3},
+    {"v32-like", 1e-3},
+    {"llama-like", 1e-2},  // logits with a standard deviation
+                           // of 11.5, as the next one
+    {"qwen3-yarn-like", 1e-2},
+    {"qwen2-swa-like", 1e-3},
+    {"qwen3moe-like", 1e-3},
 };
 
 constexpr int kLengths[] = {1, 3, 4, 5, 127, 128, 129, 260, 700};

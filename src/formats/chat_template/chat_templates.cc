@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/mapped_file.h"
+#include "formats/gguf_tokenizer.h"
 #include "formats/jinja/parser.h"
 #include "formats/json.h"
 #include "formats/json_fields.h"
@@ -106,6 +107,12 @@ Result<ChatTemplates> parse_chat_templates(const json::value& tokenizer_config, 
 }
 
 Result<ChatTemplates> load_chat_templates(const std::string& folder, bool only_tokens) {
+  if (is_gguf_path(folder)) {
+    SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufModel> model, GgufModel::open(folder));
+    SLUICE_ASSIGN_OR_RETURN(json::value config, gguf_tokenizer_config(*model));
+    if (only_tokens) config.as_object().erase("chat_template");
+    return parse_chat_templates(config, folder);
+  }
   const std::string config_path = folder + "/tokenizer_config.json";
   const std::string template_path = folder + "/chat_template.jinja";
   json::value config = json::object();

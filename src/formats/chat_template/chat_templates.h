@@ -1,8 +1,8 @@
 // ChatTemplates: the Jinja templates that a model brings for its conversations, and the special tokens that they name.
 //
 // A folder has them in chat_template.jinja (and additional_chat_templates/NAME.jinja), else in the key "chat_template"
-// of tokenizer_config.json: a text, or a list of {"name", "template"}. With tools "tool_use" is taken if there is one,
-// else "default". Thread safety: plain values.
+// of tokenizer_config.json: a text, or a list of {"name", "template"}. A GGUF file has them in its metadata. With tools
+// "tool_use" is taken if there is one, else "default". Thread safety: plain values.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -30,7 +30,7 @@ struct ChatTemplates {
   const jinja::Template* find(bool has_tools) const;
 };
 
-// Those of a model folder; without templates if it has none, or if only the special tokens are wanted.
+// Those of a model folder or GGUF file; without templates if it has none, or if only the special tokens are wanted.
 Result<ChatTemplates> load_chat_templates(const std::string& folder, bool only_tokens = false);
 
 // Those of the text of a tokenizer_config.json; `what` names it in errors.

@@ -70,7 +70,9 @@ class PercentFormatter {
       format_one();
       if (!run_.allows(out_.size())) return {};
     }
-    const bool takes_all = next_ >= values_.size() || arguments_.is(Kind::kDict) || used_names_;
+    // Python lets a list pass where it could be a mapping.
+    const bool is_list = arguments_.is(Kind::kSequence) && arguments_.sequence()->flavor == Sequence::Flavor::kList;
+    const bool takes_all = next_ >= values_.size() || arguments_.is(Kind::kDict) || is_list || used_names_;
     if (!takes_all) run_.fail("not all arguments converted during string formatting");
     return run_.text(std::move(out_));
   }

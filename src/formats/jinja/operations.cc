@@ -230,7 +230,10 @@ bool contains(Run& run, const Value& container, const Value& item) {
     run.fail("'in <string>' requires string as left operand, not " + std::string(item.type_name()));
     return false;
   }
-  if (container.is(Kind::kDict)) return find_key(run, container.dict(), item) != nullptr;
+  if (container.is(Kind::kDict)) {
+    if (!is_hashable(run, item)) run.fail("unhashable type: '" + std::string(item.type_name()) + "'");
+    return find_key(run, container.dict(), item) != nullptr;
+  }
   if (container.is(Kind::kGenerator)) return contains_in_generator(run, container.generator(), item);
   if (container.is_undefined()) return false;
   if (!container.is(Kind::kSequence)) {
@@ -374,7 +377,11 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
         places, [&](std::size_t i) { out.append(text.bytes, offsets[i], code_point_bytes(text.bytes, offsets[i])); });
     return run.text(std::move(out));
   }
-  if (!has_index(value)) return missing(run, value, {});
+  if (!has_index(value)) {
+    run.fail(value.is(Kind::kDict) ? "unhashable type: 'slice'"
+                                   : "'" + std::string(value.type_name()) + "' object is not subscriptable");
+    return {};
+  }
   if (!read_places(run, value.items().size(), from, to, step, places)) return {};
   std::vector<Value> items;
   for_each_place(places, [&](std::size_t i) { items.push_back(value.items()[i]); });

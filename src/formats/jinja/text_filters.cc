@@ -98,7 +98,11 @@ Value center(Run& run, const Value& input, const Arguments& arguments) {
 
 Value indent(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "indent", arguments, {"width", "first", "blank"});
-  const Value text = as_text(run, input);
+  if (input.is_undefined()) {
+    run.fail_undefined(input);
+  } else if (!input.is_text()) {
+    run.fail("indent() expected a text, found '" + std::string(input.type_name()) + "'");
+  }
   if (run.failed()) return {};
   std::string indention;
   if (args.has(0) && args.value(0).is_text()) {
@@ -108,7 +112,7 @@ Value indent(Run& run, const Value& input, const Arguments& arguments) {
     if (!run.fits(static_cast<std::size_t>(std::min(width, Int(1) << 40U)))) return {};
     indention.assign(static_cast<std::size_t>(width), ' ');
   }
-  const Value lines = split_lines(run, std::string(text.bytes()) + "\n", /*keep_ends=*/false);
+  const Value lines = split_lines(run, std::string(input.bytes()) + "\n", /*keep_ends=*/false);
   if (run.failed()) return {};
   std::string out = args.truth(1) ? indention : "";
   bool first = true;
