@@ -123,7 +123,7 @@ bool DeepSeekV3OutputParser::step_header() {
   const std::size_t end = std::min({brace, match.position, kMaxHeaderBytes + 1 - header.size()});
   header += pending_.substr(0, end);
   pending_.erase(0, end);
-  if (header.size() > kMaxHeaderBytes) {
+  if (header.size() > kMaxHeaderBytes) {  // NOLINT(bugprone-branch-clone): the order of the cases counts
     give_up_header();
   } else if (end == brace) {
     state_ = State::kArguments;
