@@ -401,8 +401,8 @@ def test_simulate(tmp_path):
 
 
 def test_simulate_a_trace_and_a_calibrated_cost(tmp_path):
-    trace = tmp_path / "trace.jsonl"
-    lines = [{"timestamp": 5000 * i, "input_length": 1000, "output_length": 5, "hash_ids": [7, i]} for i in range(3)]
+    trace = tmp_path / "trace.jsonl"  # so far apart that the slowest machine has ended one before the next
+    lines = [{"timestamp": 1_000_000 * i, "input_length": 1000, "output_length": 5, "hash_ids": [7, i]} for i in range(3)]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     summary, text, _ = simulate(tmp_path, "--trace", trace)
     run = summary["runs"][0]
