@@ -111,7 +111,7 @@ Status converse(const ChatOptions& options) {
   EngineOptions engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   engine.max_num_seqs = 1;
-  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine));
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());
 
   Conversation conversation(model, *chat, options, sampling);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/text_options.h"
+#include "formats/chat.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -11,6 +12,7 @@ namespace sluice {
 struct ChatOptions {
   EngineOptions engine;  // model_folder as given; "": the embedded model
   TextOptions text;
+  ChatEncodingOptions chat;
   std::string system;
   bool thinking = false;
 };

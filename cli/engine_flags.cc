@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "formats/chat.h"
+
 namespace sluice {
 namespace {
 
@@ -88,6 +90,24 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
   add_count(command, "--max-model-len", options.max_model_len, "Tokens of prompt and answer; 0: the model's own limit");
   add_size(command, "--kv-cache-memory", options.kv_cache_memory, "Such as 512MiB or 4GB; 0: a quarter of the memory");
   add_scheduling_flags(command, options);
+}
+
+void add_chat_flags(CLI::App& command, ChatEncodingOptions& options) {
+  constexpr const char* kChatGroup = "Chat";
+  command.add_option("--chat-template", options.template_file, "A Jinja template in the place of the model's own")
+      ->option_text("FILE")
+      ->group(kChatGroup);
+  command
+      .add_option("--tool-call-parser", options.parsers.tool_call,
+                  "hermes, llama3_json, deepseek_v3, deepseek_v31, deepseek_v32, deepseek_v4 or none; by default the "
+                  "one that the template writes")
+      ->option_text("NAME")
+      ->group(kChatGroup);
+  command
+      .add_option("--reasoning-parser", options.parsers.reasoning,
+                  "think or none; by default think if the template writes <think>")
+      ->option_text("NAME")
+      ->group(kChatGroup);
 }
 
 }  // namespace sluice

@@ -3,12 +3,14 @@
 
 #include <string>
 
+#include "formats/chat.h"
 #include "sluice/engine.h"
 
 namespace sluice {
 
 struct EvalOptions {
-  EngineOptions engine;    // model_folder as given; "": the embedded model
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  ChatEncodingOptions chat;
   std::string task;        // JSON lines, see eval_task.h
   std::string perplexity;  // instead of a task: a text whose perplexity to measure
   int window = 512;        // of it

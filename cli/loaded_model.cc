@@ -8,15 +8,17 @@ namespace sluice {
 
 Result<const ChatEncoding*> LoadedModel::require_chat() const {
   if (chat != nullptr) return chat.get();
-  return invalid_argument("this model has no chat template; `sluice run --raw` completes plain text");
+  return invalid_argument(
+      "this model has no chat template; --chat-template FILE brings one, and `sluice run --raw` completes plain text");
 }
 
-Result<LoadedModel> load_model_for_text(const EngineOptions& options) {
+Result<LoadedModel> load_model_for_text(const EngineOptions& options, const ChatEncodingOptions& chat_options) {
   LoadedModel model;
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(options.model_folder));
   SLUICE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(options.model_folder));
   SLUICE_ASSIGN_OR_RETURN(model.generation, load_generation_config(options.model_folder));
-  Result<std::unique_ptr<ChatEncoding>> chat = load_chat_encoding(config.model_type, options.model_folder);
+  Result<std::unique_ptr<ChatEncoding>> chat =
+      load_chat_encoding(config.model_type, options.model_folder, chat_options);
   if (chat.ok()) {
     model.chat = std::move(chat).value();
   } else if (chat.status().code() != StatusCode::kNotFound) {

@@ -22,6 +22,6 @@ struct LoadedModel {
 };
 
 // Loads options.model_folder: the small files first, so that their errors do not wait for the weights.
-Result<LoadedModel> load_model_for_text(const EngineOptions& options);
+Result<LoadedModel> load_model_for_text(const EngineOptions& options, const ChatEncodingOptions& chat);
 
 }  // namespace sluice

@@ -48,6 +48,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   command.add_option("--max-tokens", options->max_tokens, "Longest answer")
       ->option_text("N [" + std::to_string(options->max_tokens) + "]");
   add_engine_flags(command, options->engine, invocation.log_level);
+  add_chat_flags(command, options->chat);
   command.callback([&invocation, options] { invocation.run = [options] { return run_eval(*options); }; });
 }
 

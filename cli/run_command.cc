@@ -52,7 +52,7 @@ Status run(const RunOptions& given) {
   std::string text = options.prompt;
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
   options.engine.max_num_seqs = 1;
-  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(options.engine));
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(options.engine, options.chat));
   SLUICE_RETURN_IF_ERROR(encode_prompt(model, options, text, request));
   request.max_tokens = options.text.max_tokens;
 

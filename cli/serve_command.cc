@@ -38,7 +38,7 @@ Status serve_model(const ServeOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   EngineOptions engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
-  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine));
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   LocalEngineClient client(*model.engine);
   ServerOptions server;
   server.http.host = options.host;

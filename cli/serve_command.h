@@ -3,12 +3,14 @@
 
 #include <string>
 
+#include "formats/chat.h"
 #include "sluice/engine.h"
 
 namespace sluice {
 
 struct ServeOptions {
   EngineOptions engine;  // model_folder as given; "": the embedded model
+  ChatEncodingOptions chat;
   std::string host = "127.0.0.1";
   int port = 8000;
   std::string served_model_name;  // "": the folder's name

@@ -29,6 +29,7 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App& command = *app.add_subcommand("serve", "Serve the OpenAI API over HTTP");
   add_engine_flags(command, options->engine, invocation.log_level);
+  add_chat_flags(command, options->chat);
   command.add_option("--host", options->host, "Address to listen on")->option_text("HOST [" + options->host + "]");
   command.add_option("--port", options->port, "0: any free one")
       ->option_text("PORT [" + std::to_string(options->port) + "]");
@@ -53,6 +54,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command.add_flag("--thinking", options->thinking, "Reason before the answer");
   command.add_flag("--raw", options->raw, "Continue the text as it is, without the chat encoding");
   add_engine_flags(command, options->engine, invocation.log_level);
+  add_chat_flags(command, options->chat);
   add_text_flags(command, options->text);
   command.callback([&invocation, options] { invocation.run = [options] { return run_run(*options); }; });
 }
@@ -63,6 +65,7 @@ void add_chat(CLI::App& app, Invocation& invocation) {
   command.add_option("--system", options->system, "System message")->option_text("TEXT");
   command.add_flag("--thinking", options->thinking, "Reason before the answers");
   add_engine_flags(command, options->engine, invocation.log_level);
+  add_chat_flags(command, options->chat);
   add_text_flags(command, options->text);
   command.callback([&invocation, options] { invocation.run = [options] { return run_chat(*options); }; });
 }

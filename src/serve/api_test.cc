@@ -100,6 +100,7 @@ TEST_F(ApiTest, ToolCallWholeAndStreamed) {
   chat(std::string(kTools) + R"(,"tool_choice":"none")");
   EXPECT_LT(engine_.seen().back().prompt.size(), 20U);
   expect_error(chat(std::string(kTools) + R"(,"tool_choice":"required")"), 400, "tool_choice", "not supported");
+  expect_error(chat(R"(,"chat_template_kwargs":{"x":1})"), 400, "chat_template_kwargs", "unknown field");
 }
 
 TEST_F(ApiTest, StopStringsEndTheAnswerAndTheRequest) {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 
@@ -84,6 +86,15 @@ void read_response_format(RequestFields& fields, ChatRequest& out) {
   }
 }
 
+// What chat_template_kwargs holds beside what every encoding knows. An encoding that is no template refuses it.
+void read_template_variables(const json::object& kwargs, ChatRequest& out) {
+  constexpr std::array<std::string_view, 4> kKnown = {"enable_thinking", "thinking", "drop_thinking",
+                                                      "reasoning_effort"};
+  for (const auto& [name, value] : kwargs) {
+    if (std::ranges::find(kKnown, std::string_view(name)) == kKnown.end()) out.template_variables[name] = value;
+  }
+}
+
 // Thinking is on or off by, in this order: chat_template_kwargs.thinking (or enable_thinking, as other families call
 // it), thinking.type, reasoning_effort ("none" or another one), the encoding's default.
 void read_thinking(RequestFields& fields, ChatRequest& out) {
@@ -105,9 +116,9 @@ void read_thinking(RequestFields& fields, ChatRequest& out) {
     inner.read("thinking", out.thinking);
     inner.read("drop_thinking", drop_thinking);
     inner.read("reasoning_effort", effort);
-    inner.reject_unknown();
     if (inner.error()) return fields.refuse_with(*inner.error());
     out.drop_thinking = drop_thinking.value_or(true);
+    read_template_variables(*kwargs, out);
   }
   if (effort) {
     if (!out.thinking) out.thinking = effort != "none";

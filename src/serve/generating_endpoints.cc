@@ -34,6 +34,14 @@ ApiError field_error(const Status& status, std::string param) {
   return error;
 }
 
+// The field of a request that an error of its encoding is about: the word that it begins with, if that is one.
+ApiError chat_error(const Status& status) {
+  for (const std::string_view field : {"tools", "response_format", "reasoning_effort", "chat_template_kwargs"}) {
+    if (std::string_view(status.message()).starts_with(field)) return field_error(status, std::string(field));
+  }
+  return field_error(status, "messages");
+}
+
 void finish_plan(GenerationPlan& plan, AnswerForm form, MakeWriter make_writer, GenerationOptions& options) {
   plan.id = form.head.id;
   plan.writer = make_writer(std::move(form), options.stream);
@@ -55,7 +63,7 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
   auto& request = std::get<ChatCompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
   auto prompt = context.chat->render(request.chat);
-  if (!prompt.ok()) return field_error(prompt.status(), "messages");
+  if (!prompt.ok()) return chat_error(prompt.status());
   auto ids = context.tokenizer.encode(*prompt);
   if (!ids.ok()) return field_error(ids.status(), "messages");
   if (auto error = check_length(context, ids->size(), request.options.max_tokens, "messages")) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <tuple>
 
+#include "formats/json.h"
+
 namespace sluice {
 namespace {
 
@@ -87,7 +89,7 @@ constexpr Refusal kChatRefuses[] = {
     {R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{},"strict":true}})",
      "response_format.json_schema.strict", "not supported"},
     {R"("chat_template_kwargs":{"thinking":"yes"})", "chat_template_kwargs.thinking", "true or false"},
-    {R"("chat_template_kwargs":{"x":1})", "chat_template_kwargs.x", "unknown field"},
+    {R"("chat_template_kwargs":1)", "chat_template_kwargs", "an object"},
     {R"("thinking":{"type":"maybe"})", "thinking.type", "enabled"},
     {R"("reasoning_effort":5)", "reasoning_effort", "a string"},
 };
@@ -170,6 +172,8 @@ TEST(OpenAiRequestTest, ThinkingIsSaidInSeveralWays) {
   EXPECT_EQ(chat_of(R"("n":1)").thinking, std::nullopt);
   EXPECT_EQ(chat_of(R"("chat_template_kwargs":{"thinking":true})").thinking, true);
   EXPECT_EQ(chat_of(R"("chat_template_kwargs":{"enable_thinking":false})").thinking, false);
+  const ChatRequest styled = chat_of(R"("chat_template_kwargs":{"thinking":true,"style":"short","list":[1]})");
+  EXPECT_EQ(dump_json(styled.template_variables), R"({"style":"short","list":[1]})");
   EXPECT_EQ(chat_of(R"("thinking":{"type":"enabled"})").thinking, true);
   EXPECT_EQ(chat_of(R"("reasoning_effort":"high")").thinking, true);
   EXPECT_EQ(chat_of(R"("reasoning_effort":"high")").reasoning_effort, "high");
