@@ -23,10 +23,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
 ARCHIVE = ROOT / "tests" / "evals" / "sluice-tiny-v4.tar.xz"
 TASKS = ["arithmetic", "lists", "recall", "tools", "recall_long"]
-# Items of a task that pytest runs. Those of recall_long have 3,500 to 16,000 tokens: all twenty run under the combinations,
-# which have every factor, a few under one factor at a time.
-FEW = 20
-FEW_LONG = 2
+FEW = 20  # items of a task that pytest runs
 
 BASELINE = ["--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--concurrency", "1"]
 
@@ -50,10 +47,6 @@ RUNS = {
     "chunk 4096, cache, preemption": changed(chunk=4096, cached=True, preempt=50),
     "chunk 128, cache, 32 at once, preemption": changed(chunk=128, cached=True, concurrency=32, preempt=50),
 }
-
-
-def few(task, run):
-    return FEW_LONG if task == "recall_long" and "," not in run else FEW
 
 
 def unpack(folder):
@@ -98,8 +91,7 @@ def baseline(folder):
 @pytest.mark.parametrize("run", RUNS)
 def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
     for task in TASKS:
-        items = few(task, run)
-        assert differences(baseline[task][:items], evaluate(folder, task, RUNS[run], items)) == [], task
+        assert differences(baseline[task], evaluate(folder, task, RUNS[run], FEW)) == [], task
 
 
 @pytest.mark.parametrize("fault", ["skipped-write", "chunk-reduction"])
