@@ -63,6 +63,8 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
       SLUICE_DESCRIBE("hc_expand", hc_expand),
       SLUICE_DESCRIBE("route", route),
       SLUICE_DESCRIBE("attend", attend),
+      SLUICE_DESCRIBE("attend_expanded", attend_expanded),
+      SLUICE_DESCRIBE("merge_attention", merge_attention),
       SLUICE_DESCRIBE("index_scores", index_scores),
       SLUICE_DESCRIBE("top_k", top_k),
       SLUICE_DESCRIBE("compress", compress),

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
 #include "kernels/compressor.h"
 #include "kernels/elementwise.h"
@@ -77,6 +78,9 @@ struct KernelTable {
   RowsKernel<RouteArgs> route = nullptr;
   // Heads [head_begin, head_end) of rows [begin, end), all of span `span` of the args.
   void (*attend)(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) = nullptr;
+  // Rows [begin, end), 64 at most, of head `head`.
+  void (*attend_expanded)(const AttendExpandedArgs& args, int head, int begin, int end) = nullptr;
+  RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
   // Scores of entries [first, last) for rows [begin, end) of span `span`, to scores[(row - begin) * stride + entry];
   // entries that a row does not see get some value.
   void (*index_scores)(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,

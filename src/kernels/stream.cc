@@ -234,6 +234,13 @@ void encode_rows(const Exec& exec, const RowFormat& format, int count, const flo
   });
 }
 
+void decode_rows(const Exec& exec, const RowFormat& format, int count, const RowRef* rows, float* x,
+                 std::ptrdiff_t ldx) {
+  run_row_tiles(exec, count, static_cast<std::size_t>(2 * format.dims), [&](int begin, int end) {
+    exec.kernels->decode_rows(format, rows + begin, end - begin, x + begin * ldx, ldx);
+  });
+}
+
 void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx) {
   if (codec == RowCodec::kF32) return;
   run_row_tiles(exec, count, static_cast<std::size_t>(8 * dims), [&](int begin, int end) {

@@ -67,6 +67,9 @@ void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 // The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx.
 void encode_rows(const Exec& exec, const RowFormat& format, int count, const float* x, std::ptrdiff_t ldx,
                  const RowRef* rows);
+// Row i goes to x + i * ldx.
+void decode_rows(const Exec& exec, const RowFormat& format, int count, const RowRef* rows, float* x,
+                 std::ptrdiff_t ldx);
 void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx);
 
 }  // namespace sluice

@@ -17,6 +17,8 @@ const KernelTable& scalar_kernels() {
       .hc_expand = ref::hc_expand,
       .route = ref::route,
       .attend = ref::attend,
+      .attend_expanded = ref::attend_expanded,
+      .merge_attention = ref::merge_attention,
       .index_scores = ref::index_scores,
       .top_k = ref::top_k,
       .compress = ref::compress,

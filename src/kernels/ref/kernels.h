@@ -14,6 +14,8 @@ void hc_collapse(const HcCollapseArgs& args, int begin, int end);
 void hc_expand(const HcExpandArgs& args, int begin, int end);
 void route(const RouteArgs& args, int begin, int end);
 void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
+void attend_expanded(const AttendExpandedArgs& args, int head, int begin, int end);
+void merge_attention(const MergeAttentionArgs& args, int begin, int end);
 void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
                   float* scores, std::ptrdiff_t stride);
 void top_k(const float* scores, int n, int k, std::int32_t* selected);

@@ -24,6 +24,8 @@ const KernelTable& kernels() {
       .hc_expand = cpu::hc_expand<F32x16>,
       .route = cpu::route<F32x16>,
       .attend = attend,
+      .attend_expanded = attend_expanded,
+      .merge_attention = merge_attention,
       .index_scores = index_scores,
       .top_k = cpu::top_k<F32x16>,
       .compress = cpu::compress<F32x16>,

@@ -1,0 +1,30 @@
+#include "kernels/attend_expanded.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "kernels/kernel_table.h"
+#include "kernels/tiles.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kTileRows = 64;  // that stream a head's keys through the cache together
+
+}  // namespace
+
+void attend_expanded(const Exec& exec, const AttendExpandedArgs& args) {
+  const int row_tiles = (args.rows + kTileRows - 1) / kTileRows;
+  const auto tile = [&](int index, int) {
+    const int begin = index % row_tiles * kTileRows;
+    exec.kernels->attend_expanded(args, index / row_tiles, begin, std::min(args.rows, begin + kTileRows));
+  };
+  exec.pool->run(args.heads * row_tiles, std::ref(tile));
+}
+
+void merge_attention(const Exec& exec, const MergeAttentionArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(4 * args.value_dims),
+                [&](int begin, int end) { exec.kernels->merge_attention(args, begin, end); });
+}
+
+}  // namespace sluice
