@@ -97,6 +97,9 @@ int main(int argc, char** argv) {
   app.add_option("--isa", options.engine.isa, "auto, scalar, avx2 or avx512")->capture_default_str();
   app.add_option("--profile", options.engine.profile, "default, plain or ref")->capture_default_str();
   app.add_option("--compute-dtype", options.engine.compute_dtype, "auto, f32 or bf16")->capture_default_str();
+  app.add_option("--mla-prefill", options.engine.mla_prefill, "absorbed or expanded")->capture_default_str();
+  app.add_option("--attn-prefill-chunk-size", options.engine.attn_prefill_chunk_size, "of expanded; 0: the default")
+      ->capture_default_str();
   app.add_option("--max-num-batched-tokens", options.engine.max_num_batched_tokens, "rows of a step")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

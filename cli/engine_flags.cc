@@ -84,6 +84,11 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
              {"auto", "f32", "bf16", "fp8"});
   add_choice(command, "--index-cache-dtype", options.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",
              {"auto", "f32", "bf16", "fp8", "fp4"});
+  add_choice(command, "--mla-prefill", options.mla_prefill,
+             "Latent attention of long spans: absorbed, or expanded (faster, but logits depend on how prompts are cut)",
+             {"absorbed", "expanded"});
+  add_count(command, "--attn-prefill-chunk-size", options.attn_prefill_chunk_size,
+            "With --mla-prefill expanded: tokens of a prefix expanded at once; 0: 1024");
   add_count(command, "--threads", options.threads, "0: one per core; changes no bit of any result");
   add_count(command, "--max-num-batched-tokens", options.max_num_batched_tokens, "Rows of one step");
   add_count(command, "--max-num-seqs", options.max_num_seqs, "Sequences that run at once");

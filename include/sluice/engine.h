@@ -26,6 +26,9 @@ struct EngineOptions {
   std::string compute_dtype = "auto";      // auto | f32 | bf16
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
   std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
+  std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/laws.md)
+  int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
+  int mla_expand_from = 128;               // expanded: spans of so many rows are; for tests
   int threads = 0;                         // 0: one per core
   int max_num_batched_tokens = 512;        // rows of one step
   int max_num_seqs = 64;                   // sequences running at once

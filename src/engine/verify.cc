@@ -84,6 +84,11 @@ Result<EngineOptions> law_options(EngineOptions options, const CacheLayout& layo
 Result<VerifyReport> verify(const VerifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SLUICE_RETURN_IF_ERROR(validate(options.engine));
+  if (options.engine.mla_prefill == "expanded") {
+    return invalid_argument(
+        "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
+        "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
+  }
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   SLUICE_ASSIGN_OR_RETURN(const EngineOptions engine, law_options(options.engine, plan.cache_layout));

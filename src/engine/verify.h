@@ -30,7 +30,7 @@ struct VerifyReport {
   bool sound() const { return !laws.difference.has_value(); }
 };
 
-// A failed audit is a difference too. Fails when the model cannot be loaded or run.
+// A failed audit is a difference too. Fails when the model cannot be loaded or run, or the options give up the laws.
 Result<VerifyReport> verify(const VerifyOptions& options);
 
 // Prompts around the boundaries of everything that has one: 4 tokens (CSA), 128 (blocks, HCA), 256 (attention's

@@ -5,6 +5,9 @@
 namespace sluice {
 namespace {
 
+constexpr int kPrefixChunk =
+    1024;  // tokens: little beside a span's own work to merge, and few enough to stay in caches
+
 Result<RowCodec> kv_codec(const std::string& text, RowCodec automatic, const CacheTypes& types) {
   if (text == "auto") return automatic;
   if (text == "f32") return RowCodec::kF32;
@@ -41,6 +44,17 @@ const char* short_name(RowCodec codec) {
   return "?";
 }
 
+Status choose_prefill(const EngineOptions& options, const CacheTypes& types, NumericsProfile& profile) {
+  if (options.mla_prefill != "expanded") return {};
+  if (types.why_not_expanded != nullptr) {
+    return invalid_argument(
+        fmt::format("--mla-prefill expanded: {}; leave the flag out for this model", types.why_not_expanded));
+  }
+  profile.expand_from = options.mla_expand_from;
+  profile.prefix_chunk = options.attn_prefill_chunk_size > 0 ? options.attn_prefill_chunk_size : kPrefixChunk;
+  return {};
+}
+
 bool quantised(RowCodec codec) {
   return codec != RowCodec::kF32 && codec != RowCodec::kBf16;
 }
@@ -52,8 +66,11 @@ std::string NumericsProfile::text() const {
     return fmt::format(" {}={}{}", what, short_name(stored),
                        simulated != RowCodec::kF32 ? fmt::format("(as {})", short_name(simulated)) : "");
   };
-  return fmt::format("{} {}{}{}", name, compute == ComputeDtype::kF32 ? "f32" : "bf16", rows("kv", kv, kv_simulation),
-                     indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
+  std::string text =
+      fmt::format("{} {}{}{}", name, compute == ComputeDtype::kF32 ? "f32" : "bf16", rows("kv", kv, kv_simulation),
+                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
+  if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
+  return text;
 }
 
 Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTypes& types) {
@@ -62,6 +79,7 @@ Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTy
   if (options.profile != "default" && options.profile != "plain" && options.profile != "ref") {
     return invalid_argument(fmt::format("--profile: expected default, plain or ref, found '{}'", options.profile));
   }
+  SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
   const bool as_shipped = options.profile == "default";
   SLUICE_ASSIGN_OR_RETURN(p.kv, kv_codec(options.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
   SLUICE_ASSIGN_OR_RETURN(p.index,

@@ -6,6 +6,8 @@
 //   default  f32 compute, rows as the family's CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
+// --mla-prefill expanded is a profile of its own, whatever else it is made of: its text() is another one, so its pages
+// are never those of others. In it the logits depend on how prompts were cut into spans (docs/laws.md).
 #pragma once
 
 #include <optional>
@@ -29,6 +31,7 @@ struct CacheTypes {
   RowCodec index_trained = RowCodec::kF32;
   bool index_fp4 = false;             // whether --index-cache-dtype fp4 is something
   bool simulated_by_default = false;  // the default profile rounds as in training rows that it stores in a wider type
+  const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
 enum class ComputeDtype { kF32, kBf16 };  // bf16: the inputs of FP8 and FP4 linears are rounded to bf16
@@ -42,7 +45,9 @@ struct NumericsProfile {
   RowCodec kv_simulation = RowCodec::kF32;  // what KV rows pass through before they are stored in a wider type
   bool index_hadamard = false;              // index queries and keys are rotated
   RowCodec index_query =
-      RowCodec::kF32;           // the rounding that index queries (and simulated keys) pass through; kF32: none
+      RowCodec::kF32;    // the rounding that index queries (and simulated keys) pass through; kF32: none
+  int expand_from = 0;   // latent attention: spans of so many rows attend to expanded keys and values; 0: none do
+  int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
   std::string text() const;  // "default f32 kv=fp8 index=fp4"

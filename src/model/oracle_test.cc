@@ -27,9 +27,8 @@ struct Oracle {
   std::unique_ptr<Model> model;
   std::unique_ptr<SafetensorsFile> golden;
 
-  Oracle(const std::string& kind, const std::string& isa) {
+  Oracle(const std::string& kind, const std::string& isa, EngineOptions options = {}) {
     exec = {&pool, select_kernels(isa).value()};
-    EngineOptions options;
     options.profile = "plain";
     auto loaded = load_model(exec, oracle_folder(kind), options, {}, nullptr);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
@@ -83,8 +82,9 @@ constexpr int kLengths[] = {1, 3, 4, 5, 127, 128, 129, 260, 700};
 class OracleTest : public ::testing::TestWithParam<Kind> {};
 
 // The prompts of up to `longest` tokens that the oracle has, cut in pieces of `chunk` rows.
-void expect_logits(const Kind& kind, const std::string& isa, int chunk, int longest) {
-  Oracle oracle(kind.name, isa);
+void expect_logits(const Kind& kind, const std::string& isa, int chunk, int longest,
+                   const EngineOptions& options = {}) {
+  Oracle oracle(kind.name, isa, options);
   const auto ids = oracle.read<TokenId>("input_ids");
   const auto vocab = static_cast<std::size_t>(oracle.model->config().vocab_size);
   int compared = 0;
@@ -138,6 +138,23 @@ TEST_P(OracleTest, Greedy) {
     ASSERT_EQ(best, tokens[i]) << GetParam().name << " step " << i - 50;
     const int only = 0;
     logits = sequence.run(*oracle.model, oracle.exec, {tokens.data() + i, 1}, {&only, 1});
+  }
+}
+
+// Latent attention with expanded keys and values, whatever the length of a span, over prefixes in pieces of any size.
+TEST(ExpandedOracleTest, Logits) {
+  for (const Kind& kind : {Kind{"v2-like", 1e-3}, Kind{"v2-lite-like", 1e-3}, Kind{"v3-like", 1e-3}}) {
+    EngineOptions options;
+    options.mla_prefill = "expanded";
+    options.mla_expand_from = 1;
+    expect_logits(kind, "auto", kWhole, 700, options);
+    for (const int piece : {1, 7, 64, 4096}) {
+      options.attn_prefill_chunk_size = piece;
+      expect_logits(kind, "auto", 100, 700, options);
+    }
+    options.attn_prefill_chunk_size = 16;
+    expect_logits(kind, "scalar", 50, 129, options);
+    if (avx2_kernels() != nullptr) expect_logits(kind, "avx2", 50, 129, options);
   }
 }
 

@@ -1,4 +1,5 @@
-// Attention of one layer (spec section 17.1), absorbed for every row: project, write the cache, then attend through it.
+// Attention of one layer (spec section 17.1): project, write the cache, then attend through it, absorbed, or in long
+// spans of a profile that asks for it expanded (expanded_attention.cc).
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -20,8 +21,7 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
   const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
   const DeepSeekMlaConfig& mla = config_.mla();
   const int rows = step.rows(), hidden = config_.hidden_size, heads = config_.num_attention_heads;
-  const int rope_dims = mla.qk_rope_head_dim, rank = mla.kv_lora_rank, latent_dim = mla.latent_dim();
-  const int value_dim = mla.v_head_dim;
+  const int rope_dims = mla.qk_rope_head_dim, latent_dim = mla.latent_dim();
 
   float* q = w.q.get(step.floats(heads * mla.qk_head_dim()));
   float* latent = w.latent.get(step.floats(latent_dim));
@@ -33,40 +33,62 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
   if (mla.index_n_heads > 0) write_index_keys(step, index);
   if (step.selects) select_keys(step, index);
 
-  // Turn the queries to the latent's side, head by head, and attend.
-  const int nope = mla.qk_nope_head_dim, head_dim = mla.qk_head_dim();
+  float* values = w.values.get(step.floats(heads * mla.v_head_dim));
+  const auto expands = [&](const CacheSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };
+  for (auto from = step.spans.begin(); from != step.spans.end();) {
+    const auto to = std::find_if(from, step.spans.end(), expands);
+    if (from != to) attend_absorbed(step, index, {from, to}, q, values);
+    if (to != step.spans.end()) attend_expanded(step, index, *to, q, values);
+    from = to == step.spans.end() ? to : to + 1;
+  }
+  step.show(index, "attn_o", values, heads * mla.v_head_dim);
+  const LinearJob out{&a.o, values, heads * mla.v_head_dim, y, hidden};
+  linear(step.exec, rows, {&out, 1});
+}
+
+// Turns the queries of neighbouring spans to the latent's side, head by head, attends, and turns what comes out to
+// values.
+void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const CacheSpan> spans, const float* q,
+                                  float* values) {
+  Workspace& w = step.w;
+  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int heads = config_.num_attention_heads, rank = mla.kv_lora_rank, latent_dim = mla.latent_dim();
+  const int nope = mla.qk_nope_head_dim, head_dim = mla.qk_head_dim(), value_dim = mla.v_head_dim;
+  const std::ptrdiff_t begin = spans.front().row_begin;
+  const int rows = spans.back().row_begin + spans.back().rows - spans.front().row_begin;
   float* absorbed = w.absorbed.get(step.floats(heads * latent_dim));
+  float* attended = w.attended.get(step.floats(heads * rank));
+  q += begin * heads * head_dim;
+
   std::vector<LinearJob>& jobs = w.jobs;
   jobs.clear();
+  float* of_rows = absorbed + begin * heads * latent_dim;
   for (int h = 0; h < heads; ++h) {
-    jobs.push_back({&a.k_up[static_cast<std::size_t>(h)], q + h * head_dim, heads * head_dim, absorbed + h * latent_dim,
+    jobs.push_back({&a.k_up[static_cast<std::size_t>(h)], q + h * head_dim, heads * head_dim, of_rows + h * latent_dim,
                     heads * latent_dim});
   }
   linear(step.exec, rows, jobs);
-  copy_heads(step.exec, {rows, heads, rope_dims, q + nope, head_dim, heads * head_dim, absorbed + rank, latent_dim,
-                         heads * latent_dim});
+  copy_heads(step.exec, {rows, heads, mla.qk_rope_head_dim, q + nope, head_dim, heads * head_dim, of_rows + rank,
+                         latent_dim, heads * latent_dim});
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = latent_dim, args.value_dims = rank;
   args.q = absorbed, args.scale = softmax_scale_;
-  args.spans = step.spans;
-  args.latent = &step.cache[streams.latent];
+  args.spans = spans;
+  args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
     args.selected = w.selected.data(), args.selected_count = w.selected_count.data();
     args.max_selected = mla.index_topk;
   }
-  args.out = w.attended.get(step.floats(heads * rank));
+  args.out = attended;
   attend(step.exec, args);
 
-  float* values = w.values.get(step.floats(heads * value_dim));
   jobs.clear();
   for (int h = 0; h < heads; ++h) {
-    jobs.push_back({&a.v_up[static_cast<std::size_t>(h)], args.out + h * rank, heads * rank, values + h * value_dim,
-                    heads * value_dim});
+    jobs.push_back({&a.v_up[static_cast<std::size_t>(h)], attended + (begin * heads + h) * rank, heads * rank,
+                    values + (begin * heads + h) * value_dim, heads * value_dim});
   }
   linear(step.exec, rows, jobs);
-  step.show(index, "attn_o", values, heads * value_dim);
-  const LinearJob out{&a.o, values, heads * value_dim, y, hidden};
-  linear(step.exec, rows, {&out, 1});
 }
 
 // Queries with their rotary dims turned, and (normed latent | rotated key that all heads share); with an indexer also

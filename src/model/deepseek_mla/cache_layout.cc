@@ -36,7 +36,9 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 // model was trained with, whatever its weights are.
 CacheTypes cache_types(const ModelConfig& config) {
   CacheTypes types{.kv = RowCodec::kBf16, .kv_fp8 = RowCodec::kMlaFp8};
+  types.why_not_expanded = nullptr;
   if (config.mla().index_n_heads == 0) return types;
+  types.why_not_expanded = "the model's indexer chooses other keys for every row, so rows cannot share expanded ones";
   types.kv = types.kv_trained = RowCodec::kMlaFp8;
   types.indexed = true;
   types.index = types.index_trained = RowCodec::kIndexFp8;

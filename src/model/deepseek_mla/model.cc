@@ -46,8 +46,7 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
                                                  NumericsProfile profile, const LoadProgress& progress,
                                                  LoadReport* report) {
   std::unique_ptr<DeepSeekMla> model(new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile)));
-  const bool bf16_inputs = model->profile_.compute == ComputeDtype::kBf16;
-  const WeightTable table = weight_table(model->config_, bf16_inputs, model->weights_);
+  const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
   return std::unique_ptr<Model>(std::move(model));
 }

@@ -1,13 +1,15 @@
 // DeepSeek-V2, V3 and V3.2: multi-head latent attention, with a lightning indexer in V3.2, and a mixture of experts.
 //
 // Every row attends in the absorbed form: a query is turned to the latent's side, and the cached row (normed latent |
-// rotated shared key) is key and value at once, whatever the length of the span. The three families differ in what
-// their configs ask for only. The files beside this one are the parts: weights, cache layout, attention, indexer.
+// rotated shared key) is key and value at once, whatever the length of the span. Only in a profile that asks for it
+// (NumericsProfile::expand_from) long spans attend to expanded keys and values instead. The three families differ in
+// what their configs ask for only. The files beside this one are the parts: weights, cache layout, attention, indexer.
 // forward() reads top to bottom. Source: spec sections 17-19.
 #pragma once
 
 #include <memory>
 
+#include "kernels/attention.h"
 #include "kernels/rope_table.h"
 #include "model/deepseek_mla/weights.h"
 #include "model/model.h"
@@ -45,6 +47,11 @@ class DeepSeekMla final : public Model {
   DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
   void layer(Step& step, int index);
   void attention(Step& step, int index, const float* x, float* y);
+  void attend_absorbed(Step& step, int index, std::span<const CacheSpan> spans, const float* q, float* values);
+  void attend_expanded(Step& step, int index, const CacheSpan& span, const float* q, float* values);
+  void attend_piece(Step& step, int index, const CacheSpan& span, Position first, Position last, const float* q,
+                    float* out, float* lse);
+  const float* expand(Step& step, int index, const float* latents, int keys, int head, int count);
   void project(Step& step, int index, const float* x, float* q, float* latent);
   void write_index_keys(Step& step, int index);
   void select_keys(Step& step, int index);

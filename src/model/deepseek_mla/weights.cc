@@ -10,10 +10,11 @@ using Shape = std::vector<std::int64_t>;
 // Builds the table. Each call is one line of the specification's tensor list: name, shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, bool bf16_inputs)
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
       : c_(config),
         mla_(config.mla()),
-        bf16_inputs_(bf16_inputs),
+        bf16_inputs_(profile.compute == ComputeDtype::kBf16),
+        expands_(profile.expand_from > 0),
         quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
 
   WeightTable build(Weights& w) {
@@ -51,6 +52,7 @@ class TableBuilder {
     const Shape whole{heads * (nope + values), rank};
     into.k_up.resize(static_cast<std::size_t>(heads));
     into.v_up.resize(static_cast<std::size_t>(heads));
+    into.k_expand.resize(expands_ ? static_cast<std::size_t>(heads) : 0);
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto head = static_cast<std::size_t>(h);
       const std::int64_t first = h * (nope + values);
@@ -58,6 +60,9 @@ class TableBuilder {
           {{{name, whole, first, true}}, {rank, nope}, quantised_, &into.k_up[head], bf16_inputs_, 0, group_});
       table_.push_back(
           {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], bf16_inputs_, 0, group_});
+      if (!expands_) continue;
+      table_.push_back(
+          {{{name, whole, first}}, {nope, rank}, quantised_, &into.k_expand[head], bf16_inputs_, 0, group_});
     }
   }
 
@@ -133,7 +138,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekMlaConfig& mla_;
-  bool bf16_inputs_;
+  bool bf16_inputs_, expands_;
   Storage quantised_;
   std::string group_;
   WeightTable table_;
@@ -141,8 +146,8 @@ class TableBuilder {
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
-  return TableBuilder(config, bf16_inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
+  return TableBuilder(config, profile).build(weights);
 }
 
 }  // namespace sluice::mla

@@ -20,6 +20,7 @@ struct AttentionWeights {
   LinearWeight kv_a, o;            // kv_a: [kv_lora_rank + rope, hidden]
   std::vector<LinearWeight> k_up;  // by head, W_UK transposed: [kv_lora_rank, nope]; turns a query to the latent's side
   std::vector<LinearWeight> v_up;  // by head, W_UV: [v_head_dim, kv_lora_rank]
+  std::vector<LinearWeight> k_expand;  // by head, W_UK: [nope, kv_lora_rank]; empty if no span is expanded
   std::vector<float> q_norm, kv_norm;
   IndexerWeights indexer;  // with index_n_heads
 };
@@ -54,6 +55,6 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
 
 }  // namespace sluice::mla
