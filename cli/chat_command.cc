@@ -116,7 +116,8 @@ Status converse(const ChatOptions& options) {
 
   Conversation conversation(model, *chat, options, sampling);
   const bool interactive = isatty(STDIN_FILENO) == 1;
-  if (interactive) fmt::print(stderr, "{}. /help lists the commands.\n", folder_name(engine.model_folder));
+  if (interactive)
+    fmt::print(stderr, "{}. /help lists the commands.\n", model_name(options.engine.model_folder, engine.model_folder));
   catch_interrupts();
   LineReader reader;
   std::string line;

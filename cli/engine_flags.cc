@@ -70,7 +70,9 @@ void add_log_level_flag(CLI::App& command, std::string& log_level) {
 }
 
 void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& log_level) {
-  command.add_option("MODEL", options.model_folder, "A checkpoint's folder; by default the embedded model")
+  command
+      .add_option("MODEL", options.model_folder,
+                  "A checkpoint's folder, a .gguf file or a known name (smollm2); by default the embedded model")
       ->option_text(" ");
   add_log_level_flag(command, log_level);
   add_choice(command, "--isa", options.isa, "Kernels: auto, scalar, avx2 or avx512 (see `sluice kernels`)",

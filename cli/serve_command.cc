@@ -43,8 +43,9 @@ Status serve_model(const ServeOptions& options) {
   ServerOptions server;
   server.http.host = options.host;
   server.http.port = options.port;
-  server.served_model_name =
-      options.served_model_name.empty() ? folder_name(engine.model_folder) : options.served_model_name;
+  server.served_model_name = options.served_model_name.empty()
+                                 ? model_name(options.engine.model_folder, engine.model_folder)
+                                 : options.served_model_name;
   server.enable_debug_endpoints = options.enable_debug_endpoints;
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
   return serve({client, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);

@@ -16,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
 #include "engine/runner.h"
+#include "formats/gguf_file.h"
 #include "formats/json.h"
 #include "formats/model_config.h"
 #include "model/model_plan.h"
@@ -61,16 +62,9 @@ Result<RetentionRules> retention_without(const std::vector<std::string>& names) 
   return rules;
 }
 
-// Where the model's config is: a folder's, or the file itself.
-Result<std::string> model_path(const std::string& given) {
-  std::error_code error;
-  if (fs::is_regular_file(given, error)) return given;
-  return resolve_model_folder(given);
-}
-
 Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
+  if (!fs::is_directory(path, error) && !is_gguf_path(path)) {
     return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
   }
   engine.model_folder = path;
@@ -171,7 +165,7 @@ Result<Job> prepare(const SimulateOptions& options) {
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error) return invalid_argument(fmt::format("--out {}: cannot be made: {}", options.out, error.message()));
-  SLUICE_ASSIGN_OR_RETURN(const std::string path, model_path(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   SLUICE_ASSIGN_OR_RETURN(ModelPlan plan, plan_model(std::move(config), options.engine));
   job.model = {std::move(plan.cache_layout), plan.config.max_position_embeddings};

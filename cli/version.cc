@@ -18,7 +18,7 @@ std::string default_profile() {
   const Result<ModelConfig> config = load_model_config(*folder);
   if (!config.ok()) return options.profile;
   const Result<NumericsProfile> profile = resolve_profile(options, *config);
-  return profile.ok() ? fmt::format("{} ({})", profile->text(), folder_name(*folder)) : options.profile;
+  return profile.ok() ? fmt::format("{} ({})", profile->text(), model_name("", *folder)) : options.profile;
 }
 
 }  // namespace
