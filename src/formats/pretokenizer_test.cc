@@ -184,6 +184,10 @@ TEST(RegexShape, KeepsLengthsAndReplacesNewCharactersByOnesOfTheirClass) {
     ASSERT_EQ(shape.size(), text.size());
     ASSERT_EQ(valid_utf8_prefix(shape), shape.size());
     if (shape != text) ++replaced;
+    // Long ranges of patterns that mean everything in them.
+    const char32_t stand = decode_utf8(shape).code_point;
+    ASSERT_EQ(stand >= 0x800 && stand <= 0x4E00, code_point >= 0x800 && code_point <= 0x4E00)
+        << static_cast<std::uint32_t>(code_point);
   }
   EXPECT_EQ(replaced, 10303U);  // what Unicode 15 to 16 added, U+1171E and U+180E
   // A letter of Unicode 15 (CJK extension H), and a digit of Unicode 16 (Garay).

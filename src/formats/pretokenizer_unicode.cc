@@ -10,15 +10,19 @@ namespace sluice {
 namespace {
 
 // A character of each general category, of three and of four bytes, that PCRE2 10.42 (Unicode 14) knows. They are
-// recent ones, so that a pattern which lists letters by hand does not happen to list them. Zero where none is needed.
+// ones that a pattern which lists letters by hand does not happen to list; where such a pattern has a long range of
+// everything (DeepSeek-V2's from U+0800 to U+4E00), they lie in it or out of it as what they stand for. Zero where none
+// is needed.
 struct Stand {
   char32_t three_bytes, four_bytes;
 };
 constexpr Stand kCf = {0x2066, 0x110CD};
 constexpr Stand kLl = {0xA7C3, 0x10597};
+constexpr Stand kLowLl = {0x1C88, 0x00000};  // under U+4E00
 constexpr Stand kLm = {0x08C9, 0x1AFF0};
 constexpr Stand kLo = {0x08BE, 0x10FB0};
 constexpr Stand kLu = {0xA7C2, 0x10570};
+constexpr Stand kLowLu = {0x10C7, 0x00000};
 constexpr Stand kMc = {0x1715, 0x11930};
 constexpr Stand kMn = {0x0898, 0x1193B};
 constexpr Stand kNd = {0x0000, 0x11950};
@@ -38,7 +42,8 @@ struct Row {
 constexpr Row kRows[] = {
     // clang-format off
     {0x0897, 0x0897, kMn}, {0x0CF3, 0x0CF3, kMc}, {0x0ECE, 0x0ECE, kMn}, {0x180E, 0x180E, kCf}, {0x1B4E, 0x1B4F, kPo},
-    {0x1B7F, 0x1B7F, kPo}, {0x1C89, 0x1C89, kLu}, {0x1C8A, 0x1C8A, kLl}, {0x2427, 0x2429, kSo}, {0x2FFC, 0x2FFF, kSo},
+    {0x1B7F, 0x1B7F, kPo}, {0x1C89, 0x1C89, kLowLu}, {0x1C8A, 0x1C8A, kLowLl},
+    {0x2427, 0x2429, kSo}, {0x2FFC, 0x2FFF, kSo},
     {0x31E4, 0x31E5, kSo}, {0x31EF, 0x31EF, kSo}, {0xA7CB, 0xA7CC, kLu}, {0xA7CD, 0xA7CD, kLl}, {0xA7DA, 0xA7DA, kLu},
     {0xA7DB, 0xA7DB, kLl}, {0xA7DC, 0xA7DC, kLu}, {0x105C0, 0x105F3, kLo}, {0x10D40, 0x10D49, kNd},
     {0x10D4A, 0x10D4D, kLo}, {0x10D4E, 0x10D4E, kLm}, {0x10D4F, 0x10D4F, kLo}, {0x10D50, 0x10D65, kLu},

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -102,6 +104,14 @@ Value integer_arithmetic(Run& run, Operator operation, Int a, Int b) {
   }
 }
 
+// What Python has no real number for is an error: a quotient by zero, a complex number, one that is too large.
+Value power(Run& run, double base, double exponent) {
+  const double result = std::pow(base, exponent);
+  if (std::isfinite(result) || !std::isfinite(base) || !std::isfinite(exponent)) return Value::real(result);
+  run.fail(base == 0.0 ? "0.0 cannot be raised to a negative power" : "the result of ** is no real number");
+  return {};
+}
+
 Value real_arithmetic(Run& run, Operator operation, double a, double b) {
   const bool divides =
       operation == Operator::kDivide || operation == Operator::kFloorDivide || operation == Operator::kModulo;
@@ -126,11 +136,20 @@ Value real_arithmetic(Run& run, Operator operation, double a, double b) {
       return Value::real((remainder < 0) != (b < 0) ? remainder + b : remainder);
     }
     default:
-      return Value::real(std::pow(a, b));
+      return power(run, a, b);
   }
 }
 
+// Python counts repetitions in 64 bits, whatever is repeated.
+bool check_count(Run& run, Int count) {
+  if (count >= std::numeric_limits<std::int64_t>::min() && count <= std::numeric_limits<std::int64_t>::max())
+    return true;
+  run.fail("cannot fit 'int' into an index-sized integer");
+  return false;
+}
+
 Value repeat_text(Run& run, std::string_view text, Int count) {
+  if (!check_count(run, count)) return {};
   if (count <= 0 || text.empty()) return run.text({});
   const auto most = static_cast<Int>(run.limits().max_text_bytes) + 1;
   const auto times = static_cast<std::size_t>(std::min(count, most));
@@ -142,6 +161,7 @@ Value repeat_text(Run& run, std::string_view text, Int count) {
 }
 
 Value repeat_items(Run& run, const Sequence& sequence, Int count) {
+  if (!check_count(run, count)) return {};
   if (count <= 0 || sequence.items.empty()) return run.sequence({}, sequence.flavor);
   const auto most = static_cast<Int>(run.limits().max_text_bytes) + 1;
   const auto times = static_cast<std::size_t>(std::min(count, most));

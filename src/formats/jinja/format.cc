@@ -70,9 +70,10 @@ class PercentFormatter {
       format_one();
       if (!run_.allows(out_.size())) return {};
     }
-    // Python lets a list pass where it could be a mapping.
+    // Python lets a list pass where it could be a mapping, and an undefined value too.
     const bool is_list = arguments_.is(Kind::kSequence) && arguments_.sequence()->flavor == Sequence::Flavor::kList;
-    const bool takes_all = next_ >= values_.size() || arguments_.is(Kind::kDict) || is_list || used_names_;
+    const bool is_mapping = arguments_.is(Kind::kDict) || is_list || arguments_.is_undefined();
+    const bool takes_all = next_ >= values_.size() || is_mapping || used_names_;
     if (!takes_all) run_.fail("not all arguments converted during string formatting");
     return run_.text(std::move(out_));
   }
