@@ -57,7 +57,8 @@ def test_help_and_version():
         assert "Exit codes" in sluice(command, "--help").stdout
     for command in ["serve", "run", "chat", "logits", "eval", "inspect"]:
         text = sluice(command, "--help").stdout
-        for flag in ["--isa", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype", "--threads",
+        for flag in ["--isa", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype",
+                     "--mla-prefill", "--attn-prefill-chunk-size", "--threads",
                      "--max-num-batched-tokens", "--max-num-seqs", "--max-model-len", "--kv-cache-memory",
                      "--log-level", "--enable-prefix-caching", "--no-enable-prefix-caching", "--enable-chunked-prefill",
                      "--no-enable-chunked-prefill", "--enable-mixed-prefill-decode", "--no-enable-mixed-prefill-decode",
@@ -207,6 +208,25 @@ def test_logits(tmp_path):
     assert len(after_the_end["greedy"]) == 3
     plain = logits(tmp_path, "--ids", "0,5,700", "--profile", "plain")["logits"]
     assert (plain != every["logits"][:3]).any()
+
+
+def test_expanded_prefill(tmp_path):
+    latent = [BUILD / "test-data" / "oracles" / "v2-lite-like", "--ids", "5 77 300 9 " * 100, "--profile", "plain"]
+    absorbed = logits(tmp_path, *latent)["logits"]
+    expanded = logits(tmp_path, *latent, "--mla-prefill", "expanded")["logits"]
+    chunks = [logits(tmp_path, *latent, "--mla-prefill", "expanded", "--attn-prefill-chunk-size", size,
+                     "--max-num-batched-tokens", "150")["logits"] for size in ["30", "0"]]
+    for other in [expanded, *chunks]:
+        assert (other != absorbed).any() and numpy.abs(other - absorbed).max() < 1e-3
+    assert (chunks[0] != chunks[1]).any()
+    one = ["logits", *latent, "--out", tmp_path / "none"]
+    fails(*one, "--attn-prefill-chunk-size", "64", says="--mla-prefill expanded")
+    fails(*one, "--mla-prefill", "expanded", "--attn-prefill-chunk-size", "-1", says=["expected 0 to", "found -1"])
+    fails(*one, "--mla-prefill", "unfolded", says="unfolded")
+    for command in [("run", "-p", "x"), ("serve",), ("eval", "--perplexity", ROOT / "README.md"), ("inspect",)]:
+        fails(*command, "--mla-prefill", "expanded", says=["--mla-prefill expanded", "no latent attention"])
+    v32 = BUILD / "test-data" / "oracles" / "v32-like"
+    fails("logits", v32, "--ids", "1", "--mla-prefill", "expanded", "--out", tmp_path / "none", says="indexer chooses")
 
 
 def test_bad_logits(tmp_path):

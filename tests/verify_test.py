@@ -10,6 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
 SMALL = str(BUILD / "test-data" / "oracles" / "v4-flash-like")
+LATENT = str(BUILD / "test-data" / "oracles" / "v2-lite-like")
 
 
 def verify(*arguments):
@@ -57,6 +58,7 @@ def test_bad_arguments_say_what_is_wrong():
         (["--schedules", "0"], "--schedules: expected at least 1"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),
+        ([LATENT, "--mla-prefill", "expanded"], "--mla-prefill expanded: gives up the row law"),
     ]:
         done = verify(*arguments)
         assert done.returncode == 2, arguments

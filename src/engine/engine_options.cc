@@ -15,24 +15,6 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t low, std::int
   return invalid_argument(fmt::format("{}: expected {} to {}, found {}", flag, low, high, value));
 }
 
-// Of latent attention, which the model may not have: that is for the model to say.
-Status check_prefill(const EngineOptions& options) {
-  if (options.mla_prefill != "absorbed" && options.mla_prefill != "expanded") {
-    return invalid_argument(
-        fmt::format("--mla-prefill: expected absorbed or expanded, found '{}'", options.mla_prefill));
-  }
-  constexpr int kMaxChunk = 1 << 20;
-  SLUICE_RETURN_IF_ERROR(in_range("--attn-prefill-chunk-size", options.attn_prefill_chunk_size, 0, kMaxChunk));
-  SLUICE_RETURN_IF_ERROR(in_range("mla_expand_from", options.mla_expand_from, 1, INT32_MAX));
-  if (options.attn_prefill_chunk_size > 0 && options.mla_prefill != "expanded") {
-    return invalid_argument(
-        fmt::format("--attn-prefill-chunk-size {}: cuts the prefix that --mla-prefill expanded expands; give that flag "
-                    "too, or leave out both",
-                    options.attn_prefill_chunk_size));
-  }
-  return {};
-}
-
 }  // namespace
 
 Status validate(const EngineOptions& options) {
@@ -46,7 +28,6 @@ Status validate(const EngineOptions& options) {
       in_range("--long-prefill-token-threshold", options.long_prefill_token_threshold, 0, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(in_range("--swap-space", options.swap_space, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(in_range("--force-preempt-every", options.force_preempt_every, 0, INT32_MAX));
-  SLUICE_RETURN_IF_ERROR(check_prefill(options));
   SLUICE_RETURN_IF_ERROR(in_range("hidden_latent_pages", options.hidden_latent_pages, 0, INT32_MAX / 2));
   if (!options.swap_dir.empty() && options.swap_space == 0) {
     return invalid_argument(

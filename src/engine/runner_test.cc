@@ -129,6 +129,34 @@ TEST(RunnerTest, OpensOneSequenceMoreThanRun) {
   EXPECT_EQ(runner->open().status().code(), StatusCode::kResourceExhausted);
 }
 
+// The chains of two profiles begin apart, so none of their pages are ever shared.
+TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
+  const auto root = [](auto change, const char* salt = "") {
+    EngineOptions options = small_options();
+    options.model_folder = SLUICE_TEST_DATA_DIR "/oracles/v2-lite-like";
+    change(options);
+    auto runner = Runner::load(options);
+    EXPECT_TRUE(runner.ok()) << runner.status().message();
+    return (*runner)->root(salt).bytes;
+  };
+  const auto expanded = [](auto& o) { o.mla_prefill = "expanded"; };
+  const std::vector roots{
+      root([](auto&) {}),
+      root([](auto&) {}, "salt"),
+      root([](auto& o) { o.profile = "plain"; }),
+      root([](auto& o) { o.kv_cache_dtype = "fp8"; }),
+      root(expanded),
+      root(expanded, "salt"),
+      root([](auto& o) { o.mla_prefill = "expanded", o.attn_prefill_chunk_size = 512; }),
+      root([](auto& o) { o.mla_prefill = "expanded", o.mla_expand_from = 64; }),
+  };
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(roots[i], roots[j]) << i << " and " << j;
+  }
+  EXPECT_EQ(root(expanded), roots[4]);
+  EXPECT_EQ(root([](auto& o) { o.threads = 2, o.isa = "scalar"; }), roots[0]) << "neither is part of a profile";
+}
+
 TEST(RunnerTest, OptionsAreChecked) {
   const auto message = [](auto change) {
     EngineOptions options = small_options();

@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-constexpr int kPrefixChunk =
-    1024;  // tokens: little beside a span's own work to merge, and few enough to stay in caches
+constexpr int kPrefixChunk = 1024;  // tokens: merging costs little beside them, and a few heads of them fit in caches
+constexpr int kMaxPrefixChunk = 1 << 20;
 
 Result<RowCodec> kv_codec(const std::string& text, RowCodec automatic, const CacheTypes& types) {
   if (text == "auto") return automatic;
@@ -45,13 +45,28 @@ const char* short_name(RowCodec codec) {
 }
 
 Status choose_prefill(const EngineOptions& options, const CacheTypes& types, NumericsProfile& profile) {
-  if (options.mla_prefill != "expanded") return {};
+  const int chunk = options.attn_prefill_chunk_size;
+  if (options.mla_prefill == "absorbed") {
+    if (chunk == 0) return {};
+    return invalid_argument(
+        fmt::format("--attn-prefill-chunk-size {}: cuts the prefix that --mla-prefill expanded expands; give that flag "
+                    "too, or leave out both",
+                    chunk));
+  }
+  if (options.mla_prefill != "expanded") {
+    return invalid_argument(
+        fmt::format("--mla-prefill: expected absorbed or expanded, found '{}'", options.mla_prefill));
+  }
   if (types.why_not_expanded != nullptr) {
     return invalid_argument(
         fmt::format("--mla-prefill expanded: {}; leave the flag out for this model", types.why_not_expanded));
   }
+  if (chunk < 0 || chunk > kMaxPrefixChunk) {
+    return invalid_argument(
+        fmt::format("--attn-prefill-chunk-size: expected 0 to {}, found {}", kMaxPrefixChunk, chunk));
+  }
   profile.expand_from = options.mla_expand_from;
-  profile.prefix_chunk = options.attn_prefill_chunk_size > 0 ? options.attn_prefill_chunk_size : kPrefixChunk;
+  profile.prefix_chunk = chunk > 0 ? chunk : kPrefixChunk;
   return {};
 }
 

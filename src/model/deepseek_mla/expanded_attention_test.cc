@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_table.h"
 #include "model/cache_testing.h"
+#include "model/model_plan.h"
 
 namespace sluice {
 namespace {
@@ -175,6 +176,21 @@ TEST(ExpandedPrefill, OtherModelsRefuseWithTheReason) {
     EXPECT_THAT(loaded.status().message(), HasSubstr("--mla-prefill expanded"));
     EXPECT_THAT(loaded.status().message(), HasSubstr(reason));
   }
+}
+
+TEST(ExpandedPrefill, ChunksAreChecked) {
+  const auto message = [](const std::string& prefill, int chunk) {
+    EngineOptions options;
+    options.mla_prefill = prefill;
+    options.attn_prefill_chunk_size = chunk;
+    return plan_model(load_model_config(checkpoint("v3-like")).value(), options).status().message();
+  };
+  EXPECT_EQ(message("expanded", 0), "");
+  EXPECT_EQ(message("expanded", 1), "");
+  EXPECT_THAT(message("expanded", -1), HasSubstr("--attn-prefill-chunk-size: expected 0 to 1048576, found -1"));
+  EXPECT_THAT(message("expanded", (1 << 20) + 1), HasSubstr("found 1048577"));
+  EXPECT_THAT(message("absorbed", 64), HasSubstr("--attn-prefill-chunk-size 64: cuts the prefix that --mla-prefill"));
+  EXPECT_THAT(message("both", 0), HasSubstr("--mla-prefill: expected absorbed or expanded, found 'both'"));
 }
 
 }  // namespace
