@@ -292,5 +292,22 @@ TEST(ChatParsersFuzz, LongAnswersTakeLinearTime) {
   }
 }
 
+// White space is held back in many states: a model that writes nothing else must not make every token cost more.
+TEST(ChatParsersFuzz, EndlessWhiteSpaceTakesLinearTime) {
+  for (const std::string& name : names()) {
+    for (const std::string before : {"", "<think>a", "<think>a</think>", "{\"name\": \"f\", \"parameters\": {}}"}) {
+      for (const std::string piece : {" ", "\n"}) {
+        const auto parser = maker(name, "think")();
+        Deltas deltas;
+        append(deltas, parser->push(before));
+        for (int i = 0; i < 300'000; ++i) append(deltas, parser->push(piece));
+        append(deltas, parser->push("z"));
+        append(deltas, parser->finish());
+        EXPECT_EQ(deltas.back().text.back(), 'z') << name;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

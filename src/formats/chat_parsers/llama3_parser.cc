@@ -63,11 +63,11 @@ void Llama3OutputParser::begin_call(std::string opening) {
 }
 
 bool Llama3OutputParser::step_start() {
-  const std::size_t space = std::min(pending_.find_first_not_of(kMarkupSpace), pending_.size());
-  if (space == pending_.size()) return false;
-  if (pending_[space] == '{') {
-    begin_call(pending_.substr(0, space));
-    pending_.erase(0, space);
+  blanks_ = std::min(pending_.find_first_not_of(kMarkupSpace, blanks_), pending_.size());
+  if (blanks_ == pending_.size()) return false;
+  if (pending_[blanks_] == '{') {
+    begin_call(pending_.substr(0, blanks_));
+    pending_.erase(0, blanks_);
   } else {
     state_ = State::kContent;
   }
@@ -96,6 +96,7 @@ bool Llama3OutputParser::step_call() {
     call_->finish();
     sink_.after_markup();
     state_ = State::kBetween;
+    blanks_ = 0;
   } else {
     sink_.content(opening_);
     state_ = State::kContent;
@@ -104,11 +105,11 @@ bool Llama3OutputParser::step_call() {
 }
 
 bool Llama3OutputParser::step_between() {
-  const std::size_t next = pending_.find_first_not_of(" \t\r\n;,");
-  if (next == std::string::npos) return false;
-  if (pending_[next] == '{') {
-    begin_call(pending_.substr(0, next));
-    pending_.erase(0, next);
+  blanks_ = std::min(pending_.find_first_not_of(" \t\r\n;,", blanks_), pending_.size());
+  if (blanks_ == pending_.size()) return false;
+  if (pending_[blanks_] == '{') {
+    begin_call(pending_.substr(0, blanks_));
+    pending_.erase(0, blanks_);
   } else {
     state_ = State::kContent;
   }

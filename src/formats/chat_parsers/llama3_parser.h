@@ -39,6 +39,7 @@ class Llama3OutputParser final : public ChatOutputParser {
   DeltaSink sink_;
   std::string pending_;                 // not yet understood; kCall: from its start until the call has started
   std::optional<JsonCallReader> call_;  // kCall
+  std::size_t blanks_ = 0;              // kStart, kBetween: the bytes of pending_ that are known to be white space
   std::size_t read_ = 0;                // kCall: the bytes of pending_ that the reader has
   std::string opening_;                 // kCall: what came before it as markup
 };

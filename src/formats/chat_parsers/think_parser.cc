@@ -31,7 +31,7 @@ std::vector<ChatDelta> ThinkOutputParser::finish() {
   if (state_ == State::kDone) return {};
   std::vector<ChatDelta> deltas;
   if (state_ == State::kOpened || state_ == State::kReasoning) {
-    sink_.reasoning(trim_markup(pending_).empty() ? std::string_view() : std::string_view(pending_));
+    if (!pending_.empty()) sink_.reasoning(std::string(newlines_, '\n') + pending_);
     deltas = sink_.take();
   } else if (state_ == State::kStart) {
     deltas = answer_->push(pending_);
@@ -60,10 +60,10 @@ bool ThinkOutputParser::step() {
 }
 
 bool ThinkOutputParser::step_start() {
-  const std::size_t space = std::min(pending_.find_first_not_of(kMarkupSpace), pending_.size());
-  const std::string_view text = std::string_view(pending_).substr(space);
+  blanks_ = std::min(pending_.find_first_not_of(kMarkupSpace, blanks_), pending_.size());
+  const std::string_view text = std::string_view(pending_).substr(blanks_);
   if (text.starts_with(kOpen)) {
-    pending_.erase(0, space + kOpen.size());
+    pending_.erase(0, blanks_ + kOpen.size());
     state_ = State::kOpened;
     return true;
   }
@@ -86,10 +86,12 @@ bool ThinkOutputParser::step_opened() {
 bool ThinkOutputParser::step_reasoning() {
   static constexpr std::array kMarkers = {kClose};
   const MarkerMatch match = find_marker(pending_, kMarkers);
-  const std::size_t end = match.position - newlines_before(pending_, match.position, pending_.size());
-  sink_.reasoning(std::string_view(pending_).substr(0, end));
+  const std::size_t newlines = newlines_before(pending_, match.position, pending_.size());
+  const std::size_t end = match.position - newlines;
+  if (end > 0) sink_.reasoning(std::string(std::exchange(newlines_, 0), '\n') + pending_.substr(0, end));
+  newlines_ += newlines;
   if (!match.marker) {
-    pending_.erase(0, end);
+    pending_.erase(0, match.position);
     return false;
   }
   pending_.erase(0, match.position + kClose.size());

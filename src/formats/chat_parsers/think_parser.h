@@ -49,6 +49,8 @@ class ThinkOutputParser final : public ChatOutputParser {
   std::unique_ptr<ChatOutputParser> answer_;
   DeltaSink sink_;
   std::string pending_;
+  std::size_t blanks_ = 0;    // kStart: the white space that pending_ is known to begin with
+  std::size_t newlines_ = 0;  // kReasoning: held back before pending_, as they may come before the closing tag
 };
 
 }  // namespace sluice
