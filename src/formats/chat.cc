@@ -1,38 +1,29 @@
 #include "formats/chat.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "formats/chat_template/chat_templates.h"
 #include "formats/chat_template/template_chat.h"
-#include "formats/deepseek_v32_chat.h"
-#include "formats/deepseek_v4_chat.h"
+#include "formats/model_families.h"
 
 namespace sluice {
 
 namespace {
 
-struct ChatFamily {
-  std::string_view model_type;
-  Result<std::unique_ptr<ChatEncoding>> (*make)(const std::string& model_folder);
-};
-
-// Every family with a chat encoding of its own.
-constexpr std::array kChatFamilies = {
-    ChatFamily{"deepseek_v32", load_deepseek_v32_chat},
-    ChatFamily{"deepseek_v4", load_deepseek_v4_chat},
-};
-
-// A given template goes before the family's own encoding.
-const ChatFamily* own_encoding(std::string_view model_type, const ChatEncodingOptions& options) {
-  const auto family = std::ranges::find(kChatFamilies, model_type, &ChatFamily::model_type);
-  return family == kChatFamilies.end() || !options.template_file.empty() ? nullptr : &*family;
+// The family whose own encoding is to be taken; a given template goes before it.
+const ModelFamily* own_encoding(std::string_view model_type, const ChatEncodingOptions& options) {
+  const auto families = model_families();
+  const auto family = std::ranges::find(families, model_type, &ModelFamily::model_type);
+  if (family == families.end() || family->own_chat_encoding == nullptr) return nullptr;
+  return options.template_file.empty() ? &*family : nullptr;
 }
 
-Result<std::unique_ptr<ChatEncoding>> make_own(const ChatFamily& family, const std::string& model_folder,
+Result<std::unique_ptr<ChatEncoding>> make_own(const ModelFamily& family, const std::string& model_folder,
                                                const ChatEncodingOptions& options) {
-  if (options.parsers.tool_call.empty() && options.parsers.reasoning.empty()) return family.make(model_folder);
+  if (options.parsers.tool_call.empty() && options.parsers.reasoning.empty()) {
+    return family.own_chat_encoding(model_folder);
+  }
   return invalid_argument("the model type '" + std::string(family.model_type) +
                           "' has a chat encoding of its own, whose parsers cannot be changed; remove "
                           "--tool-call-parser and --reasoning-parser");
@@ -80,7 +71,7 @@ Status check_template_variables(const ChatRequest& request) {
 
 Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder,
                                                          ChatTemplates templates, const ChatEncodingOptions& options) {
-  if (const ChatFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
+  if (const ModelFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
   if (!options.template_file.empty()) {
     SLUICE_RETURN_IF_ERROR(replace_chat_templates(templates, options.template_file));
   }
@@ -89,7 +80,7 @@ Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_
 
 Result<std::unique_ptr<ChatEncoding>> load_chat_encoding(std::string_view model_type, const std::string& model_folder,
                                                          const ChatEncodingOptions& options) {
-  if (const ChatFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
+  if (const ModelFamily* family = own_encoding(model_type, options)) return make_own(*family, model_folder, options);
   const bool has_template = !options.template_file.empty();
   SLUICE_ASSIGN_OR_RETURN(ChatTemplates templates, load_chat_templates(model_folder, /*only_tokens=*/has_template));
   return make_chat_encoding(model_type, model_folder, std::move(templates), options);

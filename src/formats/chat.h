@@ -8,10 +8,10 @@
 //   auto parser = encoding->make_parser(*prompt, has_tools);
 //   parser->push(text) ... parser->finish()                            // deltas in the order in which they stream
 //
-// A family with an encoding of its own adds one file with a ChatEncoding and one line to the list in chat.cc; all
-// others are written by the template that comes with the model (chat_template/template_chat.h). Text that a client
-// sends is not escaped: a special token written in it reads as one, as in the models' own encoders. Thread safety:
-// messages are plain values; a const ChatEncoding may be used from any thread; a parser belongs to one answer.
+// A family with an encoding of its own adds one file with a ChatEncoding and names it in model_families.cc; all others
+// are written by the template that comes with the model (chat_template/template_chat.h). Text that a client sends is
+// not escaped: a special token written in it reads as one, as in the models' own encoders. Thread safety: messages are
+// plain values; a const ChatEncoding may be used from any thread; a parser belongs to one answer.
 #pragma once
 
 #include <boost/json/object.hpp>

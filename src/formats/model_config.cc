@@ -11,6 +11,7 @@
 #include "formats/gguf_config.h"
 #include "formats/json.h"
 #include "formats/json_fields.h"
+#include "formats/model_families.h"
 #include "formats/token_ids.h"
 
 namespace sluice {
@@ -23,31 +24,13 @@ constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 1 << 16;
 constexpr int kMaxPositions = 1 << 30;
 
-struct Family {
-  std::string_view architecture;
-  std::string_view model_type;
-  Status (*read)(JsonFields& fields, ModelConfig& config);
-};
-
-// Every supported family, once.
-constexpr Family kFamilies[] = {
-    {"DeepseekV4ForCausalLM", "deepseek_v4", read_deepseek_v4_config},
-    {"DeepseekV32ForCausalLM", "deepseek_v32", read_deepseek_v32_config},
-    {"DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek_v3_config},
-    {"DeepseekV2ForCausalLM", "deepseek_v2", read_deepseek_v2_config},
-    {"LlamaForCausalLM", "llama", read_llama_config},
-    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config},
-    {"Qwen3ForCausalLM", "qwen3", read_qwen3_config},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", read_qwen3_moe_config},
-};
-
 // By "architectures", or by "model_type" where that is missing.
-const Family* find_family(JsonFields& fields) {
+const ModelFamily* find_family(JsonFields& fields) {
   std::vector<std::string> architectures;
   std::string model_type;
   fields.read("architectures", architectures);
   fields.read("model_type", model_type);
-  for (const Family& family : kFamilies) {
+  for (const ModelFamily& family : model_families()) {
     if (architectures.empty() ? family.model_type == model_type
                               : std::ranges::find(architectures, family.architecture) != architectures.end()) {
       return &family;
@@ -115,14 +98,14 @@ Status read_quantization(const JsonFields& fields, QuantizationConfig& quantizat
 
 std::vector<std::string_view> supported_architectures() {
   std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) names.push_back(family.architecture);
+  for (const ModelFamily& family : model_families()) names.push_back(family.architecture);
   return names;
 }
 
 Result<ModelConfig> parse_model_config(std::string_view json, std::string_view what) {
   SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(json, what));
   JsonFields fields(value, std::string(what));
-  const Family* family = find_family(fields);
+  const ModelFamily* family = find_family(fields);
   SLUICE_RETURN_IF_ERROR(fields.status());
   ModelConfig config;
   config.architecture = family->architecture;
@@ -130,7 +113,7 @@ Result<ModelConfig> parse_model_config(std::string_view json, std::string_view w
   read_common(fields, config);
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(read_quantization(fields, config.quantization));
-  SLUICE_RETURN_IF_ERROR(family->read(fields, config));
+  SLUICE_RETURN_IF_ERROR(family->read_config(fields, config));
   return config;
 }
 

@@ -1,8 +1,8 @@
 // ModelConfig: config.json, checked once when it is read; what is in it can be used without another check.
 //
 // The common part has what every family has; a family's own part is a member of the variant `family`. Families are
-// listed once, in model_config.cc. Field names are the keys of config.json unless a comment says otherwise. Errors name
-// key, expectation and finding. Thread safety: plain values.
+// listed once, in model_families.cc. Field names are the keys of config.json unless a comment says otherwise. Errors
+// name key, expectation and finding. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
