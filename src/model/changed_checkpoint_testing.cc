@@ -1,9 +1,13 @@
 #include "model/changed_checkpoint_testing.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 
 #include "base/mapped_file.h"
 #include "formats/json.h"
+#include "kernels/kernel_table.h"
+#include "model/cache_testing.h"
 
 namespace sluice {
 
@@ -16,6 +20,20 @@ ChangedCheckpoint::ChangedCheckpoint(const std::string& folder, const ConfigEdit
   boost::json::value config = parse_json(read_text_file(file).value(), file).value();
   edit(config.as_object());
   folder_.write("config.json", dump_json(config));
+}
+
+std::vector<float> plain_logits(const std::string& folder) {
+  ThreadPool pool(2);
+  const Exec exec{&pool, select_kernels("auto").value()};
+  EngineOptions options;
+  options.profile = "plain";
+  auto model = load_model(exec, folder, options, {}, nullptr);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok()) return {};
+  std::vector<TokenId> ids;
+  for (int i = 0; i < 150; ++i) ids.push_back(static_cast<TokenId>(i * 37 % (*model)->config().vocab_size));
+  const int wanted[] = {0, 40, 149};
+  return run_prompt(**model, exec, ids, wanted, 100);
 }
 
 }  // namespace sluice

@@ -1,9 +1,10 @@
-// A checkpoint with another config, for tests: its files as links, and a config.json of its own.
+// A checkpoint with another config, for tests: its files as links, and a config.json of its own; and what it computes.
 #pragma once
 
 #include <boost/json/object.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/temp_folder_testing.h"
 
@@ -20,5 +21,8 @@ class ChangedCheckpoint {
  private:
   TempFolder folder_;
 };
+
+// The plain logits of some positions of a prompt of 150 tokens; empty, and a failure of the test, if it does not load.
+std::vector<float> plain_logits(const std::string& folder);
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "model/decoder/weights.h"
 #include "model/model.h"
 #include "model/model_plan.h"
+#include "model/residual_stream.h"
 
 namespace sluice::decoder {
 
@@ -42,12 +43,9 @@ class Decoder final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
-  void layer(Step& step, int index);
   void attention(Step& step, int index, const float* x, float* y);
   void project(Step& step, int index, const float* x, float* q, float* kv);
   void write_rows(Step& step, int index, const float* kv);
-  void feed_forward(Step& step, int index, const float* x, float* y);
-  void head(Step& step, float* logits);
 
   Checkpoint checkpoint_;
   ModelConfig config_;
@@ -56,6 +54,7 @@ class Decoder final : public Model {
   std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
   CacheLayout layout_;
   RopeTable rope_;
+  ResidualStream residual_;
   std::unique_ptr<Workspace> workspace_;
 };
 

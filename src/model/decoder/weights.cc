@@ -70,9 +70,9 @@ class TableBuilder {
   }
 
   void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
-    if (!sparse) return swiglu(name, decoder_.intermediate_size, into.dense, false);
+    if (!sparse) return swiglu(name, decoder_.intermediate_size, into.shared, false);
     const std::int64_t experts = c_.moe.n_routed_experts;
-    add(name + "gate.weight", {experts, hidden()}, &into.router);
+    add(name + "gate.weight", {experts, hidden()}, &into.gate);
     into.experts.resize(static_cast<std::size_t>(experts));
     for (std::int64_t e = 0; e < experts; ++e) {
       swiglu(fmt::format("{}experts.{}.", name, e), c_.moe.moe_intermediate_size,

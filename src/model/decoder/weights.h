@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kernels/experts.h"
 #include "kernels/linear.h"
+#include "model/feed_forward.h"
 #include "model/weight_table.h"
 
 namespace sluice::decoder {
@@ -18,12 +18,6 @@ struct BiasedLinear {
 struct AttentionWeights {
   BiasedLinear q, k, v, o;            // q: [heads * head_dim, hidden]; k, v: [key-value heads * head_dim, hidden]
   std::vector<float> q_norm, k_norm;  // [head_dim], with qk_norm
-};
-
-struct FeedForwardWeights {
-  LinearWeight router;
-  std::vector<ExpertWeights> experts;  // of a sparse layer
-  ExpertWeights dense;                 // of a dense one
 };
 
 struct LayerWeights {

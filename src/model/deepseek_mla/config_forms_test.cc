@@ -3,8 +3,6 @@
 
 #include <boost/json/array.hpp>
 
-#include "kernels/kernel_table.h"
-#include "model/cache_testing.h"
 #include "model/changed_checkpoint_testing.h"
 
 namespace sluice {
@@ -47,33 +45,19 @@ void make_newest(json::object& config) {
   for (const char* key : {"first_k_dense_replace", "topk_method", "scoring_func"}) config.erase(key);
 }
 
-std::vector<float> logits_of(const std::string& folder) {
-  ThreadPool pool(2);
-  const Exec exec{&pool, select_kernels("auto").value()};
-  EngineOptions options;
-  options.profile = "plain";
-  auto model = load_model(exec, folder, options, {}, nullptr);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  if (!model.ok()) return {};
-  std::vector<TokenId> ids;
-  for (int i = 0; i < 150; ++i) ids.push_back(static_cast<TokenId>(i * 37 % (*model)->config().vocab_size));
-  const int wanted[] = {0, 40, 149};
-  return run_prompt(**model, exec, ids, wanted, 100);
-}
-
 class MlaConfigFormsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MlaConfigFormsTest, GiveTheSameLogits) {
-  const std::vector<float> as_stored = logits_of(oracle(GetParam()));
+  const std::vector<float> as_stored = plain_logits(oracle(GetParam()));
   ASSERT_FALSE(as_stored.empty());
-  EXPECT_EQ(logits_of(ChangedCheckpoint(oracle(GetParam()), make_official).path()), as_stored);
-  EXPECT_EQ(logits_of(ChangedCheckpoint(oracle(GetParam()), make_newest).path()), as_stored);
+  EXPECT_EQ(plain_logits(ChangedCheckpoint(oracle(GetParam()), make_official).path()), as_stored);
+  EXPECT_EQ(plain_logits(ChangedCheckpoint(oracle(GetParam()), make_newest).path()), as_stored);
   // What the test compares depends on what it rewrites.
   const ChangedCheckpoint other(oracle(GetParam()), [](json::object& config) {
     make_official(config);
     config["rope_scaling"].as_object()["factor"] = 20;
   });
-  EXPECT_NE(logits_of(other.path()), as_stored);
+  EXPECT_NE(plain_logits(other.path()), as_stored);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, MlaConfigFormsTest, ::testing::Values("v2-like", "v2-lite-like", "v3-like", "v32-like"),

@@ -14,6 +14,7 @@
 #include "model/deepseek_mla/weights.h"
 #include "model/model.h"
 #include "model/model_plan.h"
+#include "model/residual_stream.h"
 
 namespace sluice::mla {
 
@@ -45,7 +46,6 @@ class DeepSeekMla final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
-  void layer(Step& step, int index);
   void attention(Step& step, int index, const float* x, float* y);
   void attend_absorbed(Step& step, int index, std::span<const CacheSpan> spans, const float* q, float* values);
   void attend_expanded(Step& step, int index, const CacheSpan& span, const float* q, float* values);
@@ -56,8 +56,6 @@ class DeepSeekMla final : public Model {
   void write_index_keys(Step& step, int index);
   void select_keys(Step& step, int index);
   void write_rows(Step& step, StreamId stream, const float* x);
-  void feed_forward(Step& step, int index, const float* x, float* y);
-  void head(Step& step, float* logits);
 
   Checkpoint checkpoint_;
   ModelConfig config_;
@@ -66,6 +64,7 @@ class DeepSeekMla final : public Model {
   std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
   CacheLayout layout_;
   RopeTable rope_;
+  ResidualStream residual_;
   float softmax_scale_;
   std::unique_ptr<Workspace> workspace_;
 

@@ -2,12 +2,9 @@
 // to this folder.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/aligned.h"
-#include "kernels/attention.h"
-#include "kernels/experts.h"
 #include "model/deepseek_mla/model.h"
 
 namespace sluice::mla {
@@ -21,32 +18,16 @@ struct DeepSeekMla::Workspace {
   FloatBuffer piece_latents, expanded;  // [keys, latent], [heads, keys, expanded_row_floats] of a group of heads
   FloatBuffer piece, piece_lse, lse;    // [rows, heads, v_head_dim], [rows, heads], [rows, heads]
   FloatBuffer index_k, index_q, index_weights, index_scores;
-  FloatBuffer router_logits, router_weights;
-  std::vector<std::int32_t> router_ids, selected, selected_count;
+  std::vector<std::int32_t> selected, selected_count;
   std::vector<RowRef> rows;
   std::vector<CacheSpan> cache_spans;
   std::vector<LinearJob> jobs;
-  ExpertsScratch experts;
+  FeedForwardScratch feed_forward;
 };
 
-struct DeepSeekMla::Step {
-  const Exec& exec;
-  const Batch& batch;
-  const CacheView& cache;
-  const Probe* probe;
+struct DeepSeekMla::Step : ModelStep {
   Workspace& w;
-  std::span<const CacheSpan> spans;
   bool selects = false;  // some row sees more keys than index_topk, so the indexer must choose
-
-  int rows() const { return batch.rows(); }
-  std::size_t floats(std::int64_t columns) const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
-  }
-
-  void show(int layer, const char* name, const float* values, std::int64_t columns) const {
-    if (probe == nullptr) return;
-    (*probe)("layers." + std::to_string(layer) + "." + name, values, rows(), static_cast<int>(columns));
-  }
 };
 
 }  // namespace sluice::mla

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernels/experts.h"
 #include "kernels/linear.h"
+#include "model/feed_forward.h"
 #include "model/weight_table.h"
 
 namespace sluice::mla {
@@ -23,13 +23,6 @@ struct AttentionWeights {
   std::vector<LinearWeight> k_expand;  // by head, W_UK: [nope, kv_lora_rank]; empty if no span is expanded
   std::vector<float> q_norm, kv_norm;
   IndexerWeights indexer;  // with index_n_heads
-};
-
-struct FeedForwardWeights {
-  LinearWeight gate;             // the router
-  std::vector<float> gate_bias;  // sigmoid routing
-  std::vector<ExpertWeights> experts;
-  ExpertWeights shared;  // of a dense layer: all of it
 };
 
 struct LayerWeights {

@@ -5,6 +5,7 @@
 #include "kernels/embedding.h"
 #include "kernels/router.h"
 #include "model/deepseek_v4/step.h"
+#include "model/rope.h"
 
 namespace sluice::v4 {
 namespace {
@@ -12,14 +13,8 @@ namespace {
 RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
   if (!rope.yarn) return RopeTable(rope_frequencies(rope.theta, rope_dims, nullptr));
   // V4 multiplies neither cos and sin nor the softmax scale by YaRN's attention factor.
-  const YarnScaling yarn{rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings};
+  const YarnScaling yarn = yarn_scaling(rope);
   return RopeTable(rope_frequencies(rope.theta, rope_dims, &yarn));
-}
-
-Position end_position(const Batch& batch) {
-  Position end = 0;
-  for (const auto& span : batch.spans) end = std::max(end, span.first_position + span.rows);
-  return end;
 }
 
 }  // namespace
@@ -51,16 +46,11 @@ void DeepSeekV4::forward(const Exec& exec, const Batch& batch, const CacheView& 
                          const Probe* probe) {
   const FlushDenormals flush;
   Workspace& w = *workspace_;
-  w.cache_spans.clear();
-  for (const auto& s : batch.spans) {
-    w.cache_spans.push_back(
-        {s.row_begin, s.rows, s.first_position, s.latent_pages, s.window_pages, s.first_window_block});
-  }
   const Position end = end_position(batch);
   window_rope_.ensure(end);
   compress_rope_.ensure(end);
 
-  Step step{exec, batch, cache, probe, w, w.cache_spans, end / 4 > config_.v4().index_topk};
+  Step step{{exec, batch, cache, probe, cache_spans(batch, w.cache_spans)}, w, end / 4 > config_.v4().index_topk};
   embed(exec, batch.ids, weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size)));
   for (int i = 0; i < config_.num_hidden_layers; ++i) layer(step, i);
   if (!batch.logit_rows.empty()) head(step, logits);
@@ -142,14 +132,9 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
 void DeepSeekV4::head(Step& step, float* logits) {
   Workspace& w = step.w;
   const int rows = static_cast<int>(step.batch.logit_rows.size()), hidden = config_.hidden_size;
-  const auto row_floats = static_cast<std::size_t>(kHcStreams * hidden);
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   float* x = w.streams.get(step.floats(kHcStreams * hidden));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(rows);
-       ++i) {  // in place: row numbers ascend, so i <= logit_rows[i]
-    const auto row = static_cast<std::size_t>(step.batch.logit_rows[i]);
-    if (row != i) std::copy_n(x + row * row_floats, row_floats, x + i * row_floats);
-  }
+  move_to_front(step.batch.logit_rows, kHcStreams * hidden, x);
   float* pre = w.pre.get(step.floats(kHcStreams));
   float* h = w.collapsed.get(step.floats(hidden));
   float* normed = w.normed.get(step.floats(hidden));

@@ -2,12 +2,12 @@
 // call. Internal to this folder.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/aligned.h"
 #include "kernels/experts.h"
 #include "model/deepseek_v4/model.h"
+#include "model/model_step.h"
 
 namespace sluice::v4 {
 
@@ -29,24 +29,9 @@ struct DeepSeekV4::Workspace {
   ExpertsScratch experts;
 };
 
-struct DeepSeekV4::Step {
-  const Exec& exec;
-  const Batch& batch;
-  const CacheView& cache;
-  const Probe* probe;
+struct DeepSeekV4::Step : ModelStep {
   Workspace& w;
-  std::span<const CacheSpan> spans;
   bool scores_index = false;  // some row sees more entries than index_topk, so the indexer must choose
-
-  int rows() const { return batch.rows(); }
-  std::size_t floats(std::int64_t columns) const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
-  }
-
-  void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
-    if (probe == nullptr) return;
-    (*probe)("layers." + std::to_string(layer) + "." + name, values, shown_rows, static_cast<int>(columns));
-  }
 };
 
 }  // namespace sluice::v4

@@ -1,0 +1,32 @@
+// The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from
+// (spec sections 17.2, 18), beside a shared one where there is one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned.h"
+#include "formats/model_config.h"
+#include "kernels/experts.h"
+#include "model/model_step.h"
+
+namespace sluice {
+
+struct FeedForwardWeights {
+  LinearWeight gate;             // the router: [experts, hidden]
+  std::vector<float> gate_bias;  // [experts] with sigmoid routing; empty: softmax
+  std::vector<ExpertWeights> experts;
+  ExpertWeights shared;  // of a dense layer: all of it
+};
+
+struct FeedForwardScratch {  // grows to the largest step seen
+  FloatBuffer router_logits, router_weights;
+  std::vector<std::int32_t> router_ids;
+  ExpertsScratch experts;
+};
+
+// x, y: [rows, hidden], not the same memory. The probe sees "router_weights".
+void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
+                  const float* x, float* y, FeedForwardScratch& scratch);
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+#include "model/residual_stream.h"
+
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+
+namespace sluice {
+
+void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
+  sluice::embed(step.exec, step.batch.ids, embedding, 1, x_.get(step.floats(hidden_)));
+}
+
+float* ResidualStream::normed(const ModelStep& step, int rows, const std::vector<float>& norm) {
+  float* to = normed_.get(step.floats(hidden_));
+  rms_norm(step.exec, {rows, hidden_, x_.get(step.floats(hidden_)), hidden_, norm.data(), eps_, to, hidden_});
+  return to;
+}
+
+const float* ResidualStream::add(const ModelStep& step, const float* y) {
+  float* x = x_.get(step.floats(hidden_));
+  sluice::add(step.exec, step.rows(), hidden_, y, x);
+  return x;
+}
+
+void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
+                            float* logits) {
+  if (step.batch.logit_rows.empty()) return;
+  move_to_front(step.batch.logit_rows, hidden_, x_.get(step.floats(hidden_)));
+  const int rows = static_cast<int>(step.batch.logit_rows.size());
+  const LinearJob job{&head, normed(step, rows, norm), hidden_, logits, head.out()};
+  linear(step.exec, rows, {&job, 1});
+}
+
+}  // namespace sluice

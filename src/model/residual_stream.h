@@ -1,0 +1,44 @@
+// ResidualStream: what the layers of most families add to, one row of `hidden` values a token: embedded, for each
+// sub-layer RMS-normed and added to, and at the end normed and projected onto the vocabulary. (DeepSeek-V4 has
+// hyper-connections in its place.) Owns its buffers and keeps them between steps. Thread safety: one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/linear.h"
+#include "model/model_step.h"
+
+namespace sluice {
+
+class ResidualStream {
+ public:
+  ResidualStream(int hidden, double rms_norm_eps) : hidden_(hidden), eps_(static_cast<float>(rms_norm_eps)) {}
+
+  // The batch's tokens; embedding: [vocab, hidden].
+  void embed(const ModelStep& step, const WeightView& embedding);
+
+  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream. The probe sees y as `output` and the
+  // sum as `sum`.
+  template <class SubLayer>
+  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const char* output, const char* sum,
+           const SubLayer& sub_layer) {
+    float* y = sub_layer_.get(step.floats(hidden_));
+    sub_layer(static_cast<const float*>(normed(step, step.rows(), norm)), y);
+    step.show(layer, output, y, hidden_);
+    step.show(layer, sum, add(step, y), hidden_);
+  }
+
+  // Of the rows that want them: [logit_rows, head.out()]. The stream is spent afterwards.
+  void logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head, float* logits);
+
+ private:
+  float* normed(const ModelStep& step, int rows, const std::vector<float>& norm);
+  const float* add(const ModelStep& step, const float* y);
+
+  int hidden_;
+  float eps_;
+  FloatBuffer x_, normed_, sub_layer_;  // [rows, hidden]
+};
+
+}  // namespace sluice

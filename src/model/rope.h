@@ -1,0 +1,17 @@
+// The rotary table that a config asks for.
+#pragma once
+
+#include "formats/rope_config.h"
+#include "kernels/rope_table.h"
+
+namespace sluice {
+
+// Of `dims` rotary dims, with everything that the config says: YaRN or Llama 3's scaling, divisors, attention factor.
+RopeTable make_rope_table(const RopeConfig& rope, int dims);
+
+// What rope_frequencies() takes.
+inline YarnScaling yarn_scaling(const RopeConfig& rope) {
+  return {rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings};
+}
+
+}  // namespace sluice
