@@ -288,6 +288,19 @@ KIMI_K2 = cut("kimi-k2", num_hidden_layers=4, hidden_size=128, moe_intermediate_
               q_lora_rank=96, kv_lora_rank=64)
 
 
+@pytest.mark.parametrize("geometry", ["v2-lite", "v3 with MTP", "kimi-k2"])
+def test_expanded_prefill_of_any_width(tmp_path, geometry):
+    config, model = tmp_path / "geometry.json", tmp_path / "model"
+    odd = {"qk_nope_head_dim": 20, "qk_rope_head_dim": 6, "v_head_dim": 23}
+    config.write_text(json.dumps((GEOMETRIES | {"kimi-k2": KIMI_K2})[geometry] | odd))
+    sluice("synth", config, model)
+    some = [model, "--ids", "5 77 200 9 " * 80, "--positions", "0 127 128 200 319", "--profile", "plain",
+            "--max-num-batched-tokens", "160"]
+    absorbed = logits(tmp_path, *some)["logits"]
+    expanded = logits(tmp_path, *some, "--mla-prefill", "expanded", "--attn-prefill-chunk-size", "50")["logits"]
+    assert (expanded != absorbed).any() and numpy.abs(expanded - absorbed).max() < 1e-3
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_synth(tmp_path, geometry):
     config, model = tmp_path / "geometry.json", tmp_path / "model"
