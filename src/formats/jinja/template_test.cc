@@ -309,6 +309,40 @@ TEST(JinjaTemplate, HostileTemplatesEndAtALimit) {
   }
 }
 
+// The least max_nodes with which a loop of so many rounds is rendered.
+std::int64_t nodes_of_loop(int rounds) {
+  const std::string source = "{% for i in range(" + std::to_string(rounds) + ") %}{{ i + 1 }}{% endfor %}";
+  std::int64_t too_few = 0;
+  std::int64_t enough = Limits().max_nodes;
+  while (enough - too_few > 1) {
+    const std::int64_t middle = (too_few + enough) / 2;
+    (render(source, kVariables, {.max_nodes = middle}).ok() ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
+TEST(JinjaTemplate, LimitsAreCounted) {
+  const std::int64_t hundred = nodes_of_loop(100);
+  EXPECT_EQ(nodes_of_loop(100), hundred);
+  EXPECT_GT(hundred, 300);
+  EXPECT_LT(hundred, 1000);
+  EXPECT_EQ(nodes_of_loop(300) - nodes_of_loop(200), nodes_of_loop(200) - hundred);
+  EXPECT_TRUE(render("{{ 'x' * 8388608 }}").ok());
+  EXPECT_TRUE(render("{{ 'x' * 8388607 }}y").ok());
+  for (const char* more : {"{{ 'x' * 8388609 }}", "{{ 'x' * 8388608 }}y", "{{ 'x' * 8388608 }}{{ 1 }}"}) {
+    EXPECT_THAT(render(more).status().message(), HasSubstr("8388608")) << more;
+  }
+}
+
+// Nothing but its variables is in reach of a template.
+TEST(JinjaTemplate, NoFilesImportsOrObjectsOfTheProgram) {
+  for (const char* source :
+       {"{% include '/etc/passwd' %}", "{% import 'os' as os %}", "{% from 'os' import path %}", "{% extends 'base' %}",
+        "{{ open('/etc/passwd') }}", "{{ ''.__class__.__mro__ }}", "{{ self.__init__ }}", "{{ cycler.__init__ }}"}) {
+    EXPECT_FALSE(render(source).ok()) << source;
+  }
+}
+
 // Random words of the language, mostly nonsense: never a crash, never more than the limits, always UTF-8.
 TEST(JinjaTemplate, RandomTemplatesDoNoHarm) {
   const std::vector<std::string> words = {"{{ ",
