@@ -86,7 +86,7 @@ Status check_space(const KnownModel& model, const fs::path& cache) {
   const fs::space_info space = fs::space(cache, error);
   if (error || space.available >= needed) return {};
   return resource_exhausted(fmt::format(
-      "{}: expected {} of free disk in {}, found {}; XDG_CACHE_HOME names another place", model.name,
+      "{}: expected {} of free disk in {}, found {}; make room, or set XDG_CACHE_HOME to another place", model.name,
       format_bytes(static_cast<double>(needed)), cache.string(), format_bytes(static_cast<double>(space.available))));
 }
 
