@@ -1,4 +1,4 @@
-// What computes a model, by the type of the family's part of its configuration: one line a folder
+// What computes a model, by the type of the family's part of its configuration: one function a folder
 // (docs/adding-a-model.md). Which families there are: formats/model_families.cc.
 #include <variant>
 
@@ -21,22 +21,18 @@ struct Family {
   PlanFamily plan;
 };
 
-template <class Config>
-constexpr Family kFamily = {};
-template <>
-constexpr Family kFamily<DeepSeekV4Config> = {&v4::cache_types, &v4::DeepSeekV4::load, &v4::plan};
-template <>
-constexpr Family kFamily<DeepSeekMlaConfig> = {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan};
-template <>
-constexpr Family kFamily<DecoderConfig> = {&decoder::cache_types, &decoder::Decoder::load, &decoder::plan};
+constexpr Family code_of(const DeepSeekV4Config&) {
+  return {&v4::cache_types, &v4::DeepSeekV4::load, &v4::plan};
+}
+constexpr Family code_of(const DeepSeekMlaConfig&) {
+  return {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan};
+}
+constexpr Family code_of(const DecoderConfig&) {
+  return {&decoder::cache_types, &decoder::Decoder::load, &decoder::plan};
+}
 
-const Family& family_of(const ModelConfig& config) {
-  return std::visit(
-      []<class Config>(const Config&) -> const Family& {
-        static_assert(kFamily<Config>.load != nullptr, "a family without a line above");
-        return kFamily<Config>;
-      },
-      config.family);
+Family family_of(const ModelConfig& config) {
+  return std::visit([](const auto& family) { return code_of(family); }, config.family);
 }
 
 }  // namespace
@@ -50,13 +46,13 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
-  const Family& family = family_of(config);
+  const Family family = family_of(config);
   return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), progress, report);
 }
 
 Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
-  const Family& family = family_of(config);
+  const Family family = family_of(config);
   return family.plan(std::move(config), std::move(profile));
 }
 
