@@ -83,7 +83,10 @@ Status add_chat_template(ChatTemplates& templates, std::string name, std::string
 
 Status replace_chat_templates(ChatTemplates& templates, const std::string& path) {
   templates.templates.clear();
-  return read_template_file(path, "default", templates);
+  const Status read = read_template_file(path, "default", templates);
+  // kNotFound would mean a model without a template, which can do without.
+  if (read.code() == StatusCode::kNotFound) return invalid_argument("--chat-template: " + std::string(read.message()));
+  return read;
 }
 
 Result<ChatTemplates> parse_chat_templates(const json::value& tokenizer_config, const std::string& what) {

@@ -11,6 +11,7 @@
 namespace sluice {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -150,7 +151,9 @@ TEST_F(ChatTemplatesTest, WhereTheyAreFound) {
   EXPECT_EQ(render(), "file </s>");
   write("mine.jinja", "mine {{ eos_token }}");
   EXPECT_EQ(render({.template_file = path("mine.jinja")}), "mine </s>");
-  EXPECT_THAT(render({.template_file = path("none.jinja")}), HasSubstr("none.jinja"));
+  const auto none = load_chat_encoding("llama", folder_.path(), {.template_file = path("none.jinja")});
+  EXPECT_EQ(none.status().code(), StatusCode::kInvalidArgument);  // kNotFound: the model has none
+  EXPECT_THAT(none.status().message(), AllOf(HasSubstr("--chat-template"), HasSubstr("none.jinja")));
 }
 
 TEST_F(ChatTemplatesTest, ListsOfTemplates) {
