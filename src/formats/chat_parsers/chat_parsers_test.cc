@@ -263,6 +263,35 @@ TEST(ChatParsersProperty, AnyAnswerGivesTheSameHoweverItIsCut) {
   }
 }
 
+// All cuts into three pieces of one answer in each syntax: every marker is cut at every place, and cut twice.
+TEST(ChatParsersProperty, ThreePiecesOfEachSyntax) {
+  const std::string dsml =
+      "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">x</｜DSML｜parameter>\n"
+      "</｜DSML｜invoke>\n";
+  const std::vector<std::pair<std::string, std::string>> answers = {
+      {"hermes", std::string("A.\n\n") + kHermesCall + "\n"},
+      {"llama3_json",
+       R"(A.<|python_tag|>{"name": "f", "parameters": {"a": "\u00e9"}}; {"name": "g", "parameters": {}})"},
+      {"deepseek_v3", std::string("A.") + kV3Call},
+      {"deepseek_v31", std::string("A.") + kV31Call},
+      {"deepseek_v32", "A.\n\n<｜DSML｜function_calls>\n" + dsml + "</｜DSML｜function_calls>"},
+      {"deepseek_v4", "A.\n\n<｜DSML｜tool_calls>\n" + dsml + "</｜DSML｜tool_calls>"},
+  };
+  for (const auto& [name, answer] : answers) {
+    SCOPED_TRACE(name);
+    const std::string text = "<think>\nHm.\n</think>\n\n" + answer;
+    const MakeParser make = maker(name, "think");
+    const Deltas whole = parse(make, text);
+    ASSERT_GE(whole.size(), 4U);
+    EXPECT_EQ(whole[0], reasoning("Hm."));
+    EXPECT_EQ(whole[1], content("A."));
+    EXPECT_EQ(whole[2], call(0, "f"));
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      for (std::size_t j = i; j < text.size(); ++j) ASSERT_EQ(parse_cut(make, text, {i, j}), whole) << i << " " << j;
+    }
+  }
+}
+
 TEST(ChatParsersFuzz, DamagedAnswersDoNoHarm) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
