@@ -24,7 +24,10 @@ void check(std::string_view input) {
   // A plan lists every tensor: only those of models that a test could hold.
   if (std::int64_t{config->num_hidden_layers} * (4 + config->moe.n_routed_experts) > 4096) return;
   check_plan(*config, {});
-  check_plan(*config, {.profile = "plain", .kv_cache_dtype = "fp8"});
+  EngineOptions other;
+  other.profile = "plain";
+  other.kv_cache_dtype = "fp8";
+  check_plan(*config, other);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ int explore(const FuzzTarget& target) {
   for (const std::string& input : inputs) run_input(target, input);
   const std::size_t first_features = coverage::total(), first_inputs = inputs.size();
 
-  Mutator mutator(inputs, target.words, seed);
+  Mutator mutator(inputs, target.words, target.max_bytes, seed);
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   std::size_t runs = 0;

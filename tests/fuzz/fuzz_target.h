@@ -23,6 +23,7 @@ struct FuzzTarget {
   std::vector<std::string> words = {};  // of the format; mutations put them in
   // More inputs to begin with, below tests/: files, whose parts are separated by lines "====", and folders.
   std::vector<std::string> more_inputs = {};
+  std::size_t max_bytes = std::size_t{16} << 10;  // of a mutation: long inputs are slow, and find little more
   // Must return, and do the same for the same input.
   void (*check)(std::string_view input) = nullptr;
 };

@@ -25,7 +25,7 @@ std::pair<std::size_t, std::size_t> word_at(std::string_view input, std::size_t 
 std::string Mutator::make() {
   std::string input = pick();
   for (std::size_t changes = 1 + below(below(2) == 0 ? 2 : 8); changes > 0; --changes) change(input);
-  if (input.size() > kMaxBytes) input.resize(kMaxBytes);
+  if (input.size() > max_bytes_) input.resize(max_bytes_);
   return input;
 }
 
@@ -103,7 +103,7 @@ void Mutator::change_range(std::string& input, std::size_t at) {
       return;
     case 1: {  // again, once or many times
       const std::string piece = input.substr(at, length);
-      for (std::size_t times = below(8) == 0 ? below(600) : 1; times > 0 && input.size() < kMaxBytes; --times) {
+      for (std::size_t times = below(8) == 0 ? below(600) : 1; times > 0 && input.size() < max_bytes_; --times) {
         input.insert(at, piece);
       }
       return;

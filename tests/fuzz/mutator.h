@@ -13,15 +13,14 @@ namespace sluice {
 
 class Mutator {
  public:
-  // Both must outlive it; `inputs` may grow.
-  Mutator(const std::vector<std::string>& inputs, const std::vector<std::string>& words, std::uint64_t seed)
-      : inputs_(inputs), words_(words), random_(seed) {}
+  // Makes at most so many bytes. Both lists must outlive it; `inputs` may grow.
+  Mutator(const std::vector<std::string>& inputs, const std::vector<std::string>& words, std::size_t max_bytes,
+          std::uint64_t seed)
+      : inputs_(inputs), words_(words), max_bytes_(max_bytes), random_(seed) {}
 
   std::string make();
 
  private:
-  static constexpr std::size_t kMaxBytes = std::size_t{64} << 10;
-
   std::size_t below(std::size_t limit) { return limit == 0 ? 0 : static_cast<std::size_t>(random_() % limit); }
   const std::string& pick();
   std::uint64_t number();
@@ -33,6 +32,7 @@ class Mutator {
 
   const std::vector<std::string>& inputs_;
   const std::vector<std::string>& words_;
+  const std::size_t max_bytes_;
   std::mt19937_64 random_;
 };
 
