@@ -4,30 +4,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <boost/json/object.hpp>
 #include <cmath>
-#include <cstring>
-#include <numbers>
 #include <numeric>
 
-#include "base/check.h"
-#include "base/mapped_file.h"
 #include "base/number_formats.h"
-#include "formats/checkpoint.h"
-#include "formats/json.h"
+#include "model/reference_model_testing.h"
 
 namespace sluice {
 namespace {
 
 using Row = std::vector<double>;
-using Rows = std::vector<Row>;
-
-double dot(const Row& a, const Row& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-Row part(const Row& x, int first, int count) {
-  return Row(x.begin() + first, x.begin() + first + count);
-}
 
 // x / s * s with e4m3 codes and a power of two s, over [first, first + count).
 void round_e4m3(Row& x, int first, int count) {
@@ -49,19 +35,18 @@ void hadamard(Row& x) {
   }
 }
 
-class Reference {
+class Reference : ReferenceModel {
  public:
-  Reference(const std::string& folder, const ReferenceOptions& options)
-      : options_(options), checkpoint_(Checkpoint::open(folder).value()) {
-    const std::string file = folder + "/config.json";
-    config_ = parse_json(read_text_file(file).value(), file).value().as_object();
-    rope_ = config_.at("rope_parameters").as_object();
+  Reference(const std::string& folder, const ReferenceOptions& options) : ReferenceModel(folder), options_(options) {
     heads_ = integer("num_attention_heads");
     nope_ = integer("qk_nope_head_dim");
     rope_dims_ = integer("qk_rope_head_dim");
     rank_ = integer("kv_lora_rank");
     values_ = integer("v_head_dim");
-    make_rope();
+    make_rope(rope_dims_);
+    const double all = number_of(rope_, "mscale_all_dim", 0), factor = number_of(rope_, "factor", 1);
+    const double g = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
+    softmax_scale_ = g * g / std::sqrt(static_cast<double>(nope_ + rope_dims_));
   }
 
   std::vector<double> logits(std::span<const TokenId> ids) {
@@ -81,95 +66,6 @@ class Reference {
   }
 
  private:
-  static double number_of(const boost::json::object& object, const char* key, double otherwise) {
-    const auto* value = object.if_contains(key);
-    return value == nullptr || value->is_null() ? otherwise : value->to_number<double>();
-  }
-  double number(const char* key, double otherwise = 0) const { return number_of(config_, key, otherwise); }
-  int integer(const char* key) const { return static_cast<int>(number(key)); }
-
-  Row flat(const std::string& name) const {
-    const TensorView* tensor = checkpoint_.find(name);
-    SLUICE_CHECK(tensor != nullptr, "the reference's tensor is there");
-    Row values(static_cast<std::size_t>(tensor->elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (tensor->dtype == DType::kF32) {
-        float value;
-        std::memcpy(&value, tensor->data + i * sizeof value, sizeof value);
-        values[i] = static_cast<double>(value);
-      } else {
-        bf16 value;
-        std::memcpy(&value, tensor->data + i * sizeof value, sizeof value);
-        values[i] = static_cast<double>(to_float(value));
-      }
-    }
-    return values;
-  }
-  Rows matrix(const std::string& name) const {
-    const Row all = flat(name);
-    const auto columns = static_cast<std::ptrdiff_t>(checkpoint_.find(name)->shape[1]);
-    Rows rows;
-    for (auto at = all.begin(); at != all.end(); at += columns) rows.emplace_back(at, at + columns);
-    return rows;
-  }
-  Rows project(const Rows& x, const std::string& name) const {
-    const Rows weight = matrix(name);
-    Rows y;
-    for (const Row& row : x) {
-      Row& out = y.emplace_back();
-      for (const Row& w : weight) out.push_back(dot(row, w));
-    }
-    return y;
-  }
-  Rows rms(const Rows& x, const std::string& name, double eps) const {
-    const Row weight = flat(name);
-    Rows y = x;
-    for (Row& row : y) {
-      const double r = 1 / std::sqrt(dot(row, row) / static_cast<double>(row.size()) + eps);
-      for (std::size_t i = 0; i < row.size(); ++i) row[i] *= r * weight[i];
-    }
-    return y;
-  }
-  static void add(Rows& x, const Rows& y) {
-    for (std::size_t t = 0; t < x.size(); ++t) {
-      for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
-    }
-  }
-
-  // YaRN (section 5), the factor of cos and sin, and the softmax scale.
-  void make_rope() {
-    const double theta = number_of(rope_, "rope_theta", 10000), factor = number_of(rope_, "factor", 1);
-    const double original = number_of(rope_, "original_max_position_embeddings", 0);
-    const auto turns_at = [&](const char* key, double otherwise) {  // the pair that turns so often in the original
-      const double turns = number_of(rope_, key, otherwise);
-      return rope_dims_ * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
-    };
-    const double low = std::max(0.0, std::floor(turns_at("beta_fast", 32)));
-    double high = std::min<double>(rope_dims_ - 1, std::ceil(turns_at("beta_slow", 1)));
-    if (high == low) high += 0.001;
-    for (int i = 0; i < rope_dims_ / 2; ++i) {
-      const double f = std::pow(theta, -2.0 * i / rope_dims_), ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
-      frequencies_.push_back(f / factor * ramp + f * (1 - ramp));
-    }
-    const auto g = [&](double mscale) { return factor > 1 ? 0.1 * mscale * std::log(factor) + 1 : 1; };
-    const double mscale = number_of(rope_, "mscale", 0), all = number_of(rope_, "mscale_all_dim", 0);
-    turn_scale_ = number_of(rope_, "attention_factor", mscale != 0 && all != 0 ? g(mscale) / g(all) : g(1));
-    softmax_scale_ = (all != 0 ? g(all) * g(all) : 1.0) / std::sqrt(static_cast<double>(nope_ + rope_dims_));
-  }
-
-  void turn(Row& x, int offset, int position, bool halves) const {
-    const auto pairs = static_cast<int>(frequencies_.size());
-    for (int i = 0; i < pairs; ++i) {
-      double& a = x[static_cast<std::size_t>(offset + (halves ? i : 2 * i))];
-      double& b = x[static_cast<std::size_t>(offset + (halves ? i + pairs : 2 * i + 1))];
-      const double angle = position * frequencies_[static_cast<std::size_t>(i)];
-      const double c = std::cos(angle) * turn_scale_, s = std::sin(angle) * turn_scale_;
-      const double a0 = a;
-      a = a0 * c - b * s;
-      b = a0 * s + b * c;
-    }
-  }
-
   Rows attention(const std::string& name, const Rows& x) const {
     const bool lora = integer("q_lora_rank") > 0;
     const Rows q_a = lora ? rms(project(x, name + "q_a_proj.weight"), name + "q_a_layernorm.weight", 1e-6) : x;
@@ -268,13 +164,6 @@ class Reference {
     round_e4m3(x, 0, static_cast<int>(x.size()));
   }
 
-  Row swiglu(const Row& x, const std::string& name) const {
-    const Row gate = project({x}, name + "gate_proj.weight")[0], up = project({x}, name + "up_proj.weight")[0];
-    Row m;
-    for (std::size_t i = 0; i < gate.size(); ++i) m.push_back(gate[i] / (1 + std::exp(-gate[i])) * up[i]);
-    return project({m}, name + "down_proj.weight")[0];
-  }
-
   Rows feed_forward(const std::string& name, int layer, const Rows& x) const {
     const bool sparse = layer >= integer("first_k_dense_replace");
     Rows y;
@@ -320,8 +209,7 @@ class Reference {
       }
     }
     std::sort(order.begin(), order.end());
-    const auto* flag = config_.if_contains("norm_topk_prob");
-    const bool normalise = flag == nullptr ? sigmoid : flag->as_bool();
+    const bool normalise = flag("norm_topk_prob", sigmoid);
     std::vector<std::pair<int, double>> chosen;
     double sum = 0;
     for (int i = 0; i < slots; ++i) {
@@ -338,11 +226,8 @@ class Reference {
   }
 
   ReferenceOptions options_;
-  Checkpoint checkpoint_;
-  boost::json::object config_, rope_;
   int heads_ = 0, nope_ = 0, rope_dims_ = 0, rank_ = 0, values_ = 0;
-  Row frequencies_;
-  double turn_scale_ = 1, softmax_scale_ = 1;
+  double softmax_scale_ = 1;
 };
 
 }  // namespace

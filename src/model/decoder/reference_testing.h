@@ -1,0 +1,15 @@
+// A second forward of Llama, Qwen2, Qwen3 and Qwen3-MoE, for what no stored logits show (reference_model_testing.h).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+// Logits [ids.size(), vocab]. `folder`: bf16 or f32 weights under the official names, config.json in the newer form.
+std::vector<double> decoder_reference_logits(const std::string& folder, std::span<const TokenId> ids);
+
+}  // namespace sluice
