@@ -108,6 +108,8 @@ TEST(DecoderConfig, ExpertsInBothForms) {
   EXPECT_THAT(sparse({{"decoder_sparse_step", 2}}), ElementsAre(false, true, false, true));
   EXPECT_THAT(sparse({{"mlp_only_layers", json::array{0, 3}}}), ElementsAre(false, true, true, false));
   EXPECT_THAT(error_of(small(architecture, {{"num_experts_per_tok", 9}})), HasSubstr("'num_experts_per_tok'"));
+  EXPECT_THAT(error_of(small(architecture, {{"num_experts", 65536}, {"num_hidden_layers", 4096}})),
+              HasSubstr("at most 131072 routed experts in all layers, found 4096 x 65536"));
   EXPECT_THAT(parse(small("Qwen3ForCausalLM")).decoder().sparse_layers, ElementsAre(false, false, false, false));
 }
 

@@ -23,6 +23,7 @@ constexpr int kMaxWidth = 1 << 20;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 1 << 16;
 constexpr int kMaxPositions = 1 << 30;
+constexpr std::int64_t kMaxExperts = 1 << 17;  // of all layers; each is three tensors, to be listed and looked for
 
 // By "architectures", or by "model_type" where that is missing.
 const ModelFamily* find_family(JsonFields& fields) {
@@ -114,6 +115,11 @@ Result<ModelConfig> parse_model_config(std::string_view json, std::string_view w
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(read_quantization(fields, config.quantization));
   SLUICE_RETURN_IF_ERROR(family->read_config(fields, config));
+  if (const std::int64_t experts = std::int64_t{config.num_hidden_layers} * config.moe.n_routed_experts;
+      experts > kMaxExperts) {
+    return invalid_argument(fmt::format("{}: expected at most {} routed experts in all layers, found {} x {}", what,
+                                        kMaxExperts, config.num_hidden_layers, config.moe.n_routed_experts));
+  }
   return config;
 }
 
