@@ -1,5 +1,7 @@
 #include "formats/chat_parsers/chat_parsers.h"
 
+#include <ctime>
+
 #include "base/test_seed_testing.h"
 #include "formats/chat_parsers/parser_testing.h"
 
@@ -323,16 +325,19 @@ TEST(ChatParsersFuzz, LongAnswersTakeLinearTime) {
 
 // White space is held back in many states: a model that writes nothing else must not make every token cost more.
 TEST(ChatParsersFuzz, EndlessWhiteSpaceTakesLinearTime) {
-  for (const std::string& name : names()) {
-    for (const std::string before : {"", "<think>a", "<think>a</think>", "{\"name\": \"f\", \"parameters\": {}}"}) {
-      for (const std::string piece : {" ", "\n"}) {
+  for (const char* name : {"hermes", "llama3_json", "deepseek_v4"}) {
+    for (const char* before : {"", "<think>a", "<think>a</think>", "{\"name\": \"f\", \"parameters\": {}}"}) {
+      for (const char* piece : {" ", "\n"}) {
         const auto parser = maker(name, "think")();
+        const std::clock_t start = std::clock();
         Deltas deltas;
         append(deltas, parser->push(before));
-        for (int i = 0; i < 300'000; ++i) append(deltas, parser->push(piece));
+        for (int i = 0; i < 200'000; ++i) append(deltas, parser->push(piece));
         append(deltas, parser->push("z"));
         append(deltas, parser->finish());
         EXPECT_EQ(deltas.back().text.back(), 'z') << name;
+        // Rather more than it takes with a sanitizer; a scan of all that is held back takes longer without.
+        EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 5) << name << ", '" << before << "'";
       }
     }
   }
