@@ -55,7 +55,7 @@ struct Shape {
 
 // A weight of random bits, none of them NaN.
 struct Weight {
-  Weight(const Exec& exec, const Shape& shape, bool bf16_input) {
+  Weight(const Exec& exec, const Shape& shape, InputForm form) {
     const int block = shape.format == WeightFormat::kMxfp4 ? 32 : 128;
     view = {
         .format = shape.format, .out = shape.out, .in = shape.in, .data = nullptr, .scale_format = shape.scale_format};
@@ -69,7 +69,7 @@ struct Weight {
     scales.resize(static_cast<std::size_t>(scale_rows * view.scale_columns) * 4, std::byte{0x3C});
     view.data = data.data();
     view.scales = scales.data();
-    packed = LinearWeight::pack(exec, view, bf16_input);
+    packed = LinearWeight::pack(exec, view, form);
   }
   std::vector<std::byte> data, scales;
   WeightView view;
@@ -84,11 +84,12 @@ std::vector<float> random_floats(std::size_t count) {
   return x;
 }
 
-void bench_linear(Bench& bench, const Shape& shape, bool bf16_input) {
-  const std::string name =
-      fmt::format("linear {} {}x{}{}", shape.name, shape.out, shape.in, bf16_input ? " bf16 in" : "");
+void bench_linear(Bench& bench, const Shape& shape, InputForm form) {
+  constexpr const char* kInputs[] = {"", " bf16 in", " int8 in"};
+  const std::string name = fmt::format("linear {} {}x{}{}", shape.name, shape.out, shape.in,
+                                       kInputs[static_cast<std::size_t>(input_form(form, shape.format))]);
   if (name.find(bench.options.filter) == std::string::npos) return;
-  const Weight weight(bench.exec(), shape, bf16_input);
+  const Weight weight(bench.exec(), shape, form);
   const std::size_t bytes = weight.packed.packed_bytes() > 0 ? weight.packed.packed_bytes() : weight.data.size();
   for (const int rows : bench.options.rows) {
     const auto x = random_floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.in));
@@ -100,8 +101,9 @@ void bench_linear(Bench& bench, const Shape& shape, bool bf16_input) {
   }
 }
 
-void bench_experts(Bench& bench, int count, int slots, int hidden, int inter) {
-  const std::string name = fmt::format("experts mxfp4 {} of {} {}x{}", slots, count, inter, hidden);
+void bench_experts(Bench& bench, int count, int slots, int hidden, int inter, InputForm form) {
+  const std::string name = fmt::format("experts mxfp4 {} of {} {}x{}{}", slots, count, inter, hidden,
+                                       form == InputForm::kInt8 ? " int8 in" : "");
   if (name.find(bench.options.filter) == std::string::npos) return;
   const Shape up{"", WeightFormat::kMxfp4, ScaleFormat::kE8m0, inter, hidden};
   const Shape down{"", WeightFormat::kMxfp4, ScaleFormat::kE8m0, hidden, inter};
@@ -109,7 +111,7 @@ void bench_experts(Bench& bench, int count, int slots, int hidden, int inter) {
   std::vector<ExpertWeights> experts_of_layer;
   weights.reserve(static_cast<std::size_t>(3 * count));
   for (int e = 0; e < count; ++e) {
-    for (const Shape& shape : {up, up, down}) weights.emplace_back(bench.exec(), shape, false);
+    for (const Shape& shape : {up, up, down}) weights.emplace_back(bench.exec(), shape, form);
     auto* last = &weights.back();
     experts_of_layer.push_back({std::move(last[-2].packed), std::move(last[-1].packed), std::move(last->packed)});
   }
@@ -164,11 +166,15 @@ void run(Bench& bench) {
                              {"f32", kF32, ScaleFormat::kNone, 24, 1024},
                              {"f32", kF32, ScaleFormat::kNone, 16, 256},
                              {"f32", kF32, ScaleFormat::kNone, 1024, 1024}}) {
-    bench_linear(bench, shape, false);
-    if (shape.in == 2048) bench_linear(bench, shape, true);
+    bench_linear(bench, shape, InputForm::kF32);
+    if (shape.in != 2048) continue;
+    bench_linear(bench, shape, InputForm::kBf16);
+    if (shape.format == kMxfp4) bench_linear(bench, shape, InputForm::kInt8);
   }
-  bench_experts(bench, 16, 4, 256, 128);
-  bench_experts(bench, 32, 4, 2048, 512);
+  for (const InputForm form : {InputForm::kF32, InputForm::kInt8}) {
+    bench_experts(bench, 16, 4, 256, 128, form);
+    bench_experts(bench, 32, 4, 2048, 512, form);
+  }
   bench_pack(bench);
 }
 

@@ -81,7 +81,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
              "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated) or ref (f32, "
              "training's quantisation simulated)",
              {"default", "plain", "ref"});
-  add_choice(command, "--compute-dtype", options.compute_dtype, "auto, f32 or bf16", {"auto", "f32", "bf16"});
+  add_choice(command, "--compute-dtype", options.compute_dtype, "auto, f32, bf16 or int8",
+             {"auto", "f32", "bf16", "int8"});
   add_choice(command, "--kv-cache-dtype", options.kv_cache_dtype, "auto, f32, bf16 or fp8",
              {"auto", "f32", "bf16", "fp8"});
   add_choice(command, "--index-cache-dtype", options.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",

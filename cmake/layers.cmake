@@ -8,7 +8,7 @@ function(sluice_isa_flags)
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
     elseif(file MATCHES "/avx512/")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mavx512vbmi;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mavx512vbmi;-mavx512vnni;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
     endif()
   endforeach()
 endfunction()

@@ -41,7 +41,7 @@ const Case kCases[] = {
     {"tiny_f32", "tiny", "default", "auto", "f32", "f32", 36},
     {"tiny_plain", "tiny", "plain", "auto", "auto", "auto", 36},
     {"tiny_ref", "tiny", "ref", "auto", "auto", "auto", 36},
-    {"tiny_bf16_compute", "tiny", "default", "bf16", "auto", "auto", 36},
+    {"tiny_int8", "tiny", "default", "int8", "auto", "auto", 36},
     {"flash_default", "v4-flash-like", "default", "auto", "auto", "auto", 60},
     {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 60},
     {"pro_plain", "v4-pro-like", "plain", "auto", "auto", "auto", 60},

@@ -23,7 +23,7 @@ struct EngineOptions {
   std::string model_folder;
   std::string isa = "auto";                // auto | scalar | avx2 | avx512
   std::string profile = "default";         // default | plain | ref
-  std::string compute_dtype = "auto";      // auto | f32 | bf16
+  std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
   std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
   std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/laws.md)

@@ -11,7 +11,8 @@ bool cpu_has_avx2() {
 bool cpu_has_avx512() {
   return cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vbmi");
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vbmi") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 
 std::string cpu_isas() {

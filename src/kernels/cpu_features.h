@@ -6,7 +6,7 @@
 namespace sluice {
 
 bool cpu_has_avx2();    // AVX2, FMA, F16C, BMI2
-bool cpu_has_avx512();  // the above and AVX-512 F, BW, DQ, VL, CD, VBMI
+bool cpu_has_avx512();  // the above and AVX-512 F, BW, DQ, VL, CD, VBMI, VNNI
 
 // The kernel ISAs that this machine has, best first: "avx512, avx2, scalar".
 std::string cpu_isas();

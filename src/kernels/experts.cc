@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kernel_table.h"
-#include "kernels/linear_rounding.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/linear_split.h"
 
 namespace sluice {
@@ -40,37 +40,54 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
     const int rows = scratch.first[e + 1] - scratch.first[e];
     if (rows == 0) continue;
     scratch.groups.push_back({&args.experts[e], scratch.sorted_rows.data() + begin, scratch.row_weights.get(0) + begin,
-                              nullptr, nullptr, nullptr, rows});
+                              nullptr, nullptr, nullptr, nullptr, rows});
   }
   if (args.shared != nullptr) {
-    scratch.groups.push_back({args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows});
+    scratch.groups.push_back({args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows});
   }
-  std::size_t outputs = 0;
+  std::size_t outputs = 0, downs = 0;
   for (const Group& group : scratch.groups) {
+    const int width = input_floats(group.weights->down.input_form(), group.weights->gate.out());
+    downs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(width);
     activations += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(group.weights->gate.out());
     outputs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(args.hidden);
   }
   float* gate = scratch.gate.get(activations);
   float* up = scratch.up.get(activations);
+  float* down = scratch.down.get(downs);
   float* out = scratch.outputs.get(outputs);
   for (Group& group : scratch.groups) {
     group.gate = gate;
     group.up = up;
+    const InputForm form = group.weights->down.input_form();
+    group.down = form == InputForm::kF32 ? gate : down;
     group.out = out;
     const std::ptrdiff_t size = std::ptrdiff_t{group.rows} * group.weights->gate.out();
     gate += size;
     up += size;
+    if (form != InputForm::kF32) down += std::ptrdiff_t{group.rows} * input_floats(form, group.weights->gate.out());
     out += std::ptrdiff_t{group.rows} * args.hidden;
   }
 }
 
-// gate <- the activation m of the outputs of one piece of one group.
-void activate(const Exec& exec, const ExpertsArgs& args, const Group& group, const float* x, const LinearPiece& piece) {
+// Row inputs in the form that `g` wants of them.
+const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const Group& g, std::ptrdiff_t& stride) {
+  const InputForm form = g.weights->gate.input_form();
+  stride = input_floats(form, args.hidden);
+  return form == InputForm::kF32 ? args.x : scratch.inputs[static_cast<std::size_t>(form)].get(0);
+}
+
+// The activation m of the outputs of one piece of one group, in gate and, unless that is f32, in the form that the down
+// product wants, in `down`.
+void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch, const LinearPiece& piece) {
+  const Group& group = scratch.groups[static_cast<std::size_t>(piece.item)];
   const LinearKernels& kernels = exec.kernels->linear;
   const int inter = group.weights->gate.out();
   const int rows = piece.row_end - piece.row_begin;
-  const LinearJob gate{&group.weights->gate, x, args.hidden, group.gate, inter, group.x_rows};
-  const LinearJob up{&group.weights->up, x, args.hidden, group.up, inter, group.x_rows};
+  std::ptrdiff_t ldx = 0;
+  const float* x = inputs_of(args, scratch, group, ldx);
+  const LinearJob gate{&group.weights->gate, x, ldx, group.gate, inter, group.x_rows};
+  const LinearJob up{&group.weights->up, x, ldx, group.up, inter, group.x_rows};
   kernels.run(rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
   kernels.run(rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
   const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
@@ -83,10 +100,13 @@ void activate(const Exec& exec, const ExpertsArgs& args, const Group& group, con
                         .ld = inter,
                         .limit = args.limit},
                        0, rows);
-  if (!group.weights->down.bf16_input()) return;
+  const InputForm form = group.weights->down.input_form();
+  if (form == InputForm::kF32) return;
+  // A piece begins at a whole block.
   for (int r = 0; r < rows; ++r) {
-    float* m = group.gate + at + std::ptrdiff_t{r} * inter;
-    round_to_bf16(width, m, m);
+    float* down = group.down + std::ptrdiff_t{piece.row_begin + r} * input_floats(form, inter);
+    prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
+                   down + input_floats(form, piece.out_begin));
   }
 }
 
@@ -119,28 +139,25 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
   const int out_tile = exec.kernels->linear.out_tile;
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
-  const float* rounded = args.x;
-  const auto wants_bf16 = [](const Group& g) { return g.weights->gate.bf16_input(); };
-  if (std::any_of(scratch.groups.begin(), scratch.groups.end(), wants_bf16)) {
-    float* buffer = scratch.rounded.get(static_cast<std::size_t>(args.rows) * static_cast<std::size_t>(args.hidden));
+  for (const InputForm form : {InputForm::kBf16, InputForm::kInt8}) {
+    const auto wants = [&](const Group& g) { return g.weights->gate.input_form() == form; };
+    if (std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
+    const auto width = static_cast<std::size_t>(input_floats(form, args.hidden));
+    float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) * width);
     const LinearJob job{.weight = nullptr, .x = args.x, .ldx = args.hidden, .y = nullptr, .ldy = 0};
-    round_rows(exec, args.rows, args.hidden, job, buffer);
-    rounded = buffer;
+    prepare_rows(exec, args.rows, args.hidden, job, form, buffer);
   }
   split_linear(
       *exec.pool, out_tile, groups,
       [&](int i) { return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden}; },
-      [&](const LinearPiece& piece) {
-        const Group& g = group(piece.item);
-        activate(exec, args, g, wants_bf16(g) ? rounded : args.x, piece);
-      });
+      [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
   split_linear(
       *exec.pool, out_tile, groups,
       [&](int i) { return LinearExtent{group(i).rows, args.hidden, group(i).weights->down.in()}; },
       [&](const LinearPiece& piece) {
         const Group& g = group(piece.item);
-        const int inter = g.weights->down.in();
-        const LinearJob down{.weight = &g.weights->down, .x = g.gate, .ldx = inter, .y = g.out, .ldy = args.hidden};
+        const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
+        const LinearJob down{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
         exec.kernels->linear.run(rows_from(down, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
                                  piece.out_end);
       });

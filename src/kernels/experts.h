@@ -11,6 +11,7 @@
 // Shapes: x, y [rows, hidden]; expert_ids, expert_weights [rows, slots]. x and y do not overlap.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -40,14 +41,15 @@ struct ExpertsScratch {
   // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
   struct Group {
     const ExpertWeights* weights;
-    const std::int32_t* x_rows;  // [rows], null for all rows
-    const float* row_weights;    // [rows], null for 1
-    float *gate, *up, *out;      // [rows, inter], [rows, inter], [rows, hidden]
+    const std::int32_t* x_rows;     // [rows], null for all rows
+    const float* row_weights;       // [rows], null for 1
+    float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
     int rows;
   };
   std::vector<Group> groups;
   std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
-  FloatBuffer row_weights, rounded, gate, up, outputs;
+  FloatBuffer row_weights, gate, up, down, outputs;
+  std::array<FloatBuffer, 3> inputs;  // by InputForm; x itself where that is kF32
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch);

@@ -27,12 +27,12 @@ struct Layer {
     owners.emplace_back(random, spec, inter, shape.hidden);
     owners.emplace_back(random, spec, shape.hidden, inter);
   }
-  std::vector<ExpertWeights> pack(const Exec& exec, bool bf16_input) const {
+  std::vector<ExpertWeights> pack(const Exec& exec, InputForm form) const {
     std::vector<ExpertWeights> packed;
     for (std::size_t i = 0; i < owners.size(); i += 3) {
-      packed.push_back({LinearWeight::pack(exec, owners[i].view(), bf16_input),
-                        LinearWeight::pack(exec, owners[i + 1].view(), bf16_input),
-                        LinearWeight::pack(exec, owners[i + 2].view(), bf16_input)});
+      packed.push_back({LinearWeight::pack(exec, owners[i].view(), form),
+                        LinearWeight::pack(exec, owners[i + 1].view(), form),
+                        LinearWeight::pack(exec, owners[i + 2].view(), form)});
     }
     return packed;
   }
@@ -135,14 +135,14 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
   for (const Shape& shape : shapes()) {
     for (const WeightSpec& spec : expert_specs()) {
       const Layer layer(random, shape, spec);
-      for (const bool bf16_input : {false, true}) {
-        const float limit = bf16_input ? 0.0F : 0.7F;
+      for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
+        const float limit = form == InputForm::kBf16 ? 0.0F : 0.7F;
         const Rows rows = random_rows(random, shape, 21);
-        const auto want = expected(oracle, shape, layer.pack(oracle, bf16_input), rows, limit);
+        const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, limit);
         for (const KernelTable& table : linear_tables()) {
           const Exec exec{&pool, &table};
           ExpertsScratch scratch;
-          const auto got = run(exec, shape, layer.pack(exec, bf16_input), rows, limit, scratch);
+          const auto got = run(exec, shape, layer.pack(exec, form), rows, limit, scratch);
           ASSERT_EQ(first_difference(want, got), -1)
               << table.isa << " " << describe(spec) << " hidden " << shape.hidden;
         }
@@ -158,7 +158,7 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
     for (const Shape& shape : shapes()) {
       const Layer layer(random, shape, expert_specs()[0]);
       ThreadPool one(1);
-      const auto packed = layer.pack(Exec{&one, &table}, random() % 2 == 0);
+      const auto packed = layer.pack(Exec{&one, &table}, static_cast<InputForm>(random() % 3));
       ExpertsScratch scratch;
       for (int i = 0; i < cases; ++i) {
         const int threads = 1 << (random() % 3);

@@ -17,7 +17,7 @@ struct Site {
     view.out = static_cast<int>(base.size());
     view.in = kHcStreams * dim;
     view.data = reinterpret_cast<const std::byte*>(fn.data());
-    return {LinearWeight::pack(exec, view, false), base.data(), scale.data()};
+    return {LinearWeight::pack(exec, view, InputForm::kF32), base.data(), scale.data()};
   }
 };
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/kernel_table.h"
-#include "kernels/linear_rounding.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/linear_split.h"
 
 namespace sluice {
@@ -36,6 +36,10 @@ const char* name(WeightFormat format) {
       return "mxfp4";
   }
   return "?";
+}
+
+InputForm input_form(InputForm wanted, WeightFormat format) {
+  return wanted == InputForm::kInt8 && format != WeightFormat::kMxfp4 ? InputForm::kBf16 : wanted;
 }
 
 std::size_t WeightView::row_bytes() const {
@@ -90,12 +94,12 @@ WeightView slice_rows(const WeightView& view, int first, int count) {
   return slice;
 }
 
-LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, bool bf16_input) {
-  return pack(exec.pool, exec.kernels->linear, view, bf16_input);
+LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, InputForm wanted) {
+  return pack(exec.pool, exec.kernels->linear, view, wanted);
 }
 
-LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, bool bf16_input) {
-  LinearWeight weight = pack(exec, view, bf16_input);
+LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted) {
+  LinearWeight weight = pack(exec, view, wanted);
   if (weight.packed_.size() == 0) {
     weight.kept_ = std::move(bytes);
   } else {
@@ -105,13 +109,13 @@ LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, Aligne
 }
 
 LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view,
-                                bool bf16_input) {
+                                InputForm wanted) {
   SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == 32),
                "MXFP4 weights have one e8m0 scale for 32 inputs");
   SLUICE_CHECK(view.block_in > 0 && view.block_out > 0, "a scale covers at least one weight");
   LinearWeight weight;
   weight.view_ = view;
-  weight.bf16_input_ = bf16_input;
+  weight.input_form_ = sluice::input_form(wanted, view.format);
   const std::size_t bytes = kernels.packed_bytes(view);
   if (bytes == 0) return weight;
   weight.packed_ = AlignedBytes(bytes);
@@ -129,7 +133,7 @@ LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, 
   return weight;
 }
 
-LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, bool bf16_input) {
+LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted) {
   const bool bf16_values = view.format == WeightFormat::kBf16;
   WeightView transpose;
   transpose.format = bf16_values ? WeightFormat::kBf16 : WeightFormat::kF32;
@@ -149,7 +153,7 @@ LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& v
       }
     }
   }
-  LinearWeight weight = pack(exec, transpose, bf16_input);
+  LinearWeight weight = pack(exec, transpose, wanted);
   if (weight.packed_bytes() == 0) {
     weight.transposed_ = std::move(bytes);
   } else {
@@ -174,28 +178,30 @@ void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
       });
 }
 
-// Rounds the inputs of the jobs that want bf16, those of several jobs with the same x once, and points the jobs at
-// them.
-void round_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBuffer& buffer) {
+// Brings the inputs of the jobs into the forms that their weights multiply, those of several jobs with the same x once,
+// and points the jobs at them.
+void prepare_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBuffer& buffer) {
+  const auto row_floats = [](const LinearJob& job) { return input_floats(job.weight->input_form(), job.weight->in()); };
   std::size_t floats = 0;
-  for (const LinearJob& job : jobs) {
-    floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(job.weight->in());
-  }
+  for (const LinearJob& job : jobs)
+    floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(row_floats(job));
   float* next = buffer.get(floats);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (!jobs[i].weight->bf16_input()) continue;
+    const InputForm form = jobs[i].weight->input_form();
+    if (form == InputForm::kF32 || jobs[i].x_prepared) continue;
     const LinearJob original = jobs[i];
-    const int in = original.weight->in();
-    round_rows(exec, rows, in, original, next);
+    const int in = original.weight->in(), width = row_floats(original);
+    prepare_rows(exec, rows, in, original, form, next);
     for (std::size_t j = i; j < jobs.size(); ++j) {
       LinearJob& job = jobs[j];
       if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows) continue;
-      if (!job.weight->bf16_input() || job.weight->in() != in) continue;
+      if (job.weight->input_form() != form || job.weight->in() != in) continue;
       job.x = next;
-      job.ldx = in;
+      job.ldx = width;
       job.x_rows = nullptr;
+      job.x_prepared = true;
     }
-    next += static_cast<std::size_t>(rows) * static_cast<std::size_t>(in);
+    next += static_cast<std::ptrdiff_t>(rows) * width;
   }
 }
 
@@ -203,14 +209,13 @@ void round_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBu
 
 void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   if (rows == 0) return;
-  bool rounds = false;
-  for (const LinearJob& job : jobs) rounds = rounds || job.weight->bf16_input();
-  if (!rounds) return run_jobs(exec, rows, jobs);
+  const auto as_it_is = [](const LinearJob& job) { return job.weight->input_form() == InputForm::kF32; };
+  if (std::all_of(jobs.begin(), jobs.end(), as_it_is)) return run_jobs(exec, rows, jobs);
   thread_local FloatBuffer buffer;
-  thread_local std::vector<LinearJob> rounded;
-  rounded.assign(jobs.begin(), jobs.end());
-  round_inputs(exec, rows, rounded, buffer);
-  run_jobs(exec, rows, rounded);
+  thread_local std::vector<LinearJob> prepared;
+  prepared.assign(jobs.begin(), jobs.end());
+  prepare_inputs(exec, rows, prepared, buffer);
+  run_jobs(exec, rows, prepared);
 }
 
 }  // namespace sluice

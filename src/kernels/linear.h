@@ -7,7 +7,14 @@
 //     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
 //   blocks in ascending order:  y = fma(acc, scale, y), y from 0;  scale = 1 without scales.
 // A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded to f32, and scale = 1.
-// With `bf16_input`, x is rounded to bf16 first (the products are then exact in f32).
+// The form of the inputs (InputForm) is the weight's:
+//   kBf16   x is rounded to bf16 first (the products are then exact in f32)
+//   kInt8   MXFP4 only: the 32 inputs of a block become int8 codes with one f32 scale s (kernels/linear_inputs.h).
+//   Twice
+//           an e2m1 value is an integer, so acc = sum(codes * 2 e2m1) is exact whatever its order, and with h = scale /
+//           2
+//             y = fma(fma(12582912 + acc, h, -(12582912 * h)), s, y)
+//           where the inner fma is acc * h, exactly, for every scale below 2^104.
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
 #pragma once
@@ -31,8 +38,11 @@ enum class WeightFormat {
   kMxfp4,  // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
+enum class InputForm { kF32, kBf16, kInt8 };
 
 const char* name(WeightFormat format);
+// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight is not MXFP4.
+InputForm input_form(InputForm wanted, WeightFormat format);
 
 // A weight as it lies in the checkpoint. Does not own its bytes. May be a slice of rows of a larger tensor.
 struct WeightView {
@@ -62,23 +72,24 @@ class LinearWeight {
   const WeightView& view() const { return view_; }
   int out() const { return view_.out; }
   int in() const { return view_.in; }
-  bool bf16_input() const { return bf16_input_; }
+  InputForm input_form() const { return input_form_; }
   const std::byte* packed() const { return packed_.data(); }
   std::size_t packed_bytes() const { return packed_.size(); }
 
-  // Packs for exec.kernels (nothing for the scalar ones). `view`'s bytes must outlive the result when it is not packed.
-  static LinearWeight pack(const Exec& exec, const WeightView& view, bool bf16_input);
+  // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
+  // `view`'s bytes must outlive the result when it is not packed.
+  static LinearWeight pack(const Exec& exec, const WeightView& view, InputForm wanted);
   // The transpose, [in, out] of `view`, as a copy of its own: bf16 stays bf16, everything else becomes f32, with its
   // scales multiplied in (rounded to f32). `view` may go afterwards.
-  static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, bool bf16_input);
+  static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
   // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
-  static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, bool bf16_input);
+  static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
   // pack() for one kernel set; `pool` may be null.
-  static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, bool bf16_input);
+  static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, InputForm wanted);
 
  private:
   WeightView view_;
-  bool bf16_input_ = false;
+  InputForm input_form_ = InputForm::kF32;
   AlignedBytes packed_;
   AlignedBytes kept_;        // what view_ is of, where it is not the checkpoint
   AlignedBytes transposed_;  // what view_ points to, where the kernels want no packed copy
@@ -92,6 +103,7 @@ struct LinearJob {
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;
   const std::int32_t* x_rows = nullptr;  // row r of x lies at x + x_rows[r] * ldx; null: at x + r * ldx
+  bool x_prepared = false;               // x is in the weight's input form already, ldx is in floats of that
 
   const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
 };

@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/number_formats.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::uint32_t kSeed = 20240607;
+constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8};
 
 struct Product {
   const KernelTable& table;
@@ -27,10 +30,27 @@ struct Product {
   }
 };
 
+// y of output n for inputs in int8 with a scale for 32, as the formula says it.
+float expected_int8(const WeightView& view, const float* x, int n) {
+  float y = 0.0F;
+  for (int begin = 0; begin < view.in; begin += 32) {
+    const int end = std::min(view.in, begin + 32);
+    float largest = 0.0F;
+    for (int k = begin; k < end; ++k) largest = std::fmax(largest, std::fabs(x[k]));
+    if (largest < 0x1p-120F) continue;  // adds nothing
+    float dot = 0.0F;                   // an integer
+    for (int k = begin; k < end; ++k) dot += std::nearbyint(x[k] * (127.0F / largest)) * (2.0F * view.element(n, k));
+    y = std::fma(dot * (view.scale(n, begin) * 0.5F), largest / 127.0F, y);
+  }
+  return y;
+}
+
 // The order of linear.h, word for word, over view.element() and view.scale().
-float expected(const WeightView& view, const float* x, int n, bool bf16_input) {
+float expected(const WeightView& view, const float* x, int n, InputForm wanted) {
+  const InputForm form = input_form(wanted, view.format);
+  if (form == InputForm::kInt8) return expected_int8(view, x, n);
   const int block = view.block_inputs();
-  const auto input = [&](int k) { return bf16_input ? round_to_bf16(x[k]) : x[k]; };
+  const auto input = [&](int k) { return form == InputForm::kBf16 ? round_to_bf16(x[k]) : x[k]; };
   const auto weight = [&](int k) {
     return view.scale_format == ScaleFormat::kF32 ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
   };
@@ -52,11 +72,11 @@ struct Shape {
 };
 
 // Rows 0.. of what Product gives for all `rows` rows of x.
-std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, bool bf16_input) {
+std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, InputForm form) {
   FlushDenormals flush;
   std::vector<float> y;
   for (int r = 0; r < rows; ++r) {
-    for (int n = 0; n < view.out; ++n) y.push_back(expected(view, x.data() + r * view.in, n, bf16_input));
+    for (int n = 0; n < view.out; ++n) y.push_back(expected(view, x.data() + r * view.in, n, form));
     y.insert(y.end(), 3, 7.0F);
   }
   return y;
@@ -71,17 +91,17 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
       const int most = shape.out * shape.in < 20000 ? 200 : 31;
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(most * shape.in));
-      for (const bool bf16_input : {false, true}) {
-        const auto want = expected(weight.view(), x, most, bf16_input);
+      for (const InputForm form : kForms) {
+        const auto want = expected(weight.view(), x, most, form);
         for (const KernelTable& table : linear_tables()) {
-          const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), bf16_input);
+          const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), form);
           for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 31, 70, 200}) {
             if (rows > most) continue;
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             const std::ptrdiff_t at = first_difference(first, y);
-            ASSERT_EQ(at, -1) << table.isa << " " << describe(spec) << " bf16_input " << bf16_input << " rows " << rows
-                              << " out " << shape.out << " in " << shape.in << ": row " << at / (shape.out + 3)
+            ASSERT_EQ(at, -1) << table.isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows "
+                              << rows << " out " << shape.out << " in " << shape.in << ": row " << at / (shape.out + 3)
                               << " output " << at % (shape.out + 3) << ": expected "
                               << first[static_cast<std::size_t>(at)] << ", found " << y[static_cast<std::size_t>(at)]
                               << ", seed " << kSeed;
@@ -105,8 +125,8 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
         const RandomWeight weight(random, spec, out, in);
         constexpr int kRows = 200;
         const auto x = random_inputs(random, static_cast<std::size_t>(kRows * in));
-        const bool bf16_input = random() % 2 == 0;
-        const auto packed = LinearWeight::pack(Exec{&one, &table}, weight.view(), bf16_input);
+        const InputForm form = kForms[random() % std::size(kForms)];
+        const auto packed = LinearWeight::pack(Exec{&one, &table}, weight.view(), form);
         const std::size_t width = static_cast<std::size_t>(out) + 3;
         std::vector<float> alone(width * kRows);
         for (std::int32_t r = 0; r < kRows; ++r) {
@@ -158,9 +178,9 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
                           .out = kOut,
                           .in = kIn,
                           .data = reinterpret_cast<const std::byte*>(weights.data())};
-    const auto want = expected(view, x, kRows, true);
+    const auto want = expected(view, x, kRows, InputForm::kBf16);
     for (const KernelTable& table : linear_tables()) {
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, true);
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kBf16);
       const auto got = Product{table, pool, packed}(x, kRows);
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(want[i]) && std::isnan(got[i])) continue;
@@ -184,7 +204,7 @@ TEST(Linear, JobsOfOneCallEqualJobsAlone) {
       std::vector<RandomWeight> owners;
       for (const WeightSpec& spec : weight_specs()) owners.emplace_back(random, spec, 100, kIn);
       for (const RandomWeight& owner : owners) {
-        weights.push_back(LinearWeight::pack(exec, owner.view(), random() % 2 == 0));
+        weights.push_back(LinearWeight::pack(exec, owner.view(), kForms[random() % std::size(kForms)]));
       }
       std::vector<std::vector<float>> together(weights.size()), alone(weights.size());
       std::vector<LinearJob> jobs;
@@ -212,10 +232,42 @@ TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
     for (const WeightSpec& spec : weight_specs()) {
       const RandomWeight weight(random, spec, 300, 140);
       const auto x = random_inputs(random, 140);
-      const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), false)}(x, 1);
-      const auto part = Product{table, pool, LinearWeight::pack(exec, slice_rows(weight.view(), 100, 90), false)}(x, 1);
+      const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), InputForm::kF32)}(x, 1);
+      const auto part =
+          Product{table, pool, LinearWeight::pack(exec, slice_rows(weight.view(), 100, 90), InputForm::kF32)}(x, 1);
       for (std::size_t n = 0; n < 90; ++n) ASSERT_EQ(whole[100 + n], part[n]) << table.isa << " " << describe(spec);
     }
+  }
+}
+
+TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
+  std::mt19937 random(kSeed + 5);
+  ThreadPool pool(1);
+  const RandomWeight weight(random, {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, 70, 96);
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    auto x = random_inputs(random, 96);
+    x[40] = bad;
+    for (const KernelTable& table : linear_tables()) {
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), InputForm::kInt8);
+      const auto y = Product{table, pool, packed}(x, 1);
+      for (int n = 0; n < 70; ++n) EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(n)])) << table.isa << " " << n;
+    }
+  }
+}
+
+// Within half a step of the codes, which are a 127th of the largest input of 32 apart.
+TEST(Linear, Int8InputsAreNearTheInputs) {
+  std::mt19937 random(kSeed + 6);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(32 * 50);
+  for (float& value : x) value = normal(random);
+  std::vector<QuantizedBlock> blocks(50);
+  prepare_inputs(InputForm::kInt8, static_cast<int>(x.size()), x.data(), reinterpret_cast<float*>(blocks.data()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const QuantizedBlock& block = blocks[i / 32];
+    const auto at = std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), static_cast<int>(i % 8));
+    const auto place = i % 32 / 8 * 8 + static_cast<std::size_t>(at - kQuantizedOrder.begin());
+    EXPECT_NEAR(x[i], block.scale * static_cast<float>(block.codes[place]), block.scale * 0.5001F);
   }
 }
 
@@ -249,10 +301,10 @@ TEST(Linear, TransposesAtLoad) {
     transpose.in = view.out;
     transpose.data = reinterpret_cast<const std::byte*>(values.data());
     const auto x = random_inputs(random, static_cast<std::size_t>(5 * view.out));
-    const auto right = expected(transpose, x, 5, false);
+    const auto right = expected(transpose, x, 5, InputForm::kF32);
     for (const KernelTable& table : linear_tables()) {
       LinearWeight moved;
-      moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, false);
+      moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
       EXPECT_EQ(moved.out(), view.in);
       EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.isa;
     }

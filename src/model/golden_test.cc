@@ -147,6 +147,7 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   const EngineOptions offers[] = {
       options_of("default"),
       options_of("default", "bf16"),
+      options_of("default", "int8"),
       options_of("default", "auto", "bf16", "bf16"),
       options_of("default", "auto", "f32", "f32"),
       options_of("default", "auto", "fp8", "fp8"),

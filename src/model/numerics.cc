@@ -76,14 +76,37 @@ bool quantised(RowCodec codec) {
 
 }  // namespace
 
+namespace {
+
+const char* name_of(InputForm inputs) {
+  switch (inputs) {
+    case InputForm::kF32:
+      return "f32";
+    case InputForm::kBf16:
+      return "bf16";
+    case InputForm::kInt8:
+      return "int8";
+  }
+  return "?";
+}
+
+Result<InputForm> inputs_of(const std::string& compute_dtype) {
+  if (compute_dtype == "auto") return InputForm::kF32;
+  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
+    if (compute_dtype == name_of(form)) return form;
+  }
+  return invalid_argument(fmt::format("--compute-dtype: expected auto, f32, bf16 or int8, found '{}'", compute_dtype));
+}
+
+}  // namespace
+
 std::string NumericsProfile::text() const {
   const auto rows = [](const char* what, RowCodec stored, RowCodec simulated) {
     return fmt::format(" {}={}{}", what, short_name(stored),
                        simulated != RowCodec::kF32 ? fmt::format("(as {})", short_name(simulated)) : "");
   };
-  std::string text =
-      fmt::format("{} {}{}{}", name, compute == ComputeDtype::kF32 ? "f32" : "bf16", rows("kv", kv, kv_simulation),
-                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
+  std::string text = fmt::format("{} {}{}{}", name, name_of(inputs), rows("kv", kv, kv_simulation),
+                                 indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
   return text;
 }
@@ -99,12 +122,7 @@ Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTy
   SLUICE_ASSIGN_OR_RETURN(p.kv, kv_codec(options.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
   SLUICE_ASSIGN_OR_RETURN(p.index,
                           index_codec(options.index_cache_dtype, as_shipped ? types.index : RowCodec::kF32, types));
-  if (options.compute_dtype == "bf16") {
-    p.compute = ComputeDtype::kBf16;
-  } else if (options.compute_dtype != "auto" && options.compute_dtype != "f32") {
-    return invalid_argument(
-        fmt::format("--compute-dtype: expected auto, f32 or bf16, found '{}'", options.compute_dtype));
-  }
+  SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.compute_dtype));
   const bool simulate = options.profile == "ref" || (as_shipped && types.simulated_by_default);
   if (simulate && !quantised(p.kv)) p.kv_simulation = types.kv_trained;
   p.indexed = types.indexed;

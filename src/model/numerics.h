@@ -14,6 +14,7 @@
 #include <string>
 
 #include "formats/model_config.h"
+#include "kernels/linear.h"
 #include "kernels/stream.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
@@ -34,11 +35,9 @@ struct CacheTypes {
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
-enum class ComputeDtype { kF32, kBf16 };  // bf16: the inputs of FP8 and FP4 linears are rounded to bf16
-
 struct NumericsProfile {
-  std::string name;  // "default", "plain" or "ref"
-  ComputeDtype compute = ComputeDtype::kF32;
+  std::string name;                    // "default", "plain" or "ref"
+  InputForm inputs = InputForm::kF32;  // of the linears that checkpoints quantise; int8 for MXFP4, bf16 for the others
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;
   bool indexed = false;

@@ -53,11 +53,11 @@ class Loader {
     }
     auto& weight = *std::get<LinearWeight*>(spec.into);
     if (name.transposed) {
-      weight = LinearWeight::pack_transposed(exec_, view, spec.bf16_input);
+      weight = LinearWeight::pack_transposed(exec_, view, spec.inputs);
     } else if (decoded.size() > 0) {
-      weight = LinearWeight::pack(exec_, view, std::move(decoded), spec.bf16_input);
+      weight = LinearWeight::pack(exec_, view, std::move(decoded), spec.inputs);
     } else {
-      weight = LinearWeight::pack(exec_, view, spec.bf16_input);
+      weight = LinearWeight::pack(exec_, view, spec.inputs);
     }
     packed_bytes_ += weight.packed_bytes();
     return {};

@@ -36,10 +36,10 @@ struct WeightSpec {
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   // What the kernels cannot read (blocks of GGUF files, f16, rows in another order) becomes f32 first.
   std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
-  bool bf16_input = false;     // LinearWeight: round inputs to bf16
-  int id_limit = 0;            // ids: each in [0, id_limit)
-  std::string group;           // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
-  bool routed_expert = false;  // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
+  InputForm inputs = InputForm::kF32;  // LinearWeight: what it multiplies, as far as its format can
+  int id_limit = 0;                    // ids: each in [0, id_limit)
+  std::string group;                   // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
+  bool routed_expert = false;          // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
 };
 
 using WeightTable = std::vector<WeightSpec>;

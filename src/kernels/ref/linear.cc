@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/linear_inputs.h"
+
 namespace sluice {
 
 namespace {
@@ -30,7 +32,33 @@ float chain(const float* x, const float* w, int count) {
   return acc;
 }
 
+// y after the block of inputs from `begin`; the product's integers have no order (kernels/linear.h).
+float add_quantized(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
+  std::int32_t acc = 0;
+  for (int k = 0; k < std::min(kQuantizedInputs, view.in - begin); ++k) {
+    // Where input k is among the codes.
+    const auto at = std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), k % 8) - kQuantizedOrder.begin();
+    acc += x.codes[k / 8 * 8 + at] * static_cast<std::int32_t>(2.0F * view.element(n, begin + k));
+  }
+  const float half = view.scale(n, begin) * 0.5F;
+  const float product = std::fma(12582912.0F + static_cast<float>(acc), half, -(12582912.0F * half));
+  return std::fma(product, x.scale, y);
+}
+
+void run_int8(const LinearJob& job, int rows, int begin, int end) {
+  const WeightView& view = job.weight->view();
+  for (int n = begin; n < end; ++n) {
+    for (int r = 0; r < rows; ++r) {
+      const auto* x = reinterpret_cast<const QuantizedBlock*>(job.x_row(r));
+      float y = 0.0F;
+      for (int k = 0; k < view.in; k += kQuantizedInputs) y = add_quantized(view, n, k, x[k / kQuantizedInputs], y);
+      job.y[r * job.ldy + n] = y;
+    }
+  }
+}
+
 void run(const LinearJob& job, int rows, int begin, int end) {
+  if (job.weight->input_form() == InputForm::kInt8) return run_int8(job, rows, begin, end);
   const WeightView& view = job.weight->view();
   const int block = view.block_inputs();
   std::vector<float> weights(static_cast<std::size_t>(std::min(block, view.in)));
@@ -51,7 +79,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 }  // namespace
 
 const LinearKernels& scalar_linear_kernels() {
-  static constexpr LinearKernels kKernels{packed_bytes, pack, 8, run};
+  static constexpr LinearKernels kKernels{packed_bytes, pack, 32, run};
   return kKernels;
 }
 

@@ -20,8 +20,8 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
                                              NumericsProfile profile, const LoadProgress& progress,
                                              LoadReport* report) {
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
-  const bool bf16_inputs = model->profile_.compute == ComputeDtype::kBf16;
-  const WeightTable table = weight_table(model->config_, bf16_inputs, model->weights_);
+  const InputForm inputs = model->profile_.inputs;
+  const WeightTable table = weight_table(model->config_, inputs, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
   return std::unique_ptr<Model>(std::move(model));
 }

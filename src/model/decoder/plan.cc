@@ -10,7 +10,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   plan.cache_layout = make_cache_layout(config, profile, streams);
   Weights unbound;  // the table wants somewhere to bind to
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
-  plan.tensors = planned_tensors(weight_table(config, /*bf16_inputs=*/false, unbound), config.quantization, scales);
+  plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization, scales);
   plan.config = std::move(config);
   plan.profile = std::move(profile);
   return plan;

@@ -9,10 +9,10 @@ using Shape = std::vector<std::int64_t>;
 
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, bool bf16_inputs)
+  TableBuilder(const ModelConfig& config, InputForm inputs)
       : c_(config),
         decoder_(config.decoder()),
-        bf16_inputs_(bf16_inputs),
+        inputs_(inputs),
         quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
 
   WeightTable build(Weights& w) {
@@ -42,7 +42,7 @@ class TableBuilder {
                       .shape = shape,
                       .storage = quantised_,
                       .into = &into,
-                      .bf16_input = bf16_inputs_,
+                      .inputs = inputs_,
                       .group = {},
                       .routed_expert = routed_expert});
   }
@@ -82,15 +82,15 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DecoderConfig& decoder_;
-  const bool bf16_inputs_;
+  const InputForm inputs_;
   const Storage quantised_;
   WeightTable table_;
 };
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
-  return TableBuilder(config, bf16_inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights) {
+  return TableBuilder(config, inputs).build(weights);
 }
 
 }  // namespace sluice::decoder

@@ -34,6 +34,6 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights);
+WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights);
 
 }  // namespace sluice::decoder

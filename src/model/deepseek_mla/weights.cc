@@ -13,7 +13,7 @@ class TableBuilder {
   TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
       : c_(config),
         mla_(config.mla()),
-        bf16_inputs_(profile.compute == ComputeDtype::kBf16),
+        inputs_(profile.inputs),
         expands_(profile.expand_from > 0),
         quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
 
@@ -35,14 +35,14 @@ class TableBuilder {
   std::int64_t hidden() const { return c_.hidden_size; }
 
   void add(const std::string& name, const Shape& shape, Storage storage, decltype(WeightSpec::into) into) {
-    table_.push_back({{{name, shape}}, shape, storage, into, false, 0, group_});
+    table_.push_back({{{name, shape}}, shape, storage, into, InputForm::kF32, 0, group_});
   }
   void floats(const std::string& name, const Shape& shape, std::vector<float>& into, Storage storage = Storage::kBf16) {
     add(name, shape, storage, &into);
   }
   // Linears that FP8 checkpoints store in FP8.
   void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
-    table_.push_back({{{name, shape}}, shape, quantised_, &into, bf16_inputs_, 0, group_, routed_expert});
+    table_.push_back({{{name, shape}}, shape, quantised_, &into, inputs_, 0, group_, routed_expert});
   }
 
   // kv_b has, for each head, qk_nope_head_dim rows of W_UK and v_head_dim rows of W_UV.
@@ -56,13 +56,11 @@ class TableBuilder {
     for (std::int64_t h = 0; h < heads; ++h) {
       const auto head = static_cast<std::size_t>(h);
       const std::int64_t first = h * (nope + values);
+      table_.push_back({{{name, whole, first, true}}, {rank, nope}, quantised_, &into.k_up[head], inputs_, 0, group_});
       table_.push_back(
-          {{{name, whole, first, true}}, {rank, nope}, quantised_, &into.k_up[head], bf16_inputs_, 0, group_});
-      table_.push_back(
-          {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], bf16_inputs_, 0, group_});
+          {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], inputs_, 0, group_});
       if (!expands_) continue;
-      table_.push_back(
-          {{{name, whole, first}}, {nope, rank}, quantised_, &into.k_expand[head], bf16_inputs_, 0, group_});
+      table_.push_back({{{name, whole, first}}, {nope, rank}, quantised_, &into.k_expand[head], inputs_, 0, group_});
     }
   }
 
@@ -138,7 +136,8 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekMlaConfig& mla_;
-  bool bf16_inputs_, expands_;
+  InputForm inputs_;
+  bool expands_;
   Storage quantised_;
   std::string group_;
   WeightTable table_;

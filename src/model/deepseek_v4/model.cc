@@ -35,8 +35,8 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
                                                 LoadReport* report) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   std::unique_ptr<DeepSeekV4> model(new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile)));
-  const bool bf16_inputs = model->profile_.compute == ComputeDtype::kBf16;
-  const WeightTable table = weight_table(model->config_, bf16_inputs, model->weights_);
+  const InputForm inputs = model->profile_.inputs;
+  const WeightTable table = weight_table(model->config_, inputs, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));

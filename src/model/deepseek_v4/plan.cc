@@ -45,7 +45,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   std::vector<LayerStreams> streams;
   plan.cache_layout = make_cache_layout(config, profile, streams);
   Weights unbound;  // the table wants somewhere to bind to
-  plan.tensors = planned_tensors(weight_table(config, /*bf16_inputs=*/false, unbound), config.quantization);
+  plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization);
   plan.facts = facts(config);
   plan.config = std::move(config);
   plan.profile = std::move(profile);

@@ -11,7 +11,7 @@ using Shape = std::vector<std::int64_t>;
 // shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, bool bf16_inputs) : c_(config), v4_(config.v4()), bf16_inputs_(bf16_inputs) {
+  TableBuilder(const ModelConfig& config, InputForm inputs) : c_(config), v4_(config.v4()), inputs_(inputs) {
     fp8_ = config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16;
     expert_ = !config.quantization.fp8           ? Storage::kBf16
               : config.moe.expert_dtype == "fp4" ? Storage::kMxfp4
@@ -24,7 +24,7 @@ class TableBuilder {
          {c_.vocab_size, hidden()},
          Storage::kBf16,
          &w.embedding,
-         false,
+         InputForm::kF32,
          0,
          group_});
     linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, false);
@@ -43,14 +43,14 @@ class TableBuilder {
   std::int64_t hidden() const { return c_.hidden_size; }
 
   void add(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
-           decltype(WeightSpec::into) into, bool bf16_input = false, int id_limit = 0) {
-    WeightSpec spec{{{name, shape}}, shape, storage, into, bf16_input, id_limit, group_};
+           decltype(WeightSpec::into) into, InputForm inputs = InputForm::kF32, int id_limit = 0) {
+    WeightSpec spec{{{name, shape}}, shape, storage, into, inputs, id_limit, group_};
     if (!alias.empty()) spec.names.push_back({alias, shape});
     table_.push_back(std::move(spec));
   }
   void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
               LinearWeight& into, bool round_input) {
-    add(name, alias, shape, storage, &into, round_input && bf16_inputs_);
+    add(name, alias, shape, storage, &into, round_input ? inputs_ : InputForm::kF32);
   }
   void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
               std::vector<float>& into) {
@@ -98,7 +98,7 @@ class TableBuilder {
                         {rank, group_in},
                         fp8_,
                         &into.o_a[static_cast<std::size_t>(g)],
-                        bf16_inputs_,
+                        inputs_,
                         0,
                         group_});
     }
@@ -112,7 +112,7 @@ class TableBuilder {
     linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, Storage::kBf16, into.gate, false);
     if (hash) {
       add(name + "gate.tid2eid", alias + "gate.tid2eid", {c_.vocab_size, c_.moe.num_experts_per_tok}, Storage::kI64,
-          &into.tid2eid, false, c_.moe.n_routed_experts);
+          &into.tid2eid, InputForm::kF32, c_.moe.n_routed_experts);
     } else {
       floats(name + "gate.bias", alias + "gate.e_score_correction_bias", {experts}, Storage::kF32, into.gate_bias);
     }
@@ -138,7 +138,7 @@ class TableBuilder {
   }
 
   void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
-    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, bf16_inputs_, 0, group_, true});
+    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, inputs_, 0, group_, true});
   }
 
   void layer(const std::string& name, const std::string& alias, const DeepSeekV4Layer& layer, LayerWeights& into) {
@@ -167,7 +167,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
-  bool bf16_inputs_;
+  InputForm inputs_;
   Storage fp8_, expert_;
   std::string group_;
   WeightTable table_;
@@ -185,8 +185,8 @@ void tie(LayerWeights& layer) {
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, bool bf16_inputs, Weights& weights) {
-  return TableBuilder(config, bf16_inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights) {
+  return TableBuilder(config, inputs).build(weights);
 }
 
 void Weights::finish() {

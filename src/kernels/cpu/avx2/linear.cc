@@ -25,6 +25,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kFp8:
       return linear_fp8(job, rows, begin, end);
     case WeightFormat::kMxfp4:
+      if (job.weight->input_form() == InputForm::kInt8) return linear_int8(job, rows, begin, end);
       return linear_mxfp4(job, rows, begin, end);
   }
 }

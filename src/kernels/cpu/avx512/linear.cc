@@ -21,8 +21,9 @@ void pack(const WeightView& view, int begin, int end, std::byte* packed) {
 bool wants_dot(const LinearWeight& weight, int rows) {
   static const bool available = has_dot();
   const WeightView& view = weight.view();
-  return available && weight.bf16_input() && rows >= kDotFrom && view.block_inputs() <= cpu::kPanelInputs &&
-         view.format != WeightFormat::kF32 && view.scale_format != ScaleFormat::kF32;
+  return available && weight.input_form() == InputForm::kBf16 && rows >= kDotFrom &&
+         view.block_inputs() <= cpu::kPanelInputs && view.format != WeightFormat::kF32 &&
+         view.scale_format != ScaleFormat::kF32;
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
@@ -34,6 +35,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kFp8:
       return linear_fp8(job, rows, begin, end);
     case WeightFormat::kMxfp4:
+      if (job.weight->input_form() == InputForm::kInt8) return linear_int8(job, rows, begin, end);
       return linear_mxfp4(job, rows, begin, end);
   }
 }

@@ -8,6 +8,7 @@ namespace sluice::avx512 {
 void linear_plain(const LinearJob& job, int rows, int begin, int end);  // f32, bf16
 void linear_fp8(const LinearJob& job, int rows, int begin, int end);
 void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
+void linear_int8(const LinearJob& job, int rows, int begin, int end);  // mxfp4 times int8
 
 // The same bits with the bf16 dot instruction, for many rows of rounded inputs. It exists where the processor has
 // AVX-512 BF16 and serves fp8 but with f32 scales, mxfp4 and bf16.
