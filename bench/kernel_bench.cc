@@ -145,9 +145,9 @@ void bench_experts(Bench& bench, int count, int slots, int hidden, int inter, In
 void bench_pack(Bench& bench) {
   const Shape shape{"fp8", WeightFormat::kFp8, ScaleFormat::kE8m0, 4096, 2048};
   if (std::string("pack").find(bench.options.filter) == std::string::npos) return;
-  const Weight weight(bench.exec(), shape, false);
+  const Weight weight(bench.exec(), shape, InputForm::kF32);
   const double seconds =
-      median_seconds(bench.options.seconds, [&] { LinearWeight::pack(bench.exec(), weight.view, false); });
+      median_seconds(bench.options.seconds, [&] { LinearWeight::pack(bench.exec(), weight.view, InputForm::kF32); });
   fmt::print("pack fp8 4096x2048: {:.2f} ms, {:.2f} GB/s\n", seconds * 1e3, 4096 * 2048 / seconds * 1e-9);
 }
 
