@@ -34,8 +34,9 @@ constexpr int kMaxModelLen = 1536, kClients = 4;
 constexpr std::int64_t kPoolBytes = 48 << 20;       // of the null model, all touched soon
 constexpr std::int64_t kModelPoolBytes = 96 << 20;  // of a real one, touched as the cache fills
 constexpr std::int64_t kMostGrowth = 32 << 20;      // of all other memory
-// Where memory is short, a wait depends on how long those that run need: all end, but within no number of steps.
-constexpr const char* kNoBound = "memory is short: no bound in steps";
+// Where memory or the budget is short, a wait depends on what runs and waits: all end, but this test knows no number of
+// steps.
+constexpr const char* kNoBound = "not bounded";
 constexpr int kStarvedTimes = 4;  // how many times the need of what runs exceeds the pool
 
 // A model that tells of each step.
