@@ -284,7 +284,7 @@ GEOMETRIES |= {
                 index_n_heads=4, index_topk=40),
 }
 # Its own routing: 384 experts in one group, 64 heads.
-KIMI_K2 = cut("kimi-k2", num_hidden_layers=4, hidden_size=128, moe_intermediate_size=16, num_attention_heads=64,
+KIMI_K2 = cut("kimi-k2", num_hidden_layers=4, hidden_size=256, moe_intermediate_size=64, num_attention_heads=64,
               q_lora_rank=96, kv_lora_rank=64)
 
 
