@@ -155,7 +155,7 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   for (const auto& options : offers) {
     Comparison c = compare(options, "ref");
     EXPECT_LE(c.quantile(0.5), 0.6);
-    EXPECT_GE(c.agreement(), 0.97);
+    EXPECT_GE(c.agreement(), options.compute_dtype == "int8" ? 0.95 : 0.97);
   }
 }
 
