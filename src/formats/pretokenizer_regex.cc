@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -12,6 +13,10 @@
 
 namespace sluice {
 namespace {
+
+// A match may backtrack so often, and so often more for each byte that it has before it: patterns of real tokenizers
+// need less than one step a byte, while "(.*)*" would take years.
+constexpr std::uint32_t kMatchSteps = 10'000, kMatchStepsPerByte = 32;
 
 // The just-in-time code backtracks on a stack of its own, which grows on demand up to the maximum.
 constexpr std::size_t kJitStackStart = std::size_t{64} << 10;
@@ -36,9 +41,8 @@ RegexScratch::RegexScratch() : state_(std::make_unique<State>()) {
   state_->context = pcre2_match_context_create(nullptr);
   SLUICE_CHECK(state_->match_data != nullptr && state_->context != nullptr, "out of memory");
   // The interpreter, which takes over when the stack of the just-in-time code does not suffice, is limited by memory
-  // only.
+  // and by the steps of a match (find()).
   constexpr auto kUnlimited = std::numeric_limits<std::uint32_t>::max();
-  pcre2_set_match_limit(state_->context, kUnlimited);
   pcre2_set_depth_limit(state_->context, kUnlimited);
   pcre2_set_heap_limit(state_->context, kUnlimited);
   state_->stack = pcre2_jit_stack_create(kJitStackStart, kJitStackMax, nullptr);
@@ -95,6 +99,9 @@ Result<SplitRegex> SplitRegex::compile(std::string_view pattern, bool literal) {
 }
 
 Result<bool> SplitRegex::find(std::string_view text, std::size_t from, RegexScratch& scratch, RegexMatch& match) const {
+  const std::size_t steps = kMatchSteps + kMatchStepsPerByte * (text.size() - from);
+  pcre2_set_match_limit(scratch.state_->context,
+                        static_cast<std::uint32_t>(std::min<std::size_t>(steps, std::numeric_limits<int>::max())));
   const auto run = [&](std::uint32_t options) {
     return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                        PCRE2_NO_UTF_CHECK | options, scratch.state_->match_data, scratch.state_->context);

@@ -172,6 +172,19 @@ TEST(PatternCheck, RefusesWhatTheyReadDifferently) {
   }
 }
 
+TEST(SplitRegex, BacktracksSoOftenAtMost) {
+  const auto endless = SplitRegex::compile(R"((.*)*\p{N})", false);
+  ASSERT_TRUE(endless.ok()) << endless.status().message();
+  RegexScratch scratch;
+  RegexMatch match;
+  const auto found = endless->find(std::string(100, 'a'), 0, scratch, match);
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.status().message(), ::testing::HasSubstr("cannot split 100 bytes of text into words: match limit"));
+  const auto spaces = SplitRegex::compile(R"(\s+(?!\S)|\s+)", false);
+  EXPECT_TRUE(*spaces->find(std::string(1 << 20, ' ') + "a", 0, scratch, match));
+  EXPECT_EQ(match.end, (1U << 20) - 1);
+}
+
 TEST(RegexShape, KeepsLengthsAndReplacesNewCharactersByOnesOfTheirClass) {
   const auto letters = SplitRegex::compile(R"(\p{L})", false);
   RegexScratch scratch;
