@@ -89,8 +89,11 @@ TEST(JsonPrefix, AnyPrefixIsCompletedToJson) {
     for (std::size_t n = random() % 20; n > 0; --n) text += pieces[random() % pieces.size()];
     const Reading whole = read(text);
     const auto value = parse_json(whole.taken + whole.completion, "test", {.max_depth = 200});
-    const bool is_double_key = !value.ok() && value.status().message().find("duplicate key") != std::string::npos;
-    ASSERT_TRUE(value.ok() || is_double_key) << text << " gave " << whole.taken << " + " << whole.completion;
+    // What JSON's grammar allows and the parser of requests does not: doubled keys, numbers beyond a double.
+    const std::string error = value.ok() ? "" : value.status().message();
+    const bool allowed =
+        error.find("duplicate key") != std::string::npos || error.find("beyond the range") != std::string::npos;
+    ASSERT_TRUE(value.ok() || allowed) << text << " gave " << whole.taken << " + " << whole.completion << ": " << error;
     JsonPrefix bytes;
     std::string taken;
     std::size_t used = 0;
