@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_split.h"
@@ -137,6 +138,7 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
   make_groups(args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
   const int out_tile = exec.kernels->linear.out_tile;
+  SLUICE_CHECK(out_tile % kQuantizedInputs == 0, "a piece of the activations is whole blocks");
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
   for (const InputForm form : {InputForm::kBf16, InputForm::kInt8}) {

@@ -87,7 +87,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
   ThreadPool pool(1);
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
-                              Shape{131, 40}, Shape{16, 1}, Shape{1, 257}}) {
+                              Shape{131, 40}, Shape{16, 1}, Shape{1, 257}, Shape{80, 2080}}) {
       const int most = shape.out * shape.in < 20000 ? 200 : 31;
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(most * shape.in));
