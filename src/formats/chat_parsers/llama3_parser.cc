@@ -62,8 +62,9 @@ void Llama3OutputParser::begin_call(std::string opening) {
   read_ = 0;
 }
 
-bool Llama3OutputParser::step_start() {
-  blanks_ = std::min(pending_.find_first_not_of(kMarkupSpace, blanks_), pending_.size());
+// Past the bytes of `blank`, to a call if it begins there, else to content.
+bool Llama3OutputParser::step_past(std::string_view blank) {
+  blanks_ = std::min(pending_.find_first_not_of(blank, blanks_), pending_.size());
   if (blanks_ == pending_.size()) return false;
   if (pending_[blanks_] == '{') {
     begin_call(pending_.substr(0, blanks_));
@@ -72,6 +73,10 @@ bool Llama3OutputParser::step_start() {
     state_ = State::kContent;
   }
   return true;
+}
+
+bool Llama3OutputParser::step_start() {
+  return step_past(kMarkupSpace);
 }
 
 bool Llama3OutputParser::step_content() {
@@ -105,15 +110,7 @@ bool Llama3OutputParser::step_call() {
 }
 
 bool Llama3OutputParser::step_between() {
-  blanks_ = std::min(pending_.find_first_not_of(" \t\r\n;,", blanks_), pending_.size());
-  if (blanks_ == pending_.size()) return false;
-  if (pending_[blanks_] == '{') {
-    begin_call(pending_.substr(0, blanks_));
-    pending_.erase(0, blanks_);
-  } else {
-    state_ = State::kContent;
-  }
-  return true;
+  return step_past(" \t\r\n;,");
 }
 
 }  // namespace sluice

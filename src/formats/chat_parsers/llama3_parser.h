@@ -29,6 +29,7 @@ class Llama3OutputParser final : public ChatOutputParser {
   enum class State { kStart, kContent, kCall, kBetween, kDone };
 
   bool step();
+  bool step_past(std::string_view blank);
   bool step_start();
   bool step_content();
   bool step_call();
