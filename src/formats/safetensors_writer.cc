@@ -1,19 +1,15 @@
 #include "formats/safetensors_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/string.hpp>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
-#include <utility>
 
+#include "base/pending_file.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
@@ -24,59 +20,6 @@ namespace json = boost::json;
 
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;  // a multiple of 1 MiB, see TensorSource::produce
 constexpr std::size_t kHeaderAlignment = 8;
-
-// A file that gets its name when it is complete, and vanishes when it is not.
-class PendingFile {
- public:
-  static Result<PendingFile> create(const std::string& path) {
-    PendingFile file;
-    file.path_ = path;
-    file.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
-    file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file.fd_ < 0) return file.failure("created");
-    return file;
-  }
-  PendingFile(PendingFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        temporary_(std::exchange(other.temporary_, {})),
-        fd_(std::exchange(other.fd_, -1)) {}
-  PendingFile& operator=(PendingFile&&) = delete;
-  ~PendingFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (fd_ >= 0) ::unlink(temporary_.c_str());
-  }
-
-  Status write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return failure("written");
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return {};
-  }
-
-  Status finish() {
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0) return {};
-    Status status = failure("completed");
-    ::unlink(temporary_.c_str());
-    return status;
-  }
-
- private:
-  PendingFile() = default;
-  Status failure(std::string_view verb) const {
-    const int error = errno;
-    std::string message = fmt::format("{}: cannot be {}: {}", path_, verb, std::strerror(error));
-    if (error == ENOSPC || error == EDQUOT) return resource_exhausted(std::move(message));
-    return invalid_argument(std::move(message));
-  }
-
-  std::string path_;
-  std::string temporary_;
-  int fd_ = -1;
-};
 
 // A tensor with what the header says of it.
 struct Placed {

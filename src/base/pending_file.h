@@ -1,0 +1,34 @@
+// PendingFile: a file that gets its name when it is complete, and vanishes when it is not.
+//
+// It is written beside its place, under a name with the process id, and renamed. Errors name the file; a full disk is
+// resource_exhausted. Thread safety: none, one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+class PendingFile {
+ public:
+  static Result<PendingFile> create(const std::string& path);
+  PendingFile(PendingFile&& other) noexcept;
+  PendingFile& operator=(PendingFile&&) = delete;
+  ~PendingFile();
+
+  Status write(std::span<const std::byte> bytes);
+  // Gives the file its name, instead of one that has it already.
+  Status finish();
+
+ private:
+  PendingFile() = default;
+  Status failure(std::string_view verb) const;
+
+  std::string path_, temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace sluice
