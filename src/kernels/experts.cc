@@ -89,8 +89,8 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   const float* x = inputs_of(args, scratch, group, ldx);
   const LinearJob gate{&group.weights->gate, x, ldx, group.gate, inter, group.x_rows};
   const LinearJob up{&group.weights->up, x, ldx, group.up, inter, group.x_rows};
-  kernels.run(rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
-  kernels.run(rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
+  run_outputs(kernels, rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
+  run_outputs(kernels, rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
   const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
   const int width = piece.out_end - piece.out_begin;
   exec.kernels->swiglu({.gate = group.gate + at,
@@ -160,8 +160,8 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
         const Group& g = group(piece.item);
         const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
         const LinearJob down{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
-        exec.kernels->linear.run(rows_from(down, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
-                                 piece.out_end);
+        run_outputs(exec.kernels->linear, rows_from(down, piece.row_begin), piece.row_end - piece.row_begin,
+                    piece.out_begin, piece.out_end);
       });
   constexpr int kRowsPerPiece = 32;
   const float* outputs = scratch.outputs.get(0);

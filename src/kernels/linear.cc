@@ -100,7 +100,7 @@ LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, InputF
 
 LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted) {
   LinearWeight weight = pack(exec, view, wanted);
-  if (weight.packed_.size() == 0) {
+  if (weight.packed_bytes() == 0) {
     weight.kept_ = std::move(bytes);
   } else {
     weight.view_.data = nullptr;
@@ -110,56 +110,109 @@ LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, Aligne
 
 LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view,
                                 InputForm wanted) {
+  LinearWeight weight = over(view, wanted);
+  weight.packed_ = AlignedBytes(kernels.packed_bytes(view));
+  weight.packed_at_ = weight.packed_.data();
+  weight.packed_bytes_ = weight.packed_.size();
+  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, kernels, view, weight.packed_.data());
+  return weight;
+}
+
+LinearWeight LinearWeight::packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
+                                     std::size_t packed_bytes) {
+  LinearWeight weight = over(view, wanted);
+  weight.view_.data = nullptr;
+  weight.packed_at_ = packed;
+  weight.packed_bytes_ = packed_bytes;
+  return weight;
+}
+
+LinearWeight LinearWeight::in_place(const LinearKernels& kernels, const WeightView& view, InputForm wanted) {
+  LinearWeight weight = over(view, wanted);
+  weight.packed_when_used_ = kernels.packed_bytes(view) > 0;
+  return weight;
+}
+
+LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
   SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == 32),
                "MXFP4 weights have one e8m0 scale for 32 inputs");
   SLUICE_CHECK(view.block_in > 0 && view.block_out > 0, "a scale covers at least one weight");
   LinearWeight weight;
   weight.view_ = view;
   weight.input_form_ = sluice::input_form(wanted, view.format);
-  const std::size_t bytes = kernels.packed_bytes(view);
-  if (bytes == 0) return weight;
-  weight.packed_ = AlignedBytes(bytes);
+  return weight;
+}
+
+LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted) {
+  WeightView transpose = transposed_shape(view);
+  AlignedBytes bytes(static_cast<std::size_t>(transpose.out) * transpose.row_bytes());
+  write_transpose(exec.pool, view, bytes.data());
+  transpose.data = bytes.data();
+  return pack(exec, transpose, std::move(bytes), wanted);
+}
+
+void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, std::byte* to) {
   constexpr int kOutputsPerPiece = 256;
   const int step = (kOutputsPerPiece + kernels.out_tile - 1) / kernels.out_tile * kernels.out_tile;
   const int pieces = (view.out + step - 1) / step;
   auto pack_piece = [&](int piece, int) {
-    kernels.pack(view, piece * step, std::min(view.out, (piece + 1) * step), weight.packed_.data());
+    kernels.pack(view, piece * step, std::min(view.out, (piece + 1) * step), to);
   };
   if (pool != nullptr) {
     pool->run(pieces, std::ref(pack_piece));
   } else {
     for (int piece = 0; piece < pieces; ++piece) pack_piece(piece, 0);
   }
-  return weight;
 }
 
-LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted) {
-  const bool bf16_values = view.format == WeightFormat::kBf16;
+WeightView transposed_shape(const WeightView& view) {
   WeightView transpose;
-  transpose.format = bf16_values ? WeightFormat::kBf16 : WeightFormat::kF32;
+  transpose.format = view.format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
   transpose.out = view.in;
   transpose.in = view.out;
-  AlignedBytes bytes(static_cast<std::size_t>(transpose.out) * transpose.row_bytes());
-  transpose.data = bytes.data();
-  for (int row = 0; row < view.out; ++row) {
-    for (int column = 0; column < view.in; ++column) {
-      const std::size_t at =
-          static_cast<std::size_t>(column) * static_cast<std::size_t>(view.out) + static_cast<std::size_t>(row);
-      const float value = view.element(row, column) * view.scale(row, column);
-      if (bf16_values) {
-        reinterpret_cast<bf16*>(bytes.data())[at] = to_bf16(value);
-      } else {
-        reinterpret_cast<float*>(bytes.data())[at] = value;
+  return transpose;
+}
+
+void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to) {
+  const bool bf16_values = view.format == WeightFormat::kBf16;
+  constexpr int kColumnsPerPiece = 64;
+  const auto write_columns = [&](int piece, int) {
+    const KeepDenormals exact;
+    for (int row = 0; row < view.out; ++row) {
+      for (int column = piece * kColumnsPerPiece; column < std::min(view.in, (piece + 1) * kColumnsPerPiece);
+           ++column) {
+        const std::size_t at =
+            static_cast<std::size_t>(column) * static_cast<std::size_t>(view.out) + static_cast<std::size_t>(row);
+        const float value = view.element(row, column) * view.scale(row, column);
+        if (bf16_values) {
+          reinterpret_cast<bf16*>(to)[at] = to_bf16(value);
+        } else {
+          reinterpret_cast<float*>(to)[at] = value;
+        }
       }
     }
+  };
+  pool->run((view.in + kColumnsPerPiece - 1) / kColumnsPerPiece, write_columns);
+}
+
+void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end) {
+  if (!job.weight->packed_when_used()) return kernels.run(job, rows, begin, end);
+  // Few rows are through with a tile while it is in L2; many share the copies of inputs that kernels make for more.
+  constexpr int kFewRows = 16, kOutputsForMany = 256;
+  const int step = rows <= kFewRows ? kernels.out_tile : std::max(kernels.out_tile, kOutputsForMany);
+  thread_local AlignedBytes packed;
+  for (int first = begin; first < end; first += step) {
+    const int count = std::min(step, end - first);
+    const WeightView slice = slice_rows(job.weight->view(), first, count);
+    const std::size_t bytes = kernels.packed_bytes(slice);
+    if (packed.size() < bytes) packed = AlignedBytes(bytes);
+    kernels.pack(slice, 0, count, packed.data());
+    const LinearWeight weight = LinearWeight::packed_at(slice, job.weight->input_form(), packed.data(), bytes);
+    LinearJob part = job;
+    part.weight = &weight;
+    part.y += first;
+    kernels.run(part, rows, 0, count);
   }
-  LinearWeight weight = pack(exec, transpose, wanted);
-  if (weight.packed_bytes() == 0) {
-    weight.transposed_ = std::move(bytes);
-  } else {
-    weight.view_.data = nullptr;
-  }
-  return weight;
 }
 
 namespace {
@@ -173,7 +226,7 @@ void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
         return LinearExtent{rows, weight.out(), weight.in()};
       },
       [&](const LinearPiece& piece) {
-        kernels.run(rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
+        run_outputs(kernels, rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
                     piece.row_end - piece.row_begin, piece.out_begin, piece.out_end);
       });
 }

@@ -73,8 +73,10 @@ class LinearWeight {
   int out() const { return view_.out; }
   int in() const { return view_.in; }
   InputForm input_form() const { return input_form_; }
-  const std::byte* packed() const { return packed_.data(); }
-  std::size_t packed_bytes() const { return packed_.size(); }
+  const std::byte* packed() const { return packed_at_; }
+  std::size_t packed_bytes() const { return packed_bytes_; }
+  // Its kernels want it packed, and it is not: run_outputs() packs what it needs when it needs it.
+  bool packed_when_used() const { return packed_when_used_; }
 
   // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
   // `view`'s bytes must outlive the result when it is not packed.
@@ -86,14 +88,32 @@ class LinearWeight {
   static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
   // pack() for one kernel set; `pool` may be null.
   static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, InputForm wanted);
+  // Over what pack_linear_weight() made of `view`, of packed_bytes bytes, which outlive the weight; its bytes in the
+  // checkpoint need not.
+  static LinearWeight packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
+                                std::size_t packed_bytes);
+  // Not packed: its kernels work on `view`, whose bytes outlive the weight, by themselves or through run_outputs().
+  static LinearWeight in_place(const LinearKernels& kernels, const WeightView& view, InputForm wanted);
 
  private:
+  static LinearWeight over(const WeightView& view, InputForm wanted);
+
   WeightView view_;
   InputForm input_form_ = InputForm::kF32;
-  AlignedBytes packed_;
-  AlignedBytes kept_;        // what view_ is of, where it is not the checkpoint
-  AlignedBytes transposed_;  // what view_ points to, where the kernels want no packed copy
+  const std::byte* packed_at_ = nullptr;
+  std::size_t packed_bytes_ = 0;
+  bool packed_when_used_ = false;
+  AlignedBytes packed_;  // what packed_at_ points to, unless another owns it
+  AlignedBytes kept_;    // what view_ is of, where it is not the checkpoint
 };
+
+// The packed form of `view` for `kernels`, kernels.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
+void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, std::byte* to);
+
+// The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
+// scales multiplied in and rounded to f32, to `to`.
+WeightView transposed_shape(const WeightView& view);
+void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
 
 // One product of a stage. Jobs of one call may share x; they run in one fork/join.
 struct LinearJob {
@@ -109,5 +129,9 @@ struct LinearJob {
 };
 
 void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs);
+
+// kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
+// of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.
+void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
 
 }  // namespace sluice

@@ -282,6 +282,35 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
   }
 }
 
+// Packed when it is used, from where it lies: the same bits, pieces of outputs and a part of a tile at the end
+// included.
+TEST(Linear, InPlaceGivesTheSpecifiedBits) {
+  std::mt19937 random(kSeed + 11);
+  ThreadPool pool(2);
+  for (const WeightSpec& spec : weight_specs()) {
+    for (const Shape shape : {Shape{200, 288}, Shape{4, 33}, Shape{519, 160}}) {
+      constexpr int kMost = 40;
+      const RandomWeight whole(random, spec, shape.out + 100, shape.in);
+      const WeightView view = slice_rows(whole.view(), 100, shape.out);
+      const auto x = random_inputs(random, static_cast<std::size_t>(kMost * shape.in));
+      for (const InputForm form : kForms) {
+        const auto want = expected(view, x, kMost, form);
+        for (const KernelTable& table : linear_tables()) {
+          const auto weight = LinearWeight::in_place(table.linear, view, form);
+          EXPECT_EQ(weight.packed_bytes(), 0U);
+          for (const int rows : {1, 3, kMost}) {
+            const auto y = Product{table, pool, weight}(x, rows);
+            const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
+            ASSERT_EQ(first_difference(first, y), -1)
+                << table.isa << " " << describe(spec) << " rows " << rows << " out " << shape.out << " in " << shape.in
+                << ", seed " << kSeed + 11;
+          }
+        }
+      }
+    }
+  }
+}
+
 // y = W^T x in the order of linear.h over the weights with their scales in.
 TEST(Linear, TransposesAtLoad) {
   std::mt19937 random(kSeed + 9);
