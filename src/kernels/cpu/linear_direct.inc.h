@@ -43,7 +43,6 @@ class LinearDirect {
       x_[r] = job.x_row(row + r);
       for (int g = 0; g < kGroups; ++g) y_[r][g] = V::zero();
     }
-    block_bytes_ = static_cast<std::size_t>((tile.block + Format::kInputs - 1) / Format::kInputs) * kStepBytes;
   }
 
   // One line of every group; x points at the step's inputs of each row.
@@ -98,8 +97,8 @@ class LinearDirect {
     const std::byte* scales[kCount];
 #pragma GCC unroll 8
     for (int b = 0; b < kCount; ++b) {
-      lines[b] = tile_.data + static_cast<std::size_t>(block + b) * block_bytes_;
-      scales[b] = tile_.scales + static_cast<std::size_t>((block + b) * kGroups) * kGroupScales;
+      lines[b] = tile_.lines(block + b);
+      scales[b] = tile_.scales(block + b);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         x[b][r] = x_[r] + (block + b) * tile_.block;
@@ -155,7 +154,6 @@ class LinearDirect {
   const LinearTile& tile_;
   const float* x_[kRows];
   V y_[kRows][kGroups];
-  std::size_t block_bytes_;
 };
 
 // Any number of rows, in parts as even as they come: 8 rows are 4 + 4.

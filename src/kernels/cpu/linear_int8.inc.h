@@ -55,7 +55,7 @@ class LinearInt8 {
 
   int lines_of(int block) const { return (std::min(tile_.block, tile_.in - block * tile_.block) + 7) / 8; }
   const std::byte* lines(int block) const {
-    return tile_.data + static_cast<std::size_t>(block * kBlockLines * tile_.groups + group_) * kLineBytes;
+    return tile_.lines(block) + static_cast<std::size_t>(group_) * kLineBytes;
   }
 
   void buffered() {
@@ -161,7 +161,7 @@ class LinearInt8 {
   template <int kGroups, int kRows>
   [[gnu::always_inline]] void add_block(int block, const I (&acc)[kRows][kGroups], const QuantizedBlock* const* x,
                                         V (&y)[kRows][kGroups]) const {
-    const std::byte* scales = tile_.scales + static_cast<std::size_t>((block * tile_.groups + group_) * kGroupOutputs);
+    const std::byte* scales = tile_.scales(block) + group_ * kGroupOutputs;
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g) {
       const V half = ScaledE8m0<V>::load(scales + g * kGroupOutputs) * V::broadcast(0.5F);

@@ -52,10 +52,10 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
   line_bytes = view.format == WeightFormat::kF32 ? 128 : 64;
   block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
   const int last = in - (blocks - 1) * block;
-  group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes +
-                static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
+  last_block_bytes = static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
   group_scale_bytes = kGroupOutputs * scale_bytes_of(packed_scales_of(view));
-  data_bytes = static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * group_bytes;
+  group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
+                static_cast<std::size_t>(blocks) * group_scale_bytes;
 }
 
 int LinearLayout::outputs_in(int tile) const {
@@ -66,8 +66,7 @@ int LinearLayout::groups_in(int tile) const {
 }
 
 std::size_t LinearLayout::bytes() const {
-  return data_bytes +
-         static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * static_cast<std::size_t>(blocks) * group_scale_bytes;
+  return static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * group_bytes;
 }
 
 namespace {
@@ -168,7 +167,7 @@ struct Packer {
     }
   }
 
-  void data(int tile, std::byte* to) const {
+  void tile(int tile, std::byte* to) const {
     const int groups = layout.groups_in(tile);
     for (int block = 0; block < layout.blocks; ++block) {
       const int end = std::min(layout.in, (block + 1) * layout.block);
@@ -177,25 +176,26 @@ struct Packer {
           line((tile * layout.tile_groups + group) * kGroupOutputs, k, std::min(layout.step_inputs, end - k), to);
         }
       }
+      scales(tile, block, to);
+      to += static_cast<std::size_t>(groups) * layout.group_scale_bytes;
     }
   }
 
-  void scales(int tile, std::byte* to) const {
+  void scales(int tile, int block, std::byte* to) const {
+    if (layout.group_scale_bytes == 0) return;
     const int first = tile * layout.tile_groups * kGroupOutputs;
     const int outputs = layout.groups_in(tile) * kGroupOutputs;
-    const std::size_t size = layout.group_scale_bytes / kGroupOutputs;
     if (view.scale_format == ScaleFormat::kNone) {
-      std::memset(to, 127, static_cast<std::size_t>(layout.blocks * outputs));
+      std::memset(to, 127, static_cast<std::size_t>(outputs));
       return;
     }
-    for (int block = 0; block < layout.blocks; ++block) {
-      for (int o = 0; o < outputs; ++o, to += size) {
-        const int n = std::min(first + o, layout.out - 1);  // padding repeats the last output's
-        const auto index = static_cast<std::size_t>((view.first_row + n) / view.block_out) *
-                               static_cast<std::size_t>(view.scale_columns) +
-                           static_cast<std::size_t>(block);
-        std::memcpy(to, view.scales + index * size, size);
-      }
+    const std::size_t size = layout.group_scale_bytes / kGroupOutputs;
+    for (int o = 0; o < outputs; ++o, to += size) {
+      const int n = std::min(first + o, layout.out - 1);  // padding repeats the last output's
+      const auto index = static_cast<std::size_t>((view.first_row + n) / view.block_out) *
+                             static_cast<std::size_t>(view.scale_columns) +
+                         static_cast<std::size_t>(block);
+      std::memcpy(to, view.scales + index * size, size);
     }
   }
 };
@@ -207,8 +207,7 @@ void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int be
   const Packer packer{view, layout, order};
   const int tile_outputs = tile_groups * kGroupOutputs;
   for (int tile = begin / tile_outputs; tile * tile_outputs < end; ++tile) {
-    packer.data(tile, packed + layout.tile_data(tile));
-    if (layout.group_scale_bytes > 0) packer.scales(tile, packed + layout.tile_scales(tile));
+    packer.tile(tile, packed + layout.tile_data(tile));
   }
 }
 

@@ -6,10 +6,11 @@
 //   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 0 2 4 6 1 3 5 7
 //   bf16    64 bytes, 2 inputs: a dword an output, the odd input in the high half
 //   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones
-// A tile is `tile_groups` groups (the last tile of a weight may have fewer): data[tile][block][step][group][line],
-// where a block is what one scale covers and inputs past its end are zero. After all data come the scales,
-// [tile][block][output]: e8m0 bytes, f32 for f32 scales, nothing without scales. Packed weights are as small as in the
-// checkpoint, but for the padding of outputs to 16 and for scales of a block_out that exceeds 1.
+// A tile is `tile_groups` groups (the last tile of a weight may have fewer): [tile][block] { [step][group][line],
+// [output] scale }, where a block is what one scale covers and inputs past its end are zero. Scales are e8m0 bytes, f32
+// for f32 scales, nothing without scales; they follow their lines so that a tile is one stream, which processors fetch
+// ahead by themselves (two streams read 10 to 17 % less). Packed weights are as small as in the checkpoint, but for the
+// padding of outputs to 16 and for scales of a block_out that exceeds 1.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +32,6 @@ struct LinearLayout {
   int groups_in(int tile) const;   // 1..tile_groups
   int outputs_in(int tile) const;  // not counting padding
   std::size_t tile_data(int tile) const { return static_cast<std::size_t>(tile * tile_groups) * group_bytes; }
-  std::size_t tile_scales(int tile) const {
-    return data_bytes + static_cast<std::size_t>(tile * tile_groups * blocks) * group_scale_bytes;
-  }
   std::size_t bytes() const;
 
   int out, in;
@@ -42,10 +40,10 @@ struct LinearLayout {
   int step_inputs;  // inputs of a line
   int tile_groups;
   std::size_t line_bytes;
-  std::size_t block_bytes;        // of one group, for a whole block
-  std::size_t group_bytes;        // of one group, all blocks
+  std::size_t block_bytes;        // the lines of one group and a whole block
+  std::size_t last_block_bytes;   // those of the last block
+  std::size_t group_bytes;        // of one group: lines and scales of all blocks
   std::size_t group_scale_bytes;  // of one group and block
-  std::size_t data_bytes;
 };
 
 // Packs outputs [begin, end); begin is a multiple of a tile's outputs.

@@ -68,13 +68,10 @@ template <class Format, class V, class Arithmetic, int kGroups>
   constexpr int kStride = kGroups * kGroupOutputs;
   constexpr int kPairs = Format::kInputs / 2;
   const Format format;
-  const auto steps = static_cast<std::size_t>(blocks.block_inputs / Format::kInputs);
   const std::size_t step_bytes = static_cast<std::size_t>(tile.groups) * Format::kLineBytes;
   for (int block = blocks.first; block < blocks.last; ++block) {
-    const std::byte* lines = tile.data + static_cast<std::size_t>(block) * steps * step_bytes +
-                             static_cast<std::size_t>(group) * Format::kLineBytes;
-    const std::byte* scales =
-        tile.scales + static_cast<std::size_t>((block * tile.groups + group) * kGroupOutputs) * Format::kScaleBytes;
+    const std::byte* lines = tile.lines(block) + static_cast<std::size_t>(group) * Format::kLineBytes;
+    const std::byte* scales = tile.scales(block) + static_cast<std::size_t>(group * kGroupOutputs) * Format::kScaleBytes;
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g, panel_scales += kGroupOutputs) {
       Format::Scale::load(scales + static_cast<std::size_t>(g * kGroupOutputs) * Format::kScaleBytes)

@@ -30,19 +30,29 @@ namespace sluice::cpu {
 struct LinearTile {
   LinearTile(const LinearLayout& layout, const std::byte* packed, int index)
       : data(packed + layout.tile_data(index)),
-        scales(packed + layout.tile_scales(index)),
         in(layout.in),
         block(layout.block),
         blocks(layout.blocks),
         groups(layout.groups_in(index)),
         outputs(layout.outputs_in(index)),
-        first_output(index * layout.tile_groups * kGroupOutputs) {}
+        first_output(index * layout.tile_groups * kGroupOutputs),
+        block_bytes(static_cast<std::size_t>(groups) * layout.block_bytes),
+        last_block_bytes(static_cast<std::size_t>(groups) * layout.last_block_bytes),
+        scale_bytes(static_cast<std::size_t>(groups) * layout.group_scale_bytes) {}
+
+  // The lines of a block, steps of all groups, and the scales after them.
+  const std::byte* lines(int index) const {
+    return data + static_cast<std::size_t>(index) * (block_bytes + scale_bytes);
+  }
+  const std::byte* scales(int index) const {
+    return lines(index) + (index + 1 < blocks ? block_bytes : last_block_bytes);
+  }
 
   const std::byte* data;
-  const std::byte* scales;
   int in, block, blocks;
   int groups, outputs;  // outputs without padding
   int first_output;
+  std::size_t block_bytes, last_block_bytes, scale_bytes;  // of all groups
 };
 
 // The first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
