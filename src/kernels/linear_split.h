@@ -65,7 +65,7 @@ class LinearGrid {
 // Multiply-adds that a fork must bring each thread to be worth its cost, and those after which a piece is cut again so
 // that a thread that the system holds up does not hold up the others.
 inline constexpr std::int64_t kForkMacs = 32 << 10;
-inline constexpr std::int64_t kPieceMacs = 4 << 20;
+inline constexpr std::int64_t kPieceMacs = 2 << 20;
 
 inline int linear_pieces(std::int64_t macs, int threads) {
   const std::int64_t pieces = std::clamp<std::int64_t>(macs / kForkMacs, 1, threads);

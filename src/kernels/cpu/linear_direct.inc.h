@@ -5,22 +5,52 @@
 #include <cstddef>
 
 #include "kernels/cpu/linear_tile.inc.h"
+#include "kernels/tiles.h"
 
 namespace sluice::cpu {
 
+// The rows of a job as an Arithmetic reads them (linear_panel.inc.h): where they lie, or copied once for all tiles.
+template <class Arithmetic>
+class DirectInputs {
+ public:
+  using Cell = typename Arithmetic::Cell;
+  DirectInputs(const LinearJob& job, int rows, int in) : job_(job) {
+    if constexpr (Arithmetic::kCopiesInputs) {
+      stride_ = (in + 1) / 2 * Arithmetic::kPairCells;
+      cells_ = reinterpret_cast<Cell*>(thread_scratch(static_cast<std::size_t>(rows * stride_)));
+      for (int r = 0; r < rows; ++r) Arithmetic::copy_inputs(job.x_row(r), in, cells_ + r * stride_);
+    }
+  }
+  const Cell* row(int r) const {
+    if constexpr (Arithmetic::kCopiesInputs) {
+      return cells_ + r * stride_;
+    } else {
+      return job_.x_row(r);
+    }
+  }
+
+ private:
+  const LinearJob& job_;
+  std::ptrdiff_t stride_ = 0;
+  Cell* cells_ = nullptr;
+};
+
 // Rows [row, row + kRows) of a tile of kGroups groups.
-template <class Isa, class Format, int kRows, int kGroups>
+template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
 class LinearDirect {
   using V = typename Isa::Vec;
   using Scale = typename Format::Scale;
+  using Cell = typename Arithmetic::Cell;
+  using Inputs = DirectInputs<Arithmetic>;
   // Blocks in flight, each with its own chains.
   static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
+  static constexpr int kStepCells = Format::kInputs / 2 * Arithmetic::kPairCells;
   static constexpr std::size_t kStepBytes = Format::kLineBytes * kGroups;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
 
  public:
-  [[gnu::noinline]] static void run(const LinearTile& tile, const LinearJob& job, int row) {
-    LinearDirect kernel(tile, job, row);
+  [[gnu::noinline]] static void run(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row) {
+    LinearDirect kernel(tile, inputs, row);
     const int whole = tile.in / tile.block;
     int block = 0;
     if constexpr (kBlocks > 1) {
@@ -38,16 +68,16 @@ class LinearDirect {
   }
 
  private:
-  LinearDirect(const LinearTile& tile, const LinearJob& job, int row) : tile_(tile) {
+  LinearDirect(const LinearTile& tile, const Inputs& inputs, int row) : tile_(tile) {
     for (int r = 0; r < kRows; ++r) {
-      x_[r] = job.x_row(row + r);
+      x_[r] = inputs.row(row + r);
       for (int g = 0; g < kGroups; ++g) y_[r][g] = V::zero();
     }
   }
 
   // One line of every group; x points at the step's inputs of each row.
   [[gnu::always_inline]] static void step(const Format& format, const std::byte* lines, const std::byte* scales,
-                                          const float* const* x, V (&acc)[kRows][kGroups]) {
+                                          const Cell* const* x, V (&acc)[kRows][kGroups]) {
     const auto load = [&](int g) __attribute__((always_inline)) {
       return format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
                          scales + static_cast<std::size_t>(g) * kGroupScales);
@@ -72,18 +102,16 @@ class LinearDirect {
   }
 
   template <int P, class Line>
-  [[gnu::always_inline]] static void add_pair(const Format& format, const Line& line, const float* const* x, int g,
+  [[gnu::always_inline]] static void add_pair(const Format& format, const Line& line, const Cell* const* x, int g,
                                               V (&acc)[kRows][kGroups]) {
-    V even, odd;
-    format.template pair<P>(line, even, odd);
+    const auto weights = Arithmetic::template decode_pair<P>(format, line);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const float* pair = x[r] + 2 * P;
+      const Cell* pair = x[r] + P * Arithmetic::kPairCells;
       // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they are
       // the same, so that the compiler loads them again instead of spilling them.
       if constexpr (kRows > 2) asm("" : "+r"(pair));
-      acc[r][g] = fma(V::broadcast(pair[1]), odd, acc[r][g]);
-      acc[r][g] = fma(V::broadcast(pair[0]), even, acc[r][g]);
+      acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
   }
 
@@ -92,7 +120,7 @@ class LinearDirect {
   [[gnu::always_inline]] void blocks(int block, int inputs) {
     const Format format;
     V acc[kCount][kRows][kGroups];
-    const float* x[kCount][kRows];
+    const Cell* x[kCount][kRows];
     const std::byte* lines[kCount];
     const std::byte* scales[kCount];
 #pragma GCC unroll 8
@@ -101,7 +129,7 @@ class LinearDirect {
       scales[b] = tile_.scales(block + b);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        x[b][r] = x_[r] + (block + b) * tile_.block;
+        x[b][r] = x_[r] + (block + b) * tile_.block / 2 * Arithmetic::kPairCells;
 #pragma GCC unroll 4
         for (int g = 0; g < kGroups; ++g) acc[b][r][g] = V::zero();
       }
@@ -112,7 +140,7 @@ class LinearDirect {
         step(format, lines[b], scales[b], x[b], acc[b]);
         lines[b] += kStepBytes;
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) x[b][r] += Format::kInputs;
+        for (int r = 0; r < kRows; ++r) x[b][r] += kStepCells;
       }
     }
 #pragma GCC unroll 8
@@ -132,12 +160,14 @@ class LinearDirect {
     }
   }
 
-  [[gnu::noinline]] static void partial_step(const std::byte* lines, const std::byte* scales, const float* const* x,
+  [[gnu::noinline]] static void partial_step(const std::byte* lines, const std::byte* scales, const Cell* const* x,
                                              int count, V (&acc)[kRows][kGroups]) {
-    float padded[kRows][Format::kInputs];
-    const float* rows[kRows];
+    Cell padded[kRows][kStepCells];
+    const Cell* rows[kRows];
+    const int cells = (count + 1) / 2 * Arithmetic::kPairCells;
     for (int r = 0; r < kRows; ++r) {
-      for (int i = 0; i < Format::kInputs; ++i) padded[r][i] = i < count ? x[r][i] : -0.0F;
+      for (int i = 0; i < kStepCells; ++i) padded[r][i] = i < cells ? x[r][i] : Arithmetic::kNothing;
+      if (Arithmetic::kPairCells == 2 && count % 2 != 0) padded[r][count] = Arithmetic::kNothing;
       rows[r] = padded[r];
     }
     step(Format(), lines, scales, rows, acc);
@@ -152,40 +182,51 @@ class LinearDirect {
   }
 
   const LinearTile& tile_;
-  const float* x_[kRows];
+  const Cell* x_[kRows];
   V y_[kRows][kGroups];
 };
 
 // Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
-template <class Isa, class Format>
+template <class Isa, class Format, class Arithmetic>
 class LinearDirectRows {
+  using Inputs = DirectInputs<Arithmetic>;
+  static constexpr int kMost = Format::kDirectRows + Arithmetic::kMoreRows;
+
  public:
-  static void run(const LinearTile& tile, const LinearJob& job, int rows) {
-    constexpr int kMost = Format::kDirectRows;
+  static void run(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int rows) {
     const int parts = (rows + kMost - 1) / kMost;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows - row + parts - part - 1) / (parts - part);
-      with_groups<Isa::kTileGroups>(tile, job, row, count);
+      with_groups<Isa::kTileGroups>(tile, inputs, job, row, count);
       row += count;
     }
   }
 
  private:
   template <int kGroups>
-  static void with_groups(const LinearTile& tile, const LinearJob& job, int row, int count) {
+  static void with_groups(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row, int count) {
     if constexpr (kGroups > 1) {
-      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, job, row, count);
+      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, inputs, job, row, count);
     }
-    with_rows<kGroups, Format::kDirectRows>(tile, job, row, count);
+    with_rows<kGroups, kMost>(tile, inputs, job, row, count);
   }
 
   template <int kGroups, int kRows>
-  static void with_rows(const LinearTile& tile, const LinearJob& job, int row, int count) {
+  static void with_rows(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row, int count) {
     if constexpr (kRows > 1) {
-      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count);
+      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, inputs, job, row, count);
     }
-    LinearDirect<Isa, Format, kRows, kGroups>::run(tile, job, row);
+    LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, inputs, job, row);
   }
 };
+
+// Outputs of tiles [first_tile, last_tile).
+template <class Isa, class Format, class Arithmetic>
+void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int first_tile, int last_tile) {
+  const DirectInputs<Arithmetic> inputs(job, rows, layout.in);
+  for (int index = first_tile; index < last_tile; ++index) {
+    LinearDirectRows<Isa, Format, Arithmetic>::run(LinearTile(layout, job.weight->packed(), index), inputs, job, rows);
+  }
+}
 
 }  // namespace sluice::cpu

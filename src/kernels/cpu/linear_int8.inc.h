@@ -54,9 +54,7 @@ class LinearInt8 {
       : tile_(tile), job_(job), rows_(rows), group_(group) {}
 
   int lines_of(int block) const { return (std::min(tile_.block, tile_.in - block * tile_.block) + 7) / 8; }
-  const std::byte* lines(int block) const {
-    return tile_.lines(block) + static_cast<std::size_t>(group_) * kLineBytes;
-  }
+  const std::byte* lines(int block) const { return tile_.lines(block) + static_cast<std::size_t>(group_) * kLineBytes; }
 
   void buffered() {
     for (int first = 0; first < tile_.blocks; first += kBufferBlocks) {

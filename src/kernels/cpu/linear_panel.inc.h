@@ -4,7 +4,9 @@
 // them through one pointer and rows of any stride do not fall on the same cache sets.
 //
 // An Arithmetic says what a pair of inputs is in a panel and how it is multiplied: Cell, kPairCells (cells of a pair,
-// of an output or of a row), copy_inputs(x, count, to), store_pair<P, kStride>(format, line, to), add_pair(w, x, acc).
+// of an output or of a row), copy_inputs(x, count, to), store_pair<P, kStride>(format, line, to), add_pair(w, x, acc);
+// and in a direct tile: kCopiesInputs, kNothing (what stands against padding weights), kMoreRows (rows beyond
+// Format::kDirectRows), decode_pair<P>(format, line) and add(x, pair, acc).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,22 @@ inline constexpr int kPanelInputs = 128;
 template <class V>
 struct FmaArithmetic {
   using Cell = float;
-  static constexpr int kPairCells = 2;
+  static constexpr int kPairCells = 2, kMoreRows = 0;
+  static constexpr bool kCopiesInputs = false;
+  static constexpr float kNothing = -0.0F;
+
+  struct Pair {
+    V even, odd;
+  };
+  template <int P, class Format, class Line>
+  [[gnu::always_inline]] static Pair decode_pair(const Format& format, const Line& line) {
+    Pair pair;
+    format.template pair<P>(line, pair.even, pair.odd);
+    return pair;
+  }
+  [[gnu::always_inline]] static V add(const float* x, const Pair& pair, V acc) {
+    return fma(V::broadcast(x[0]), pair.even, fma(V::broadcast(x[1]), pair.odd, acc));
+  }
 
   // An odd count leaves one pair without its odd half (linear_tile.inc.h).
   static void copy_inputs(const float* x, int count, float* to) {
@@ -71,7 +88,8 @@ template <class Format, class V, class Arithmetic, int kGroups>
   const std::size_t step_bytes = static_cast<std::size_t>(tile.groups) * Format::kLineBytes;
   for (int block = blocks.first; block < blocks.last; ++block) {
     const std::byte* lines = tile.lines(block) + static_cast<std::size_t>(group) * Format::kLineBytes;
-    const std::byte* scales = tile.scales(block) + static_cast<std::size_t>(group * kGroupOutputs) * Format::kScaleBytes;
+    const std::byte* scales =
+        tile.scales(block) + static_cast<std::size_t>(group * kGroupOutputs) * Format::kScaleBytes;
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g, panel_scales += kGroupOutputs) {
       Format::Scale::load(scales + static_cast<std::size_t>(g * kGroupOutputs) * Format::kScaleBytes)

@@ -12,15 +12,14 @@ void run_linear(const LinearJob& job, int rows, int begin, int end) {
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
   const int first_tile = begin / kTileOutputs;
   const int last_tile = (end + kTileOutputs - 1) / kTileOutputs;
+  using Arithmetic = FmaArithmetic<typename Isa::Vec>;
   if constexpr (Format::kPanelFrom > 0) {
     static_assert(Format::kPanelFrom > Isa::kPanelRows);
     if (rows >= Format::kPanelFrom && layout.block <= kPanelInputs) {
-      return LinearPanels<Isa, Format, FmaArithmetic<typename Isa::Vec>>::run(layout, job, rows, first_tile, last_tile);
+      return LinearPanels<Isa, Format, Arithmetic>::run(layout, job, rows, first_tile, last_tile);
     }
   }
-  for (int index = first_tile; index < last_tile; ++index) {
-    LinearDirectRows<Isa, Format>::run(LinearTile(layout, job.weight->packed(), index), job, rows);
-  }
+  run_direct<Isa, Format, Arithmetic>(layout, job, rows, first_tile, last_tile);
 }
 
 }  // namespace sluice::cpu

@@ -28,7 +28,7 @@ namespace sluice::cpu {
 
 // One tile of a packed weight.
 struct LinearTile {
-  LinearTile(const LinearLayout& layout, const std::byte* packed, int index)
+  [[gnu::always_inline]] LinearTile(const LinearLayout& layout, const std::byte* packed, int index)
       : data(packed + layout.tile_data(index)),
         in(layout.in),
         block(layout.block),
@@ -41,10 +41,10 @@ struct LinearTile {
         scale_bytes(static_cast<std::size_t>(groups) * layout.group_scale_bytes) {}
 
   // The lines of a block, steps of all groups, and the scales after them.
-  const std::byte* lines(int index) const {
+  [[gnu::always_inline]] const std::byte* lines(int index) const {
     return data + static_cast<std::size_t>(index) * (block_bytes + scale_bytes);
   }
-  const std::byte* scales(int index) const {
+  [[gnu::always_inline]] const std::byte* scales(int index) const {
     return lines(index) + (index + 1 < blocks ? block_bytes : last_block_bytes);
   }
 

@@ -3,7 +3,6 @@
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/linear_layout.h"
-#include "kernels/cpu/linear_panel.inc.h"
 
 namespace sluice {
 
@@ -18,16 +17,15 @@ void pack(const WeightView& view, int begin, int end, std::byte* packed) {
   pack_linear(view, LinearIsa::kTileGroups, Fp8Order::kPairs, begin, end, packed);
 }
 
-bool wants_dot(const LinearWeight& weight, int rows) {
+bool wants_dot(const LinearWeight& weight) {
   static const bool available = has_dot();
   const WeightView& view = weight.view();
-  return available && weight.input_form() == InputForm::kBf16 && rows >= kDotFrom &&
-         view.block_inputs() <= cpu::kPanelInputs && view.format != WeightFormat::kF32 &&
-         view.scale_format != ScaleFormat::kF32;
+  return available && weight.input_form() == InputForm::kBf16 && view.block_inputs() % 2 == 0 &&
+         view.format != WeightFormat::kF32 && view.scale_format != ScaleFormat::kF32;
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
-  if (wants_dot(*job.weight, rows)) return linear_dot(job, rows, begin, end);
+  if (wants_dot(*job.weight)) return linear_dot(job, rows, begin, end);
   switch (job.weight->view().format) {
     case WeightFormat::kF32:
     case WeightFormat::kBf16:

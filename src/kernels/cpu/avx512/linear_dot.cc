@@ -12,14 +12,25 @@
 // What follows, the panels' templates included, is compiled for it; has_dot() guards the only way in.
 #pragma GCC push_options
 #pragma GCC target("avx512bf16")
-#include "kernels/cpu/linear_panel.inc.h"
+#include "kernels/cpu/linear_run.inc.h"
 
 namespace sluice::avx512 {
 namespace {
 
 struct DotArithmetic {
   using Cell = std::uint32_t;  // a pair of bf16, the odd one in the high half
-  static constexpr int kPairCells = 1;
+  static constexpr int kPairCells = 1, kMoreRows = 1;
+  static constexpr bool kCopiesInputs = true;
+  static constexpr std::uint32_t kNothing = 0x80008000U;
+
+  template <int P, class Format, class Line>
+  SLUICE_VEC static __m512i decode_pair(const Format& format, const Line& line) {
+    return format.template bf16_pair<P>(line).v;
+  }
+  SLUICE_VEC static F32x16 add(const std::uint32_t* x, __m512i pair, F32x16 acc) {
+    const __m512i inputs = _mm512_set1_epi32(static_cast<int>(*x));
+    return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(inputs), reinterpret_cast<__m512bh>(pair))};
+  }
 
   // The inputs are bf16 already (LinearKernels::run), so that cutting them off is exact.
   static void copy_inputs(const float* x, int count, std::uint32_t* to) {
@@ -51,9 +62,13 @@ template <class Format>
 void run(const LinearJob& job, int rows, int begin, int end) {
   const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
   constexpr int kTileOutputs = LinearIsa::kTileGroups * kGroupOutputs;
-  static_assert(kDotFrom > LinearIsa::kPanelRows);
-  cpu::LinearPanels<LinearIsa, Format, DotArithmetic>::run(layout, job, rows, begin / kTileOutputs,
-                                                           (end + kTileOutputs - 1) / kTileOutputs);
+  const int first_tile = begin / kTileOutputs, last_tile = (end + kTileOutputs - 1) / kTileOutputs;
+  constexpr int kPanelFrom = 13;
+  static_assert(kPanelFrom > LinearIsa::kPanelRows);
+  if (rows < kPanelFrom || layout.block > cpu::kPanelInputs) {
+    return cpu::run_direct<LinearIsa, Format, DotArithmetic>(layout, job, rows, first_tile, last_tile);
+  }
+  cpu::LinearPanels<LinearIsa, Format, DotArithmetic>::run(layout, job, rows, first_tile, last_tile);
 }
 
 }  // namespace
