@@ -1,9 +1,21 @@
 // The lightning indexer's scores and exact top-k (spec section 7).
 //
-//   score(t, e) = chain over heads h of  weight[t, h] * relu(lanes16(q[t, h] * key_e)),  for entries e < (p + 1) /
+//   score(t, e) = chain over heads h of  weight[t, h] * relu(dot(q[t, h], key_e)),  for entries e < (p + 1) /
 //   tokens_per_row selected: the min(top_k, visible) best, by higher score, then lower entry (-0 equals 0); written in
 //   ascending order.
 // When no more than top_k entries are visible all are taken and nothing is scored (unless `scores` is asked for).
+//
+// dot follows from what the keys are stored as:
+//   kIndexFp4   q is coded as kIndexFp4, too, which leaves a q as it is that has passed that rounding. A block of 32
+//               dims has the integer I = the sum of the products of both sides' doubled e2m1 values, exact in any
+//               order, and dot = chain over blocks of (I * k) * (s / 4), where k and s are the key's and the query's
+//               scale of the block, at most 2^104.
+//   others      one chain over pairs of dims, ascending, the odd one of a pair first (the order of kernels/linear.h);
+//               for kIndexFp8 q is rounded to bf16, which leaves a q as it is that has passed that FP8 rounding.
+// A dot that is NaN counts as 0.
+//
+// No more than a tile of scores exists at a time: a row keeps candidates (kernels/index_tile.h). Long contexts are cut
+// between threads; the choice is exact, so no cut changes it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +24,8 @@
 #include "kernels/attention.h"
 
 namespace sluice {
+
+inline constexpr std::uint8_t kMaxIndexScale = 127 + 104;  // as an e8m0 code
 
 struct IndexSelectArgs {
   int rows = 0, heads = 0, dims = 0;

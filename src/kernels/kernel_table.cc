@@ -66,7 +66,7 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
       SLUICE_DESCRIBE("attend_expanded", attend_expanded),
       SLUICE_DESCRIBE("merge_attention", merge_attention),
       SLUICE_DESCRIBE("index_scores", index_scores),
-      SLUICE_DESCRIBE("top_k", top_k),
+      SLUICE_DESCRIBE("keep_best", keep_best),
       SLUICE_DESCRIBE("compress", compress),
       SLUICE_DESCRIBE("encode_rows", encode_rows),
       SLUICE_DESCRIBE("decode_rows", decode_rows),

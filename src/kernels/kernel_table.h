@@ -15,7 +15,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
-#include "kernels/indexer.h"
+#include "kernels/index_tile.h"
 #include "kernels/linear.h"
 #include "kernels/router.h"
 #include "sluice/status.h"
@@ -81,12 +81,10 @@ struct KernelTable {
   // Rows [begin, end), 64 at most, of head `head`.
   void (*attend_expanded)(const AttendExpandedArgs& args, int head, int begin, int end) = nullptr;
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
-  // Scores of entries [first, last) for rows [begin, end) of span `span`, to scores[(row - begin) * stride + entry];
-  // entries that a row does not see get some value.
-  void (*index_scores)(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
-                       float* scores, std::ptrdiff_t stride) = nullptr;
-  // The k best of scores[0..n), k <= n, by the rule of kernels/indexer.h, ascending.
-  void (*top_k)(const float* scores, int n, int k, std::int32_t* selected) = nullptr;
+  // Scores a tile: to args.scores where the caller wants them, and to the candidates of its rows.
+  void (*index_scores)(const IndexTile& tile) = nullptr;
+  // Leaves the k best of the candidates, by the rule of kernels/indexer.h, where there are more.
+  void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
   // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/stream.h).

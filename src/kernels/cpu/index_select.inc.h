@@ -1,57 +1,117 @@
-// The indexer's scores (kernels/indexer.h) over sixteen lanes V.
+// The indexer's tiles (kernels/indexer.h): keys lie in lanes, sixteen to a vector, decoded once for all rows and heads
+// of the tile. What a dot product is made of is a Product: IndexFp4 (index_fp4.inc.h) or IndexPairs
+// (index_pairs.inc.h).
+//
+// A Product has kKeys (keys decoded at once), kGroups (vectors of keys side by side), kHeads (heads side by side), and
+//   Product(args, begin, end)         codes the queries of these rows
+//   decode(rows)                      kKeys keys
+//   dots<H>(row, head, group, y, next)  y[H][kGroups] = dot(q of `row`, head .. head + H; keys of kGroups groups)
 #pragma once
 
-#include "kernels/cpu/keys.inc.h"
-#include "kernels/cpu/products.inc.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/order.inc.h"
 
 namespace sluice::cpu {
 
-// Scores of one row for `count` keys from the dot products of `heads` more heads.
-template <class V>
-[[gnu::always_inline]] inline void add_head_scores(const float* dots, std::ptrdiff_t stride, const float* weights,
-                                                   int heads, bool first_heads, int count, float* scores) {
-  for (int i = 0; i < count; i += 16) {
-    V sum = first_heads ? V::zero() : load_up_to_16<V>(scores + i, count - i);
-    for (int h = 0; h < heads; ++h) {
-      sum = fma(V::broadcast(weights[h]), max_of(V::load(dots + h * stride + i), V::zero()), sum);
+// The lines of the keys that come next, fetched a few at a time between products: the loads of one core are limited by
+// the lines under way, so that fetching in bursts stalls it.
+class IndexAhead {
+ public:
+  IndexAhead(const RowFormat& format, const RowRef* rows, int count)
+      : rows_(rows), count_(count), lines_((format.data_bytes + 63) / 64) {}
+  // Some lines more.
+  [[gnu::always_inline]] void fetch(int lines) {
+    for (; lines > 0 && at_ < count_; --lines) {
+      const std::byte* data = rows_[at_].data + 64 * line_;
+      __builtin_prefetch(data);
+      if (line_ == 0 && at_ % 16 == 0) __builtin_prefetch(rows_[at_].scales);
+      if (++line_ == lines_) line_ = 0, ++at_;
     }
-    store_up_to_16(sum, scores + i, count - i);
   }
-}
 
-template <class V>
-void index_scores(const IndexSelectArgs& args, int span_index, int begin, int end, std::int32_t first,
-                  std::int32_t last, float* scores, std::ptrdiff_t stride) {
-  constexpr int kKeys = 64, kHeadBlock = 8;
-  const CacheSpan& span = args.spans[static_cast<std::size_t>(span_index)];
-  const int dims = padded_dims(args.dims);
-  const std::ptrdiff_t ldk = key_stride(args.dims);
-  float* keys = thread_scratch(static_cast<std::size_t>(kKeys * ldk + kHeadBlock * kKeys + kHeadBlock * dims));
-  float* dots = keys + kKeys * ldk;
-  float* queries = dots + kHeadBlock * kKeys;
-  const float* list[kKeys];
-  for (std::int32_t e = first; e < last; e += kKeys) {
-    const int count = last - e < kKeys ? last - e : kKeys;
-    for (int i = 0; i < count; ++i)
-      list[i] = key_values<V>(args.keys->format, latent_row(span, *args.keys, e + i), keys + i * ldk);
-    const int padded = (count + 3) / 4 * 4;
-    for (int i = count; i < padded; ++i) list[i] = list[0];
-    for (int row = begin; row < end; ++row) {
-      for (int head = 0; head < args.heads; head += kHeadBlock) {
-        const int heads = args.heads - head < kHeadBlock ? args.heads - head : kHeadBlock;
-        const float* q = args.q + (static_cast<std::ptrdiff_t>(row) * args.heads + head) * args.dims;
-        if (dims != args.dims) {
-          pad_queries<V>(q, heads, args.dims, queries);
-          q = queries;
-        }
-        dot_products<V>(q, dims, heads, list, 0, padded, dims, dots, kKeys);
-        const float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.heads + head;
-        add_head_scores<V>(dots, kKeys, weights, heads, head == 0, count, scores + (row - begin) * stride + e);
+ private:
+  const RowRef* rows_;
+  int count_, lines_;
+  int at_ = 0, line_ = 0;
+};
+
+template <class V, class Product>
+class IndexScorer {
+  static constexpr int kKeys = Product::kKeys, kGroups = Product::kGroups;
+  static_assert(kKeys <= IndexTile::kKeys && kKeys % (16 * kGroups) == 0);
+
+ public:
+  explicit IndexScorer(const IndexTile& tile)
+      : tile_(tile),
+        args_(*tile.args),
+        span_(args_.spans[static_cast<std::size_t>(tile.span)]),
+        product_(args_, tile.begin, tile.end) {}
+
+  void run() {
+    RowRef rows[2][kKeys];
+    int count = find(tile_.first, rows[0]);
+    for (std::int32_t e = tile_.first, i = 0; e < tile_.last; e += kKeys, i ^= 1) {
+      const int next = find(e + kKeys, rows[i ^ 1]);
+      for (int j = count; j < kKeys; ++j) rows[i][j] = rows[i][0];
+      product_.decode(rows[i]);
+      IndexAhead ahead(args_.keys->format, rows[i ^ 1], next);
+      for (int row = tile_.begin; row < tile_.end; ++row) score(row, e, count, ahead);
+      count = next;
+    }
+  }
+
+ private:
+  int find(std::int32_t first, RowRef* rows) const {
+    const int count = tile_.last - first < kKeys ? tile_.last - first : kKeys;
+    if (count > 0) index_rows(span_, *args_.keys, first, count, rows);
+    return count;
+  }
+
+  void score(int row, std::int32_t first, int count, IndexAhead& ahead) {
+    const int left = visible_entries(args_, span_, row) - first;
+    if (left < count) count = left;
+    if (count <= 0) return;
+    alignas(64) float scores[kKeys];
+    for (int group = 0; 16 * group < count; group += kGroups) {
+      V sums[kGroups];
+      for (int g = 0; g < kGroups; ++g) sums[g] = V::zero();
+      for (int head = 0; head < args_.heads;) head += heads<Product::kHeads>(row, head, group, sums, ahead);
+      for (int g = 0; g < kGroups; ++g) sums[g].store(scores + 16 * (group + g));
+    }
+    if (args_.scores != nullptr) {
+      float* to = args_.scores + row * args_.scores_stride + first;
+      for (int i = 0; i < count; i += 16) store_up_to_16(V::load(scores + i), to + i, count - i);
+    }
+    IndexCandidates& candidates = tile_.candidates[row - tile_.begin];
+    if (candidates.capacity > 0) add_candidates<V>(scores, first, count, args_.top_k, candidates);
+  }
+
+  // H heads, or half as many and so on where fewer are left; returns how many.
+  template <int H>
+  [[gnu::always_inline]] int heads(int row, int head, int group, V (&sums)[kGroups], IndexAhead& ahead) {
+    if constexpr (H > 1) {
+      if (args_.heads - head < H) return heads<H / 2>(row, head, group, sums, ahead);
+    }
+    add_heads<H>(row, head, group, sums, ahead);
+    return H;
+  }
+  template <int H>
+  [[gnu::noinline]] void add_heads(int row, int head, int group, V (&sums)[kGroups], IndexAhead& ahead) {
+    V y[H][kGroups];
+    product_.template dots<H>(row, head, group, y, ahead);
+    const float* weights = args_.weights + static_cast<std::ptrdiff_t>(row) * args_.heads + head;
+#pragma GCC unroll 8
+    for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        sums[g] = fma(V::broadcast(weights[h]), max_of(y[h][g], V::zero()), sums[g]);
       }
     }
   }
-}
+
+  const IndexTile& tile_;
+  const IndexSelectArgs& args_;
+  const CacheSpan& span_;
+  Product product_;
+};
 
 }  // namespace sluice::cpu

@@ -1,8 +1,10 @@
 // Scores as integers of the same order (kernels/order_key.h), and the best of many, over sixteen lanes V.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cpu/math.inc.h"
-#include "kernels/tiles.h"
+#include "kernels/index_tile.h"
 
 namespace sluice::cpu {
 
@@ -28,25 +30,31 @@ struct Threshold {
   int at_least;      // how many keys reach it
 };
 
-// Bisects the keys' range: no data moves, and a pass is one comparison for sixteen keys. 1 <= k <= the number of keys
-// above INT32_MIN, which marks padding and no score has.
+// Bisects the keys' range: no data moves, and a pass is one comparison for sixteen keys. 1 <= k <= count of keys above
+// INT32_MIN, which fills keys[count..) up to a multiple of 16.
 template <class V>
-[[gnu::always_inline]] inline Threshold kth_largest(const std::int32_t* keys, int n, int k) {
+[[gnu::always_inline]] inline Threshold kth_largest(const std::int32_t* keys, int count, int k) {
   using I = typename V::Int;
-  I top = I::load(keys);
-  for (int i = 16; i < n; i += 16) top = max_of(top, I::load(keys + i));
-  std::int32_t lanes[16];
-  tree_max(top).store(lanes);
-  const auto reach = [&](std::int64_t key) { return count_above<V>(keys, n, static_cast<std::int32_t>(key - 1)); };
+  const I padding = I::broadcast(INT32_MIN);
+  I top = padding, bottom = I::broadcast(INT32_MAX);
+  for (int i = 0; i < count; i += 16) {
+    const I key = I::load(keys + i);
+    top = max_of(top, key);
+    bottom = min_of(bottom, select(equal(key, padding), bottom, key));
+  }
+  std::int32_t tops[16], bottoms[16];
+  top.store(tops);
+  bottom.store(bottoms);
   // Invariant: at least k keys reach `low`, fewer than k reach `high`.
-  std::int64_t low = std::int64_t{INT32_MIN} + 1, high = std::int64_t{lanes[0]} + 1;
-  int at_least = reach(low);
+  std::int64_t low = *std::min_element(bottoms, bottoms + 16);
+  std::int64_t high = std::int64_t{*std::max_element(tops, tops + 16)} + 1;
+  int at_least = count;
   while (high - low > 1 && at_least != k) {
     const std::int64_t middle = low + (high - low) / 2;
-    const int count = reach(middle);
-    if (count >= k) {
+    const int reach = count_above<V>(keys, count, static_cast<std::int32_t>(middle - 1));
+    if (reach >= k) {
       low = middle;
-      at_least = count;
+      at_least = reach;
     } else {
       high = middle;
     }
@@ -54,30 +62,54 @@ template <class V>
   return {static_cast<std::int32_t>(low), at_least};
 }
 
-// The k best of scores[0..n) by higher score, then lower index; written in ascending order. 0 <= k <= n.
+// Of the lanes of `mask` the first n; takes them off n.
 template <class V>
-void top_k(const float* scores, int n, int k, std::int32_t* selected) {
+[[gnu::always_inline]] inline typename V::Mask take_first(typename V::Mask mask, int& n) {
+  unsigned left = bits(mask);
+  int end = 0;
+  for (; left != 0 && n > 0; left &= left - 1, --n) end = __builtin_ctz(left) + 1;
+  return mask & first_lanes_of<V>(end);
+}
+
+// The k best stay, in their order, and of those that tie for the last places the first (kernels/index_tile.h).
+template <class V>
+void keep_best(IndexCandidates& candidates, int k) {
   using I = typename V::Int;
-  if (k <= 0) return;
-  const int padded = (n + 15) / 16 * 16;
-  auto* keys = reinterpret_cast<std::int32_t*>(thread_scratch(static_cast<std::size_t>(padded)));
-  for (int i = 0; i < n; i += 16) {
-    const I key = order_keys(load_up_to_16<V>(scores + i, n - i));
-    select(first_lanes_of<V>(n - i), key, I::broadcast(INT32_MIN)).store(keys + i);
-  }
-  const Threshold threshold = kth_largest<V>(keys, padded, k);
+  const int count = candidates.count;
+  if (count <= k) return;
+  std::int32_t *keys = candidates.keys, *entries = candidates.entries;
+  for (int i = count; i % 16 != 0; ++i) keys[i] = INT32_MIN;
+  const Threshold threshold = kth_largest<V>(keys, count, k);
   const I bound = I::broadcast(threshold.key);
-  int ties = k - count_above<V>(keys, padded, threshold.key);  // of the keys equal to the threshold, the first ones
-  std::int32_t lanes[16];
-  for (int i = 0; i < n && k > 0; i += 16) {
-    const I key = I::load(keys + i);
-    unsigned taken = bits(greater(key, bound));
-    for (unsigned equals = bits(equal(key, bound)); equals != 0 && ties > 0; equals &= equals - 1, --ties) {
-      taken |= equals & (0U - equals);
-    }
-    if (taken == 0) continue;
-    (I::iota() + I::broadcast(i)).store(lanes);
-    for (; taken != 0; taken &= taken - 1, --k) *selected++ = lanes[__builtin_ctz(taken)];
+  int ties = threshold.at_least == k ? k : k - count_above<V>(keys, count, threshold.key);
+  int kept = 0;
+  for (int i = 0; i < count; i += 16) {  // what is written lies in what has been read
+    const I key = I::load(keys + i), entry = I::load(entries + i);
+    auto taken = greater(key, bound);
+    const auto equals = equal(key, bound);
+    if (ties > 0 && bits(equals) != 0) taken = taken | take_first<V>(equals, ties);
+    if (bits(taken) == 0) continue;
+    compress_store(keys + kept, taken, key);
+    kept += compress_store(entries + kept, taken, entry);
+  }
+  candidates.count = kept;
+  candidates.bound = threshold.key;
+}
+
+// Scores of entries [first, first + count), 64 at most, from `scores`, which may be read up to the next multiple of 16.
+template <class V>
+[[gnu::always_inline]] inline void add_candidates(const float* scores, std::int32_t first, int count, int k,
+                                                  IndexCandidates& candidates) {
+  using I = typename V::Int;
+  if (candidates.count + count > candidates.capacity) keep_best<V>(candidates, k);
+  I bound = I::broadcast(candidates.bound);
+  for (int i = 0; i < count; i += 16) {
+    const I key = order_keys(V::load(scores + i));
+    const auto better = greater(key, bound) & first_lanes_of<V>(count - i);
+    if (bits(better) == 0) continue;
+    compress_store(candidates.keys + candidates.count, better, key);
+    candidates.count +=
+        compress_store(candidates.entries + candidates.count, better, I::iota() + I::broadcast(first + i));
   }
 }
 

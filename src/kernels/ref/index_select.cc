@@ -1,41 +1,102 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
+#include "base/number_formats.h"
 #include "kernels/order_key.h"
 #include "kernels/ref/kernels.h"
-#include "kernels/ref/lanes16.h"
 
 namespace sluice::ref {
+namespace {
 
-void index_scores(const IndexSelectArgs& args, int span_index, int begin, int end, std::int32_t first,
-                  std::int32_t last, float* scores, std::ptrdiff_t stride) {
-  const CacheSpan& span = args.spans[static_cast<std::size_t>(span_index)];
+// A vector as kIndexFp4 codes it.
+struct Fp4 {
+  std::vector<std::byte> data, scales;
+  void encode(const float* x, int dims) {
+    const RowFormat format = make_row_format(RowCodec::kIndexFp4, dims, 0);
+    data.resize(static_cast<std::size_t>(format.data_bytes));
+    scales.resize(static_cast<std::size_t>(format.scale_bytes));
+    encode_row(format, x, {data.data(), scales.data()});
+  }
+};
+
+int doubled(const std::byte* data, int d) {
+  const int code = std::to_integer<int>(data[d / 2]) >> (d % 2 * 4);
+  return static_cast<int>(2.0F * e2m1_to_float(static_cast<std::uint8_t>(code & 15)));
+}
+
+float scale_of(std::byte code) {
+  return e8m0_to_float(std::min(std::to_integer<std::uint8_t>(code), kMaxIndexScale));
+}
+
+float dot_fp4(const Fp4& q, RowRef key, int dims) {
+  float dot = 0.0F;
+  for (int b = 0; b < dims / 32; ++b) {
+    int sum = 0;
+    for (int d = 32 * b; d < 32 * b + 32; ++d) sum += doubled(q.data.data(), d) * doubled(key.data, d);
+    const float scaled = static_cast<float>(sum) * scale_of(key.scales[b]);
+    dot = std::fma(scaled, scale_of(q.scales[static_cast<std::size_t>(b)]) * 0.25F, dot);
+  }
+  return dot;
+}
+
+float dot_pairs(const float* q, const float* key, int dims, bool round) {
+  const auto query = [&](int d) { return round ? round_to_bf16(q[d]) : q[d]; };
+  float dot = 0.0F;
+  for (int d = 0; d < dims; d += 2) {
+    if (d + 1 < dims) dot = std::fma(query(d + 1), key[d + 1], dot);
+    dot = std::fma(query(d), key[d], dot);
+  }
+  return dot;
+}
+
+}  // namespace
+
+void index_scores(const IndexTile& tile) {
+  const IndexSelectArgs& args = *tile.args;
+  const CacheSpan& span = args.spans[static_cast<std::size_t>(tile.span)];
+  const RowCodec codec = args.keys->format.codec;
   std::vector<float> key(static_cast<std::size_t>(args.dims));
-  for (std::int32_t e = first; e < last; ++e) {
-    decode_row(args.keys->format, latent_row(span, *args.keys, e), key.data());
-    for (int row = begin; row < end; ++row) {
-      const float* q = args.q + static_cast<std::ptrdiff_t>(row) * args.heads * args.dims;
+  for (int row = tile.begin; row < tile.end; ++row) {
+    const std::int32_t last = std::min(tile.last, visible_entries(args, span, row));
+    const float* q = args.q + static_cast<std::ptrdiff_t>(row) * args.heads * args.dims;
+    const float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.heads;
+    std::vector<Fp4> coded(codec == RowCodec::kIndexFp4 ? static_cast<std::size_t>(args.heads) : 0);
+    for (std::size_t h = 0; h < coded.size(); ++h) coded[h].encode(q + static_cast<int>(h) * args.dims, args.dims);
+    IndexCandidates& candidates = tile.candidates[row - tile.begin];
+    for (std::int32_t e = tile.first; e < last; ++e) {
+      const RowRef ref = latent_row(span, *args.keys, e);
+      decode_row(args.keys->format, ref, key.data());
       float score = 0.0F;
       for (int h = 0; h < args.heads; ++h) {
-        const float dot = lanes16_dot(q + static_cast<std::ptrdiff_t>(h) * args.dims, key.data(), args.dims);
-        score =
-            std::fma(args.weights[static_cast<std::ptrdiff_t>(row) * args.heads + h], dot > 0.0F ? dot : 0.0F, score);
+        const float dot = coded.empty()
+                              ? dot_pairs(q + h * args.dims, key.data(), args.dims, codec == RowCodec::kIndexFp8)
+                              : dot_fp4(coded[static_cast<std::size_t>(h)], ref, args.dims);
+        score = std::fma(weights[h], dot > 0.0F ? dot : 0.0F, score);
       }
-      scores[(row - begin) * stride + e] = score;
+      if (args.scores != nullptr) args.scores[row * args.scores_stride + e] = score;
+      if (candidates.capacity == 0) continue;
+      if (candidates.count == candidates.capacity) keep_best(candidates, args.top_k);
+      if (order_key(score) <= candidates.bound) continue;
+      candidates.keys[candidates.count] = order_key(score);
+      candidates.entries[candidates.count++] = e;
     }
   }
 }
 
-void top_k(const float* scores, int n, int k, std::int32_t* selected) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(n));
-  for (int e = 0; e < n; ++e) order[static_cast<std::size_t>(e)] = e;
-  std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](std::int32_t a, std::int32_t b) {
-    const std::int32_t key_a = order_key(scores[a]), key_b = order_key(scores[b]);
-    return key_a != key_b ? key_a > key_b : a < b;
-  });
+void keep_best(IndexCandidates& candidates, int k) {
+  if (candidates.count <= k) return;
+  std::vector<int> order(static_cast<std::size_t>(candidates.count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return candidates.keys[a] > candidates.keys[b]; });
+  candidates.bound = candidates.keys[order[static_cast<std::size_t>(k - 1)]];
   std::sort(order.begin(), order.begin() + k);
-  std::copy_n(order.begin(), k, selected);
+  for (int i = 0; i < k; ++i) {
+    candidates.keys[i] = candidates.keys[order[static_cast<std::size_t>(i)]];
+    candidates.entries[i] = candidates.entries[order[static_cast<std::size_t>(i)]];
+  }
+  candidates.count = k;
 }
 
 }  // namespace sluice::ref

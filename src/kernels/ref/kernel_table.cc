@@ -20,7 +20,7 @@ const KernelTable& scalar_kernels() {
       .attend_expanded = ref::attend_expanded,
       .merge_attention = ref::merge_attention,
       .index_scores = ref::index_scores,
-      .top_k = ref::top_k,
+      .keep_best = ref::keep_best,
       .compress = ref::compress,
       .encode_rows = ref::encode_rows,
       .decode_rows = ref::decode_rows,

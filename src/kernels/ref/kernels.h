@@ -16,9 +16,8 @@ void route(const RouteArgs& args, int begin, int end);
 void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
 void attend_expanded(const AttendExpandedArgs& args, int head, int begin, int end);
 void merge_attention(const MergeAttentionArgs& args, int begin, int end);
-void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
-                  float* scores, std::ptrdiff_t stride);
-void top_k(const float* scores, int n, int k, std::int32_t* selected);
+void index_scores(const IndexTile& tile);
+void keep_best(IndexCandidates& candidates, int k);
 void compress(const CompressArgs& args, int span, int begin, int end);
 void encode_rows(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count);
 void decode_rows(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx);

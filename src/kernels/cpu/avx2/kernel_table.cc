@@ -27,7 +27,7 @@ const KernelTable& kernels() {
       .attend_expanded = attend_expanded,
       .merge_attention = merge_attention,
       .index_scores = index_scores,
-      .top_k = cpu::top_k<F32x16>,
+      .keep_best = cpu::keep_best<F32x16>,
       .compress = cpu::compress<F32x16>,
       .encode_rows = cpu::encode_rows<F32x16>,
       .decode_rows = cpu::decode_rows<F32x16>,

@@ -108,7 +108,7 @@ SLUICE_VEC Mask16 equal(I32x16 a, I32x16 b) {
 SLUICE_VEC I32x16 select(Mask16 m, I32x16 yes, I32x16 no) {
   return {_mm256_blendv_epi8(no.lo, yes.lo, m.lo), _mm256_blendv_epi8(no.hi, yes.hi, m.hi)};
 }
-// Writes the lanes of `mask`, packed; returns how many.
+// Writes the lanes of `mask`, packed, and anything behind them, sixteen lanes at most; returns how many are of `mask`.
 SLUICE_VEC int compress_store(std::int32_t* p, Mask16 mask, I32x16 a) {
   alignas(32) std::int32_t lanes[16];
   a.store(lanes);

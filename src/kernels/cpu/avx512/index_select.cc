@@ -1,12 +1,76 @@
+#include <array>
+
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/cpu/index_select.inc.h"
+#include "kernels/cpu/index_fp4.inc.h"
+#include "kernels/cpu/index_pairs.inc.h"
 
 namespace sluice::avx512 {
+namespace {
 
-void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
-                  float* scores, std::ptrdiff_t stride) {
-  cpu::index_scores<F32x16>(args, span, begin, end, first, last, scores, stride);
+// 2 e2m1 + 12 of every code, four times: a permutation reads the low 6 bits of a byte.
+alignas(64) constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
+  constexpr int kDoubled[] = {0, 1, 2, 3, 4, 6, 8, 12};
+  std::array<std::uint8_t, 64> table{};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    table[i] = static_cast<std::uint8_t>(12 + (i % 16 < 8 ? kDoubled[i % 8] : -kDoubled[i % 8]));
+  }
+  return table;
+}();
+
+class IndexIsa {
+ public:
+  using Vec = F32x16;
+  static constexpr int kFp4Heads = 4, kFp4Groups = 2;
+  static constexpr int kPairsHeads = 8, kPairsGroups = 2;
+
+  struct Bytes {
+    __m512i v;
+    SLUICE_VEC static Bytes load(const std::byte* p) { return {_mm512_load_si512(p)}; }
+    SLUICE_VEC void store(std::byte* p) const { _mm512_store_si512(p, v); }
+  };
+  SLUICE_VEC Bytes e2m1_low(I32x16 a) const { return {_mm512_permutexvar_epi8(a.v, values_)}; }
+  SLUICE_VEC Bytes e2m1_high(I32x16 a) const { return {_mm512_permutexvar_epi8(_mm512_srli_epi16(a.v, 4), values_)}; }
+
+  struct Dot {
+    __m512i v;
+    SLUICE_VEC void begin(std::int32_t start) { v = _mm512_set1_epi32(start); }
+    SLUICE_VEC void add(Bytes keys, std::int32_t four) { v = _mm512_dpbusd_epi32(v, keys.v, _mm512_set1_epi32(four)); }
+    SLUICE_VEC I32x16 end(std::int32_t) const { return {v}; }
+  };
+
+  // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
+  SLUICE_VEC static void transpose(const RowRef* rows, int offset, I32x16 (&to)[4]) {
+    const auto quarter = [&](int i) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i].data + offset));
+    };
+    __m512i part[4];  // rows i, i + 4, i + 8, i + 12
+    for (int i = 0; i < 4; ++i) {
+      part[i] = _mm512_castsi128_si512(quarter(i));
+      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0x00F0, quarter(i + 4));
+      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0x0F00, quarter(i + 8));
+      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0xF000, quarter(i + 12));
+    }
+    const __m512i a = _mm512_unpacklo_epi32(part[0], part[1]), b = _mm512_unpackhi_epi32(part[0], part[1]);
+    const __m512i c = _mm512_unpacklo_epi32(part[2], part[3]), d = _mm512_unpackhi_epi32(part[2], part[3]);
+    to[0].v = _mm512_unpacklo_epi64(a, c);
+    to[1].v = _mm512_unpackhi_epi64(a, c);
+    to[2].v = _mm512_unpacklo_epi64(b, d);
+    to[3].v = _mm512_unpackhi_epi64(b, d);
+  }
+
+ private:
+  __m512i values_ = _mm512_load_si512(kE2m1Plus12.data());
+};
+
+}  // namespace
+
+void index_scores(const IndexTile& tile) {
+  if (tile.args->keys->format.codec == RowCodec::kIndexFp4) {
+    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa>>(tile).run();
+  } else {
+    cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa>>(tile).run();
+  }
 }
 
 }  // namespace sluice::avx512

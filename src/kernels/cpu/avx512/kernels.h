@@ -11,7 +11,6 @@ const KernelTable& kernels();
 void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
 void attend_expanded(const AttendExpandedArgs& args, int head, int begin, int end);
 void merge_attention(const MergeAttentionArgs& args, int begin, int end);
-void index_scores(const IndexSelectArgs& args, int span, int begin, int end, std::int32_t first, std::int32_t last,
-                  float* scores, std::ptrdiff_t stride);
+void index_scores(const IndexTile& tile);
 
 }  // namespace sluice::avx512

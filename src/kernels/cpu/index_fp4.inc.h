@@ -1,0 +1,178 @@
+// The indexer's dot products with FP4 keys, by integers: a key's value is 2 e2m1 + 12, an unsigned byte, a query's
+// 2 e2m1, a signed one. A sum begins at 12582912 less 12 times the sum of the query's bytes, which takes the 12s off
+// again and makes its bits those of the float 12582912 + I (kernels/indexer.h); one fma takes that off again while it
+// multiplies by the key's scale.
+//
+// A tile of 64 keys: [group of 16 keys][block][dword of the row][its even dims, its odd dims] lines of 64 bytes, four
+// dims for each key; then the scales, [block][scale, -12582912 times it][64 keys].
+//
+// An Isa has Vec, Fp4Groups, Fp4Heads, transpose (see below), Bytes with e2m1_low and e2m1_high, which decode the low
+// and the high nibbles of sixteen dwords, and Dot, sums of four products each in sixteen lanes.
+#pragma once
+
+#include "kernels/cpu/index_select.inc.h"
+#include "kernels/cpu/rows.inc.h"
+#include "kernels/tiles.h"
+
+namespace sluice::cpu {
+
+// A query's block of 32 dims.
+struct IndexQueryBlock {
+  float scale;         // a quarter of it
+  std::int32_t start;  // where a sum begins
+  // Eight dims after the other, each as 0 2 4 6 1 3 5 7: as they lie in the nibbles of a dword.
+  std::int8_t codes[32];
+};
+
+template <class Isa>
+class IndexFp4 {
+  using V = typename Isa::Vec;
+  using I = typename V::Int;
+  static constexpr int kBlockDims = 32, kLine = 64, kBlockLines = 8;
+
+ public:
+  static constexpr int kKeys = 64, kGroups = Isa::kFp4Groups, kHeads = Isa::kFp4Heads;
+
+  IndexFp4(const IndexSelectArgs& args, int begin, int end)
+      : heads_(args.heads), blocks_(args.dims / kBlockDims), begin_(begin) {
+    const std::size_t keys = static_cast<std::size_t>(kKeys * args.dims) / sizeof(float);
+    const std::size_t scales = static_cast<std::size_t>(2 * kKeys * blocks_);
+    const std::size_t queries = static_cast<std::size_t>((end - begin) * heads_ * blocks_);
+    float* scratch = thread_scratch(keys + scales + queries * sizeof(IndexQueryBlock) / sizeof(float));
+    keys_ = reinterpret_cast<std::byte*>(scratch);
+    scales_ = scratch + keys;
+    queries_ = reinterpret_cast<IndexQueryBlock*>(scales_ + scales);
+    const float* q = args.q + static_cast<std::ptrdiff_t>(begin) * heads_ * args.dims;
+    for (std::size_t i = 0; i < queries; ++i) code_query(q + i * kBlockDims, queries_[i]);
+    // Lines ahead for each block of a first row's products, so that all have been asked for at its end.
+    const int blocks = kKeys / 16 / kGroups * ((heads_ + kHeads - 1) / kHeads) * blocks_;
+    ahead_ = (kKeys * ((args.dims / 2 + 63) / 64) + blocks - 1) / blocks;
+  }
+
+  [[gnu::noinline]] void decode(const RowRef* rows) {
+    const Isa isa;
+    for (int group = 0; group < kKeys / 16; ++group) {
+      std::byte* to = keys_ + group * blocks_ * kBlockLines * kLine;
+      for (int block = 0; block < blocks_; ++block) {
+        I dwords[4];
+        Isa::transpose(rows + 16 * group, 16 * block, dwords);
+        for (const I& dword : dwords) {
+          isa.e2m1_low(dword).store(to);
+          isa.e2m1_high(dword).store(to + kLine);
+          to += 2 * kLine;
+        }
+      }
+      decode_scales(rows + 16 * group, 16 * group);
+    }
+  }
+
+  template <int H>
+  [[gnu::always_inline]] void dots(int row, int head, int group, V (&y)[H][kGroups], IndexAhead& ahead) const {
+    const IndexQueryBlock* q = queries_ + ((row - begin_) * heads_ + head) * blocks_;
+#pragma GCC unroll 8
+    for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) y[h][g] = V::zero();
+    }
+    const std::ptrdiff_t group_bytes = blocks_ * kBlockLines * kLine;
+    const std::byte* line = keys_ + group * group_bytes;
+    for (int block = 0; block < blocks_; ++block, ++q) {
+      typename Isa::Dot dot[H][kGroups];
+#pragma GCC unroll 8
+      for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) dot[h][g].begin(q[h * blocks_].start);
+      }
+      ahead.fetch(ahead_);
+#pragma GCC unroll 8
+      for (int l = 0; l < kBlockLines; ++l, line += kLine) {
+        typename Isa::Bytes keys[kGroups];
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) keys[g] = Isa::Bytes::load(line + g * group_bytes);
+#pragma GCC unroll 8
+        for (int h = 0; h < H; ++h) {
+          std::int32_t four;
+          __builtin_memcpy(&four, q[h * blocks_].codes + 4 * l, 4);
+#pragma GCC unroll 4
+          for (int g = 0; g < kGroups; ++g) dot[h][g].add(keys[g], four);
+        }
+      }
+      const float* scales = scales_ + 2 * block * kKeys + 16 * group;
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        const V scale = V::load(scales + 16 * g), offset = V::load(scales + kKeys + 16 * g);
+#pragma GCC unroll 8
+        for (int h = 0; h < H; ++h) {
+          const V sum = fma(as_float(dot[h][g].end(q[h * blocks_].start)), scale, offset);
+          y[h][g] = fma(sum, V::broadcast(q[h * blocks_].scale), y[h][g]);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: adding it leaves a small integer in the low bits
+  static constexpr std::int32_t kMagicBits = 0x4B400000;
+
+  static std::int32_t limited(int code) { return code < kMaxIndexScale ? code : kMaxIndexScale; }
+
+  static void code_query(const float* x, IndexQueryBlock& block) {
+    const V scale = block_scale<V, false>(x, kBlockDims), factor = inverse(scale);
+    const std::int32_t code = limited(static_cast<int>(e8m0_code(scale)));
+    block.scale = (as_float(I::broadcast(code << 23)) * V::broadcast(0.25F)).first_lane();
+    std::byte bytes[kBlockDims];
+    I sum = I::broadcast(0);
+    for (int i = 0; i < kBlockDims; i += 16) {
+      const V value = e2m1_values(e2m1_codes(V::load(x + i) * factor));
+      const I bits = as_bits(value + value + V::broadcast(kMagic));
+      sum = sum + (bits - I::broadcast(kMagicBits));
+      bits.store_bytes(bytes + i);
+    }
+    std::int32_t lanes[16], all = 0;
+    sum.store(lanes);
+    for (const std::int32_t lane : lanes) all += lane;
+    block.start = kMagicBits - 12 * all;
+    for (int i = 0; i < kBlockDims; i += 8) {
+      std::uint64_t eight;
+      __builtin_memcpy(&eight, bytes + i, 8);
+      const std::uint64_t ordered = even_bytes(eight) | even_bytes(eight >> 8) << 32;
+      __builtin_memcpy(block.codes + i, &ordered, 8);
+    }
+  }
+  static std::uint64_t even_bytes(std::uint64_t x) {
+    x &= 0x00FF00FF00FF00FFU;
+    x = (x | x >> 8) & 0x0000FFFF0000FFFFU;
+    return (x | x >> 16) & 0x00000000FFFFFFFFU;
+  }
+
+  // Of sixteen keys, the first of which is key `first` of the tile.
+  [[gnu::always_inline]] void decode_scales(const RowRef* rows, int first) {
+    for (int block = 0; block < blocks_; block += 4) {
+      const int count = blocks_ - block < 4 ? blocks_ - block : 4;
+      alignas(64) std::int32_t codes[16];
+      for (int i = 0; i < 16; ++i) {
+        if (count == 4) {
+          __builtin_memcpy(codes + i, rows[i].scales + block, 4);
+        } else {
+          codes[i] = 0;
+          for (int b = 0; b < count; ++b) codes[i] |= static_cast<std::int32_t>(rows[i].scales[block + b]) << 8 * b;
+        }
+      }
+      I left = I::load(codes);
+      for (int b = 0; b < count; ++b, left = shift_right<8>(left)) {
+        const I code = min_of(left & I::broadcast(0xFF), I::broadcast(kMaxIndexScale));
+        const V scale = as_float(shift_left<23>(code));
+        float* to = scales_ + 2 * (block + b) * kKeys + first;
+        scale.store(to);
+        (scale * V::broadcast(-kMagic)).store(to + kKeys);
+      }
+    }
+  }
+
+  int heads_, blocks_, begin_, ahead_;
+  std::byte* keys_;
+  float* scales_;
+  IndexQueryBlock* queries_;
+};
+
+}  // namespace sluice::cpu
