@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/cache_folder.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/sha256.h"
@@ -48,24 +48,6 @@ const KnownModel* find_model(const std::string& name) {
     if (name == model.name) return &model;
   }
   return nullptr;
-}
-
-Result<fs::path> cache_folder() {
-  const char* given = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  fs::path folder;
-  if (given != nullptr && given[0] == '/') {
-    folder = given;
-  } else if (home != nullptr && home[0] != '\0') {
-    folder = fs::path(home) / ".cache";
-  } else {
-    return invalid_argument("the cache folder: expected XDG_CACHE_HOME or HOME to be set, found neither");
-  }
-  folder /= "sluice";
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return resource_exhausted(fmt::format("{}: cannot be made ({})", folder.string(), error.message()));
-  return folder;
 }
 
 std::size_t bytes_below(const fs::path& folder) {

@@ -36,6 +36,9 @@ struct EngineOptions {
   std::int64_t kv_cache_memory = 0;        // bytes; 0: a quarter of the machine's memory
 
   // None of what follows changes a bit of any answer.
+  bool pack = true;         // off: weights are used from the checkpoint's own pages, which processes share
+  bool pack_cache = true;   // keep the packed form of large models in the cache folder, for the next start
+  bool pin_threads = true;  // each thread on a core of its own, where there are enough
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;       // off needs max_num_batched_tokens >= max_model_len
   bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps

@@ -30,22 +30,35 @@ Status open_failure(const std::string& path, int error) {
   return invalid_argument(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)));
 }
 
-// The size of a regular file; O_NONBLOCK at opening keeps a named pipe from blocking before it is refused here.
-Result<std::size_t> regular_file_size(int fd, const std::string& path) {
+// Of a regular file; O_NONBLOCK at opening keeps a named pipe from blocking before it is refused here.
+Result<FileIdentity> identify(int fd, const std::string& path) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) return open_failure(path, errno);
   if (S_ISDIR(info.st_mode)) return invalid_argument(fmt::format("{}: expected a file, found a folder", path));
   if (!S_ISREG(info.st_mode)) return invalid_argument(fmt::format("{}: expected a regular file", path));
-  return static_cast<std::size_t>(info.st_size);
+  const auto nanoseconds = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
+  };
+  return FileIdentity{.inode = info.st_ino,
+                      .bytes = static_cast<std::uint64_t>(info.st_size),
+                      .modified = nanoseconds(info.st_mtim),
+                      .changed = nanoseconds(info.st_ctim)};
 }
 
 }  // namespace
 
+Result<FileIdentity> identify_file(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return open_failure(path, errno);
+  return identify(file.fd, path);
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
-  SLUICE_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(file.fd, path));
   MappedFile mapped;
+  SLUICE_ASSIGN_OR_RETURN(mapped.identity_, identify(file.fd, path));
+  const std::size_t size = mapped.identity_.bytes;
   mapped.path_ = path;
   if (size == 0) return mapped;  // mmap refuses an empty length
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
@@ -58,10 +71,14 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      identity_(other.identity_),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(identity_, other.identity_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
@@ -82,6 +99,13 @@ void MappedFile::advise(std::size_t offset, std::size_t length, int advice) cons
 void MappedFile::will_need(std::size_t offset, std::size_t length) const {
   advise(offset, length, MADV_WILLNEED);
 }
+void MappedFile::populate(std::size_t offset, std::size_t length) const {
+#ifdef MADV_POPULATE_READ
+  advise(offset, length, MADV_POPULATE_READ);
+#else
+  advise(offset, length, MADV_WILLNEED);
+#endif
+}
 void MappedFile::sequential() const {
   advise(0, size_, MADV_SEQUENTIAL);
 }
@@ -95,7 +119,8 @@ void MappedFile::dont_need(std::size_t offset, std::size_t length) const {
 Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
-  SLUICE_ASSIGN_OR_RETURN(const std::size_t size, regular_file_size(file.fd, path));
+  SLUICE_ASSIGN_OR_RETURN(const FileIdentity identity, identify(file.fd, path));
+  const std::size_t size = identity.bytes;
   if (size > max_bytes) {
     return invalid_argument(fmt::format("{}: expected at most {} bytes, found {}", path, max_bytes, size));
   }

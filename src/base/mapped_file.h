@@ -7,12 +7,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "sluice/status.h"
 
 namespace sluice {
+
+// What tells a file from every other, and from itself before it was changed. Times in nanoseconds; `changed` (ctime)
+// cannot be set back by programs.
+struct FileIdentity {
+  std::uint64_t inode = 0, bytes = 0;
+  std::int64_t modified = 0, changed = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+Result<FileIdentity> identify_file(const std::string& path);
 
 class MappedFile {
  public:
@@ -30,9 +40,12 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::size_t size() const { return size_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // When it was opened.
+  const FileIdentity& identity() const { return identity_; }
 
   // Hints to the kernel about [offset, offset + length); they never fail and change no result.
   void will_need(std::size_t offset, std::size_t length) const;  // start reading ahead
+  void populate(std::size_t offset, std::size_t length) const;   // read now, and make every page of it accessible
   void sequential() const;                                       // read once, front to back
   void random_access() const;                                    // no read-ahead: rows of a table picked by index
   void dont_need(std::size_t offset, std::size_t length) const;  // the pages were copied and may be dropped
@@ -41,6 +54,7 @@ class MappedFile {
   void advise(std::size_t offset, std::size_t length, int advice) const;
 
   std::string path_;
+  FileIdentity identity_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -116,6 +116,15 @@ void Checkpoint::add(const std::vector<TensorView>& tensors) {
   }
 }
 
+std::vector<const MappedFile*> Checkpoint::mappings() const {
+  std::vector<const MappedFile*> mappings;
+  for (const auto& file : files_) mappings.push_back(&file->mapping());
+  if (gguf_ != nullptr) {
+    for (const auto& file : gguf_->model().files()) mappings.push_back(&file->mapping());
+  }
+  return mappings;
+}
+
 const std::byte* Checkpoint::keep(AlignedBytes bytes) {
   kept_.push_back(std::move(bytes));
   return kept_.back().data();

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/aligned.h"
@@ -37,8 +38,12 @@ class Checkpoint {
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+  // All its files, in an order that is the same each time.
+  std::vector<const MappedFile*> mappings() const;
+
   // Keeps bytes that were made from tensors as long as the checkpoint, and returns them.
   const std::byte* keep(AlignedBytes bytes);
+  void keep(std::shared_ptr<const void> what) { kept_alive_.push_back(std::move(what)); }
 
  private:
   Checkpoint() = default;
@@ -52,6 +57,7 @@ class Checkpoint {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::shared_ptr<const GgufTensors> gguf_;
   std::vector<AlignedBytes> kept_;
+  std::vector<std::shared_ptr<const void>> kept_alive_;
   std::vector<const TensorView*> tensors_;
   std::map<std::string, std::string> metadata_;
   std::size_t total_bytes_ = 0;

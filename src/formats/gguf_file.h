@@ -31,6 +31,7 @@ class GgufFile {
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }
+  const MappedFile& mapping() const { return mapping_; }  // empty where it was parsed from memory
   const GgufMetadata& metadata() const { return metadata_; }
   // Sorted by name. Shapes are row-major: the last dimension, which files list first, is contiguous.
   const std::vector<TensorView>& tensors() const { return tensors_; }
@@ -56,6 +57,7 @@ class GgufModel {
   static Result<std::unique_ptr<GgufModel>> of(std::unique_ptr<GgufFile> first);
 
   const std::string& path() const { return files_.front()->path(); }
+  const std::vector<std::unique_ptr<GgufFile>>& files() const { return files_; }
   const GgufMetadata& metadata() const { return files_.front()->metadata(); }
   // Sorted by name.
   const std::vector<const TensorView*>& tensors() const { return tensors_; }

@@ -24,6 +24,7 @@ class GgufTensors {
 
   // In no order; names may occur twice when the file is wrong.
   const std::vector<TensorView>& tensors() const { return tensors_; }
+  const GgufModel& model() const { return *model_; }
 
  private:
   explicit GgufTensors(std::unique_ptr<GgufModel> model) : model_(std::move(model)) {}

@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 using LoadFamily = Result<std::unique_ptr<Model>> (*)(const Exec&, Checkpoint, ModelConfig, NumericsProfile,
-                                                      const LoadProgress&, LoadReport*);
+                                                      const Loading&);
 using TypesOfFamily = CacheTypes (*)(const ModelConfig&);
 using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile);
 struct Family {
@@ -47,7 +47,12 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
   const Family family = family_of(config);
-  return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), progress, report);
+  Loading loading;
+  loading.packing.pack = options.pack;
+  loading.packing.cache = options.pack_cache;
+  loading.progress = progress;
+  loading.report = report;
+  return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
 }
 
 Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options) {

@@ -37,11 +37,27 @@ class Model {
 struct LoadReport {
   double seconds = 0;
   std::size_t checkpoint_bytes = 0, packed_bytes = 0;
+  std::string packing;             // what became of the packed form; empty: there is none
   std::vector<std::string> notes;  // unknown tensors and other things worth a line
 };
 
-// Called while loading with (bytes bound so far, bytes in all).
+// What becomes of weights that the kernels want in another form than the checkpoint's (docs/loading.md).
+struct PackingOptions {
+  bool pack = true;                     // off: the kernels pack what they need when they need it; pages stay shared
+  bool cache = true;                    // keep the packed form of large models for the next start
+  std::string cache_folder = {};        // empty: the program's
+  std::size_t cache_from = 64'000'000;  // packed bytes
+  int settled_seconds = 2;  // files that changed later than so long ago are not relied on to tell when they change
+};
+
+// Called while packing, or comparing what was kept, with (bytes so far, bytes in all).
 using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
+
+struct Loading {
+  PackingOptions packing = {};
+  LoadProgress progress = {};    // may be empty
+  LoadReport* report = nullptr;  // may be null
+};
 
 // Loads the checkpoint in `folder`: config, weights (checked, bound, packed for exec.kernels).
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineOptions& options,

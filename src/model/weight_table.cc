@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "model/weight_packer.h"
+
 namespace sluice {
 namespace {
 
@@ -20,8 +22,8 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 class Loader {
  public:
-  Loader(const Exec& exec, Checkpoint& checkpoint, const QuantizationConfig& quantization)
-      : exec_(exec), checkpoint_(checkpoint), quantization_(quantization) {}
+  Loader(const Exec& exec, Checkpoint& checkpoint, const QuantizationConfig& quantization, WeightPacker& packer)
+      : exec_(exec), checkpoint_(checkpoint), quantization_(quantization), packer_(packer) {}
 
   // Null when no name of the spec is in the checkpoint.
   const TensorName* find(const WeightSpec& spec, const TensorView** tensor) const {
@@ -41,30 +43,32 @@ class Loader {
     WeightView view;
     view.out = static_cast<int>(spec.shape[name.transposed ? 1 : 0]);
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
-    AlignedBytes decoded;  // what the view is of, unless the checkpoint's
-    SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decoded));
+    WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
+    SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
       if (view.format != WeightFormat::kF32 && view.format != WeightFormat::kBf16) {
         return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
       }
-      if (decoded.size() > 0) view.data = checkpoint_.keep(std::move(decoded));
+      if (decode) {
+        AlignedBytes decoded(static_cast<std::size_t>(view.out) * view.row_bytes());
+        decode(decoded.data());
+        view.data = checkpoint_.keep(std::move(decoded));
+      }
       **in_place = view;
       return {};
     }
     auto& weight = *std::get<LinearWeight*>(spec.into);
+    const std::string part =
+        fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
     if (name.transposed) {
-      weight = LinearWeight::pack_transposed(exec_, view, spec.inputs);
-    } else if (decoded.size() > 0) {
-      weight = LinearWeight::pack(exec_, view, std::move(decoded), spec.inputs);
+      packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));
     } else {
-      weight = LinearWeight::pack(exec_, view, spec.inputs);
+      packer_.add(part, weight, view, spec.inputs, std::move(decode));
     }
-    packed_bytes_ += weight.packed_bytes();
     return {};
   }
 
   std::size_t bytes_done() const { return bytes_done_; }
-  std::size_t packed_bytes() const { return packed_bytes_; }
 
   std::string unknown_tensors() const {
     std::size_t unknown = 0;
@@ -122,25 +126,38 @@ class Loader {
   }
 
   Status decode_matrix(const TensorName& name, const TensorView& tensor, WeightView& view,
-                       AlignedBytes& decoded) const {
+                       WeightPacker::MakeValues& decode) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
     view.format = WeightFormat::kF32;
-    const auto row_values = static_cast<std::size_t>(view.in);
-    decoded = AlignedBytes(static_cast<std::size_t>(view.out) * row_values * sizeof(float));
-    constexpr int kPieceRows = 64;
-    exec_.pool->run((view.out + kPieceRows - 1) / kPieceRows, [&](int piece, int) {
-      const KeepDenormals exact;
-      const int first = piece * kPieceRows;
-      read_rows(tensor, name.first_row + first, std::min(kPieceRows, view.out - first),
-                decoded.as<float>() + static_cast<std::size_t>(first) * row_values);
-    });
-    view.data = decoded.data();
+    decode = [pool = exec_.pool, &tensor, first_row = name.first_row, rows = view.out, in = view.in](std::byte* to) {
+      constexpr int kPieceRows = 64;
+      pool->run((rows + kPieceRows - 1) / kPieceRows, [&](int piece, int) {
+        const KeepDenormals exact;
+        const int first = piece * kPieceRows;
+        read_rows(tensor, first_row + first, std::min(kPieceRows, rows - first),
+                  reinterpret_cast<float*>(to) + static_cast<std::size_t>(first) * static_cast<std::size_t>(in));
+      });
+    };
     return {};
   }
 
+  // `decode`: empty where the view's bytes are the checkpoint's.
+  WeightPacker::MakeValues transpose(const WeightView& view, WeightPacker::MakeValues decode) const {
+    return [pool = exec_.pool, view, decode = std::move(decode)](std::byte* to) {
+      WeightView source = view;
+      AlignedBytes decoded(decode ? static_cast<std::size_t>(view.out) * view.row_bytes() : 0);
+      if (decode) {
+        decode(decoded.data());
+        source.data = decoded.data();
+      }
+      write_transpose(pool, source, to);
+    };
+  }
+
   // `view` has its shape.
-  Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view, AlignedBytes& decoded) {
-    if (needs_decoding(tensor)) return decode_matrix(name, tensor, view, decoded);
+  Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view,
+                     WeightPacker::MakeValues& decode) {
+    if (needs_decoding(tensor)) return decode_matrix(name, tensor, view, decode);
     std::vector<std::int64_t> stored = name.shape;
     switch (tensor.dtype) {
       case DType::kF32:
@@ -217,7 +234,8 @@ class Loader {
   Checkpoint& checkpoint_;
   const QuantizationConfig& quantization_;
   std::set<std::string, std::less<>> used_;
-  std::size_t bytes_done_ = 0, packed_bytes_ = 0;
+  WeightPacker& packer_;
+  std::size_t bytes_done_ = 0;
 };
 
 Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkpoint& checkpoint) {
@@ -254,9 +272,11 @@ bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std
 }
 
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
-                    const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report) {
+                    const QuantizationConfig& quantization, const Loading& loading) {
   const auto start = std::chrono::steady_clock::now();
-  Loader loader(exec, checkpoint, quantization);
+  LoadReport* const report = loading.report;
+  WeightPacker packer(exec, loading.packing);
+  Loader loader(exec, checkpoint, quantization, packer);
   std::vector<const WeightSpec*> missing;
   std::set<std::string> absent_groups;
   for (const auto& spec : table) {
@@ -271,13 +291,14 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
       continue;
     }
     SLUICE_RETURN_IF_ERROR(loader.bind(spec, *name, *tensor));
-    if (progress) progress(loader.bytes_done(), checkpoint.total_bytes());
   }
   if (!missing.empty()) return missing_error(missing, checkpoint);
+  packer.finish(checkpoint, loading.progress);
   if (report != nullptr) {
     report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report->checkpoint_bytes = checkpoint.total_bytes();
-    report->packed_bytes = loader.packed_bytes();
+    report->packed_bytes = packer.packed_bytes();
+    report->packing = packer.outcome();
     for (const auto& group : absent_groups) {
       report->notes.push_back(
           fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));

@@ -48,7 +48,7 @@ using WeightTable = std::vector<WeightSpec>;
 // found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound; it keeps the copies
 // that are made for it.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
-                    const QuantizationConfig& quantization, const LoadProgress& progress, LoadReport* report);
+                    const QuantizationConfig& quantization, const Loading& loading);
 
 // The names under which the scales of a weight may be found, the official one first.
 std::vector<std::string> scale_names(const std::string& weight_name);

@@ -17,12 +17,11 @@ Decoder::Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile prof
 Decoder::~Decoder() = default;
 
 Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
-                                             NumericsProfile profile, const LoadProgress& progress,
-                                             LoadReport* report) {
+                                             NumericsProfile profile, const Loading& loading) {
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
   const InputForm inputs = model->profile_.inputs;
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -29,7 +29,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 class Decoder final : public Model {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
-                                             NumericsProfile profile, const LoadProgress& progress, LoadReport* report);
+                                             NumericsProfile profile, const Loading& loading);
   ~Decoder() override;
 
   const ModelConfig& config() const override { return config_; }

@@ -30,11 +30,10 @@ DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProf
 DeepSeekMla::~DeepSeekMla() = default;
 
 Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
-                                                 NumericsProfile profile, const LoadProgress& progress,
-                                                 LoadReport* report) {
+                                                 NumericsProfile profile, const Loading& loading) {
   std::unique_ptr<DeepSeekMla> model(new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile)));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
 

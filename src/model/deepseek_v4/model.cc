@@ -31,13 +31,12 @@ DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfil
 DeepSeekV4::~DeepSeekV4() = default;
 
 Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
-                                                NumericsProfile profile, const LoadProgress& progress,
-                                                LoadReport* report) {
+                                                NumericsProfile profile, const Loading& loading) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   std::unique_ptr<DeepSeekV4> model(new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile)));
   const InputForm inputs = model->profile_.inputs;
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, progress, report));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));
 }

@@ -36,7 +36,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 class DeepSeekV4 final : public Model {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
-                                             NumericsProfile profile, const LoadProgress& progress, LoadReport* report);
+                                             NumericsProfile profile, const Loading& loading);
 
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }

@@ -1,0 +1,13 @@
+// A 64-bit checksum of bytes at the speed of memory, against disks that fail and writes that tear, not against people.
+// A change within any one 8-byte word always changes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sluice {
+
+std::uint64_t checksum(std::span<const std::byte> bytes);
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+#include "model/weight_packer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/cache_folder.h"
+#include "base/large_bytes.h"
+#include "base/log.h"
+#include "kernels/kernel_table.h"
+#include "model/pack_cache.h"
+
+namespace sluice {
+namespace {
+
+// Weights begin at cache lines.
+constexpr std::size_t kAlignment = 64;
+
+bool unchanged(const std::vector<std::pair<std::string, FileIdentity>>& files) {
+  return std::ranges::all_of(files, [](const auto& file) {
+    const auto now = identify_file(file.first);
+    return now.ok() && now.value() == file.second;
+  });
+}
+
+// A file that was written at this very moment may be written again without its times telling.
+bool settled(const std::vector<const MappedFile*>& files, int seconds) {
+  const auto now =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::ranges::all_of(files, [&](const MappedFile* file) {
+    const std::int64_t age = now - file->identity().changed;
+    return age >= std::int64_t{seconds} * 1'000'000'000 && file->identity().bytes > 0;
+  });
+}
+
+Result<PackCache> open_cache_folder(const PackingOptions& options) {
+  if (!options.cache_folder.empty()) return PackCache::open(options.cache_folder);
+  SLUICE_ASSIGN_OR_RETURN(const std::filesystem::path folder, cache_folder());
+  return PackCache::open(folder / "packed");
+}
+
+std::optional<PackCache> open_cache(const PackingOptions& options) {
+  auto cache = open_cache_folder(options);
+  if (cache.ok()) return std::move(cache).value();
+  log_warning("packed weights: not kept for the next start: {}", cache.status().message());
+  return std::nullopt;
+}
+
+// What outlives the loading of weights that were packed now. The keeper goes first, as it reads the bytes.
+struct PackedNow {
+  LargeBytes bytes;
+  std::optional<PackKeeper> keeper;
+};
+
+}  // namespace
+
+void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs,
+                       MakeValues values) {
+  const LinearKernels& kernels = exec_.kernels->linear;
+  const std::size_t bytes = kernels.packed_bytes(view);
+  if (bytes > 0 && options_.pack) {
+    into = LinearWeight::packed_at(view, inputs, nullptr, bytes);
+    items_.push_back({&into, {std::move(name), view, inputs, bytes}, std::move(values), arena_bytes_});
+    arena_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  } else if (values) {  // there is no place in a file to leave it at
+    AlignedBytes made(static_cast<std::size_t>(view.out) * view.row_bytes());
+    values(made.data());
+    WeightView of_made = view;
+    of_made.data = made.data();
+    into = LinearWeight::pack(exec_, of_made, std::move(made), inputs);
+  } else {
+    into = LinearWeight::in_place(kernels, view, inputs);
+  }
+  packed_bytes_ += into.packed_bytes();
+}
+
+void WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress) {
+  if (items_.empty()) return;
+  const std::vector<const MappedFile*> files = checkpoint.mappings();
+  const bool cached = options_.cache && arena_bytes_ >= options_.cache_from && settled(files, options_.settled_seconds);
+  std::optional<PackCache> cache = cached ? open_cache(options_) : std::nullopt;
+  const PackedKey key = cache ? key_of(checkpoint) : PackedKey{};
+  if (cache) {
+    auto found = cache->find(key, arena_bytes_, *exec_.pool, progress);
+    if (found.ok()) {
+      auto file = std::make_shared<PackedFile>(std::move(found).value());
+      point_all(file->bytes().data());
+      outcome_ = fmt::format("mapped from {}", cache->path_of(key));
+      return checkpoint.keep(std::move(file));
+    }
+  }
+  auto now = std::make_shared<PackedNow>();
+  now->bytes = LargeBytes(arena_bytes_);
+  pack_all(now->bytes.data(), progress);
+  point_all(now->bytes.data());
+  outcome_ = "packed now";
+  if (cache) {
+    std::vector<std::pair<std::string, FileIdentity>> identities;
+    for (const MappedFile* file : files) identities.emplace_back(file->path(), file->identity());
+    now->keeper.emplace(*std::move(cache), key, std::span(std::as_const(now->bytes).data(), arena_bytes_),
+                        [identities = std::move(identities)] { return unchanged(identities); });
+  }
+  checkpoint.keep(std::move(now));
+}
+
+PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
+  std::vector<PackedWeightPlace> places;
+  for (const Item& item : items_) places.push_back(item.place);
+  return pack_key(checkpoint.mappings(), places, *exec_.kernels);
+}
+
+void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const {
+  AlignedBytes made;
+  for (const Item& item : items_) {
+    WeightView view = item.place.view;
+    if (item.values) {
+      const std::size_t bytes = static_cast<std::size_t>(view.out) * view.row_bytes();
+      if (made.size() < bytes) made = AlignedBytes(bytes);
+      item.values(made.data());
+      view.data = made.data();
+    }
+    pack_linear_weight(exec_.pool, exec_.kernels->linear, view, base + item.offset);
+    if (progress) progress(item.offset + item.place.bytes, arena_bytes_);
+  }
+}
+
+void WeightPacker::point_all(const std::byte* base) {
+  for (const Item& item : items_) {
+    *item.into = LinearWeight::packed_at(item.place.view, item.place.inputs, base + item.offset, item.place.bytes);
+  }
+}
+
+}  // namespace sluice

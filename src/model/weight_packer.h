@@ -1,0 +1,56 @@
+// WeightPacker: brings the weights of a model into the form that its kernels want.
+//
+// Weights are gathered first; their packed form is then one piece of memory: the mapping of a file that an earlier
+// start kept (model/pack_cache.h), or made now and kept for the next one. docs/loading.md tells the whole story. Thread
+// safety: one thread; it uses exec's pool.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "kernels/exec.h"
+#include "kernels/linear.h"
+#include "model/model.h"
+#include "model/pack_key.h"
+#include "model/packed_file.h"
+
+namespace sluice {
+
+class WeightPacker {
+ public:
+  // Writes the values of a weight, view.out rows of view.row_bytes(), that no file holds in this form.
+  using MakeValues = std::function<void(std::byte* to)>;
+
+  WeightPacker(const Exec& exec, const PackingOptions& options) : exec_(exec), options_(options) {}
+
+  // Makes `into` a weight over `view`. Its packed bytes are there after finish(). `into` stays where it is until then.
+  void add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs, MakeValues values = {});
+  // The checkpoint, which the views are of, keeps what they need from now on.
+  void finish(Checkpoint& checkpoint, const LoadProgress& progress);
+
+  std::size_t packed_bytes() const { return packed_bytes_; }
+  // What became of the packed weights: "packed now", "mapped from ..."; empty: there are none.
+  const std::string& outcome() const { return outcome_; }
+
+ private:
+  struct Item {
+    LinearWeight* into;
+    PackedWeightPlace place;
+    MakeValues values;
+    std::size_t offset;
+  };
+
+  void point_all(const std::byte* base);
+  void pack_all(std::byte* base, const LoadProgress& progress) const;
+  PackedKey key_of(const Checkpoint& checkpoint) const;
+
+  const Exec& exec_;
+  const PackingOptions& options_;
+  std::vector<Item> items_;
+  std::size_t arena_bytes_ = 0, packed_bytes_ = 0;
+  std::string outcome_;
+};
+
+}  // namespace sluice
