@@ -1,8 +1,8 @@
 #include "kernels/experts.h"
 
 #include <algorithm>
+#include <numeric>
 
-#include "base/check.h"
 #include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_split.h"
@@ -106,8 +106,8 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   // A piece begins at a whole block.
   for (int r = 0; r < rows; ++r) {
     float* down = group.down + std::ptrdiff_t{piece.row_begin + r} * input_floats(form, inter);
-    prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
-                   down + input_floats(form, piece.out_begin));
+    kernels.prepare(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
+                    down + input_floats(form, piece.out_begin));
   }
 }
 
@@ -138,10 +138,13 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
   make_groups(args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
   const int out_tile = exec.kernels->linear.out_tile;
-  SLUICE_CHECK(out_tile % kQuantizedInputs == 0, "a piece of the activations is whole blocks");
+  int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
+  for (const Group& g : scratch.groups) {
+    activation_tile = std::lcm(activation_tile, input_block(g.weights->down.input_form()));
+  }
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
-  for (const InputForm form : {InputForm::kBf16, InputForm::kInt8}) {
+  for (const InputForm form : {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
     const auto wants = [&](const Group& g) { return g.weights->gate.input_form() == form; };
     if (std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
     const auto width = static_cast<std::size_t>(input_floats(form, args.hidden));
@@ -150,7 +153,7 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
     prepare_rows(exec, args.rows, args.hidden, job, form, buffer);
   }
   split_linear(
-      *exec.pool, out_tile, groups,
+      *exec.pool, activation_tile, groups,
       [&](int i) { return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden}; },
       [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
   split_linear(

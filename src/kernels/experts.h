@@ -49,7 +49,7 @@ struct ExpertsScratch {
   std::vector<Group> groups;
   std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
   FloatBuffer row_weights, gate, up, down, outputs;
-  std::array<FloatBuffer, 3> inputs;  // by InputForm; x itself where that is kF32
+  std::array<FloatBuffer, 4> inputs;  // by InputForm; x itself where that is kF32
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch);

@@ -135,7 +135,7 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
   for (const Shape& shape : shapes()) {
     for (const WeightSpec& spec : expert_specs()) {
       const Layer layer(random, shape, spec);
-      for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
+      for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
         const float limit = form == InputForm::kBf16 ? 0.0F : 0.7F;
         const Rows rows = random_rows(random, shape, 21);
         const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, limit);
@@ -158,7 +158,7 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
     for (const Shape& shape : shapes()) {
       const Layer layer(random, shape, expert_specs()[0]);
       ThreadPool one(1);
-      const auto packed = layer.pack(Exec{&one, &table}, static_cast<InputForm>(random() % 3));
+      const auto packed = layer.pack(Exec{&one, &table}, static_cast<InputForm>(random() % 4));
       ExpertsScratch scratch;
       for (int i = 0; i < cases; ++i) {
         const int threads = 1 << (random() % 3);

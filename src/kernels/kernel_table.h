@@ -32,8 +32,10 @@ struct LinearKernels {
   std::size_t (*packed_bytes)(const WeightView& view);
   void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
   int out_tile;
-  // Outputs [begin, end), cut like pack()'s, of y[0..rows). x has been rounded if the weight wants bf16 inputs.
+  // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
   void (*run)(const LinearJob& job, int rows, int begin, int end);
+  // kernels/linear_inputs.h's prepare_inputs().
+  void (*prepare)(InputForm form, int count, const float* x, float* to);
 };
 
 struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may be either; row_weight [rows] or null for

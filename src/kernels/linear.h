@@ -6,9 +6,12 @@
 //   within a block, one fma chain from 0 over pairs of inputs in ascending order, the odd one of a pair first
 //     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
 //   blocks in ascending order:  y = fma(acc, scale, y), y from 0;  scale = 1 without scales.
-// A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded to f32, and scale = 1.
 // The form of the inputs (InputForm) is the weight's:
+//   kF32    as they are. A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded
+//   to
+//           f32, and scale = 1.
 //   kBf16   x is rounded to bf16 first (the products are then exact in f32)
+//   kFp8    x is rounded as the official inference does first, to e4m3 under a power of two for each 128 inputs
 //   kInt8   MXFP4 only: the 32 inputs of a block become int8 codes with one f32 scale s (kernels/linear_inputs.h).
 //   Twice
 //           an e2m1 value is an integer, so acc = sum(codes * 2 e2m1) is exact whatever its order, and with h = scale /
@@ -38,7 +41,7 @@ enum class WeightFormat {
   kMxfp4,  // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
-enum class InputForm { kF32, kBf16, kInt8 };
+enum class InputForm { kF32, kBf16, kInt8, kFp8 };
 
 const char* name(WeightFormat format);
 // What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight is not MXFP4.

@@ -1,8 +1,8 @@
 // What linear() and experts() share: the rows of a job, and inputs in the form that a weight multiplies.
 //
-//   kF32    as they are
-//   kBf16   rounded to bf16, as floats
-//   kInt8   QuantizedBlocks, one for 32 inputs of a row, side by side; the last may be part empty
+//   kF32          as they are
+//   kBf16, kFp8   bf16 values side by side, an even number: -0 after the last of an odd count
+//   kInt8         QuantizedBlocks, one for 32 inputs of a row, side by side; the last may be part empty
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 
-#include "base/number_formats.h"
 #include "kernels/linear.h"
 
 namespace sluice {
@@ -32,50 +30,52 @@ static_assert(sizeof(QuantizedBlock) == 40);
 
 inline constexpr std::array<int, 8> kQuantizedOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Inputs [0, count) of a block; those past them are 0.
-inline void quantize_block(int count, const float* x, QuantizedBlock& block) {
-  alignas(64) float padded[kQuantizedInputs] = {};
-  std::copy_n(x, count, padded);
-  std::int32_t largest = 0;
-  for (const float value : padded) largest = std::max(largest, std::bit_cast<std::int32_t>(value) & INT32_MAX);
-  const float a = std::bit_cast<float>(largest);
-  const bool finite = largest < 0x7F800000;
+inline constexpr float kQuantizedMagic = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
+
+struct QuantizedScale {
+  float scale, inverse;  // inverse 0: the codes are 0
+};
+// For the bits of the largest magnitude of a block.
+inline QuantizedScale quantized_scale(std::int32_t largest) {
   // Below it 127 / a would not be finite. The block counts as zero, as a denormal does.
   constexpr float kSmallest = 0x1p-120F;
-  const float inverse = finite && a >= kSmallest ? 127.0F / a : 0.0F;
-  block.scale = !finite ? std::numeric_limits<float>::quiet_NaN() : a >= kSmallest ? a / 127.0F : 0.0F;
-  // Adding 1.5 * 2^23 leaves the rounded value in the low bits.
-  constexpr std::int32_t kMagicBits = 0x4B400000;
-  alignas(64) std::int32_t codes[kQuantizedInputs];
-  std::int32_t sum = 0;
-  for (int i = 0; i < kQuantizedInputs; ++i) {
-    codes[i] = std::bit_cast<std::int32_t>(padded[i] * inverse + 12582912.0F) - kMagicBits;
-  }
-  if (!finite) std::fill_n(codes, kQuantizedInputs, 0);
-  for (const std::int32_t code : codes) sum += code;
-  block.start = kMagicBits - 12 * sum;
-  for (int i = 0; i < kQuantizedInputs; ++i) {
-    const auto at = static_cast<std::size_t>(i % 8);
-    block.codes[i] = static_cast<std::int8_t>(codes[i / 8 * 8 + kQuantizedOrder[at]]);
-  }
+  if (largest >= 0x7F800000) return {std::numeric_limits<float>::quiet_NaN(), 0.0F};
+  const float a = std::bit_cast<float>(largest);
+  return a >= kSmallest ? QuantizedScale{a / 127.0F, 127.0F / a} : QuantizedScale{0.0F, 0.0F};
 }
+inline std::int32_t quantized_start(std::int32_t sum_of_codes) {
+  return std::bit_cast<std::int32_t>(kQuantizedMagic) - 12 * sum_of_codes;
+}
+inline void clear_codes(QuantizedBlock& block) {
+  block.start = quantized_start(0);
+  std::fill_n(block.codes, kQuantizedInputs, std::int8_t{0});
+}
+
+// Inputs [0, count) of a block; those past them are 0.
+void quantize_block(int count, const float* x, QuantizedBlock& block);
+
+void prepare_bf16_inputs(int count, const float* x, std::uint16_t* to);
 
 // Floats that `in` inputs of a row take.
 inline int input_floats(InputForm form, int in) {
   constexpr int kBlockFloats = sizeof(QuantizedBlock) / sizeof(float);
-  return form == InputForm::kInt8 ? (in + kQuantizedInputs - 1) / kQuantizedInputs * kBlockFloats : in;
+  if (form == InputForm::kF32) return in;
+  return form == InputForm::kInt8 ? (in + kQuantizedInputs - 1) / kQuantizedInputs * kBlockFloats : (in + 1) / 2;
 }
 
-// Inputs [0, count) of a row; `to` is where their form begins, for kInt8 at the start of a block.
-inline void prepare_inputs(InputForm form, int count, const float* x, float* to) {
-  if (form == InputForm::kBf16) {
-    for (int i = 0; i < count; ++i) to[i] = round_to_bf16(x[i]);
-  } else {
-    auto* block = reinterpret_cast<QuantizedBlock*>(to);
-    for (int i = 0; i < count; i += kQuantizedInputs, ++block) {
-      quantize_block(std::min(kQuantizedInputs, count - i), x + i, *block);
-    }
-  }
+// A row may be prepared in pieces that begin at multiples of so many inputs.
+inline int input_block(InputForm form) {
+  return form == InputForm::kFp8 ? 128 : form == InputForm::kInt8 ? kQuantizedInputs : 2;
+}
+
+// Inputs [0, count) of a row in a form that is not kF32; `to` is where their form begins. The definition;
+// LinearKernels::prepare gives the same.
+void prepare_inputs(InputForm form, int count, const float* x, float* to);
+
+// x, of `in` inputs in the form kBf16 or kFp8, as floats.
+inline void widen_inputs(int in, const float* x, float* to) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(x);
+  for (int i = 0; i < in; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
 // `job` without its first `first` rows.
@@ -91,15 +91,6 @@ inline LinearJob rows_from(const LinearJob& job, int first) {
 }
 
 // out [rows, input_floats(form, in)]: the job's inputs in `form`, which is not kF32.
-inline void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out) {
-  constexpr int kFloatsPerPiece = 64 << 10;
-  const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
-  auto prepare = [&](int piece, int) {
-    for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
-      prepare_inputs(form, in, job.x_row(r), out + static_cast<std::ptrdiff_t>(r) * input_floats(form, in));
-    }
-  };
-  exec.pool->run((rows + step - 1) / step, std::ref(prepare));
-}
+void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out);
 
 }  // namespace sluice

@@ -8,12 +8,13 @@
 #include "base/number_formats.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
+#include "kernels/stream.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::uint32_t kSeed = 20240607;
-constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8};
+constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
 
 struct Product {
   const KernelTable& table;
@@ -50,10 +51,14 @@ float expected(const WeightView& view, const float* x, int n, InputForm wanted) 
   const InputForm form = input_form(wanted, view.format);
   if (form == InputForm::kInt8) return expected_int8(view, x, n);
   const int block = view.block_inputs();
-  const auto input = [&](int k) { return form == InputForm::kBf16 ? round_to_bf16(x[k]) : x[k]; };
-  const auto weight = [&](int k) {
-    return view.scale_format == ScaleFormat::kF32 ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
+  std::vector<float> inputs(x, x + view.in);
+  if (form == InputForm::kFp8) simulate_row(RowCodec::kMlaFp8, view.in, 0, inputs.data());
+  const auto input = [&](int k) {
+    return form == InputForm::kF32 ? inputs[static_cast<std::size_t>(k)]
+                                   : round_to_bf16(inputs[static_cast<std::size_t>(k)]);
   };
+  const bool prescaled = form == InputForm::kF32 && view.scale_format == ScaleFormat::kF32;
+  const auto weight = [&](int k) { return prescaled ? view.element(n, k) * view.scale(n, k) : view.element(n, k); };
   float y = 0.0F;
   for (int begin = 0; begin < view.in; begin += block) {
     const int end = std::min(view.in, begin + block);
@@ -62,7 +67,7 @@ float expected(const WeightView& view, const float* x, int n, InputForm wanted) 
       if (k + 1 < end) acc = std::fma(input(k + 1), weight(k + 1), acc);
       acc = std::fma(input(k), weight(k), acc);
     }
-    y = std::fma(acc, view.scale_format == ScaleFormat::kE8m0 ? view.scale(n, begin) : 1.0F, y);
+    y = std::fma(acc, prescaled ? 1.0F : view.scale(n, begin), y);
   }
   return y;
 }

@@ -86,16 +86,18 @@ const char* name_of(InputForm inputs) {
       return "bf16";
     case InputForm::kInt8:
       return "int8";
+    case InputForm::kFp8:
+      return "fp8";
   }
   return "?";
 }
 
 Result<InputForm> inputs_of(const std::string& compute_dtype) {
   if (compute_dtype == "auto") return InputForm::kF32;
-  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
+  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
     if (compute_dtype == name_of(form)) return form;
   }
-  return invalid_argument(fmt::format("--compute-dtype: expected auto, f32, bf16 or int8, found '{}'", compute_dtype));
+  return invalid_argument(fmt::format("--compute-dtype: expected auto, f32, bf16, int8 or fp8, found '{}'", compute_dtype));
 }
 
 }  // namespace

@@ -5,35 +5,8 @@
 #include <cstddef>
 
 #include "kernels/cpu/linear_tile.inc.h"
-#include "kernels/tiles.h"
 
 namespace sluice::cpu {
-
-// The rows of a job as an Arithmetic reads them (linear_panel.inc.h): where they lie, or copied once for all tiles.
-template <class Arithmetic>
-class DirectInputs {
- public:
-  using Cell = typename Arithmetic::Cell;
-  DirectInputs(const LinearJob& job, int rows, int in) : job_(job) {
-    if constexpr (Arithmetic::kCopiesInputs) {
-      stride_ = (in + 1) / 2 * Arithmetic::kPairCells;
-      cells_ = reinterpret_cast<Cell*>(thread_scratch(static_cast<std::size_t>(rows * stride_)));
-      for (int r = 0; r < rows; ++r) Arithmetic::copy_inputs(job.x_row(r), in, cells_ + r * stride_);
-    }
-  }
-  const Cell* row(int r) const {
-    if constexpr (Arithmetic::kCopiesInputs) {
-      return cells_ + r * stride_;
-    } else {
-      return job_.x_row(r);
-    }
-  }
-
- private:
-  const LinearJob& job_;
-  std::ptrdiff_t stride_ = 0;
-  Cell* cells_ = nullptr;
-};
 
 // Rows [row, row + kRows) of a tile of kGroups groups.
 template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
@@ -41,7 +14,6 @@ class LinearDirect {
   using V = typename Isa::Vec;
   using Scale = typename Format::Scale;
   using Cell = typename Arithmetic::Cell;
-  using Inputs = DirectInputs<Arithmetic>;
   // Blocks in flight, each with its own chains.
   static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
   static constexpr int kStepCells = Format::kInputs / 2 * Arithmetic::kPairCells;
@@ -49,8 +21,8 @@ class LinearDirect {
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
 
  public:
-  [[gnu::noinline]] static void run(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row) {
-    LinearDirect kernel(tile, inputs, row);
+  [[gnu::noinline]] static void run(const LinearTile& tile, const LinearJob& job, int row) {
+    LinearDirect kernel(tile, job, row);
     const int whole = tile.in / tile.block;
     int block = 0;
     if constexpr (kBlocks > 1) {
@@ -68,9 +40,9 @@ class LinearDirect {
   }
 
  private:
-  LinearDirect(const LinearTile& tile, const Inputs& inputs, int row) : tile_(tile) {
+  LinearDirect(const LinearTile& tile, const LinearJob& job, int row) : tile_(tile) {
     for (int r = 0; r < kRows; ++r) {
-      x_[r] = inputs.row(row + r);
+      x_[r] = Arithmetic::inputs(job.x_row(row + r));
       for (int g = 0; g < kGroups; ++g) y_[r][g] = V::zero();
     }
   }
@@ -189,43 +161,41 @@ class LinearDirect {
 // Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
 template <class Isa, class Format, class Arithmetic>
 class LinearDirectRows {
-  using Inputs = DirectInputs<Arithmetic>;
   static constexpr int kMost = Format::kDirectRows + Arithmetic::kMoreRows;
 
  public:
-  static void run(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int rows) {
+  static void run(const LinearTile& tile, const LinearJob& job, int rows) {
     const int parts = (rows + kMost - 1) / kMost;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows - row + parts - part - 1) / (parts - part);
-      with_groups<Isa::kTileGroups>(tile, inputs, job, row, count);
+      with_groups<Isa::kTileGroups>(tile, job, row, count);
       row += count;
     }
   }
 
  private:
   template <int kGroups>
-  static void with_groups(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row, int count) {
+  static void with_groups(const LinearTile& tile, const LinearJob& job, int row, int count) {
     if constexpr (kGroups > 1) {
-      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, inputs, job, row, count);
+      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, job, row, count);
     }
-    with_rows<kGroups, kMost>(tile, inputs, job, row, count);
+    with_rows<kGroups, kMost>(tile, job, row, count);
   }
 
   template <int kGroups, int kRows>
-  static void with_rows(const LinearTile& tile, const Inputs& inputs, const LinearJob& job, int row, int count) {
+  static void with_rows(const LinearTile& tile, const LinearJob& job, int row, int count) {
     if constexpr (kRows > 1) {
-      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, inputs, job, row, count);
+      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count);
     }
-    LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, inputs, job, row);
+    LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, job, row);
   }
 };
 
 // Outputs of tiles [first_tile, last_tile).
 template <class Isa, class Format, class Arithmetic>
 void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int first_tile, int last_tile) {
-  const DirectInputs<Arithmetic> inputs(job, rows, layout.in);
   for (int index = first_tile; index < last_tile; ++index) {
-    LinearDirectRows<Isa, Format, Arithmetic>::run(LinearTile(layout, job.weight->packed(), index), inputs, job, rows);
+    LinearDirectRows<Isa, Format, Arithmetic>::run(LinearTile(layout, job.weight->packed(), index), job, rows);
   }
 }
 

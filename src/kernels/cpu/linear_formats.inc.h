@@ -16,6 +16,7 @@ struct Unscaled {
 // The code is the exponent field. 0, which stands for the denormal 2^-127, becomes 0; 0xFF is NaN.
 template <class V>
 struct ScaledE8m0 {
+  static constexpr std::size_t kBytes = 1;  // of an output
   [[gnu::always_inline]] static V load(const std::byte* codes) {
     using I = typename V::Int;
     const I code = I::load_bytes(codes);
@@ -30,6 +31,15 @@ template <class I, class V>
   odd = as_float(pairs & I::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
   even = as_float(shift_left<16>(pairs));
 }
+
+template <class V>
+struct ScaledF32 {
+  static constexpr std::size_t kBytes = 4;
+  [[gnu::always_inline]] static V load(const std::byte* scales) {
+    return V::load(reinterpret_cast<const float*>(scales));
+  }
+  [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
+};
 
 template <class V, int kRows, int kFrom>
 struct F32Weights {
@@ -66,12 +76,12 @@ struct Bf16Weights {
   }
 };
 
-// e4m3 with a scale per block. Decoder gives Line, load(line) and pair<P>(line, even, odd).
-template <class V, class Decoder, int kRows, int kFrom>
+// e4m3 with a scale per block, ScaledE8m0 or ScaledF32. Decoder gives Line, load(line) and pair<P>(line, even, odd).
+template <class OfBlock, class Decoder, int kRows, int kFrom>
 struct Fp8Weights : Decoder {
-  using Scale = ScaledE8m0<V>;
+  using Scale = OfBlock;
   static constexpr int kInputs = 4, kDirectRows = kRows, kPanelFrom = kFrom;
-  static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
+  static constexpr std::size_t kLineBytes = 64, kScaleBytes = OfBlock::kBytes;
   [[gnu::always_inline]] auto load(const std::byte* line, const std::byte*) const { return Decoder::load(line); }
 };
 

@@ -4,9 +4,9 @@
 // them through one pointer and rows of any stride do not fall on the same cache sets.
 //
 // An Arithmetic says what a pair of inputs is in a panel and how it is multiplied: Cell, kPairCells (cells of a pair,
-// of an output or of a row), copy_inputs(x, count, to), store_pair<P, kStride>(format, line, to), add_pair(w, x, acc);
-// and in a direct tile: kCopiesInputs, kNothing (what stands against padding weights), kMoreRows (rows beyond
-// Format::kDirectRows), decode_pair<P>(format, line) and add(x, pair, acc).
+// of an output or of a row), inputs(x) (a row as cells), copy_inputs(x, begin, count, to), store_pair<P,
+// kStride>(format, line, to), add_pair(w, x, acc); and in a direct tile: kNothing (what stands against padding
+// weights), kMoreRows (rows beyond Format::kDirectRows), decode_pair<P>(format, line) and add(x, pair, acc).
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,6 @@ template <class V>
 struct FmaArithmetic {
   using Cell = float;
   static constexpr int kPairCells = 2, kMoreRows = 0;
-  static constexpr bool kCopiesInputs = false;
   static constexpr float kNothing = -0.0F;
 
   struct Pair {
@@ -40,8 +39,9 @@ struct FmaArithmetic {
   }
 
   // An odd count leaves one pair without its odd half (linear_tile.inc.h).
-  static void copy_inputs(const float* x, int count, float* to) {
-    std::copy_n(x, count, to);
+  static const float* inputs(const float* x) { return x; }
+  static void copy_inputs(const float* x, int begin, int count, float* to) {
+    std::copy_n(x + begin, count, to);
     if (count % 2 != 0) to[count] = -0.0F;
   }
   // Pair P of a line: the odd inputs' row, then the even ones'.
@@ -202,7 +202,7 @@ class LinearPanels {
       Cell* to = x_ + r * kCells;
       for (int block = blocks.first; block < blocks.last; ++block) {
         const int begin = block * layout_.block;
-        Arithmetic::copy_inputs(job_.x_row(row_ + r) + begin, std::min(layout_.block, layout_.in - begin), to);
+        Arithmetic::copy_inputs(job_.x_row(row_ + r), begin, std::min(layout_.block, layout_.in - begin), to);
         to += blocks.block_inputs / 2 * Arithmetic::kPairCells;
       }
     }

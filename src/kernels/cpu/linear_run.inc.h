@@ -1,13 +1,28 @@
-// LinearKernels::run for one format: outputs [begin, end) of a job, begin a multiple of a tile's outputs.
+// LinearKernels::run for one format: outputs [begin, end) of a job, begin a multiple of a tile's outputs. Inputs in
+// bf16 are widened first.
 #pragma once
 
 #include "kernels/cpu/linear_direct.inc.h"
 #include "kernels/cpu/linear_panel.inc.h"
+#include "kernels/linear_inputs.h"
+#include "kernels/tiles.h"
 
 namespace sluice::cpu {
 
+// The rows of a job, widened to f32 in the thread's scratch.
+template <class Isa>
+LinearJob widened_job(const LinearJob& job, int rows) {
+  const int in = job.weight->in();
+  float* to = thread_scratch(static_cast<std::size_t>(rows) * static_cast<std::size_t>(in));
+  LinearJob wide = job;
+  wide.x = to, wide.ldx = in, wide.x_rows = nullptr;
+  for (int r = 0; r < rows; ++r) widen_inputs(in, job.x_row(r), to + std::ptrdiff_t{r} * in);
+  return wide;
+}
+
 template <class Isa, class Format>
-void run_linear(const LinearJob& job, int rows, int begin, int end) {
+void run_linear(const LinearJob& any_job, int rows, int begin, int end) {
+  const LinearJob job = any_job.weight->input_form() == InputForm::kF32 ? any_job : widened_job<Isa>(any_job, rows);
   constexpr int kTileOutputs = Isa::kTileGroups * kGroupOutputs;
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
   const int first_tile = begin / kTileOutputs;

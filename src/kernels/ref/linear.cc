@@ -14,9 +14,8 @@ std::size_t packed_bytes(const WeightView&) {
 }
 void pack(const WeightView&, int, int, std::byte*) {}
 
-// The weights of output n for inputs [begin, begin + count), with an f32 scale already multiplied in.
-void unpack_block(const WeightView& view, int n, int begin, int count, float* weights) {
-  const bool prescaled = view.scale_format == ScaleFormat::kF32;
+// The weights of output n for inputs [begin, begin + count), with the scale already multiplied in if `prescaled`.
+void unpack_block(const WeightView& view, bool prescaled, int n, int begin, int count, float* weights) {
   for (int k = 0; k < count; ++k) {
     weights[k] = view.element(n, begin + k);
     if (prescaled) weights[k] *= view.scale(n, begin + k);
@@ -61,16 +60,22 @@ void run(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->input_form() == InputForm::kInt8) return run_int8(job, rows, begin, end);
   const WeightView& view = job.weight->view();
   const int block = view.block_inputs();
+  const bool rounded = job.weight->input_form() != InputForm::kF32;
+  const bool prescaled = !rounded && view.scale_format == ScaleFormat::kF32;
   std::vector<float> weights(static_cast<std::size_t>(std::min(block, view.in)));
+  std::vector<float> widened(rounded ? static_cast<std::size_t>(rows) * static_cast<std::size_t>(view.in) : 0);
+  const auto inputs = [&](int r) { return rounded ? widened.data() + std::ptrdiff_t{r} * view.in : job.x_row(r); };
+  for (int r = 0; rounded && r < rows; ++r)
+    widen_inputs(view.in, job.x_row(r), widened.data() + std::ptrdiff_t{r} * view.in);
   for (int n = begin; n < end; ++n) {
     for (int r = 0; r < rows; ++r) job.y[r * job.ldy + n] = 0.0F;
     for (int k = 0; k < view.in; k += block) {
       const int count = std::min(block, view.in - k);
-      unpack_block(view, n, k, count, weights.data());
-      const float scale = view.scale_format == ScaleFormat::kE8m0 ? view.scale(n, k) : 1.0F;
+      unpack_block(view, prescaled, n, k, count, weights.data());
+      const float scale = prescaled ? 1.0F : view.scale(n, k);
       for (int r = 0; r < rows; ++r) {
         float& y = job.y[r * job.ldy + n];
-        y = std::fma(chain(job.x_row(r) + k, weights.data(), count), scale, y);
+        y = std::fma(chain(inputs(r) + k, weights.data(), count), scale, y);
       }
     }
   }
@@ -79,7 +84,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 }  // namespace
 
 const LinearKernels& scalar_linear_kernels() {
-  static constexpr LinearKernels kKernels{packed_bytes, pack, 32, run};
+  static constexpr LinearKernels kKernels{packed_bytes, pack, 32, run, prepare_inputs};
   return kKernels;
 }
 

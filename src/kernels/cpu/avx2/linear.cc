@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/avx2/linear_formats.h"
 #include "kernels/cpu/avx2/linear_kernels.h"
+#include "kernels/cpu/linear_inputs.inc.h"
 #include "kernels/cpu/linear_layout.h"
 
 namespace sluice {
@@ -35,7 +36,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 
 const LinearKernels& avx2_linear_kernels() {
   static constexpr LinearKernels kKernels{avx2::packed_bytes, avx2::pack, avx2::LinearIsa::kTileGroups * kGroupOutputs,
-                                          avx2::run};
+                                          avx2::run, cpu::prepare_inputs<avx2::F32x16>};
   return kKernels;
 }
 

@@ -5,10 +5,12 @@
 namespace sluice::avx2 {
 
 void linear_fp8(const LinearJob& job, int rows, int begin, int end) {
-  if (job.weight->view().scale_format == ScaleFormat::kF32) {
-    cpu::run_linear<LinearIsa, cpu::Fp8PrescaledWeights<F32x16, Fp8Decoder, 2, 8>>(job, rows, begin, end);
+  if (job.weight->view().scale_format != ScaleFormat::kF32) {
+    cpu::run_linear<LinearIsa, cpu::Fp8Weights<cpu::ScaledE8m0<F32x16>, Fp8Decoder, 2, 8>>(job, rows, begin, end);
+  } else if (job.weight->input_form() != InputForm::kF32) {
+    cpu::run_linear<LinearIsa, cpu::Fp8Weights<cpu::ScaledF32<F32x16>, Fp8Decoder, 2, 8>>(job, rows, begin, end);
   } else {
-    cpu::run_linear<LinearIsa, cpu::Fp8Weights<F32x16, Fp8Decoder, 2, 8>>(job, rows, begin, end);
+    cpu::run_linear<LinearIsa, cpu::Fp8PrescaledWeights<F32x16, Fp8Decoder, 2, 8>>(job, rows, begin, end);
   }
 }
 

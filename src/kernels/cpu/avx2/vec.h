@@ -96,6 +96,18 @@ SLUICE_VEC I32x16 shift_right_signed(I32x16 a) {
 SLUICE_VEC I32x16 max_of(I32x16 a, I32x16 b) {
   return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
 }
+SLUICE_VEC std::int32_t max_of_lanes(I32x16 a) {
+  const __m256i eight = _mm256_max_epi32(a.lo, a.hi);
+  __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+SLUICE_VEC std::int32_t sum_of_lanes(I32x16 a) {
+  const __m256i eight = _mm256_add_epi32(a.lo, a.hi);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
 SLUICE_VEC I32x16 min_of(I32x16 a, I32x16 b) {
   return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};
 }

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/linear_inputs.inc.h"
 #include "kernels/cpu/linear_layout.h"
 
 namespace sluice {
@@ -20,8 +21,9 @@ void pack(const WeightView& view, int begin, int end, std::byte* packed) {
 bool wants_dot(const LinearWeight& weight) {
   static const bool available = has_dot();
   const WeightView& view = weight.view();
-  return available && weight.input_form() == InputForm::kBf16 && view.block_inputs() % 2 == 0 &&
-         view.format != WeightFormat::kF32 && view.scale_format != ScaleFormat::kF32;
+  const InputForm form = weight.input_form();
+  return available && (form == InputForm::kBf16 || form == InputForm::kFp8) && view.block_inputs() % 2 == 0 &&
+         view.format != WeightFormat::kF32;
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
@@ -43,7 +45,8 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 
 const LinearKernels& avx512_linear_kernels() {
   static constexpr LinearKernels kKernels{avx512::packed_bytes, avx512::pack,
-                                          avx512::LinearIsa::kTileGroups * kGroupOutputs, avx512::run};
+                                          avx512::LinearIsa::kTileGroups * kGroupOutputs, avx512::run,
+                                          cpu::prepare_inputs<avx512::F32x16>};
   return kKernels;
 }
 

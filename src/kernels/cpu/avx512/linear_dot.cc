@@ -1,7 +1,7 @@
 // Panels of bf16 pairs, multiplied by the bf16 dot instruction: twice the speed of f32 multiply-adds on AMD processors.
 // It adds the odd product, then the even one, each by one fma with denormals as zero, which is the order of
 // kernels/linear.h.
-#include <bit>
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu/avx512/intrinsics.h"
@@ -20,7 +20,6 @@ namespace {
 struct DotArithmetic {
   using Cell = std::uint32_t;  // a pair of bf16, the odd one in the high half
   static constexpr int kPairCells = 1, kMoreRows = 1;
-  static constexpr bool kCopiesInputs = true;
   static constexpr std::uint32_t kNothing = 0x80008000U;
 
   template <int P, class Format, class Line>
@@ -32,11 +31,9 @@ struct DotArithmetic {
     return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(inputs), reinterpret_cast<__m512bh>(pair))};
   }
 
-  // The inputs are bf16 already (LinearKernels::run), so that cutting them off is exact.
-  static void copy_inputs(const float* x, int count, std::uint32_t* to) {
-    const auto bits = [&](int i) { return std::bit_cast<std::uint32_t>(x[i]); };
-    for (int i = 0; i + 1 < count; i += 2) to[i / 2] = (bits(i) >> 16) | (bits(i + 1) & 0xFFFF0000U);
-    if (count % 2 != 0) to[count / 2] = (bits(count - 1) >> 16) | 0x80000000U;  // beside -0 (linear_tile.inc.h)
+  static const std::uint32_t* inputs(const float* x) { return reinterpret_cast<const std::uint32_t*>(x); }
+  static void copy_inputs(const float* x, int begin, int count, std::uint32_t* to) {
+    std::copy_n(inputs(x) + begin / 2, (count + 1) / 2, to);
   }
   template <int P, int kStride, class Format, class Line>
   SLUICE_VEC static void store_pair(const Format& format, const Line& line, std::uint32_t* to) {
@@ -78,7 +75,10 @@ void linear_dot(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kBf16:
       return run<cpu::Bf16Weights<F32x16, 4, 0>>(job, rows, begin, end);
     case WeightFormat::kFp8:
-      return run<cpu::Fp8Weights<F32x16, Fp8Decoder, 4, 0>>(job, rows, begin, end);
+      if (job.weight->view().scale_format == ScaleFormat::kF32) {
+        return run<cpu::Fp8Weights<cpu::ScaledF32<F32x16>, Fp8Decoder, 4, 0>>(job, rows, begin, end);
+      }
+      return run<cpu::Fp8Weights<cpu::ScaledE8m0<F32x16>, Fp8Decoder, 4, 0>>(job, rows, begin, end);
     default:
       return run<Mxfp4Weights>(job, rows, begin, end);
   }

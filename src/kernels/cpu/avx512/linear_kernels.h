@@ -11,7 +11,7 @@ void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
 void linear_int8(const LinearJob& job, int rows, int begin, int end);  // mxfp4 times int8
 
 // The same bits with the bf16 dot instruction, for rounded inputs. It exists where the processor has AVX-512 BF16 and
-// serves fp8 but with f32 scales, mxfp4 and bf16, in blocks of an even number of inputs.
+// serves fp8, mxfp4 and bf16, in blocks of an even number of inputs.
 bool has_dot();
 void linear_dot(const LinearJob& job, int rows, int begin, int end);
 

@@ -75,6 +75,12 @@ SLUICE_VEC I32x16 shift_right_signed(I32x16 a) {
 SLUICE_VEC I32x16 max_of(I32x16 a, I32x16 b) {
   return {_mm512_max_epi32(a.v, b.v)};
 }
+SLUICE_VEC std::int32_t max_of_lanes(I32x16 a) {
+  return _mm512_reduce_max_epi32(a.v);
+}
+SLUICE_VEC std::int32_t sum_of_lanes(I32x16 a) {
+  return _mm512_reduce_add_epi32(a.v);
+}
 SLUICE_VEC I32x16 min_of(I32x16 a, I32x16 b) {
   return {_mm512_min_epi32(a.v, b.v)};
 }
