@@ -19,5 +19,6 @@ struct Invocation {
 void add_text_commands(CLI::App& app, Invocation& invocation);   // serve, run, chat
 void add_model_commands(CLI::App& app, Invocation& invocation);  // logits, eval, inspect, kernels, synth
 void add_simulate_command(CLI::App& app, Invocation& invocation);
+void add_bench_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace sluice

@@ -29,4 +29,12 @@ std::string version_text() {
                      kernels.ok() ? (*kernels)->isa : "none", default_profile());
 }
 
+const char* program_version() {
+  return SLUICE_VERSION;
+}
+
+const char* program_commit() {
+  return SLUICE_COMMIT;
+}
+
 }  // namespace sluice

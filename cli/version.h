@@ -7,5 +7,7 @@ namespace sluice {
 
 // Version, commit, the ISA that "auto" picks, and the numerics profile that the embedded model gets by default.
 std::string version_text();
+const char* program_version();
+const char* program_commit();  // of the tree that it was built from
 
 }  // namespace sluice

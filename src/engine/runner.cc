@@ -162,11 +162,22 @@ Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   const Batch batch{.ids = ids_, .positions = positions_, .spans = spans_, .logit_rows = logit_rows_};
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
-  model_->forward(exec_, batch, pools_->view(), logits_, probe);
+  model_->forward(exec_, batch, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
   for (const SpoiledRow& row : spoiled) std::memcpy(row.at, row.before.data(), row.before.size());
   for (const StepSpan& span : spans) {
     span.keep ? commit(span) : states_[index(span.sequence)].discard();
   }
+  return {};
+}
+
+Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write) {
+  const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
+  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
+  SLUICE_RETURN_IF_ERROR(check({&span, 1}));
+  SLUICE_RETURN_IF_ERROR(reserve({&span, 1}));
+  SequenceState& state = states_[index(sequence)];
+  write(state.span(0));
+  state.commit();
   return {};
 }
 

@@ -14,6 +14,7 @@
 // allocation once warm. Thread safety: one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,6 +76,11 @@ class Runner {
   //                       logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
   Status run_step(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  // The probe of steps that bring none; null: none. It must outlive them.
+  void watch(const Probe* probe) { watcher_ = probe; }
+  // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
+  // makes of the pages and the open state of their span. Fails as run_step() does for memory and length.
+  Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write);
   // Of the last step: [rows that were asked for, vocab], in span order.
   std::span<const float> logits() const { return {logits_, logit_rows_.size() * vocab_size()}; }
   std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
@@ -129,6 +135,7 @@ class Runner {
   std::vector<SequenceState> states_;   // by StateSlot
   std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
   std::uint64_t step_ = 0;
+  const Probe* watcher_ = nullptr;
 
   // The batch under construction.
   std::vector<TokenId> ids_;

@@ -35,6 +35,24 @@ std::size_t StreamSpec::page_bytes() const {
   return static_cast<std::size_t>(rows_per_page()) * static_cast<std::size_t>(format.row_bytes());
 }
 
+std::size_t StreamSpec::read_bytes(Position position, int rows) const {
+  const int end = position + rows;
+  std::int64_t read = 0;
+  switch (kind) {
+    case StreamKind::kWindow:
+      read = std::min(end, window_tokens + rows - 1);
+      break;
+    case StreamKind::kLatent:
+      read = end / tokens_per_row;
+      if (read <= read_beyond) read = 0;
+      if (most_read > 0) read = std::min(read, std::int64_t{most_read} * rows);
+      break;
+    case StreamKind::kOpen:
+      return initial.size();
+  }
+  return static_cast<std::size_t>(read) * static_cast<std::size_t>(format.row_bytes());
+}
+
 StreamView StreamSpec::view(std::byte* base) const {
   StreamView view{.base = base, .page_bytes = page_bytes(), .rows_per_page = rows_per_page(), .format = format};
   if (kind == StreamKind::kOpen) view.format.data_bytes = boundary_bytes;
@@ -55,6 +73,12 @@ std::size_t CacheLayout::latent_page_bytes() const {
 std::size_t CacheLayout::window_page_bytes() const {
   std::size_t bytes = 0;
   for (const auto& stream : streams) bytes += stream.kind != StreamKind::kLatent ? stream.page_bytes() : 0;
+  return bytes;
+}
+
+std::size_t CacheLayout::read_bytes(Position position, int rows) const {
+  std::size_t bytes = 0;
+  for (const auto& stream : streams) bytes += stream.read_bytes(position, rows);
   return bytes;
 }
 

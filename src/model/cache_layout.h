@@ -32,6 +32,8 @@ struct StreamSpec {
   int layer = 0;
   int tokens_per_row = 1;          // Latent; divides kBlockTokens
   int window_tokens = 0;           // Window: keys a row looks back, itself included
+  int most_read = 0;               // Latent: rows that a token reads at most; 0: all that it sees
+  int read_beyond = 0;             // Latent: read only by tokens that see more than so many rows
   RowFormat format;                // Latent, Window
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
@@ -39,6 +41,8 @@ struct StreamSpec {
   // Of this stream's part of a page. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;
   std::size_t page_bytes() const;
+  // What `rows` tokens from `position` on read of the stream: a row that several of them read counts once.
+  std::size_t read_bytes(Position position, int rows) const;
   // The stream in pages that lie one after the other from `base` on.
   StreamView view(std::byte* base) const;
 };
@@ -50,12 +54,14 @@ struct CacheLayout {
 
   StreamId add(StreamSpec spec);
   const StreamSpec& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
+  StreamSpec& operator[](StreamId id) { return streams[static_cast<std::size_t>(id.value)]; }
 
-  std::size_t latent_page_bytes() const;       // of one 128-token block
-  std::size_t window_page_bytes() const;       // of one 128-token block, boundary bytes included
-  std::size_t open_bytes() const;              // of one sequence, one copy
-  std::size_t open_offset(StreamId id) const;  // in those bytes; 64-byte aligned
-  int window_tokens() const;                   // the widest window; 0: none
+  std::size_t latent_page_bytes() const;                      // of one 128-token block
+  std::size_t window_page_bytes() const;                      // of one 128-token block, boundary bytes included
+  std::size_t open_bytes() const;                             // of one sequence, one copy
+  std::size_t open_offset(StreamId id) const;                 // in those bytes; 64-byte aligned
+  std::size_t read_bytes(Position position, int rows) const;  // of all streams
+  int window_tokens() const;                                  // the widest window; 0: none
   // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one
   // where that has boundary bytes.
   int window_pages_to_resume() const;

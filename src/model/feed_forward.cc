@@ -36,6 +36,7 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
     router.group_score = sigmoid ? GroupScore::kTwoLargest : GroupScore::kLargest;
     route(step.exec, router);
     step.show(layer, "router_weights", router.weights, router.slots);
+    step.show(layer, "router_ids", scratch.router_ids, router.slots);
     args.slots = router.slots, args.expert_ids = router.ids, args.expert_weights = router.weights;
     args.experts = weights.experts;
   }

@@ -25,7 +25,7 @@ struct FeedForwardScratch {  // grows to the largest step seen
   ExpertsScratch experts;
 };
 
-// x, y: [rows, hidden], not the same memory. The probe sees "router_weights".
+// x, y: [rows, hidden], not the same memory. The probe sees "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const float* x, float* y, FeedForwardScratch& scratch);
 

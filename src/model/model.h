@@ -14,6 +14,7 @@
 #include "formats/model_config.h"
 #include "kernels/exec.h"
 #include "model/batch.h"
+#include "model/bound_weight.h"
 #include "model/cache_layout.h"
 #include "model/numerics.h"
 #include "sluice/status.h"
@@ -39,6 +40,7 @@ struct LoadReport {
   std::size_t checkpoint_bytes = 0, packed_bytes = 0;
   std::string packing;             // what became of the packed form; empty: there is none
   std::vector<std::string> notes;  // unknown tensors and other things worth a line
+  std::vector<BoundWeight> weights;
 };
 
 // What becomes of weights that the kernels want in another form than the checkpoint's (docs/loading.md).

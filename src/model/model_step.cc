@@ -10,6 +10,12 @@ void ModelStep::show(int layer, const char* name, const float* values, int shown
   (*probe)("layers." + std::to_string(layer) + "." + name, values, shown_rows, static_cast<int>(columns));
 }
 
+void ModelStep::show(int layer, const char* name, const std::vector<std::int32_t>& values, std::int64_t columns) const {
+  if (probe == nullptr) return;
+  const std::vector<float> shown(values.begin(), values.end());
+  show(layer, name, shown.data(), columns);
+}
+
 std::span<const CacheSpan> cache_spans(const Batch& batch, std::vector<CacheSpan>& into) {
   into.clear();
   for (const auto& s : batch.spans) {

@@ -29,6 +29,7 @@ struct ModelStep {
   void show(int layer, const char* name, const float* values, std::int64_t columns) const {
     show(layer, name, values, rows(), columns);
   }
+  void show(int layer, const char* name, const std::vector<std::int32_t>& values, std::int64_t columns) const;
 };
 
 // The batch's spans as attention takes them; `into` holds them.

@@ -238,6 +238,29 @@ class Loader {
   std::size_t bytes_done_ = 0;
 };
 
+WeightRole role_of(const WeightSpec& spec) {
+  if (!spec.group.empty()) return WeightRole::kNotUsed;
+  if (spec.routed_expert) return WeightRole::kRoutedExpert;
+  const bool looked_up =
+      std::holds_alternative<WeightView*>(spec.into) || std::holds_alternative<std::vector<std::int32_t>*>(spec.into);
+  return looked_up ? WeightRole::kLookedUp : spec.role;
+}
+
+BoundWeight describe(const WeightSpec& spec, std::size_t stored_bytes) {
+  BoundWeight bound{.name = spec.names.front().name, .role = role_of(spec)};
+  bound.stored_bytes = bound.used_bytes = stored_bytes;
+  if (bound.role == WeightRole::kLookedUp) bound.out = spec.shape.front();
+  if (auto* const* into = std::get_if<LinearWeight*>(&spec.into)) {
+    const LinearWeight& weight = **into;
+    bound.out = weight.out();
+    bound.in = weight.in();
+    bound.inputs = weight.input_form();
+    bound.format = weight.view().format;
+    if (weight.packed_bytes() > 0) bound.used_bytes = weight.packed_bytes();
+  }
+  return bound;
+}
+
 Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkpoint& checkpoint) {
   std::string text = fmt::format("the checkpoint in {} lacks {} tensor{}:", checkpoint.path(), missing.size(),
                                  missing.size() == 1 ? "" : "s");
@@ -279,6 +302,7 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
   Loader loader(exec, checkpoint, quantization, packer);
   std::vector<const WeightSpec*> missing;
   std::set<std::string> absent_groups;
+  std::vector<std::pair<const WeightSpec*, std::size_t>> bound;  // with the bytes of the checkpoint
   for (const auto& spec : table) {
     if (!spec.group.empty() && !has_group(checkpoint, table, spec.group)) {
       absent_groups.insert(spec.group);
@@ -290,7 +314,9 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
       missing.push_back(&spec);
       continue;
     }
+    const std::size_t bytes_before = loader.bytes_done();
     SLUICE_RETURN_IF_ERROR(loader.bind(spec, *name, *tensor));
+    bound.emplace_back(&spec, loader.bytes_done() - bytes_before);
   }
   if (!missing.empty()) return missing_error(missing, checkpoint);
   packer.finish(checkpoint, loading.progress);
@@ -299,6 +325,7 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
     report->checkpoint_bytes = checkpoint.total_bytes();
     report->packed_bytes = packer.packed_bytes();
     report->packing = packer.outcome();
+    for (const auto& [spec, bytes] : bound) report->weights.push_back(describe(*spec, bytes));
     for (const auto& group : absent_groups) {
       report->notes.push_back(
           fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));

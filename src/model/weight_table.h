@@ -40,6 +40,7 @@ struct WeightSpec {
   int id_limit = 0;                    // ids: each in [0, id_limit)
   std::string group;                   // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
   bool routed_expert = false;          // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
+  WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 };
 
 using WeightTable = std::vector<WeightSpec>;

@@ -19,6 +19,7 @@ class TableBuilder {
     const Shape words{c_.vocab_size, hidden()};
     add("model.embed_tokens.weight", words, &w.embedding);
     add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, &w.head);
+    table_.back().role = WeightRole::kLogits;
     add("model.norm.weight", {hidden()}, &w.norm);
     w.layers.resize(decoder_.windows.size());
     for (std::size_t i = 0; i < w.layers.size(); ++i) {

@@ -28,6 +28,7 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
     streams[l].latent = add_rows(layout, index, "latent", latent);
     if (mla.index_n_heads == 0) continue;
     streams[l].index = add_rows(layout, index, "index", make_row_format(profile.index, mla.index_head_dim, 0));
+    layout[streams[l].index].read_beyond = layout[streams[l].latent].most_read = mla.index_topk;
   }
   return layout;
 }

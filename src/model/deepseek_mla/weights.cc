@@ -21,6 +21,7 @@ class TableBuilder {
     const Shape words{c_.vocab_size, hidden()};
     add("model.embed_tokens.weight", words, Storage::kBf16, &w.embedding);
     add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, Storage::kBf16, &w.head);
+    table_.back().role = WeightRole::kLogits;
     floats("model.norm.weight", {hidden()}, w.norm);
     w.layers.resize(mla_.sparse_layers.size());
     for (std::size_t i = 0; i < w.layers.size(); ++i) {
@@ -61,16 +62,19 @@ class TableBuilder {
           {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], inputs_, 0, group_});
       if (!expands_) continue;
       table_.push_back({{{name, whole, first}}, {nope, rank}, quantised_, &into.k_expand[head], inputs_, 0, group_});
+      table_.back().role = WeightRole::kNotUsed;
     }
   }
 
   void indexer(const std::string& name, IndexerWeights& into) {
     const std::int64_t heads = mla_.index_n_heads, dim = mla_.index_head_dim;
     linear(name + "wq_b.weight", {heads * dim, mla_.q_lora_rank}, into.q);
+    table_.back().role = WeightRole::kIndexScores;
     linear(name + "wk.weight", {dim, hidden()}, into.k);
     floats(name + "k_norm.weight", {dim}, into.k_norm, Storage::kF32);
     floats(name + "k_norm.bias", {dim}, into.k_norm_bias, Storage::kF32);
     add(name + "weights_proj.weight", {heads, hidden()}, Storage::kBf16, &into.head_weights);
+    table_.back().role = WeightRole::kIndexScores;
   }
 
   void attention(const std::string& name, AttentionWeights& into) {

@@ -50,6 +50,7 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
     streams[l].open = add_open(layout, index, overlap ? "csa_open" : "hca_open", config.head_dim, overlap);
     if (!overlap) continue;
     streams[l].index_latent = add_rows(layout, StreamKind::kLatent, index, "index", ratio, index_row);
+    layout[streams[l].index_latent].read_beyond = layout[streams[l].latent].most_read = v4.index_topk;
     streams[l].index_open = add_open(layout, index, "index_open", v4.index_head_dim, overlap);
   }
   return layout;

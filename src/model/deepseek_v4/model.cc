@@ -120,6 +120,7 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
   route(step.exec, {rows, experts_count, slots, router_logits, ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data(),
                     given, static_cast<float>(config_.moe.routed_scaling_factor), w.router_ids.data(), router_weights});
   step.show(index, "router_weights", router_weights, rows, slots);
+  step.show(index, "router_ids", w.router_ids, slots);
 
   experts(step.exec,
           {rows, hidden, slots, x, w.router_ids.data(), router_weights, ffn.experts, &ffn.shared,

@@ -28,6 +28,7 @@ class TableBuilder {
          0,
          group_});
     linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, false);
+    table_.back().role = WeightRole::kLogits;
     floats("norm.weight", "model.norm.weight", {hidden()}, Storage::kBf16, w.norm);
     site("hc_head", "model.hc_head.hc", v4_.hc_mult, 1, w.hc_head, "_");
     w.layers.resize(v4_.layers.size());
@@ -76,8 +77,10 @@ class TableBuilder {
   void indexer(const std::string& name, const std::string& alias, IndexerWeights& into) {
     const int width = v4_.index_n_heads * v4_.index_head_dim;
     linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, true);
+    table_.back().role = WeightRole::kIndexScores;
     linear(name + "weights_proj.weight", alias + "scorer.weights_proj.weight", {v4_.index_n_heads, hidden()},
            Storage::kBf16, into.head_weights, false);
+    table_.back().role = WeightRole::kIndexScores;
     table_.back().names.push_back({alias + "weights_proj.weight", {v4_.index_n_heads, hidden()}});  // older releases
     compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
   }

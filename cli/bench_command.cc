@@ -1,0 +1,165 @@
+#include "cli/bench_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/exit_code.h"
+#include "cli/model_path.h"
+#include "cli/version.h"
+#include "formats/json.h"
+#include "measure/fingerprint.h"
+#include "measure/rounds.h"
+#include "measure/speed_report.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status check_range(const char* flag, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return invalid_argument(fmt::format("{}: expected {} to {}, found {}", flag, low, high, value));
+}
+
+Status check_all(const char* flag, const std::vector<int>& values, int low, int high) {
+  for (const int value : values) SLUICE_RETURN_IF_ERROR(check_range(flag, value, low, high));
+  return {};
+}
+
+Status check(const BenchOptions& options) {
+  constexpr int kMostTokens = 1 << 24, kMostSequences = 4096;
+  SLUICE_RETURN_IF_ERROR(check_all("--prefill", options.prefill, 0, kMostTokens));
+  SLUICE_RETURN_IF_ERROR(check_all("--decode", options.decode, 0, kMostTokens));
+  SLUICE_RETURN_IF_ERROR(check_all("--depth", options.depth, 0, kMostTokens));
+  SLUICE_RETURN_IF_ERROR(check_all("--concurrency", options.concurrency, 1, kMostSequences));
+  SLUICE_RETURN_IF_ERROR(check_range("--concurrent-prompt", options.concurrent_prompt, 1, kMostTokens));
+  SLUICE_RETURN_IF_ERROR(check_range("--concurrent-tokens", options.concurrent_tokens, 1, kMostTokens));
+  SLUICE_RETURN_IF_ERROR(check_range("--rounds", options.rounds, 1, 1000));
+  if (options.probe_size >= 0) return {};
+  return invalid_argument(fmt::format("--probe-size: expected at least 0, found {}", options.probe_size));
+}
+
+// The tests that the options name, each once.
+std::vector<SpeedCase> tests_of(const BenchOptions& options) {
+  std::vector<SpeedCase> tests;
+  for (const auto& [kind, counts] :
+       {std::pair(SpeedCase::Kind::kPrefill, options.prefill), std::pair(SpeedCase::Kind::kDecode, options.decode)}) {
+    for (const int depth : options.depth) {
+      for (const int tokens : counts) {
+        if (tokens > 0) tests.push_back({.kind = kind, .tokens = tokens, .depth = depth});
+      }
+    }
+  }
+  for (const int concurrency : options.concurrency) {
+    if (concurrency > 1) {
+      tests.push_back({.kind = SpeedCase::Kind::kConcurrent,
+                       .tokens = options.concurrent_tokens,
+                       .concurrency = concurrency,
+                       .prompt = options.concurrent_prompt});
+    }
+  }
+  return tests;
+}
+
+Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) {
+  if (tests.empty()) return invalid_argument("nothing to measure: give --prefill, --decode or --concurrency above 1");
+  for (const SpeedCase& test : tests) {
+    if (test.context() <= runner.max_model_len()) continue;
+    return invalid_argument(fmt::format("{} needs {} tokens of one sequence, and the longest has {}", test.text(),
+                                        test.context(), runner.max_model_len()));
+  }
+  return {};
+}
+
+// Nothing may be answered from what an earlier run left, and every test has to find a place.
+EngineOptions engine_options(const BenchOptions& options) {
+  EngineOptions engine = options.engine;
+  engine.enable_prefix_caching = false;
+  for (const int concurrency : options.concurrency) engine.max_num_seqs = std::max(engine.max_num_seqs, concurrency);
+  return engine;
+}
+
+boost::json::object flags_json(const EngineOptions& engine, const Runner& runner) {
+  return {{"compute_dtype", engine.compute_dtype},
+          {"kv_cache_dtype", engine.kv_cache_dtype},
+          {"index_cache_dtype", engine.index_cache_dtype},
+          {"mla_prefill", engine.mla_prefill},
+          {"profile", engine.profile},
+          {"isa", runner.isa_name()},
+          {"threads", runner.threads()},
+          {"max_num_batched_tokens", engine.max_num_batched_tokens},
+          {"scheduling_policy", engine.scheduling_policy}};
+}
+
+Status write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Status() : invalid_argument(fmt::format("--json: {} cannot be written", path.string()));
+}
+
+// The JSON, and beside it the same as a picture.
+Status write_results(const BenchOptions& options, const EngineOptions& engine, const std::string& model,
+                     const Runner& runner, const MachineProbe& probe, const RoundsResult& result) {
+  const Fingerprint fingerprint = take_fingerprint();
+  boost::json::object json{{"program", "sluice"},
+                           {"version", program_version()},
+                           {"commit", program_commit()},
+                           {"date", fingerprint.date},
+                           {"model", model},
+                           {"numerics", runner.model().profile().text()},
+                           {"machine", to_json(fingerprint)},
+                           {"flags", flags_json(engine, runner)},
+                           {"load",
+                            {{"seconds", runner.load_report().seconds},
+                             {"checkpoint_bytes", runner.load_report().checkpoint_bytes},
+                             {"packed_bytes", runner.load_report().packed_bytes}}},
+                           {"rounds", options.rounds},
+                           {"probe_bytes_per_thread", probe.bytes_per_thread()}};
+  for (auto& [key, value] : to_json(result)) json[key] = std::move(value);
+  SLUICE_RETURN_IF_ERROR(write_file(options.json, dump_json(json) + "\n"));
+  return write_file(fs::path(options.json).replace_extension(".svg"),
+                    to_svg(result, fmt::format("{} on {}", model, fingerprint.cpu)));
+}
+
+Status bench(const BenchOptions& options) {
+  SLUICE_RETURN_IF_ERROR(check(options));
+  const std::vector<SpeedCase> tests = tests_of(options);
+  EngineOptions engine = engine_options(options);
+  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
+  if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
+  SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
+
+  const std::string model = model_name(options.engine.model_folder, engine.model_folder);
+  fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
+             runner->isa_name(), runner->threads(), engine.max_num_batched_tokens);
+  const std::size_t probe_bytes =
+      options.probe_size > 0 ? static_cast<std::size_t>(options.probe_size) : probe_bytes_per_thread(runner->threads());
+  const MachineProbe probe(runner->exec().pool, probe_bytes);
+  SpeedCases speed_cases(runner.get(), engine);
+  Result<RoundsResult> result = internal_error("not run");
+  {
+    ProgressBar bar("runs", ProgressBar::Unit::kItems);
+    result = run_rounds(speed_cases, tests, probe, {.rounds = options.rounds, .progress = [&bar](int done, int total) {
+                                                      bar.update(static_cast<std::size_t>(done),
+                                                                 static_cast<std::size_t>(total));
+                                                    }});
+  }
+  if (!result.ok()) return result.status();
+  fmt::print("{}", to_text(*result));
+  return options.json.empty() ? Status() : write_results(options, engine, model, *runner, probe, *result);
+}
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+  return report(bench(options));
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// sluice bench: how fast a model runs here, beside what the machine allows. docs/benchmarks.md says how to read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sluice/engine.h"
+
+namespace sluice {
+
+struct BenchOptions {
+  EngineOptions engine;  // model_folder as given; "": the embedded model
+  std::vector<int> prefill = {512}, decode = {64}, depth = {0}, concurrency = {1};
+  int concurrent_prompt = 32, concurrent_tokens = 16;
+  int rounds = 5;
+  std::int64_t probe_size = 0;  // bytes a thread; 0: 1 GB, or less where memory is short
+  std::string json;             // "": no files
+};
+
+int run_bench(const BenchOptions& options);
+
+}  // namespace sluice

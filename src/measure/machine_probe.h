@@ -1,0 +1,64 @@
+// What the machine can do, measured beside what is measured on it: the figures that percentages refer to. Each is that
+// of all threads of the pool together.
+//
+//   read bandwidth  every thread streams through memory of its own, far larger than the caches, by loads of 64 bytes
+//   f32             multiply-adds of register operands
+//   bf16 dot        VDPBF16PS, where the machine has it
+//   int8            VPDPBUSD, as wide as the machine has it
+// Multiply-adds count as two operations. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "base/thread_pool.h"
+#include "kernels/linear.h"
+
+namespace sluice {
+
+// Of one call, in seconds. Processor time is that of the calling thread alone: for one thread on a machine that is busy
+// with something else.
+enum class TimeKind { kWall, kProcessor };
+void measure_with(TimeKind kind);
+double seconds_of(const std::function<void()>& call);
+
+// The median time of one call, in seconds: repeated for about `budget` seconds after one call that warms up.
+double median_seconds(double budget, const std::function<void()>& call);
+
+// In 1e9 a second; 0 where the machine has no such instruction.
+struct MachineSpeed {
+  double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0;
+
+  // Of the fastest instruction that gives the bits of products with such inputs (docs/numerics.md).
+  double peak(InputForm inputs) const;
+  // The largest relative difference of two measurements, 0.1 for 100 and 110.
+  double difference(const MachineSpeed& other) const;
+};
+MachineSpeed mean(const MachineSpeed& a, const MachineSpeed& b);
+MachineSpeed median(const std::vector<MachineSpeed>& speeds);
+
+class MachineProbe {
+ public:
+  // Takes `bytes_per_thread` for each thread, at least 64 KiB. `pool` must outlive it.
+  MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread);
+
+  std::size_t bytes_per_thread() const { return bytes_per_thread_; }
+  double read_gbytes() const;
+  double f32_gflops() const;
+  double bf16_gflops() const;
+  double int8_gops() const;
+  MachineSpeed measure() const;
+
+ private:
+  ThreadPool* pool_;
+  std::size_t bytes_per_thread_;
+  std::vector<AlignedBytes> memory_;  // by thread
+};
+
+// 1 GB a thread, or what is left of an eighth of the memory that is free.
+std::size_t probe_bytes_per_thread(int threads);
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// Rounds: tests run over and over in turn, with what the machine can do measured before, between and after, so that a
+// figure never refers to another minute's machine.
+//
+// Each round runs every test once, the second one in the opposite order, and so on. A run whose probes before and after
+// it differ by more than kSteady does not count; the test gets another one, as long as there are not more than `rounds`
+// in vain. Ratios are taken run by run; medians of them are what is reported.
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "measure/speed_case.h"
+
+namespace sluice {
+
+inline constexpr double kSteady = 0.10;
+
+struct SpeedRun {
+  double seconds = 0, floor_seconds = 0;
+  MachineSpeed machine;  // the mean of before and after
+};
+
+struct SpeedRow {
+  SpeedCase test;
+  std::vector<SpeedRun> runs;  // that count
+  int voided = 0;
+  bool steady = true;  // false: no run had steady probes, so all of them count
+  double bytes_per_token = 0, used_bytes_per_token = 0, cache_bytes_per_token = 0;
+  double experts_bytes_per_token = 0;
+
+  double tokens_per_second() const;  // the median
+  double floor_tokens_per_second() const;
+  double percent_of_floor() const;  // the median of ratios
+};
+
+struct RoundsOptions {
+  int rounds = 5;
+  std::function<void(int done, int total)> progress;  // of runs; may be null
+};
+
+struct RoundsResult {
+  std::vector<SpeedRow> rows;        // in the order of the tests
+  std::vector<MachineSpeed> probes;  // in order of time
+};
+
+Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const MachineProbe& probe,
+                                const RoundsOptions& options);
+
+double median(std::vector<double> values);  // of at least one
+
+}  // namespace sluice

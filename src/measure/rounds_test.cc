@@ -1,0 +1,123 @@
+#include "measure/rounds.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "measure/speed_report.h"
+#include "measure/synthetic_state.h"
+
+namespace sluice {
+namespace {
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.model_folder = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
+  options.threads = 2;
+  options.max_num_seqs = 4;
+  options.max_num_batched_tokens = 64;
+  options.kv_cache_memory = 64 << 20;
+  options.enable_prefix_caching = false;
+  return options;
+}
+
+class SpeedCasesTest : public ::testing::Test {
+ protected:
+  SpeedCasesTest() {
+    auto loaded = Runner::load(options_);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    runner_ = std::move(loaded).value();
+  }
+  EngineOptions options_ = tiny_options();
+  std::unique_ptr<Runner> runner_;
+};
+
+TEST_F(SpeedCasesTest, CountsWhatEachStepDoes) {
+  SpeedCases tests(runner_.get(), options_);
+  std::vector<StepWork> prefill, decode, concurrent;
+  ASSERT_TRUE(tests.run({.tokens = 100}, &prefill).ok());
+  ASSERT_EQ(prefill.size(), 2U) << "64 rows and 36";
+  EXPECT_EQ(prefill[0].head.bytes, 0) << "no logits before the end of a prompt";
+  EXPECT_GT(prefill[1].head.bytes, 0);
+  ASSERT_TRUE(tests.run({.kind = SpeedCase::Kind::kDecode, .tokens = 3, .depth = 4096}, &decode).ok());
+  ASSERT_EQ(decode.size(), 3U);
+  EXPECT_GT(decode[0].cache.bytes, prefill[1].cache.bytes);
+  EXPECT_LT(decode[0].experts.bytes, prefill[0].experts.bytes);
+  const SpeedCase together{.kind = SpeedCase::Kind::kConcurrent, .tokens = 5, .concurrency = 3, .prompt = 40};
+  ASSERT_TRUE(tests.run(together, &concurrent).ok());
+  ASSERT_EQ(concurrent.size(), 5U);
+  EXPECT_GT(concurrent[0].experts.bytes, decode[0].experts.bytes);
+  EXPECT_LE(concurrent[0].experts.bytes, 3 * decode[0].experts.bytes);
+  EXPECT_TRUE(runner_->audit().ok());
+}
+
+TEST_F(SpeedCasesTest, CountsTheBytesOfTheCheckpoint) {
+  double counted = 0;
+  for (const BoundWeight& weight : runner_->load_report().weights) counted += static_cast<double>(weight.stored_bytes);
+  EXPECT_EQ(counted, static_cast<double>(runner_->load_report().checkpoint_bytes));
+}
+
+TEST_F(SpeedCasesTest, FewerPlacesThanRequestsIsAnError) {
+  SpeedCases tests(runner_.get(), options_);
+  const SpeedCase many{.kind = SpeedCase::Kind::kConcurrent, .tokens = 5, .concurrency = 6, .prompt = 40};
+  const Result<double> result = tests.run(many);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.status().message(), ::testing::HasSubstr("6 sequences"));
+  EXPECT_TRUE(runner_->audit().ok());
+}
+
+TEST_F(SpeedCasesTest, SyntheticStatesAreWholeAndAlwaysTheSame) {
+  std::vector<std::vector<float>> seen;
+  for (int i = 0; i < 2; ++i) {
+    const StateSlot sequence = *runner_->open();
+    ASSERT_TRUE(fill_with_random_state(*runner_, sequence, 1000).ok());
+    EXPECT_EQ(runner_->position(sequence), 1000);
+    const TokenId id = 7;
+    const int row = 0;
+    const StepSpan span{.sequence = sequence, .ids = {&id, 1}, .logit_rows = {&row, 1}};
+    ASSERT_TRUE(runner_->run_step({&span, 1}).ok());
+    seen.emplace_back(runner_->logits().begin(), runner_->logits().end());
+    EXPECT_TRUE(runner_->audit().ok());
+    runner_->close(sequence);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_GT(std::set<float>(seen[0].begin(), seen[0].end()).size(), 100U);
+  for (const float logit : seen[0]) ASSERT_TRUE(std::isfinite(logit));
+}
+
+TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
+  SpeedCases tests(runner_.get(), options_);
+  const MachineProbe probe(runner_->exec().pool, 1 << 20);
+  int last_done = -1, last_total = 0;
+  const RoundsOptions options{.rounds = 3,
+                              .progress = [&](int done, int total) { last_done = done, last_total = total; }};
+  const std::vector<SpeedCase> list{{.tokens = 64}, {.kind = SpeedCase::Kind::kDecode, .tokens = 4, .depth = 256}};
+  auto result = run_rounds(tests, list, probe, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_EQ(result->rows.size(), 2U);
+  EXPECT_EQ(last_done, 6);
+  EXPECT_EQ(last_total, 6);
+  for (const SpeedRow& row : result->rows) {
+    EXPECT_TRUE(row.runs.size() == 3U || row.voided == 3) << row.runs.size() << " " << row.voided;
+    EXPECT_GE(row.runs.size(), 1U);
+    EXPECT_GT(row.tokens_per_second(), 0);
+    EXPECT_GT(row.bytes_per_token, row.cache_bytes_per_token);
+  }
+  EXPECT_GT(result->rows[1].bytes_per_token, result->rows[0].bytes_per_token);
+  EXPECT_THAT(to_text(*result), ::testing::HasSubstr("depth: a synthetic state"));
+  EXPECT_THAT(to_svg(*result, "title"), ::testing::HasSubstr("decode 4 at 256"));
+}
+
+TEST(SpeedRow, MediansOfRatios) {
+  SpeedRow row{.test = {.tokens = 100}, .runs = {}};
+  row.runs = {{.seconds = 1, .floor_seconds = 0.5, .machine = {}},
+              {.seconds = 2, .floor_seconds = 1.8, .machine = {}},
+              {.seconds = 4, .floor_seconds = 2.4, .machine = {}}};
+  EXPECT_DOUBLE_EQ(row.tokens_per_second(), 50);
+  EXPECT_DOUBLE_EQ(row.percent_of_floor(), 60);
+  EXPECT_DOUBLE_EQ(row.floor_tokens_per_second(), 100 / 1.8);
+  EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
+}
+
+}  // namespace
+}  // namespace sluice

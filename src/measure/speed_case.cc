@@ -1,0 +1,146 @@
+#include "measure/speed_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "engine/stepper.h"
+#include "measure/synthetic_state.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+const char* SpeedCase::name() const {
+  switch (kind) {
+    case Kind::kPrefill:
+      return "prefill";
+    case Kind::kDecode:
+      return "decode";
+    case Kind::kConcurrent:
+      return "concurrent";
+  }
+  return "?";
+}
+
+std::string SpeedCase::text() const {
+  if (kind == Kind::kConcurrent) return fmt::format("{} concurrent, {} + {}", concurrency, prompt, tokens);
+  const std::string text = fmt::format("{} {}", name(), tokens);
+  return depth > 0 ? fmt::format("{} at {}", text, depth) : text;
+}
+
+int SpeedCase::context() const {
+  constexpr int kFirstToken = 1, kHeadStart = 512;  // a sequence may decode before the last prompt is through
+  return kind == Kind::kConcurrent ? prompt + tokens + kFirstToken + kHeadStart : depth + tokens;
+}
+
+SpeedCases::SpeedCases(Runner* runner, const EngineOptions& options)
+    : runner_(runner),
+      options_(options),
+      work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
+  watch_routing_ = [this](std::string_view name, const float* values, int rows, int columns) {
+    if (!name.ends_with(".router_ids")) return;
+    experts_chosen_ += static_cast<double>(std::set<float>(values, values + rows * columns).size());
+  };
+}
+
+std::vector<TokenId> SpeedCases::ids(int count, int seed) const {
+  std::vector<TokenId> ids(static_cast<std::size_t>(count));
+  const std::uint64_t first = static_cast<std::uint64_t>(seed) * 7919 + 12345;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<TokenId>(((i + first) * 2654435761U >> 3) % runner_->vocab_size());
+  }
+  return ids;
+}
+
+void SpeedCases::count(StepShape shape, std::vector<StepWork>* steps) {
+  if (steps == nullptr) return;
+  shape.experts_chosen = experts_chosen_;
+  experts_chosen_ = 0;
+  steps->push_back(work_.of(shape));
+}
+
+Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* steps) {
+  experts_chosen_ = 0;
+  runner_->watch(steps != nullptr ? &watch_routing_ : nullptr);
+  Result<double> seconds =
+      test.kind == SpeedCase::Kind::kConcurrent ? run_concurrent(test, steps) : run_single(test, steps);
+  runner_->watch(nullptr);
+  if (!seconds.ok()) return seconds.status().with_context(test.text());
+  return seconds;
+}
+
+Result<double> SpeedCases::run_single(const SpeedCase& test, std::vector<StepWork>* steps) {
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner_->open());
+  const Status filled = fill_with_random_state(*runner_, sequence, test.depth);
+  Result<double> seconds = filled.ok() ? run_steps(test, sequence, steps) : Result<double>(filled);
+  runner_->close(sequence);
+  return seconds;
+}
+
+Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
+  const bool decode = test.kind == SpeedCase::Kind::kDecode;
+  const std::vector<TokenId> ids = this->ids(test.tokens, test.depth);
+  const int step_rows = decode ? 1 : this->step_rows();
+  const auto start = Clock::now();
+  for (int begin = 0; begin < test.tokens; begin += step_rows) {
+    const int rows = std::min(step_rows, test.tokens - begin), last = rows - 1;
+    StepSpan span{.sequence = sequence,
+                  .ids = std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
+                  .logit_rows = {}};
+    if (begin + rows == test.tokens || decode) span.logit_rows = {&last, 1};
+    SLUICE_RETURN_IF_ERROR(runner_->run_step({&span, 1}));
+    count({.spans = {{test.depth + begin, rows}}, .logit_rows = static_cast<int>(span.logit_rows.size())}, steps);
+  }
+  return seconds_since(start);
+}
+
+Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
+  Stepper stepper(runner_, options_);
+  SLUICE_RETURN_IF_ERROR(stepper.check(test.prompt, test.context() - test.prompt));
+  for (int i = 0; i < test.concurrency; ++i) {
+    stepper.add({.prompt = ids(test.prompt, i),
+                 .max_tokens = test.context() - test.prompt,
+                 .cache_salt = {},
+                 .message_starts = {}});
+  }
+  const Status too_few = resource_exhausted(fmt::format(
+      "fewer than {} sequences decode at once: more --max-num-batched-tokens or --kv-cache-memory are needed",
+      test.concurrency));
+  const auto step = [&](StepShape* shape) -> Status {
+    SLUICE_RETURN_IF_ERROR(stepper.step());
+    const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());
+    for (const SequenceId id : sampled) {
+      const auto length = static_cast<int>(stepper.tokens(id).size());
+      if (length + 1 >= test.context()) return too_few;
+      if (shape != nullptr) shape->spans.push_back({length - 1, 1});
+      stepper.append(id, ids(1, length * test.concurrency + id.value).front());
+    }
+    if (shape != nullptr) shape->logit_rows = static_cast<int>(sampled.size());
+    return {};
+  };
+  for (int decoding = 0; decoding < test.concurrency;) {  // the prompts
+    SLUICE_RETURN_IF_ERROR(step(nullptr));
+    decoding = stepper.waiting() > 0 ? 0 : static_cast<int>(stepper.sampled().size());
+  }
+  experts_chosen_ = 0;
+  const auto start = Clock::now();
+  for (int i = 0; i < test.tokens; ++i) {
+    StepShape shape;
+    SLUICE_RETURN_IF_ERROR(step(&shape));
+    if (shape.logit_rows != test.concurrency) return too_few;
+    count(std::move(shape), steps);
+  }
+  return seconds_since(start);
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// SpeedCase: one thing that `sluice bench` measures of a model, and how it is run.
+//
+//   prefill     `tokens` rows of one sequence that is `depth` tokens long already, in steps as the engine makes them
+//   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
+//   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token,
+//   `tokens`
+//               steps in which all of them decode. Only these steps count
+// Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
+// (measure/synthetic_state.h). Thread safety: one thread at a time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/runner.h"
+#include "measure/step_work.h"
+
+namespace sluice {
+
+struct SpeedCase {
+  enum class Kind { kPrefill, kDecode, kConcurrent };
+  Kind kind = Kind::kPrefill;
+  int tokens = 0, depth = 0;
+  int concurrency = 1, prompt = 0;  // concurrent
+
+  const char* name() const;
+  std::string text() const;  // "prefill 512 at 8192"
+  int context() const;       // tokens of a sequence at its end
+  // That count: of all sequences together.
+  int measured_tokens() const { return tokens * concurrency; }
+};
+
+// What the tests of a model share: the runner, and options as it was loaded with.
+class SpeedCases {
+ public:
+  SpeedCases(Runner* runner, const EngineOptions& options);
+
+  // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
+  Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
+
+  int step_rows() const { return options_.max_num_batched_tokens; }
+
+ private:
+  Result<double> run_single(const SpeedCase& test, std::vector<StepWork>* steps);
+  Result<double> run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps);
+  Result<double> run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps);
+  std::vector<TokenId> ids(int count, int seed) const;
+  void count(StepShape shape, std::vector<StepWork>* steps);
+
+  Runner* runner_;
+  EngineOptions options_;
+  ModelWork work_;
+  Probe watch_routing_;
+  double experts_chosen_ = 0;  // since the last step that was counted
+};
+
+}  // namespace sluice
