@@ -8,8 +8,8 @@
 // dot follows from what the keys are stored as:
 //   kIndexFp4   q is coded as kIndexFp4, too, which leaves a q as it is that has passed that rounding. A block of 32
 //               dims has the integer I = the sum of the products of both sides' doubled e2m1 values, exact in any
-//               order, and dot = chain over blocks of (I * k) * (s / 4), where k and s are the key's and the query's
-//               scale of the block, at most 2^104.
+//               order, and dot = chain over blocks of I * (k * s / 4), where k and s are the key's and the query's
+//               scale of the block, limited to 2^-62 .. 2^52 so that their product is exact.
 //   others      one chain over pairs of dims, ascending, the odd one of a pair first (the order of kernels/linear.h);
 //               for kIndexFp8 q is rounded to bf16, which leaves a q as it is that has passed that FP8 rounding.
 // A dot that is NaN counts as 0.
@@ -25,7 +25,7 @@
 
 namespace sluice {
 
-inline constexpr std::uint8_t kMaxIndexScale = 127 + 104;  // as an e8m0 code
+inline constexpr std::uint8_t kMinIndexScale = 127 - 62, kMaxIndexScale = 127 + 52;  // as e8m0 codes
 
 struct IndexSelectArgs {
   int rows = 0, heads = 0, dims = 0;

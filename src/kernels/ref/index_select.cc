@@ -27,7 +27,7 @@ int doubled(const std::byte* data, int d) {
 }
 
 float scale_of(std::byte code) {
-  return e8m0_to_float(std::min(std::to_integer<std::uint8_t>(code), kMaxIndexScale));
+  return e8m0_to_float(std::clamp(std::to_integer<std::uint8_t>(code), kMinIndexScale, kMaxIndexScale));
 }
 
 float dot_fp4(const Fp4& q, RowRef key, int dims) {
@@ -35,8 +35,8 @@ float dot_fp4(const Fp4& q, RowRef key, int dims) {
   for (int b = 0; b < dims / 32; ++b) {
     int sum = 0;
     for (int d = 32 * b; d < 32 * b + 32; ++d) sum += doubled(q.data.data(), d) * doubled(key.data, d);
-    const float scaled = static_cast<float>(sum) * scale_of(key.scales[b]);
-    dot = std::fma(scaled, scale_of(q.scales[static_cast<std::size_t>(b)]) * 0.25F, dot);
+    const float scale = scale_of(key.scales[b]) * (scale_of(q.scales[static_cast<std::size_t>(b)]) * 0.25F);
+    dot = std::fma(static_cast<float>(sum), scale, dot);
   }
   return dot;
 }

@@ -9,6 +9,7 @@ namespace {
 class IndexIsa {
  public:
   using Vec = F32x16;
+  static constexpr bool kByExponents = false;
   static constexpr int kFp4Heads = 4, kFp4Groups = 1;
   static constexpr int kPairsHeads = 4, kPairsGroups = 1;
 
@@ -32,15 +33,15 @@ class IndexIsa {
   // Pairs of products are at most 2 * 24 * 12, so that the sixteen of a block do not saturate 16 bits.
   struct Dot {
     __m256i lo, hi;
-    SLUICE_VEC void begin(std::int32_t) { lo = hi = _mm256_setzero_si256(); }
+    SLUICE_VEC void begin(I32x16) { lo = hi = _mm256_setzero_si256(); }
     SLUICE_VEC void add(Bytes keys, std::int32_t four) {
       const __m256i x = _mm256_set1_epi32(four);
       lo = _mm256_add_epi16(lo, _mm256_maddubs_epi16(keys.lo, x));
       hi = _mm256_add_epi16(hi, _mm256_maddubs_epi16(keys.hi, x));
     }
-    SLUICE_VEC I32x16 end(std::int32_t start) const {
+    SLUICE_VEC I32x16 end(I32x16 start) const {
       const __m256i ones = _mm256_set1_epi16(1);
-      return I32x16{_mm256_madd_epi16(lo, ones), _mm256_madd_epi16(hi, ones)} + I32x16::broadcast(start);
+      return I32x16{_mm256_madd_epi16(lo, ones), _mm256_madd_epi16(hi, ones)} + start;
     }
   };
 

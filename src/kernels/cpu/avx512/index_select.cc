@@ -18,10 +18,12 @@ alignas(64) constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
   return table;
 }();
 
+template <bool kExponents>
 class IndexIsa {
  public:
   using Vec = F32x16;
-  static constexpr int kFp4Heads = 4, kFp4Groups = 2;
+  static constexpr bool kByExponents = kExponents;
+  static constexpr int kFp4Heads = kExponents ? 4 : 8, kFp4Groups = 2;
   static constexpr int kPairsHeads = 8, kPairsGroups = 2;
 
   struct Bytes {
@@ -34,9 +36,9 @@ class IndexIsa {
 
   struct Dot {
     __m512i v;
-    SLUICE_VEC void begin(std::int32_t start) { v = _mm512_set1_epi32(start); }
+    SLUICE_VEC void begin(I32x16 start) { v = start.v; }
     SLUICE_VEC void add(Bytes keys, std::int32_t four) { v = _mm512_dpbusd_epi32(v, keys.v, _mm512_set1_epi32(four)); }
-    SLUICE_VEC I32x16 end(std::int32_t) const { return {v}; }
+    SLUICE_VEC I32x16 end(I32x16) const { return {v}; }
   };
 
   // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
@@ -66,10 +68,13 @@ class IndexIsa {
 }  // namespace
 
 void index_scores(const IndexTile& tile) {
-  if (tile.args->keys->format.codec == RowCodec::kIndexFp4) {
-    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa>>(tile).run();
+  static const bool by_exponents = __builtin_cpu_is("amd");
+  if (tile.args->keys->format.codec != RowCodec::kIndexFp4) {
+    cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa<false>>>(tile).run();
+  } else if (by_exponents) {
+    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<true>>>(tile).run();
   } else {
-    cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa>>(tile).run();
+    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<false>>>(tile).run();
   }
 }
 
