@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/linear_strips.h"
+
 namespace sluice {
 
 namespace {
@@ -169,15 +171,45 @@ struct Packer {
 
   void tile(int tile, std::byte* to) const {
     const int groups = layout.groups_in(tile);
-    for (int block = 0; block < layout.blocks; ++block) {
-      const int end = std::min(layout.in, (block + 1) * layout.block);
-      for (int k = block * layout.block; k < end; k += layout.step_inputs) {
-        for (int group = 0; group < groups; ++group, to += layout.line_bytes) {
-          line((tile * layout.tile_groups + group) * kGroupOutputs, k, std::min(layout.step_inputs, end - k), to);
+    const auto group_bytes = layout.block_bytes + layout.group_scale_bytes;
+    // A group takes whole cache lines of its rows before the next one does.
+    const int row_block_bytes = std::max(1, static_cast<int>(view.row_bytes()) / layout.blocks);
+    const int at_once = std::max(1, 128 / row_block_bytes);
+    for (int first = 0; first < layout.blocks; first += at_once) {
+      const int last = std::min(layout.blocks, first + at_once);
+      for (int group = 0; group < groups; ++group) {
+        const int n = (tile * layout.tile_groups + group) * kGroupOutputs;
+        for (int block = first; block < last; ++block) {
+          lines(n, block,
+                to + static_cast<std::size_t>(block * groups) * group_bytes +
+                    static_cast<std::size_t>(group) * layout.line_bytes,
+                static_cast<std::size_t>(groups) * layout.line_bytes);
         }
       }
-      scales(tile, block, to);
-      to += static_cast<std::size_t>(groups) * layout.group_scale_bytes;
+    }
+    for (int block = 0; block < layout.blocks; ++block) {
+      const std::size_t bytes = block + 1 < layout.blocks ? layout.block_bytes : layout.last_block_bytes;
+      scales(tile, block,
+             to + static_cast<std::size_t>(block * groups) * group_bytes + static_cast<std::size_t>(groups) * bytes);
+    }
+  }
+
+  // The lines of outputs [n, n + 16) and a block, `stride` bytes apart.
+  void lines(int n, int block, std::byte* to, std::size_t stride) const {
+    const int begin = block * layout.block, end = std::min(layout.in, begin + layout.block);
+    int done = 0;
+    if (n + kGroupOutputs <= layout.out) {
+      const std::size_t row_bytes = view.row_bytes();
+      // As inputs begin at whole bytes: a line takes four or eight of them from each row.
+      const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
+      if (begin % layout.step_inputs == 0) {
+        done = pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at, row_bytes,
+                           (end - begin) / layout.step_inputs, to, stride);
+      }
+    }
+    to += static_cast<std::size_t>(done) * stride;
+    for (int k = begin + done * layout.step_inputs; k < end; k += layout.step_inputs, to += stride) {
+      line(n, k, std::min(layout.step_inputs, end - k), to);
     }
   }
 

@@ -1,0 +1,16 @@
+// Packing at the speed of memory: whole lines (cpu/linear_layout.h) of 16 rows that all exist, by transposing in
+// registers.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cpu/linear_layout.h"
+
+namespace sluice {
+
+// Packs as many of `steps` lines as come in whole strips of 16 bytes a row, and returns how many. Row r begins at
+// rows + r * row_bytes; line s goes to `to` + s * stride.
+int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std::size_t row_bytes, int steps,
+                std::byte* to, std::size_t stride);
+
+}  // namespace sluice
