@@ -27,7 +27,7 @@ class LinearGrid {
   LinearGrid(const LinearExtent& extent, int out_tile) : extent_(extent), out_tile_(out_tile) {
     tiles_ = (extent.out + out_tile - 1) / out_tile;
     // Enough rows that decoding a weight costs little, few enough that narrow products still spread over the threads.
-    const int most = tiles_ >= 8 ? 96 : 24;
+    const int most = tiles_ >= 8 ? 192 : 24;
     chunks_ = (extent.rows + most - 1) / most;
     // A multiple of 6, the rows of the widest register tile.
     if (chunks_ > 0) chunk_rows_ = ((extent.rows + chunks_ - 1) / chunks_ + 5) / 6 * 6;
@@ -65,11 +65,12 @@ class LinearGrid {
 // Multiply-adds that a fork must bring each thread to be worth its cost, and those after which a piece is cut again so
 // that a thread that the system holds up does not hold up the others.
 inline constexpr std::int64_t kForkMacs = 32 << 10;
-inline constexpr std::int64_t kPieceMacs = 2 << 20;
+inline constexpr std::int64_t kPieceMacs = 1 << 20;
 
 inline int linear_pieces(std::int64_t macs, int threads) {
   const std::int64_t pieces = std::clamp<std::int64_t>(macs / kForkMacs, 1, threads);
-  return static_cast<int>(std::clamp<std::int64_t>(macs / kPieceMacs, pieces, std::int64_t{8} * threads));
+  const auto wanted = std::clamp<std::int64_t>(macs / kPieceMacs, pieces, std::int64_t{8} * threads);
+  return static_cast<int>(wanted > pieces ? (wanted + threads - 1) / threads * threads : wanted);  // as many for each
 }
 
 // extent(i) for i in [0, items) is a LinearExtent; run(piece) computes one rectangle, on any thread.

@@ -82,7 +82,7 @@ class LinearDirect {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;
       // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they are
       // the same, so that the compiler loads them again instead of spilling them.
-      if constexpr (kRows > 2) asm("" : "+r"(pair));
+      if constexpr (kRows > Arithmetic::kRowsKept) asm("" : "+r"(pair));
       acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
   }
@@ -161,7 +161,7 @@ class LinearDirect {
 // Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
 template <class Isa, class Format, class Arithmetic>
 class LinearDirectRows {
-  static constexpr int kMost = Format::kDirectRows + Arithmetic::kMoreRows;
+  static constexpr int kMost = Format::kDirectRows;
 
  public:
   static void run(const LinearTile& tile, const LinearJob& job, int rows) {

@@ -4,9 +4,10 @@
 // accumulator starts at QuantizedBlock::start, which takes the 12s off again and makes its bits the float
 // 12582912 + acc. Few rows decode lines in registers; many rows decode a tile into a buffer in L2 first.
 //
-// An Isa has Vec, kTileGroups and the struct Int8 with the type Bytes (64 bytes), low(line) and high(line), which
-// decode a line's low nibbles (inputs 0 4 1 5 of each output) and high ones (2 6 3 7), load, store, and add_dot(acc,
-// bytes, four codes).
+// An Isa has Vec, kTileGroups, kInt8Rows (rows at once), kInt8BufferFrom (rows from which decoding once pays) and the
+// struct Int8 with the type Bytes (64 bytes), low(line) and high(line), which
+// decode a line's low nibbles (inputs 0 4 1 5 of each output) and high ones (2 6 3 7), load, store, broadcast(four
+// codes), and add_dot(acc, bytes, four).
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,6 @@ class LinearInt8 {
   static constexpr std::size_t kLineBytes = 64;
   // Decoded at once: two buffers' worth of bytes a line, kept in L2.
   static constexpr int kBufferBlocks = 64;
-  static constexpr int kBufferFrom = 2 * Isa::kInt8Rows + 1;  // rows from which decoding once pays
 
  public:
   static void run(const LinearJob& job, int rows, int begin, int end) {
@@ -41,7 +41,7 @@ class LinearInt8 {
       const bool whole = tile.groups == Isa::kTileGroups && tile.outputs == kTileOutputs;
       if (!whole) {
         for (int g = 0; g < tile.groups; ++g) LinearInt8(tile, job, rows, g).template groups<1, false>(0, tile.blocks);
-      } else if (rows < kBufferFrom) {
+      } else if (rows < Isa::kInt8BufferFrom) {
         LinearInt8(tile, job, rows, 0).template groups<Isa::kTileGroups, false>(0, tile.blocks);
       } else {
         LinearInt8(tile, job, rows, 0).buffered();
@@ -64,7 +64,7 @@ class LinearInt8 {
     }
   }
 
-  // buffer_: [block][line][low, high][group].
+  // buffer_: [block] { [line][low, high][group], [group] half a scale, [group] its offset }.
   void decode(int first, int last) {
     const Int8 int8;
     std::byte* to = buffer_;
@@ -79,6 +79,10 @@ class LinearInt8 {
         }
         to += 2 * Isa::kTileGroups * kLineBytes;
       }
+      const Factors<Isa::kTileGroups> factors(tile_.scales(block));
+      for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes) factors.half[g].store(reinterpret_cast<float*>(to));
+      for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes)
+        factors.offset[g].store(reinterpret_cast<float*>(to));
     }
   }
 
@@ -124,49 +128,84 @@ class LinearInt8 {
       const std::byte* line = lines(block);
       const int count = lines_of(block);
       for (int l = 0; l < count; ++l) {
+        Bytes low[kGroups], high[kGroups];
 #pragma GCC unroll 4
         for (int g = 0; g < kGroups; ++g) {
-          Bytes low, high;
           if constexpr (kDecoded) {
-            low = Int8::load(buffer + static_cast<std::size_t>(g) * kLineBytes);
-            high = Int8::load(buffer + static_cast<std::size_t>(kGroups + g) * kLineBytes);
+            low[g] = Int8::load(buffer + static_cast<std::size_t>(g) * kLineBytes);
+            high[g] = Int8::load(buffer + static_cast<std::size_t>(kGroups + g) * kLineBytes);
           } else {
-            const std::byte* from = line + static_cast<std::size_t>(g) * kLineBytes;
-            Int8::prefetch(from);
-            const auto codes = Int8::load(from);
-            low = int8.low(codes);
-            high = int8.high(codes);
-          }
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r) {
-            acc[r][g] = Int8::add_dot(acc[r][g], low, x[r][block].codes + 8 * l);
-            acc[r][g] = Int8::add_dot(acc[r][g], high, x[r][block].codes + 8 * l + 4);
+            const auto codes = Int8::load(line + static_cast<std::size_t>(g) * kLineBytes);
+            low[g] = int8.low(codes);
+            high[g] = int8.high(codes);
           }
         }
+        const auto add = [&](const Bytes(&weights)[kGroups], int at) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) {
+            const std::int8_t* codes = x[r][block].codes + at;
+            // Sixteen sums and more fill the registers: without this the compiler gathers the codes of both halves
+            // first and spills the sums.
+            if constexpr (kRows > 2) asm("" : "+r"(codes));
+            const auto four = Int8::broadcast(codes);
+#pragma GCC unroll 4
+            for (int g = 0; g < kGroups; ++g) acc[r][g] = Int8::add_dot(acc[r][g], weights[g], four);
+          }
+        };
+        add(low, 8 * l);
+        add(high, 8 * l + 4);
         if constexpr (kDecoded) {
           buffer += 2 * kGroups * kLineBytes;
         } else {
           line += stride;
         }
       }
-      add_block<kGroups, kRows>(block, acc, x, y);
+      if constexpr (kDecoded) {
+        add_block(Factors<kGroups>::load(buffer), block, acc, x, y);
+        buffer += 2 * kGroups * kLineBytes;
+      } else {
+        add_block(Factors<kGroups>(tile_.scales(block) + group_ * kGroupOutputs), block, acc, x, y);
+      }
     }
     for (int r = 0; r < kRows; ++r) {
       for (int g = 0; g < kGroups; ++g) store_outputs(outputs(row + r, g), y[r][g], outputs_left(g));
     }
   }
 
-  template <int kGroups, int kRows>
-  [[gnu::always_inline]] void add_block(int block, const I (&acc)[kRows][kGroups], const QuantizedBlock* const* x,
-                                        V (&y)[kRows][kGroups]) const {
-    const std::byte* scales = tile_.scales(block) + group_ * kGroupOutputs;
+  // Half the scales of a block, and what takes the accumulator's 12582912 off again.
+  template <int kGroups>
+  struct Factors {
+    Factors() = default;
+    [[gnu::always_inline]] explicit Factors(const std::byte* scales) {
 #pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g) {
-      const V half = ScaledE8m0<V>::load(scales + g * kGroupOutputs) * V::broadcast(0.5F);
-      const V offset = half * V::broadcast(-12582912.0F);
+      for (int g = 0; g < kGroups; ++g) {
+        half[g] = ScaledE8m0<V>::load(scales + g * kGroupOutputs) * V::broadcast(0.5F);
+        offset[g] = half[g] * V::broadcast(-kQuantizedMagic);
+      }
+    }
+    [[gnu::always_inline]] static Factors load(const std::byte* from) {
+      const auto* floats = reinterpret_cast<const float*>(from);
+      Factors factors;
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        factors.half[g] = V::load(floats + g * kGroupOutputs);
+        factors.offset[g] = V::load(floats + (kGroups + g) * kGroupOutputs);
+      }
+      return factors;
+    }
+    V half[kGroups], offset[kGroups];
+  };
+
+  template <int kGroups, int kRows>
+  [[gnu::always_inline]] static void add_block(const Factors<kGroups>& factors, int block,
+                                               const I (&acc)[kRows][kGroups], const QuantizedBlock* const* x,
+                                               V (&y)[kRows][kGroups]) {
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        y[r][g] = fma(fma(as_float(acc[r][g]), half, offset), V::broadcast(x[r][block].scale), y[r][g]);
+    for (int r = 0; r < kRows; ++r) {
+      const V scale = V::broadcast(x[r][block].scale);
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) {
+        y[r][g] = fma(fma(as_float(acc[r][g]), factors.half[g], factors.offset[g]), scale, y[r][g]);
       }
     }
   }
@@ -179,7 +218,7 @@ class LinearInt8 {
   const LinearTile& tile_;
   const LinearJob& job_;
   int rows_, group_;  // the first group
-  alignas(64) std::byte buffer_[kBufferBlocks * kBlockLines * 2 * Isa::kTileGroups * kLineBytes];
+  alignas(64) std::byte buffer_[kBufferBlocks * (kBlockLines + 1) * 2 * Isa::kTileGroups * kLineBytes];
 };
 
 }  // namespace sluice::cpu

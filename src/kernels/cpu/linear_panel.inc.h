@@ -6,7 +6,8 @@
 // An Arithmetic says what a pair of inputs is in a panel and how it is multiplied: Cell, kPairCells (cells of a pair,
 // of an output or of a row), inputs(x) (a row as cells), copy_inputs(x, begin, count, to), store_pair<P,
 // kStride>(format, line, to), add_pair(w, x, acc); and in a direct tile: kNothing (what stands against padding
-// weights), kMoreRows (rows beyond Format::kDirectRows), decode_pair<P>(format, line) and add(x, pair, acc).
+// weights), kRowsKept (rows whose inputs of a step stay in registers), decode_pair<P>(format, line) and add(x, pair,
+// acc).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ inline constexpr int kPanelInputs = 128;
 template <class V>
 struct FmaArithmetic {
   using Cell = float;
-  static constexpr int kPairCells = 2, kMoreRows = 0;
+  static constexpr int kPairCells = 2, kRowsKept = 2;
   static constexpr float kNothing = -0.0F;
 
   struct Pair {
@@ -112,6 +113,32 @@ template <class Format, class V, class Arithmetic, int kGroups>
   }
 }
 
+// to[r * ld + ...] = fma(acc, scale, sum), of kRows rows and kGroups groups; sums lie side by side and are 0 at first.
+template <bool kFirst, class V, int kRows, int kGroups>
+[[gnu::always_inline]] inline void add_panel_sums(const V (&acc)[kRows][kGroups], const float* scales,
+                                                  const float* sums, std::ptrdiff_t ld, float* to) {
+  V scale[kGroups];
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroups; ++g) scale[g] = V::load(scales + g * kGroupOutputs);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r, to += ld, sums += kGroups * kGroupOutputs) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+      fma(acc[r][g], scale[g], kFirst ? V::zero() : V::load(sums + g * kGroupOutputs)).store(to + g * kGroupOutputs);
+    }
+  }
+}
+
+// The first `outputs` of each row of sums.
+template <class V, int kRows, int kGroups>
+[[gnu::noinline]] void store_ragged_sums(const float* sums, int outputs, std::ptrdiff_t ldy, float* y) {
+  for (int r = 0; r < kRows; ++r, y += ldy) {
+    for (int g = 0; g < kGroups; ++g, sums += kGroupOutputs) {
+      store_outputs(y + g * kGroupOutputs, V::load(sums), outputs - g * kGroupOutputs);
+    }
+  }
+}
+
 // kRows rows x kGroups groups, all blocks of the panel. x: the rows' inputs of those blocks, with stride kXStride.
 // sums: y of these rows and groups after the blocks before, side by side; after the last block y goes to `out` instead.
 template <class V, class Arithmetic, int kRows, int kGroups>
@@ -136,22 +163,18 @@ template <class V, class Arithmetic, int kRows, int kGroups>
       w += Arithmetic::kPairCells * kStride;
       input += Arithmetic::kPairCells;
     }
-#pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g, scales += kGroupOutputs) {
-      const V scale = V::load(scales);
-      const int count_of_group = tile.outputs - (group + g) * kGroupOutputs;
-      float* sum = sums + g * kGroupOutputs;
-      float* y = out + tile.first_output + (group + g) * kGroupOutputs;
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r, sum += kStride, y += ldy) {
-        const V total = fma(acc[r][g], scale, block == 0 ? V::zero() : V::load(sum));
-        if (block + 1 < tile.blocks) {
-          total.store(sum);
-        } else {
-          store_outputs(y, total, count_of_group);
-        }
-      }
+    float* y = out + tile.first_output + group * kGroupOutputs;
+    if (block + 1 < tile.blocks) {
+      block == 0 ? add_panel_sums<true>(acc, scales, sums, kStride, sums)
+                 : add_panel_sums<false>(acc, scales, sums, kStride, sums);
+    } else if (tile.outputs - group * kGroupOutputs >= kStride) {
+      block == 0 ? add_panel_sums<true>(acc, scales, sums, ldy, y) : add_panel_sums<false>(acc, scales, sums, ldy, y);
+    } else {
+      block == 0 ? add_panel_sums<true>(acc, scales, sums, kStride, sums)
+                 : add_panel_sums<false>(acc, scales, sums, kStride, sums);
+      store_ragged_sums<V, kRows, kGroups>(sums, tile.outputs - group * kGroupOutputs, ldy, y);
     }
+    scales += kStride;
   }
 }
 

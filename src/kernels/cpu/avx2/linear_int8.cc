@@ -6,7 +6,7 @@ namespace sluice::avx2 {
 namespace {
 
 struct Int8Isa : LinearIsa {
-  static constexpr int kInt8Rows = 2;
+  static constexpr int kInt8Rows = 2, kInt8BufferFrom = 5;
   class Int8 {
    public:
     struct Bytes {
@@ -21,19 +21,18 @@ struct Int8Isa : LinearIsa {
       _mm256_storeu_si256(to, v.lo);
       _mm256_storeu_si256(to + 1, v.hi);
     }
-    SLUICE_VEC static void prefetch(const std::byte* p) {
-      _mm_prefetch(reinterpret_cast<const char*>(p) + 3072, _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(p) + 512, _MM_HINT_T0);
-    }
     SLUICE_VEC Bytes low(Bytes line) const { return {look_up(line.lo), look_up(line.hi)}; }
     SLUICE_VEC Bytes high(Bytes line) const {
       return {look_up(_mm256_srli_epi16(line.lo, 4)), look_up(_mm256_srli_epi16(line.hi, 4))};
     }
-    // Pairs of products are at most 2 * 24 * 127: they do not saturate.
-    SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, const std::int8_t* codes) {
+    SLUICE_VEC static __m256i broadcast(const std::int8_t* codes) {
       std::int32_t four;
       std::memcpy(&four, codes, 4);
-      const __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+      return _mm256_set1_epi32(four);
+    }
+    // Pairs of products are at most 2 * 24 * 127: they do not saturate.
+    SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m256i x) {
+      const __m256i ones = _mm256_set1_epi16(1);
       const auto dot = [&](__m256i w) { return _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones); };
       return acc + I32x16{dot(weights.lo), dot(weights.hi)};
     }

@@ -19,7 +19,7 @@ namespace {
 
 struct DotArithmetic {
   using Cell = std::uint32_t;  // a pair of bf16, the odd one in the high half
-  static constexpr int kPairCells = 1, kMoreRows = 1;
+  static constexpr int kPairCells = 1, kRowsKept = 4;
   static constexpr std::uint32_t kNothing = 0x80008000U;
 
   template <int P, class Format, class Line>
@@ -55,14 +55,14 @@ struct DotArithmetic {
   }
 };
 
-template <class Format>
+// Panels from kPanelFrom rows on; 0: never.
+template <class Format, int kPanelFrom>
 void run(const LinearJob& job, int rows, int begin, int end) {
   const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
   constexpr int kTileOutputs = LinearIsa::kTileGroups * kGroupOutputs;
   const int first_tile = begin / kTileOutputs, last_tile = (end + kTileOutputs - 1) / kTileOutputs;
-  constexpr int kPanelFrom = 13;
-  static_assert(kPanelFrom > LinearIsa::kPanelRows);
-  if (rows < kPanelFrom || layout.block > cpu::kPanelInputs) {
+  static_assert(kPanelFrom == 0 || kPanelFrom > LinearIsa::kPanelRows);
+  if (kPanelFrom == 0 || rows < kPanelFrom || layout.block > cpu::kPanelInputs) {
     return cpu::run_direct<LinearIsa, Format, DotArithmetic>(layout, job, rows, first_tile, last_tile);
   }
   cpu::LinearPanels<LinearIsa, Format, DotArithmetic>::run(layout, job, rows, first_tile, last_tile);
@@ -73,14 +73,14 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 void linear_dot(const LinearJob& job, int rows, int begin, int end) {
   switch (job.weight->view().format) {
     case WeightFormat::kBf16:
-      return run<cpu::Bf16Weights<F32x16, 4, 0>>(job, rows, begin, end);
+      return run<cpu::Bf16Weights<F32x16, 4, 0>, 0>(job, rows, begin, end);
     case WeightFormat::kFp8:
       if (job.weight->view().scale_format == ScaleFormat::kF32) {
-        return run<cpu::Fp8Weights<cpu::ScaledF32<F32x16>, Fp8Decoder, 4, 0>>(job, rows, begin, end);
+        return run<cpu::Fp8Weights<cpu::ScaledF32<F32x16>, Fp8Decoder, 4, 0>, 33>(job, rows, begin, end);
       }
-      return run<cpu::Fp8Weights<cpu::ScaledE8m0<F32x16>, Fp8Decoder, 4, 0>>(job, rows, begin, end);
+      return run<cpu::Fp8Weights<cpu::ScaledE8m0<F32x16>, Fp8Decoder, 4, 0>, 33>(job, rows, begin, end);
     default:
-      return run<Mxfp4Weights>(job, rows, begin, end);
+      return run<Mxfp4Weights, 13>(job, rows, begin, end);
   }
 }
 

@@ -16,7 +16,7 @@ struct LinearIsa {
   static constexpr int kTileGroups = 4;
   static constexpr int kChains = 4;
   static constexpr int kRowsGroupsInnermost = 2;
-  static constexpr int kPanelRows = 12, kPanelGroups = 2;
+  static constexpr int kPanelRows = 6, kPanelGroups = 4;
 };
 
 // The high and the low byte of the bf16 of every e4m3 magnitude.
@@ -51,7 +51,9 @@ class Fp8Decoder {
     __m512i high, low;  // the bytes of the bf16
   };
   SLUICE_VEC Line load(const std::byte* line) const {
-    const __m512i codes = _mm512_loadu_si512(line);
+    __m512i codes = _mm512_loadu_si512(line);
+    // The permutations overwrite their codes: a copy of a register costs less than two more loads.
+    asm("" : "+v"(codes));
     // The permutation reads the low 7 bits of a code; bit 7, the sign, is or-ed in: high | (code & 0x80).
     const __m512i high = _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(high_[0], codes, high_[1]), codes,
                                                    _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);

@@ -19,22 +19,21 @@ alignas(64) constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
 }();
 
 struct Int8Isa : LinearIsa {
-  static constexpr int kInt8Rows = 6;
+  static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
   class Int8 {
    public:
     using Bytes = __m512i;
     SLUICE_VEC static Bytes load(const std::byte* p) { return _mm512_loadu_si512(p); }
     SLUICE_VEC static void store(Bytes v, std::byte* p) { _mm512_storeu_si512(p, v); }
-    SLUICE_VEC static void prefetch(const std::byte* p) {
-      _mm_prefetch(reinterpret_cast<const char*>(p) + 3072, _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(p) + 512, _MM_HINT_T0);
-    }
     SLUICE_VEC Bytes low(Bytes line) const { return _mm512_permutexvar_epi8(line, values_); }
     SLUICE_VEC Bytes high(Bytes line) const { return _mm512_permutexvar_epi8(_mm512_srli_epi16(line, 4), values_); }
-    SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, const std::int8_t* codes) {
+    SLUICE_VEC static __m512i broadcast(const std::int8_t* codes) {
       std::int32_t four;
       std::memcpy(&four, codes, 4);
-      return {_mm512_dpbusd_epi32(acc.v, weights, _mm512_set1_epi32(four))};
+      return _mm512_set1_epi32(four);
+    }
+    SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i four) {
+      return {_mm512_dpbusd_epi32(acc.v, weights, four)};
     }
 
    private:
