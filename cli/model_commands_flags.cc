@@ -82,23 +82,34 @@ void add_verify(CLI::App& app, Invocation& invocation) {
 
 void add_synth(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<SynthOptions>();
-  CLI::App& command = *app.add_subcommand("synth", "Write a random checkpoint in the official format");
+  CLI::App& command =
+      *app.add_subcommand("synth", "Write a random checkpoint in the official format, or as a GGUF file");
   command.add_option("CONFIG", options->config, "config.json of any supported geometry, or a folder with one")
       ->required()
       ->option_text(" ");
-  command.add_option("OUT", options->out, "The folder to write")->required()->option_text(" ");
+  command.add_option("OUT", options->out, "The folder or GGUF file to write")->required()->option_text(" ");
   command.add_option("--seed", options->seed, "The same seed gives the same weights")->option_text("N [0]");
   command.add_option("--tokenizer", options->tokenizer, "Also copy the tokenizer files of this folder")
       ->option_text("DIR");
+  CLI::Option* store = command
+                           .add_option_function<std::string>(
+                               "--store", [options](const std::string& store) { options->store_f32 = store == "f32"; },
+                               "How to store the weights: as the official checkpoint does, or the same values as f32")
+                           ->check(CLI::IsMember({"official", "f32"}))
+                           ->option_text("official|f32 [official]");
+  CLI::Option* shards =
+      command
+          .add_option("--shard-size", options->shard_bytes, "Longest file, such as 500MB; a longer tensor gets its own")
+          ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+          ->option_text("SIZE [4GB]");
   command
       .add_option_function<std::string>(
-          "--store", [options](const std::string& store) { options->store_f32 = store == "f32"; },
-          "How to store the weights: as the official checkpoint does, or the same values as f32")
-      ->check(CLI::IsMember({"official", "f32"}))
-      ->option_text("official|f32 [official]");
-  command.add_option("--shard-size", options->shard_bytes, "Longest file, such as 500MB; a longer tensor gets its own")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      ->option_text("SIZE [4GB]");
+          "--gguf", [options](const std::string&) { options->gguf = true; },
+          "Write one GGUF file with blocks of this type (DeepSeek-V2 and V3)")
+      ->check(CLI::IsMember({"q4_0"}))
+      ->excludes(store)
+      ->excludes(shards)
+      ->option_text("q4_0");
   add_log_level_flag(command, invocation.log_level);
   command.callback([&invocation, options] { invocation.run = [options] { return run_synth(*options); }; });
 }

@@ -11,7 +11,9 @@
 #include "base/mapped_file.h"
 #include "base/progress.h"
 #include "cli/exit_code.h"
+#include "cli/synth_gguf.h"
 #include "cli/synth_weights.h"
+#include "formats/gguf_file.h"
 #include "formats/safetensors_writer.h"
 #include "model/model_plan.h"
 
@@ -81,6 +83,46 @@ std::vector<TensorSource> f32_sources(const ModelPlan& plan, const SynthWeights&
   return sources;
 }
 
+struct Written {
+  std::size_t tensors = 0, bytes = 0;
+};
+
+// One GGUF file.
+Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& plan, const SynthWeights& weights) {
+  std::error_code error;
+  if (!is_gguf_path(options.out) || fs::exists(options.out, error)) {
+    return invalid_argument(fmt::format("{}: expected a new file whose name ends in .gguf", options.out));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const GgufEntries metadata, gguf_metadata(plan.config, options.tokenizer));
+  const std::vector<TensorSource> sources = gguf_sources(plan, weights);
+  Written written{.tensors = sources.size()};
+  ProgressBar bar("writing");
+  SLUICE_RETURN_IF_ERROR(write_gguf(options.out, metadata, sources, [&](std::size_t done, std::size_t total) {
+    written.bytes = total;
+    bar.update(done, total);
+  }));
+  return written;
+}
+
+// A folder with config.json, weights and, if asked for, a tokenizer.
+Result<Written> write_folder(const SynthOptions& options, const std::string& config_text, const ModelPlan& plan,
+                             const SynthWeights& weights) {
+  const std::vector<TensorSource> sources =
+      options.store_f32 ? f32_sources(plan, weights) : official_sources(plan, weights);
+  Written written{.tensors = sources.size()};
+  {
+    ProgressBar bar("writing");
+    SLUICE_RETURN_IF_ERROR(
+        write_checkpoint(options.out, sources, options.shard_bytes, [&](std::size_t done, std::size_t total) {
+          written.bytes = total;
+          bar.update(done, total);
+        }));
+  }
+  SLUICE_RETURN_IF_ERROR(write_text(options.out + "/config.json", config_text));
+  if (!options.tokenizer.empty()) SLUICE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer, options.out));
+  return written;
+}
+
 Status synthesise(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
@@ -92,23 +134,13 @@ Status synthesise(const SynthOptions& options) {
   }
 
   const SynthWeights weights(options.seed);
-  const std::vector<TensorSource> sources =
-      options.store_f32 ? f32_sources(plan, weights) : official_sources(plan, weights);
+  Result<Written> written =
+      options.gguf ? write_gguf_model(options, plan, weights) : write_folder(options, config_text, plan, weights);
+  if (!written.ok()) return written.status();
   std::int64_t parameters = 0;
   for (const PlannedTensor& tensor : plan.tensors) parameters += tensor.parameters;
-  std::size_t bytes = 0;
-  {
-    ProgressBar bar("writing");
-    SLUICE_RETURN_IF_ERROR(
-        write_checkpoint(options.out, sources, options.shard_bytes, [&](std::size_t done, std::size_t total) {
-          bytes = total;
-          bar.update(done, total);
-        }));
-  }
-  SLUICE_RETURN_IF_ERROR(write_text(options.out + "/config.json", config_text));
-  if (!options.tokenizer.empty()) SLUICE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer, options.out));
-  fmt::print("{}: {} tensors, {:.1f} M parameters, {}, seed {}\n", options.out, sources.size(),
-             static_cast<double>(parameters) * 1e-6, format_bytes(static_cast<double>(bytes)), options.seed);
+  fmt::print("{}: {} tensors, {:.1f} M parameters, {}, seed {}\n", options.out, written->tensors,
+             static_cast<double>(parameters) * 1e-6, format_bytes(static_cast<double>(written->bytes)), options.seed);
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kQuantiles = 1 << 16;
 // Standard deviations of the codes: the largest of 65536 quantiles, 4.2, stays within 448, and most within 6.
-constexpr float kE4m3Spread = 64.0F, kE2m1Spread = 2.0F;
+constexpr float kE4m3Spread = 64.0F, kE2m1Spread = 2.0F, kQ4Spread = 2.5F;
 constexpr float kVectorSpread = 0.1F;
 
 // FNV-1a: a stable 64-bit name for a tensor.
@@ -79,23 +79,24 @@ struct SynthWeights::Stream {
                       key);
   }
 
-  // element(i, bits) for i in [first, first + count); first is a multiple of 8.
+  // element(i, bits) for each i below `count`: those of the elements from `first`.
   template <class Element>
   void each(std::uint64_t first, std::uint64_t count, const Element& element) const {
-    for (std::uint64_t i = 0; i < count; i += 8) {
+    for (std::uint64_t i = 0; i < count;) {
       const PhiloxCounter words = block((first + i) / 8);
-      for (std::uint64_t j = 0; j < std::min<std::uint64_t>(8, count - i); ++j) {
-        element(i + j, static_cast<std::uint16_t>(words[j / 2] >> (16 * (j % 2))));
+      for (std::uint64_t j = (first + i) % 8; j < 8 && i < count; ++i, ++j) {
+        element(i, static_cast<std::uint16_t>(words[j / 2] >> (16 * (j % 2))));
       }
     }
   }
 };
 
 SynthWeights::SynthWeights(std::uint64_t seed)
-    : seed_(seed), normal_(normal_quantiles(kQuantiles)), e4m3_(kQuantiles), e2m1_(kQuantiles) {
+    : seed_(seed), normal_(normal_quantiles(kQuantiles)), e4m3_(kQuantiles), e2m1_(kQuantiles), q4_(kQuantiles) {
   for (std::size_t i = 0; i < kQuantiles; ++i) {
     e4m3_[i] = float_to_e4m3(normal_[i] * kE4m3Spread);
     e2m1_[i] = float_to_e2m1(normal_[i] * kE2m1Spread);
+    q4_[i] = static_cast<std::uint8_t>(std::clamp(std::lround(normal_[i] * kQ4Spread), -8L, 7L) + 8);
   }
 }
 
@@ -144,6 +145,23 @@ void SynthWeights::fill(const PlannedTensor& tensor, std::size_t offset, std::sp
     const std::uint64_t row = (first + i) / row_size, column = (first + i) % row_size;
     store(i, static_cast<std::int64_t>((stream.block(row)[0] % limit + column) % limit));
   }
+}
+
+void SynthWeights::fill_q4_0(const PlannedTensor& tensor, std::size_t first_block, std::span<std::byte> blocks) const {
+  const PhiloxKey key{static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
+  const Stream codes{key, hash_name(tensor.name)}, scales{key, hash_name(tensor.name + " scales")};
+  constexpr std::size_t kBlock = 32, kBlockBytes = 2 + kBlock / 2;
+  const std::size_t count = blocks.size() / kBlockBytes;
+  const float scale = spread_of(tensor) / kQ4Spread;
+  std::ranges::fill(blocks, std::byte{0});
+  scales.each(first_block, count, [&](std::uint64_t i, std::uint16_t bits) {
+    const f16 stored = to_f16(bits % 2 == 0 ? scale : -scale * 0.75F);
+    std::memcpy(blocks.data() + i * kBlockBytes, &stored, sizeof stored);
+  });
+  codes.each(first_block * kBlock, count * kBlock, [&](std::uint64_t i, std::uint16_t bits) {
+    const std::size_t at = i % kBlock;  // the second half of a block is in the high nibbles
+    blocks[i / kBlock * kBlockBytes + 2 + at % 16] |= static_cast<std::byte>(q4_[bits] << (at / 16 * 4));
+  });
 }
 
 void SynthWeights::fill_as_f32(const PlannedTensor& tensor, const PlannedTensor* scales,

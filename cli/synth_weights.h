@@ -22,10 +22,12 @@ class SynthWeights {
  public:
   explicit SynthWeights(std::uint64_t seed);
 
-  // The bytes [offset, offset + chunk.size()) of the tensor; offset a multiple of 8 of its elements.
+  // The bytes [offset, offset + chunk.size()) of the tensor, whole elements.
   void fill(const PlannedTensor& tensor, std::size_t offset, std::span<std::byte> chunk) const;
-  // The same values as f32, in blocks of the scales that `scales` holds (null: it has none): `offset` and `chunk` are
-  // those of the f32 tensor.
+  // Weights of the same spread as Q4_0 blocks of GGUF files (18 bytes for 32 of a row), from one on.
+  void fill_q4_0(const PlannedTensor& tensor, std::size_t first_block, std::span<std::byte> blocks) const;
+  // The values of fill() as f32, in blocks of the scales that `scales` holds (null: it has none): `offset` and `chunk`
+  // are those of the f32 tensor.
   void fill_as_f32(const PlannedTensor& tensor, const PlannedTensor* scales, const QuantizationConfig& quantization,
                    std::size_t offset, std::span<std::byte> chunk) const;
 
@@ -35,6 +37,7 @@ class SynthWeights {
   std::vector<float> normal_;       // the quantiles of N(0, 1), 65536 of them
   std::vector<std::uint8_t> e4m3_;  // the codes of kE4m3Spread * normal_
   std::vector<std::uint8_t> e2m1_;  // the codes of kE2m1Spread * normal_
+  std::vector<std::uint8_t> q4_;    // kQ4Spread * normal_, rounded, and 8 more
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@ import subprocess
 import urllib.request
 import xml.etree.ElementTree
 
+import gguf
 import numpy
 import pytest
 import safetensors.numpy
@@ -367,6 +368,35 @@ def test_synth_magnitudes(tmp_path):
     fails("synth", MODEL, tmp_path / "model", says="weights")
     fails("synth", tmp_path / "none.json", tmp_path / "x", says="none.json")
     fails("synth", MODEL, tmp_path / "x", "--tokenizer", tmp_path, says="tokenizer.json")
+
+
+@pytest.mark.parametrize("tokenizer", [False, True])
+def test_synth_gguf(tmp_path, tokenizer):
+    """One file, its matrices in Q4_0, that the `gguf` package reads and the engine runs."""
+    config, model = tmp_path / "geometry.json", tmp_path / "model.gguf"
+    geometry = GEOMETRIES["v2"] | {"vocab_size": 5000, "bos_token_id": 0, "eos_token_id": 1}
+    if "rope_scaling" in geometry:
+        geometry["rope_scaling"] = geometry["rope_scaling"] | {"mscale": 0.7, "mscale_all_dim": 0.7}
+    config.write_text(json.dumps(geometry))
+    options = ["--tokenizer", MODEL] if tokenizer else []
+    sluice("synth", config, model, "--gguf", "q4_0", "--seed", "3", *options)
+    tensors = {t.name: t for t in gguf.GGUFReader(model).tensors}
+    for name, tensor in tensors.items():
+        matrix = len(tensor.shape) > 1 and not name.endswith("gate_inp.weight") and tensor.shape[0] % 32 == 0
+        assert tensor.tensor_type.name == ("Q4_0" if matrix else "F32"), name
+    assert list(tensors["blk.1.ffn_up_exps.weight"].shape) == [geometry["hidden_size"], geometry["moe_intermediate_size"],
+                                                               geometry["n_routed_experts"]]
+    up = tensors["token_embd.weight"]
+    values = gguf.quants.dequantize(up.data, up.tensor_type)
+    assert 0.6 < values.std() * values.shape[1] ** 0.5 < 1.5 and abs(values.mean()) < 0.01
+    sluice("logits", model, "--ids", "5 77 200 9 " * 8, "--out", tmp_path / "l")
+    found = safetensors.numpy.load_file(tmp_path / "l")["logits"]
+    assert numpy.isfinite(found).all() and 0.05 < found.std() < 20
+    text = sluice("run", model, "--raw", "-p", "hello", "--max-tokens", "3").stdout
+    assert text
+    fails("synth", config, model, "--gguf", "q4_0", says="new file")
+    fails("synth", config, tmp_path / "x.gguf", "--gguf", "q4_0", "--store", "f32", says="--store")
+    fails("synth", MODEL, tmp_path / "x.gguf", "--gguf", "q4_0", says="DeepSeek-V2")
 
 
 def header(path):

@@ -17,6 +17,22 @@ float to_float(f16 value) {
   return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
 }
 
+f16 to_f16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = (bits >> 16) & 0x8000U;
+  std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude > 0x7F800000U) return {static_cast<std::uint16_t>(sign | 0x7E00U)};
+  if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // from 65520: infinite
+  if (magnitude >= 0x38800000U) {
+    magnitude += 0xFFFU + ((magnitude >> 13) & 1U);
+    return {static_cast<std::uint16_t>(sign | ((magnitude - (112U << 23)) >> 13))};
+  }
+  // Below 2^-14: a neighbour of 0.5 has multiples of 2^-24 in its low bits.
+  const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
+  return {
+      static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - std::bit_cast<std::uint32_t>(0.5F)))};
+}
+
 float e4m3_to_float(std::uint8_t code) {
   const int exponent = (code >> 3) & 0xF;
   const int mantissa = code & 7;

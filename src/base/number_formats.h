@@ -1,7 +1,7 @@
 // The number formats of DeepSeek checkpoints and caches, converted exactly, one value at a time.
 //
 //   bf16   1-8-7; from f32 by round-to-nearest-even
-//   f16    1-5-10, IEEE
+//   f16    1-5-10, IEEE; from f32 by round-to-nearest-even
 //   e4m3   1-4-3, bias 7, no infinity, NaN = 0x7F / 0xFF, largest finite 448 (OCP "fn")
 //   e2m1   1-2-1 (FP4): magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 by code; sign is bit 3
 //   e8m0   an exponent byte b = 2^(b - 127); 0xFF is NaN
@@ -38,6 +38,7 @@ inline float round_to_bf16(float value) {
 }
 
 float to_float(f16 value);
+f16 to_f16(float value);
 
 float e4m3_to_float(std::uint8_t code);
 // Clamps to +-448, then rounds to nearest even. NaN gives 0x7F.

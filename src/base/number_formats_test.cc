@@ -61,5 +61,22 @@ TEST(F16, KnownValues) {
   EXPECT_TRUE(std::isinf(to_float(f16{0x7C00})));
 }
 
+TEST(F16, RoundsToNearestEven) {
+  for (std::uint32_t code = 0; code < 0x7C00; ++code) {
+    const float value = to_float(f16{static_cast<std::uint16_t>(code)});
+    ASSERT_EQ(to_f16(value).bits, code);
+    ASSERT_EQ(to_f16(-value).bits, code | 0x8000);
+    if (code == 0x7BFF) break;
+    const float next = to_float(f16{static_cast<std::uint16_t>(code + 1)}), middle = (value + next) / 2;
+    ASSERT_EQ(to_f16(middle).bits, code + code % 2);
+    ASSERT_EQ(to_f16(std::nextafterf(middle, 0)).bits, code);
+    ASSERT_EQ(to_f16(std::nextafterf(middle, 1e9F)).bits, code + 1);
+  }
+  EXPECT_EQ(to_f16(65519.99F).bits, 0x7BFF);
+  EXPECT_EQ(to_f16(65520.0F).bits, 0x7C00);
+  EXPECT_EQ(to_f16(-INFINITY).bits, 0xFC00);
+  EXPECT_TRUE(std::isnan(to_float(to_f16(std::nanf("")))));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -11,30 +11,20 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "formats/gguf_tensor_types.h"
+#include "formats/gguf_writer.h"
 #include "formats/json.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr std::uint32_t kVersion = 3;
-constexpr std::uint64_t kDefaultAlignment = 32, kMinAlignment = 8;
-constexpr std::uint64_t kMaxKeyBytes = 65535, kMaxNameBytes = 63;
-constexpr std::uint32_t kMaxDimensions = 4;
+constexpr std::uint64_t kMinAlignment = 8;
+constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr int kMaxArrayDepth = 4;
 // The least that a metadata entry (key length, a byte of key, type, a byte of value) and a tensor's entry can take.
 constexpr std::uint64_t kMinEntryBytes = 8 + 1 + 4 + 1, kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
 constexpr std::byte kNoData{};  // what a tensor without elements may point to
-
-struct TensorType {
-  std::uint32_t code;
-  DType dtype;
-};
-constexpr TensorType kTensorTypes[] = {
-    {0, DType::kF32},  {1, DType::kF16},   {2, DType::kQ4_0},   {3, DType::kQ4_1},
-    {8, DType::kQ8_0}, {12, DType::kQ4_K}, {13, DType::kQ5_K},  {14, DType::kQ6_K},
-    {26, DType::kI32}, {30, DType::kBF16}, {39, DType::kMXFP4},
-};
 
 std::string quoted(std::string_view text) {
   const boost::json::value value(text);
@@ -167,19 +157,16 @@ Result<GgufValue> read_value(Cursor& cursor, GgufType type) {
 Result<DType> read_tensor_type(Cursor& cursor) {
   std::uint32_t code = 0;
   SLUICE_RETURN_IF_ERROR(cursor.read(code, "a tensor type"));
-  const auto* known = std::ranges::find(kTensorTypes, code, &TensorType::code);
-  if (known != std::end(kTensorTypes)) return known->dtype;
-  std::string names;
-  for (const TensorType& type : kTensorTypes) names += fmt::format("{} ({}), ", dtype_name(type.dtype), type.code);
-  return invalid_argument(
-      fmt::format("expected one of the types {}found type {}; convert it to one of these", names, code));
+  if (const std::optional<DType> known = gguf_tensor_dtype(code)) return *known;
+  return invalid_argument(fmt::format("expected one of the types {}, found type {}; convert it to one of these",
+                                      gguf_tensor_type_names(), code));
 }
 
 Result<std::vector<std::int64_t>> read_shape(Cursor& cursor) {
   std::uint32_t dimensions = 0;
   SLUICE_RETURN_IF_ERROR(cursor.read(dimensions, "a number of dimensions"));
-  if (dimensions > kMaxDimensions) {
-    return invalid_argument(fmt::format("expected at most {} dimensions, found {}", kMaxDimensions, dimensions));
+  if (dimensions > kGgufMaxDimensions) {
+    return invalid_argument(fmt::format("expected at most {} dimensions, found {}", kGgufMaxDimensions, dimensions));
   }
   std::vector<std::int64_t> shape(dimensions);
   for (std::size_t i = dimensions; i-- > 0;) {
@@ -229,9 +216,9 @@ class GgufFile::Parser {
     }
     std::uint32_t version = 0;
     SLUICE_RETURN_IF_ERROR(cursor_.read(version, "the version"));
-    if (version != kVersion) {
-      const bool swapped = __builtin_bswap32(version) <= kVersion;
-      return invalid_argument(fmt::format("expected GGUF version {}, found {}{}; convert the file again", kVersion,
+    if (version != kGgufVersion) {
+      const bool swapped = __builtin_bswap32(version) <= kGgufVersion;
+      return invalid_argument(fmt::format("expected GGUF version {}, found {}{}; convert the file again", kGgufVersion,
                                           swapped ? __builtin_bswap32(version) : version,
                                           swapped ? " in big-endian byte order" : ""));
     }
@@ -271,11 +258,11 @@ class GgufFile::Parser {
   Status read_tensor() {
     const std::size_t start = cursor_.offset();
     SLUICE_ASSIGN_OR_RETURN(const std::string_view name, cursor_.read_text("a tensor name"));
-    if (!is_printable(name) || name.size() > kMaxNameBytes) {
+    if (!is_printable(name) || name.size() > kGgufMaxNameBytes) {
       return invalid_argument(
           fmt::format("offset {}: expected a tensor name of 1 to {} bytes without control "
                       "characters, found {}",
-                      start, kMaxNameBytes, quoted(name)));
+                      start, kGgufMaxNameBytes, quoted(name)));
     }
     return read_tensor_entry(name).with_context(fmt::format("tensor {}", name));
   }
@@ -323,7 +310,7 @@ class GgufFile::Parser {
   Cursor cursor_;
   GgufFile& file_;
   std::uint64_t tensors_ = 0, entries_ = 0;
-  std::uint64_t alignment_ = kDefaultAlignment;
+  std::uint64_t alignment_ = kGgufAlignment;
   std::vector<std::uint64_t> offsets_;  // of file_.tensors_, before they are sorted
 };
 

@@ -9,29 +9,14 @@
 #include <vector>
 
 #include "formats/gguf_file.h"
+#include "formats/gguf_writer.h"
 
 namespace sluice {
 
-class GgufBuilder {
+class GgufBuilder : public GgufEncoding {
  public:
-  template <class Number>
-  static std::string number(Number value) {
-    std::string bytes(sizeof(Number), '\0');
-    std::memcpy(bytes.data(), &value, sizeof(Number));
-    return bytes;
-  }
-  static std::string text(std::string_view value) { return number<std::uint64_t>(value.size()) + std::string(value); }
-  static std::string array(GgufType type, std::uint64_t count, std::string_view elements) {
-    return number(static_cast<std::uint32_t>(type)) + number(count) + std::string(elements);
-  }
-  static std::string texts(const std::vector<std::string>& values) {
-    std::string elements;
-    for (const std::string& value : values) elements += text(value);
-    return array(GgufType::kString, values.size(), elements);
-  }
-
   GgufBuilder& entry(std::string_view key, GgufType type, std::string_view value) {
-    entries_ += text(key) + number(static_cast<std::uint32_t>(type)) + std::string(value);
+    entries_.entry(key, type, value);
     ++entry_count_;
     return *this;
   }
@@ -50,9 +35,7 @@ class GgufBuilder {
   // A table entry alone.
   GgufBuilder& tensor_at(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
                          std::uint64_t offset) {
-    tensors_ += text(name) + number(static_cast<std::uint32_t>(dims.size()));
-    for (const std::uint64_t size : dims) tensors_ += number(size);
-    tensors_ += number(type) + number(offset);
+    tensors_ += tensor_entry(name, dims, type, offset);
     ++tensor_count_;
     return *this;
   }
@@ -71,9 +54,7 @@ class GgufBuilder {
     return *this;
   }
 
-  std::string table() const {
-    return "GGUF" + number(version_) + number(tensor_count_) + number(entry_count_) + entries_ + tensors_;
-  }
+  std::string table() const { return head(version_, tensor_count_, entry_count_) + entries_.bytes() + tensors_; }
   std::string bytes() const {
     std::string all = table();
     all.resize((all.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
@@ -81,7 +62,8 @@ class GgufBuilder {
   }
 
  private:
-  std::string entries_, tensors_, data_;
+  GgufEntries entries_;
+  std::string tensors_, data_;
   std::uint64_t tensor_count_ = 0, entry_count_ = 0;
   std::size_t alignment_ = 32;
   std::uint32_t version_ = 3;

@@ -1,0 +1,23 @@
+// A random checkpoint as one GGUF file, such as other programs convert the official one to.
+//
+// Architecture deepseek2 (DeepSeek-V2, V3): kv_b whole, matrices in Q4_0 but the router's, which is f32 like all
+// vectors; without the layers for multi-token prediction.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/synth_weights.h"
+#include "formats/gguf_writer.h"
+#include "model/model_plan.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// The metadata, with the tokenizer of a folder or a generated one ("").
+Result<GgufEntries> gguf_metadata(const ModelConfig& config, const std::string& tokenizer);
+
+// Stacked experts are one tensor. The sources point into both.
+std::vector<TensorSource> gguf_sources(const ModelPlan& plan, const SynthWeights& weights);
+
+}  // namespace sluice
