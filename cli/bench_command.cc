@@ -11,6 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
 #include "cli/version.h"
+#include "engine/engine_options.h"
 #include "formats/json.h"
 #include "measure/fingerprint.h"
 #include "measure/rounds.h"
@@ -127,8 +128,21 @@ Status write_results(const BenchOptions& options, const EngineOptions& engine, c
                     to_svg(result, fmt::format("{} on {}", model, fingerprint.cpu)));
 }
 
+std::size_t probe_bytes(const BenchOptions& options, int threads) {
+  return options.probe_size > 0 ? static_cast<std::size_t>(options.probe_size) : probe_bytes_per_thread(threads);
+}
+
+Status print_probe(const BenchOptions& options) {
+  SLUICE_RETURN_IF_ERROR(validate(options.engine));
+  ThreadPool pool(resolve_threads(options.engine));
+  const MachineProbe probe(&pool, probe_bytes(options, pool.threads()));
+  fmt::print("{}\n", dump_json(to_json(probe.measure())));
+  return {};
+}
+
 Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
+  if (options.probe_only) return print_probe(options);
   const std::vector<SpeedCase> tests = tests_of(options);
   EngineOptions engine = engine_options(options);
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
@@ -137,11 +151,7 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
   const std::string model = model_name(options.engine.model_folder, engine.model_folder);
-  fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
-             runner->isa_name(), runner->threads(), engine.max_num_batched_tokens);
-  const std::size_t probe_bytes =
-      options.probe_size > 0 ? static_cast<std::size_t>(options.probe_size) : probe_bytes_per_thread(runner->threads());
-  const MachineProbe probe(runner->exec().pool, probe_bytes);
+  const MachineProbe probe(runner->exec().pool, probe_bytes(options, runner->threads()));
   SpeedCases speed_cases(runner.get(), engine);
   Result<RoundsResult> result = internal_error("not run");
   {
@@ -152,6 +162,8 @@ Status bench(const BenchOptions& options) {
                                                     }});
   }
   if (!result.ok()) return result.status();
+  fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
+             runner->isa_name(), runner->threads(), engine.max_num_batched_tokens);
   fmt::print("{}", to_text(*result));
   return options.json.empty() ? Status() : write_results(options, engine, model, *runner, probe, *result);
 }

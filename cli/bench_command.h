@@ -16,6 +16,7 @@ struct BenchOptions {
   int rounds = 5;
   std::int64_t probe_size = 0;  // bytes a thread; 0: 1 GB, or less where memory is short
   std::string json;             // "": no files
+  bool probe_only = false;      // the machine's speed as JSON, and no model
 };
 
 int run_bench(const BenchOptions& options);

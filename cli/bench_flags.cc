@@ -35,6 +35,7 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
       ->option_text("SIZE [0]");
   command.add_option("--json", options->json, "Also write the results here, and a picture beside it (.svg)")
       ->option_text("FILE");
+  command.add_flag("--probe-only", options->probe_only, "Print the machine's speed as JSON, without any model");
   add_engine_flags(command, options->engine, invocation.log_level);
   command.callback([&invocation, options] { invocation.run = [options] { return run_bench(*options); }; });
 }

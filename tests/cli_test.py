@@ -50,7 +50,7 @@ def logits(tmp_path, *arguments, **options):
 
 
 def test_help_and_version():
-    commands = ["serve", "run", "chat", "logits", "eval", "inspect", "kernels", "synth"]
+    commands = ["serve", "run", "chat", "logits", "eval", "bench", "inspect", "kernels", "synth"]
     text = sluice("--help").stdout
     assert "Exit codes: 0 success" in text
     for command in commands:
@@ -437,6 +437,48 @@ def test_inspect():
     assert "671026419200 parameters, 37552297472 active" in v3 and "bf16       -                70272.00  0" in v3
     fails("inspect", ROOT / "tests" / "configs" / "v3.json", "--index-cache-dtype", "fp4", says="--index-cache-dtype")
     fails("inspect", ROOT / "nothing.json", says="nothing.json")
+
+
+# --- bench ------------------------------------------------------------------------------------------------------------
+
+SMALL_BENCH = ["--rounds", 1, "--probe-size", "1MB", "--threads", 2, "--kv-cache-memory", "64MB"]
+
+
+def test_bench(tmp_path):
+    out = tmp_path / "bench.json"
+    done = sluice("bench", "--prefill", "16,32", "--decode", 2, "--depth", "0,256", "--concurrency", "1,3",
+                  "--concurrent-prompt", 8, "--concurrent-tokens", 4, *SMALL_BENCH, "--json", out)
+    report = json.loads(out.read_text())
+    shapes = [(r["test"], r["depth"], r["tokens"], r["concurrency"]) for r in report["rows"]]
+    assert shapes == [("prefill", 0, 16, 1), ("prefill", 0, 32, 1), ("prefill", 256, 16, 1), ("prefill", 256, 32, 1),
+                      ("decode", 0, 2, 1), ("decode", 256, 2, 1), ("concurrent", 0, 4, 3)]
+    for row in report["rows"]:
+        assert row["state"] == ("synthetic" if row["depth"] else "none")
+        assert row["tokens_per_second"] > 0 and row["floor_tokens_per_second"] > 0
+        assert row["percent_of_floor"] > 0 and len(row["runs"]) == row["rounds"] == 1
+        assert 0 < row["cache_bytes_per_token"] < row["bytes_per_token"] <= row["used_bytes_per_token"] * 1.5
+    decode, deep, together = (row["bytes_per_token"] for row in report["rows"][4:])
+    weights = sum(file.stat().st_size for file in MODEL.glob("*.safetensors"))
+    assert together < decode < deep < weights, "rows share weights, and one token uses a part of the experts"
+    assert report["model"] == "sluice-tiny-v4" and report["machine"]["cores"] >= 1
+    assert report["flags"]["threads"] == 2 and report["commit"] and report["probe"]["read_gbytes"] > 0
+    assert "a synthetic state" in done.stdout and "concurrent" in done.stdout
+    assert xml.etree.ElementTree.parse(out.with_suffix(".svg")).getroot().tag.endswith("svg")
+    probe = json.loads(sluice("bench", "--probe-only", "--probe-size", "1MB").stdout)
+    assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops"}
+
+
+def test_bad_bench(tmp_path):
+    fails("bench", "--prefill", "512,many", says="many")
+    fails("bench", "--prefill", "0", "--decode", "0", says="nothing to measure")
+    fails("bench", "--depth", "-1", says=["--depth", "-1"])
+    fails("bench", "--concurrency", "0", says=["--concurrency", "found 0"])
+    fails("bench", "--rounds", "0", says="--rounds")
+    fails("bench", "--json", tmp_path / "no" / "where.json", says="--json")
+    fails("bench", tmp_path / "nothing", says="nothing")
+    longest = TINY["max_position_embeddings"]
+    fails("bench", "--depth", longest, *SMALL_BENCH, says=["tokens of one sequence", str(longest)])
+    fails("bench", "--prefill", "0", "--depth", "20000", *SMALL_BENCH[:-1], "8MB", code=3, says="--kv-cache-memory")
 
 
 # --- simulate ---------------------------------------------------------------------------------------------------------

@@ -105,6 +105,10 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
 }
 
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
+  const Status too_few = resource_exhausted(fmt::format(
+      "fewer than {} sequences decode at once: more --max-num-batched-tokens or --kv-cache-memory are needed",
+      test.concurrency));
+  if (runner_->pools().plan().sequences < test.concurrency) return too_few;
   Stepper stepper(runner_, options_);
   SLUICE_RETURN_IF_ERROR(stepper.check(test.prompt, test.context() - test.prompt));
   for (int i = 0; i < test.concurrency; ++i) {
@@ -113,9 +117,6 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
                  .cache_salt = {},
                  .message_starts = {}});
   }
-  const Status too_few = resource_exhausted(fmt::format(
-      "fewer than {} sequences decode at once: more --max-num-batched-tokens or --kv-cache-memory are needed",
-      test.concurrency));
   const auto step = [&](StepShape* shape) -> Status {
     SLUICE_RETURN_IF_ERROR(stepper.step());
     const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());

@@ -12,17 +12,10 @@ namespace {
 
 namespace json = boost::json;
 
-json::object speed_json(const MachineSpeed& speed) {
-  return {{"read_gbytes", speed.read_gbytes},
-          {"f32_gflops", speed.f32_gflops},
-          {"bf16_gflops", speed.bf16_gflops},
-          {"int8_gops", speed.int8_gops}};
-}
-
 json::object row_json(const SpeedRow& row) {
   json::array runs;
   for (const SpeedRun& run : row.runs) {
-    json::object entry = speed_json(run.machine);
+    json::object entry = to_json(run.machine);
     entry["seconds"] = run.seconds;
     runs.push_back(std::move(entry));
   }
@@ -47,6 +40,13 @@ json::object row_json(const SpeedRow& row) {
 }
 
 }  // namespace
+
+json::object to_json(const MachineSpeed& speed) {
+  return {{"read_gbytes", speed.read_gbytes},
+          {"f32_gflops", speed.f32_gflops},
+          {"bf16_gflops", speed.bf16_gflops},
+          {"int8_gops", speed.int8_gops}};
+}
 
 std::string to_text(const RoundsResult& result) {
   const MachineSpeed speed = median(result.probes);
@@ -73,9 +73,9 @@ std::string to_text(const RoundsResult& result) {
 
 json::object to_json(const RoundsResult& result) {
   json::array probes, rows;
-  for (const MachineSpeed& speed : result.probes) probes.push_back(speed_json(speed));
+  for (const MachineSpeed& speed : result.probes) probes.push_back(to_json(speed));
   for (const SpeedRow& row : result.rows) rows.push_back(row_json(row));
-  return {{"probe", speed_json(median(result.probes))}, {"probes", std::move(probes)}, {"rows", std::move(rows)}};
+  return {{"probe", to_json(median(result.probes))}, {"probes", std::move(probes)}, {"rows", std::move(rows)}};
 }
 
 std::string to_svg(const RoundsResult& result, const std::string& title) {

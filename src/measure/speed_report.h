@@ -11,6 +11,9 @@ namespace sluice {
 // With a line of the machine's speed above it, and below what did not count.
 std::string to_text(const RoundsResult& result);
 
+// {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops"}
+boost::json::object to_json(const MachineSpeed& speed);
+
 // {"probes": .., "rows": [{"test", "depth", "tokens", "concurrency", "tokens_per_second", "bytes_per_token",
 // "floor_tokens_per_second", "percent_of_floor", ...}]}; docs/benchmarks.md says what each is.
 boost::json::object to_json(const RoundsResult& result);

@@ -27,9 +27,9 @@ bool scores_index(const CacheLayout& layout, const StepShape& shape) {
 
 double floor_seconds(const StageWork& stage, const MachineSpeed& speed) {
   double arithmetic = 0;
-  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
-    const double multiply_adds = stage.multiply_adds[static_cast<std::size_t>(form)];
-    if (multiply_adds > 0 && speed.peak(form) > 0) arithmetic += 2e-9 * multiply_adds / speed.peak(form);
+  for (std::size_t form = 0; form < stage.multiply_adds.size(); ++form) {
+    const double peak = speed.peak(static_cast<InputForm>(form));
+    if (peak > 0) arithmetic += 2e-9 * stage.multiply_adds[form] / peak;
   }
   return std::max(speed.read_gbytes > 0 ? 1e-9 * stage.bytes / speed.read_gbytes : 0, arithmetic);
 }
