@@ -53,33 +53,27 @@ class IndexFp4 {
     ahead_ = (kKeys * ((args.dims / 2 + 63) / 64) + blocks - 1) / blocks;
   }
 
-  [[gnu::noinline]] void decode(const RowRef* rows) {
-    const Isa isa;
-    for (int group = 0; group < kKeys / 16; ++group) {
-      std::byte* to = keys_ + group * blocks_ * kBlockLines * kLine;
-      for (int block = 0; block < blocks_; ++block) {
-        I dwords[4];
-        Isa::transpose(rows + 16 * group, 16 * block, dwords);
-        for (const I& dword : dwords) {
-          isa.e2m1_low(dword).store(to);
-          isa.e2m1_high(dword).store(to + kLine);
-          to += 2 * kLine;
-        }
-      }
-      decode_scales(rows + 16 * group, 16 * group);
-    }
+  void turn_to(const RowRef* rows) {
+    rows_ = rows;
+    decoded_ = 0;
   }
+  bool decoded(int group) const { return (decoded_ >> group & 1U) != 0; }
 
-  template <int H>
-  [[gnu::always_inline]] void dots(int row, int head, int group, V (&y)[H][kGroups], IndexAhead& ahead) const {
+  template <int H, bool kDecode>
+  [[gnu::always_inline]] void dots(int row, int head, int group, V (&y)[H][kGroups], IndexAhead& ahead) {
+    const Isa isa;
     const IndexQueryBlock* q = queries_ + ((row - begin_) * heads_ + head) * blocks_;
+    if constexpr (kDecode) {
+      for (int g = 0; g < kGroups; ++g) decode_scales(group + g);
+      decoded_ |= 1U << group;
+    }
 #pragma GCC unroll 8
     for (int h = 0; h < H; ++h) {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) y[h][g] = V::zero();
     }
     const std::ptrdiff_t group_bytes = blocks_ * kBlockLines * kLine;
-    const std::byte* line = keys_ + group * group_bytes;
+    std::byte* line = keys_ + group * group_bytes;
     for (int block = 0; block < blocks_; ++block, ++q) {
       const float* scales = scales_ + 2 * block * kKeys + 16 * group;
       typename Isa::Dot dot[H][kGroups];
@@ -89,11 +83,23 @@ class IndexFp4 {
         for (int g = 0; g < kGroups; ++g) dot[h][g].begin(plus_exponent(q[h * blocks_].start, scales + 16 * g));
       }
       ahead.fetch(ahead_);
+      I dwords[kGroups][4];
+      if constexpr (kDecode) {
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) Isa::transpose(rows_ + 16 * (group + g), 16 * block, dwords[g]);
+      }
 #pragma GCC unroll 8
       for (int l = 0; l < kBlockLines; ++l, line += kLine) {
         typename Isa::Bytes keys[kGroups];
 #pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) keys[g] = Isa::Bytes::load(line + g * group_bytes);
+        for (int g = 0; g < kGroups; ++g) {
+          if constexpr (kDecode) {
+            keys[g] = l % 2 == 0 ? isa.e2m1_low(dwords[g][l / 2]) : isa.e2m1_high(dwords[g][l / 2]);
+            keys[g].store(line + g * group_bytes);
+          } else {
+            keys[g] = Isa::Bytes::load(line + g * group_bytes);
+          }
+        }
 #pragma GCC unroll 8
         for (int h = 0; h < H; ++h) {
           std::int32_t four;
@@ -164,25 +170,31 @@ class IndexFp4 {
     return (x | x >> 16) & 0x00000000FFFFFFFFU;
   }
 
-  // Of sixteen keys, the first of which is key `first` of the tile.
-  [[gnu::always_inline]] void decode_scales(const RowRef* rows, int first) {
+  // The codes of blocks [block, block + count), four at most, of sixteen keys: a byte each.
+  [[gnu::always_inline]] static I scale_codes(const RowRef* rows, int block, int count) {
+    const std::byte* first = rows[0].scales;
+    if (count == 4 && blocks_are_side_by_side(rows)) return I::load(reinterpret_cast<const std::int32_t*>(first));
+    std::int32_t codes[16];
+    for (int i = 0; i < 16; ++i) {
+      codes[i] = 0;
+      for (int b = 0; b < count; ++b) codes[i] |= static_cast<std::int32_t>(rows[i].scales[block + b]) << 8 * b;
+    }
+    return I::load(codes);
+  }
+  // As in a page of keys of four blocks.
+  [[gnu::always_inline]] static bool blocks_are_side_by_side(const RowRef* rows) {
+    return rows[1].scales == rows[0].scales + 4 && rows[15].scales == rows[0].scales + 60;
+  }
+  [[gnu::noinline]] void decode_scales(int group) const {
+    const RowRef* rows = rows_ + 16 * group;
     for (int block = 0; block < blocks_; block += 4) {
       const int count = blocks_ - block < 4 ? blocks_ - block : 4;
-      alignas(64) std::int32_t codes[16];
-      for (int i = 0; i < 16; ++i) {
-        if (count == 4) {
-          __builtin_memcpy(codes + i, rows[i].scales + block, 4);
-        } else {
-          codes[i] = 0;
-          for (int b = 0; b < count; ++b) codes[i] |= static_cast<std::int32_t>(rows[i].scales[block + b]) << 8 * b;
-        }
-      }
-      I left = I::load(codes);
+      I left = scale_codes(rows, block, count);
       for (int b = 0; b < count; ++b, left = shift_right<8>(left)) {
         const I code =
             max_of(min_of(left & I::broadcast(0xFF), I::broadcast(kMaxIndexScale)), I::broadcast(kMinIndexScale));
         const V scale = as_float(shift_left<23>(code));
-        float* to = scales_ + 2 * (block + b) * kKeys + first;
+        float* to = scales_ + 2 * (block + b) * kKeys + 16 * group;
         if constexpr (Isa::kByExponents) {
           as_float(as_bits(scale) - I::broadcast(kOneBits)).store(to);
         } else {
@@ -194,6 +206,8 @@ class IndexFp4 {
   }
 
   int heads_, blocks_, begin_, ahead_;
+  const RowRef* rows_ = nullptr;
+  unsigned decoded_ = 0;  // groups of the tile, each first one of kGroups
   std::byte* keys_;
   float* scales_;
   IndexQueryBlock* queries_;

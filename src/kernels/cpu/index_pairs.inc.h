@@ -29,7 +29,9 @@ class IndexPairs {
     ahead_ = (kKeys * ((format_.data_bytes + 63) / 64) + pairs - 1) / pairs;
   }
 
-  [[gnu::noinline]] void decode(const RowRef* rows) {
+  static bool decoded(int) { return true; }
+
+  [[gnu::noinline]] void turn_to(const RowRef* rows) {
     const std::ptrdiff_t stride = key_stride(dims_);
     for (int group = 0; group < kKeys / 16; ++group) {
       RowRef values[16];
@@ -45,7 +47,7 @@ class IndexPairs {
     }
   }
 
-  template <int H>
+  template <int H, bool kDecode>
   [[gnu::always_inline]] void dots(int row, int head, int group, V (&y)[H][kGroups], IndexAhead& ahead) const {
     const float* q = queries_ + (static_cast<std::ptrdiff_t>(row - begin_) * heads_ + head) * dims_;
 #pragma GCC unroll 8

@@ -2,10 +2,14 @@
 // of the tile. What a dot product is made of is a Product: IndexFp4 (index_fp4.inc.h) or IndexPairs
 // (index_pairs.inc.h).
 //
-// A Product has kKeys (keys decoded at once), kGroups (vectors of keys side by side), kHeads (heads side by side), and
-//   Product(args, begin, end)         codes the queries of these rows
-//   decode(rows)                      kKeys keys
-//   dots<H>(row, head, group, y, next)  y[H][kGroups] = dot(q of `row`, head .. head + H; keys of kGroups groups)
+// A Product has kKeys (keys at once), kGroups (vectors of keys side by side), kHeads (heads side by side), and
+//   Product(args, begin, end)          codes the queries of these rows
+//   turn_to(rows)                      these are the keys now
+//   decoded(group)                     whether groups [group, group + kGroups) of them are decoded
+//   dots<H, kDecode>(row, head, group, y, ahead)  y[H][kGroups] = dot(q of `row`, head .. head + H; those groups'
+//   keys),
+//                                      which decodes them on the way if kDecode
+// Keys are decoded where they are first multiplied: either alone would leave half of the core idle.
 #pragma once
 
 #include "kernels/cpu/order.inc.h"
@@ -52,7 +56,7 @@ class IndexScorer {
     for (std::int32_t e = tile_.first, i = 0; e < tile_.last; e += kKeys, i ^= 1) {
       const int next = find(e + kKeys, rows[i ^ 1]);
       for (int j = count; j < kKeys; ++j) rows[i][j] = rows[i][0];
-      product_.decode(rows[i]);
+      product_.turn_to(rows[i]);
       IndexAhead ahead(args_.keys->format, rows[i ^ 1], next);
       for (int row = tile_.begin; row < tile_.end; ++row) score(row, e, count, ahead);
       count = next;
@@ -91,13 +95,17 @@ class IndexScorer {
     if constexpr (H > 1) {
       if (args_.heads - head < H) return heads<H / 2>(row, head, group, sums, ahead);
     }
-    add_heads<H>(row, head, group, sums, ahead);
+    if (product_.decoded(group)) {
+      add_heads<H, false>(row, head, group, sums, ahead);
+    } else {
+      add_heads<H, true>(row, head, group, sums, ahead);
+    }
     return H;
   }
-  template <int H>
+  template <int H, bool kDecode>
   [[gnu::noinline]] void add_heads(int row, int head, int group, V (&sums)[kGroups], IndexAhead& ahead) {
     V y[H][kGroups];
-    product_.template dots<H>(row, head, group, y, ahead);
+    product_.template dots<H, kDecode>(row, head, group, y, ahead);
     const float* weights = args_.weights + static_cast<std::ptrdiff_t>(row) * args_.heads + head;
 #pragma GCC unroll 8
     for (int h = 0; h < H; ++h) {
