@@ -40,6 +40,24 @@ void add_switch(CLI::App& command, const std::string& name, bool& value, const c
   off->option_text(" ")->excludes(on)->group(kGroup);
 }
 
+// --NAME, the default, and --no-NAME.
+void add_plain_switch(CLI::App& command, const std::string& name, bool& value, const char* text) {
+  CLI::Option* on = command.add_flag_callback("--" + name, [&value] { value = true; }, text);
+  CLI::Option* off = command.add_flag_callback("--no-" + name, [&value] { value = false; });
+  on->option_text("[on]")->group(kGroup);
+  off->option_text(" ")->excludes(on)->group(kGroup);
+}
+
+// None of these changes a bit of any answer either.
+void add_loading_flags(CLI::App& command, EngineOptions& options) {
+  add_plain_switch(command, "pack", options.pack,
+                   "Bring weights into the kernels' form at load; off: use them from the checkpoint's shared pages");
+  add_plain_switch(command, "pack-cache", options.pack_cache,
+                   "Keep the packed form of large models in the cache folder for the next start");
+  add_plain_switch(command, "pin-threads", options.pin_threads,
+                   "Each thread on a core of its own, if there are as many");
+}
+
 // None of these changes a bit of any answer.
 void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
   add_switch(command, "prefix-caching", options.enable_prefix_caching, "Reuse what equal prompt starts have computed");
@@ -81,8 +99,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
              "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated) or ref (f32, "
              "training's quantisation simulated)",
              {"default", "plain", "ref"});
-  add_choice(command, "--compute-dtype", options.compute_dtype, "auto, f32, bf16 or int8",
-             {"auto", "f32", "bf16", "int8"});
+  add_choice(command, "--compute-dtype", options.compute_dtype,
+             "Inputs of linears: auto, f32, bf16, int8, or fp8 (as official inference rounds them)",
+             {"auto", "f32", "bf16", "int8", "fp8"});
   add_choice(command, "--kv-cache-dtype", options.kv_cache_dtype, "auto, f32, bf16 or fp8",
              {"auto", "f32", "bf16", "fp8"});
   add_choice(command, "--index-cache-dtype", options.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",
@@ -93,10 +112,12 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
   add_count(command, "--attn-prefill-chunk-size", options.attn_prefill_chunk_size,
             "With --mla-prefill expanded: tokens of a prefix expanded at once; 0: 1024");
   add_count(command, "--threads", options.threads, "0: one per core; changes no bit of any result");
-  add_count(command, "--max-num-batched-tokens", options.max_num_batched_tokens, "Rows of one step");
+  add_count(command, "--max-num-batched-tokens", options.max_num_batched_tokens,
+            "Rows of one step; 0: as many as take under a second, 512 at most");
   add_count(command, "--max-num-seqs", options.max_num_seqs, "Sequences that run at once");
   add_count(command, "--max-model-len", options.max_model_len, "Tokens of prompt and answer; 0: the model's own limit");
   add_size(command, "--kv-cache-memory", options.kv_cache_memory, "Such as 512MiB or 4GB; 0: a quarter of the memory");
+  add_loading_flags(command, options);
   add_scheduling_flags(command, options);
 }
 

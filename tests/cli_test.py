@@ -68,7 +68,7 @@ def test_help_and_version():
             assert flag in text, (command, flag)
         assert "--inject" not in text, "a flag for tests only"
     version = sluice("--version").stdout
-    assert version.startswith("sluice 0.") and "profile  default f32 kv=fp8 index=fp4" in version
+    assert version.startswith("sluice 0.") and "profile  default int8 kv=fp8 index=fp4" in version
 
 
 def test_wrong_usage():
@@ -420,7 +420,7 @@ def raw_tensors(path):
 
 def test_inspect():
     text = sluice("inspect", "--kv-cache-memory", "256MiB").stdout
-    for words in ["DeepseekV4ForCausalLM", "1322 tensors, 22952988 bytes", "default f32 kv=fp8 index=fp4", "layers.8 ",
+    for words in ["DeepseekV4ForCausalLM", "1322 tensors, 22952988 bytes", "default int8 kv=fp8 index=fp4", "layers.8 ",
                   "mtp.0 ", "256.00 MiB", "a token costs"]:
         assert words in text, words
     # 4 CSA streams of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA streams at 1:128.

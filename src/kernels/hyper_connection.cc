@@ -7,13 +7,14 @@
 namespace sluice {
 
 void hc_mix(const Exec& exec, const HcMixArgs& args) {
-  const LinearWeight& fn = args.weights->fn;
+  const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
   const bool head = args.post == nullptr;
-  SLUICE_CHECK(fn.in() == kHcStreams * args.dim && fn.out() == (head ? kHcStreams : 24),
-               "fn maps the streams to the mixes");
-  const LinearJob job{&fn, args.x, fn.in(), args.mixes, fn.out()};
-  linear(exec, args.rows, {&job, 1});
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * fn.in() + 8192),
+  const int mixes = head ? kHcStreams : 24, in = kHcStreams * args.dim;
+  SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
+  const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
+                            {&second, args.x, in, args.mixes + first.out(), mixes}};
+  linear(exec, args.rows, {jobs, second.out() > 0 ? 2U : 1U});
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192),
                 [&](int begin, int end) { exec.kernels->hc_finish(args, begin, end); });
 }
 

@@ -15,6 +15,8 @@
 // streams is 4.
 #pragma once
 
+#include <array>
+
 #include "kernels/exec.h"
 #include "kernels/linear.h"
 
@@ -23,7 +25,8 @@ namespace sluice {
 inline constexpr int kHcStreams = 4;
 
 struct HyperConnectionWeights {
-  LinearWeight fn;               // [24, 4 * dim]; [4, 4 * dim] for the head
+  // [24, 4 * dim], 16 rows and 8, so that two threads have something to do; [4, 4 * dim] and nothing for the head.
+  std::array<LinearWeight, 2> fn;
   const float* base = nullptr;   // [24] or [4]
   const float* scale = nullptr;  // [3] or [1]
 };
@@ -34,7 +37,7 @@ struct HcMixArgs {
   const HyperConnectionWeights* weights = nullptr;
   float norm_eps = 0.0F, hc_eps = 0.0F;
   int sinkhorn_iterations = 0;
-  float* mixes = nullptr;  // scratch [rows, fn.out()]
+  float* mixes = nullptr;  // scratch [rows, 24 or 4]
   float* pre = nullptr;    // [rows, 4]
   float* post = nullptr;   // [rows, 4]; null for the head: only `pre` is made
   float* comb = nullptr;   // [rows, 4, 4]; null for the head

@@ -17,7 +17,13 @@ struct Site {
     view.out = static_cast<int>(base.size());
     view.in = kHcStreams * dim;
     view.data = reinterpret_cast<const std::byte*>(fn.data());
-    return {LinearWeight::pack(exec, view, InputForm::kF32), base.data(), scale.data()};
+    const int first = std::min(view.out, 16);
+    HyperConnectionWeights weights{{}, base.data(), scale.data()};
+    weights.fn[0] = LinearWeight::pack(exec, slice_rows(view, 0, first), InputForm::kF32);
+    if (first < view.out) {
+      weights.fn[1] = LinearWeight::pack(exec, slice_rows(view, first, view.out - first), InputForm::kF32);
+    }
+    return weights;
   }
 };
 

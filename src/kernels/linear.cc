@@ -39,7 +39,12 @@ const char* name(WeightFormat format) {
 }
 
 InputForm input_form(InputForm wanted, WeightFormat format) {
+  if (format == WeightFormat::kF32) return InputForm::kF32;
   return wanted == InputForm::kInt8 && format != WeightFormat::kMxfp4 ? InputForm::kBf16 : wanted;
+}
+
+InputForm float_inputs(InputForm inputs) {
+  return inputs == InputForm::kInt8 || inputs == InputForm::kBf16 ? InputForm::kBf16 : InputForm::kF32;
 }
 
 std::size_t WeightView::row_bytes() const {

@@ -47,6 +47,10 @@ const char* name(WeightFormat format);
 // What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight is not MXFP4.
 InputForm input_form(InputForm wanted, WeightFormat format);
 
+// What the head and other large weights that are not quantised multiply beside quantised ones that multiply `inputs`:
+// bf16, unless that would take away from what the others keep.
+InputForm float_inputs(InputForm inputs);
+
 // A weight as it lies in the checkpoint. Does not own its bytes. May be a slice of rows of a larger tensor.
 struct WeightView {
   WeightFormat format = WeightFormat::kF32;

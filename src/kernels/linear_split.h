@@ -1,4 +1,4 @@
-// Cuts the outputs of several products into pieces of about equal work and runs them in one fork/join.
+// Cuts the outputs of several products into pieces and runs them in one fork/join.
 //
 // A product of `rows` x `out` is a grid of row chunks x output tiles; the grids of all products, one after the other,
 // form one line of tiles, and each piece is a contiguous part of it, so that a thread streams contiguous weights. How
@@ -62,26 +62,45 @@ class LinearGrid {
   int out_tile_ = 1, tiles_ = 0, chunks_ = 0, chunk_rows_ = 0;
 };
 
-// Multiply-adds that a fork must bring each thread to be worth its cost, and those after which a piece is cut again so
-// that a thread that the system holds up does not hold up the others.
+// Multiply-adds that a fork must bring each thread to be worth its cost, and those of the smallest piece.
 inline constexpr std::int64_t kForkMacs = 32 << 10;
-inline constexpr std::int64_t kPieceMacs = 1 << 20;
+inline constexpr std::int64_t kPieceMacs = 256 << 10;
 
-inline int linear_pieces(std::int64_t macs, int threads) {
-  const std::int64_t pieces = std::clamp<std::int64_t>(macs / kForkMacs, 1, threads);
-  const auto wanted = std::clamp<std::int64_t>(macs / kPieceMacs, pieces, std::int64_t{8} * threads);
-  return static_cast<int>(wanted > pieces ? (wanted + threads - 1) / threads * threads : wanted);  // as many for each
-}
+// Pieces of `total` in rounds, one for each thread in a round: a round takes half of what is left, the last one all of
+// it. Long pieces stream weights well; the short ones at the end make the threads finish together, even when the system
+// holds one up.
+class LinearPieces {
+ public:
+  LinearPieces(std::int64_t total, int threads) : total_(total), threads_(threads) {
+    if (total < threads * kForkMacs) {
+      threads_ = static_cast<int>(std::max<std::int64_t>(total / kForkMacs, 1));
+      return;
+    }
+    while (threads > 1 && rounds_ < 8 && (total >> rounds_) / threads >= kPieceMacs) ++rounds_;
+  }
+  int count() const { return threads_ * rounds_; }
+  // Where piece `i` begins; that of count() is the end.
+  std::int64_t begin(int i) const {
+    const int round = i / threads_;
+    if (round >= rounds_) return total_;
+    const std::int64_t left = total_ >> round;  // but for what rounding leaves to the rounds before
+    const std::int64_t taken = round + 1 < rounds_ ? left - (left >> 1) : left;
+    return total_ - left + taken * (i % threads_) / threads_;
+  }
+
+ private:
+  std::int64_t total_;
+  int threads_, rounds_ = 1;
+};
 
 // extent(i) for i in [0, items) is a LinearExtent; run(piece) computes one rectangle, on any thread.
 template <class Extent, class Run>
 void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run run) {
   std::int64_t total = 0;
   for (int i = 0; i < items; ++i) total += LinearGrid(extent(i), out_tile).cost();
-  const int pieces = linear_pieces(total, pool.threads());
+  const LinearPieces pieces(total, pool.threads());
   auto run_piece = [&](int piece, int) {
-    const std::int64_t from = total * piece / pieces;
-    const std::int64_t to = total * (piece + 1) / pieces;
+    const std::int64_t from = pieces.begin(piece), to = pieces.begin(piece + 1);
     std::int64_t base = 0;
     for (int i = 0; i < items && base < to; ++i) {
       const LinearGrid grid(extent(i), out_tile);
@@ -90,7 +109,7 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
       base += cost;
     }
   };
-  pool.run(pieces, std::ref(run_piece));
+  pool.run(pieces.count(), std::ref(run_piece));
 }
 
 }  // namespace sluice

@@ -81,16 +81,16 @@ TEST(CacheTypes, AreThoseOfOfficialInference) {
     const auto found = plan(name, options);
     return found.ok() ? found->profile.text() : found.status().message();
   };
-  EXPECT_EQ(text("v2-lite", with("default")), "default f32 kv=bf16");
-  EXPECT_EQ(text("v3", with("default")), "default f32 kv=bf16");  // although its weights are FP8
-  EXPECT_EQ(text("v3", with("default", "fp8")), "default f32 kv=fp8");
+  EXPECT_EQ(text("v2-lite", with("default")), "default int8 kv=bf16");
+  EXPECT_EQ(text("v3", with("default")), "default int8 kv=bf16");  // although its weights are FP8
+  EXPECT_EQ(text("v3", with("default", "fp8")), "default int8 kv=fp8");
   EXPECT_EQ(text("v3", with("ref")), "ref f32 kv=f32");
   EXPECT_EQ(text("v3", with("plain", "auto", "bf16")), "plain f32 kv=f32");
-  EXPECT_EQ(text("v3.2", with("default")), "default f32 kv=fp8 index=fp8");
-  EXPECT_EQ(text("v3.2", with("default", "bf16", "bf16")), "default f32 kv=bf16(as fp8) index=bf16(as fp8)");
+  EXPECT_EQ(text("v3.2", with("default")), "default int8 kv=fp8 index=fp8");
+  EXPECT_EQ(text("v3.2", with("default", "bf16", "bf16")), "default int8 kv=bf16(as fp8) index=bf16(as fp8)");
   EXPECT_EQ(text("v3.2", with("ref")), "ref f32 kv=f32(as fp8) index=f32(as fp8)");
   EXPECT_EQ(text("v3.2", with("plain")), "plain f32 kv=f32 index=f32");
-  EXPECT_EQ(text("v4-flash", with("default")), "default f32 kv=fp8 index=fp4");
+  EXPECT_EQ(text("v4-flash", with("default")), "default int8 kv=fp8 index=fp4");
   EXPECT_EQ(text("v4-flash", with("ref")), "ref f32 kv=f32(as fp8) index=f32(as fp4)");
   EXPECT_THAT(text("v3.2", with("default", "auto", "fp4")),
               HasSubstr("--index-cache-dtype: expected auto, f32, bf16 or fp8 for this model, found 'fp4'"));

@@ -92,12 +92,13 @@ const char* name_of(InputForm inputs) {
   return "?";
 }
 
-Result<InputForm> inputs_of(const std::string& compute_dtype) {
-  if (compute_dtype == "auto") return InputForm::kF32;
+Result<InputForm> inputs_of(const std::string& compute_dtype, InputForm automatic) {
+  if (compute_dtype == "auto") return automatic;
   for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
     if (compute_dtype == name_of(form)) return form;
   }
-  return invalid_argument(fmt::format("--compute-dtype: expected auto, f32, bf16, int8 or fp8, found '{}'", compute_dtype));
+  return invalid_argument(
+      fmt::format("--compute-dtype: expected auto, f32, bf16, int8 or fp8, found '{}'", compute_dtype));
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTy
   SLUICE_ASSIGN_OR_RETURN(p.kv, kv_codec(options.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
   SLUICE_ASSIGN_OR_RETURN(p.index,
                           index_codec(options.index_cache_dtype, as_shipped ? types.index : RowCodec::kF32, types));
-  SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.compute_dtype));
+  SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.compute_dtype, as_shipped ? InputForm::kInt8 : InputForm::kF32));
   const bool simulate = options.profile == "ref" || (as_shipped && types.simulated_by_default);
   if (simulate && !quantised(p.kv)) p.kv_simulation = types.kv_trained;
   p.indexed = types.indexed;

@@ -3,7 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   default  f32 compute, rows as the family's CacheTypes say (docs/numerics.md)
+//   default  inputs in int8 for weights of integers in blocks (MXFP4, GGUF's), bf16 for the others; rows as the family's
+//            CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
 // --mla-prefill expanded is a profile of its own, whatever else it is made of: its text() is another one, so its pages
@@ -49,7 +50,7 @@ struct NumericsProfile {
   int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
-  std::string text() const;  // "default f32 kv=fp8 index=fp4"
+  std::string text() const;  // "default int8 kv=fp8 index=fp4"
 };
 
 // Unknown names are errors that list what is known.

@@ -51,7 +51,7 @@ void sinkhorn(float* a, float eps, int iterations) {
 void hc_finish(const HcMixArgs& args, int begin, int end) {
   const float* base = args.weights->base;
   const float* scale = args.weights->scale;
-  const int z_dims = kN * args.dim, mix_count = args.weights->fn.out();
+  const int z_dims = kN * args.dim, mix_count = args.post == nullptr ? kN : 24;
   for (int row = begin; row < end; ++row) {
     const float rho = reciprocal_rms(args.x + static_cast<std::ptrdiff_t>(row) * z_dims, z_dims, args.norm_eps);
     const float* mix = args.mixes + static_cast<std::ptrdiff_t>(row) * mix_count;

@@ -159,8 +159,8 @@ TEST(ExpandedPrefill, SpansOfABatchAreApart) {
 TEST(ExpandedPrefill, IsAProfileOfItsOwn) {
   const Loaded absorbed("v3-like", EngineOptions{}), other("v3-like", expanded("default", 128)),
       smaller("v3-like", expanded("default", 128, 512));
-  EXPECT_EQ(absorbed.model->profile().text(), "default f32 kv=bf16");
-  EXPECT_EQ(other.model->profile().text(), "default f32 kv=bf16 mla=expanded(from 128, prefix by 1024)");
+  EXPECT_EQ(absorbed.model->profile().text(), "default int8 kv=bf16");
+  EXPECT_EQ(other.model->profile().text(), "default int8 kv=bf16 mla=expanded(from 128, prefix by 1024)");
   EXPECT_THAT(smaller.model->profile().text(), EndsWith("prefix by 512)"));
 }
 

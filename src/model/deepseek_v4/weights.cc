@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace sluice::v4 {
 namespace {
 
@@ -11,7 +13,8 @@ using Shape = std::vector<std::int64_t>;
 // shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, InputForm inputs) : c_(config), v4_(config.v4()), inputs_(inputs) {
+  TableBuilder(const ModelConfig& config, InputForm inputs)
+      : c_(config), v4_(config.v4()), inputs_(inputs), float_inputs_(float_inputs(inputs)) {
     fp8_ = config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16;
     expert_ = !config.quantization.fp8           ? Storage::kBf16
               : config.moe.expert_dtype == "fp4" ? Storage::kMxfp4
@@ -27,7 +30,7 @@ class TableBuilder {
          InputForm::kF32,
          0,
          group_});
-    linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, false);
+    linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, float_inputs_);
     table_.back().role = WeightRole::kLogits;
     floats("norm.weight", "model.norm.weight", {hidden()}, Storage::kBf16, w.norm);
     site("hc_head", "model.hc_head.hc", v4_.hc_mult, 1, w.hc_head, "_");
@@ -50,8 +53,8 @@ class TableBuilder {
     table_.push_back(std::move(spec));
   }
   void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
-              LinearWeight& into, bool round_input) {
-    add(name, alias, shape, storage, &into, round_input ? inputs_ : InputForm::kF32);
+              LinearWeight& into, InputForm inputs) {
+    add(name, alias, shape, storage, &into, inputs);
   }
   void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
               std::vector<float>& into) {
@@ -61,7 +64,18 @@ class TableBuilder {
   // Hyper-connection parameters `stem`_fn, _base, _scale; transformers writes `alias`.fn or (for the head) `alias`_fn.
   void site(const std::string& stem, const std::string& alias, int mixes, int scales, HyperConnectionSite& into,
             const std::string& separator) {
-    add(stem + "_fn", alias + separator + "fn", {mixes, v4_.hc_mult * hidden()}, Storage::kF32, &into.op.fn);
+    const Shape fn{mixes, v4_.hc_mult * hidden()};
+    constexpr int kRows = 16;
+    for (int part = 0; part * kRows < mixes; ++part) {
+      const std::int64_t first = part * kRows;
+      table_.push_back({{{stem + "_fn", fn, first}, {alias + separator + "fn", fn, first}},
+                        {std::min<std::int64_t>(kRows, mixes - first), fn[1]},
+                        Storage::kF32,
+                        &into.op.fn[static_cast<std::size_t>(part)],
+                        InputForm::kF32,
+                        0,
+                        group_});
+    }
     floats(stem + "_base", alias + separator + "base", {mixes}, Storage::kF32, into.base);
     floats(stem + "_scale", alias + separator + "scale", {scales}, Storage::kF32, into.scale);
   }
@@ -69,17 +83,18 @@ class TableBuilder {
   void compressor(const std::string& name, const std::string& alias, int ratio, int dim, CompressorWeights& into) {
     const int width = (ratio == 4 ? 2 : 1) * dim;
     floats(name + "ape", alias + "position_bias", {ratio, width}, Storage::kF32, into.ape);
-    linear(name + "wkv.weight", alias + "kv_proj.weight", {width, hidden()}, Storage::kBf16, into.kv, false);
-    linear(name + "wgate.weight", alias + "gate_proj.weight", {width, hidden()}, Storage::kBf16, into.gate, false);
+    linear(name + "wkv.weight", alias + "kv_proj.weight", {width, hidden()}, Storage::kBf16, into.kv, float_inputs_);
+    linear(name + "wgate.weight", alias + "gate_proj.weight", {width, hidden()}, Storage::kBf16, into.gate,
+           float_inputs_);
     floats(name + "norm.weight", alias + "kv_norm.weight", {dim}, Storage::kBf16, into.norm);
   }
 
   void indexer(const std::string& name, const std::string& alias, IndexerWeights& into) {
     const int width = v4_.index_n_heads * v4_.index_head_dim;
-    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, true);
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, inputs_);
     table_.back().role = WeightRole::kIndexScores;
     linear(name + "weights_proj.weight", alias + "scorer.weights_proj.weight", {v4_.index_n_heads, hidden()},
-           Storage::kBf16, into.head_weights, false);
+           Storage::kBf16, into.head_weights, float_inputs_);
     table_.back().role = WeightRole::kIndexScores;
     table_.back().names.push_back({alias + "weights_proj.weight", {v4_.index_n_heads, hidden()}});  // older releases
     compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
@@ -89,10 +104,10 @@ class TableBuilder {
     const std::int64_t heads = c_.num_attention_heads, q_width = heads * c_.head_dim;
     const std::int64_t group_in = q_width / v4_.o_groups, rank = v4_.o_lora_rank;
     floats(name + "attn_sink", alias + "sinks", {heads}, Storage::kF32, into.sink);
-    linear(name + "wq_a.weight", alias + "q_a_proj.weight", {v4_.q_lora_rank, hidden()}, fp8_, into.q_a, true);
+    linear(name + "wq_a.weight", alias + "q_a_proj.weight", {v4_.q_lora_rank, hidden()}, fp8_, into.q_a, inputs_);
     floats(name + "q_norm.weight", alias + "q_a_norm.weight", {v4_.q_lora_rank}, Storage::kBf16, into.q_norm);
-    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, true);
-    linear(name + "wkv.weight", alias + "kv_proj.weight", {c_.head_dim, hidden()}, fp8_, into.kv, true);
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, inputs_);
+    linear(name + "wkv.weight", alias + "kv_proj.weight", {c_.head_dim, hidden()}, fp8_, into.kv, inputs_);
     floats(name + "kv_norm.weight", alias + "kv_norm.weight", {c_.head_dim}, Storage::kBf16, into.kv_norm);
     into.o_a.resize(static_cast<std::size_t>(v4_.o_groups));
     for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
@@ -105,14 +120,15 @@ class TableBuilder {
                         0,
                         group_});
     }
-    linear(name + "wo_b.weight", alias + "o_b_proj.weight", {hidden(), v4_.o_groups * rank}, fp8_, into.o_b, true);
+    linear(name + "wo_b.weight", alias + "o_b_proj.weight", {hidden(), v4_.o_groups * rank}, fp8_, into.o_b, inputs_);
     if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
     if (ratio == 4) indexer(name + "indexer.", alias + "compressor.indexer.", into.indexer);
   }
 
   void feed_forward(const std::string& name, const std::string& alias, bool hash, FeedForwardWeights& into) {
     const std::int64_t experts = c_.moe.n_routed_experts, inter = c_.moe.moe_intermediate_size;
-    linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, Storage::kBf16, into.gate, false);
+    linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, Storage::kBf16, into.gate,
+           InputForm::kF32);
     if (hash) {
       add(name + "gate.tid2eid", alias + "gate.tid2eid", {c_.vocab_size, c_.moe.num_experts_per_tok}, Storage::kI64,
           &into.tid2eid, InputForm::kF32, c_.moe.n_routed_experts);
@@ -134,10 +150,11 @@ class TableBuilder {
     const std::string shared = name + "shared_experts.", shared_alias = alias + "shared_experts.";
     const std::int64_t shared_inter = inter * c_.moe.n_shared_experts;
     linear(shared + "w1.weight", shared_alias + "gate_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.gate,
-           true);
-    linear(shared + "w3.weight", shared_alias + "up_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.up, true);
+           inputs_);
+    linear(shared + "w3.weight", shared_alias + "up_proj.weight", {shared_inter, hidden()}, fp8_, into.shared.up,
+           inputs_);
     linear(shared + "w2.weight", shared_alias + "down_proj.weight", {hidden(), shared_inter}, fp8_, into.shared.down,
-           true);
+           inputs_);
   }
 
   void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
@@ -159,8 +176,8 @@ class TableBuilder {
     group_ = name;
     const std::string prefix = name + ".";
     layer(prefix, prefix, block, into.block);
-    linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, true);
-    linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, true);
+    linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
+    linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, inputs_);
     floats(prefix + "enorm.weight", "", {hidden()}, Storage::kBf16, into.enorm);
     floats(prefix + "hnorm.weight", "", {hidden()}, Storage::kBf16, into.hnorm);
     floats(prefix + "norm.weight", "", {hidden()}, Storage::kBf16, into.norm);
@@ -170,7 +187,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
-  InputForm inputs_;
+  InputForm inputs_, float_inputs_;  // of weights that are quantised, and of the large ones that are not
   Storage fp8_, expert_;
   std::string group_;
   WeightTable table_;
