@@ -1,6 +1,7 @@
 #include "kernels/indexer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -40,6 +41,25 @@ class Scene {
         std::vector<float> key(static_cast<std::size_t>(dims), 0.0F);
         key[static_cast<std::size_t>(random.between(0, dims - 1))] = 1.0F;
         encode_row(keys_.view().format, key.data(), latent_row(all, keys_.view(), e));
+      }
+    }
+  }
+
+  // Keys and queries of all magnitudes that floats have, and queries with infinities and NaNs.
+  void exaggerate(Random& random) {
+    const auto scale = [&] { return std::ldexp(1.0F, random.between(-130, 120)); };
+    std::vector<float> key(static_cast<std::size_t>(dims_));
+    for (std::size_t s = 0; s < 2; ++s) {
+      const CacheSpan all = sequences_[s].span(0, 1, 0);
+      for (std::int32_t e = 0; e < 300 / tokens_per_row_; ++e) {
+        for (std::size_t d = 0; d < key.size(); ++d) key[d] = random.normal() * (d % 16 == 0 ? scale() : 1.0F);
+        encode_row(keys_.view().format, key.data(), latent_row(all, keys_.view(), e));
+      }
+      for (float& x : q_[s]) {
+        x *= 1.01F;  // none that a codec would leave as it is
+        if (random.between(0, 99) == 0) x *= scale();
+        if (random.between(0, 999) == 0) x = std::numeric_limits<float>::infinity();
+        if (random.between(0, 999) == 0) x = std::numeric_limits<float>::quiet_NaN();
       }
     }
   }
@@ -259,6 +279,74 @@ TEST(IndexSelect, LongContextsAreScoredInPieces) {
     const Selected found = scene.select(exec, {{0, 5990, 3}, {1, 5000, 1}}, 100, false);
     return std::vector<float>(found.entries.begin(), found.entries.end());
   });
+}
+
+// Entry e scores values[e] (a negative one scores as the negative weight of its magnitude would).
+std::vector<std::int32_t> select_among(Random& random, const Exec& exec, const std::vector<float>& values, float weight,
+                                       int top_k) {
+  const int entries = static_cast<int>(values.size()), dims = 16;
+  const int pages = (entries + kBlockTokens - 1) / kBlockTokens;
+  TestStream keys(random, make_row_format(RowCodec::kF32, dims, 0), kBlockTokens, pages);
+  const std::vector<int> order = random.permutation(pages);
+  std::vector<LatentPage> table;
+  for (const int page : order) table.emplace_back(page);
+  const CacheSpan span{.row_begin = 0, .rows = 1, .first_position = entries - 1, .latent_pages = table.data()};
+  std::vector<float> key(static_cast<std::size_t>(dims), 0.0F), q(key);
+  q[3] = 1.0F;
+  for (std::int32_t e = 0; e < entries; ++e) {
+    key[3] = values[static_cast<std::size_t>(e)];
+    encode_row(keys.view().format, key.data(), latent_row(span, keys.view(), e));
+  }
+  std::vector<std::int32_t> selected(static_cast<std::size_t>(top_k), -1);
+  std::int32_t count = 0;
+  index_select(exec, {1, 1, dims, q.data(), &weight, {&span, 1}, &keys.view(), 1, top_k, selected.data(), &count});
+  selected.resize(static_cast<std::size_t>(count));
+  return selected;
+}
+
+TEST(IndexSelect, IsExactInEveryOrderOfScores) {
+  Random random(77);
+  constexpr int kEntries = 9000;
+  std::vector<float> values(kEntries);
+  const std::vector<std::pair<const char*, std::function<float(int)>>> orders{
+      {"ascending", [](int e) { return static_cast<float>(1 + e); }},
+      {"descending", [](int e) { return static_cast<float>(kEntries - e); }},
+      {"40 values", [&](int) { return static_cast<float>(random.between(0, 39)); }},
+      {"one value", [](int) { return 2.0F; }},
+      {"neighbours", [&](int) { return std::bit_cast<float>(0x3F800000 + random.between(0, 30)); }},
+      {"few above zero", [&](int e) { return e % 100 == 7 ? random.normal() : -1.0F; }},
+  };
+  for (const auto& [what, value] : orders) {
+    for (int e = 0; e < kEntries; ++e) values[static_cast<std::size_t>(e)] = value(e);
+    for (const float weight : {1.0F, -0.5F, std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> scores;
+      for (const float v : values) scores.push_back(std::isnan(weight) ? 0.0F : weight * std::max(v, 0.0F));
+      for (const int top_k : {1, 100, 2048, 5000, 8999, 9000, 9001}) {
+        const auto expected = sorted_best(scores, std::min(top_k, kEntries));
+        for (const int threads : {1, 3}) {
+          ThreadPool pool(threads);
+          const KernelTable* table = all_tables()[static_cast<std::size_t>(top_k % 3) % all_tables().size()];
+          ASSERT_TRUE(same_values(select_among(random, Exec{&pool, table}, values, weight, top_k), expected))
+              << what << " weight " << weight << " top " << top_k << " " << table->isa << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
+TEST(IndexSelect, SameBitsAtEveryScaleAndShape) {
+  Random random(78);
+  for (const auto& [codec, heads, dims] : std::vector<std::tuple<RowCodec, int, int>>{{RowCodec::kIndexFp4, 13, 160},
+                                                                                      {RowCodec::kIndexFp4, 3, 32},
+                                                                                      {RowCodec::kIndexFp8, 7, 64},
+                                                                                      {RowCodec::kIndexFp8, 1, 24},
+                                                                                      {RowCodec::kF32, 9, 17}}) {
+    SCOPED_TRACE(::testing::Message() << name(codec) << " " << heads << " x " << dims);
+    Scene scene(random, codec, heads, dims, 1, 300, false);
+    scene.exaggerate(random);
+    expect_same_on_all(
+        [&](const Exec& exec) { return scene.select(exec, {{0, 200, 90}, {1, 299, 1}}, 20, true).scores; });
+  }
 }
 
 }  // namespace

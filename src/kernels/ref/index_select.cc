@@ -41,38 +41,58 @@ float dot_fp4(const Fp4& q, RowRef key, int dims) {
   return dot;
 }
 
-float dot_pairs(const float* q, const float* key, int dims, bool round) {
-  const auto query = [&](int d) { return round ? round_to_bf16(q[d]) : q[d]; };
+float dot_pairs(const float* q, const float* key, int dims) {
   float dot = 0.0F;
   for (int d = 0; d < dims; d += 2) {
-    if (d + 1 < dims) dot = std::fma(query(d + 1), key[d + 1], dot);
-    dot = std::fma(query(d), key[d], dot);
+    if (d + 1 < dims) dot = std::fma(q[d + 1], key[d + 1], dot);
+    dot = std::fma(q[d], key[d], dot);
   }
   return dot;
 }
+
+// The queries of a row, as the keys' codec wants them.
+class Queries {
+ public:
+  Queries(const IndexSelectArgs& args, int row) : args_(args) {
+    const float* q = args.q + static_cast<std::ptrdiff_t>(row) * args.heads * args.dims;
+    if (args.keys->format.codec == RowCodec::kIndexFp4) {
+      coded_.resize(static_cast<std::size_t>(args.heads));
+      for (std::size_t h = 0; h < coded_.size(); ++h) coded_[h].encode(q + static_cast<int>(h) * args.dims, args.dims);
+    } else {
+      values_.assign(q, q + args.heads * args.dims);
+      if (args.keys->format.codec != RowCodec::kIndexFp8) return;
+      for (float& value : values_) value = round_to_bf16(value);
+    }
+  }
+  // `key`: the values of `row`.
+  float dot(int h, RowRef row, const float* key) const {
+    if (!coded_.empty()) return dot_fp4(coded_[static_cast<std::size_t>(h)], row, args_.dims);
+    return dot_pairs(values_.data() + h * args_.dims, key, args_.dims);
+  }
+
+ private:
+  const IndexSelectArgs& args_;
+  std::vector<Fp4> coded_;
+  std::vector<float> values_;
+};
 
 }  // namespace
 
 void index_scores(const IndexTile& tile) {
   const IndexSelectArgs& args = *tile.args;
   const CacheSpan& span = args.spans[static_cast<std::size_t>(tile.span)];
-  const RowCodec codec = args.keys->format.codec;
   std::vector<float> key(static_cast<std::size_t>(args.dims));
   for (int row = tile.begin; row < tile.end; ++row) {
     const std::int32_t last = std::min(tile.last, visible_entries(args, span, row));
-    const float* q = args.q + static_cast<std::ptrdiff_t>(row) * args.heads * args.dims;
     const float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.heads;
-    std::vector<Fp4> coded(codec == RowCodec::kIndexFp4 ? static_cast<std::size_t>(args.heads) : 0);
-    for (std::size_t h = 0; h < coded.size(); ++h) coded[h].encode(q + static_cast<int>(h) * args.dims, args.dims);
+    const Queries queries(args, row);
     IndexCandidates& candidates = tile.candidates[row - tile.begin];
     for (std::int32_t e = tile.first; e < last; ++e) {
       const RowRef ref = latent_row(span, *args.keys, e);
       decode_row(args.keys->format, ref, key.data());
       float score = 0.0F;
       for (int h = 0; h < args.heads; ++h) {
-        const float dot = coded.empty()
-                              ? dot_pairs(q + h * args.dims, key.data(), args.dims, codec == RowCodec::kIndexFp8)
-                              : dot_fp4(coded[static_cast<std::size_t>(h)], ref, args.dims);
+        const float dot = queries.dot(h, ref, key.data());
         score = std::fma(weights[h], dot > 0.0F ? dot : 0.0F, score);
       }
       if (args.scores != nullptr) args.scores[row * args.scores_stride + e] = score;
