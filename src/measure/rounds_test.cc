@@ -105,7 +105,7 @@ TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   }
   EXPECT_GT(result->rows[1].bytes_per_token, result->rows[0].bytes_per_token);
   EXPECT_THAT(to_text(*result), ::testing::HasSubstr("depth: a synthetic state"));
-  EXPECT_THAT(to_svg(*result, "title"), ::testing::HasSubstr("decode 4 at 256"));
+  EXPECT_THAT(to_svg(*result, "title"), ::testing::HasSubstr("4 at 256"));
 }
 
 TEST(SpeedRow, MediansOfRatios) {

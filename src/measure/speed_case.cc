@@ -69,6 +69,11 @@ void SpeedCases::count(StepShape shape, std::vector<StepWork>* steps) {
   steps->push_back(work_.of(shape));
 }
 
+int SpeedCases::step_rows() const {
+  constexpr int kDefault = 512;
+  return options_.max_num_batched_tokens > 0 ? options_.max_num_batched_tokens : kDefault;
+}
+
 Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* steps) {
   experts_chosen_ = 0;
   runner_->watch(steps != nullptr ? &watch_routing_ : nullptr);

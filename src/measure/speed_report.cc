@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
-#include <cmath>
+#include <string_view>
 
 #include "base/plot.h"
 
@@ -37,6 +38,48 @@ json::object row_json(const SpeedRow& row) {
   object["steady"] = row.steady;
   object["runs"] = std::move(runs);
   return object;
+}
+
+// 8192 is "8K", 1000 is "1000".
+std::string short_count(int count) {
+  return count >= 1024 && count % 1024 == 0 ? fmt::format("{}K", count / 1024) : fmt::format("{}", count);
+}
+
+// Of a test among others of its kind; short, since many stand side by side.
+std::string label(const SpeedCase& test) {
+  if (test.concurrency > 1) return short_count(test.concurrency);
+  const std::string tokens = short_count(test.tokens);
+  return test.depth > 0 ? fmt::format("{} at {}", tokens, short_count(test.depth)) : tokens;
+}
+
+BarPlot speed_plot(const std::string& title, const std::vector<const SpeedRow*>& rows) {
+  BarPlot plot;
+  plot.title = title;
+  plot.y.label = "tokens/s";
+  plot.y.low = 0;
+  BarSeries measured{.name = "measured", .values = {}}, floor{.name = "floor", .values = {}};
+  for (const SpeedRow* row : rows) {
+    plot.groups.push_back(label(row->test));
+    measured.values.push_back(row->tokens_per_second());
+    floor.values.push_back(row->floor_tokens_per_second());
+  }
+  plot.series = {measured, floor};
+  return plot;
+}
+
+BarPlot percent_plot(const std::string& title, const std::vector<const SpeedRow*>& rows) {
+  BarPlot plot;
+  plot.title = title;
+  plot.y.unit = PlotUnit::kPercent;
+  plot.y.low = 0;
+  BarSeries percent{.name = "", .values = {}};
+  for (const SpeedRow* row : rows) {
+    plot.groups.push_back(label(row->test));
+    percent.values.push_back(row->percent_of_floor());
+  }
+  plot.y.high = std::max(100.0, *std::max_element(percent.values.begin(), percent.values.end()));
+  plot.series = {percent};
+  return plot;
 }
 
 }  // namespace
@@ -79,25 +122,17 @@ json::object to_json(const RoundsResult& result) {
 }
 
 std::string to_svg(const RoundsResult& result, const std::string& title) {
-  BarPlot speed, percent;
-  speed.title = title;
-  speed.y.label = "tokens/s";
-  speed.y.log = true;
-  percent.title = "Percent of the floor";
-  percent.y.unit = PlotUnit::kPercent;
-  percent.y.low = 0;
-  BarSeries measured{.name = "measured", .values = {}}, floor{.name = "floor", .values = {}};
-  BarSeries part{.name = "", .values = {}};
-  for (const SpeedRow& row : result.rows) {
-    speed.groups.push_back(row.test.text());
-    measured.values.push_back(row.tokens_per_second());
-    floor.values.push_back(row.floor_tokens_per_second());
-    part.values.push_back(row.percent_of_floor());
+  std::vector<Plot> plots;
+  for (const char* const name : {"prefill", "decode", "concurrent"}) {
+    std::vector<const SpeedRow*> rows;
+    for (const SpeedRow& row : result.rows) {
+      if (std::string_view(row.test.name()) == name) rows.push_back(&row);
+    }
+    if (rows.empty()) continue;
+    plots.emplace_back(speed_plot(fmt::format("{}: {}", title, name), rows));
+    plots.emplace_back(percent_plot(fmt::format("{}: percent of the floor", name), rows));
   }
-  percent.groups = speed.groups;
-  speed.series = {measured, floor};
-  percent.series = {part};
-  return render_svg({speed, percent});
+  return render_svg(plots, 2);
 }
 
 }  // namespace sluice

@@ -18,7 +18,7 @@ boost::json::object to_json(const MachineSpeed& speed);
 // "floor_tokens_per_second", "percent_of_floor", ...}]}; docs/benchmarks.md says what each is.
 boost::json::object to_json(const RoundsResult& result);
 
-// Tokens a second beside the floor, and percent of it, as SVG.
+// By kind of test: tokens a second beside the floor, and percent of it, as SVG.
 std::string to_svg(const RoundsResult& result, const std::string& title);
 
 }  // namespace sluice
