@@ -60,6 +60,8 @@ class LinearInt8 {
     for (int first = 0; first < tile_.blocks; first += kBufferBlocks) {
       const int last = std::min(tile_.blocks, first + kBufferBlocks);
       decode(first, last);
+      next_ = {lines(last), std::min<std::size_t>(kBufferBlocks, static_cast<std::size_t>(tile_.blocks)) *
+                                (tile_.block_bytes + tile_.scale_bytes)};  // the next tile's follow the last block
       groups<Isa::kTileGroups, true>(first, last);
     }
   }
@@ -92,6 +94,7 @@ class LinearInt8 {
     const int parts = (rows_ + Isa::kInt8Rows - 1) / Isa::kInt8Rows;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows_ - row + parts - part - 1) / (parts - part);
+      if constexpr (kDecoded) next_.prefetch(part, parts);
       with_rows<kGroups, kDecoded, Isa::kInt8Rows>(first, last, row, count);
       row += count;
     }
@@ -218,6 +221,7 @@ class LinearInt8 {
   const LinearTile& tile_;
   const LinearJob& job_;
   int rows_, group_;  // the first group
+  NextWeights next_;
   alignas(64) std::byte buffer_[kBufferBlocks * (kBlockLines + 1) * 2 * Isa::kTileGroups * kLineBytes];
 };
 

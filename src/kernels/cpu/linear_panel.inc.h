@@ -209,8 +209,10 @@ class LinearPanels {
       for (int first = 0; first < layout_.blocks; first += at_once) {
         const PanelBlocks blocks{first, std::min(layout_.blocks, first + at_once), block_inputs};
         copy_inputs(blocks);
-        for (int index = first_tile; index < std::min(last_tile, first_tile + kTilesAtOnce); ++index) {
+        const int end = std::min(last_tile, first_tile + kTilesAtOnce);
+        for (int index = first_tile; index < end; ++index) {
           const LinearTile tile(layout_, job_.weight->packed(), index);
+          next_ = index + 1 < end ? next_panel(index + 1, blocks.first) : next_panel(first_tile, blocks.last);
           for (int group = 0; group < tile.groups; group += Isa::kPanelGroups) {
             const int column = ((index - first_tile) * Isa::kTileGroups + group) * kGroupOutputs;
             with_groups<Isa::kPanelGroups>(tile, blocks, group, sums_ + column * kMostRows);
@@ -218,6 +220,12 @@ class LinearPanels {
         }
       }
     }
+  }
+
+  NextWeights next_panel(int index, int block) const {
+    const LinearTile tile(layout_, job_.weight->packed(), index);
+    if (block >= tile.blocks) return {};
+    return {tile.lines(block), tile.block_bytes + tile.scale_bytes};
   }
 
   void copy_inputs(const PanelBlocks& blocks) {
@@ -241,6 +249,7 @@ class LinearPanels {
     const int parts = (rows_ + Isa::kPanelRows - 1) / Isa::kPanelRows;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows_ - row + parts - part - 1) / (parts - part);
+      if (group == 0) next_.prefetch(part, parts);
       with_rows<kGroups, Isa::kPanelRows>(tile, blocks, group, row, count, sums + row * kGroups * kGroupOutputs);
       row += count;
     }
@@ -258,6 +267,7 @@ class LinearPanels {
   const LinearLayout& layout_;
   const LinearJob& job_;
   int row_, rows_;
+  NextWeights next_;
   // All written before they are read.
   alignas(64) float sums_[kMostRows * kTilesAtOnce * Isa::kTileGroups * kGroupOutputs];
   alignas(64) Cell x_[kMostRows * kCells];

@@ -55,6 +55,20 @@ struct LinearTile {
   std::size_t block_bytes, last_block_bytes, scale_bytes;  // of all groups
 };
 
+// What is decoded next, fetched into L2 a part at a time while rows are multiplied.
+struct NextWeights {
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;
+
+  [[gnu::always_inline]] void prefetch(int part, int parts) const {
+    const std::size_t lines = bytes / 64, all = static_cast<std::size_t>(parts);
+    const std::size_t end = lines * static_cast<std::size_t>(part + 1) / all;
+    for (std::size_t l = lines * static_cast<std::size_t>(part) / all; l < end; ++l) {
+      __builtin_prefetch(from + 64 * l, 0, 2);
+    }
+  }
+};
+
 // The first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
 template <class V>
 [[gnu::always_inline]] inline V load_outputs(const float* p, int count) {
