@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <new>
 
+#include "base/cpu_topology.h"
+
 namespace sluice {
 namespace {
 
@@ -27,6 +29,7 @@ LargeBytes::LargeBytes(std::size_t size) : size_(size) {
   if (before < kHugePage) ::munmap(base + before + bytes, kHugePage - before);
   data_ = base + before;
   ::madvise(data_, bytes, MADV_HUGEPAGE);
+  interleave_memory(data_, bytes, memory_nodes());
 }
 
 LargeBytes::~LargeBytes() {

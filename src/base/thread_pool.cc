@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/cpu_topology.h"
 
 namespace sluice {
 
@@ -120,6 +121,13 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::threads() const {
   return state_->threads;
+}
+
+void ThreadPool::pin(const std::vector<int>& cpus) {
+  SLUICE_CHECK(static_cast<int>(cpus.size()) == threads(), "every thread has a processor");
+  for (std::size_t i = 0; i < state_->workers.size(); ++i) {
+    pin_thread(state_->workers[i].native_handle(), cpus[i + 1]);
+  }
 }
 
 void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace sluice {
 
@@ -45,6 +46,8 @@ class ThreadPool {
   ~ThreadPool();
 
   int threads() const;
+  // Thread i stays on processor cpus[i], but for the caller of run(), who is whoever calls; one number a thread.
+  void pin(const std::vector<int>& cpus);
 
   // Calls tile(i, thread) for every i in [0, tiles), each once, on any thread in any order, and returns when all are
   // done. `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.

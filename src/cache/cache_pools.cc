@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/cpu_topology.h"
+#include "base/large_bytes.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +37,15 @@ Result<std::unique_ptr<CachePools>> CachePools::create(const CacheLayout& layout
   return pools;
 }
 
+// Long contexts are read all over, which huge pages spare address misses; where pages of the cache are small they would
+// only take memory that is not used.
+void CachePools::advise_huge_pages(std::byte* begin, std::size_t bytes, std::size_t page_bytes) {
+  constexpr std::size_t kLeastPage = std::size_t{16} << 10, kLeastBytes = std::size_t{64} << 20;
+  if (page_bytes < kLeastPage || bytes < kLeastBytes) return;
+  const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(begin) % kHugePage) % kHugePage;
+  ::madvise(begin + before, (bytes - before) / kHugePage * kHugePage, MADV_HUGEPAGE);
+}
+
 Status CachePools::map_memory() {
   std::vector<std::size_t> offsets;
   std::size_t bytes = align_up(plan_.open_bytes);
@@ -52,6 +63,7 @@ Status CachePools::map_memory() {
                     std::strerror(errno)));
   }
   memory_ = static_cast<std::byte*>(memory);
+  interleave_memory(memory, mapped_bytes_, memory_nodes());
   open_states_ = memory_;
   for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
     const StreamSpec& stream = layout_.streams[i];
@@ -59,6 +71,8 @@ Status CachePools::map_memory() {
     const bool open = stream.kind == StreamKind::kOpen;
     view_.open_offsets.push_back(open ? layout_.open_offset(id) : 0);
     view_.streams.push_back(stream.view(memory_ + offsets[i]));
+    const std::size_t end = i + 1 < offsets.size() ? offsets[i + 1] : mapped_bytes_;
+    advise_huge_pages(memory_ + offsets[i], end - offsets[i], stream.page_bytes());
   }
   return {};
 }

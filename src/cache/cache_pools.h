@@ -47,6 +47,7 @@ class CachePools {
 
  private:
   CachePools(const CacheLayout& layout, const MemoryPlan& plan);
+  static void advise_huge_pages(std::byte* begin, std::size_t bytes, std::size_t page_bytes);
   Status map_memory();
 
   const CacheLayout& layout_;

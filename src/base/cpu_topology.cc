@@ -1,0 +1,114 @@
+#include "base/cpu_topology.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <set>
+
+namespace sluice {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// One number of `text`, which is left after it; -1: there is none.
+int take_number(std::string_view& text) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return -1;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+bool take(std::string_view& text, char c) {
+  if (text.empty() || text.front() != c) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+std::vector<int> parse_cpu_list(std::string_view text) {
+  constexpr int kMost = 1 << 16;
+  std::set<int> numbers;
+  do {
+    const int first = take_number(text);
+    const int last = take(text, '-') ? take_number(text) : first;
+    if (first < 0 || last < first || last >= kMost) return {};
+    for (int i = first; i <= last; ++i) numbers.insert(i);
+  } while (take(text, ','));
+  return text.empty() ? std::vector<int>(numbers.begin(), numbers.end()) : std::vector<int>();
+}
+
+std::vector<int> usable_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices) {
+  std::vector<std::pair<int, int>> ranked;  // how many of its core came before, then the processor
+  std::vector<std::vector<int>> cores;      // by the processors that share each
+  std::vector<int> taken;
+  for (const int cpu : cpus) {
+    std::vector<int> core =
+        parse_cpu_list(first_line(fmt::format("{}/cpu/cpu{}/topology/thread_siblings_list", devices, cpu)));
+    if (core.empty()) core = {cpu};
+    auto known = std::ranges::find(cores, core);
+    if (known == cores.end()) {
+      cores.push_back(core);
+      taken.push_back(0);
+      known = cores.end() - 1;
+    }
+    ranked.emplace_back(taken[static_cast<std::size_t>(known - cores.begin())]++, cpu);
+  }
+  std::ranges::sort(ranked);
+  CpuOrder order{.cpus = {}, .cores = static_cast<int>(cores.size())};
+  for (const auto& [rank, cpu] : ranked) order.cpus.push_back(cpu);
+  return order;
+}
+
+std::vector<int> pinned_cpus(int threads, const CpuOrder& order) {
+  const auto cpus = static_cast<int>(order.cpus.size());
+  if (threads < 2 || (threads != cpus && threads != order.cores)) return {};
+  return {order.cpus.begin(), order.cpus.begin() + threads};
+}
+
+std::vector<int> memory_nodes(const std::string& devices) {
+  std::vector<int> nodes = parse_cpu_list(first_line(devices + "/node/has_memory"));
+  if (nodes.empty()) nodes = {0};
+  return nodes;
+}
+
+void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& nodes) {
+  if (nodes.size() < 2) return;
+  constexpr int kWordBits = 64, kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
+  std::vector<unsigned long> mask(static_cast<std::size_t>(nodes.back() / kWordBits + 1));
+  for (const int node : nodes) mask[static_cast<std::size_t>(node / kWordBits)] |= 1UL << (node % kWordBits);
+  // The kernel reads one bit less than it is told of. A refusal leaves the pages where they are touched first.
+  ::syscall(SYS_mbind, data, bytes, kInterleave, mask.data(), mask.size() * kWordBits + 1, 0);
+}
+
+bool pin_thread(unsigned long thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
+}
+
+}  // namespace sluice
