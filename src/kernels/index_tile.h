@@ -33,13 +33,17 @@ struct IndexTile {
   IndexCandidates* candidates;  // [end - begin]
 };
 
+// The functions are always inlined: kernels of every ISA use them, and no copy made for one may serve another.
+
 // How many entries a row of `span` sees.
-inline std::int32_t visible_entries(const IndexSelectArgs& args, const CacheSpan& span, int row) {
+[[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const CacheSpan& span,
+                                                           int row) {
   return (span.first_position + (row - span.row_begin) + 1) / args.tokens_per_row;
 }
 
 // Where entries [first, first + count) of a span lie.
-inline void index_rows(const CacheSpan& span, const StreamView& keys, std::int32_t first, int count, RowRef* rows) {
+[[gnu::always_inline]] inline void index_rows(const CacheSpan& span, const StreamView& keys, std::int32_t first,
+                                              int count, RowRef* rows) {
   std::int32_t page = first / keys.rows_per_page;
   int r = first % keys.rows_per_page;
   for (int i = 0; i < count; r = 0, ++page) {

@@ -20,7 +20,7 @@ namespace sluice::cpu {
 // the lines under way, so that fetching in bursts stalls it.
 class IndexAhead {
  public:
-  IndexAhead(const RowFormat& format, const RowRef* rows, int count)
+  [[gnu::always_inline]] IndexAhead(const RowFormat& format, const RowRef* rows, int count)
       : rows_(rows), count_(count), lines_((format.data_bytes + 63) / 64) {}
   // Some lines more.
   [[gnu::always_inline]] void fetch(int lines) {

@@ -1,8 +1,6 @@
 // Scores as integers of the same order (kernels/order_key.h), and the best of many, over sixteen lanes V.
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/cpu/math.inc.h"
 #include "kernels/index_tile.h"
 
@@ -43,11 +41,11 @@ template <class V>
     bottom = min_of(bottom, select(equal(key, padding), bottom, key));
   }
   std::int32_t tops[16], bottoms[16];
-  top.store(tops);
+  tree_max(top).store(tops);
   bottom.store(bottoms);
   // Invariant: at least k keys reach `low`, fewer than k reach `high`.
-  std::int64_t low = *std::min_element(bottoms, bottoms + 16);
-  std::int64_t high = std::int64_t{*std::max_element(tops, tops + 16)} + 1;
+  std::int64_t low = bottoms[0], high = std::int64_t{tops[0]} + 1;
+  for (const std::int32_t key : bottoms) low = key < low ? key : low;
   int at_least = count;
   while (high - low > 1 && at_least != k) {
     const std::int64_t middle = low + (high - low) / 2;

@@ -11,6 +11,7 @@ class IndexIsa {
   using Vec = F32x16;
   static constexpr bool kByExponents = false;
   static constexpr int kFp4Heads = 4, kFp4Groups = 1;
+  using Pairs = cpu::FloatPairs<F32x16, 32>;
   static constexpr int kPairsHeads = 4, kPairsGroups = 1;
 
   struct Bytes {

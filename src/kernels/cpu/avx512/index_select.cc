@@ -1,6 +1,8 @@
 #include <array>
 
+#include "kernels/cpu/avx512/index_transpose.h"
 #include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/index_fp4.inc.h"
 #include "kernels/cpu/index_pairs.inc.h"
@@ -19,11 +21,12 @@ alignas(64) constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
 }();
 
 template <bool kExponents>
-class IndexIsa {
+class IndexIsa : public IndexTranspose {
  public:
   using Vec = F32x16;
   static constexpr bool kByExponents = kExponents;
   static constexpr int kFp4Heads = kExponents ? 4 : 8, kFp4Groups = 2;
+  using Pairs = cpu::FloatPairs<F32x16, 32>;
   static constexpr int kPairsHeads = 8, kPairsGroups = 2;
 
   struct Bytes {
@@ -41,26 +44,6 @@ class IndexIsa {
     SLUICE_VEC I32x16 end(I32x16) const { return {v}; }
   };
 
-  // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
-  SLUICE_VEC static void transpose(const RowRef* rows, int offset, I32x16 (&to)[4]) {
-    const auto quarter = [&](int i) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i].data + offset));
-    };
-    __m512i part[4];  // rows i, i + 4, i + 8, i + 12
-    for (int i = 0; i < 4; ++i) {
-      part[i] = _mm512_castsi128_si512(quarter(i));
-      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0x00F0, quarter(i + 4));
-      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0x0F00, quarter(i + 8));
-      part[i] = _mm512_mask_broadcast_i32x4(part[i], 0xF000, quarter(i + 12));
-    }
-    const __m512i a = _mm512_unpacklo_epi32(part[0], part[1]), b = _mm512_unpackhi_epi32(part[0], part[1]);
-    const __m512i c = _mm512_unpacklo_epi32(part[2], part[3]), d = _mm512_unpackhi_epi32(part[2], part[3]);
-    to[0].v = _mm512_unpacklo_epi64(a, c);
-    to[1].v = _mm512_unpackhi_epi64(a, c);
-    to[2].v = _mm512_unpacklo_epi64(b, d);
-    to[3].v = _mm512_unpackhi_epi64(b, d);
-  }
-
  private:
   __m512i values_ = _mm512_load_si512(kE2m1Plus12.data());
 };
@@ -68,10 +51,15 @@ class IndexIsa {
 }  // namespace
 
 void index_scores(const IndexTile& tile) {
-  static const bool by_exponents = __builtin_cpu_is("amd");
-  if (tile.args->keys->format.codec != RowCodec::kIndexFp4) {
+  // Equal bits; on other processors the bf16 dot is slower than two multiply-adds.
+  static const bool amd = __builtin_cpu_is("amd");
+  static const bool by_dot = amd && has_dot();
+  const RowCodec codec = tile.args->keys->format.codec;
+  if (codec == RowCodec::kIndexFp8 && by_dot) {
+    index_scores_dot(tile);
+  } else if (codec != RowCodec::kIndexFp4) {
     cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa<false>>>(tile).run();
-  } else if (by_exponents) {
+  } else if (amd) {
     cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<true>>>(tile).run();
   } else {
     cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<false>>>(tile).run();

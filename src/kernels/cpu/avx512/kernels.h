@@ -12,5 +12,7 @@ void attend(const AttendArgs& args, int span, int begin, int end, int head_begin
 void attend_expanded(const AttendExpandedArgs& args, int head, int begin, int end);
 void merge_attention(const MergeAttentionArgs& args, int begin, int end);
 void index_scores(const IndexTile& tile);
+// By the bf16 dot instruction, for FP8 keys; where has_dot() (linear_kernels.h).
+void index_scores_dot(const IndexTile& tile);
 
 }  // namespace sluice::avx512
