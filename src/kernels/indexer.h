@@ -1,8 +1,8 @@
 // The lightning indexer's scores and exact top-k (spec section 7).
 //
-//   score(t, e) = chain over heads h of  weight[t, h] * relu(dot(q[t, h], key_e)),  for entries e < (p + 1) /
-//   tokens_per_row selected: the min(top_k, visible) best, by higher score, then lower entry (-0 equals 0); written in
-//   ascending order.
+//   score(t, e) = chain over heads h of weight[t, h] * relu(dot(q[t, h], key_e)), for the entries that the row sees:
+//                 e < (p + 1) / tokens_per_row
+//   selected    = the min(top_k, visible) best, by higher score, then lower entry (-0 equals 0), in ascending order
 // When no more than top_k entries are visible all are taken and nothing is scored (unless `scores` is asked for).
 //
 // dot follows from what the keys are stored as:
