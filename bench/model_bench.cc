@@ -51,7 +51,8 @@ int bench(const BenchOptions& options) {
   check(loaded.status());
   Runner& runner = **loaded;
   fmt::print("{}, {} kernels, {} threads, steps of {} rows\n", runner.model().profile().text(), runner.isa_name(),
-             runner.threads(), options.engine.max_num_batched_tokens);
+             runner.threads(), runner.step_rows());
+  runner.pin_caller();
   const auto ids = tokens(options.prefill + options.decode, runner.vocab_size());
   std::vector<double> prefill_seconds, decode_seconds;
   for (int round = 0; round < options.rounds; ++round) {
@@ -67,8 +68,8 @@ int bench(const BenchOptions& options) {
       check(runner.run_step({&span, 1}));
     };
     prefill_seconds.push_back(seconds_of([&] {
-      for (int begin = 0; begin < options.prefill; begin += options.engine.max_num_batched_tokens) {
-        step(begin, std::min(options.prefill - begin, options.engine.max_num_batched_tokens));
+      for (int begin = 0; begin < options.prefill; begin += runner.step_rows()) {
+        step(begin, std::min(options.prefill - begin, runner.step_rows()));
       }
     }));
     decode_seconds.push_back(seconds_of([&] {

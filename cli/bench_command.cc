@@ -148,6 +148,8 @@ Status bench(const BenchOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
+  engine.max_num_batched_tokens = runner->step_rows();
+  runner->pin_caller();
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
   const std::string model = model_name(options.engine.model_folder, engine.model_folder);

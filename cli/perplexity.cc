@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/progress.h"
 #include "cli/model_path.h"
+#include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "formats/tokenizer.h"
 
@@ -89,6 +90,7 @@ Status measure_perplexity(const EngineOptions& given, const std::string& path, i
         fmt::format("--perplexity {}: expected at least one window of {} tokens, found {}", path, window, ids.size()));
   }
   options.max_num_seqs = 1;
+  options.max_num_batched_tokens = most_step_rows(options);  // nobody waits for the end of a step
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(options));
   if (window > runner->max_model_len()) {
     return invalid_argument(fmt::format("--window: expected at most {} tokens (--max-model-len), found {}",

@@ -15,6 +15,7 @@
 #include "base/progress.h"
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
+#include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "formats/gguf_file.h"
 #include "formats/json.h"
@@ -68,6 +69,7 @@ Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
     return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
   }
   engine.model_folder = path;
+  engine.max_num_batched_tokens = most_step_rows(engine);  // as in the simulation
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CostSample> samples,
                           measure_steps(runner.get(), engine.max_num_batched_tokens, kCalibrationSeconds));
@@ -107,7 +109,7 @@ json::object describe(const SimulateOptions& options, const SimulatedModel& mode
           {"cost", cost.text()},
           {"latent_page_bytes", model.cache_layout.latent_page_bytes()},
           {"window_page_bytes", model.cache_layout.window_page_bytes()},
-          {"max_num_batched_tokens", engine.max_num_batched_tokens},
+          {"max_num_batched_tokens", most_step_rows(engine)},
           {"max_num_seqs", engine.max_num_seqs},
           {"long_prefill_token_threshold", engine.long_prefill_token_threshold},
           {"prefix_caching", engine.enable_prefix_caching}};

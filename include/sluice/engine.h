@@ -18,6 +18,8 @@ namespace sluice {
 
 class Runner;  // engine/runner.h
 
+inline constexpr int kMostStepRows = 512;
+
 // Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
 struct EngineOptions {
   std::string model_folder;
@@ -30,10 +32,11 @@ struct EngineOptions {
   int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
   int mla_expand_from = 128;               // expanded: spans of so many rows are; for tests
   int threads = 0;                         // 0: one per core
-  int max_num_batched_tokens = 512;        // rows of one step
-  int max_num_seqs = 64;                   // sequences running at once
-  int max_model_len = 0;                   // tokens of prompt + answer; 0: the model's own limit
-  std::int64_t kv_cache_memory = 0;        // bytes; 0: a quarter of the machine's memory
+  // Rows of one step; 0: kMostStepRows, or fewer where a model is loaded from disk that would take a second for them.
+  int max_num_batched_tokens = 0;
+  int max_num_seqs = 64;             // sequences running at once
+  int max_model_len = 0;             // tokens of prompt + answer; 0: the model's own limit
+  std::int64_t kv_cache_memory = 0;  // bytes; 0: a quarter of the machine's memory
 
   // None of what follows changes a bit of any answer.
   bool pack = true;         // off: weights are used from the checkpoint's own pages, which processes share

@@ -21,7 +21,7 @@ Status validate(const EngineOptions& options) {
   constexpr int kMaxThreads = 1024, kMaxSeqs = 1 << 16, kMaxRows = 1 << 20;
   SLUICE_RETURN_IF_ERROR(in_range("--threads", options.threads, 0, kMaxThreads));
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.max_num_seqs, 1, kMaxSeqs));
-  SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, kMaxRows));
+  SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.max_num_batched_tokens, 0, kMaxRows));
   SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.max_model_len, 0, INT32_MAX));
   SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.kv_cache_memory, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(
@@ -59,11 +59,11 @@ SchedulingPolicy scheduling_policy(const EngineOptions& options) {
 Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan) {
   if (options.enable_chunked_prefill) return {};
-  if (options.max_num_batched_tokens < max_model_len) {
+  if (most_step_rows(options) < max_model_len) {
     return invalid_argument(
         fmt::format("--no-enable-chunked-prefill computes a prompt in one step, so it needs --max-num-batched-tokens "
                     "of at least --max-model-len, found {} and {}: raise the first, lower the second, or allow chunks",
-                    options.max_num_batched_tokens, max_model_len));
+                    most_step_rows(options), max_model_len));
   }
   const int needed = plan.sequences * geometry.steady_window_pages() + geometry.extra_window_pages(max_model_len) + 1;
   if (!geometry.has_windows || plan.window_pages >= needed) return {};
@@ -71,6 +71,10 @@ Status check_unchunked(const EngineOptions& options, int max_model_len, const Pa
       "--no-enable-chunked-prefill: a prompt of --max-model-len {} tokens in one step needs {} window pages, "
       "but --kv-cache-memory has {}: give it more memory, lower --max-model-len or allow chunks",
       max_model_len, needed, plan.window_pages));
+}
+
+int most_step_rows(const EngineOptions& options) {
+  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : kMostStepRows;
 }
 
 int resolve_threads(const EngineOptions& options) {

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
+#include "engine/step_time.h"
 #include "formats/generation_config.h"
 #include "formats/model_config.h"
 #include "kernels/kernel_table.h"
@@ -17,11 +18,11 @@ namespace {
 
 void log_load(const LoadReport& report, const Model& model, const std::string& folder, const Exec& exec) {
   const double seconds = std::max(report.seconds, 1e-6);
-  log_info("loaded {}: {} in {:.2f} s ({}/s), {} packed; {}, {} kernels, {} threads", folder,
+  log_info("loaded {}: {} in {:.2f} s ({}/s), {} packed{}{}; {}, {} kernels, {} threads", folder,
            format_bytes(static_cast<double>(report.checkpoint_bytes)), report.seconds,
            format_bytes(static_cast<double>(report.checkpoint_bytes) / seconds),
-           format_bytes(static_cast<double>(report.packed_bytes)), model.profile().text(), exec.kernels->isa,
-           exec.pool->threads());
+           format_bytes(static_cast<double>(report.packed_bytes)), report.packing.empty() ? "" : ", ", report.packing,
+           model.profile().text(), exec.kernels->isa, exec.pool->threads());
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
 }
 
@@ -42,6 +43,14 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineOptions& options) {
   log_load(report, *model, options.model_folder, exec);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, create(std::move(model), kernels, options));
   runner->load_report_ = std::move(report);
+  if (options.pin_threads) runner->pin_threads();
+  if (options.max_num_batched_tokens == 0 && options.enable_chunked_prefill) {
+    // It may fail where the cache is too small for so many rows, and then there is nothing to bound.
+    if (const auto step = measure_step(*runner); step.ok()) {
+      runner->set_step_rows(step->rows);
+      log_info("a step of {} rows takes about {:.2f} s (--max-num-batched-tokens)", step->rows, step->seconds);
+    }
+  }
   return runner;
 }
 

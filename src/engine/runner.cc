@@ -1,11 +1,13 @@
 #include "engine/runner.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/cpu_topology.h"
 #include "base/log.h"
 #include "cache/audit.h"
 #include "engine/engine_options.h"
@@ -46,9 +48,10 @@ Status Runner::set_up(const EngineOptions& options) {
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
                           resolve_max_model_len(options.max_model_len, model_->config().max_position_embeddings));
+  step_rows_ = most_step_rows(options);
   const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
                               .max_seqs = options.max_num_seqs,
-                              .max_batched_tokens = options.max_num_batched_tokens,
+                              .max_batched_tokens = step_rows_,
                               .max_model_len = max_model_len_,
                               .prefix_caching = options.enable_prefix_caching};
   SLUICE_ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(model_->cache_layout(), request));
@@ -87,6 +90,16 @@ Status Runner::clear_cache() {
 void Runner::set_threads(int threads) {
   pool_ = std::make_unique<ThreadPool>(threads);
   exec_.pool = pool_.get();
+  cpus_.clear();
+}
+
+void Runner::pin_threads() {
+  cpus_ = pinned_cpus(pool_->threads(), order_cpus(usable_cpus()));
+  if (!cpus_.empty()) pool_->pin(cpus_);
+}
+
+void Runner::pin_caller() const {
+  if (!cpus_.empty()) pin_thread(::pthread_self(), cpus_.front());
 }
 
 const char* Runner::isa_name() const {

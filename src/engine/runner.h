@@ -98,6 +98,14 @@ class Runner {
   const Exec& exec() const { return exec_; }
   int threads() const { return pool_->threads(); }
   void set_threads(int threads);  // >= 1; changes no bit of any result
+  // Each thread stays on a core of its own from now on, if there are as many (base/cpu_topology.h); set_threads() ends
+  // it.
+  void pin_threads();
+  // The calling thread, which is to be the one that calls run_step(), stays on the core that is left for it.
+  void pin_caller() const;
+  // The most rows of a step: --max-num-batched-tokens, or what it is where that is 0.
+  int step_rows() const { return step_rows_; }
+  void set_step_rows(int rows) { step_rows_ = rows; }  // no more than before
   std::size_t vocab_size() const { return vocab_size_; }
   int max_model_len() const { return max_model_len_; }
   const char* isa_name() const;
@@ -136,6 +144,8 @@ class Runner {
   std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
   std::uint64_t step_ = 0;
   const Probe* watcher_ = nullptr;
+  int step_rows_ = 0;
+  std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
 
   // The batch under construction.
   std::vector<TokenId> ids_;

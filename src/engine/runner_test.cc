@@ -165,7 +165,7 @@ TEST(RunnerTest, OptionsAreChecked) {
   };
   EXPECT_THAT(message([](auto& o) { o.threads = -1; }), HasSubstr("--threads: expected 0 to 1024, found -1"));
   EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 0; }), HasSubstr("--max-num-seqs"));
-  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = 0; }), HasSubstr("--max-num-batched-tokens"));
+  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = -1; }), HasSubstr("--max-num-batched-tokens"));
   EXPECT_THAT(message([](auto& o) { o.max_model_len = 4097; }), HasSubstr("--max-model-len: expected 1 to 4096"));
   EXPECT_THAT(message([](auto& o) { o.max_model_len = -1; }), HasSubstr("--max-model-len"));
   EXPECT_THAT(message([](auto& o) { o.kv_cache_memory = -1; }), HasSubstr("--kv-cache-memory"));

@@ -20,6 +20,7 @@ Output ending(FinishReason reason, Status status = {}) {
 }  // namespace
 
 void Engine::Impl::run() {
+  runner_->pin_caller();
   while (take_inbox()) {
     for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
     taken_arrivals_.clear();

@@ -20,10 +20,14 @@ struct PreemptionCosts {
   double row = 0, page = 0;  // seconds
 };
 
+int rows_of_a_step(const Runner& runner, const EngineOptions& options) {
+  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : runner.step_rows();
+}
+
 PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
   if (options.swap_space == 0) return {};
   constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
-  const int rows = std::min({64, options.max_num_batched_tokens, runner.max_model_len()});
+  const int rows = std::min({64, rows_of_a_step(runner, options), runner.max_model_len()});
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
   const Result<StateSlot> slot = runner.open();
   if (!slot.ok()) return {};
@@ -43,7 +47,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options, int hidd
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
-  limits.max_batched_tokens = options.max_num_batched_tokens;
+  limits.max_batched_tokens = rows_of_a_step(runner, options);
   limits.max_seqs = pools.plan().sequences;
   limits.max_model_len = runner.max_model_len();
   limits.latent_pages = std::max(0, pools.latents().total() - hidden_latent_pages);

@@ -113,18 +113,50 @@ PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
 }
 
 void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const {
+  const LinearKernels& kernels = exec_.kernels->linear;
+  struct Piece {
+    const Item* item;
+    int begin, end;
+  };
+  std::vector<Piece> pieces;
+  // Pieces of many weights at once, so that no thread waits for another at the end of each.
+  constexpr std::size_t kBytesAtOnce = std::size_t{64} << 20;
+  constexpr int kPieceOutputs = 256;
+  const int step = (kPieceOutputs + kernels.out_tile - 1) / kernels.out_tile * kernels.out_tile;
+  std::size_t bytes = 0;
+  const auto pack_pieces = [&](const std::byte* values) {
+    exec_.pool->run(static_cast<int>(pieces.size()), [&](int i, int) {
+      const Piece& piece = pieces[static_cast<std::size_t>(i)];
+      WeightView view = piece.item->place.view;
+      if (values != nullptr) view.data = values;
+      kernels.pack(view, piece.begin, piece.end, base + piece.item->offset);
+    });
+    if (progress && !pieces.empty())
+      progress(pieces.back().item->offset + pieces.back().item->place.bytes, arena_bytes_);
+    pieces.clear();
+    bytes = 0;
+  };
+  const auto add_pieces = [&](const Item& item) {
+    const int out = item.place.view.out;
+    for (int begin = 0; begin < out; begin += step) pieces.push_back({&item, begin, std::min(out, begin + step)});
+    bytes += item.place.bytes;
+  };
   AlignedBytes made;
   for (const Item& item : items_) {
-    WeightView view = item.place.view;
     if (item.values) {
-      const std::size_t bytes = static_cast<std::size_t>(view.out) * view.row_bytes();
-      if (made.size() < bytes) made = AlignedBytes(bytes);
+      pack_pieces(nullptr);
+      const WeightView& view = item.place.view;
+      const std::size_t needed = static_cast<std::size_t>(view.out) * view.row_bytes();
+      if (made.size() < needed) made = AlignedBytes(needed);
       item.values(made.data());
-      view.data = made.data();
+      add_pieces(item);
+      pack_pieces(made.data());
+    } else {
+      add_pieces(item);
+      if (bytes >= kBytesAtOnce) pack_pieces(nullptr);
     }
-    pack_linear_weight(exec_.pool, exec_.kernels->linear, view, base + item.offset);
-    if (progress) progress(item.offset + item.place.bytes, arena_bytes_);
   }
+  pack_pieces(nullptr);
 }
 
 void WeightPacker::point_all(const std::byte* base) {

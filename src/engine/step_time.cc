@@ -1,0 +1,64 @@
+#include "engine/step_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+constexpr int kFewRows = 16, kManyRows = 64;
+// Below a second by what a long context costs more, and by what else runs on the machine.
+constexpr double kBound = 0.8;
+
+// Of rows of different tokens, so that a router sends them to as many experts as those of a text.
+Result<double> time_step(Runner& runner, int rows) {
+  std::vector<TokenId> ids(static_cast<std::size_t>(std::min(rows, runner.max_model_len())));
+  std::uint32_t state = 1;
+  for (TokenId& id : ids) {
+    state = state * 1664525U + 1013904223U;
+    id = static_cast<TokenId>(state % runner.vocab_size());
+  }
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
+  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = runner.run_step({&span, 1});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  runner.close(sequence);
+  if (!status.ok()) return status;
+  return seconds;
+}
+
+}  // namespace
+
+StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows) {
+  // Seconds by rows as a line. More rows than were measured take no longer than it says: in a mixture of experts the
+  // rows between the two passes bring experts that later ones share.
+  double row = seconds_of_16 / kFewRows, weights = 0;
+  if (seconds_of_64 > 0) {
+    row = std::clamp((seconds_of_64 - seconds_of_16) / (kManyRows - kFewRows), 0.0, seconds_of_64 / kManyRows);
+    weights = seconds_of_64 - kManyRows * row;
+  }
+  int rows = most_rows;
+  if (weights + row * most_rows > kBound) {
+    const double fitting = std::max(0.0, kBound - weights) / std::max(row, kBound / most_rows / 2);
+    rows = static_cast<int>(std::min<double>(fitting, most_rows)) / kStepRowsUnit * kStepRowsUnit;
+    rows = std::min(most_rows, std::max(rows, kFewestStepRows));
+  }
+  return {.rows = rows, .seconds = weights + rows * row};
+}
+
+Result<StepTime> measure_step(Runner& runner) {
+  const int most = runner.step_rows();
+  // The first pass brings pages that a page fault or a disk is behind; it counts only if it was fast all the same.
+  SLUICE_ASSIGN_OR_RETURN(double few, time_step(runner, kFewRows));
+  if (step_time(few, 0, most).rows == most) return step_time(few, 0, most);
+  SLUICE_ASSIGN_OR_RETURN(const double again, time_step(runner, kFewRows));
+  few = std::min(few, again);
+  if (few > kBound || step_time(few, 0, most).rows == most) return step_time(few, 0, most);
+  SLUICE_ASSIGN_OR_RETURN(const double many, time_step(runner, kManyRows));
+  return step_time(few, many, most);
+}
+
+}  // namespace sluice

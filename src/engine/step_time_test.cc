@@ -1,0 +1,54 @@
+#include "engine/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/fake_model_testing.h"
+
+namespace sluice {
+namespace {
+
+TEST(StepTime, FastModelsTakeTheMostRows) {
+  EXPECT_EQ(step_time(0.001, 0, 512).rows, 512);
+  EXPECT_EQ(step_time(0.1, 0.1, 512).rows, 512);  // it was the pages' first time
+}
+
+TEST(StepTime, TheStepIsBelowASecond) {
+  for (double row = 0.0005; row < 0.012; row *= 1.1) {
+    for (const double weights : {0.0, 0.01, 0.1, 0.3}) {  // seconds to read them
+      const double few = weights + 16 * row, many = weights + 64 * row;
+      const StepTime step = step_time(few, many, 512);
+      EXPECT_EQ(step.rows % kStepRowsUnit, 0);
+      EXPECT_GE(step.rows, kFewestStepRows);
+      EXPECT_LE(step.rows, 512);
+      const double takes = weights + step.rows * row;
+      if (step.rows > kFewestStepRows) {
+        EXPECT_LT(takes, 1.0) << row << " " << weights;
+      }
+      if (step.rows < 512) {
+        EXPECT_GT(takes + weights + kStepRowsUnit * row, 0.5) << row << " " << weights;
+      }
+    }
+  }
+}
+
+TEST(StepTime, SlowModelsGetTheFewestRows) {
+  EXPECT_EQ(step_time(3.0, 0, 512).rows, kFewestStepRows);
+  EXPECT_EQ(step_time(1.0, 4.0, 512).rows, kFewestStepRows);
+  EXPECT_EQ(step_time(1.0, 4.0, 40).rows, 40);  // never more than there may be
+}
+
+TEST(StepTime, LeavesTheRunnerAsItWas) {
+  EngineOptions options;
+  options.max_model_len = 40;  // fewer than a pass has rows
+  options.kv_cache_memory = 64 << 20;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
+  EXPECT_EQ(runner->step_rows(), kMostStepRows);
+  const auto step = measure_step(*runner);
+  ASSERT_TRUE(step.ok()) << step.status().message();
+  EXPECT_EQ(step.value().rows, kMostStepRows);
+  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  EXPECT_TRUE(runner->audit().ok());
+}
+
+}  // namespace
+}  // namespace sluice
