@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/linear_strips.h"
+#include "kernels/cpu/avx2/linear_strips.h"
 
 namespace sluice {
 
@@ -203,8 +203,8 @@ struct Packer {
       // As inputs begin at whole bytes: a line takes four or eight of them from each row.
       const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
       if (begin % layout.step_inputs == 0) {
-        done = pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at, row_bytes,
-                           (end - begin) / layout.step_inputs, to, stride);
+        done = avx2::pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at,
+                                 row_bytes, (end - begin) / layout.step_inputs, to, stride);
       }
     }
     to += static_cast<std::size_t>(done) * stride;

@@ -1,8 +1,8 @@
-#include "kernels/cpu/linear_strips.h"
+#include "kernels/cpu/avx2/linear_strips.h"
 
 #include <emmintrin.h>
 
-namespace sluice {
+namespace sluice::avx2 {
 namespace {
 
 // A strip is 16 bytes of each row: four dwords a row, so four columns of a dword an output. A column of four rows (a
@@ -137,4 +137,4 @@ int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std:
   return 0;
 }
 
-}  // namespace sluice
+}  // namespace sluice::avx2
