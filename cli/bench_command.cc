@@ -93,7 +93,7 @@ boost::json::object flags_json(const EngineOptions& engine, const Runner& runner
           {"profile", engine.profile},
           {"isa", runner.isa_name()},
           {"threads", runner.threads()},
-          {"max_num_batched_tokens", engine.max_num_batched_tokens},
+          {"max_num_batched_tokens", runner.step_rows()},
           {"scheduling_policy", engine.scheduling_policy}};
 }
 
@@ -148,7 +148,6 @@ Status bench(const BenchOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
-  engine.max_num_batched_tokens = runner->step_rows();
   runner->pin_caller();
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
@@ -165,7 +164,7 @@ Status bench(const BenchOptions& options) {
   }
   if (!result.ok()) return result.status();
   fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
-             runner->isa_name(), runner->threads(), engine.max_num_batched_tokens);
+             runner->isa_name(), runner->threads(), runner->step_rows());
   fmt::print("{}", to_text(*result));
   return options.json.empty() ? Status() : write_results(options, engine, model, *runner, probe, *result);
 }

@@ -21,7 +21,7 @@ declare -A may_use=(
   [measure]="base formats kernels model cache sched engine measure"
   [serve]="base formats kernels model cache sched engine serve"
 )
-processor_aware='^src/kernels/cpu/[a-z0-9_]+/|^(src/kernels/cpu_features|src/base/thread_pool|src/measure/machine_probe|bench/machine_probe)\.cc$'
+processor_aware='^src/kernels/cpu/[a-z0-9_]+/|^(src/kernels/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'
 processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'
 
 status=0

@@ -69,11 +69,6 @@ void SpeedCases::count(StepShape shape, std::vector<StepWork>* steps) {
   steps->push_back(work_.of(shape));
 }
 
-int SpeedCases::step_rows() const {
-  constexpr int kDefault = 512;
-  return options_.max_num_batched_tokens > 0 ? options_.max_num_batched_tokens : kDefault;
-}
-
 Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* steps) {
   experts_chosen_ = 0;
   runner_->watch(steps != nullptr ? &watch_routing_ : nullptr);
@@ -95,7 +90,7 @@ Result<double> SpeedCases::run_single(const SpeedCase& test, std::vector<StepWor
 Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
   const bool decode = test.kind == SpeedCase::Kind::kDecode;
   const std::vector<TokenId> ids = this->ids(test.tokens, test.depth);
-  const int step_rows = decode ? 1 : this->step_rows();
+  const int step_rows = decode ? 1 : runner_->step_rows();
   const auto start = Clock::now();
   for (int begin = 0; begin < test.tokens; begin += step_rows) {
     const int rows = std::min(step_rows, test.tokens - begin), last = rows - 1;

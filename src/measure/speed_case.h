@@ -38,8 +38,6 @@ class SpeedCases {
   // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
   Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
 
-  int step_rows() const;  // of a prefill
-
  private:
   Result<double> run_single(const SpeedCase& test, std::vector<StepWork>* steps);
   Result<double> run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps);
