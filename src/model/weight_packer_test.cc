@@ -1,0 +1,142 @@
+// Packed now, mapped from an earlier start, or used in place: the same bytes, and never those of other files.
+#include "model/weight_packer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "base/temp_folder_testing.h"
+#include "formats/safetensors_writer.h"
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr int kOut = 200, kIn = 96;
+
+class WeightPackerTest : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  WeightPackerTest() {
+    options_.cache_folder = folder_.file("packed");
+    options_.cache_from = 1;
+    options_.settled_seconds = 0;
+    write(1);
+  }
+
+  void write(unsigned seed) const {
+    std::mt19937 random(seed);
+    std::vector<std::uint16_t> values(std::size_t{kOut} * kIn);
+    for (auto& value : values) value = static_cast<std::uint16_t>(random());
+    TensorSource tensor;
+    tensor.name = "w";
+    tensor.dtype = DType::kBF16;
+    tensor.shape = {kOut, kIn};
+    tensor.data = std::as_bytes(std::span(values));
+    ASSERT_TRUE(write_safetensors(folder_.file("model.safetensors"), {tensor}).ok());
+  }
+
+  struct Loaded {
+    Checkpoint checkpoint;
+    std::unique_ptr<LinearWeight> weight, transpose;
+    std::string outcome;
+    std::vector<std::byte> bytes() const {
+      std::vector<std::byte> all(weight->packed(), weight->packed() + weight->packed_bytes());
+      all.insert(all.end(), transpose->packed(), transpose->packed() + transpose->packed_bytes());
+      return all;
+    }
+  };
+
+  Loaded load(InputForm inputs = InputForm::kF32) {
+    Loaded loaded{Checkpoint::open(folder_.path()).value(), std::make_unique<LinearWeight>(),
+                  std::make_unique<LinearWeight>(), ""};
+    WeightView view;
+    view.format = WeightFormat::kBf16;
+    view.out = kOut;
+    view.in = kIn;
+    view.data = loaded.checkpoint.find("w")->data;
+    const Exec exec{&pool_, GetParam()};
+    WeightPacker packer(exec, options_);
+    packer.add("w", *loaded.weight, view, inputs);
+    packer.add("w transposed", *loaded.transpose, transposed_shape(view), inputs,
+               [&](std::byte* to) { write_transpose(&pool_, view, to); });
+    packer.finish(loaded.checkpoint, {});
+    loaded.outcome = packer.outcome();
+    if (options_.pack) {
+      const LinearWeight right = LinearWeight::pack(exec, view, inputs);
+      EXPECT_EQ(right.packed_bytes(), loaded.weight->packed_bytes());
+      EXPECT_EQ(std::memcmp(right.packed(), loaded.weight->packed(), right.packed_bytes()), 0);
+    }
+    return loaded;
+  }
+
+  TempFolder folder_;
+  ThreadPool pool_{2};
+  PackingOptions options_;
+};
+
+TEST_P(WeightPackerTest, TheSecondStartMapsTheSameBytes) {
+  std::vector<std::byte> first;
+  {
+    const Loaded loaded = load();
+    EXPECT_EQ(loaded.outcome, "packed now");
+    first = loaded.bytes();
+  }
+  const Loaded second = load();
+  EXPECT_THAT(second.outcome, StartsWith("mapped from"));
+  EXPECT_EQ(second.bytes(), first);
+  options_.cache = false;
+  EXPECT_EQ(load().outcome, "packed now");
+}
+
+TEST_P(WeightPackerTest, AFormOfOtherFilesIsNeverUsed) {
+  EXPECT_EQ(load().outcome, "packed now");
+  EXPECT_EQ(load(InputForm::kBf16).outcome, "packed now");  // another input form
+  write(2);                                                 // the same size and name; load() compares the bytes
+  EXPECT_EQ(load().outcome, "packed now");
+  std::filesystem::last_write_time(folder_.file("model.safetensors"), std::filesystem::file_time_type::clock::now());
+  EXPECT_EQ(load().outcome, "packed now");
+}
+
+TEST_P(WeightPackerTest, WhatChangedJustNowIsNotReliedOn) {
+  options_.settled_seconds = 3600;
+  EXPECT_EQ(load().outcome, "packed now");
+  EXPECT_EQ(load().outcome, "packed now");
+  EXPECT_FALSE(std::filesystem::exists(options_.cache_folder));
+}
+
+TEST_P(WeightPackerTest, SmallFormsAreNotKept) {
+  options_.cache_from = std::size_t{1} << 30;
+  EXPECT_EQ(load().outcome, "packed now");
+  EXPECT_FALSE(std::filesystem::exists(options_.cache_folder));
+}
+
+TEST_P(WeightPackerTest, UnpackedWeightsLieInTheFile) {
+  options_.pack = false;
+  const Loaded loaded = load();
+  EXPECT_EQ(loaded.outcome, "");
+  EXPECT_TRUE(loaded.weight->packed_when_used());
+  EXPECT_EQ(loaded.weight->packed_bytes(), 0U);
+  EXPECT_EQ(loaded.weight->view().data, loaded.checkpoint.find("w")->data);
+  EXPECT_GT(loaded.transpose->packed_bytes(), 0U);  // no file holds it
+}
+
+std::vector<const KernelTable*> packing_tables() {
+  std::vector<const KernelTable*> tables;
+  for (const KernelTable* table : {avx2_kernels(), avx512_kernels()}) {
+    if (table != nullptr) tables.push_back(table);
+  }
+  return tables;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WeightPackerTest);
+INSTANTIATE_TEST_SUITE_P(Isas, WeightPackerTest, ::testing::ValuesIn(packing_tables()),
+                         [](const auto& info) { return std::string(info.param->isa); });
+
+}  // namespace
+}  // namespace sluice
