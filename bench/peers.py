@@ -7,8 +7,9 @@ MODEL is what sluice loads, GGUF what the peers load; DIR holds a peer's program
 llama.cpp, llama-bench and llama-sweep-bench of ik_llama.cpp. Nothing of theirs is built or fetched here.
 
 A round runs every engine once on every test; the next one in the opposite order. The machine's speed is measured before,
-between and after (`sluice bench --probe-only`), and what ran while it changed by more than 10 % does not count. Ratios are
-taken within a round; the medians are printed. ik_llama.cpp has no depth option, so its depths come from one sweep over the
+between and after (`sluice bench --probe-only`), and what ran while it changed by more than 10 % does not count; rounds are
+repeated for it, at most twice as many in all, and what was never steady is shown as such. Ratios are taken within a round;
+the medians are printed. ik_llama.cpp has no depth option, so its depths come from one sweep over the
 whole context, which takes minutes. Standard library only.
 """
 
@@ -187,10 +188,12 @@ def difference(a, b):
 def run_rounds(engines, probe, rounds, say):
     """[{"speeds": {engine: {key: tokens a second}}, "void": [engine]}] and all probes."""
     results, probes = [], [probe()]
-    for number in range(rounds):
+    for number in range(2 * rounds):
+        if all(sum(engine.name not in r["void"] for r in results) >= rounds for engine in engines):
+            break
         speeds, void = {}, []
         for engine in engines if number % 2 == 0 else reversed(engines):
-            say(f"round {number + 1} of {rounds}: {engine.name}")
+            say(f"round {number + 1}, {rounds} have to count: {engine.name}")
             speeds[engine.name] = engine.measure()
             probes.append(probe())
             if difference(probes[-2], probes[-1]) > STEADY:
@@ -204,12 +207,15 @@ def summarise(results, names):
     ours, peers = names[0], names[1:]
     keys = sorted({k for r in results for speeds in r["speeds"].values() for k in speeds})
     rows = []
+    steady = all(any(name not in r["void"] for r in results) for name in names)
+    if not steady:
+        results = [{**r, "void": []} for r in results]
     for k in keys:
         sound = {name: [r["speeds"][name][k] for r in results if name not in r["void"] and k in r["speeds"][name]]
                  for name in names}
         row = {"test": k[0], "depth": k[1], "tokens": k[2], "concurrency": k[3],
                "tokens_per_second": {name: statistics.median(v) for name, v in sound.items() if v}, "ratio": {},
-               "rounds": {name: len(v) for name, v in sound.items()}}
+               "rounds": {name: len(v) for name, v in sound.items()}, "steady": steady}
         for peer in peers:
             ratios = [r["speeds"][ours][k] / r["speeds"][peer][k] for r in results
                       if not {ours, peer} & set(r["void"]) and k in r["speeds"][ours] and k in r["speeds"][peer]]
@@ -230,7 +236,7 @@ def to_text(rows, names):
             if name != names[0]:
                 ratio = row["ratio"].get(name)
                 line += f"{'-' if ratio is None else f'{ratio:.2f}':>8}"
-        lines.append(line)
+        lines.append(line if row["steady"] else line + "  unsteady")
     return "\n".join(lines)
 
 
@@ -271,7 +277,7 @@ def main(arguments):
     print(to_text(rows, names))
     void = sum(len(r["void"]) for r in results)
     if void:
-        print(f"{void} of {options.rounds * len(engines)} runs do not count: the machine changed by more than 10 %")
+        print(f"{void} of {len(results) * len(engines)} runs had a machine that changed by more than 10 %")
     if options.json:
         flags = {engine.name: [[str(part) for part in command] for command in engine.flags()] for engine in engines}
         report = {"rounds": options.rounds, "voided": void, "flags": flags, "probes": probes, "rows": rows,

@@ -79,20 +79,30 @@ class Engine:
 
 def test_rounds_alternate_and_unsteady_runs_do_not_count():
     log = []
-    engines = [Engine("sluice", [100, 110, 120, 200], log), Engine("other", [50, 50, 50, 50], log)]
+    engines = [Engine("sluice", [100, 110, 120, 200, 130], log), Engine("other", [50, 50, 50, 50, 50], log)]
     steady, slow = {"read_gbytes": 40.0, "bf16_gflops": 0}, {"read_gbytes": 35.0, "bf16_gflops": 0}
     # Before the first round, then after each run: the last round's first run, of "other", is disturbed.
-    probes = iter([steady] * 7 + [slow, slow])
+    probes = iter([steady] * 7 + [slow] * 4)
     results, seen = peers.run_rounds(engines, lambda: next(probes), 4, lambda text: None)
-    assert log == ["sluice", "other", "other", "sluice", "sluice", "other", "other", "sluice"]
-    assert len(seen) == 9
-    assert [r["void"] for r in results] == [[], [], [], ["other"]]
+    assert log == ["sluice", "other", "other", "sluice", "sluice", "other", "other", "sluice", "sluice", "other"]
+    assert len(seen) == 11
+    assert [r["void"] for r in results] == [[], [], [], ["other"], []], "and a fifth round in its place"
     row, = peers.summarise(results, ["sluice", "other"])
-    assert row["tokens_per_second"] == {"sluice": 115, "other": 50}
-    assert row["ratio"] == {"other": pytest.approx(2.2)}
-    assert row["rounds"] == {"sluice": 4, "other": 3}
+    assert row["tokens_per_second"] == {"sluice": 120, "other": 50}
+    assert row["ratio"] == {"other": pytest.approx(2.3)}
+    assert row["rounds"] == {"sluice": 5, "other": 4} and row["steady"]
     text = peers.to_text([row], ["sluice", "other"])
-    assert "115.0" in text and "2.20" in text
+    assert "120.0" in text and "2.30" in text and "unsteady" not in text
+
+
+def test_a_machine_that_is_never_steady():
+    engines = [Engine("sluice", [100] * 9, []), Engine("other", [50] * 9, [])]
+    probes = iter([{"read_gbytes": 20.0 + 10 * (i % 2)} for i in range(99)])
+    results, _ = peers.run_rounds(engines, lambda: next(probes), 2, lambda text: None)
+    assert len(results) == 4, "twice as many as asked for"
+    row, = peers.summarise(results, ["sluice", "other"])
+    assert row["ratio"] == {"other": 2.0} and not row["steady"]
+    assert "unsteady" in peers.to_text([row], ["sluice", "other"])
 
 
 def test_commands():
