@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "base/number_formats.h"
+#include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/avx512/linear_tuning.h"
+#include "kernels/cpu_features.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
 #include "kernels/stream.h"
@@ -274,6 +277,38 @@ TEST(Linear, Int8InputsAreNearTheInputs) {
     const auto place = i % 32 / 8 * 8 + static_cast<std::size_t>(at - kQuantizedOrder.begin());
     EXPECT_NEAR(x[i], block.scale * static_cast<float>(block.codes[place]), block.scale * 0.5001F);
   }
+}
+
+// Kernels that a processor chooses by speed alone (avx512/linear_tuning.h): all of them, whatever this one would
+// choose.
+TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
+  if (!cpu_has_avx512()) GTEST_SKIP() << "this machine has no AVX-512";
+  std::mt19937 random(kSeed + 12);
+  ThreadPool pool(1);
+  const Exec exec{&pool, avx512_kernels()};
+  const avx512::LinearTuning machine = avx512::linear_tuning();
+  for (const WeightSpec& spec : weight_specs()) {
+    for (const Shape shape : {Shape{200, 288}, Shape{77, 131}, Shape{256, 64}}) {
+      const RandomWeight weight(random, spec, shape.out, shape.in);
+      const auto x = random_inputs(random, static_cast<std::size_t>(40 * shape.in));
+      for (const InputForm form : kForms) {
+        const auto packed = LinearWeight::pack(exec, weight.view(), form);
+        const auto want = expected(weight.view(), x, 40, form);
+        for (const bool dot : {false, true}) {
+          for (const bool streams : {false, true}) {
+            avx512::linear_tuning() = {dot && avx512::has_dot(), streams};
+            for (const int rows : {1, 2, 5, 40}) {
+              const auto y = Product{*exec.kernels, pool, packed}(x, rows);
+              EXPECT_EQ(first_difference({want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size())}, y), -1)
+                  << describe(spec) << " form " << static_cast<int>(form) << " rows " << rows << " out " << shape.out
+                  << " in " << shape.in << " dot " << dot << " streams " << streams << ", seed " << kSeed + 12;
+            }
+          }
+        }
+      }
+    }
+  }
+  avx512::linear_tuning() = machine;
 }
 
 TEST(Linear, PackedWeightsStayAsSmallAsStored) {

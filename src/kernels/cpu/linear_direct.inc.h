@@ -8,7 +8,7 @@
 
 namespace sluice::cpu {
 
-// Rows [row, row + kRows) of a tile of kGroups groups.
+// Rows [row, row + kRows) of a tile of kGroups groups, or of two whole tiles that have so many together.
 template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
 class LinearDirect {
   using V = typename Isa::Vec;
@@ -17,7 +17,8 @@ class LinearDirect {
   // Blocks in flight, each with its own chains.
   static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
   static constexpr int kStepCells = Format::kInputs / 2 * Arithmetic::kPairCells;
-  static constexpr std::size_t kStepBytes = Format::kLineBytes * kGroups;
+  static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
+  static constexpr std::size_t kStepBytes = Format::kLineBytes * kTile;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
 
  public:
@@ -34,7 +35,8 @@ class LinearDirect {
     for (int r = 0; r < kRows; ++r) {
       float* y = job.y + (row + r) * job.ldy + tile.first_output;
       for (int g = 0; g < kGroups; ++g) {
-        store_outputs(y + g * kGroupOutputs, kernel.y_[r][g], tile.outputs - g * kGroupOutputs);
+        const int left = kGroups > kTile ? kGroupOutputs : tile.outputs - g * kGroupOutputs;
+        store_outputs(y + g * kGroupOutputs, kernel.y_[r][g], left);
       }
     }
   }
@@ -48,22 +50,26 @@ class LinearDirect {
   }
 
   // One line of every group; x points at the step's inputs of each row.
-  [[gnu::always_inline]] static void step(const Format& format, const std::byte* lines, const std::byte* scales,
-                                          const Cell* const* x, V (&acc)[kRows][kGroups]) {
+  [[gnu::always_inline]] static void step(const Format& format, std::size_t tile_bytes, const std::byte* lines,
+                                          const std::byte* scales, const Cell* const* x, V (&acc)[kRows][kGroups]) {
     const auto load = [&](int g) __attribute__((always_inline)) {
-      return format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,
-                         scales + static_cast<std::size_t>(g) * kGroupScales);
+      const std::byte* line = lines + at(tile_bytes, g, Format::kLineBytes);
+      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(line);
+      return format.load(line, scales + at(tile_bytes, g, kGroupScales));
     };
     constexpr int kPairs = Format::kInputs / 2;
     if constexpr (kRows <= Isa::kRowsGroupsInnermost) {
       // Groups innermost: their chains are all that hides the latency of an fma.
-      decltype(load(0)) line[kGroups];
+#pragma GCC unroll 2
+      for (int tile = 0; tile < kGroups; tile += kTile) {
+        decltype(load(0)) line[kTile];
 #pragma GCC unroll 4
-      for (int g = 0; g < kGroups; ++g) line[g] = load(g);
-      unroll<kPairs>([&]<int P>() __attribute__((always_inline)) {
+        for (int g = 0; g < kTile; ++g) line[g] = load(tile + g);
+        unroll<kPairs>([&]<int P>() __attribute__((always_inline)) {
 #pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) add_pair<P>(format, line[g], x, g, acc);
-      });
+          for (int g = 0; g < kTile; ++g) add_pair<P>(format, line[g], x, tile + g, acc);
+        });
+      }
     } else {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
@@ -109,7 +115,7 @@ class LinearDirect {
     for (int s = inputs / Format::kInputs; s > 0; --s) {
 #pragma GCC unroll 8
       for (int b = 0; b < kCount; ++b) {
-        step(format, lines[b], scales[b], x[b], acc[b]);
+        step(format, tile_.tile_bytes, lines[b], scales[b], x[b], acc[b]);
         lines[b] += kStepBytes;
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) x[b][r] += kStepCells;
@@ -120,20 +126,25 @@ class LinearDirect {
       if (const int rest = inputs % Format::kInputs; rest != 0) {
         V sums[kRows][kGroups];  // a copy, as what a call may write to cannot live in registers
         copy(acc[b], sums);
-        partial_step(lines[b], scales[b], x[b], rest, sums);
+        partial_step(tile_.tile_bytes, lines[b], scales[b], x[b], rest, sums);
         copy(sums, acc[b]);
       }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int g = 0; g < kGroups; ++g) {
-        const V scale = Scale::load(scales[b] + static_cast<std::size_t>(g) * kGroupScales);
+        const V scale = Scale::load(scales[b] + at(tile_.tile_bytes, g, kGroupScales));
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) y_[r][g] = Scale::finish(acc[b][r][g], scale, y_[r][g]);
       }
     }
   }
 
-  [[gnu::noinline]] static void partial_step(const std::byte* lines, const std::byte* scales, const Cell* const* x,
-                                             int count, V (&acc)[kRows][kGroups]) {
+  // Where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  [[gnu::always_inline]] static std::size_t at(std::size_t tile_bytes, int g, std::size_t size) {
+    return static_cast<std::size_t>(g / kTile) * tile_bytes + static_cast<std::size_t>(g % kTile) * size;
+  }
+
+  [[gnu::noinline]] static void partial_step(std::size_t tile_bytes, const std::byte* lines, const std::byte* scales,
+                                             const Cell* const* x, int count, V (&acc)[kRows][kGroups]) {
     Cell padded[kRows][kStepCells];
     const Cell* rows[kRows];
     const int cells = (count + 1) / 2 * Arithmetic::kPairCells;
@@ -142,7 +153,7 @@ class LinearDirect {
       if (Arithmetic::kPairCells == 2 && count % 2 != 0) padded[r][count] = Arithmetic::kNothing;
       rows[r] = padded[r];
     }
-    step(Format(), lines, scales, rows, acc);
+    step(Format(), tile_bytes, lines, scales, rows, acc);
   }
 
   [[gnu::always_inline]] static void copy(const V (&from)[kRows][kGroups], V (&to)[kRows][kGroups]) {
@@ -194,7 +205,15 @@ class LinearDirectRows {
 // Outputs of tiles [first_tile, last_tile).
 template <class Isa, class Format, class Arithmetic>
 void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int first_tile, int last_tile) {
-  for (int index = first_tile; index < last_tile; ++index) {
+  int index = first_tile;
+  if constexpr (Isa::kStreams) {
+    const int whole = std::min(last_tile, layout.out / (Isa::kTileGroups * kGroupOutputs));
+    for (; rows == 1 && index + 2 <= whole; index += 2) {
+      const LinearTile tile(layout, job.weight->packed(), index);
+      LinearDirect<Isa, Format, Arithmetic, 1, 2 * Isa::kTileGroups>::run(tile, job, 0);
+    }
+  }
+  for (; index < last_tile; ++index) {
     LinearDirectRows<Isa, Format, Arithmetic>::run(LinearTile(layout, job.weight->packed(), index), job, rows);
   }
 }

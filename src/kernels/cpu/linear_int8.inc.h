@@ -36,7 +36,15 @@ class LinearInt8 {
   static void run(const LinearJob& job, int rows, int begin, int end) {
     const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
     constexpr int kTileOutputs = Isa::kTileGroups * kGroupOutputs;
-    for (int index = begin / kTileOutputs; index * kTileOutputs < end; ++index) {
+    int index = begin / kTileOutputs;
+    if constexpr (Isa::kStreams) {
+      const int whole = std::min(end, layout.out) / kTileOutputs;
+      for (; rows == 1 && index + 2 <= whole; index += 2) {
+        const LinearTile tile(layout, job.weight->packed(), index);
+        LinearInt8(tile, job, 1, 0).template multiply<2 * Isa::kTileGroups, false, 1>(0, tile.blocks, 0);
+      }
+    }
+    for (; index * kTileOutputs < end; ++index) {
       const LinearTile tile(layout, job.weight->packed(), index);
       const bool whole = tile.groups == Isa::kTileGroups && tile.outputs == kTileOutputs;
       if (!whole) {
@@ -52,6 +60,16 @@ class LinearInt8 {
  private:
   LinearInt8(const LinearTile& tile, const LinearJob& job, int rows, int group)
       : tile_(tile), job_(job), rows_(rows), group_(group) {}
+
+  // More groups than a tile has are two whole tiles.
+  template <int kGroups>
+  static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
+  // Where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  template <int kGroups>
+  [[gnu::always_inline]] std::size_t at(int g, std::size_t size) const {
+    return static_cast<std::size_t>(g / kTile<kGroups>) * tile_.tile_bytes +
+           static_cast<std::size_t>(g % kTile<kGroups>) * size;
+  }
 
   int lines_of(int block) const { return (std::min(tile_.block, tile_.in - block * tile_.block) + 7) / 8; }
   const std::byte* lines(int block) const { return tile_.lines(block) + static_cast<std::size_t>(group_) * kLineBytes; }
@@ -81,7 +99,7 @@ class LinearInt8 {
         }
         to += 2 * Isa::kTileGroups * kLineBytes;
       }
-      const Factors<Isa::kTileGroups> factors(tile_.scales(block));
+      const Factors<Isa::kTileGroups> factors(tile_.scales(block), 0);
       for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes) factors.half[g].store(reinterpret_cast<float*>(to));
       for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes)
         factors.offset[g].store(reinterpret_cast<float*>(to));
@@ -138,7 +156,9 @@ class LinearInt8 {
             low[g] = Int8::load(buffer + static_cast<std::size_t>(g) * kLineBytes);
             high[g] = Int8::load(buffer + static_cast<std::size_t>(kGroups + g) * kLineBytes);
           } else {
-            const auto codes = Int8::load(line + static_cast<std::size_t>(g) * kLineBytes);
+            const std::byte* from = line + at<kGroups>(g, kLineBytes);
+            if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(from);
+            const auto codes = Int8::load(from);
             low[g] = int8.low(codes);
             high[g] = int8.high(codes);
           }
@@ -167,7 +187,9 @@ class LinearInt8 {
         add_block(Factors<kGroups>::load(buffer), block, acc, x, y);
         buffer += 2 * kGroups * kLineBytes;
       } else {
-        add_block(Factors<kGroups>(tile_.scales(block) + group_ * kGroupOutputs), block, acc, x, y);
+        const std::byte* scales = tile_.scales(block) + group_ * kGroupOutputs;
+        if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(scales);
+        add_block(Factors<kGroups>(scales, tile_.tile_bytes), block, acc, x, y);
       }
     }
     for (int r = 0; r < kRows; ++r) {
@@ -179,10 +201,11 @@ class LinearInt8 {
   template <int kGroups>
   struct Factors {
     Factors() = default;
-    [[gnu::always_inline]] explicit Factors(const std::byte* scales) {
-#pragma GCC unroll 4
+    [[gnu::always_inline]] Factors(const std::byte* scales, std::size_t tile_bytes) {
+#pragma GCC unroll 8
       for (int g = 0; g < kGroups; ++g) {
-        half[g] = ScaledE8m0<V>::load(scales + g * kGroupOutputs) * V::broadcast(0.5F);
+        const std::byte* from = scales + static_cast<std::size_t>(g / kTile<kGroups>) * tile_bytes;
+        half[g] = ScaledE8m0<V>::load(from + g % kTile<kGroups> * kGroupOutputs) * V::broadcast(0.5F);
         offset[g] = half[g] * V::broadcast(-kQuantizedMagic);
       }
     }
@@ -216,7 +239,10 @@ class LinearInt8 {
   float* outputs(int row, int group) const {
     return job_.y + row * job_.ldy + tile_.first_output + (group_ + group) * kGroupOutputs;
   }
-  int outputs_left(int group) const { return tile_.outputs - (group_ + group) * kGroupOutputs; }
+  int outputs_left(int group) const {
+    const int groups = group < Isa::kTileGroups ? group : 0;  // that of a second tile is whole
+    return tile_.outputs - (group_ + groups) * kGroupOutputs;
+  }
 
   const LinearTile& tile_;
   const LinearJob& job_;

@@ -13,6 +13,9 @@
 //   kChains                   vectors that must be in flight to hide the latency of an fma
 //   kRowsGroupsInnermost      up to this many rows the lines of all groups fit in registers together
 //   kPanelRows, kPanelGroups  the register tile of a panel
+//   kStreams                  whether weights from memory must be asked for ahead: one row takes two tiles at once
+//   then,
+//                             and prefetches them (Intel reads a third more that way, AMD a third less)
 // A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kDirectRows (the rows whose
 // sums stay in registers beside its tables), and the const members load(line, scales), which gives a Line, and
 // pair<p>(line, even, odd), the weights of inputs 2 p and 2 p + 1, f32 scales applied. It is a value that holds its
@@ -38,7 +41,8 @@ struct LinearTile {
         first_output(index * layout.tile_groups * kGroupOutputs),
         block_bytes(static_cast<std::size_t>(groups) * layout.block_bytes),
         last_block_bytes(static_cast<std::size_t>(groups) * layout.last_block_bytes),
-        scale_bytes(static_cast<std::size_t>(groups) * layout.group_scale_bytes) {}
+        scale_bytes(static_cast<std::size_t>(groups) * layout.group_scale_bytes),
+        tile_bytes(layout.tile_data(1)) {}
 
   // The lines of a block, steps of all groups, and the scales after them.
   [[gnu::always_inline]] const std::byte* lines(int index) const {
@@ -53,7 +57,14 @@ struct LinearTile {
   int groups, outputs;  // outputs without padding
   int first_output;
   std::size_t block_bytes, last_block_bytes, scale_bytes;  // of all groups
+  std::size_t tile_bytes;                                  // to the next tile
 };
+
+// A line of weights that is read soon and one that is read later.
+[[gnu::always_inline]] inline void prefetch_lines(const std::byte* line) {
+  __builtin_prefetch(line + 3072, 0, 2);
+  __builtin_prefetch(line + 512, 0, 3);
+}
 
 // What is decoded next, fetched into L2 a part at a time while rows are multiplied.
 struct NextWeights {

@@ -14,6 +14,7 @@ namespace sluice::avx2 {
 struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 2;
+  static constexpr bool kStreams = false;
   static constexpr int kChains = 2;
   static constexpr int kRowsGroupsInnermost = 0;
   static constexpr int kPanelRows = 6, kPanelGroups = 1;

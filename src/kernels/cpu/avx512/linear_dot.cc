@@ -7,6 +7,7 @@
 #include "kernels/cpu/avx512/intrinsics.h"
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/avx512/linear_tuning.h"
 #include "kernels/cpu/linear_layout.h"
 
 // What follows, the panels' templates included, is compiled for it; has_dot() guards the only way in.
@@ -61,6 +62,9 @@ void run(const LinearJob& job, int rows, int begin, int end) {
   const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
   constexpr int kTileOutputs = LinearIsa::kTileGroups * kGroupOutputs;
   const int first_tile = begin / kTileOutputs, last_tile = (end + kTileOutputs - 1) / kTileOutputs;
+  if (rows == 1 && linear_tuning().streams) {
+    return cpu::run_direct<StreamingIsa, Format, DotArithmetic>(layout, job, rows, first_tile, last_tile);
+  }
   static_assert(kPanelFrom == 0 || kPanelFrom > LinearIsa::kPanelRows);
   if (kPanelFrom == 0 || rows < kPanelFrom || layout.block > cpu::kPanelInputs) {
     return cpu::run_direct<LinearIsa, Format, DotArithmetic>(layout, job, rows, first_tile, last_tile);

@@ -14,9 +14,14 @@ namespace sluice::avx512 {
 struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 4;
+  static constexpr bool kStreams = false;
   static constexpr int kChains = 4;
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
+};
+
+struct StreamingIsa : LinearIsa {
+  static constexpr bool kStreams = true;
 };
 
 // The high and the low byte of the bf16 of every e4m3 magnitude.

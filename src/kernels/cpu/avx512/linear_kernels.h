@@ -15,4 +15,8 @@ void linear_int8(const LinearJob& job, int rows, int begin, int end);  // mxfp4 
 bool has_dot();
 void linear_dot(const LinearJob& job, int rows, int begin, int end);
 
+// linear_int8() of whole tiles for many rows, by AMX where the processor and the system have it.
+bool has_amx();
+void linear_amx(const LinearJob& job, int rows, int begin, int end);
+
 }  // namespace sluice::avx512
