@@ -53,7 +53,8 @@ Result<StepTime> measure_step(Runner& runner) {
   const int most = runner.step_rows();
   // The first pass brings pages that a page fault or a disk is behind; it counts only if it was fast all the same.
   SLUICE_ASSIGN_OR_RETURN(double few, time_step(runner, kFewRows));
-  if (step_time(few, 0, most).rows == most) return step_time(few, 0, most);
+  constexpr double kTooLongAgain = 1.0;
+  if (few > kTooLongAgain || step_time(few, 0, most).rows == most) return step_time(few, 0, most);
   SLUICE_ASSIGN_OR_RETURN(const double again, time_step(runner, kFewRows));
   few = std::min(few, again);
   if (few > kBound || step_time(few, 0, most).rows == most) return step_time(few, 0, most);
