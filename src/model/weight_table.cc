@@ -35,7 +35,9 @@ class Loader {
 
   Status bind(const WeightSpec& spec, const TensorName& name, const TensorView& tensor) {
     used_.insert(tensor.name);
-    bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / product(spec.shape));
+    const std::int64_t row = name.shape.back();
+    bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
+                   static_cast<std::size_t>(product(spec.shape) / row);
     if (auto* const* floats = std::get_if<std::vector<float>*>(&spec.into)) return bind_floats(name, tensor, **floats);
     if (auto* const* ids = std::get_if<std::vector<std::int32_t>*>(&spec.into)) {
       return bind_ids(spec, name, tensor, **ids);
