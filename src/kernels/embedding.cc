@@ -13,6 +13,8 @@ void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
   const std::byte* row = table.data + static_cast<std::size_t>(id) * table.row_bytes();
   if (table.format == WeightFormat::kF32) {
     std::memcpy(out, row, dim * sizeof(float));
+  } else if (table.format == WeightFormat::kCodes) {
+    table.read(id, 0, table.in, out);
   } else {
     const auto* values = reinterpret_cast<const bf16*>(row);
     for (std::size_t d = 0; d < dim; ++d) out[d] = to_float(values[d]);
@@ -23,8 +25,8 @@ void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
 }  // namespace
 
 void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out) {
-  SLUICE_CHECK(table.format == WeightFormat::kF32 || table.format == WeightFormat::kBf16,
-               "embedding tables are f32 or bf16");
+  SLUICE_CHECK(table.format != WeightFormat::kFp8 && table.format != WeightFormat::kMxfp4,
+               "embedding tables are f32, bf16 or codes");
   constexpr int kRowsPerTile = 64;
   const int rows = static_cast<int>(ids.size());
   const auto stride = static_cast<std::size_t>(copies) * static_cast<std::size_t>(table.in);

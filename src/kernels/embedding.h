@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// table: kF32 or kBf16 [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out [rows,
-// copies, dim].
+// table: kF32, kBf16 or kCodes [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out
+// [rows, copies, dim].
 void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out);
 
 }  // namespace sluice

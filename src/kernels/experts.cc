@@ -71,9 +71,10 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
   }
 }
 
-// Row inputs in the form that `g` wants of them.
-const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const Group& g, std::ptrdiff_t& stride) {
-  const InputForm form = g.weights->gate.input_form();
+// Row inputs in the form that `weight` wants.
+const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const LinearWeight& weight,
+                       std::ptrdiff_t& stride) {
+  const InputForm form = weight.input_form();
   stride = input_floats(form, args.hidden);
   return form == InputForm::kF32 ? args.x : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
@@ -86,8 +87,9 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   const int inter = group.weights->gate.out();
   const int rows = piece.row_end - piece.row_begin;
   std::ptrdiff_t ldx = 0;
-  const float* x = inputs_of(args, scratch, group, ldx);
+  const float* x = inputs_of(args, scratch, group.weights->gate, ldx);
   const LinearJob gate{&group.weights->gate, x, ldx, group.gate, inter, group.x_rows};
+  x = inputs_of(args, scratch, group.weights->up, ldx);
   const LinearJob up{&group.weights->up, x, ldx, group.up, inter, group.x_rows};
   run_outputs(kernels, rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
   run_outputs(kernels, rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
@@ -145,7 +147,9 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
   for (const InputForm form : {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
-    const auto wants = [&](const Group& g) { return g.weights->gate.input_form() == form; };
+    const auto wants = [&](const Group& g) {
+      return g.weights->gate.input_form() == form || g.weights->up.input_form() == form;
+    };
     if (std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
     const auto width = static_cast<std::size_t>(input_floats(form, args.hidden));
     float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) * width);

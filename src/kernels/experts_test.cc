@@ -123,7 +123,8 @@ const std::vector<Shape>& shapes() {
 }
 const std::vector<WeightSpec>& expert_specs() {
   static const std::vector<WeightSpec> all{{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},
-                                           {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128}};
+                                           {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
+                                           {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}};
   return all;
 }
 
@@ -134,6 +135,7 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
   const Exec oracle{&pool, &scalar};
   for (const Shape& shape : shapes()) {
     for (const WeightSpec& spec : expert_specs()) {
+      if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) continue;
       const Layer layer(random, shape, spec);
       for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
         const float limit = form == InputForm::kBf16 ? 0.0F : 0.7F;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/block_codes.h"
 #include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/kernel_table.h"
@@ -16,7 +17,7 @@ namespace sluice {
 namespace {
 
 template <class T>
-T read(const std::byte* from, std::size_t index) {
+T stored(const std::byte* from, std::size_t index) {
   T value;
   std::memcpy(&value, from + index * sizeof(T), sizeof(T));
   return value;
@@ -34,13 +35,16 @@ const char* name(WeightFormat format) {
       return "fp8";
     case WeightFormat::kMxfp4:
       return "mxfp4";
+    case WeightFormat::kCodes:
+      return "codes";
   }
   return "?";
 }
 
 InputForm input_form(InputForm wanted, WeightFormat format) {
   if (format == WeightFormat::kF32) return InputForm::kF32;
-  return wanted == InputForm::kInt8 && format != WeightFormat::kMxfp4 ? InputForm::kBf16 : wanted;
+  const bool integers = format == WeightFormat::kMxfp4 || format == WeightFormat::kCodes;
+  return wanted == InputForm::kInt8 && !integers ? InputForm::kBf16 : wanted;
 }
 
 InputForm float_inputs(InputForm inputs) {
@@ -58,11 +62,16 @@ std::size_t WeightView::row_bytes() const {
       return inputs;
     case WeightFormat::kMxfp4:
       return (inputs + 1) / 2;
+    case WeightFormat::kCodes: {
+      const DTypeBlock block = dtype_block(codes);
+      return inputs / static_cast<std::size_t>(block.elements) * static_cast<std::size_t>(block.bytes);
+    }
   }
   return 0;
 }
 
 int WeightView::block_inputs() const {
+  if (format == WeightFormat::kCodes) return block_codes(codes).inputs;
   return scale_format == ScaleFormat::kNone ? 128 : block_in;
 }
 
@@ -70,8 +79,8 @@ float WeightView::scale(int row, int column) const {
   if (scale_format == ScaleFormat::kNone) return 1.0F;
   const auto index = static_cast<std::size_t>((first_row + row) / block_out) * static_cast<std::size_t>(scale_columns) +
                      static_cast<std::size_t>(column / block_in);
-  if (scale_format == ScaleFormat::kE8m0) return e8m0_to_float(read<std::uint8_t>(scales, index));
-  return read<float>(scales, index);
+  if (scale_format == ScaleFormat::kE8m0) return e8m0_to_float(stored<std::uint8_t>(scales, index));
+  return stored<float>(scales, index);
 }
 
 float WeightView::element(int row, int column) const {
@@ -79,15 +88,35 @@ float WeightView::element(int row, int column) const {
   const auto index = static_cast<std::size_t>(column);
   switch (format) {
     case WeightFormat::kF32:
-      return read<float>(bytes, index);
+      return stored<float>(bytes, index);
     case WeightFormat::kBf16:
-      return to_float(read<bf16>(bytes, index));
+      return to_float(stored<bf16>(bytes, index));
     case WeightFormat::kFp8:
-      return e4m3_to_float(read<std::uint8_t>(bytes, index));
+      return e4m3_to_float(stored<std::uint8_t>(bytes, index));
     case WeightFormat::kMxfp4:
-      return e2m1_to_float(static_cast<std::uint8_t>(read<std::uint8_t>(bytes, index / 2) >> (index % 2 * 4)));
+      return e2m1_to_float(static_cast<std::uint8_t>(stored<std::uint8_t>(bytes, index / 2) >> (index % 2 * 4)));
+    case WeightFormat::kCodes: {
+      const int inputs = block_inputs();
+      float part[32];
+      read(row, column / inputs * inputs, inputs, part);
+      return part[column % inputs];
+    }
   }
   return 0.0F;
+}
+
+void WeightView::read(int row, int first, int count, float* out) const {
+  if (format == WeightFormat::kCodes) {
+    const BlockCodes form = block_codes(codes);
+    CodedPart part;
+    for (int i = 0; i < count; i += form.inputs) {
+      read_part(codes, data + static_cast<std::size_t>(row) * row_bytes(),
+                static_cast<std::size_t>((first + i) / form.inputs), part);
+      decode_part(form, part, out + i);
+    }
+    return;
+  }
+  for (int i = 0; i < count; ++i) out[i] = element(row, first + i) * scale(row, first + i);
 }
 
 WeightView slice_rows(const WeightView& view, int first, int count) {
@@ -141,6 +170,9 @@ LinearWeight LinearWeight::in_place(const LinearKernels& kernels, const WeightVi
 LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
   SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == 32),
                "MXFP4 weights have one e8m0 scale for 32 inputs");
+  SLUICE_CHECK(view.format != WeightFormat::kCodes ||
+                   (block_codes(view.codes).inputs > 0 && view.in % dtype_block(view.codes).elements == 0),
+               "codes are integers, in whole blocks");
   SLUICE_CHECK(view.block_in > 0 && view.block_out > 0, "a scale covers at least one weight");
   LinearWeight weight;
   weight.view_ = view;
@@ -183,16 +215,17 @@ void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to) {
   constexpr int kColumnsPerPiece = 64;
   const auto write_columns = [&](int piece, int) {
     const KeepDenormals exact;
+    const int first = piece * kColumnsPerPiece, count = std::min(view.in - first, kColumnsPerPiece);
+    float values[kColumnsPerPiece];
     for (int row = 0; row < view.out; ++row) {
-      for (int column = piece * kColumnsPerPiece; column < std::min(view.in, (piece + 1) * kColumnsPerPiece);
-           ++column) {
+      view.read(row, first, count, values);
+      for (int i = 0; i < count; ++i) {
         const std::size_t at =
-            static_cast<std::size_t>(column) * static_cast<std::size_t>(view.out) + static_cast<std::size_t>(row);
-        const float value = view.element(row, column) * view.scale(row, column);
+            static_cast<std::size_t>(first + i) * static_cast<std::size_t>(view.out) + static_cast<std::size_t>(row);
         if (bf16_values) {
-          reinterpret_cast<bf16*>(to)[at] = to_bf16(value);
+          reinterpret_cast<bf16*>(to)[at] = to_bf16(values[i]);
         } else {
-          reinterpret_cast<float*>(to)[at] = value;
+          reinterpret_cast<float*>(to)[at] = values[i];
         }
       }
     }

@@ -12,12 +12,14 @@
 //           f32, and scale = 1.
 //   kBf16   x is rounded to bf16 first (the products are then exact in f32)
 //   kFp8    x is rounded as the official inference does first, to e4m3 under a power of two for each 128 inputs
-//   kInt8   MXFP4 only: the 32 inputs of a block become int8 codes with one f32 scale s (kernels/linear_inputs.h).
-//   Twice
-//           an e2m1 value is an integer, so acc = sum(codes * 2 e2m1) is exact whatever its order, and with h = scale /
-//           2
-//             y = fma(fma(12582912 + acc, h, -(12582912 * h)), s, y)
-//           where the inner fma is acc * h, exactly, for every scale below 2^104.
+//   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Twice an
+//           e2m1 value is an integer, too: with those, and h = scale / 2, or with the weight's codes, and h its scale,
+//           acc = sum(codes of x * codes of w) is exact whatever its order, and
+//             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once, for every scale below 2^104
+//             p = fma(sum(codes of x), min, p)                where the weight has minima
+//             y = fma(p, s, y)
+// Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 where the inputs are floats: their weights are
+// scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h).
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
 #pragma once
@@ -28,6 +30,7 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "base/dtype.h"
 #include "kernels/exec.h"
 
 namespace sluice {
@@ -39,12 +42,13 @@ enum class WeightFormat {
   kBf16,
   kFp8,    // e4m3 [out, in], one scale per block_out x block_in
   kMxfp4,  // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
+  kCodes,  // integer codes with their scales beside them: a block type of GGUF files; no scales apart
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
 enum class InputForm { kF32, kBf16, kInt8, kFp8 };
 
 const char* name(WeightFormat format);
-// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight is not MXFP4.
+// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers.
 InputForm input_form(InputForm wanted, WeightFormat format);
 
 // What the head and other large weights that are not quantised multiply beside quantised ones that multiply `inputs`:
@@ -60,12 +64,15 @@ struct WeightView {
   const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
   int block_out = 1, block_in = 128;  // what one scale covers
   int scale_columns = 0;
-  int first_row = 0;  // of this view in the tensor that `scales` covers
+  int first_row = 0;           // of this view in the tensor that `scales` covers
+  DType codes = DType::kQ8_0;  // of kCodes: which; `in` is whole blocks of it
 
   std::size_t row_bytes() const;
   int block_inputs() const;                  // B above
   float scale(int row, int column) const;    // the scale of weight (row, column); 1 without scales
-  float element(int row, int column) const;  // the stored value without its scale
+  float element(int row, int column) const;  // the stored value without its scale; kCodes: with it
+  // Weights [first, first + count) of a row with their scales, rounded to f32; kCodes: whole parts of a block.
+  void read(int row, int first, int count, float* out) const;
 };
 
 // Rows [first, first + count) of `view`.

@@ -18,13 +18,12 @@ void quantize_block(int count, const float* x, QuantizedBlock& block) {
   block.scale = scale.scale;
   if (scale.inverse == 0.0F) return clear_codes(block);
   std::int32_t codes[kQuantizedInputs];
-  std::int32_t sum = 0;
+  std::int32_t sums[2] = {};
   for (int i = 0; i < kQuantizedInputs; ++i) {
-    codes[i] = std::bit_cast<std::int32_t>(padded[i] * scale.inverse + kQuantizedMagic) -
-               std::bit_cast<std::int32_t>(kQuantizedMagic);
-    sum += codes[i];
+    codes[i] = std::bit_cast<std::int32_t>(padded[i] * scale.inverse + kQuantizedMagic) - kQuantizedMagicBits;
+    sums[i / 16] += codes[i];
   }
-  block.start = quantized_start(sum);
+  set_sums(sums[0], sums[1], block);
   for (int i = 0; i < kQuantizedInputs; ++i) {
     const auto at = static_cast<std::size_t>(i % 8);
     block.codes[i] = static_cast<std::int8_t>(codes[i / 8 * 8 + kQuantizedOrder[at]]);

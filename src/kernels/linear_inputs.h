@@ -22,11 +22,13 @@ inline constexpr int kQuantizedInputs = 32;
 // nearest, ties to even. Inputs that are not finite make the scale NaN, and so whatever is computed from them.
 struct QuantizedBlock {
   float scale;
-  std::int32_t start;  // the bits of 12582912.0f less 12 times the sum of the codes: where a sum of products begins
+  std::int32_t start;      // kQuantizedMagic's bits less 12 sum: where a sum of products with MXFP4 begins
+  std::int32_t sum;        // of the codes
+  std::int32_t upper_sum;  // of those of inputs 16 to 31
   // Eight inputs after the other, each as 0 4 1 5 2 6 3 7: as the nibbles lie in a packed MXFP4 line.
   std::int8_t codes[kQuantizedInputs];
 };
-static_assert(sizeof(QuantizedBlock) == 40);
+static_assert(sizeof(QuantizedBlock) == 48);
 
 inline constexpr std::array<int, 8> kQuantizedOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -43,11 +45,15 @@ inline QuantizedScale quantized_scale(std::int32_t largest) {
   const float a = std::bit_cast<float>(largest);
   return a >= kSmallest ? QuantizedScale{a / 127.0F, 127.0F / a} : QuantizedScale{0.0F, 0.0F};
 }
-inline std::int32_t quantized_start(std::int32_t sum_of_codes) {
-  return std::bit_cast<std::int32_t>(kQuantizedMagic) - 12 * sum_of_codes;
+inline constexpr std::int32_t kQuantizedMagicBits = std::bit_cast<std::int32_t>(kQuantizedMagic);
+// The sums of the codes of inputs 0 to 15 and of the others.
+inline void set_sums(std::int32_t lower, std::int32_t upper, QuantizedBlock& block) {
+  block.sum = lower + upper;
+  block.upper_sum = upper;
+  block.start = kQuantizedMagicBits - 12 * block.sum;
 }
 inline void clear_codes(QuantizedBlock& block) {
-  block.start = quantized_start(0);
+  set_sums(0, 0, block);
   std::fill_n(block.codes, kQuantizedInputs, std::int8_t{0});
 }
 

@@ -24,9 +24,20 @@ std::uint8_t random_e4m3(std::mt19937& random) {
   return (code & 0x7F) == 0x7F ? 0 : code;
 }
 
-void append_row(std::mt19937& random, WeightFormat format, int in, std::vector<std::byte>& bytes) {
+// Any bits, but for scales, which are finite and of a size that keeps products small; now and then zero or denormal.
+void append_block(std::mt19937& random, DType codes, std::vector<std::byte>& bytes) {
+  const std::size_t begin = bytes.size();
+  for (int i = 0; i < dtype_block(codes).bytes; ++i) append(bytes, static_cast<std::uint8_t>(random()));
+  for (const std::size_t at : scale_places(codes)) {
+    const auto magnitude = static_cast<std::uint16_t>(random() % 32 == 0 ? random() % 0x400 : random() % 0x2C00);
+    const auto bits = static_cast<std::uint16_t>(random() % 50 == 0 ? 0 : magnitude | (random() & 0x8000));
+    std::memcpy(bytes.data() + begin + at, &bits, sizeof bits);
+  }
+}
+
+void append_row(std::mt19937& random, const WeightSpec& spec, int in, std::vector<std::byte>& bytes) {
   std::normal_distribution<float> normal;
-  switch (format) {
+  switch (spec.format) {
     case WeightFormat::kF32:
       for (int k = 0; k < in; ++k) append(bytes, normal(random));
       break;
@@ -39,27 +50,46 @@ void append_row(std::mt19937& random, WeightFormat format, int in, std::vector<s
     case WeightFormat::kMxfp4:
       for (int k = 0; k < in; k += 2) append(bytes, static_cast<std::uint8_t>(random()));
       break;
+    case WeightFormat::kCodes:
+      for (int k = 0; k < in; k += dtype_block(spec.codes).elements) append_block(random, spec.codes, bytes);
+      break;
   }
 }
 
 }  // namespace
 
+std::vector<std::size_t> scale_places(DType codes) {
+  if (codes == DType::kQ6_K) return {208};
+  if (codes == DType::kQ8_0 || codes == DType::kQ4_0) return {0};
+  return {0, 2};
+}
+
 std::string describe(const WeightSpec& spec) {
   std::string text = name(spec.format);
+  if (spec.format == WeightFormat::kCodes) return text + " " + std::string(dtype_name(spec.codes));
   if (spec.scale_format == ScaleFormat::kE8m0) text += " e8m0";
   if (spec.scale_format == ScaleFormat::kF32) text += " f32";
   return text + " " + std::to_string(spec.block_out) + "x" + std::to_string(spec.block_in);
 }
 
 std::vector<WeightSpec> weight_specs() {
-  return {{WeightFormat::kF32, ScaleFormat::kNone},           {WeightFormat::kBf16, ScaleFormat::kNone},
-          {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, {WeightFormat::kFp8, ScaleFormat::kE8m0, 32, 32},
-          {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},  {WeightFormat::kFp8, ScaleFormat::kF32, 32, 32},
-          {WeightFormat::kFp8, ScaleFormat::kNone},           {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}};
+  std::vector<WeightSpec> specs = {
+      {WeightFormat::kF32, ScaleFormat::kNone},           {WeightFormat::kBf16, ScaleFormat::kNone},
+      {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, {WeightFormat::kFp8, ScaleFormat::kE8m0, 32, 32},
+      {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},  {WeightFormat::kFp8, ScaleFormat::kF32, 32, 32},
+      {WeightFormat::kFp8, ScaleFormat::kNone},           {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}};
+  for (const DType codes : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+    specs.push_back({.format = WeightFormat::kCodes, .codes = codes});
+  }
+  return specs;
 }
 
 RandomWeight::RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in) {
-  for (int n = 0; n < out; ++n) append_row(random, spec.format, in, data_);
+  if (spec.format == WeightFormat::kCodes) {
+    const int block = dtype_block(spec.codes).elements;
+    in = (in + block - 1) / block * block;
+  }
+  for (int n = 0; n < out; ++n) append_row(random, spec, in, data_);
   const int scale_rows = (out + spec.block_out - 1) / spec.block_out;
   const int scale_columns = (in + spec.block_in - 1) / spec.block_in;
   for (int i = 0; i < scale_rows * scale_columns; ++i) {
@@ -77,7 +107,8 @@ RandomWeight::RandomWeight(std::mt19937& random, const WeightSpec& spec, int out
            .block_out = spec.block_out,
            .block_in = spec.block_in,
            .scale_columns = scale_columns,
-           .first_row = 0};
+           .first_row = 0,
+           .codes = spec.codes};
 }
 
 std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {

@@ -15,15 +15,20 @@ struct WeightSpec {
   WeightFormat format = WeightFormat::kF32;
   ScaleFormat scale_format = ScaleFormat::kNone;
   int block_out = 1, block_in = 128;
+  DType codes = DType::kQ8_0;  // of kCodes
 };
 
 std::string describe(const WeightSpec& spec);
 // Every format that checkpoints have, with blocks of 128 and of 32.
 std::vector<WeightSpec> weight_specs();
 
+// Where the f16 numbers are among the bytes of a block of integer codes.
+std::vector<std::size_t> scale_places(DType codes);
+
 // A random weight with its bytes. Not NaN; e4m3 subnormals and zeros are among the values.
 class RandomWeight {
  public:
+  // Of kCodes, `in` is made a multiple of the type's block.
   RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in);
   const WeightView& view() const { return view_; }
 

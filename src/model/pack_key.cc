@@ -45,7 +45,8 @@ Kind kind_of(const PackedWeightPlace& weight) {
           static_cast<int>(weight.inputs),
           view.block_out,
           view.block_in,
-          view.in % 256};
+          view.in % 256,
+          view.format == WeightFormat::kCodes ? static_cast<int>(view.codes) : -1};
 }
 
 // A weight like this one of known bytes, one tile and a part of one, as it is packed.

@@ -39,7 +39,7 @@ template <class V>
   const I magic_bits = as_bits(magic);
   const I codes_low = as_bits(low * inverse + magic) - magic_bits;
   const I codes_high = as_bits(high * inverse + magic) - magic_bits;
-  block.start = quantized_start(sum_of_lanes(codes_low + codes_high));
+  set_sums(sum_of_lanes(codes_low), sum_of_lanes(codes_high), block);
   std::byte codes[kQuantizedInputs];
   codes_low.store_bytes(codes);
   codes_high.store_bytes(codes + 16);

@@ -1,13 +1,15 @@
-// MXFP4 weights times int8 inputs (kernels/linear.h, InputForm::kInt8), over the lines of cpu/linear_layout.h.
+// Integer weights times int8 inputs (kernels/linear.h, InputForm::kInt8), over the lines of cpu/linear_layout.h: MXFP4
+// and integer codes.
 //
-// A weight is 2 e2m1 + 12, an unsigned byte, so that four of them meet four codes in one dot instruction; the
-// accumulator starts at QuantizedBlock::start, which takes the 12s off again and makes its bits the float
-// 12582912 + acc. Few rows decode lines in registers; many rows decode a tile into a buffer in L2 first.
+// A weight is an unsigned byte, its integer and an offset (2 e2m1 + 12 for MXFP4), so that four of them meet four codes
+// in one dot instruction; the accumulator starts at kQuantizedMagicBits less offset x sum of the inputs' codes, which
+// takes the offsets off again and makes its bits the float 12582912 + acc. Few rows decode lines in registers; many
+// rows decode a tile into a buffer in L2 first.
 //
 // An Isa has Vec, kTileGroups, kInt8Rows (rows at once), kInt8BufferFrom (rows from which decoding once pays) and the
-// struct Int8 with the type Bytes (64 bytes), low(line) and high(line), which
-// decode a line's low nibbles (inputs 0 4 1 5 of each output) and high ones (2 6 3 7), load, store, broadcast(four
-// codes), and add_dot(acc, bytes, four).
+// struct Int8, whose scales are one of those below:
+//   Bytes (64 bytes), load(line), low(codes), high(codes): the inputs 0 4 1 5 of each output and 2 6 3 7
+//   load_bytes, store, broadcast(four codes), add_dot(acc, bytes, four)
 #pragma once
 
 #include <algorithm>
@@ -21,14 +23,58 @@
 
 namespace sluice::cpu {
 
+// What a kind of weights says of its parts, of kPart inputs (32 or 16: then `half` is which of a block of inputs):
+// kFactors vectors of 16 outputs that scales give, where a sum of products begins, and y after it.
+template <class V>
+struct Mxfp4Int8Scales {
+  using I = typename V::Int;
+  static constexpr int kPart = 32, kFactors = 2;
+  static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
+  [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
+    factors[0] = ScaledE8m0<V>::load(scales) * V::broadcast(0.5F);
+    factors[1] = factors[0] * V::broadcast(-kQuantizedMagic);
+  }
+  [[gnu::always_inline]] static I start(const QuantizedBlock& x, int) { return I::broadcast(x.start); }
+  [[gnu::always_inline]] static V finish(I acc, const V (&factors)[kFactors], const QuantizedBlock& x, int, V y) {
+    return fma(fma(as_float(acc), factors[0], factors[1]), V::broadcast(x.scale), y);
+  }
+};
+
+// Form: a CodesForm (cpu/linear_codes.inc.h); kOffset: what the bytes of add_dot have more than the codes.
+template <class V, class Form, int kOffset>
+struct CodesInt8Scales {
+  using I = typename V::Int;
+  static constexpr int kPart = Form::kPart, kFactors = Form::kMin ? 3 : 2;
+  static constexpr std::size_t kLineBytes = Form::kLineBytes, kScaleBytes = Form::kScaleBytes;
+  [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
+    factors[0] = Form::Load::load(scales);
+    factors[1] = factors[0] * V::broadcast(-kQuantizedMagic);
+    if constexpr (Form::kMin) factors[2] = Form::Load::load(scales + Form::kMinAt);
+  }
+  [[gnu::always_inline]] static std::int32_t sum(const QuantizedBlock& x, int half) {
+    if (kPart == kQuantizedInputs) return x.sum;
+    return half == 0 ? x.sum - x.upper_sum : x.upper_sum;
+  }
+  [[gnu::always_inline]] static I start(const QuantizedBlock& x, int half) {
+    return I::broadcast(kOffset == 0 ? kQuantizedMagicBits : kQuantizedMagicBits - kOffset * sum(x, half));
+  }
+  [[gnu::always_inline]] static V finish(I acc, const V (&factors)[kFactors], const QuantizedBlock& x, int half, V y) {
+    V product = fma(as_float(acc), factors[0], factors[1]);
+    if constexpr (Form::kMin) product = fma(to_float(I::broadcast(sum(x, half))), factors[2], product);
+    return fma(product, V::broadcast(x.scale), y);
+  }
+};
+
 template <class Isa>
 class LinearInt8 {
   using V = typename Isa::Vec;
   using I = typename V::Int;
   using Int8 = typename Isa::Int8;
   using Bytes = typename Int8::Bytes;
-  static constexpr int kBlockLines = 4;
-  static constexpr std::size_t kLineBytes = 64;
+  static constexpr int kBlockLines = Int8::kPart / 8, kInputParts = kQuantizedInputs / Int8::kPart;
+  static constexpr int kFactors = Int8::kFactors;
+  static constexpr std::size_t kLineBytes = Int8::kLineBytes, kBytes = 64;
+  static constexpr std::size_t kGroupScales = kGroupOutputs * Int8::kScaleBytes;
   // Decoded at once: two buffers' worth of bytes a line, kept in L2.
   static constexpr int kBufferBlocks = 64;
 
@@ -84,7 +130,7 @@ class LinearInt8 {
     }
   }
 
-  // buffer_: [block] { [line][low, high][group], [group] half a scale, [group] its offset }.
+  // buffer_: [block] { [line][low, high][group], [group][factor] }.
   void decode(int first, int last) {
     const Int8 int8;
     std::byte* to = buffer_;
@@ -94,15 +140,18 @@ class LinearInt8 {
       for (int l = 0; l < count; ++l) {
         for (int g = 0; g < Isa::kTileGroups; ++g, line += kLineBytes) {
           const auto codes = Int8::load(line);
-          Int8::store(int8.low(codes), to + static_cast<std::size_t>(g) * kLineBytes);
-          Int8::store(int8.high(codes), to + static_cast<std::size_t>(Isa::kTileGroups + g) * kLineBytes);
+          Int8::store(int8.low(codes), to + static_cast<std::size_t>(g) * kBytes);
+          Int8::store(int8.high(codes), to + static_cast<std::size_t>(Isa::kTileGroups + g) * kBytes);
         }
-        to += 2 * Isa::kTileGroups * kLineBytes;
+        to += 2 * Isa::kTileGroups * kBytes;
       }
       const Factors<Isa::kTileGroups> factors(tile_.scales(block), 0);
-      for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes) factors.half[g].store(reinterpret_cast<float*>(to));
-      for (int g = 0; g < Isa::kTileGroups; ++g, to += kLineBytes)
-        factors.offset[g].store(reinterpret_cast<float*>(to));
+      for (const auto& of_group : factors.v) {
+        for (const V& factor : of_group) {
+          factor.store(reinterpret_cast<float*>(to));
+          to += kBytes;
+        }
+      }
     }
   }
 
@@ -144,7 +193,7 @@ class LinearInt8 {
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) acc[r][g] = I::broadcast(x[r][block].start);
+        for (int g = 0; g < kGroups; ++g) acc[r][g] = Int8::start(x[r][block / kInputParts], block % kInputParts);
       }
       const std::byte* line = lines(block);
       const int count = lines_of(block);
@@ -153,8 +202,8 @@ class LinearInt8 {
 #pragma GCC unroll 4
         for (int g = 0; g < kGroups; ++g) {
           if constexpr (kDecoded) {
-            low[g] = Int8::load(buffer + static_cast<std::size_t>(g) * kLineBytes);
-            high[g] = Int8::load(buffer + static_cast<std::size_t>(kGroups + g) * kLineBytes);
+            low[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(g) * kBytes);
+            high[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(kGroups + g) * kBytes);
           } else {
             const std::byte* from = line + at<kGroups>(g, kLineBytes);
             if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(from);
@@ -166,7 +215,7 @@ class LinearInt8 {
         const auto add = [&](const Bytes(&weights)[kGroups], int at) __attribute__((always_inline)) {
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
-            const std::int8_t* codes = x[r][block].codes + at;
+            const std::int8_t* codes = x[r][block / kInputParts].codes + block % kInputParts * Int8::kPart + at;
             // Sixteen sums and more fill the registers: without this the compiler gathers the codes of both halves
             // first and spills the sums.
             if constexpr (kRows > 2) asm("" : "+r"(codes));
@@ -178,16 +227,16 @@ class LinearInt8 {
         add(low, 8 * l);
         add(high, 8 * l + 4);
         if constexpr (kDecoded) {
-          buffer += 2 * kGroups * kLineBytes;
+          buffer += 2 * kGroups * kBytes;
         } else {
           line += stride;
         }
       }
       if constexpr (kDecoded) {
         add_block(Factors<kGroups>::load(buffer), block, acc, x, y);
-        buffer += 2 * kGroups * kLineBytes;
+        buffer += kFactors * kGroups * kBytes;
       } else {
-        const std::byte* scales = tile_.scales(block) + group_ * kGroupOutputs;
+        const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales;
         if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(scales);
         add_block(Factors<kGroups>(scales, tile_.tile_bytes), block, acc, x, y);
       }
@@ -197,7 +246,6 @@ class LinearInt8 {
     }
   }
 
-  // Half the scales of a block, and what takes the accumulator's 12582912 off again.
   template <int kGroups>
   struct Factors {
     Factors() = default;
@@ -205,8 +253,7 @@ class LinearInt8 {
 #pragma GCC unroll 8
       for (int g = 0; g < kGroups; ++g) {
         const std::byte* from = scales + static_cast<std::size_t>(g / kTile<kGroups>) * tile_bytes;
-        half[g] = ScaledE8m0<V>::load(from + g % kTile<kGroups> * kGroupOutputs) * V::broadcast(0.5F);
-        offset[g] = half[g] * V::broadcast(-kQuantizedMagic);
+        Int8::load_factors(from + static_cast<std::size_t>(g % kTile<kGroups>) * kGroupScales, v[g]);
       }
     }
     [[gnu::always_inline]] static Factors load(const std::byte* from) {
@@ -214,12 +261,12 @@ class LinearInt8 {
       Factors factors;
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
-        factors.half[g] = V::load(floats + g * kGroupOutputs);
-        factors.offset[g] = V::load(floats + (kGroups + g) * kGroupOutputs);
+#pragma GCC unroll 4
+        for (int i = 0; i < kFactors; ++i) factors.v[g][i] = V::load(floats + (g * kFactors + i) * kGroupOutputs);
       }
       return factors;
     }
-    V half[kGroups], offset[kGroups];
+    V v[kGroups][kFactors];
   };
 
   template <int kGroups, int kRows>
@@ -228,10 +275,9 @@ class LinearInt8 {
                                                V (&y)[kRows][kGroups]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const V scale = V::broadcast(x[r][block].scale);
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
-        y[r][g] = fma(fma(as_float(acc[r][g]), factors.half[g], factors.offset[g]), scale, y[r][g]);
+        y[r][g] = Int8::finish(acc[r][g], factors.v[g], x[r][block / kInputParts], block % kInputParts, y[r][g]);
       }
     }
   }
@@ -248,7 +294,7 @@ class LinearInt8 {
   const LinearJob& job_;
   int rows_, group_;  // the first group
   NextWeights next_;
-  alignas(64) std::byte buffer_[kBufferBlocks * (kBlockLines + 1) * 2 * Isa::kTileGroups * kLineBytes];
+  alignas(64) std::byte buffer_[kBufferBlocks * (kBlockLines * 2 + kFactors) * Isa::kTileGroups * kBytes];
 };
 
 }  // namespace sluice::cpu

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/block_codes.h"
+#include "base/number_formats.h"
 #include "kernels/cpu/avx2/linear_strips.h"
+#include "kernels/cpu/linear_pack_codes.h"
 
 namespace sluice {
 
@@ -15,6 +18,7 @@ int step_inputs_of(WeightFormat format) {
     case WeightFormat::kFp8:
       return 4;
     case WeightFormat::kMxfp4:
+    case WeightFormat::kCodes:
       return 8;
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
@@ -41,6 +45,18 @@ std::size_t scale_bytes_of(ScaleFormat format) {
   return 0;
 }
 
+std::size_t line_bytes_of(const WeightView& view) {
+  const bool wide = view.format == WeightFormat::kCodes && block_codes(view.codes).bits == 8;
+  return wide || view.format == WeightFormat::kF32 ? 128 : 64;
+}
+
+// Of one output and block.
+std::size_t packed_scale_bytes_of(const WeightView& view) {
+  if (view.format != WeightFormat::kCodes) return scale_bytes_of(packed_scales_of(view));
+  const BlockCodes form = block_codes(view.codes);
+  return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
+}
+
 int ceil_div(int a, int b) {
   return (a + b - 1) / b;
 }
@@ -51,11 +67,11 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
     : out(view.out), in(view.in), block(view.block_inputs()), tile_groups(groups) {
   blocks = ceil_div(in, block);
   step_inputs = step_inputs_of(view.format);
-  line_bytes = view.format == WeightFormat::kF32 ? 128 : 64;
+  line_bytes = line_bytes_of(view);
   block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
   const int last = in - (blocks - 1) * block;
   last_block_bytes = static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
-  group_scale_bytes = kGroupOutputs * scale_bytes_of(packed_scales_of(view));
+  group_scale_bytes = kGroupOutputs * packed_scale_bytes_of(view);
   group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
                 static_cast<std::size_t>(blocks) * group_scale_bytes;
 }
@@ -166,6 +182,8 @@ struct Packer {
         return pack_fp8(from, order, to);
       case WeightFormat::kMxfp4:
         return pack_mxfp4(from, to);
+      case WeightFormat::kCodes:
+        break;  // a block at a time (cpu/linear_pack_codes.h)
     }
   }
 
@@ -239,6 +257,10 @@ void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int be
   const Packer packer{view, layout, order};
   const int tile_outputs = tile_groups * kGroupOutputs;
   for (int tile = begin / tile_outputs; tile * tile_outputs < end; ++tile) {
+    if (view.format == WeightFormat::kCodes) {
+      pack_codes_tile(view, layout, tile, packed + layout.tile_data(tile));
+      continue;
+    }
     packer.tile(tile, packed + layout.tile_data(tile));
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/block_codes.h"
 #include "kernels/linear_inputs.h"
 
 namespace sluice {
@@ -16,6 +17,7 @@ void pack(const WeightView&, int, int, std::byte*) {}
 
 // The weights of output n for inputs [begin, begin + count), with the scale already multiplied in if `prescaled`.
 void unpack_block(const WeightView& view, bool prescaled, int n, int begin, int count, float* weights) {
+  if (view.format == WeightFormat::kCodes) return view.read(n, begin, count, weights);
   for (int k = 0; k < count; ++k) {
     weights[k] = view.element(n, begin + k);
     if (prescaled) weights[k] *= view.scale(n, begin + k);
@@ -31,26 +33,48 @@ float chain(const float* x, const float* w, int count) {
   return acc;
 }
 
+// The code of input k of a block.
+std::int32_t quantized_code(const QuantizedBlock& x, int k) {
+  const auto at = std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), k % 8) - kQuantizedOrder.begin();
+  return x.codes[k / 8 * 8 + at];
+}
+
 // y after the block of inputs from `begin`; the product's integers have no order (kernels/linear.h).
 float add_quantized(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
   std::int32_t acc = 0;
   for (int k = 0; k < std::min(kQuantizedInputs, view.in - begin); ++k) {
-    // Where input k is among the codes.
-    const auto at = std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), k % 8) - kQuantizedOrder.begin();
-    acc += x.codes[k / 8 * 8 + at] * static_cast<std::int32_t>(2.0F * view.element(n, begin + k));
+    acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * view.element(n, begin + k));
   }
   const float half = view.scale(n, begin) * 0.5F;
   const float product = std::fma(12582912.0F + static_cast<float>(acc), half, -(12582912.0F * half));
   return std::fma(product, x.scale, y);
 }
 
+// The same for a part of integer codes, 32 or 16 inputs of `x` from `begin` on.
+float add_codes(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
+  const BlockCodes form = block_codes(view.codes);
+  CodedPart part;
+  read_part(view.codes, view.data + static_cast<std::size_t>(n) * view.row_bytes(),
+            static_cast<std::size_t>(begin / form.inputs), part);
+  std::int32_t acc = 0, sum = 0;
+  for (int k = 0; k < form.inputs; ++k) {
+    const std::int32_t code = quantized_code(x, begin % kQuantizedInputs + k);
+    acc += code * part.codes[k];
+    sum += code;
+  }
+  float product = std::fma(12582912.0F + static_cast<float>(acc), part.scale, -(12582912.0F * part.scale));
+  if (form.min) product = std::fma(static_cast<float>(sum), part.min, product);
+  return std::fma(product, x.scale, y);
+}
+
 void run_int8(const LinearJob& job, int rows, int begin, int end) {
   const WeightView& view = job.weight->view();
+  const auto add = view.format == WeightFormat::kCodes ? add_codes : add_quantized;
   for (int n = begin; n < end; ++n) {
     for (int r = 0; r < rows; ++r) {
       const auto* x = reinterpret_cast<const QuantizedBlock*>(job.x_row(r));
       float y = 0.0F;
-      for (int k = 0; k < view.in; k += kQuantizedInputs) y = add_quantized(view, n, k, x[k / kQuantizedInputs], y);
+      for (int k = 0; k < view.in; k += view.block_inputs()) y = add(view, n, k, x[k / kQuantizedInputs], y);
       job.y[r * job.ldy + n] = y;
     }
   }

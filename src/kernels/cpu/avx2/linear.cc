@@ -28,6 +28,9 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kMxfp4:
       if (job.weight->input_form() == InputForm::kInt8) return linear_int8(job, rows, begin, end);
       return linear_mxfp4(job, rows, begin, end);
+    case WeightFormat::kCodes:
+      if (job.weight->input_form() == InputForm::kInt8) return linear_codes_int8(job, rows, begin, end);
+      return linear_codes(job, rows, begin, end);
   }
 }
 

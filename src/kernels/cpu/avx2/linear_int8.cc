@@ -7,7 +7,7 @@ namespace {
 
 struct Int8Isa : LinearIsa {
   static constexpr int kInt8Rows = 2, kInt8BufferFrom = 5;
-  class Int8 {
+  class Int8 : public cpu::Mxfp4Int8Scales<F32x16> {
    public:
     struct Bytes {
       __m256i lo, hi;
@@ -16,6 +16,7 @@ struct Int8Isa : LinearIsa {
       const auto* from = reinterpret_cast<const __m256i*>(p);
       return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
     }
+    SLUICE_VEC static Bytes load_bytes(const std::byte* p) { return load(p); }
     SLUICE_VEC static void store(Bytes v, std::byte* p) {
       auto* to = reinterpret_cast<__m256i*>(p);
       _mm256_storeu_si256(to, v.lo);

@@ -8,6 +8,8 @@ namespace sluice::avx2 {
 void linear_plain(const LinearJob& job, int rows, int begin, int end);  // f32, bf16
 void linear_fp8(const LinearJob& job, int rows, int begin, int end);
 void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
-void linear_int8(const LinearJob& job, int rows, int begin, int end);  // mxfp4 times int8
+void linear_int8(const LinearJob& job, int rows, int begin, int end);        // mxfp4 times int8
+void linear_codes(const LinearJob& job, int rows, int begin, int end);       // codes times floats
+void linear_codes_int8(const LinearJob& job, int rows, int begin, int end);  // codes times int8
 
 }  // namespace sluice::avx2

@@ -133,6 +133,8 @@ int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std:
                                        : pack<Fp8PlanesStrip>(rows, row_bytes, steps, to, stride);
     case WeightFormat::kMxfp4:
       return pack<Mxfp4Strip>(rows, row_bytes, steps, to, stride);
+    case WeightFormat::kCodes:
+      break;
   }
   return 0;
 }

@@ -24,8 +24,8 @@ bool wants_dot(const LinearWeight& weight, int rows) {
   static const bool available = has_dot();
   const WeightView& view = weight.view();
   const InputForm form = weight.input_form();
-  return available && (linear_tuning().dot || rows == 1) && (form == InputForm::kBf16 || form == InputForm::kFp8) && view.block_inputs() % 2 == 0 &&
-         view.format != WeightFormat::kF32;
+  return available && (linear_tuning().dot || rows == 1) && (form == InputForm::kBf16 || form == InputForm::kFp8) &&
+         view.block_inputs() % 2 == 0 && view.format != WeightFormat::kF32 && view.format != WeightFormat::kCodes;
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
@@ -39,6 +39,9 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kMxfp4:
       if (job.weight->input_form() == InputForm::kInt8) return linear_int8(job, rows, begin, end);
       return linear_mxfp4(job, rows, begin, end);
+    case WeightFormat::kCodes:
+      if (job.weight->input_form() == InputForm::kInt8) return linear_codes_int8(job, rows, begin, end);
+      return linear_codes(job, rows, begin, end);
   }
 }
 

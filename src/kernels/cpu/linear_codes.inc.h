@@ -1,0 +1,67 @@
+// Integer codes with scales (WeightFormat::kCodes) as kernels over the lines of cpu/linear_layout.h read them, sixteen
+// lanes V.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/linear_formats.inc.h"
+#include "kernels/cpu/linear_layout.h"
+
+namespace sluice::cpu {
+
+// What base/block_codes.h says of a type, and LoadScales: static V load(p), 16 scales of kBytes each.
+template <int kPartInputs, int kCodeBits, int kLowest, bool kHasMin, class LoadScales>
+struct CodesForm {
+  using Load = LoadScales;
+  static constexpr int kPart = kPartInputs, kBits = kCodeBits;
+  static constexpr int kOffset = kCodeBits == 4 ? -kLowest : 128;  // of a packed code
+  static constexpr bool kMin = kHasMin;
+  static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
+  static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * LoadScales::kBytes;
+  static constexpr std::size_t kMinAt = kGroupOutputs * LoadScales::kBytes;  // behind a group's scales
+};
+
+// A Format of cpu/linear_tile.inc.h: weights with their scales and minima, each product and sum rounded.
+template <class V, class Form, int kRows, int kFrom>
+struct CodesAsFloats {
+  using Scale = Unscaled<V>;
+  using I = typename V::Int;
+  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr std::size_t kLineBytes = Form::kLineBytes, kScaleBytes = Form::kScaleBytes;
+  struct Line {
+    const std::int32_t* codes;
+    const std::byte* scales;
+  };
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte* scales) const {
+    return {reinterpret_cast<const std::int32_t*>(line), scales};
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    const V scale = Form::Load::load(line.scales);
+    if constexpr (Form::kBits == 4) {
+      const I codes = I::load(line.codes);
+      even = value<4 * P>(codes) * scale;
+      odd = value<4 * P + 16>(codes) * scale;
+    } else {
+      const I codes = I::load(line.codes + P % 2 * 16);
+      even = value<P / 2 * 8>(codes) * scale;
+      odd = value<P / 2 * 8 + 16>(codes) * scale;
+    }
+    if constexpr (Form::kMin) {
+      const V min = Form::Load::load(line.scales + Form::kMinAt);
+      even = even + min;
+      odd = odd + min;
+    }
+  }
+
+ private:
+  // The code from bit `kShift` of each lane on.
+  template <int kShift>
+  [[gnu::always_inline]] static V value(I codes) {
+    const I code = shift_right<kShift>(codes) & I::broadcast((1 << Form::kBits) - 1);
+    return to_float(code - I::broadcast(Form::kOffset));
+  }
+};
+
+}  // namespace sluice::cpu
