@@ -181,7 +181,8 @@ def test_models_as_they_are(tmp_path, kind, split):
 
 @pytest.mark.parametrize("kind,split", FORMS, ids=FORM_NAMES)
 def test_models_in_blocks(tmp_path, kind, split):
-    """Weights in blocks: bit for bit the logits of a checkpoint with the values that the blocks stand for."""
+    """Weights in blocks: the logits of a checkpoint with the values that the blocks stand for, but for the order of sums,
+    which are taken block by block (kernels/linear.h)."""
     official = tmp_path / "official"
     shutil.copytree(ORACLES / kind, official)
     if kind == "llama-like":  # rope_freqs say llama3's scaling in f32, so the last bits would differ
@@ -195,7 +196,7 @@ def test_models_in_blocks(tmp_path, kind, split):
     save_file(held, official / "model.safetensors")
     ids = load_file(ORACLES / kind / "golden.safetensors")["input_ids"][:150]
     ours, theirs = logits(path, ids, tmp_path / "a.safetensors"), logits(official, ids, tmp_path / "b.safetensors")
-    assert np.array_equal(ours.view(np.int32), theirs.view(np.int32))
+    assert np.abs(ours - theirs).max() < KINDS[kind][0]
 
 
 def test_split_files_give_the_same_logits(tmp_path):

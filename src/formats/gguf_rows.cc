@@ -11,6 +11,11 @@ class InterleavedRows final : public TensorRows {
   InterleavedRows(const TensorView& source, std::int64_t heads)
       : source_(source), half_(source.shape.front() / heads / 2) {}
 
+  const std::byte* stored(std::int64_t row) const override {
+    if (source_.shape.size() != 2) return nullptr;
+    return source_.data + static_cast<std::size_t>(stored_row(row)) *
+                              (source_.bytes / static_cast<std::size_t>(source_.shape.front()));
+  }
   void read(std::int64_t first, std::int64_t count, float* out) const override {
     if (source_.shape.size() == 1) {
       std::vector<float> stored(static_cast<std::size_t>(source_.row_length()));

@@ -20,6 +20,8 @@ class TensorRows {
   // Writes rows [first, first + count) as f32, `row length` values each. Row r of a tensor of more than two dimensions
   // is its r-th run of the last dimension.
   virtual void read(std::int64_t first, std::int64_t count, float* out) const = 0;
+  // Where row `row` lies whole, as it is stored; null where rows are put together.
+  virtual const std::byte* stored(std::int64_t) const { return nullptr; }
 };
 
 // Row-major. Views into the checkpoint that opened it: valid while that lives.

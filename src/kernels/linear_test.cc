@@ -324,7 +324,7 @@ TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{77, 131}, Shape{256, 64}}) {
       const RandomWeight weight(random, spec, shape.out, shape.in);
-      const auto x = random_inputs(random, static_cast<std::size_t>(40 * shape.in));
+      const auto x = random_inputs(random, static_cast<std::size_t>(40 * weight.view().in));
       for (const InputForm form : kForms) {
         const auto packed = LinearWeight::pack(exec, weight.view(), form);
         const auto want = expected(weight.view(), x, 40, form);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/block_codes.h"
 #include "model/weight_packer.h"
 
 namespace sluice {
@@ -48,7 +49,7 @@ class Loader {
     WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
     SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
-      if (view.format != WeightFormat::kF32 && view.format != WeightFormat::kBf16) {
+      if (view.format == WeightFormat::kFp8 || view.format == WeightFormat::kMxfp4) {
         return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
       }
       if (decode) {
@@ -127,6 +128,22 @@ class Loader {
            (has_float_rows(tensor) && tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16);
   }
 
+  // Integer codes, where they lie or, if the rows are in another order, brought into this one.
+  Status bind_codes(const TensorName& name, const TensorView& tensor, WeightView& view,
+                    WeightPacker::MakeValues& gather) const {
+    SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
+    view.format = WeightFormat::kCodes;
+    view.codes = tensor.dtype;
+    if (tensor.rows == nullptr) {
+      view.data = tensor.data + static_cast<std::size_t>(name.first_row) * view.row_bytes();
+      return {};
+    }
+    gather = [rows = tensor.rows, first = name.first_row, out = view.out, bytes = view.row_bytes()](std::byte* to) {
+      for (int n = 0; n < out; ++n, to += bytes) std::memcpy(to, rows->stored(first + n), bytes);
+    };
+    return {};
+  }
+
   Status decode_matrix(const TensorName& name, const TensorView& tensor, WeightView& view,
                        WeightPacker::MakeValues& decode) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
@@ -159,6 +176,8 @@ class Loader {
   // `view` has its shape.
   Status bind_matrix(const TensorName& name, const TensorView& tensor, WeightView& view,
                      WeightPacker::MakeValues& decode) {
+    const bool stored_rows = tensor.rows == nullptr || tensor.rows->stored(0) != nullptr;
+    if (block_codes(tensor.dtype).inputs > 0 && stored_rows) return bind_codes(name, tensor, view, decode);
     if (needs_decoding(tensor)) return decode_matrix(name, tensor, view, decode);
     std::vector<std::int64_t> stored = name.shape;
     switch (tensor.dtype) {

@@ -34,7 +34,7 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;  // of what is bound: [out, in] or [n]
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
-  // What the kernels cannot read (blocks of GGUF files, f16, rows in another order) becomes f32 first.
+  // What the kernels cannot read (f16, GGUF's MXFP4, transposed halves) becomes f32 first.
   std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
   InputForm inputs = InputForm::kF32;  // LinearWeight: what it multiplies, as far as its format can
   int id_limit = 0;                    // ids: each in [0, id_limit)

@@ -175,6 +175,7 @@ TEST(NullModelTest, GivesTheScheduleTheRealModelsPlacesAndPages) {
       EngineOptions options;
       options.kv_cache_memory = budget;
       options.max_num_seqs = 48;
+      options.max_num_batched_tokens = 512;
       options.enable_prefix_caching = caching;
       MemoryRequest request;
       request.budget_bytes = static_cast<std::size_t>(budget);
