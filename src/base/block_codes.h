@@ -16,13 +16,13 @@ namespace sluice {
 // What the parts of a type are like; `inputs` is 0 for a type that has none
 // (MXFP4 is not one: its codes are no integers of one step).
 struct BlockCodes {
-  int inputs = 0; // of a part: 32 or 16
-  int bits = 0;   // that hold every code: 4 (codes from `lowest` on) or 8
-  int lowest = 0; // the least code: 0 or below
+  int inputs = 0;  // of a part: 32 or 16
+  int bits = 0;    // that hold every code: 4 (codes from `lowest` on) or 8
+  int lowest = 0;  // the least code: 0 or below
   bool min = false;
-  bool f16 = false; // scale and min are f16 numbers
+  bool f16 = false;  // scale and min are f16 numbers
 
-  friend bool operator==(const BlockCodes &, const BlockCodes &) = default;
+  friend bool operator==(const BlockCodes&, const BlockCodes&) = default;
 };
 BlockCodes block_codes(DType dtype);
 
@@ -33,10 +33,9 @@ struct CodedPart {
 
 // Part `part` of the row, or of whole blocks, that is stored at `data` (any
 // alignment).
-void read_part(DType dtype, const std::byte *data, std::size_t part,
-               CodedPart &out);
+void read_part(DType dtype, const std::byte* data, std::size_t part, CodedPart& out);
 
 // The part's values.
-void decode_part(const BlockCodes &form, const CodedPart &part, float *out);
+void decode_part(const BlockCodes& form, const CodedPart& part, float* out);
 
-} // namespace sluice
+}  // namespace sluice

@@ -3,7 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   default  inputs in int8 for weights of integers in blocks (MXFP4, GGUF's), bf16 for the others; rows as the family's
+//   default  inputs in int8 for weights of integers in blocks (MXFP4, GGUF's), bf16 for the others; rows as the
+//   family's
 //            CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
