@@ -72,7 +72,7 @@ struct Layer {
 
 class Step {
  public:
-  Step(const Options& options) : options_(options), pool_(options.threads) {
+  explicit Step(const Options& options) : options_(options), pool_(options.threads) {
     auto table = select_kernels(options.isa);
     if (!table.ok()) throw CLI::ValidationError(std::string(table.status().message()));
     exec_ = {&pool_, *table};

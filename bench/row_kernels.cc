@@ -98,7 +98,8 @@ void bench_router(KernelBench& bench, int rows) {
 void bench_compressor(KernelBench& bench, int rows) {
   constexpr int kWidth = 2 * kHeadDim;
   if (!bench.wants("compress csa 512")) return;
-  const auto kv = random_floats(size(rows, kWidth)), gate = kv, ape = random_floats(4 * kWidth);
+  const auto kv = random_floats(size(rows, kWidth)), gate = random_floats(size(rows, kWidth));
+  const auto ape = random_floats(4 * kWidth);
   std::vector<float> in(static_cast<std::size_t>(compressor_state_floats(kHeadDim, true))), out(in.size());
   reset_compressor_state(kHeadDim, true, in.data());
   std::vector<float> pooled(size(rows / 4 + 1, kHeadDim));
