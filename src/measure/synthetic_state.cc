@@ -1,7 +1,6 @@
 #include "measure/synthetic_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/kernel_table.h"
@@ -54,8 +53,8 @@ void write_rows(const Runner& runner, std::size_t index, const BatchSpan& span) 
 void write_open_state(const CacheLayout& layout, const BatchSpan& span) {
   for (std::size_t i = 0; i < layout.streams.size(); ++i) {
     const std::vector<std::byte>& initial = layout.streams[i].initial;
-    std::memcpy(span.open_out + layout.open_offset(StreamId(static_cast<std::int32_t>(i))), initial.data(),
-                initial.size());
+    std::copy(initial.begin(), initial.end(),
+              span.open_out + layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
   }
 }
 

@@ -147,10 +147,9 @@ class LinearDirect {
                                              const Cell* const* x, int count, V (&acc)[kRows][kGroups]) {
     Cell padded[kRows][kStepCells];
     const Cell* rows[kRows];
-    const int cells = (count + 1) / 2 * Arithmetic::kPairCells;
+    const int cells = Arithmetic::kPairCells == 2 ? count : (count + 1) / 2;  // the second of an odd pair is no input
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kStepCells; ++i) padded[r][i] = i < cells ? x[r][i] : Arithmetic::kNothing;
-      if (Arithmetic::kPairCells == 2 && count % 2 != 0) padded[r][count] = Arithmetic::kNothing;
       rows[r] = padded[r];
     }
     step(Format(), tile_bytes, lines, scales, rows, acc);
