@@ -1,6 +1,5 @@
-#include <array>
-
 #include "kernels/cpu/avx512/index_transpose.h"
+#include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/avx512/vec.h"
@@ -9,16 +8,6 @@
 
 namespace sluice::avx512 {
 namespace {
-
-// 2 e2m1 + 12 of every code, four times: a permutation reads the low 6 bits of a byte.
-alignas(64) constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
-  constexpr int kDoubled[] = {0, 1, 2, 3, 4, 6, 8, 12};
-  std::array<std::uint8_t, 64> table{};
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    table[i] = static_cast<std::uint8_t>(12 + (i % 16 < 8 ? kDoubled[i % 8] : -kDoubled[i % 8]));
-  }
-  return table;
-}();
 
 template <bool kExponents>
 class IndexIsa : public IndexTranspose {
@@ -34,8 +23,8 @@ class IndexIsa : public IndexTranspose {
     SLUICE_VEC static Bytes load(const std::byte* p) { return {_mm512_load_si512(p)}; }
     SLUICE_VEC void store(std::byte* p) const { _mm512_store_si512(p, v); }
   };
-  SLUICE_VEC Bytes e2m1_low(I32x16 a) const { return {_mm512_permutexvar_epi8(a.v, values_)}; }
-  SLUICE_VEC Bytes e2m1_high(I32x16 a) const { return {_mm512_permutexvar_epi8(_mm512_srli_epi16(a.v, 4), values_)}; }
+  SLUICE_VEC Bytes e2m1_low(I32x16 a) const { return {values_.low(a.v)}; }
+  SLUICE_VEC Bytes e2m1_high(I32x16 a) const { return {values_.high(a.v)}; }
 
   struct Dot {
     __m512i v;
@@ -45,7 +34,7 @@ class IndexIsa : public IndexTranspose {
   };
 
  private:
-  __m512i values_ = _mm512_load_si512(kE2m1Plus12.data());
+  Int8Values values_;
 };
 
 }  // namespace

@@ -1,26 +1,12 @@
-#include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/linear_codes.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/linear_int8.inc.h"
 
 namespace sluice::avx512 {
 namespace {
-
-struct DotBytes {
-  using Bytes = __m512i;
-  SLUICE_VEC static Bytes load_bytes(const std::byte* p) { return _mm512_loadu_si512(p); }
-  SLUICE_VEC static void store(Bytes v, std::byte* p) { _mm512_storeu_si512(p, v); }
-  SLUICE_VEC static __m512i broadcast(const std::int8_t* codes) {
-    std::int32_t four;
-    std::memcpy(&four, codes, 4);
-    return _mm512_set1_epi32(four);
-  }
-  SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i four) {
-    return {_mm512_dpbusd_epi32(acc.v, weights, four)};
-  }
-};
 
 struct Nibbles : DotBytes {
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }

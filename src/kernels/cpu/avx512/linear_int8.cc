@@ -12,20 +12,9 @@ namespace {
 template <class Isa>
 struct Int8Isa : Isa {
   static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
-  class Int8 : public Int8Values, public cpu::Mxfp4Int8Scales<F32x16> {
+  class Int8 : public Int8Values, public DotBytes, public cpu::Mxfp4Int8Scales<F32x16> {
    public:
-    using Bytes = __m512i;
-    SLUICE_VEC static Bytes load(const std::byte* p) { return _mm512_loadu_si512(p); }
-    SLUICE_VEC static Bytes load_bytes(const std::byte* p) { return load(p); }
-    SLUICE_VEC static void store(Bytes v, std::byte* p) { _mm512_storeu_si512(p, v); }
-    SLUICE_VEC static __m512i broadcast(const std::int8_t* codes) {
-      std::int32_t four;
-      std::memcpy(&four, codes, 4);
-      return _mm512_set1_epi32(four);
-    }
-    SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i four) {
-      return {_mm512_dpbusd_epi32(acc.v, weights, four)};
-    }
+    SLUICE_VEC static Bytes load(const std::byte* p) { return load_bytes(p); }
   };
 };
 
