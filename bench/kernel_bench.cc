@@ -3,8 +3,8 @@
 //
 // One line a kernel, shape and number of rows: microseconds; GFLOP/s, and percent of that peak; GB/s, and percent of
 // the read bandwidth. Weights and cached rows come from memory: calls take turns with copies of them that together
-// exceed the caches. The lines of "cached" work, whose inputs are activations, have no percent of the bandwidth. The
-// indexer has a benchmark of its own (indexer_bench).
+// exceed the caches (--rotate 0: one copy). The lines of "cached" work, whose inputs are activations, have no percent
+// of the bandwidth. The indexer has a benchmark of its own (indexer_bench).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -63,6 +63,9 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "For one measurement")->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
   app.add_option("--filter", options.filter, "Only kernels whose name contains this");
+  app.add_option("--rotate", options.rotated_bytes, "Bytes of copies that calls take turns with; 0: from the caches")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
   bool processor_time = false;
   app.add_flag("--processor-time", processor_time, "Time the processor instead of the clock; forces one thread");
   CLI11_PARSE(app, argc, argv);

@@ -30,13 +30,18 @@ struct Mxfp4Int8Scales {
   using I = typename V::Int;
   static constexpr int kPart = 32, kFactors = 2;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
+  // factors[0] holds integers: what doubles a sum's float as often as the scale says when it is added to its bits, less
+  // one for the half. A scale above 2^105, which no sum of floats survives, and NaN give NaN.
   [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
-    factors[0] = ScaledE8m0<V>::load(scales) * V::broadcast(0.5F);
-    factors[1] = factors[0] * V::broadcast(-kQuantizedMagic);
+    const I code = I::load_bytes(scales), exponents = shift_left<23>(code - I::broadcast(128));
+    const V magic = as_float(I::broadcast(kQuantizedMagicBits) + exponents);
+    factors[0] = as_float(exponents);
+    factors[1] = select(less_equal(V::zero(), magic), magic, as_float(I::broadcast(0x7FC00000)));
   }
   [[gnu::always_inline]] static I start(const QuantizedBlock& x, int) { return I::broadcast(x.start); }
+  // All of it but the last is exact, and keeps the multipliers free.
   [[gnu::always_inline]] static V finish(I acc, const V (&factors)[kFactors], const QuantizedBlock& x, int, V y) {
-    return fma(fma(as_float(acc), factors[0], factors[1]), V::broadcast(x.scale), y);
+    return fma(as_float(acc + as_bits(factors[0])) - factors[1], V::broadcast(x.scale), y);
   }
 };
 
