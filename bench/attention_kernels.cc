@@ -3,6 +3,7 @@
 #include <random>
 
 #include "base/aligned.h"
+#include "base/large_bytes.h"
 #include "kernel_lines.h"
 #include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
@@ -31,7 +32,7 @@ class Cache {
     view_.page_bytes = static_cast<std::size_t>(view_.rows_per_page * view_.format.row_bytes());
     const std::size_t bytes = kContextPages * view_.page_bytes;
     contexts_ = bench.copies(bytes);
-    memory_ = AlignedBytes(bytes * static_cast<std::size_t>(contexts_));
+    memory_ = LargeBytes(bytes * static_cast<std::size_t>(contexts_));
     view_.base = memory_.data();
     const auto x = random_floats(static_cast<std::size_t>(view_.rows_per_page * kind.row_dims) + kContextPages);
     std::vector<RowRef> rows;
@@ -50,7 +51,7 @@ class Cache {
  private:
   StreamView view_;
   int contexts_ = 0;
-  AlignedBytes memory_;
+  LargeBytes memory_;
 };
 
 // Rows at the end of a context.
@@ -64,7 +65,8 @@ class Attention {
     if (kind.window > 0) windows_.emplace_back(bench, kind, 1);
   }
 
-  void run(int rows) {
+  void run(int rows, bool bf16) {
+    bf16_ = bf16;
     const int entries = kContext / kind_.tokens_per_row;
     const int selected = std::min(kind_.selected, entries);
     prepare(rows, entries, selected);
@@ -72,8 +74,10 @@ class Attention {
     const double bytes = latents_.front().view().format.row_bytes() * kind_.key_heads *
                          (std::min(1.0 * entries, selected > 0 ? 1.0 * selected * rows : entries) +
                           (kind_.window > 0 ? kind_.window + rows - 1 : 0));
-    bench_.line(kind_.name, rows,
-                {.multiply_adds = rows * keys * kind_.heads * (kind_.dims + kind_.value_dims), .bytes = bytes},
+    bench_.line(std::string(kind_.name) + (bf16 ? " bf16 in" : ""), rows,
+                {.multiply_adds = rows * keys * kind_.heads * (kind_.dims + kind_.value_dims),
+                 .inputs = bf16 ? InputForm::kBf16 : InputForm::kF32,
+                 .bytes = bytes},
                 [&](int turn) { attend_once(rows, turn); });
   }
 
@@ -112,7 +116,7 @@ class Attention {
     args.spans = {&span, 1};
     args.key_heads = kind_.key_heads;
     args.latent = latent_views_.data(), args.tokens_per_row = kind_.tokens_per_row;
-    args.value_offset = kind_.value_offset;
+    args.value_offset = kind_.value_offset, args.bf16 = bf16_;
     if (!windows_.empty()) args.window = &windows_.front().view(), args.window_tokens = kind_.window;
     if (!selected_.empty()) {
       args.selected = selected_.data(), args.selected_count = counts_.data(), args.max_selected = counts_.front();
@@ -123,6 +127,7 @@ class Attention {
 
   KernelBench& bench_;
   const Kind& kind_;
+  bool bf16_ = false;
   std::vector<Cache> latents_, windows_;
   std::vector<StreamView> latent_views_;
   std::vector<LatentPage> latent_pages_;
@@ -168,7 +173,9 @@ void bench_attention(KernelBench& bench) {
   for (const Kind& kind : kKinds) {
     if (!bench.wants(kind.name)) continue;
     Attention attention(bench, kind);
-    for (const int rows : bench.options().rows) attention.run(rows);
+    for (const bool bf16 : {false, true}) {
+      for (const int rows : bench.options().rows) attention.run(rows, bf16);
+    }
   }
   bench_expanded(bench);
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/aligned.h"
+#include "base/large_bytes.h"
 #include "kernel_lines.h"
 #include "kernels/experts.h"
 
@@ -58,7 +59,7 @@ class Copies {
       weights_.push_back(&weight.packed);
       return;
     }
-    memory_ = AlignedBytes(stride * static_cast<std::size_t>(count));
+    memory_ = LargeBytes(stride * static_cast<std::size_t>(count));
     owned_.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
       std::byte* at = memory_.data() + stride * static_cast<std::size_t>(i);
@@ -70,7 +71,7 @@ class Copies {
   const LinearWeight* at(int turn) const { return weights_[static_cast<std::size_t>(turn) % weights_.size()]; }
 
  private:
-  AlignedBytes memory_;
+  LargeBytes memory_;
   std::vector<LinearWeight> owned_;
   std::vector<const LinearWeight*> weights_;
 };

@@ -13,13 +13,15 @@ namespace {
 
 // Rows of one span that share decoded keys, anchored at absolute positions.
 constexpr int kTileRows = 16;
-// A span with too few rows to share keys is cut into up to 8 groups of heads, multiples of 4, instead: a lone row then
-// still has several tiles, each of which decodes the keys once.
-constexpr int kHeadGroups = 8;
+// Where tiles of whole rows would leave threads idle, each is cut into a group of heads for each thread, multiples
+// of 4. No more than that, since each decodes the keys once more.
+int heads_per_tile(int threads, int row_tiles, int heads) {
+  if (row_tiles % threads == 0 || row_tiles >= 4 * threads) return heads;
+  return std::min(heads, std::max(4, ((heads + threads - 1) / threads + 3) / 4 * 4));
+}
 
-int heads_per_tile(int heads, int rows) {
-  if (rows >= kTileRows / 2) return heads;
-  return std::min(heads, std::max(4, (heads / kHeadGroups + 3) / 4 * 4));
+int row_tiles(const CacheSpan& span) {
+  return (span.first_position + span.rows + kTileRows - 1) / kTileRows - span.first_position / kTileRows;
 }
 
 struct Tile {
@@ -37,13 +39,15 @@ std::size_t keys_per_row(const AttendArgs& args, const CacheSpan& span) {
 }
 
 // Fills `tiles` and returns about how many operations they are.
-std::size_t cut(const AttendArgs& args, std::vector<Tile>& tiles) {
+std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& tiles) {
   tiles.clear();
   std::size_t operations = 0;
+  int of_rows = 0;
+  for (const CacheSpan& span : args.spans) of_rows += row_tiles(span) * args.key_heads;
+  const int sharing = args.heads / args.key_heads;  // a tile's heads share their keys
+  const int heads = heads_per_tile(exec.pool->threads(), of_rows, sharing);
   for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
     const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
-    const int sharing = args.heads / args.key_heads;  // a tile's heads share their keys
-    const int heads = heads_per_tile(sharing, span.rows);
     const Position last = span.first_position + span.rows;
     for (Position p = span.first_position; p < last;) {
       const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
@@ -67,8 +71,11 @@ void attend(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
+  for (const StreamView* rows : {args.latent, args.window}) {
+    if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
+  }
   thread_local std::vector<Tile> tiles;
-  const std::size_t operations = cut(args, tiles);
+  const std::size_t operations = cut(exec, args, tiles);
   const auto tile = [&, list = tiles.data()](int index, int) {
     const Tile& t = list[index];
     exec.kernels->attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end);

@@ -14,6 +14,11 @@
 //   sums.
 // Splits merge in that order, from (M, Z, V) of the first: M' = max(M, m); a = exp(M - M'), b = exp(m - M');
 //   Z' = fma(b, z, a * Z);  V'[d] = fma(b, v[d], a * V[d]).
+// With `bf16`, for rows whose codec holds bf16 values (all but kF32), queries and weights meet them as bf16: q and w_i
+// are rounded to it, z sums the rounded w_i, and each chain takes pairs, the second of them first, as the bf16 dot
+// does:
+//   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;  v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or
+//   of all positions (part 2).
 // The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
 // Leaving out a masked key and giving it weight 0 are the same bits, so rows of a span may share decoded keys.
 #pragma once
@@ -61,6 +66,7 @@ struct AttendArgs {
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
   int value_offset = 0;  // a multiple of 16
+  bool bf16 = false;     // see above; attend() clears it where rows are kF32
   // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
   bool fault_chunk_anchored_splits = false;
   float* out = nullptr;  // [rows, heads, value_dims]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number_formats.h"
 #include "kernels/op_testing.h"
 
 namespace sluice {
@@ -14,6 +15,7 @@ struct Case {
   bool sink, window, latent;
   int window_tokens = 128;
   int key_heads = 1, value_offset = 0;
+  bool bf16 = false;
 
   // GQA: a cached row is a key, then a value.
   int row_dims() const { return value_offset > 0 ? value_offset + value_dims : dims; }
@@ -86,6 +88,7 @@ class Scene {
                     .latent = case_.latent ? latent_views_.data() : nullptr,
                     .tokens_per_row = case_.tokens_per_row};
     args.value_offset = case_.value_offset;
+    args.bf16 = case_.bf16;
     if (case_.max_selected > 0) {
       args.selected = selected.data();
       args.selected_count = count.data();
@@ -170,7 +173,7 @@ class Scene {
     for (const auto& key : keys) {
       double dot = 0.0;
       for (std::size_t d = 0; d < static_cast<std::size_t>(case_.dims); ++d)
-        dot += static_cast<double>(q[d]) * static_cast<double>(key[d]);
+        dot += static_cast<double>(case_.bf16 ? round_to_bf16(q[d]) : q[d]) * static_cast<double>(key[d]);
       scores.push_back(dot * static_cast<double>(0.3F));
     }
     std::vector<double> out(static_cast<std::size_t>(case_.value_dims), 0.0);
@@ -196,7 +199,17 @@ class Scene {
   std::vector<std::vector<std::int32_t>> selected_, count_;
 };
 
-const std::vector<Case> kCases{
+// Those whose rows hold bf16 values stand for themselves and for products of bf16.
+std::vector<Case> with_bf16(std::vector<Case> cases) {
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    if (cases[i].codec == RowCodec::kF32) continue;
+    cases.push_back(cases[i]);
+    cases.back().bf16 = true;
+  }
+  return cases;
+}
+
+const std::vector<Case> kCases = with_bf16({
     // V4 in small: window only, CSA, HCA
     {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false},
     {8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true},
@@ -214,11 +227,13 @@ const std::vector<Case> kCases{
     {6, 32, 32, 0, 1, 0, RowCodec::kF32, false, true, false, 64, 3, 32},
     {3, 64, 64, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 3, 64},
     {4, 40, 33, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 2, 48},
-};
+    {6, 80, 48, 0, 1, 0, RowCodec::kBf16, false, true, false, 100, 3, 80},
+    {12, 96, 80, 32, 4, 31, RowCodec::kV4Fp8, true, true, true},
+});
 
 std::string describe(const Case& c) {
   return ::testing::PrintToString(std::vector<int>{c.heads, c.dims, c.value_dims, c.tokens_per_row, c.max_selected}) +
-         name(c.codec);
+         name(c.codec) + (c.bf16 ? " bf16" : "");
 }
 
 TEST(Attend, SameBitsOnEveryTable) {
@@ -288,7 +303,8 @@ TEST(Attend, TheFaultMakesTheCutCount) {
         }
         ++cut;
         changed += same_bits(row, rule) ? 0 : 1;
-        for (std::size_t v = 0; v < width; ++v) ASSERT_NEAR(row[v], rule[v], 2e-5 * (1.0 + std::fabs(rule[v])));
+        for (std::size_t v = 0; v < width; ++v)
+          ASSERT_NEAR(row[v], rule[v], (c.bf16 ? 1e-2 : 2e-5) * (1.0 + std::fabs(rule[v])));
       }
     }
     EXPECT_GT(changed, cut / 2) << "of " << cut;
@@ -306,19 +322,22 @@ TEST(Attend, IsTheFormula) {
       const auto expected = scene.exact(1, p);
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t i = 0; i < found.size(); ++i)
-        ASSERT_NEAR(found[i], expected[i], 5e-5 * (1.0 + std::fabs(expected[i]))) << "position " << p << " value " << i;
+        ASSERT_NEAR(found[i], expected[i], (c.bf16 ? 1.5e-2 : 5e-5) * (1.0 + std::fabs(expected[i])))
+            << "position " << p << " value " << i;
     }
   }
 }
 
 TEST(Attend, FarPositions) {
   Random random(64);
-  const Scene scene(random, {8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}, 5100);
-  const auto rows =
-      expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 5000, 20}, {1, 5099, 1}}); });
-  ThreadPool pool(4);
-  const auto alone = scene.attend_to(Exec{&pool, all_tables().back()}, {{0, 5013, 1}});
-  EXPECT_TRUE(same_bits(alone, std::span(rows).subspan(13 * 1024, 1024)));
+  for (const Case& c : with_bf16({{8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}})) {
+    const Scene scene(random, c, 5100);
+    const auto rows =
+        expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 5000, 20}, {1, 5099, 1}}); });
+    ThreadPool pool(4);
+    const auto alone = scene.attend_to(Exec{&pool, all_tables().back()}, {{0, 5013, 1}});
+    EXPECT_TRUE(same_bits(alone, std::span(rows).subspan(13 * 1024, 1024)));
+  }
 }
 
 }  // namespace

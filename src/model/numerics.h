@@ -51,6 +51,9 @@ struct NumericsProfile {
   int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
+  // Whether attention multiplies in bf16 (kernels/attention.h), as profiles do whose linears round their inputs.
+  bool bf16_attention() const { return inputs == InputForm::kBf16 || inputs == InputForm::kInt8; }
+
   std::string text() const;  // "default int8 kv=fp8 index=fp4"
 };
 

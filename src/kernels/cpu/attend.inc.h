@@ -1,23 +1,27 @@
-// Attention (kernels/attention.h) over sixteen lanes V.
+// Attention (kernels/attention.h) over sixteen lanes V, in the order of Products (cpu/products.inc.h).
 //
 // A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
 // in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
 // holds the running V until the division at the end.
 #pragma once
 
-#include "kernels/cpu/keys.inc.h"
+#include <type_traits>
+
 #include "kernels/cpu/products.inc.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
 namespace sluice::cpu {
 
-inline constexpr int kTileRows = 16, kHeadBlock = 8;
-inline constexpr std::size_t kSharedKeyFloats = std::size_t{1}
-                                                << 18;  // selected keys are shared while they fit in 1 MiB
+inline constexpr int kTileRows = 16, kHeadBlock = 8, kRowsAhead = 8;
+inline constexpr std::size_t kSharedKeyCells = std::size_t{1}
+                                               << 18;  // selected keys are shared while they fit in 1 MiB
 
-template <class V>
+template <class V, class Products>
 class AttendTile {
+  using Cell = typename Products::Cell;
+  static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
+
  public:
   [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
       : args_(args),
@@ -26,10 +30,10 @@ class AttendTile {
         rows_(end - begin),
         head_begin_(head_begin),
         heads_(head_end - head_begin),
-        dims_(padded_dims(args.dims)),
+        dims_(Products::cells(args.dims)),
         latent_(stream_of(args.latent)),
         window_(stream_of(args.window)),
-        stride_(key_stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
+        stride_(Products::stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
     first_ = span_.first_position + (begin - span_.row_begin);
     shared_ = args.selected != nullptr ? shared_entries() : 0;
     carve();
@@ -63,7 +67,7 @@ class AttendTile {
     const int visible = (position(rows_ - 1) + 1) / args_.tokens_per_row;
     int wanted = 0;
     for (int r = 0; r < rows_; ++r) wanted += args_.selected_count[begin_ + r];
-    const bool fits = static_cast<std::size_t>(visible) * static_cast<std::size_t>(stride_) <= kSharedKeyFloats;
+    const bool fits = static_cast<std::size_t>(visible) * static_cast<std::size_t>(stride_) <= kSharedKeyCells;
     return fits && visible < wanted ? visible : 0;
   }
 
@@ -76,14 +80,16 @@ class AttendTile {
     const std::size_t pointer_floats = size((list + decoded + 16) * 2);
     const std::size_t key_floats = size(decoded * stride_), score_floats = size(kHeadBlock * score_stride_);
     const std::size_t query_floats = size(kHeadBlock * dims_), stat_floats = size(2 * kTileRows * heads_);
-    float* p = thread_scratch(pointer_floats + key_floats + score_floats + query_floats + stat_floats);
-    list_ = reinterpret_cast<const float**>(p);
+    const std::size_t row_floats = size(key_stride((latent_ != nullptr ? latent_ : window_)->format.dims));
+    float* p = thread_scratch(pointer_floats + key_floats + score_floats + query_floats + stat_floats + row_floats);
+    list_ = reinterpret_cast<const Cell**>(p);
     entries_ = list_ + list + 16;
-    keys_ = p + pointer_floats;
-    scores_ = keys_ + key_floats;
-    queries_ = scores_ + score_floats;
-    max_ = queries_ + query_floats;
+    keys_ = reinterpret_cast<Cell*>(p + pointer_floats);
+    scores_ = p + pointer_floats + key_floats;
+    queries_ = reinterpret_cast<Cell*>(scores_ + score_floats);
+    max_ = scores_ + score_floats + query_floats;
     sum_ = max_ + kTileRows * heads_;
+    row_ = max_ + stat_floats;
   }
 
   void attend_selected() {
@@ -95,6 +101,7 @@ class AttendTile {
         const int n = count - first < kSplitKeys ? count - first : kSplitKeys;
         for (int i = 0; i < n; ++i) {
           const std::int32_t e = selected[first + i];
+          if (shared_ == 0 && first + i + kRowsAhead < count) ask_for(selected[first + i + kRowsAhead]);
           list_[i] = shared_ > 0 ? entries_[e] : latent_values(e, i);
         }
         add_keys(r, 0, n);
@@ -118,7 +125,7 @@ class AttendTile {
     const Position first = window_begin(0), last = position(rows_ - 1);
     const Position base = first / 16 * 16;  // list index = position - base, so that a lane is position mod 16
     for (Position p = first; p <= last; ++p) {
-      list_[p - base] = key_values<V>(window_->format, window_row(span_, *window_, p), keys_ + (p - first) * stride_);
+      list_[p - base] = values(*window_, window_row(span_, *window_, p), p - first);
     }
     for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
     for (int r = 0; r < rows_; ++r) {
@@ -136,14 +143,23 @@ class AttendTile {
     return begin > 0 ? begin : 0;
   }
 
-  const float* latent_values(std::int32_t e, int slot) const {
-    return key_values<V>(latent_->format, latent_row(span_, *latent_, e), keys_ + slot * stride_);
+  // Selected rows lie anywhere, where no processor fetches by itself.
+  void ask_for(std::int32_t e) const {
+    const RowRef row = latent_row(span_, *latent_, e);
+    for (int i = 0; i < latent_->format.data_bytes; i += 64) __builtin_prefetch(row.data + i);
+    __builtin_prefetch(row.scales);
+  }
+  const Cell* latent_values(std::int32_t e, int slot) const {
+    return values(*latent_, latent_row(span_, *latent_, e), slot);
+  }
+  const Cell* values(const StreamView& stream, RowRef row, int slot) const {
+    return Products::key(stream.format, row, keys_ + slot * stride_, row_);
   }
 
   // One split of row r: the keys list_[first..last).
   void add_keys(int r, int first, int last) {
     const int padded = (last + 3) / 4 * 4;
-    const float* saved[3] = {list_[last], list_[last + 1], list_[last + 2]};
+    const Cell* saved[3] = {list_[last], list_[last + 1], list_[last + 2]};
     for (int i = last; i < padded; ++i) list_[i] = list_[first];  // a tile takes four keys
     for (int h = 0; h < heads_; h += kHeadBlock) {
       add_keys_of_heads(r, h, heads_ - h < kHeadBlock ? heads_ - h : kHeadBlock, first, last, padded);
@@ -153,19 +169,15 @@ class AttendTile {
   }
 
   void add_keys_of_heads(int r, int head, int heads, int first, int last, int padded) {
-    const float* q =
-        args_.q + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + head) * args_.dims;
-    if (dims_ != args_.dims) {
-      pad_queries<V>(q, heads, args_.dims, queries_);
-      q = queries_;
-    }
-    dot_products<V>(q, dims_, heads, list_, first / 4 * 4, padded, dims_, scores_, score_stride_);
+    dot_products<V, Products>(queries(r, head, heads), dims_, heads, list_, first / 4 * 4, padded, dims_, scores_,
+                              score_stride_);
     float* max = max_ + r * heads_ + head;
     float* sum = sum_ + r * heads_ + head;
     if ((seen_ >> r & 1U) == 0) {
       for (int h = 0; h < heads; ++h) softmax(h, first, last, max[h], sum[h]);
-      weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_offset, args_.value_dims,
-                         [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
+      weighted_values<V, Products>(scores_, score_stride_, heads, list_, first, last, args_.value_offset,
+                                   args_.value_dims,
+                                   [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
       return;
     }
     float old_factor[kHeadBlock], new_factor[kHeadBlock];
@@ -179,12 +191,22 @@ class AttendTile {
       old_factor[h] = a.first_lane();
       new_factor[h] = b.first_lane();
     }
-    weighted_values<V>(scores_, score_stride_, heads, list_, first, last, args_.value_offset, args_.value_dims,
-                       [&](int h, int d, int left, V v) {
-                         float* o = out(r, head + h) + d;
-                         const V old = V::broadcast(old_factor[h]) * load_up_to_16<V>(o, left);
-                         store_up_to_16(fma(V::broadcast(new_factor[h]), v, old), o, left);
-                       });
+    weighted_values<V, Products>(scores_, score_stride_, heads, list_, first, last, args_.value_offset,
+                                 args_.value_dims, [&](int h, int d, int left, V v) {
+                                   float* o = out(r, head + h) + d;
+                                   const V old = V::broadcast(old_factor[h]) * load_up_to_16<V>(o, left);
+                                   store_up_to_16(fma(V::broadcast(new_factor[h]), v, old), o, left);
+                                 });
+  }
+
+  const Cell* queries(int r, int head, int heads) {
+    const float* q =
+        args_.q + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + head) * args_.dims;
+    if constexpr (std::is_same_v<Products, FloatProducts<V, false>>) {
+      if (dims_ == args_.dims) return q;
+    }
+    for (int h = 0; h < heads; ++h) Products::query(q + h * args_.dims, args_.dims, queries_ + h * dims_);
+    return queries_;
   }
 
   // Turns the dot products of keys [first, last) into weights; gives their maximum and sum.
@@ -205,10 +227,11 @@ class AttendTile {
     m = tree_max(m);
     V z = V::zero();
     for (int i = first / 16 * 16; i < last; i += 16) {
-      const V w = select(inside(i), exp(V::load(s + i) - m), V::zero());
+      const V w = select(inside(i), Products::rounded(exp(V::load(s + i) - m)), V::zero());
       w.store(s + i);
       z = z + w;
     }
+    Products::pack_weights(s, first, last);
     max = m.first_lane();
     sum = tree_sum(z).first_lane();
   }
@@ -230,26 +253,29 @@ class AttendTile {
 
   const AttendArgs& args_;
   const CacheSpan& span_;
-  const int begin_, rows_, head_begin_, heads_, dims_;
+  const int begin_, rows_, head_begin_, heads_;
+  const int dims_;  // in cells
   const StreamView *latent_, *window_;
   const std::ptrdiff_t stride_;  // of decoded keys
   Position first_ = 0;
   int shared_ = 0;
   unsigned seen_ = 0;  // rows that have had a split
   std::ptrdiff_t score_stride_ = 0;
-  const float** list_ = nullptr;     // the keys at hand
-  const float** entries_ = nullptr;  // [shared_]
-  float* keys_ = nullptr;            // decoded
-  float* scores_ = nullptr;          // [kHeadBlock][score_stride_]
-  float* queries_ = nullptr;         // [kHeadBlock][dims_], used if dims are not whole vectors
-  float* max_ = nullptr;             // [rows_][heads_]
+  const Cell** list_ = nullptr;     // the keys at hand
+  const Cell** entries_ = nullptr;  // [shared_]
+  Cell* keys_ = nullptr;            // decoded
+  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless they are cells where they lie
+  float* scores_ = nullptr;         // [kHeadBlock][score_stride_]
+  float* max_ = nullptr;            // [rows_][heads_]
   float* sum_ = nullptr;
+  float* row_ = nullptr;  // a key on its way to cells
 };
 
-template <class V>
+template <class V, class Products>
 void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
   for (int row = begin; row < end; row += kTileRows) {
-    AttendTile<V>(args, span, row, end - row < kTileRows ? end : row + kTileRows, head_begin, head_end).run();
+    const int last = end - row < kTileRows ? end : row + kTileRows;
+    AttendTile<V, Products>(args, span, row, last, head_begin, head_end).run();
   }
 }
 

@@ -13,6 +13,7 @@ namespace sluice::cpu {
 
 template <class V>
 class ExpandedTile {
+  using Products = FloatProducts<V, false>;
   static constexpr int kRowBlock = 16, kMostRows = 64;
   static constexpr int kScoreStride = kExpandedSplitKeys + 16;
 
@@ -66,8 +67,8 @@ class ExpandedTile {
   void add_split(int row, int rows, int first) {
     const int seen = seen_of(row + rows - 1, first);  // the last row sees most
     if (seen == 0) return;
-    dot_products<V>(q_ + row * (dims_ + 16), dims_ + 16, rows, list_, 0, (seen + 3) / 4 * 4, dims_, scores_,
-                    kScoreStride);
+    dot_products<V, Products>(q_ + row * (dims_ + 16), dims_ + 16, rows, list_, 0, (seen + 3) / 4 * 4, dims_, scores_,
+                              kScoreStride);
     float old_factor[kRowBlock], new_factor[kRowBlock];
     for (int r = 0; r < rows; ++r) {
       const int own = seen_of(row + r, first);
@@ -86,14 +87,15 @@ class ExpandedTile {
     }
     float* values = v_ + static_cast<std::ptrdiff_t>(row) * values_;
     if (first == 0) {
-      weighted_values<V>(scores_, kScoreStride, rows, list_, 0, seen, dims_, values_,
-                         [&](int r, int d, int, V v) { v.store(values + r * values_ + d); });
+      weighted_values<V, Products>(scores_, kScoreStride, rows, list_, 0, seen, dims_, values_,
+                                   [&](int r, int d, int, V v) { v.store(values + r * values_ + d); });
     } else {
-      weighted_values<V>(scores_, kScoreStride, rows, list_, 0, seen, dims_, values_, [&](int r, int d, int, V v) {
-        float* to = values + r * values_ + d;
-        const V old = V::broadcast(old_factor[r]) * V::load(to);
-        fma(V::broadcast(new_factor[r]), v, old).store(to);
-      });
+      weighted_values<V, Products>(scores_, kScoreStride, rows, list_, 0, seen, dims_, values_,
+                                   [&](int r, int d, int, V v) {
+                                     float* to = values + r * values_ + d;
+                                     const V old = V::broadcast(old_factor[r]) * V::load(to);
+                                     fma(V::broadcast(new_factor[r]), v, old).store(to);
+                                   });
     }
   }
 

@@ -27,14 +27,4 @@ template <class V>
   return into;
 }
 
-// Copies `heads` queries of `dims` into rows of whole vectors, padded with zeros.
-template <class V>
-[[gnu::always_inline]] inline void pad_queries(const float* q, int heads, int dims, float* into) {
-  for (int h = 0; h < heads; ++h) {
-    for (int d = 0; d < dims; d += 16) {
-      load_up_to_16<V>(q + static_cast<std::ptrdiff_t>(h) * dims + d, dims - d).store(into + h * padded_dims(dims) + d);
-    }
-  }
-}
-
 }  // namespace sluice::cpu

@@ -186,7 +186,7 @@ class LinearPanels {
   static constexpr int kCells = kPanelInputs / 2 * Arithmetic::kPairCells;
   static constexpr int kMostRows = 96;
   // Enough that copying the inputs costs little, few enough that the sums stay in L2.
-  static constexpr int kTilesAtOnce = 256 / (Isa::kTileGroups * kGroupOutputs);
+  static constexpr int kTilesAtOnce = 512 / (Isa::kTileGroups * kGroupOutputs);
 
  public:
   static void run(const LinearLayout& layout, const LinearJob& job, int rows, int first_tile, int last_tile) {

@@ -2,6 +2,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/number_formats.h"
 #include "kernels/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
@@ -19,29 +20,38 @@ const StreamView* of_head(const AttendArgs& args, const StreamView* streams, int
   return streams == nullptr ? nullptr : streams + head / (args.heads / args.key_heads);
 }
 
-// `keys`: [count, row_dims]. `lane`: the lane of the first key in z's sum.
+// `keys`: [count, row_dims]. `first`: where they begin in the list, or among positions: their lanes in z's sum, and
+// which of a pair each is.
 Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int row_dims, int count,
-                     int lane) {
+                     int first) {
   Partial part{-std::numeric_limits<float>::infinity(), 0.0F,
                std::vector<float>(static_cast<std::size_t>(args.value_dims))};
-  std::vector<float> scores(static_cast<std::size_t>(count));
+  const auto key = [&](int i) { return keys.data() + static_cast<std::ptrdiff_t>(i) * row_dims; };
+  std::vector<float> weights(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
-    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * row_dims;
-    const float s = lanes16_dot(q, key, args.dims) * args.scale;
-    scores[static_cast<std::size_t>(i)] = s;
+    float& s = weights[static_cast<std::size_t>(i)];
+    s = (args.bf16 ? lanes16_dot_of_pairs(q, key(i), args.dims) : lanes16_dot(q, key(i), args.dims)) * args.scale;
     part.m = s > part.m ? s : part.m;
   }
   Lanes16 z{};
   for (int i = 0; i < count; ++i) {
-    const float* key = keys.data() + static_cast<std::ptrdiff_t>(i) * row_dims;
-    const float w = exp_f32(scores[static_cast<std::size_t>(i)] - part.m);
-    z[static_cast<std::size_t>((lane + i) % 16)] += w;
-    for (int d = 0; d < args.value_dims; ++d) {
-      float& v = part.v[static_cast<std::size_t>(d)];
-      v = std::fma(w, key[args.value_offset + d], v);
-    }
+    float& w = weights[static_cast<std::size_t>(i)];
+    w = exp_f32(w - part.m);
+    if (args.bf16) w = round_to_bf16(w);
+    z[static_cast<std::size_t>((first + i) % 16)] += w;
   }
   part.z = tree_sum(z);
+  const auto add = [&](int i) {
+    if (i < 0 || i >= count) return;
+    for (int d = 0; d < args.value_dims; ++d) {
+      float& v = part.v[static_cast<std::size_t>(d)];
+      v = std::fma(weights[static_cast<std::size_t>(i)], key(i)[args.value_offset + d], v);
+    }
+  };
+  for (int i = args.bf16 ? -(first % 2) : 0; i < count; i += args.bf16 ? 2 : 1) {
+    if (args.bf16) add(i + 1);
+    add(i);
+  }
   return part;
 }
 
@@ -60,10 +70,12 @@ struct RowState {
   bool any = false;
   std::vector<Partial> heads;
 
-  void add_split(const std::vector<float>& keys, int row_dims, int count, int lane) {
+  void add_split(const std::vector<float>& keys, int row_dims, int count, int first) {
     for (int h = head_begin; h < head_end; ++h) {
-      const float* q = args.q + (static_cast<std::ptrdiff_t>(row) * args.heads + h) * args.dims;
-      Partial part = attend_split(args, q, keys, row_dims, count, lane);
+      const float* row_q = args.q + (static_cast<std::ptrdiff_t>(row) * args.heads + h) * args.dims;
+      std::vector<float> q(row_q, row_q + args.dims);
+      if (args.bf16) std::transform(q.begin(), q.end(), q.begin(), round_to_bf16);
+      Partial part = attend_split(args, q.data(), keys, row_dims, count, first);
       Partial& total = heads[static_cast<std::size_t>(h - head_begin)];
       if (any) {
         merge(total, part);
@@ -109,7 +121,7 @@ void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, Ro
       decode_row(window.format, window_row(span, window, i),
                  keys.data() + static_cast<std::ptrdiff_t>(i - first) * window.format.dims);
     }
-    state.add_split(keys, window.format.dims, end - first, first % 16);
+    state.add_split(keys, window.format.dims, end - first, first);
   };
   Position first = std::max(0, p - args.window_tokens + 1);
   if (args.fault_chunk_anchored_splits && span.first_position > first) {

@@ -28,6 +28,18 @@ inline float lanes16_dot(const float* a, const float* b, int n) {
   return tree_sum(lanes);
 }
 
+// The same with the second half of each 32 before the first.
+inline float lanes16_dot_of_pairs(const float* a, const float* b, int n) {
+  Lanes16 lanes{};
+  for (int base = 0; base < n; base += 32) {
+    for (int l = 0; l < 16; ++l) {
+      float& acc = lanes[static_cast<std::size_t>(l)];
+      for (int i : {base + 16 + l, base + l}) acc = std::fma(i < n ? a[i] : 0.0F, i < n ? b[i] : 0.0F, acc);
+    }
+  }
+  return tree_sum(lanes);
+}
+
 // 1 / sqrt(lanes16(x * x) / n + eps)
 inline float reciprocal_rms(const float* x, int n, float eps) {
   return 1.0F / std::sqrt(lanes16_dot(x, x, n) / static_cast<float>(n) + eps);

@@ -34,6 +34,7 @@ void Decoder::attention(Step& step, int index, const float* x, float* y) {
   (window > 0 ? args.window : args.latent) = w.views.data();
   args.window_tokens = window;
   args.out = w.attended.get(step.floats(heads * dim));
+  args.bf16 = profile_.bf16_attention();
   attend(step.exec, args);
   step.show(index, "attn_o", args.out, heads * dim);
 

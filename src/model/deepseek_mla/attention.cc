@@ -81,6 +81,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const CacheSp
     args.max_selected = mla.index_topk;
   }
   args.out = attended;
+  args.bf16 = profile_.bf16_attention();
   attend(step.exec, args);
 
   jobs.clear();

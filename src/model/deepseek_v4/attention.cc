@@ -86,6 +86,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
     args.max_selected = v4.index_topk;
   }
   args.out = o;
+  args.bf16 = profile_.bf16_attention();
   attend(step.exec, args);
   rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, o, heads * dim, positions, rope, true, -1.0F});
   step.show(index, "attn_o", o, rows, heads * dim);

@@ -5,7 +5,9 @@
 namespace sluice::avx2 {
 
 void attend(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
-  cpu::attend<F32x16>(args, span, begin, end, head_begin, head_end);
+  const auto form = args.bf16 ? cpu::attend<F32x16, cpu::FloatProducts<F32x16, true>>
+                              : cpu::attend<F32x16, cpu::FloatProducts<F32x16, false>>;
+  form(args, span, begin, end, head_begin, head_end);
 }
 
 }  // namespace sluice::avx2
