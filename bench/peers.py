@@ -8,8 +8,8 @@ llama.cpp, llama-bench and llama-sweep-bench of ik_llama.cpp. Nothing of theirs 
 
 A round runs every engine once on every test; the next one in the opposite order. The machine's speed is measured before,
 between and after (`sluice bench --probe-only`), and what ran while it changed by more than 10 % does not count; rounds are
-repeated for it, at most twice as many in all, and what was never steady is shown as such. Ratios are taken within a round;
-the medians are printed. ik_llama.cpp has no depth option, so its depths come from one sweep over the
+repeated for it, at most twice as many in all, and what was never steady is shown as such, of all rounds. Ratios are taken
+within a round; the medians are printed. ik_llama.cpp has no depth option, so its depths come from one sweep over the
 whole context, which takes minutes. Standard library only.
 """
 
@@ -217,10 +217,13 @@ def summarise(results, names):
                "tokens_per_second": {name: statistics.median(v) for name, v in sound.items() if v}, "ratio": {},
                "rounds": {name: len(v) for name, v in sound.items()}, "steady": steady}
         for peer in peers:
-            ratios = [r["speeds"][ours][k] / r["speeds"][peer][k] for r in results
-                      if not {ours, peer} & set(r["void"]) and k in r["speeds"][ours] and k in r["speeds"][peer]]
-            if ratios:
-                row["ratio"][peer] = statistics.median(ratios)
+            pairs = [r for r in results if k in r["speeds"][ours] and k in r["speeds"][peer]]
+            sound_pairs = [r for r in pairs if not {ours, peer} & set(r["void"])]
+            if pairs and not sound_pairs:
+                row["steady"] = False
+            if pairs:
+                row["ratio"][peer] = statistics.median(r["speeds"][ours][k] / r["speeds"][peer][k]
+                                                       for r in sound_pairs or pairs)
         rows.append(row)
     return rows
 
@@ -238,6 +241,10 @@ def to_text(rows, names):
                 line += f"{'-' if ratio is None else f'{ratio:.2f}':>8}"
         lines.append(line if row["steady"] else line + "  unsteady")
     return "\n".join(lines)
+
+
+def without_folder(part):
+    return pathlib.Path(part).name if "/" in str(part) else str(part)
 
 
 def numbers(text):
@@ -279,7 +286,8 @@ def main(arguments):
     if void:
         print(f"{void} of {len(results) * len(engines)} runs had a machine that changed by more than 10 %")
     if options.json:
-        flags = {engine.name: [[str(part) for part in command] for command in engine.flags()] for engine in engines}
+        flags = {engine.name: [[without_folder(part) for part in command] for command in engine.flags()]
+                 for engine in engines}
         report = {"rounds": options.rounds, "voided": void, "flags": flags, "probes": probes, "rows": rows,
                   "gguf": pathlib.Path(options.gguf).name, "model": pathlib.Path(options.model).name}
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")

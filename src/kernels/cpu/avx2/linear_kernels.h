@@ -12,4 +12,9 @@ void linear_int8(const LinearJob& job, int rows, int begin, int end);        // 
 void linear_codes(const LinearJob& job, int rows, int begin, int end);       // codes times floats
 void linear_codes_int8(const LinearJob& job, int rows, int begin, int end);  // codes times int8
 
+// linear_int8 and linear_codes_int8 by AVX-VNNI; only where has_vnni(), and there instead of them.
+bool has_vnni();
+void linear_int8_vnni(const LinearJob& job, int rows, int begin, int end);
+void linear_codes_int8_vnni(const LinearJob& job, int rows, int begin, int end);
+
 }  // namespace sluice::avx2
