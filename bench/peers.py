@@ -33,10 +33,10 @@ def key(test, depth, tokens, concurrency=1):
 # --- what each program prints -----------------------------------------------------------------------------------------
 
 
-def parse_sluice(text):
-    """The JSON of `sluice bench`."""
+def parse_sluice(report):
+    """What `sluice bench` reports."""
     return {key(row["test"], row["depth"], row["tokens"], row["concurrency"]): row["tokens_per_second"]
-            for row in json.loads(text)["rows"]}
+            for row in report["rows"]}
 
 
 def parse_llama_bench(text):
@@ -111,6 +111,7 @@ class Sluice:
 
     def __init__(self, options):
         self.options = options
+        self.about = {}
         o = options
         self.command = [o.sluice, "bench", o.model, "--rounds", 1, "--threads", o.threads, "--prefill", listed(o.prefill),
                         "--decode", listed(o.decode), "--depth", listed(o.depth), "--concurrency",
@@ -123,7 +124,9 @@ class Sluice:
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "bench.json"
             run([*self.command, "--json", out])
-            return parse_sluice(out.read_text())
+            report = json.loads(out.read_text())
+        self.about = {name: report[name] for name in ("machine", "date", "version", "commit") if name in report}
+        return parse_sluice(report)
 
     def probe(self):
         return json.loads(run([self.options.sluice, "bench", "--probe-only", "--threads", self.options.threads]))
@@ -288,7 +291,7 @@ def main(arguments):
     if options.json:
         flags = {engine.name: [[without_folder(part) for part in command] for command in engine.flags()]
                  for engine in engines}
-        report = {"rounds": options.rounds, "voided": void, "flags": flags, "probes": probes, "rows": rows,
+        report = {**sluice.about, "rounds": options.rounds, "voided": void, "flags": flags, "probes": probes, "rows": rows,
                   "gguf": pathlib.Path(options.gguf).name, "model": pathlib.Path(options.model).name}
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     return 0

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/machine.h"
+
 namespace sluice {
 namespace {
 
@@ -108,6 +110,7 @@ bool pin_thread(unsigned long thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
+  static_cast<void>(usable_cores());  // while it can still be seen
   return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
 }
 
