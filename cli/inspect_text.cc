@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/block_codes.h"
 #include "base/progress.h"
 #include "cache/page_geometry.h"
 #include "formats/safetensors.h"
@@ -81,11 +82,18 @@ std::string weights_text(const ModelConfig& config, const std::vector<InspectedT
   if (q.fp8) {
     return fmt::format("fp8 in blocks of {}x{}, experts {}", q.block_rows, q.block_columns, config.moe.expert_dtype);
   }
-  std::set<std::string_view> blocks;
+  // Blocks of integers are multiplied as they are (kernels/linear.h); others become f32 at load.
+  std::set<std::string_view> kept, widened;
   for (const InspectedTensor& tensor : tensors) {
-    if (is_block_dtype(tensor.dtype)) blocks.insert(dtype_name(tensor.dtype));
+    if (!is_block_dtype(tensor.dtype)) continue;
+    (block_codes(tensor.dtype).inputs > 0 ? kept : widened).insert(dtype_name(tensor.dtype));
   }
-  return blocks.empty() ? "not quantised" : fmt::format("{}, as f32 in memory", fmt::join(blocks, ", "));
+  if (kept.empty() && widened.empty()) return "not quantised";
+  std::string text = fmt::format("{}", fmt::join(kept, ", "));
+  if (!widened.empty()) {
+    text += fmt::format("{}{}, as f32 in memory", kept.empty() ? "" : "; ", fmt::join(widened, ", "));
+  }
+  return text;
 }
 
 struct StreamName {

@@ -219,7 +219,7 @@ def test_answers(cache, question):
 
 def test_inspect(cache, tmp_path):
     text = sluice(cache, "inspect", cache / "sluice" / FILE).stdout
-    for words in ["LlamaForCausalLM (llama)", "Q4_1, Q8_0, as f32 in memory", "272 tensors, 96576768 bytes",
+    for words in ["LlamaForCausalLM (llama)", "weights      Q4_1, Q8_0\n", "272 tensors, 96576768 bytes",
                   "134515008 parameters, 134515008 active", "a token costs 23040.00 bytes"]:
         assert words in text, words
     assert sluice(cache, "inspect", "smollm2").stdout == text
