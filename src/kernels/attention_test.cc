@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/number_formats.h"
+#include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/avx512/linear_tuning.h"
+#include "kernels/cpu_features.h"
 #include "kernels/op_testing.h"
 
 namespace sluice {
@@ -97,6 +101,36 @@ class Scene {
     args.out = out.data();
     attend(exec, args);
     return out;
+  }
+
+  // Makes the window's row at a position NaN.
+  void poison(int sequence, Position p) const {
+    const CacheSpan span = sequences_[static_cast<std::size_t>(sequence)].span(0, 1, p);
+    for (const StreamView& view : window_views_) {
+      std::memset(window_row(span, view, p).data, 0xFF, static_cast<std::size_t>(view.format.data_bytes));
+    }
+  }
+
+  // Other codes and scales for every row of kV4Fp8.
+  void draw_codes(Random& random) const {
+    const auto draw = [&](const StreamView& view, RowRef row) {
+      const int plain = view.format.dims - view.format.rope_dims;
+      for (int i = 0; i < plain; ++i) {
+        const int code = random.between(0, 255);
+        row.data[i] = static_cast<std::byte>(code % 128 == 127 ? 0 : code);
+      }
+      for (int i = 0; i < plain / 64; ++i) {
+        row.scales[i] =
+            static_cast<std::byte>(random.between(0, 2) > 0 ? random.between(100, 122) : random.between(0, 20));
+      }
+    };
+    for (const TestSequence& sequence : sequences_) {
+      const CacheSpan span = sequence.span(0, tokens_, 0);
+      for (Position p = 0; p < tokens_; ++p) draw(window_views_[0], window_row(span, window_views_[0], p));
+      for (int e = 0; e < tokens_ / case_.tokens_per_row; ++e) {
+        draw(latent_views_[0], latent_row(span, latent_views_[0], e));
+      }
+    }
   }
 
   // One row in double precision, from the specification's formulas.
@@ -273,6 +307,59 @@ TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
       }
     }
   }
+}
+
+// What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile.
+TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
+  Random random(66);
+  for (const Case& c : kCases) {
+    if (!c.window) continue;
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const Position poisoned = 200, free = poisoned + c.window_tokens;  // the first row after it that does not see it
+    scene.poison(0, poisoned);
+    expect_same_on_all([&](const Exec& exec) {
+      const auto batch = scene.attend_to(exec, {{0, free - 3, 24}});
+      const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+      std::vector<float> after(batch.begin() + static_cast<std::ptrdiff_t>(3 * width), batch.end());
+      EXPECT_TRUE(std::all_of(after.begin(), after.end(), [](float v) { return std::isfinite(v); }));
+      EXPECT_TRUE(same_bits(std::span(after).first(width), scene.attend_to(exec, {{0, free, 1}})));
+      return after;
+    });
+  }
+}
+
+// Rows of FP8 whose codes are all that are numbers, under scales far smaller than any that a model writes, too.
+TEST(Attend, EveryCodeOfARow) {
+  Random random(67);
+  for (const Case& c : with_bf16({{8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}})) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 300);
+    scene.draw_codes(random);
+    expect_same_on_all(
+        [&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 20}, {1, 250, 40}, {2, 290, 1}}); });
+  }
+}
+
+// The AVX-512 forms of equal bits, whichever this processor would choose.
+TEST(Attend, EveryTuningGivesTheSameBits) {
+  if (!cpu_has_avx512()) GTEST_SKIP() << "this machine has no AVX-512";
+  Random random(68);
+  ThreadPool pool(2);
+  const Exec scalar{&pool, all_tables().front()}, exec{&pool, avx512_kernels()};
+  const avx512::LinearTuning machine = avx512::linear_tuning();
+  for (const Case& c : kCases) {
+    if (!c.bf16) continue;
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 400);
+    const std::vector<Scene::Piece> pieces{{0, 0, 6}, {1, 250, 19}, {2, 399, 1}};
+    const auto want = scene.attend_to(scalar, pieces);
+    for (const bool dot : {false, true}) {
+      avx512::linear_tuning().dot = dot && avx512::has_dot();
+      EXPECT_TRUE(same_bits(scene.attend_to(exec, pieces), want)) << "dot " << dot;
+    }
+  }
+  avx512::linear_tuning() = machine;
 }
 
 // The deliberate fault gives the same bits on every table, other bits than the rule wherever a row sees window keys

@@ -15,7 +15,7 @@
 //   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Twice an
 //           e2m1 value is an integer, too: with those, and h = scale / 2, or with the weight's codes, and h its scale,
 //           acc = sum(codes of x * codes of w) is exact whatever its order, and
-//             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once, for every scale below 2^104
+//             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once; NaN from a scale of 2^106 on
 //             p = fma(sum(codes of x), min, p)                where the weight has minima
 //             y = fma(p, s, y)
 // Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 where the inputs are floats: their weights are

@@ -313,6 +313,45 @@ TEST(Linear, Int8InputsAreNearTheInputs) {
   }
 }
 
+// A weight of one block whose outputs have the scales 0 to 255: too small ones count as zero, from 2^106 on (233; 255
+// is NaN itself) the output is NaN, for any number of rows.
+TEST(Linear, Int8WithEveryScale) {
+  std::mt19937 random(kSeed + 13);
+  std::vector<std::byte> data(std::size_t{256} * 16), scales(256);
+  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+  for (std::size_t n = 0; n < scales.size(); ++n) scales[n] = static_cast<std::byte>(n);
+  const WeightView view{.format = WeightFormat::kMxfp4,
+                        .out = 256,
+                        .in = 32,
+                        .data = data.data(),
+                        .scale_format = ScaleFormat::kE8m0,
+                        .scales = scales.data(),
+                        .block_out = 1,
+                        .block_in = 32,
+                        .scale_columns = 1};
+  std::normal_distribution<float> normal;
+  std::vector<float> x(std::size_t{40} * 32);
+  for (float& value : x) value = normal(random);
+  const auto want = expected(view, x, 40, InputForm::kInt8);
+  ThreadPool pool(1);
+  for (const KernelTable& table : linear_tables()) {
+    const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kInt8);
+    for (const int rows : {1, 2, 3, 8, 40}) {
+      SCOPED_TRACE(std::string(table.isa) + ", rows " + std::to_string(rows) + ", seed " + std::to_string(kSeed + 13));
+      const auto y = Product{table, pool, packed}(x, rows);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const std::size_t n = i % (256 + 3);
+        if (n >= 233 && n < 256) {
+          EXPECT_TRUE(std::isnan(y[i])) << "scale " << n << ": " << y[i];
+        } else {
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want[i]))
+              << "scale " << n << ": " << y[i] << ", not " << want[i];
+        }
+      }
+    }
+  }
+}
+
 // Kernels that a processor chooses by speed alone (avx512/linear_tuning.h): all of them, whatever this one would
 // choose.
 TEST(Linear, EveryTuningGivesTheSpecifiedBits) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/products.inc.h"
 #include "kernels/kernel_table.h"
@@ -158,13 +159,21 @@ class AttendTile {
 
   // One split of row r: the keys list_[first..last).
   void add_keys(int r, int first, int last) {
-    const int padded = (last + 3) / 4 * 4;
-    const Cell* saved[3] = {list_[last], list_[last + 1], list_[last + 2]};
-    for (int i = last; i < padded; ++i) list_[i] = list_[first];  // a tile takes four keys
+    // A tile takes four keys, and values go in pairs: what is not in the split has weight 0, and must be a key of the
+    // row all the same, since 0 times a key that is not finite is NaN.
+    const int begin = first / 4 * 4, padded = (last + 3) / 4 * 4;
+    const Cell* saved[6];
+    int count = 0;
+    const auto outside = [&](const auto& visit) {
+      for (int i = begin; i < first; ++i) visit(i);
+      for (int i = last; i < padded; ++i) visit(i);
+    };
+    outside([&](int i) { saved[count++] = std::exchange(list_[i], list_[first]); });
     for (int h = 0; h < heads_; h += kHeadBlock) {
       add_keys_of_heads(r, h, heads_ - h < kHeadBlock ? heads_ - h : kHeadBlock, first, last, padded);
     }
-    for (int i = last; i < padded; ++i) list_[i] = saved[i - last];
+    count = 0;
+    outside([&](int i) { list_[i] = saved[count++]; });
     seen_ |= 1U << r;
   }
 

@@ -30,18 +30,22 @@ struct Mxfp4Int8Scales {
   using I = typename V::Int;
   static constexpr int kPart = 32, kFactors = 2;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  // factors[0] holds integers: what doubles a sum's float as often as the scale says when it is added to its bits, less
-  // one for the half. A scale above 2^105, which no sum of floats survives, and NaN give NaN.
+  // The scale is a power of two: factors[0] holds integers that multiply kQuantizedMagic + sum by half of it when they
+  // are added to its bits, and factors[1] what kQuantizedMagic becomes. A half that is 0 leaves a denormal, which
+  // counts as zero, and zero to take off; one that is too large, or NaN, gives NaN.
   [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
-    const I code = I::load_bytes(scales), exponents = shift_left<23>(code - I::broadcast(128));
-    const V magic = as_float(I::broadcast(kQuantizedMagicBits) + exponents);
-    factors[0] = as_float(exponents);
-    factors[1] = select(less_equal(V::zero(), magic), magic, as_float(I::broadcast(0x7FC00000)));
+    constexpr std::int32_t kExponent = 0x7F800000;
+    factors[1] = ScaledE8m0<V>::load(scales) * V::broadcast(0.5F) * V::broadcast(kQuantizedMagic);
+    factors[0] =
+        as_float((as_bits(factors[1]) & I::broadcast(kExponent)) - I::broadcast(kQuantizedMagicBits & kExponent));
+  }
+  // kQuantizedMagic + sum times the half of the scale, less what that made of kQuantizedMagic: exact.
+  [[gnu::always_inline]] static V scaled(I acc, const V (&factors)[kFactors]) {
+    return as_float(acc + as_bits(factors[0])) - factors[1];
   }
   [[gnu::always_inline]] static I start(const QuantizedBlock& x, int) { return I::broadcast(x.start); }
-  // All of it but the last is exact, and keeps the multipliers free.
   [[gnu::always_inline]] static V finish(I acc, const V (&factors)[kFactors], const QuantizedBlock& x, int, V y) {
-    return fma(as_float(acc + as_bits(factors[0])) - factors[1], V::broadcast(x.scale), y);
+    return fma(scaled(acc, factors), V::broadcast(x.scale), y);
   }
 };
 

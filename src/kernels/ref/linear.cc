@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/block_codes.h"
 #include "kernels/linear_inputs.h"
@@ -46,8 +47,9 @@ float add_quantized(const WeightView& view, int n, int begin, const QuantizedBlo
     acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * view.element(n, begin + k));
   }
   const float half = view.scale(n, begin) * 0.5F;
-  const float product = std::fma(12582912.0F + static_cast<float>(acc), half, -(12582912.0F * half));
-  return std::fma(product, x.scale, y);
+  const float offset = 12582912.0F * half;
+  if (!std::isfinite(offset)) return std::numeric_limits<float>::quiet_NaN();
+  return std::fma(std::fma(12582912.0F + static_cast<float>(acc), half, -offset), x.scale, y);
 }
 
 // The same for a part of integer codes, 32 or 16 inputs of `x` from `begin` on.

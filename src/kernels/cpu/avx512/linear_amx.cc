@@ -13,6 +13,7 @@
 #include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/linear_int8.inc.h"
 #include "kernels/cpu/linear_tile.inc.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/tiles.h"
@@ -58,10 +59,12 @@ struct Inputs {
   }
 };
 
+using Scales = cpu::Mxfp4Int8Scales<F32x16>;
+
 // A tile of weights, decoded: [line][low, high][group] is what a tile product wants, 4 inputs of 16 outputs a line.
 struct Weights {
   alignas(64) std::byte codes[kChunkBlocks][2 * kBlockLines][kGroups][kLineBytes];
-  alignas(64) float half[kChunkBlocks][kOutputs], offset[kChunkBlocks][kOutputs];
+  alignas(64) F32x16 factors[kChunkBlocks][kGroups][Scales::kFactors];
 
   void decode(const cpu::LinearTile& tile, int first_block, int blocks) {
     const Int8Values values;
@@ -79,9 +82,7 @@ struct Weights {
       }
       const std::byte* scales = tile.scales(block);
       for (int g = 0; g < kGroups; ++g) {
-        const F32x16 by = cpu::ScaledE8m0<F32x16>::load(scales + g * kGroupOutputs) * F32x16::broadcast(0.5F);
-        by.store(half[b] + g * kGroupOutputs);
-        (by * F32x16::broadcast(-kQuantizedMagic)).store(offset[b] + g * kGroupOutputs);
+        Scales::load_factors(scales + g * kGroupOutputs, factors[b][g]);
       }
     }
   }
@@ -116,11 +117,6 @@ using Sums = std::int32_t[kGroups][kRows][kGroupOutputs];
 // y [kRows][kOutputs] of rows [row, row + kRows) after block b's sums.
 [[gnu::always_inline]] inline void add_block(const Inputs& x, const Weights& weights, int b, int row, const Sums& sums,
                                              float* y) {
-  F32x16 half[kGroups], offset[kGroups];
-  for (int g = 0; g < kGroups; ++g) {
-    half[g] = F32x16::load(weights.half[b] + g * kGroupOutputs);
-    offset[g] = F32x16::load(weights.offset[b] + g * kGroupOutputs);
-  }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const I32x16 start = I32x16::broadcast(x.starts[b][row + r]);
@@ -129,7 +125,7 @@ using Sums = std::int32_t[kGroups][kRows][kGroupOutputs];
     for (int g = 0; g < kGroups; ++g) {
       float* to = y + r * kOutputs + g * kGroupOutputs;
       const I32x16 sum = I32x16::load(sums[g][r]) + start;
-      fma(fma(as_float(sum), half[g], offset[g]), scale, F32x16::load(to)).store(to);
+      fma(Scales::scaled(sum, weights.factors[b][g]), scale, F32x16::load(to)).store(to);
     }
   }
 }
