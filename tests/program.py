@@ -1,0 +1,38 @@
+"""The program `sluice` and the embedded model, for the tests of its commands."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import safetensors.numpy
+
+ROOT = pathlib.Path(__file__).parent.parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
+SLUICE = BUILD / "sluice"
+MODEL = ROOT / "models" / "sluice-tiny-v4"
+TINY = json.loads((MODEL / "config.json").read_text())
+QUESTION = "What is 17 + 25?"
+
+
+def sluice(*arguments, code=0, text=None, **options):
+    """Runs the program; checks its exit code; returns the finished process."""
+    done = subprocess.run([str(a) for a in (SLUICE, *arguments)], input=text, capture_output=True, text=True,
+                          timeout=120, **options)
+    assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def fails(*arguments, says, code=2, **options):
+    """Expects an error: its exit code, nothing on stdout, and a message with the given words."""
+    done = sluice(*arguments, code=code, **options)
+    assert done.stdout == ""
+    for words in [says] if isinstance(says, str) else says:
+        assert words in done.stderr, done.stderr
+    return done
+
+
+def logits(tmp_path, *arguments, **options):
+    out = tmp_path / "logits.safetensors"
+    sluice("logits", *arguments, "--out", out, **options)
+    return safetensors.numpy.load_file(out)
