@@ -177,7 +177,7 @@ class Bench {
 int main(int argc, char** argv) {
   sluice::Options options;
   CLI::App app("Times the indexer's scoring, alone and with the exact top-k.");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2 or avx512")->capture_default_str();
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vbmi")->capture_default_str();
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--codec", options.codec, "Of the keys")
       ->check(CLI::IsMember({"fp4", "fp8", "bf16", "f32"}))

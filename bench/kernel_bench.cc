@@ -58,7 +58,7 @@ std::vector<float> random_floats(std::size_t count) {
 int main(int argc, char** argv) {
   sluice::KernelBenchOptions options;
   CLI::App app("Times every kernel beside the machine's peaks.");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2 or avx512")->capture_default_str();
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vbmi")->capture_default_str();
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--seconds", options.seconds, "For one measurement")->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();

@@ -1,14 +1,16 @@
 # sluice_layer(NAME DEPENDS ...): src/NAME becomes the static library sluice_NAME from every *.cc below it except tests,
 # and its *_test.cc files, with the *_testing.cc that several of them share, become one test program NAME_test.
 # A new file needs no line anywhere.
-# Files in a folder called avx2 or avx512 get that ISA's flags; nothing else in the tree may use its instructions.
+# Files in a folder called avx2, avx512 or avx512vbmi get that ISA's flags; nothing else in the tree may use its instructions.
 function(sluice_isa_flags)
+  set(avx512 "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
   foreach(file ${ARGN})
     if(file MATCHES "/avx2/")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
     elseif(file MATCHES "/avx512/")
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mavx512vbmi;-mavx512vnni;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${avx512}")
+    elseif(file MATCHES "/avx512vbmi/")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512vbmi;-mavx512vnni")
     endif()
   endforeach()
 endfunction()

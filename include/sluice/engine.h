@@ -23,7 +23,7 @@ inline constexpr int kMostStepRows = 512;
 // Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
 struct EngineOptions {
   std::string model_folder;
-  std::string isa = "auto";                // auto | scalar | avx2 | avx512
+  std::string isa = "auto";                // auto | scalar | avx2 | avx512 | avx512vbmi
   std::string profile = "default";         // default | plain | ref
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8

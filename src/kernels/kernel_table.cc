@@ -2,26 +2,28 @@
 
 #include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
+#include "kernels/cpu/avx512vbmi/kernels.h"
 #include "kernels/cpu_features.h"
 
 namespace sluice {
 namespace {
 
-const KernelTable* best_kernels() {
-  if (const KernelTable* table = avx512_kernels()) return table;
-  if (const KernelTable* table = avx2_kernels()) return table;
-  return &scalar_kernels();
+// Those that the machine has, best first.
+std::vector<const KernelTable*> present_kernels() {
+  std::vector<const KernelTable*> tables{avx512vbmi_kernels(), avx512_kernels(), avx2_kernels(), &scalar_kernels()};
+  std::erase(tables, nullptr);
+  return tables;
 }
 
 // Where an entry of `table` comes from: the lowest of its ISA and those below that has the same kernel.
 template <class GetEntry>
 KernelRow describe(const char* op, const KernelTable& table, const GetEntry& entry) {
   const KernelTable* source = &table;
-  for (const KernelTable* lower : {avx2_kernels(), &scalar_kernels()}) {
-    if (lower != nullptr && entry(*lower) == entry(table)) source = lower;
+  for (const KernelTable* lower : present_kernels()) {
+    if (entry(*lower) == entry(table)) source = lower;
   }
   if (source == &table) return {op, table.isa, "written for the chosen ISA"};
-  return {op, source->isa, std::string("has no form for ") + table.isa + ", the next lower one serves"};
+  return {op, source->isa, std::string("has no form of its own for ") + table.isa + ", the next lower one serves"};
 }
 
 }  // namespace
@@ -33,20 +35,21 @@ const KernelTable* avx512_kernels() {
   return cpu_has_avx512() ? &avx512::kernels() : nullptr;
 }
 
+const KernelTable* avx512vbmi_kernels() {
+  return cpu_has_avx512vbmi() ? &avx512vbmi::kernels() : nullptr;
+}
+
 Result<const KernelTable*> select_kernels(const std::string& isa) {
-  if (isa == "auto") return best_kernels();
-  const KernelTable* table = nullptr;
-  if (isa == "scalar") {
-    table = &scalar_kernels();
-  } else if (isa == "avx2") {
-    table = avx2_kernels();
-  } else if (isa == "avx512") {
-    table = avx512_kernels();
-  } else {
-    return invalid_argument("--isa " + isa + ": expected auto, scalar, avx2 or avx512; this machine has " + cpu_isas());
+  const auto present = present_kernels();
+  if (isa == "auto") return present.front();
+  for (const KernelTable* table : present) {
+    if (isa == table->isa) return table;
   }
-  if (table == nullptr) return invalid_argument("--isa " + isa + ": this machine lacks it; it has " + cpu_isas());
-  return table;
+  for (const char* known : {"avx2", "avx512", "avx512vbmi"}) {
+    if (isa == known) return invalid_argument("--isa " + isa + ": this machine lacks it; it has " + cpu_isas());
+  }
+  return invalid_argument("--isa " + isa + ": expected auto, scalar, avx2, avx512 or avx512vbmi; this machine has " +
+                          cpu_isas());
 }
 
 std::vector<KernelRow> describe_kernels(const KernelTable& table) {

@@ -100,6 +100,7 @@ const KernelTable& scalar_kernels();
 // Null when this build or this machine lacks the ISA.
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
+const KernelTable* avx512vbmi_kernels();
 
 // "auto" picks the best that the machine has; a name that is unknown or that it lacks is an error that says what it
 // has.

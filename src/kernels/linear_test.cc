@@ -352,30 +352,39 @@ TEST(Linear, Int8WithEveryScale) {
   }
 }
 
+struct Tuned {
+  const KernelTable* table;
+  avx512::LinearTuning tuning;
+};
+
 // Kernels that a processor chooses by speed alone (avx512/linear_tuning.h): all of them, whatever this one would
 // choose.
 TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
   if (!cpu_has_avx512()) GTEST_SKIP() << "this machine has no AVX-512";
+  const avx512::LinearTuning machine = avx512::linear_tuning();
+  std::vector<Tuned> tuned{{avx512_kernels(), {}}, {avx512_kernels(), {.streams = true, .vnni = avx512::has_vnni()}}};
+  for (const bool dot : {false, true}) {
+    for (const bool streams : {false, true}) {
+      if (cpu_has_avx512vbmi()) tuned.push_back({avx512vbmi_kernels(), {dot && avx512::has_dot(), streams, true}});
+    }
+  }
   std::mt19937 random(kSeed + 12);
   ThreadPool pool(1);
-  const Exec exec{&pool, avx512_kernels()};
-  const avx512::LinearTuning machine = avx512::linear_tuning();
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{77, 131}, Shape{256, 64}}) {
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(40 * weight.view().in));
       for (const InputForm form : kForms) {
-        const auto packed = LinearWeight::pack(exec, weight.view(), form);
         const auto want = expected(weight.view(), x, 40, form);
-        for (const bool dot : {false, true}) {
-          for (const bool streams : {false, true}) {
-            avx512::linear_tuning() = {dot && avx512::has_dot(), streams};
-            for (const int rows : {1, 2, 5, 40}) {
-              const auto y = Product{*exec.kernels, pool, packed}(x, rows);
-              EXPECT_EQ(first_difference({want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size())}, y), -1)
-                  << describe(spec) << " form " << static_cast<int>(form) << " rows " << rows << " out " << shape.out
-                  << " in " << shape.in << " dot " << dot << " streams " << streams << ", seed " << kSeed + 12;
-            }
+        for (const auto& [table, tuning] : tuned) {
+          avx512::linear_tuning() = tuning;
+          const auto packed = LinearWeight::pack(Exec{&pool, table}, weight.view(), form);
+          for (const int rows : {1, 2, 5, 40}) {
+            const auto y = Product{*table, pool, packed}(x, rows);
+            EXPECT_EQ(first_difference({want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size())}, y), -1)
+                << table->isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows " << rows
+                << " out " << shape.out << " in " << shape.in << " dot " << tuning.dot << " streams " << tuning.streams
+                << " vnni " << tuning.vnni << ", seed " << kSeed + 12;
           }
         }
       }

@@ -7,6 +7,7 @@
 #include "base/number_formats.h"
 #include "kernels/cpu/avx2/linear.h"
 #include "kernels/cpu/avx512/linear.h"
+#include "kernels/cpu/avx512vbmi/linear.h"
 #include "kernels/cpu_features.h"
 
 namespace sluice {
@@ -135,6 +136,7 @@ std::vector<KernelTable> linear_tables() {
   };
   if (cpu_has_avx2()) add("avx2", avx2_linear_kernels(), swiglu_avx2);
   if (cpu_has_avx512()) add("avx512", avx512_linear_kernels(), swiglu_avx512);
+  if (cpu_has_avx512vbmi()) add("avx512vbmi", avx512vbmi_linear_kernels(), swiglu_avx512);
   return tables;
 }
 

@@ -24,6 +24,7 @@ std::vector<const KernelTable*> all_tables() {
   std::vector<const KernelTable*> tables{&scalar_kernels()};
   if (const KernelTable* table = avx2_kernels()) tables.push_back(table);
   if (const KernelTable* table = avx512_kernels()) tables.push_back(table);
+  if (const KernelTable* table = avx512vbmi_kernels()) tables.push_back(table);
   return tables;
 }
 

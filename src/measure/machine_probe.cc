@@ -238,7 +238,7 @@ double MachineProbe::bf16_gflops() const {
 }
 
 double MachineProbe::int8_gops() const {
-  if (cpu_has_avx512()) return rate(*pool_, 128, &int8_avx512);
+  if (cpu_has_avx512() && __builtin_cpu_supports("avx512vnni")) return rate(*pool_, 128, &int8_avx512);
   return cpu_has_avx2() && __builtin_cpu_supports("avxvnni") ? rate(*pool_, 64, &int8_avx2) : 0;
 }
 

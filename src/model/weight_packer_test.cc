@@ -128,7 +128,7 @@ TEST_P(WeightPackerTest, UnpackedWeightsLieInTheFile) {
 
 std::vector<const KernelTable*> packing_tables() {
   std::vector<const KernelTable*> tables;
-  for (const KernelTable* table : {avx2_kernels(), avx512_kernels()}) {
+  for (const KernelTable* table : {avx2_kernels(), avx512_kernels(), avx512vbmi_kernels()}) {
     if (table != nullptr) tables.push_back(table);
   }
   return tables;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "kernels/cpu/linear_formats.inc.h"
 #include "kernels/cpu/linear_layout.h"
 
@@ -21,6 +22,38 @@ struct CodesForm {
   static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * LoadScales::kBytes;
   static constexpr std::size_t kMinAt = kGroupOutputs * LoadScales::kBytes;  // behind a group's scales
 };
+
+template <class V>
+struct F16Scales {
+  static constexpr std::size_t kBytes = 2;
+  [[gnu::always_inline]] static V load(const std::byte* p) { return V::load_f16(p); }
+};
+template <class V>
+struct F32Scales {
+  static constexpr std::size_t kBytes = 4;
+  [[gnu::always_inline]] static V load(const std::byte* p) { return V::load(reinterpret_cast<const float*>(p)); }
+};
+
+// run.template operator()<CodesForm>() for the form of `type`.
+template <class V, class Run>
+void with_codes_form(DType type, const Run& run) {
+  switch (type) {
+    case DType::kQ8_0:
+      return run.template operator()<CodesForm<32, 8, -128, false, F16Scales<V>>>();
+    case DType::kQ4_0:
+      return run.template operator()<CodesForm<32, 4, -8, false, F16Scales<V>>>();
+    case DType::kQ4_1:
+      return run.template operator()<CodesForm<32, 4, 0, true, F16Scales<V>>>();
+    case DType::kQ4_K:
+      return run.template operator()<CodesForm<32, 4, 0, true, F32Scales<V>>>();
+    case DType::kQ5_K:
+      return run.template operator()<CodesForm<32, 8, 0, true, F32Scales<V>>>();
+    case DType::kQ6_K:
+      return run.template operator()<CodesForm<16, 8, -32, false, F32Scales<V>>>();
+    default:
+      SLUICE_CHECK(false, "a type of integer codes");
+  }
+}
 
 // A Format of cpu/linear_tile.inc.h: weights with their scales and minima, each product and sum rounded.
 template <class V, class Form, int kRows, int kFrom>

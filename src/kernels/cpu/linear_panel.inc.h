@@ -130,7 +130,7 @@ template <bool kFirst, class V, int kRows, int kGroups>
 }
 
 // The first `outputs` of each row of sums.
-template <class V, int kRows, int kGroups>
+template <class V, class Arithmetic, int kRows, int kGroups>
 [[gnu::noinline]] void store_ragged_sums(const float* sums, int outputs, std::ptrdiff_t ldy, float* y) {
   for (int r = 0; r < kRows; ++r, y += ldy) {
     for (int g = 0; g < kGroups; ++g, sums += kGroupOutputs) {
@@ -172,7 +172,7 @@ template <class V, class Arithmetic, int kRows, int kGroups>
     } else {
       block == 0 ? add_panel_sums<true>(acc, scales, sums, kStride, sums)
                  : add_panel_sums<false>(acc, scales, sums, kStride, sums);
-      store_ragged_sums<V, kRows, kGroups>(sums, tile.outputs - group * kGroupOutputs, ldy, y);
+      store_ragged_sums<V, Arithmetic, kRows, kGroups>(sums, tile.outputs - group * kGroupOutputs, ldy, y);
     }
     scales += kStride;
   }

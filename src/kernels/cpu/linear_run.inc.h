@@ -20,14 +20,13 @@ LinearJob widened_job(const LinearJob& job, int rows) {
   return wide;
 }
 
-template <class Isa, class Format>
+template <class Isa, class Format, class Arithmetic = FmaArithmetic<typename Isa::Vec>>
 void run_linear(const LinearJob& any_job, int rows, int begin, int end) {
   const LinearJob job = any_job.weight->input_form() == InputForm::kF32 ? any_job : widened_job<Isa>(any_job, rows);
   constexpr int kTileOutputs = Isa::kTileGroups * kGroupOutputs;
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
   const int first_tile = begin / kTileOutputs;
   const int last_tile = (end + kTileOutputs - 1) / kTileOutputs;
-  using Arithmetic = FmaArithmetic<typename Isa::Vec>;
   if constexpr (Format::kPanelFrom > 0) {
     static_assert(Format::kPanelFrom > Isa::kPanelRows);
     if (rows >= Format::kPanelFrom && layout.block <= kPanelInputs) {

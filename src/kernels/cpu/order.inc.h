@@ -70,8 +70,9 @@ template <class V>
 }
 
 // The k best stay, in their order, and of those that tie for the last places the first (kernels/index_tile.h).
+// Static: each file has its own, for its own instructions (tools/check_isa_symbols.sh).
 template <class V>
-void keep_best(IndexCandidates& candidates, int k) {
+static void keep_best(IndexCandidates& candidates, int k) {
   using I = typename V::Int;
   const int count = candidates.count;
   if (count <= k) return;

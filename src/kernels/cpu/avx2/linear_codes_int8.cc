@@ -1,8 +1,9 @@
 #include <type_traits>
 
 #include "kernels/cpu/avx2/int8_values.h"
-#include "kernels/cpu/avx2/linear_codes.h"
+#include "kernels/cpu/avx2/linear_formats.h"
 #include "kernels/cpu/avx2/linear_kernels.h"
+#include "kernels/cpu/linear_codes.inc.h"
 #include "kernels/cpu/linear_int8.inc.h"
 
 namespace sluice::avx2 {
@@ -36,8 +37,8 @@ struct CodesIsa : LinearIsa {
 void linear_codes_int8(const LinearJob& job, int rows, int begin, int end) {
   static const bool vnni = has_vnni();
   if (vnni) return linear_codes_int8_vnni(job, rows, begin, end);
-  with_codes_form(job.weight->view().codes,
-                  [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
+  cpu::with_codes_form<F32x16>(job.weight->view().codes,
+                               [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
 }
 
 }  // namespace sluice::avx2

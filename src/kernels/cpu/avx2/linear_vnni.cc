@@ -2,13 +2,13 @@
 #include <type_traits>
 
 #include "kernels/cpu/avx2/int8_values.h"
-#include "kernels/cpu/avx2/linear_codes.h"
 #include "kernels/cpu/avx2/linear_formats.h"
 #include "kernels/cpu/avx2/linear_kernels.h"
 
 // What follows, the kernels' templates included, is compiled for it; has_vnni() guards the only way in.
 #pragma GCC push_options
 #pragma GCC target("avxvnni")
+#include "kernels/cpu/linear_codes.inc.h"
 #include "kernels/cpu/linear_int8.inc.h"
 
 namespace sluice::avx2 {
@@ -46,8 +46,8 @@ void linear_int8_vnni(const LinearJob& job, int rows, int begin, int end) {
 }
 
 void linear_codes_int8_vnni(const LinearJob& job, int rows, int begin, int end) {
-  with_codes_form(job.weight->view().codes,
-                  [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
+  cpu::with_codes_form<F32x16>(job.weight->view().codes,
+                               [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
 }
 
 }  // namespace sluice::avx2

@@ -151,6 +151,10 @@ struct F32x16 {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16)),
             _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half + 1)), 16))};
   }
+  SLUICE_VEC static F32x16 load_f16(const std::byte* p) {
+    const auto* half = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(half)), _mm256_cvtph_ps(_mm_loadu_si128(half + 1))};
+  }
   // e4m3 codes as value / 256, exactly, by way of f16, whose exponent has one bit more; a NaN code gives +-480 / 256.
   SLUICE_VEC static F32x16 load_e4m3_over_256(const std::byte* p) {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -1,20 +1,17 @@
 #include "kernels/cpu/avx512/index_transpose.h"
 #include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/kernels.h"
-#include "kernels/cpu/avx512/linear_kernels.h"
-#include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/index_fp4.inc.h"
 #include "kernels/cpu/index_pairs.inc.h"
 
 namespace sluice::avx512 {
 namespace {
 
-template <bool kExponents>
 class IndexIsa : public IndexTranspose {
  public:
   using Vec = F32x16;
-  static constexpr bool kByExponents = kExponents;
-  static constexpr int kFp4Heads = kExponents ? 4 : 8, kFp4Groups = 2;
+  static constexpr bool kByExponents = false;
+  static constexpr int kFp4Heads = 8, kFp4Groups = 2;
   using Pairs = cpu::FloatPairs<F32x16, 32>;
   static constexpr int kPairsHeads = 8, kPairsGroups = 2;
 
@@ -26,32 +23,27 @@ class IndexIsa : public IndexTranspose {
   SLUICE_VEC Bytes e2m1_low(I32x16 a) const { return {values_.low(a.v)}; }
   SLUICE_VEC Bytes e2m1_high(I32x16 a) const { return {values_.high(a.v)}; }
 
+  // Pairs of products are at most 2 * 24 * 12, so that the sixteen of a block do not saturate 16 bits.
   struct Dot {
     __m512i v;
-    SLUICE_VEC void begin(I32x16 start) { v = start.v; }
-    SLUICE_VEC void add(Bytes keys, std::int32_t four) { v = _mm512_dpbusd_epi32(v, keys.v, _mm512_set1_epi32(four)); }
-    SLUICE_VEC I32x16 end(I32x16) const { return {v}; }
+    SLUICE_VEC void begin(I32x16) { v = _mm512_setzero_si512(); }
+    SLUICE_VEC void add(Bytes keys, std::int32_t four) {
+      v = _mm512_add_epi16(v, _mm512_maddubs_epi16(keys.v, _mm512_set1_epi32(four)));
+    }
+    SLUICE_VEC I32x16 end(I32x16 start) const { return I32x16{_mm512_madd_epi16(v, _mm512_set1_epi16(1))} + start; }
   };
 
  private:
-  Int8Values values_;
+  E2m1Bytes values_;
 };
 
 }  // namespace
 
 void index_scores(const IndexTile& tile) {
-  // Equal bits; on other processors the bf16 dot is slower than two multiply-adds.
-  static const bool amd = __builtin_cpu_is("amd");
-  static const bool by_dot = amd && has_dot();
-  const RowCodec codec = tile.args->keys->format.codec;
-  if (codec == RowCodec::kIndexFp8 && by_dot) {
-    index_scores_dot(tile);
-  } else if (codec != RowCodec::kIndexFp4) {
-    cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa<false>>>(tile).run();
-  } else if (amd) {
-    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<true>>>(tile).run();
+  if (tile.args->keys->format.codec == RowCodec::kIndexFp4) {
+    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa>>(tile).run();
   } else {
-    cpu::IndexScorer<F32x16, cpu::IndexFp4<IndexIsa<false>>>(tile).run();
+    cpu::IndexScorer<F32x16, cpu::IndexPairs<IndexIsa>>(tile).run();
   }
 }
 

@@ -1,7 +1,7 @@
-// What the AVX-512 kernels of integer products share: the bytes of e2m1 codes, and the dot of four of them.
+// What the AVX-512 kernels of integer products share: lines of weights as unsigned bytes, and the parts of
+// cpu/linear_int8.inc.h's Int8 that do not depend on the instruction that multiplies them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,30 +10,7 @@
 
 namespace sluice::avx512 {
 
-// Of every code, four times: a permutation reads the low 6 bits of a byte.
-alignas(64) inline constexpr std::array<std::uint8_t, 64> kE2m1Plus12 = [] {
-  constexpr int kDoubled[] = {0, 1, 2, 3, 4, 6, 8, 12};
-  std::array<std::uint8_t, 64> table{};
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    table[i] = static_cast<std::uint8_t>(12 + (i % 16 < 8 ? kDoubled[i % 8] : -kDoubled[i % 8]));
-  }
-  return table;
-}();
-
-// A line of MXFP4 (cpu/linear_layout.h) as the unsigned bytes 2 e2m1 + 12.
-class Int8Values {
- public:
-  SLUICE_VEC __m512i low(__m512i line) const { return _mm512_permutexvar_epi8(line, values_); }  // inputs 0 4 1 5
-  SLUICE_VEC __m512i high(__m512i line) const {                                                  // inputs 2 6 3 7
-    return _mm512_permutexvar_epi8(_mm512_srli_epi16(line, 4), values_);
-  }
-
- private:
-  __m512i values_ = _mm512_load_si512(kE2m1Plus12.data());
-};
-
-// The parts of cpu/linear_int8.inc.h's Int8 that do not depend on how weights are coded.
-struct DotBytes {
+struct LineBytes {
   using Bytes = __m512i;
   SLUICE_VEC static Bytes load_bytes(const std::byte* p) { return _mm512_loadu_si512(p); }
   SLUICE_VEC static void store(Bytes v, std::byte* p) { _mm512_storeu_si512(p, v); }
@@ -42,8 +19,41 @@ struct DotBytes {
     std::memcpy(&four, codes, 4);
     return _mm512_set1_epi32(four);
   }
-  SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i four) {
-    return {_mm512_dpbusd_epi32(acc.v, weights, four)};
+};
+
+struct Nibbles : LineBytes {
+  SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
+  SLUICE_VEC static Bytes low(Bytes line) { return _mm512_and_si512(line, _mm512_set1_epi8(15)); }
+  SLUICE_VEC static Bytes high(Bytes line) { return low(_mm512_srli_epi16(line, 4)); }
+};
+
+struct WholeBytes : LineBytes {
+  SLUICE_VEC static const std::byte* load(const std::byte* line) { return line; }
+  SLUICE_VEC static Bytes low(const std::byte* line) { return load_bytes(line); }
+  SLUICE_VEC static Bytes high(const std::byte* line) { return load_bytes(line + 64); }
+};
+
+// A line of MXFP4 as 2 e2m1 + 12: low() the inputs 0 4 1 5, high() 2 6 3 7 (cpu/linear_layout.h).
+class E2m1Bytes : public LineBytes {
+ public:
+  SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
+  SLUICE_VEC Bytes low(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::low(line)); }
+  SLUICE_VEC Bytes high(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::high(line)); }
+
+ private:
+  __m512i values_ = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+};
+
+// The sums of two pairs of products; a pair must fit 16 bits.
+SLUICE_VEC __m512i dot_of_pairs(__m512i positive, __m512i x) {
+  return _mm512_madd_epi16(_mm512_maddubs_epi16(positive, x), _mm512_set1_epi16(1));
+}
+
+// For bytes up to 128: two of them times codes up to 127 do not saturate.
+template <class Values>
+struct PairsOf : Values {
+  SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {
+    return acc + I32x16{dot_of_pairs(weights, x)};
   }
 };
 

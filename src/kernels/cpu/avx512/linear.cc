@@ -2,7 +2,6 @@
 
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
-#include "kernels/cpu/avx512/linear_tuning.h"
 #include "kernels/cpu/linear_inputs.inc.h"
 #include "kernels/cpu/linear_layout.h"
 
@@ -16,20 +15,10 @@ std::size_t packed_bytes(const WeightView& view) {
 }
 
 void pack(const WeightView& view, int begin, int end, std::byte* packed) {
-  pack_linear(view, LinearIsa::kTileGroups, Fp8Order::kPairs, begin, end, packed);
-}
-
-// One row is bound by memory, and there the dot needs fewer registers.
-bool wants_dot(const LinearWeight& weight, int rows) {
-  static const bool available = has_dot();
-  const WeightView& view = weight.view();
-  const InputForm form = weight.input_form();
-  return available && (linear_tuning().dot || rows == 1) && (form == InputForm::kBf16 || form == InputForm::kFp8) &&
-         view.block_inputs() % 2 == 0 && view.format != WeightFormat::kF32 && view.format != WeightFormat::kCodes;
+  pack_linear(view, LinearIsa::kTileGroups, Fp8Order::kPlanes, begin, end, packed);
 }
 
 void run(const LinearJob& job, int rows, int begin, int end) {
-  if (wants_dot(*job.weight, rows)) return linear_dot(job, rows, begin, end);
   switch (job.weight->view().format) {
     case WeightFormat::kF32:
     case WeightFormat::kBf16:

@@ -1,4 +1,4 @@
-// The AVX-512 forms (F, BW, DQ, VL, VBMI) of kernels/linear.h and of SwiGLU (kernels/experts.h).
+// The AVX-512 forms (F, BW, DQ, VL) of kernels/linear.h and of SwiGLU (kernels/experts.h).
 #pragma once
 
 #include "kernels/kernel_table.h"

@@ -1,12 +1,12 @@
-#include "kernels/cpu/avx512/linear_codes.h"
-
+#include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/linear_codes.inc.h"
 #include "kernels/cpu/linear_run.inc.h"
 
 namespace sluice::avx512 {
 
 void linear_codes(const LinearJob& job, int rows, int begin, int end) {
-  with_codes_form(job.weight->view().codes, [&]<class Form>() {
+  cpu::with_codes_form<F32x16>(job.weight->view().codes, [&]<class Form>() {
     cpu::run_linear<LinearIsa, cpu::CodesAsFloats<F32x16, Form, 2, 0>>(job, rows, begin, end);
   });
 }

@@ -1,39 +1,41 @@
 #include <type_traits>
 
 #include "kernels/cpu/avx512/int8_values.h"
-#include "kernels/cpu/avx512/linear_codes.h"
+#include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/avx512/linear_tuning.h"
+#include "kernels/cpu/linear_codes.inc.h"
 #include "kernels/cpu/linear_int8.inc.h"
 
 namespace sluice::avx512 {
 namespace {
 
-struct Nibbles : DotBytes {
-  SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
-  SLUICE_VEC static Bytes low(Bytes line) { return _mm512_and_si512(line, _mm512_set1_epi8(15)); }
-  SLUICE_VEC static Bytes high(Bytes line) {
-    return _mm512_and_si512(_mm512_srli_epi16(line, 4), _mm512_set1_epi8(15));
+// Signed: the 128 is off again, so that the products of a pair, of absolute values, fit. An input's code is never
+// -128, whose sign could not be changed.
+struct SignedBytes : WholeBytes {
+  SLUICE_VEC static Bytes low(const std::byte* line) {
+    return _mm512_xor_si512(load_bytes(line), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
-};
-
-struct WholeBytes : DotBytes {
-  SLUICE_VEC static const std::byte* load(const std::byte* line) { return line; }
-  SLUICE_VEC static Bytes low(const std::byte* line) { return load_bytes(line); }
-  SLUICE_VEC static Bytes high(const std::byte* line) { return load_bytes(line + 64); }
+  SLUICE_VEC static Bytes high(const std::byte* line) { return low(line + 64); }
+  SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i x) {
+    const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(weights), _mm512_setzero_si512(), x);
+    return acc + I32x16{dot_of_pairs(_mm512_abs_epi8(weights), signed_x)};
+  }
 };
 
 template <class Form>
 struct CodesIsa : LinearIsa {
   static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
-  struct Int8 : std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>,
-                cpu::CodesInt8Scales<F32x16, Form, Form::kOffset> {};
+  struct Int8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, SignedBytes>,
+                cpu::CodesInt8Scales<F32x16, Form, Form::kBits == 4 ? Form::kOffset : 0> {};
 };
 
 }  // namespace
 
 void linear_codes_int8(const LinearJob& job, int rows, int begin, int end) {
-  with_codes_form(job.weight->view().codes,
-                  [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
+  if (linear_tuning().vnni) return linear_codes_int8_vnni(job, rows, begin, end);
+  cpu::with_codes_form<F32x16>(job.weight->view().codes,
+                               [&]<class Form>() { cpu::LinearInt8<CodesIsa<Form>>::run(job, rows, begin, end); });
 }
 
 }  // namespace sluice::avx512

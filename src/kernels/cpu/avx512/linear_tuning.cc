@@ -61,10 +61,14 @@ double shortest_seconds(float (*run)()) {
 LinearTuning tuning_of_this_machine() {
   // A dot is two multiply-adds, and spares the shifts that make floats of pairs.
   const bool dot = has_dot() && shortest_seconds(chains_of_dots) < 2.0 * shortest_seconds(chains_of_fmas);
-  return {dot, __builtin_cpu_is("intel") != 0};
+  return {dot, __builtin_cpu_is("intel") != 0, has_vnni()};
 }
 
 }  // namespace
+
+bool has_dot() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
 
 LinearTuning& linear_tuning() {
   static LinearTuning tuning = tuning_of_this_machine();

@@ -115,6 +115,9 @@ struct F32x16 {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
   }
+  SLUICE_VEC static F32x16 load_f16(const std::byte* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
   // e4m3 codes as value / 256, exactly, by way of f16, whose exponent has one bit more; a NaN code gives +-480 / 256.
   SLUICE_VEC static F32x16 load_e4m3_over_256(const std::byte* p) {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "kernels/cpu/avx512/int8_values.h"
-#include "kernels/cpu/avx512/linear_formats.h"
-#include "kernels/cpu/avx512/linear_kernels.h"
+#include "kernels/cpu/avx512vbmi/linear_formats.h"
+#include "kernels/cpu/avx512vbmi/linear_kernels.h"
 #include "kernels/cpu/linear_int8.inc.h"
 #include "kernels/cpu/linear_tile.inc.h"
 #include "kernels/linear_inputs.h"
@@ -21,7 +21,7 @@
 #pragma GCC push_options
 #pragma GCC target("amx-tile,amx-int8")
 
-namespace sluice::avx512 {
+namespace sluice::avx512vbmi {
 namespace {
 
 constexpr int kRows = 16, kGroups = LinearIsa::kTileGroups, kOutputs = kGroups * kGroupOutputs;
@@ -67,7 +67,7 @@ struct Weights {
   alignas(64) F32x16 factors[kChunkBlocks][kGroups][Scales::kFactors];
 
   void decode(const cpu::LinearTile& tile, int first_block, int blocks) {
-    const Int8Values values;
+    const avx512::E2m1Bytes values;
     for (int b = 0; b < blocks; ++b) {
       const int block = first_block + b;
       const int lines = (std::min(tile.block, tile.in - block * tile.block) + 7) / 8;
@@ -185,10 +185,10 @@ void linear_amx(const LinearJob& job, int rows, int begin, int end) {
   _tile_release();
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::avx512vbmi
 #pragma GCC pop_options
 
-namespace sluice::avx512 {
+namespace sluice::avx512vbmi {
 
 // The operating system gives a process the tiles' registers when it asks for them.
 bool has_amx() {
@@ -203,4 +203,4 @@ bool has_amx() {
   return available;
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::avx512vbmi

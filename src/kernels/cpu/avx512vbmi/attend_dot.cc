@@ -3,16 +3,19 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512/intrinsics.h"
-#include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/vec.h"
+#include "kernels/cpu/avx512vbmi/kernels.h"
 
 // Guarded by has_dot().
 #pragma GCC push_options
 #pragma GCC target("avx512bf16")
 #include "kernels/cpu/attend.inc.h"
 
-namespace sluice::avx512 {
+namespace sluice::avx512vbmi {
 namespace {
+
+using avx512::F32x16;
+using avx512::I32x16;
 
 // 64 e4m3 codes and the exponent of their scale to cells: the upper and the lower byte of each magnitude's bf16 by one
 // permutation of 128 bytes each, then the exponents are added.
@@ -192,5 +195,5 @@ void attend_dot(const AttendArgs& args, int span, int begin, int end, int head_b
   cpu::attend<F32x16, DotProducts>(args, span, begin, end, head_begin, head_end);
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::avx512vbmi
 #pragma GCC pop_options

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512/intrinsics.h"
-#include "kernels/cpu/avx512/linear_formats.h"
-#include "kernels/cpu/avx512/linear_kernels.h"
 #include "kernels/cpu/avx512/linear_tuning.h"
+#include "kernels/cpu/avx512vbmi/linear_formats.h"
+#include "kernels/cpu/avx512vbmi/linear_kernels.h"
 #include "kernels/cpu/linear_layout.h"
 
 // What follows, the panels' templates included, is compiled for it; has_dot() guards the only way in.
@@ -15,7 +15,7 @@
 #pragma GCC target("avx512bf16")
 #include "kernels/cpu/linear_run.inc.h"
 
-namespace sluice::avx512 {
+namespace sluice::avx512vbmi {
 namespace {
 
 struct DotArithmetic {
@@ -88,13 +88,5 @@ void linear_dot(const LinearJob& job, int rows, int begin, int end) {
   }
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::avx512vbmi
 #pragma GCC pop_options
-
-namespace sluice::avx512 {
-
-bool has_dot() {
-  return __builtin_cpu_supports("avx512bf16") != 0;
-}
-
-}  // namespace sluice::avx512

@@ -5,16 +5,19 @@
 
 #include "kernels/cpu/avx512/index_transpose.h"
 #include "kernels/cpu/avx512/intrinsics.h"
-#include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/vec.h"
+#include "kernels/cpu/avx512vbmi/kernels.h"
 
 // What follows, the templates included, is compiled for it; has_dot() guards the only way in.
 #pragma GCC push_options
 #pragma GCC target("avx512bf16")
 #include "kernels/cpu/index_pairs.inc.h"
 
-namespace sluice::avx512 {
+namespace sluice::avx512vbmi {
 namespace {
+
+using avx512::F32x16;
+using avx512::I32x16;
 
 // A cell is a pair, the odd dim in the high half.
 struct DotPairs {
@@ -48,7 +51,7 @@ struct DotPairs {
   }
 };
 
-struct DotIsa : IndexTranspose {
+struct DotIsa : avx512::IndexTranspose {
   using Vec = F32x16;
   using Pairs = DotPairs;
   static constexpr int kPairsHeads = 8, kPairsGroups = 2;
@@ -60,5 +63,5 @@ void index_scores_dot(const IndexTile& tile) {
   cpu::IndexScorer<F32x16, cpu::IndexPairs<DotIsa>>(tile).run();
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::avx512vbmi
 #pragma GCC pop_options

@@ -1,0 +1,10 @@
+// The forms of kernels/linear.h for AVX-512 with VBMI and VNNI.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace sluice {
+
+const LinearKernels& avx512vbmi_linear_kernels();
+
+}  // namespace sluice
