@@ -18,6 +18,7 @@ struct Shape {
   WeightFormat format;
   ScaleFormat scale_format;
   int out, in;
+  DType codes = DType::kQ8_0;
 };
 
 constexpr const char* kInputs[] = {"", " bf16 in", " int8 in", " fp8 in"};
@@ -32,9 +33,11 @@ struct Weight {
     view.scale_format = shape.scale_format;
     view.block_out = shape.format == WeightFormat::kMxfp4 ? 1 : block;
     view.block_in = block;
+    view.codes = shape.codes;
     view.scale_columns = (shape.in + block - 1) / block;
     std::mt19937 random(1);
-    data.resize(view.row_bytes() * static_cast<std::size_t>(shape.out));
+    const bool transposed = shape.format == WeightFormat::kTransposedCodes;
+    data.resize(view.row_bytes() * static_cast<std::size_t>(transposed ? shape.in : shape.out));
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(random() & 0x3F);
     const int scale_rows = (shape.out + view.block_out - 1) / view.block_out;
     scales.resize(static_cast<std::size_t>(scale_rows * view.scale_columns) * 4, std::byte{0x3C});
@@ -164,6 +167,7 @@ void bench_pack(KernelBench& bench) {
 void bench_linear(KernelBench& bench) {
   constexpr auto kF32 = WeightFormat::kF32, kBf16 = WeightFormat::kBf16;
   constexpr auto kFp8 = WeightFormat::kFp8, kMxfp4 = WeightFormat::kMxfp4;
+  constexpr auto kCodes = WeightFormat::kCodes;
   for (const Shape& shape : {Shape{"fp8", kFp8, ScaleFormat::kE8m0, 2048, 2048},
                              {"fp8", kFp8, ScaleFormat::kE8m0, 256, 256},
                              {"fp8 f32 scales", kFp8, ScaleFormat::kF32, 2048, 2048},
@@ -178,6 +182,17 @@ void bench_linear(KernelBench& bench) {
     bench_shape(bench, shape, InputForm::kBf16);
     if (shape.format == kMxfp4) bench_shape(bench, shape, InputForm::kInt8);
   }
+  for (const Shape& shape : {Shape{"q4_0", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ4_0},
+                             {"q4_1", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ4_1},
+                             {"q8_0", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ8_0},
+                             {"q4_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ4_K},
+                             {"q5_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ5_K},
+                             {"q6_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ6_K}}) {
+    bench_shape(bench, shape, InputForm::kBf16);
+    bench_shape(bench, shape, InputForm::kInt8);
+  }
+  bench_shape(bench, {"transposed q4_0", WeightFormat::kTransposedCodes, ScaleFormat::kNone, 512, 128, DType::kQ4_0},
+              InputForm::kF32);
   for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
     bench_experts(bench, 16, 4, 256, 128, form);
     bench_experts(bench, 32, 6, 2048, 1024, form);

@@ -23,6 +23,16 @@ T stored(const std::byte* from, std::size_t index) {
   return value;
 }
 
+// Value `i` of a row that is stored at `row`.
+float value_of_codes(DType codes, const std::byte* row, int i) {
+  const BlockCodes form = block_codes(codes);
+  CodedPart part;
+  float values[32];
+  read_part(codes, row, static_cast<std::size_t>(i / form.inputs), part);
+  decode_part(form, part, values);
+  return values[i % form.inputs];
+}
+
 }  // namespace
 
 const char* name(WeightFormat format) {
@@ -37,12 +47,14 @@ const char* name(WeightFormat format) {
       return "mxfp4";
     case WeightFormat::kCodes:
       return "codes";
+    case WeightFormat::kTransposedCodes:
+      return "transposed codes";
   }
   return "?";
 }
 
 InputForm input_form(InputForm wanted, WeightFormat format) {
-  if (format == WeightFormat::kF32) return InputForm::kF32;
+  if (format == WeightFormat::kF32 || format == WeightFormat::kTransposedCodes) return InputForm::kF32;
   const bool integers = format == WeightFormat::kMxfp4 || format == WeightFormat::kCodes;
   return wanted == InputForm::kInt8 && !integers ? InputForm::kBf16 : wanted;
 }
@@ -52,7 +64,7 @@ InputForm float_inputs(InputForm inputs) {
 }
 
 std::size_t WeightView::row_bytes() const {
-  const auto inputs = static_cast<std::size_t>(in);
+  const auto inputs = static_cast<std::size_t>(format == WeightFormat::kTransposedCodes ? out : in);
   switch (format) {
     case WeightFormat::kF32:
       return inputs * 4;
@@ -62,7 +74,8 @@ std::size_t WeightView::row_bytes() const {
       return inputs;
     case WeightFormat::kMxfp4:
       return (inputs + 1) / 2;
-    case WeightFormat::kCodes: {
+    case WeightFormat::kCodes:
+    case WeightFormat::kTransposedCodes: {
       const DTypeBlock block = dtype_block(codes);
       return inputs / static_cast<std::size_t>(block.elements) * static_cast<std::size_t>(block.bytes);
     }
@@ -95,12 +108,10 @@ float WeightView::element(int row, int column) const {
       return e4m3_to_float(stored<std::uint8_t>(bytes, index));
     case WeightFormat::kMxfp4:
       return e2m1_to_float(static_cast<std::uint8_t>(stored<std::uint8_t>(bytes, index / 2) >> (index % 2 * 4)));
-    case WeightFormat::kCodes: {
-      const int inputs = block_inputs();
-      float part[32];
-      read(row, column / inputs * inputs, inputs, part);
-      return part[column % inputs];
-    }
+    case WeightFormat::kCodes:
+      return value_of_codes(codes, bytes, column);
+    case WeightFormat::kTransposedCodes:
+      return value_of_codes(codes, data + index * row_bytes(), row);
   }
   return 0.0F;
 }
@@ -120,6 +131,7 @@ void WeightView::read(int row, int first, int count, float* out) const {
 }
 
 WeightView slice_rows(const WeightView& view, int first, int count) {
+  SLUICE_CHECK(view.format != WeightFormat::kTransposedCodes, "its rows do not lie apart");
   SLUICE_CHECK(first >= 0 && count >= 0 && first + count <= view.out, "a slice of rows lies inside its weight");
   WeightView slice = view;
   slice.data = view.data + static_cast<std::size_t>(first) * view.row_bytes();
@@ -173,6 +185,9 @@ LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
   SLUICE_CHECK(view.format != WeightFormat::kCodes ||
                    (block_codes(view.codes).inputs > 0 && view.in % dtype_block(view.codes).elements == 0),
                "codes are integers, in whole blocks");
+  SLUICE_CHECK(view.format != WeightFormat::kTransposedCodes ||
+                   (block_codes(view.codes).inputs > 0 && view.out % dtype_block(view.codes).elements == 0),
+               "codes are integers, in whole blocks");
   SLUICE_CHECK(view.block_in > 0 && view.block_out > 0, "a scale covers at least one weight");
   LinearWeight weight;
   weight.view_ = view;
@@ -200,6 +215,14 @@ void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const We
   } else {
     for (int piece = 0; piece < pieces; ++piece) pack_piece(piece, 0);
   }
+}
+
+WeightView transposed_codes(const WeightView& view) {
+  SLUICE_CHECK(view.format == WeightFormat::kCodes, "integer codes");
+  WeightView transpose = view;
+  transpose.format = WeightFormat::kTransposedCodes;
+  std::swap(transpose.out, transpose.in);
+  return transpose;
 }
 
 WeightView transposed_shape(const WeightView& view) {

@@ -19,7 +19,8 @@
 //             p = fma(sum(codes of x), min, p)                where the weight has minima
 //             y = fma(p, s, y)
 // Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 where the inputs are floats: their weights are
-// scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h).
+// scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h). Transposed ones give
+// the bits of the same values stored as f32: B is 128.
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
 #pragma once
@@ -40,9 +41,10 @@ struct LinearKernels;  // kernels/kernel_table.h
 enum class WeightFormat {
   kF32,
   kBf16,
-  kFp8,    // e4m3 [out, in], one scale per block_out x block_in
-  kMxfp4,  // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
-  kCodes,  // integer codes with their scales beside them: a block type of GGUF files; no scales apart
+  kFp8,              // e4m3 [out, in], one scale per block_out x block_in
+  kMxfp4,            // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
+  kCodes,            // integer codes with their scales beside them: a block type of GGUF files; no scales apart
+  kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
 enum class InputForm { kF32, kBf16, kInt8, kFp8 };
@@ -59,23 +61,24 @@ InputForm float_inputs(InputForm inputs);
 struct WeightView {
   WeightFormat format = WeightFormat::kF32;
   int out = 0, in = 0;
-  const std::byte* data = nullptr;  // row-major; row `n` of this view starts at data + n * row_bytes()
+  // Row-major; row `n` of this view (kTransposedCodes: stored row `n`) starts at data + n * row_bytes().
+  const std::byte* data = nullptr;
   ScaleFormat scale_format = ScaleFormat::kNone;
   const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
   int block_out = 1, block_in = 128;  // what one scale covers
   int scale_columns = 0;
   int first_row = 0;           // of this view in the tensor that `scales` covers
-  DType codes = DType::kQ8_0;  // of kCodes: which; `in` is whole blocks of it
+  DType codes = DType::kQ8_0;  // of kCodes: which; stored rows are whole blocks of it
 
   std::size_t row_bytes() const;
   int block_inputs() const;                  // B above
   float scale(int row, int column) const;    // the scale of weight (row, column); 1 without scales
-  float element(int row, int column) const;  // the stored value without its scale; kCodes: with it
+  float element(int row, int column) const;  // the stored value without its scale; codes: with it
   // Weights [first, first + count) of a row with their scales, rounded to f32; kCodes: whole parts of a block.
   void read(int row, int first, int count, float* out) const;
 };
 
-// Rows [first, first + count) of `view`.
+// Rows [first, first + count) of `view`, which is not transposed.
 WeightView slice_rows(const WeightView& view, int first, int count);
 
 // A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
@@ -95,8 +98,7 @@ class LinearWeight {
   // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
   // `view`'s bytes must outlive the result when it is not packed.
   static LinearWeight pack(const Exec& exec, const WeightView& view, InputForm wanted);
-  // The transpose, [in, out] of `view`, as a copy of its own: bf16 stays bf16, everything else becomes f32, with its
-  // scales multiplied in (rounded to f32). `view` may go afterwards.
+  // The transpose, [in, out] of `view`, as a copy of its own (write_transpose()). `view` may go afterwards.
   static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
   // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
   static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
@@ -123,6 +125,9 @@ class LinearWeight {
 
 // The packed form of `view` for `kernels`, kernels.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
 void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, std::byte* to);
+
+// The transpose of `view`, kCodes, over the same bytes: kTransposedCodes.
+WeightView transposed_codes(const WeightView& view);
 
 // The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
 // scales multiplied in and rounded to f32, to `to`.

@@ -444,7 +444,7 @@ TEST(Linear, TransposesAtLoad) {
   for (const WeightSpec& spec : weight_specs()) {
     SCOPED_TRACE(describe(spec));
     const RandomWeight whole(random, spec, 3 * 128 + 40, 160);
-    const WeightView view = slice_rows(whole.view(), 128, 200);  // rows in two scale blocks and a part of a third
+    const WeightView view = slice_rows(whole.view(), 128, 203);  // rows in two scale blocks and a part of a third
     std::vector<float> values(static_cast<std::size_t>(view.in * view.out));
     for (int n = 0; n < view.out; ++n) {
       for (int k = 0; k < view.in; ++k) {
@@ -462,6 +462,17 @@ TEST(Linear, TransposesAtLoad) {
       moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
       EXPECT_EQ(moved.out(), view.in);
       EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.isa;
+    }
+    if (view.format != WeightFormat::kCodes) continue;
+    const WeightView codes = transposed_codes(view);
+    for (const int rows : {1, 2, 5, 40}) {
+      const auto many = random_inputs(random, static_cast<std::size_t>(rows * view.out));
+      const auto want = expected(transpose, many, rows, InputForm::kF32);
+      for (const KernelTable& table : linear_tables()) {
+        const auto packed = LinearWeight::pack(Exec{&pool, &table}, codes, InputForm::kInt8);
+        EXPECT_EQ(first_difference(Product{table, pool, packed}(many, rows), want), -1)
+            << table.isa << " rows " << rows;
+      }
     }
   }
 }

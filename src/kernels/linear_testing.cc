@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/cpu/avx2/linear.h"
 #include "kernels/cpu/avx512/linear.h"
@@ -54,6 +55,8 @@ void append_row(std::mt19937& random, const WeightSpec& spec, int in, std::vecto
     case WeightFormat::kCodes:
       for (int k = 0; k < in; k += dtype_block(spec.codes).elements) append_block(random, spec.codes, bytes);
       break;
+    case WeightFormat::kTransposedCodes:
+      SLUICE_CHECK(false, "made of kCodes");
   }
 }
 

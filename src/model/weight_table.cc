@@ -63,7 +63,9 @@ class Loader {
     auto& weight = *std::get<LinearWeight*>(spec.into);
     const std::string part =
         fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
-    if (name.transposed) {
+    if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
+      packer_.add(part, weight, transposed_codes(view), spec.inputs);
+    } else if (name.transposed) {
       packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));
     } else {
       packer_.add(part, weight, view, spec.inputs, std::move(decode));
@@ -159,6 +161,9 @@ class Loader {
     };
     return {};
   }
+
+  // Kernels that read weights as they lie would take each value of a transpose from another row.
+  bool packs(const WeightView& view) const { return exec_.kernels->linear.packed_bytes(view) > 0; }
 
   // `decode`: empty where the view's bytes are the checkpoint's.
   WeightPacker::MakeValues transpose(const WeightView& view, WeightPacker::MakeValues decode) const {

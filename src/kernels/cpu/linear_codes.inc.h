@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernels/cpu/linear_formats.inc.h"
 #include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear_panel.inc.h"
 
 namespace sluice::cpu {
 
@@ -55,11 +56,29 @@ void with_codes_form(DType type, const Run& run) {
   }
 }
 
+// The code from bit `kShift` of each lane on.
+template <int kShift, class Form, class V>
+[[gnu::always_inline]] inline V code_at(typename V::Int codes) {
+  using I = typename V::Int;
+  const I code = shift_right<kShift>(codes);
+  if constexpr (Form::kBits == 4) return nibble_values<Form::kOffset>(code);
+  return to_float((code & I::broadcast(255)) - I::broadcast(Form::kOffset));
+}
+
+// The codes of inputs 2 P and 2 P + 1 of a line.
+template <int P, class Form, class V>
+[[gnu::always_inline]] inline void read_codes(const std::int32_t* line, V& even, V& odd) {
+  using I = typename V::Int;
+  constexpr int kShift = Form::kBits == 4 ? 4 * P : P / 2 * 8;
+  const I codes = I::load(line + (Form::kBits == 4 ? 0 : P % 2 * 16));
+  even = code_at<kShift, Form, V>(codes);
+  odd = code_at<kShift + 16, Form, V>(codes);
+}
+
 // A Format of cpu/linear_tile.inc.h: weights with their scales and minima, each product and sum rounded.
 template <class V, class Form, int kRows, int kFrom>
 struct CodesAsFloats {
   using Scale = Unscaled<V>;
-  using I = typename V::Int;
   static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
   static constexpr std::size_t kLineBytes = Form::kLineBytes, kScaleBytes = Form::kScaleBytes;
   struct Line {
@@ -72,28 +91,41 @@ struct CodesAsFloats {
   template <int P>
   [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
     const V scale = Form::Load::load(line.scales);
-    if constexpr (Form::kBits == 4) {
-      const I codes = I::load(line.codes);
-      even = value<4 * P>(codes) * scale;
-      odd = value<4 * P + 16>(codes) * scale;
-    } else {
-      const I codes = I::load(line.codes + P % 2 * 16);
-      even = value<P / 2 * 8>(codes) * scale;
-      odd = value<P / 2 * 8 + 16>(codes) * scale;
-    }
+    read_codes<P, Form>(line.codes, even, odd);
+    even = even * scale;
+    odd = odd * scale;
     if constexpr (Form::kMin) {
       const V min = Form::Load::load(line.scales + Form::kMinAt);
       even = even + min;
       odd = odd + min;
     }
   }
+};
 
- private:
-  // The code from bit `kShift` of each lane on.
-  template <int kShift>
-  [[gnu::always_inline]] static V value(I codes) {
-    const I code = shift_right<kShift>(codes) & I::broadcast((1 << Form::kBits) - 1);
-    return to_float(code - I::broadcast(Form::kOffset));
+// Weights with the scales and minima of their inputs (WeightFormat::kTransposedCodes).
+template <class V, class Form, int kRows, int kFrom>
+struct TransposedCodes {
+  using Scale = Unscaled<V>;
+  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr std::size_t kLineBytes = Form::kLineBytes,
+                               kLineScaleBytes = (Form::kMin ? 2 : 1) * 8 * sizeof(float);
+  static constexpr std::size_t kScaleBytes = kPanelInputs / kInputs * kLineScaleBytes / kGroupOutputs;
+  struct Line {
+    const std::int32_t* codes;
+    const float* scales;
+  };
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte* scales) const {
+    return {reinterpret_cast<const std::int32_t*>(line), reinterpret_cast<const float*>(scales)};
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    read_codes<P, Form>(line.codes, even, odd);
+    even = even * V::broadcast(line.scales[2 * P]);
+    odd = odd * V::broadcast(line.scales[2 * P + 1]);
+    if constexpr (Form::kMin) {
+      even = even + V::broadcast(line.scales[8 + 2 * P]);
+      odd = odd + V::broadcast(line.scales[8 + 2 * P + 1]);
+    }
   }
 };
 

@@ -117,6 +117,7 @@ class LinearDirect {
       for (int b = 0; b < kCount; ++b) {
         step(format, tile_.tile_bytes, lines[b], scales[b], x[b], acc[b]);
         lines[b] += kStepBytes;
+        scales[b] += kLineScales<Format>;
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) x[b][r] += kStepCells;
       }

@@ -6,6 +6,13 @@
 
 namespace sluice::cpu {
 
+// How far a line's scales lie behind those of the line before it: most formats have one set for a block.
+template <class Format>
+inline constexpr std::size_t kLineScales = [] {
+  if constexpr (requires { Format::kLineScaleBytes; }) return Format::kLineScaleBytes;
+  return std::size_t{0};
+}();
+
 // pair() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.
 template <class V>
 struct Unscaled {

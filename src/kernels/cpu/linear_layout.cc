@@ -19,6 +19,7 @@ int step_inputs_of(WeightFormat format) {
       return 4;
     case WeightFormat::kMxfp4:
     case WeightFormat::kCodes:
+    case WeightFormat::kTransposedCodes:
       return 8;
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
@@ -46,14 +47,18 @@ std::size_t scale_bytes_of(ScaleFormat format) {
 }
 
 std::size_t line_bytes_of(const WeightView& view) {
-  const bool wide = view.format == WeightFormat::kCodes && block_codes(view.codes).bits == 8;
+  const bool codes = view.format == WeightFormat::kCodes || view.format == WeightFormat::kTransposedCodes;
+  const bool wide = codes && block_codes(view.codes).bits == 8;
   return wide || view.format == WeightFormat::kF32 ? 128 : 64;
 }
 
 // Of one output and block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
-  if (view.format != WeightFormat::kCodes) return scale_bytes_of(packed_scales_of(view));
   const BlockCodes form = block_codes(view.codes);
+  if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
+    return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
+  }
+  if (view.format != WeightFormat::kCodes) return scale_bytes_of(packed_scales_of(view));
   return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
 }
 
@@ -183,6 +188,7 @@ struct Packer {
       case WeightFormat::kMxfp4:
         return pack_mxfp4(from, to);
       case WeightFormat::kCodes:
+      case WeightFormat::kTransposedCodes:
         break;  // a block at a time (cpu/linear_pack_codes.h)
     }
   }
@@ -259,6 +265,10 @@ void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int be
   for (int tile = begin / tile_outputs; tile * tile_outputs < end; ++tile) {
     if (view.format == WeightFormat::kCodes) {
       pack_codes_tile(view, layout, tile, packed + layout.tile_data(tile));
+      continue;
+    }
+    if (view.format == WeightFormat::kTransposedCodes) {
+      pack_transposed_codes_tile(view, layout, tile, packed + layout.tile_data(tile));
       continue;
     }
     packer.tile(tile, packed + layout.tile_data(tile));

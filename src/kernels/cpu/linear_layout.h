@@ -8,12 +8,14 @@
 //   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones
 //   codes of 4 bits   as mxfp4, each less the least one (BlockCodes::lowest)
 //   codes of 8 bits   128 bytes, 8 inputs: a dword an output of inputs 0 4 1 5, then the same of 2 6 3 7; each plus 128
+//   transposed codes  as codes
 // A tile is `tile_groups` groups (the last tile of a weight may have fewer): [tile][block] { [step][group][line],
 // [output] scale }, where a block is what one scale covers and inputs past its end are zero. Scales are e8m0 bytes, f32
-// for f32 scales, nothing without scales; of codes, a group's 16 scales, then its minima, f16 or f32 (BlockCodes::f16).
-// They follow their lines so that a tile is one stream, which processors fetch ahead by themselves (two streams read 10
-// to 17 % less). Packed weights are as small as in the checkpoint, but for the padding of outputs to 16, for scales of
-// a block_out that exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
+// for f32 scales, nothing without scales; of codes, a group's 16 scales, then its minima, f16 or f32 (BlockCodes::f16);
+// of transposed codes, for each group 8 scales of 8 inputs, then their minima, and so on, f32. They follow their lines
+// so that a tile is one stream, which processors fetch ahead by themselves (two streams read 10 to 17 % less). Packed
+// weights are as small as in the checkpoint, but for the padding of outputs to 16, for scales of a block_out that
+// exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
 #pragma once
 
 #include <cstddef>

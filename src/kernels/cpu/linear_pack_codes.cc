@@ -1,5 +1,6 @@
 #include "kernels/cpu/linear_pack_codes.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -98,6 +99,70 @@ void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int til
         put_part(form, values, place);
       }
     }
+  }
+}
+
+namespace {
+
+// Where the code of input `i` of a line is in the dword of its output: the line's byte, and the bit of it.
+struct CodePlace {
+  std::size_t byte;
+  unsigned bit;
+};
+CodePlace code_place(const BlockCodes& form, int i) {
+  if (form.bits == 4) {
+    const auto nibble = static_cast<unsigned>(i / 2 + i % 2 * 4);
+    return {nibble / 2, nibble % 2 * 4};
+  }
+  const auto at =
+      static_cast<std::size_t>(std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), i) - kQuantizedOrder.begin());
+  return {at / 4 * 64 + at % 4, 0};
+}
+
+// Codes are counted from `offset` on, so that what is not there is a weight of 0.
+int code_offset(const BlockCodes& form) {
+  return form.bits == 4 ? -form.lowest : 128;
+}
+
+}  // namespace
+
+void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) {
+  const BlockCodes form = block_codes(view.codes);
+  const int first = tile * layout.tile_groups * kGroupOutputs, groups = layout.groups_in(tile);
+  const std::size_t stride = static_cast<std::size_t>(groups) * layout.line_bytes;
+  const std::size_t line_scales = (form.min ? 2 : 1) * static_cast<std::size_t>(layout.step_inputs);  // floats
+  const int nothing = form.bits == 4 ? code_offset(form) * 0x11 : code_offset(form);
+  for (int block = 0; block < layout.blocks; ++block) {
+    const int begin = block * layout.block, count = std::min(layout.block, layout.in - begin);
+    const std::size_t lines = static_cast<std::size_t>((count + layout.step_inputs - 1) / layout.step_inputs) * stride;
+    const std::size_t scales = static_cast<std::size_t>(groups) * layout.group_scale_bytes;
+    std::memset(to, nothing, lines);
+    std::memset(to + lines, 0, scales);
+    for (int k = 0; k < count; ++k) {
+      const std::byte* row = view.data + static_cast<std::size_t>(begin + k) * view.row_bytes();
+      const int step = k / layout.step_inputs, i = k % layout.step_inputs;
+      const CodePlace place = code_place(form, i);
+      CodedPart part;
+      for (int group = 0; group < groups; ++group) {
+        const int n = first + group * kGroupOutputs;
+        if (group == 0 || n % form.inputs == 0)
+          read_part(view.codes, row, static_cast<std::size_t>(n / form.inputs), part);
+        std::byte* line =
+            to + static_cast<std::size_t>(step) * stride + static_cast<std::size_t>(group) * layout.line_bytes;
+        for (int o = 0; o < kGroupOutputs; ++o) {
+          std::byte& byte = line[static_cast<std::size_t>(4 * o) + place.byte];
+          const int code = part.codes[n % form.inputs + o] + code_offset(form);
+          byte = (byte & ~(static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit)) |
+                 static_cast<std::byte>(code << place.bit);
+        }
+        auto* of_group =
+            reinterpret_cast<float*>(to + lines + static_cast<std::size_t>(group) * layout.group_scale_bytes) +
+            static_cast<std::size_t>(step) * line_scales + i;
+        of_group[0] = part.scale;
+        if (form.min) of_group[layout.step_inputs] = part.min;
+      }
+    }
+    to += lines + scales;
   }
 }
 

@@ -10,4 +10,7 @@ namespace sluice {
 // Tile `tile`, to `to`.
 void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);
 
+// The same of WeightFormat::kTransposedCodes.
+void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);
+
 }  // namespace sluice

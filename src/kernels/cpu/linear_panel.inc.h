@@ -98,8 +98,8 @@ template <class Format, class V, class Arithmetic, int kGroups>
     }
     auto* to = panel + (block - blocks.first) * blocks.block_inputs / 2 * Arithmetic::kPairCells * kStride;
     const int count = std::min(tile.block, tile.in - block * tile.block);
-    for (int k = 0; k < count;
-         k += Format::kInputs, lines += step_bytes, to += kPairs * Arithmetic::kPairCells * kStride) {
+    for (int k = 0; k < count; k += Format::kInputs, lines += step_bytes, scales += kLineScales<Format>,
+             to += kPairs * Arithmetic::kPairCells * kStride) {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         const auto line = format.load(lines + static_cast<std::size_t>(g) * Format::kLineBytes,

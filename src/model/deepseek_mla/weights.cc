@@ -20,7 +20,8 @@ class TableBuilder {
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
     add("model.embed_tokens.weight", words, Storage::kBf16, &w.embedding);
-    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, Storage::kBf16, &w.head);
+    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, Storage::kBf16, &w.head,
+        inputs_);
     table_.back().role = WeightRole::kLogits;
     floats("model.norm.weight", {hidden()}, w.norm);
     w.layers.resize(mla_.sparse_layers.size());
@@ -35,8 +36,9 @@ class TableBuilder {
  private:
   std::int64_t hidden() const { return c_.hidden_size; }
 
-  void add(const std::string& name, const Shape& shape, Storage storage, decltype(WeightSpec::into) into) {
-    table_.push_back({{{name, shape}}, shape, storage, into, InputForm::kF32, 0, group_});
+  void add(const std::string& name, const Shape& shape, Storage storage, decltype(WeightSpec::into) into,
+           InputForm inputs = InputForm::kF32) {
+    table_.push_back({{{name, shape}}, shape, storage, into, inputs, 0, group_});
   }
   void floats(const std::string& name, const Shape& shape, std::vector<float>& into, Storage storage = Storage::kBf16) {
     add(name, shape, storage, &into);
@@ -73,7 +75,7 @@ class TableBuilder {
     linear(name + "wk.weight", {dim, hidden()}, into.k);
     floats(name + "k_norm.weight", {dim}, into.k_norm, Storage::kF32);
     floats(name + "k_norm.bias", {dim}, into.k_norm_bias, Storage::kF32);
-    add(name + "weights_proj.weight", {heads, hidden()}, Storage::kBf16, &into.head_weights);
+    add(name + "weights_proj.weight", {heads, hidden()}, Storage::kBf16, &into.head_weights, inputs_);
     table_.back().role = WeightRole::kIndexScores;
   }
 
@@ -132,7 +134,7 @@ class TableBuilder {
     floats(name + ".shared_head.norm.weight", {hidden()}, into.norm);
     add(name + ".embed_tokens.weight", words, Storage::kBf16, &into.embedding);
     table_.back().names.push_back({"model.embed_tokens.weight", words});  // a checkpoint may leave the copies out
-    add(name + ".shared_head.head.weight", words, Storage::kBf16, &into.head);
+    add(name + ".shared_head.head.weight", words, Storage::kBf16, &into.head, inputs_);
     table_.back().names.push_back({c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words});
     layer(name + ".", true, into.block);
     group_.clear();

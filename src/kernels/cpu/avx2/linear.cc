@@ -31,6 +31,8 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kCodes:
       if (job.weight->input_form() == InputForm::kInt8) return linear_codes_int8(job, rows, begin, end);
       return linear_codes(job, rows, begin, end);
+    case WeightFormat::kTransposedCodes:
+      return linear_transposed_codes(job, rows, begin, end);
   }
 }
 

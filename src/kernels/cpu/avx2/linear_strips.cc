@@ -134,6 +134,7 @@ int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std:
     case WeightFormat::kMxfp4:
       return pack<Mxfp4Strip>(rows, row_bytes, steps, to, stride);
     case WeightFormat::kCodes:
+    case WeightFormat::kTransposedCodes:
       break;
   }
   return 0;

@@ -258,6 +258,11 @@ SLUICE_VEC __m256 e2m1_values(__m256i codes) {
 SLUICE_VEC F32x16 e2m1_values(I32x16 codes) {
   return {e2m1_values(codes.lo), e2m1_values(codes.hi)};
 }
+// The low four bits of each lane less kOffset.
+template <int kOffset>
+SLUICE_VEC F32x16 nibble_values(I32x16 codes) {
+  return to_float((codes & I32x16::broadcast(15)) - I32x16::broadcast(kOffset));
+}
 // Lane l gets lane l ^ N.
 template <int N>
 SLUICE_VEC F32x16 permute_xor(F32x16 a) {

@@ -11,6 +11,7 @@ void linear_mxfp4(const LinearJob& job, int rows, int begin, int end);
 void linear_int8(const LinearJob& job, int rows, int begin, int end);        // mxfp4 times int8
 void linear_codes(const LinearJob& job, int rows, int begin, int end);       // codes times floats
 void linear_codes_int8(const LinearJob& job, int rows, int begin, int end);  // codes times int8
+void linear_transposed_codes(const LinearJob& job, int rows, int begin, int end);
 
 // linear_int8 and linear_codes_int8 by VNNI; only where has_vnni(), and there instead of them.
 bool has_vnni();

@@ -208,6 +208,12 @@ SLUICE_VEC F32x16 e2m1_values(I32x16 codes) {
                                        -2.0F, -3.0F, -4.0F, -6.0F);
   return {_mm512_permutexvar_ps(codes.v, values)};
 }
+// The low four bits of each lane less kOffset.
+template <int kOffset>
+SLUICE_VEC F32x16 nibble_values(I32x16 codes) {
+  const __m512 values = _mm512_cvtepi32_ps(_mm512_sub_epi32(I32x16::iota().v, _mm512_set1_epi32(kOffset)));
+  return {_mm512_permutexvar_ps(codes.v, values)};
+}
 // Lane l gets lane l ^ N.
 template <int N>
 SLUICE_VEC F32x16 permute_xor(F32x16 a) {

@@ -43,6 +43,8 @@ void run(const LinearJob& job, int rows, int begin, int end) {
     case WeightFormat::kCodes:
       if (job.weight->input_form() == InputForm::kInt8) return avx512::linear_codes_int8_vnni(job, rows, begin, end);
       return avx512::linear_codes(job, rows, begin, end);
+    case WeightFormat::kTransposedCodes:
+      return avx512::linear_transposed_codes(job, rows, begin, end);
   }
 }
 
