@@ -6,8 +6,10 @@
 // takes the offsets off again and makes its bits the float 12582912 + acc. Few rows decode lines in registers; many
 // rows decode a tile into a buffer in L2 first.
 //
-// An Isa has Vec, kTileGroups, kInt8Rows (rows at once), kInt8BufferFrom (rows from which decoding once pays) and the
-// struct Int8, whose scales are one of those below:
+// An Isa has Vec, kTileGroups, kInt8DirectRows and kInt8BufferRows (rows at once of lines decoded in registers, and of
+// a buffer), kInt8BufferFrom (rows from which decoding once pays; 0: never), kInt8KeptSums (floats' vectors, rows x
+// groups, that fit in registers beside as many integers'; more stay in L1) and the struct Int8, whose scales are one of
+// those below:
 //   Bytes (64 bytes), load(line), low(codes), high(codes): the inputs 0 4 1 5 of each output and 2 6 3 7
 //   load_bytes, store, broadcast(four codes), add_dot(acc, bytes, four)
 #pragma once
@@ -16,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/linear_formats.inc.h"
 #include "kernels/cpu/linear_tile.inc.h"
@@ -104,7 +107,7 @@ class LinearInt8 {
       const bool whole = tile.groups == Isa::kTileGroups && tile.outputs == kTileOutputs;
       if (!whole) {
         for (int g = 0; g < tile.groups; ++g) LinearInt8(tile, job, rows, g).template groups<1, false>(0, tile.blocks);
-      } else if (rows < Isa::kInt8BufferFrom) {
+      } else if (Isa::kInt8BufferFrom == 0 || rows < Isa::kInt8BufferFrom) {
         LinearInt8(tile, job, rows, 0).template groups<Isa::kTileGroups, false>(0, tile.blocks);
       } else {
         LinearInt8(tile, job, rows, 0).buffered();
@@ -167,11 +170,12 @@ class LinearInt8 {
   // All rows, in parts as even as they come.
   template <int kGroups, bool kDecoded>
   void groups(int first, int last) {
-    const int parts = (rows_ + Isa::kInt8Rows - 1) / Isa::kInt8Rows;
+    constexpr int kRows = kDecoded ? Isa::kInt8BufferRows : Isa::kInt8DirectRows;
+    const int parts = (rows_ + kRows - 1) / kRows;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows_ - row + parts - part - 1) / (parts - part);
       if constexpr (kDecoded) next_.prefetch(part, parts);
-      with_rows<kGroups, kDecoded, Isa::kInt8Rows>(first, last, row, count);
+      with_rows<kGroups, kDecoded, kRows>(first, last, row, count);
       row += count;
     }
   }
@@ -188,11 +192,13 @@ class LinearInt8 {
   [[gnu::noinline]] void multiply(int first, int last, int row) {
     const Int8 int8;
     const QuantizedBlock* x[kRows];
-    V y[kRows][kGroups];
+    using Sums = std::conditional_t<kRows * kGroups <= Isa::kInt8KeptSums, SumsInRegisters<kRows, kGroups>,
+                                    SumsInMemory<kRows, kGroups>>;
+    Sums y;
     for (int r = 0; r < kRows; ++r) {
       x[r] = reinterpret_cast<const QuantizedBlock*>(job_.x_row(row + r));
       for (int g = 0; g < kGroups; ++g) {
-        y[r][g] = first == 0 ? V::zero() : load_outputs<V>(outputs(row + r, g), outputs_left(g));
+        y.set(r, g, first == 0 ? V::zero() : load_outputs<V>(outputs(row + r, g), outputs_left(g)));
       }
     }
     const std::byte* buffer = buffer_;
@@ -251,9 +257,22 @@ class LinearInt8 {
       }
     }
     for (int r = 0; r < kRows; ++r) {
-      for (int g = 0; g < kGroups; ++g) store_outputs(outputs(row + r, g), y[r][g], outputs_left(g));
+      for (int g = 0; g < kGroups; ++g) store_outputs(outputs(row + r, g), y.get(r, g), outputs_left(g));
     }
   }
+
+  template <int kRows, int kGroups>
+  struct SumsInRegisters {
+    [[gnu::always_inline]] V get(int r, int g) const { return v[r][g]; }
+    [[gnu::always_inline]] void set(int r, int g, V y) { v[r][g] = y; }
+    V v[kRows][kGroups];
+  };
+  template <int kRows, int kGroups>
+  struct SumsInMemory {
+    [[gnu::always_inline]] V get(int r, int g) const { return V::load(v[r][g]); }
+    [[gnu::always_inline]] void set(int r, int g, V y) { y.store(v[r][g]); }
+    alignas(64) float v[kRows][kGroups][kGroupOutputs];
+  };
 
   template <int kGroups>
   struct Factors {
@@ -278,15 +297,15 @@ class LinearInt8 {
     V v[kGroups][kFactors];
   };
 
-  template <int kGroups, int kRows>
+  template <int kGroups, int kRows, class Sums>
   [[gnu::always_inline]] static void add_block(const Factors<kGroups>& factors, int block,
                                                const I (&acc)[kRows][kGroups], const QuantizedBlock* const* x,
-                                               V (&y)[kRows][kGroups]) {
+                                               Sums& y) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
-        y[r][g] = Int8::finish(acc[r][g], factors.v[g], x[r][block / kInputParts], block % kInputParts, y[r][g]);
+        y.set(r, g, Int8::finish(acc[r][g], factors.v[g], x[r][block / kInputParts], block % kInputParts, y.get(r, g)));
       }
     }
   }

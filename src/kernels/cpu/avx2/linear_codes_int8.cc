@@ -27,7 +27,7 @@ struct WholeBytes : LineBytes {
 
 template <class Form>
 struct CodesIsa : LinearIsa {
-  static constexpr int kInt8Rows = 2, kInt8BufferFrom = 5;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 2, kInt8BufferFrom = 5, kInt8KeptSums = 4;
   struct Int8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, WholeBytes>,
                 cpu::CodesInt8Scales<F32x16, Form, Form::kBits == 4 ? Form::kOffset : 0> {};
 };

@@ -7,7 +7,7 @@ namespace sluice::avx2 {
 namespace {
 
 struct Int8Isa : LinearIsa {
-  static constexpr int kInt8Rows = 2, kInt8BufferFrom = 5;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 2, kInt8BufferFrom = 5, kInt8KeptSums = 4;
   struct Int8 : PairsOf<E2m1Bytes>, cpu::Mxfp4Int8Scales<F32x16> {};
 };
 

@@ -28,7 +28,7 @@ struct FoursOf : Values {
 };
 
 struct VnniIsa : LinearIsa {
-  static constexpr int kInt8Rows = 2, kInt8BufferFrom = 5;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 2, kInt8BufferFrom = 5, kInt8KeptSums = 4;
 };
 struct Mxfp4Isa : VnniIsa {
   struct Int8 : FoursOf<E2m1Bytes>, cpu::Mxfp4Int8Scales<F32x16> {};

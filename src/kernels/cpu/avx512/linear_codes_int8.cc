@@ -25,7 +25,7 @@ struct SignedBytes : WholeBytes {
 
 template <class Form>
 struct CodesIsa : LinearIsa {
-  static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 3, kInt8BufferFrom = 24, kInt8KeptSums = 12;
   struct Int8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, SignedBytes>,
                 cpu::CodesInt8Scales<F32x16, Form, Form::kBits == 4 ? Form::kOffset : 0> {};
 };

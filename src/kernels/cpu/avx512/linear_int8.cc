@@ -8,7 +8,7 @@ namespace sluice::avx512 {
 namespace {
 
 struct Int8Isa : LinearIsa {
-  static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 3, kInt8BufferFrom = 24, kInt8KeptSums = 12;
   struct Int8 : PairsOf<E2m1Bytes>, cpu::Mxfp4Int8Scales<F32x16> {};
 };
 

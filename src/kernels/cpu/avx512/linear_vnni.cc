@@ -24,14 +24,16 @@ struct FoursOf : Values {
 
 template <class Isa>
 struct VnniIsa : Isa {
-  static constexpr int kInt8Rows = 3, kInt8BufferFrom = 24;
+  static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
 };
 template <class Isa>
 struct Mxfp4Isa : VnniIsa<Isa> {
+  static constexpr int kInt8DirectRows = 5, kInt8BufferFrom = 24;
   struct Int8 : FoursOf<E2m1Bytes>, cpu::Mxfp4Int8Scales<F32x16> {};
 };
 template <class Isa, class Form>
 struct CodesIsa : VnniIsa<Isa> {
+  static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
   struct Int8 : FoursOf<std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>,
                 cpu::CodesInt8Scales<F32x16, Form, Form::kOffset> {};
 };

@@ -77,7 +77,7 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 void linear_dot(const LinearJob& job, int rows, int begin, int end) {
   switch (job.weight->view().format) {
     case WeightFormat::kBf16:
-      return run<cpu::Bf16Weights<F32x16, 4, 0>, 0>(job, rows, begin, end);
+      return run<cpu::Bf16Weights<F32x16, 6, 0>, 0>(job, rows, begin, end);
     case WeightFormat::kFp8:
       if (job.weight->view().scale_format == ScaleFormat::kF32) {
         return run<cpu::Fp8Weights<cpu::ScaledF32<F32x16>, Fp8Decoder, 4, 0>, 33>(job, rows, begin, end);
