@@ -1,8 +1,8 @@
 // MXFP4 weights times int8 inputs (kernels/linear.h) on AMX, for many rows: the integers of a block of 32 inputs are
 // exact in any order, so these are the bits of cpu/linear_int8.inc.h.
 //
-// A tile product takes 16 rows x 32 inputs and 32 inputs x 16 outputs; four of them side by side make 16 x 64 sums,
-// which meet their scales in vector registers while the next block's products run.
+// A tile product takes 16 rows x 32 inputs and 32 inputs x 16 outputs; its sums go through L1 to the vector registers,
+// where they meet their scales, which takes longer than the product.
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,19 +27,17 @@ namespace {
 constexpr int kRows = 16, kGroups = LinearIsa::kTileGroups, kOutputs = kGroups * kGroupOutputs;
 constexpr int kChunkRows = 96, kChunkBlocks = 64;  // what lies in L2 at a time
 constexpr int kBlockLines = 4;                     // of a group
-constexpr std::size_t kLineBytes = 64;
 
-// ldtilecfg: tiles 0 to 3 are sums, 4 rows' codes, 5 weights.
+// ldtilecfg: tile 0 has sums, 1 rows' codes, 2 weights.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14]{};
-  std::uint16_t row_bytes[16]{64, 64, 64, 64, kQuantizedInputs, 64};
-  std::uint8_t rows[16]{kRows, kRows, kRows, kRows, kRows, kQuantizedInputs / 4};
+  std::uint16_t row_bytes[16]{64, kQuantizedInputs, 64};
+  std::uint8_t rows[16]{kRows, kRows, kQuantizedInputs / 4};
 };
 
-// The codes and factors of up to kChunkRows rows and kChunkBlocks blocks, by block; rows that do not exist are zero.
+// The codes and scales of up to kChunkRows rows and kChunkBlocks blocks, by block; rows that do not exist are zero.
 struct Inputs {
   std::int8_t codes[kChunkBlocks][kChunkRows][kQuantizedInputs];
-  std::int32_t starts[kChunkBlocks][kChunkRows];
   float scales[kChunkBlocks][kChunkRows];
 
   void copy(const LinearJob& job, int row, int rows, int first_block, int blocks) {
@@ -49,10 +47,10 @@ struct Inputs {
       for (int b = 0; b < blocks; ++b) {
         if (from == nullptr) {
           std::memset(codes[b][r], 0, kQuantizedInputs);
-          starts[b][r] = 0, scales[b][r] = 0.0F;
+          scales[b][r] = 0.0F;
         } else {
           std::memcpy(codes[b][r], from[b].codes, kQuantizedInputs);
-          starts[b][r] = from[b].start, scales[b][r] = from[b].scale;
+          scales[b][r] = from[b].scale;
         }
       }
     }
@@ -61,82 +59,68 @@ struct Inputs {
 
 using Scales = cpu::Mxfp4Int8Scales<F32x16>;
 
-// A tile of weights, decoded: [line][low, high][group] is what a tile product wants, 4 inputs of 16 outputs a line.
+// A tile of weights, decoded: [group][line][low, high] is what a tile product wants, 4 inputs of 16 outputs a line, as
+// signed bytes.
 struct Weights {
-  alignas(64) std::byte codes[kChunkBlocks][2 * kBlockLines][kGroups][kLineBytes];
+  alignas(64) std::byte codes[kChunkBlocks][kGroups][2 * kBlockLines][64];
   alignas(64) F32x16 factors[kChunkBlocks][kGroups][Scales::kFactors];
 
   void decode(const cpu::LinearTile& tile, int first_block, int blocks) {
     const avx512::E2m1Bytes values;
+    const __m512i offset = _mm512_set1_epi8(12);
     for (int b = 0; b < blocks; ++b) {
       const int block = first_block + b;
       const int lines = (std::min(tile.block, tile.in - block * tile.block) + 7) / 8;
       const std::byte* line = tile.lines(block);
-      for (int l = 0; l < kBlockLines; ++l) {
-        for (int g = 0; g < kGroups; ++g, line += kLineBytes) {
-          // Inputs past the end have codes of 0: any weights do.
-          const __m512i packed = l < lines ? _mm512_loadu_si512(line) : _mm512_setzero_si512();
-          _mm512_store_si512(codes[b][2 * l][g], values.low(packed));
-          _mm512_store_si512(codes[b][2 * l + 1][g], values.high(packed));
+      for (int l = 0; l < lines; ++l) {  // inputs past the end have codes of 0: any weights do
+        for (int g = 0; g < kGroups; ++g, line += Scales::kLineBytes) {
+          const auto packed = values.load(line);
+          _mm512_store_si512(codes[b][g][2 * l], _mm512_sub_epi8(values.low(packed), offset));
+          _mm512_store_si512(codes[b][g][2 * l + 1], _mm512_sub_epi8(values.high(packed), offset));
         }
       }
       const std::byte* scales = tile.scales(block);
-      for (int g = 0; g < kGroups; ++g) {
-        Scales::load_factors(scales + g * kGroupOutputs, factors[b][g]);
+      for (int g = 0; g < kGroups; ++g, scales += kGroupOutputs * Scales::kScaleBytes) {
+        Scales::load_factors(scales, factors[b][g]);
       }
     }
   }
 };
 
-using Sums = std::int32_t[kGroups][kRows][kGroupOutputs];
+using Sums = std::int32_t[kRows][kGroupOutputs];
 
-[[gnu::always_inline]] inline void multiply_block(const std::int8_t* x,
-                                                  const std::byte (&weights)[2 * kBlockLines][kGroups][kLineBytes],
+[[gnu::always_inline]] inline void multiply_block(const std::int8_t* x, const std::byte (&weights)[2 * kBlockLines][64],
                                                   Sums& sums) {
-  constexpr int kStride = kGroups * kLineBytes;
   asm volatile("" ::: "memory");  // GCC 12 does not know that a tile is loaded from memory
-  _tile_loadd(4, x, kQuantizedInputs);
+  _tile_loadd(1, x, kQuantizedInputs);
+  _tile_loadd(2, weights, 64);
   _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_loadd(5, weights[0][0], kStride);
-  _tile_dpbsud(0, 4, 5);
-  _tile_loadd(5, weights[0][1], kStride);
-  _tile_dpbsud(1, 4, 5);
-  _tile_loadd(5, weights[0][2], kStride);
-  _tile_dpbsud(2, 4, 5);
-  _tile_loadd(5, weights[0][3], kStride);
-  _tile_dpbsud(3, 4, 5);
-  _tile_stored(0, sums[0], 64);
-  _tile_stored(1, sums[1], 64);
-  _tile_stored(2, sums[2], 64);
-  _tile_stored(3, sums[3], 64);
+  _tile_dpbssd(0, 1, 2);
+  _tile_stored(0, sums, 64);
 }
 
-// y [kRows][kOutputs] of rows [row, row + kRows) after block b's sums.
-[[gnu::always_inline]] inline void add_block(const Inputs& x, const Weights& weights, int b, int row, const Sums& sums,
-                                             float* y) {
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const I32x16 start = I32x16::broadcast(x.starts[b][row + r]);
-    const F32x16 scale = F32x16::broadcast(x.scales[b][row + r]);
-#pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g) {
-      float* to = y + r * kOutputs + g * kGroupOutputs;
-      const I32x16 sum = I32x16::load(sums[g][r]) + start;
-      fma(Scales::scaled(sum, weights.factors[b][g]), scale, F32x16::load(to)).store(to);
-    }
-  }
-}
-
-// The same after `blocks` blocks. A block's products run while the sums of the one before meet their scales.
+// y [kRows][kOutputs] of rows [row, row + kRows), after `blocks` blocks. The sums of a block meet their scales while
+// the next block's products run; a group's y stays in registers.
 [[gnu::noinline]] void multiply(const Inputs& x, const Weights& weights, int row, int blocks, float* y) {
+  const I32x16 magic = I32x16::broadcast(kQuantizedMagicBits);
   alignas(64) Sums sums[2];
-  multiply_block(x.codes[0][row], weights.codes[0], sums[0]);
-  for (int b = 0; b < blocks; ++b) {
-    if (b + 1 < blocks) multiply_block(x.codes[b + 1][row], weights.codes[b + 1], sums[(b + 1) % 2]);
-    add_block(x, weights, b, row, sums[b % 2], y);
+  for (int g = 0; g < kGroups; ++g, y += kGroupOutputs) {
+    F32x16 acc[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) acc[r] = F32x16::load(y + r * kOutputs);
+    multiply_block(x.codes[0][row], weights.codes[0][g], sums[0]);
+    for (int b = 0; b < blocks; ++b) {
+      if (b + 1 < blocks) multiply_block(x.codes[b + 1][row], weights.codes[b + 1][g], sums[(b + 1) % 2]);
+      const auto& factors = weights.factors[b][g];
+      const float* scales = x.scales[b] + row;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const I32x16 sum = I32x16::load(sums[b % 2][r]) + magic;
+        acc[r] = fma(Scales::scaled(sum, factors), F32x16::broadcast(scales[r]), acc[r]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) acc[r].store(y + r * kOutputs);
   }
 }
 
