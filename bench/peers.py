@@ -96,7 +96,7 @@ def parse_sweep_bench(text, prefills, decodes, depths):
 
 def run(command, stream="stdout"):
     done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          check=False)
+                          errors="replace", check=False)  # a peer may print a part of a character
     if done.returncode != 0:
         raise RuntimeError(f"{shlex.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     return getattr(done, stream)

@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kFeatures[] = {"avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw",
-                                     "avx512_vbmi", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"};
+constexpr const char* kFeatures[] = {"avx2",       "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw",
+                                     "avx512vbmi", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"};
 
 // Of the first processor in /proc/cpuinfo: what is behind "key : ".
 std::string cpu_entry(const std::string& key) {

@@ -124,6 +124,15 @@ int code_offset(const BlockCodes& form) {
   return form.bits == 4 ? -form.lowest : 128;
 }
 
+// The codes of one input, of sixteen outputs.
+void put_codes(const BlockCodes& form, const std::int8_t* codes, const CodePlace& place, std::byte* line) {
+  const auto mask = static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit;
+  for (std::size_t o = 0; o < kGroupOutputs; ++o) {
+    std::byte& byte = line[4 * o + place.byte];
+    byte = (byte & ~mask) | static_cast<std::byte>((codes[o] + code_offset(form)) << place.bit);
+  }
+}
+
 }  // namespace
 
 void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) {
@@ -149,12 +158,7 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
           read_part(view.codes, row, static_cast<std::size_t>(n / form.inputs), part);
         std::byte* line =
             to + static_cast<std::size_t>(step) * stride + static_cast<std::size_t>(group) * layout.line_bytes;
-        for (int o = 0; o < kGroupOutputs; ++o) {
-          std::byte& byte = line[static_cast<std::size_t>(4 * o) + place.byte];
-          const int code = part.codes[n % form.inputs + o] + code_offset(form);
-          byte = (byte & ~(static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit)) |
-                 static_cast<std::byte>(code << place.bit);
-        }
+        put_codes(form, part.codes + n % form.inputs, place, line);
         auto* of_group =
             reinterpret_cast<float*>(to + lines + static_cast<std::size_t>(group) * layout.group_scale_bytes) +
             static_cast<std::size_t>(step) * line_scales + i;
