@@ -16,8 +16,8 @@ Status print_kernels(const KernelsOptions& options) {
   fmt::print("machine  {}\n", cpu_isas());
   fmt::print("chosen   {} ({})\n\n", table->isa,
              options.isa == "auto" ? "auto: the best that this machine has" : "forced by --isa");
-  fmt::print("{:<14} {:<7} {}\n", "op", "isa", "why");
-  for (const KernelRow& row : describe_kernels(*table)) fmt::print("{:<14} {:<7} {}\n", row.op, row.isa, row.why);
+  fmt::print("{:<14} {:<11} {}\n", "op", "isa", "why");
+  for (const KernelRow& row : describe_kernels(*table)) fmt::print("{:<14} {:<11} {}\n", row.op, row.isa, row.why);
   return {};
 }
 
