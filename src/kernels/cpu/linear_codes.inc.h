@@ -61,7 +61,7 @@ template <int kShift, class Form, class V>
 [[gnu::always_inline]] inline V code_at(typename V::Int codes) {
   using I = typename V::Int;
   const I code = shift_right<kShift>(codes);
-  if constexpr (Form::kBits == 4) return nibble_values<Form::kOffset>(code);
+  if constexpr (Form::kBits == 4) return V::template nibbles<Form::kOffset>(code);
   return to_float((code & I::broadcast(255)) - I::broadcast(Form::kOffset));
 }
 

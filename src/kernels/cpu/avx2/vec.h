@@ -151,6 +151,8 @@ struct F32x16 {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16)),
             _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half + 1)), 16))};
   }
+  template <int kOffset>
+  SLUICE_VEC static F32x16 nibbles(I32x16 codes);  // the low four bits of each lane less kOffset
   SLUICE_VEC static F32x16 load_f16(const std::byte* p) {
     const auto* half = reinterpret_cast<const __m128i*>(p);
     return {_mm256_cvtph_ps(_mm_loadu_si128(half)), _mm256_cvtph_ps(_mm_loadu_si128(half + 1))};
@@ -258,9 +260,8 @@ SLUICE_VEC __m256 e2m1_values(__m256i codes) {
 SLUICE_VEC F32x16 e2m1_values(I32x16 codes) {
   return {e2m1_values(codes.lo), e2m1_values(codes.hi)};
 }
-// The low four bits of each lane less kOffset.
 template <int kOffset>
-SLUICE_VEC F32x16 nibble_values(I32x16 codes) {
+SLUICE_VEC F32x16 F32x16::nibbles(I32x16 codes) {
   return to_float((codes & I32x16::broadcast(15)) - I32x16::broadcast(kOffset));
 }
 // Lane l gets lane l ^ N.

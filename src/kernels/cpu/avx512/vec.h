@@ -115,6 +115,8 @@ struct F32x16 {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
   }
+  template <int kOffset>
+  SLUICE_VEC static F32x16 nibbles(I32x16 codes);  // the low four bits of each lane less kOffset
   SLUICE_VEC static F32x16 load_f16(const std::byte* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
@@ -208,9 +210,8 @@ SLUICE_VEC F32x16 e2m1_values(I32x16 codes) {
                                        -2.0F, -3.0F, -4.0F, -6.0F);
   return {_mm512_permutexvar_ps(codes.v, values)};
 }
-// The low four bits of each lane less kOffset.
 template <int kOffset>
-SLUICE_VEC F32x16 nibble_values(I32x16 codes) {
+SLUICE_VEC F32x16 F32x16::nibbles(I32x16 codes) {
   const __m512 values = _mm512_cvtepi32_ps(_mm512_sub_epi32(I32x16::iota().v, _mm512_set1_epi32(kOffset)));
   return {_mm512_permutexvar_ps(codes.v, values)};
 }
