@@ -35,11 +35,11 @@ namespace json = boost::json;
 
 constexpr double kCalibrationSeconds = 3;
 
-struct NamedRule {
+struct NamedRetention {
   const char* name;
   bool RetentionRules::* rule;
 };
-constexpr NamedRule kRules[] = {
+constexpr NamedRetention kRetentionRules[] = {
     {"every_64th", &RetentionRules::every_64th},
     {"before_prompt_end", &RetentionRules::before_prompt_end},
     {"at_prompt_end", &RetentionRules::at_prompt_end},
@@ -53,7 +53,7 @@ Result<RetentionRules> retention_without(const std::vector<std::string>& names) 
   RetentionRules rules;
   for (const std::string& name : names) {
     bool found = name == "all";
-    for (const NamedRule& rule : kRules) {
+    for (const NamedRetention& rule : kRetentionRules) {
       if (name != "all" && name != rule.name) continue;
       rules.*rule.rule = false;
       found = true;
@@ -135,7 +135,7 @@ Result<RunReport> run_policy(const std::string& policy, SimulationOptions simula
   return make_report(policy, result);
 }
 
-Status write_file(const fs::path& path, const std::string& text) {
+Status write_report_file(const fs::path& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
@@ -146,9 +146,9 @@ Status write_report(const std::string& out, json::object summary, const std::vec
   json::array runs;
   for (const RunReport& report : reports) runs.push_back(to_json(report));
   summary["runs"] = std::move(runs);
-  SLUICE_RETURN_IF_ERROR(write_file(fs::path(out) / "summary.json", dump_json(summary) + "\n"));
+  SLUICE_RETURN_IF_ERROR(write_report_file(fs::path(out) / "summary.json", dump_json(summary) + "\n"));
   for (const ReportPlot& plot : make_plots(reports))
-    SLUICE_RETURN_IF_ERROR(write_file(fs::path(out) / plot.file, plot.svg));
+    SLUICE_RETURN_IF_ERROR(write_report_file(fs::path(out) / plot.file, plot.svg));
   return {};
 }
 

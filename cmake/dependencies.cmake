@@ -2,15 +2,11 @@
 set(Boost_USE_STATIC_LIBS ON)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
-# {fmt} and spdlog by their headers alone: their targets would link shared libraries, or compile {fmt} in every file
+# {fmt} by its headers alone: its targets would link a shared library, or compile {fmt} in every file
 # (src/base/fmt_compiled.cc does it once).
 find_path(FMT_INCLUDE fmt/format.h REQUIRED)
-find_path(SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)
 add_library(fmt_headers INTERFACE)
 target_include_directories(fmt_headers SYSTEM INTERFACE ${FMT_INCLUDE})
-add_library(spdlog_headers INTERFACE)
-target_include_directories(spdlog_headers SYSTEM INTERFACE ${SPDLOG_INCLUDE})
-target_compile_definitions(spdlog_headers INTERFACE SPDLOG_FMT_EXTERNAL)
 find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 

@@ -1,37 +1,44 @@
 #!/usr/bin/env bash
-# tidy.sh BUILD_DIR [--all | FILE...]: clang-tidy-19, as .clang-tidy says, over the compiled files other than tests, over all
-# compiled files, or over those given.
-# A file that passed leaves a stamp in BUILD_DIR/tidy, named by the hash of all that could change the result: what the
-# compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. A file with a stamp is not read again.
+# tidy.sh BUILD_DIR [--all | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests left out (a
+# group of sources is read at once: cmake/layers.cmake), or over the FILEs, each as the main file of its own.
+#
+# What passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that could change
+# the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. What has a stamp
+# is not read again, in any checkout; --all reads everything, the tests too.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+stamps=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/sluice/tidy
 
-# One file: called by xargs below with the build folder, the hash of the configuration, and the file.
+# One translation unit: called by xargs below with the build folder, the hash of the configuration, and the file.
 if [ "${1:-}" = --one ]; then
   build=$2 configuration=$3 file=$4
-  # The compile command of the file: the line before its "file" line, with the JSON escapes undone.
+  # The compile command of the file: the line before its "file" line, with the JSON escapes undone; without the launcher.
   command=$(grep -F -B 1 "\"file\": \"$file\"" "$build/compile_commands.json" | head -n 1 |
     sed -E 's/^ *"command": "(.*)",$/\1/; s/\\(["\\])/\1/g; s/ -o [^ ]+ -c / /')
-  hash=$({ echo "$configuration $command"; cd "$build" && eval "$command -E -C"; } | sha256sum | cut -d ' ' -f 1)
-  [ ! -e "$build/tidy/$hash" ] || exit 0
+  hash=$({ echo "$configuration ${command//$root/}"; cd "$build" && eval "$command -E -C -P"; } | sha256sum | cut -d ' ' -f 1)
+  [ -z "${SLUICE_TIDY_ALL:-}" ] && [ -e "$stamps/$hash" ] && exit 0
+  start=$SECONDS
   output=$(clang-tidy-19 --quiet -p "$build" "$file" 2>&1) || { printf '%s\n' "$output" >&2; exit 1; }
-  touch "$build/tidy/$hash"
+  touch "$stamps/$hash"
+  echo "tidy: ${file#"$root"/} read in $((SECONDS - start)) s"
   exit 0
 fi
 
-build=$(cd "${1:?usage: tidy.sh BUILD_DIR [FILE...]}" && pwd)
+build=$(cd "${1:?usage: tidy.sh BUILD_DIR [--all | FILE...]}" && pwd)
 shift
-mkdir -p "$build/tidy"
+mkdir -p "$stamps"
 configuration=$({ cat "$root/.clang-tidy"; clang-tidy-19 --version; } | sha256sum | cut -d ' ' -f 1)
 compiled() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | sort -u; }
 if [ $# = 0 ]; then
-  mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/')
+  mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/|_test\.dir/')
 elif [ "$1" = --all ]; then
+  export SLUICE_TIDY_ALL=1
   mapfile -t files < <(compiled)
 else
   mapfile -t files < <(realpath "$@")
 fi
-printf '%s\0' "${files[@]}" |
+# The largest first, so that no core is left with one of them at the end.
+ls -S -- "${files[@]}" | tr '\n' '\0' |
   xargs -0 -n 1 -P "$(nproc)" "${BASH_SOURCE[0]}" --one "$build" "$configuration" ||
   { echo "tidy: see above; NOLINT(check-name) with a reason where clang-tidy is wrong" >&2; exit 1; }
-echo "tidy: ${#files[@]} files, no findings"
+echo "tidy: ${#files[@]} translation units, no findings"

@@ -1,10 +1,9 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <array>
-#include <memory>
+#include <atomic>
+#include <cstdio>
+#include <ctime>
 #include <string>
 
 namespace sluice {
@@ -12,23 +11,22 @@ namespace {
 
 // In the order of LogLevel.
 constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
-constexpr std::array<spdlog::level::level_enum, 6> kLevels = {spdlog::level::trace, spdlog::level::debug,
-                                                              spdlog::level::info,  spdlog::level::warn,
-                                                              spdlog::level::err,   spdlog::level::off};
 
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  return kLevels[static_cast<std::size_t>(level)];
+std::atomic<LogLevel> lowest{LogLevel::kInfo};
+
+std::string_view name_of(LogLevel level) {
+  return kNames[static_cast<std::size_t>(level)];
 }
 
-spdlog::logger& logger() {
-  // Never destroyed, so that threads that outlive main() may still log.
-  static auto* const instance = [] {
-    auto* made = new spdlog::logger("sluice", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %-7l %v");
-    made->flush_on(spdlog::level::trace);
-    return made;
-  }();
-  return *instance;
+// Local time, to the millisecond.
+std::string time_text() {
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
+  std::tm local{};
+  localtime_r(&now.tv_sec, &local);
+  char text[40];
+  const std::size_t length = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  return fmt::format("{}.{:03}", std::string_view(text, length), now.tv_nsec / 1'000'000);
 }
 
 }  // namespace
@@ -41,15 +39,17 @@ Result<LogLevel> parse_log_level(std::string_view name) {
 }
 
 void set_log_level(LogLevel level) {
-  logger().set_level(spdlog_level(level));
+  lowest.store(level, std::memory_order_relaxed);
 }
 
 bool log_enabled(LogLevel level) {
-  return logger().should_log(spdlog_level(level));
+  return level >= lowest.load(std::memory_order_relaxed);
 }
 
 void log_line(LogLevel level, std::string_view text) {
-  logger().log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
+  if (!log_enabled(level)) return;
+  const std::string line = fmt::format("{} {:7} {}\n", time_text(), name_of(level), text);
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one call, and stderr has a lock: lines stay whole
 }
 
 }  // namespace sluice

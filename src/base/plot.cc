@@ -12,8 +12,9 @@ namespace sluice {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 600, kPlotHeight = 270, kLeft = 74, kRight = 30, kTitle = 36, kLegendLine = 20, kBelow = 56;
-constexpr double kInner = kWidth - kLeft - kRight;
+constexpr double kPlotWidth = 600, kPlotHeight = 270, kLeft = 74, kRight = 30, kTitle = 36, kLegendLine = 20,
+                 kBelow = 56;
+constexpr double kInner = kPlotWidth - kLeft - kRight;
 // Of a letter at 12 px; fonts differ, so this errs on the wide side.
 constexpr double kLetter = 6.9;
 // Okabe and Ito's colours, which colour-blind readers can tell apart, in an order for a white background.
@@ -70,9 +71,9 @@ class Panel {
     }
   }
   void add_y_axis(const PlotAxis& axis, const PlotScale& scale) {
-    for (const double value : scale.minor_ticks()) line(kLeft, y_of(scale, value), kWidth - kRight, "#f3f3f3");
+    for (const double value : scale.minor_ticks()) line(kLeft, y_of(scale, value), kPlotWidth - kRight, "#f3f3f3");
     for (const double value : scale.ticks()) {
-      line(kLeft, y_of(scale, value), kWidth - kRight, "#dddddd");
+      line(kLeft, y_of(scale, value), kPlotWidth - kRight, "#dddddd");
       text(kLeft - 8, y_of(scale, value) + 4, "end", plot_value_text(value, axis.unit));
     }
     const double middle = (top() + bottom()) / 2;
@@ -88,7 +89,7 @@ class Panel {
     add_x_label(axis.label);
   }
   void add_x_label(const std::string& label) { text(kLeft + kInner / 2, bottom() + 40, "middle", label); }
-  void add_frame() { line(kLeft, bottom(), kWidth - kRight, kInk); }
+  void add_frame() { line(kLeft, bottom(), kPlotWidth - kRight, kInk); }
 
   void add_line(const LineSeries& series, const PlotScale& x, const PlotScale& y, std::size_t index, double width) {
     std::string points;
@@ -158,7 +159,7 @@ class Panel {
     int lines = any ? 1 : 0;
     for (const std::string& name : names) {
       const double width = 19 + text_width(name) + 16;
-      if (!name.empty() && x > kLeft && x + width > kWidth - kRight) {
+      if (!name.empty() && x > kLeft && x + width > kPlotWidth - kRight) {
         x = kLeft;
         ++lines;
       }
@@ -243,12 +244,12 @@ std::string render_svg(const std::vector<Plot>& plots, int columns) {
     double row_height = 0;
     for (std::size_t i = begin; i < std::min(begin + per_row, panels.size()); ++i) {
       fmt::format_to(std::back_inserter(body), "<g transform='translate({:.0f} {:.0f})'>\n{}</g>\n",
-                     static_cast<double>(i - begin) * kWidth, y, panels[i].body);
+                     static_cast<double>(i - begin) * kPlotWidth, y, panels[i].body);
       row_height = std::max(row_height, panels[i].height());
     }
     y += row_height;
   }
-  const double width = kWidth * static_cast<double>(std::min(per_row, std::max<std::size_t>(panels.size(), 1)));
+  const double width = kPlotWidth * static_cast<double>(std::min(per_row, std::max<std::size_t>(panels.size(), 1)));
   return fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' width='{0:.0f}' height='{1:.0f}' viewBox='0 0 {0:.0f} {1:.0f}' "
       "font-family='system-ui, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif' font-size='12' fill='{2}'>\n"

@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxWidth = 1 << 20;
-
 void read_heads(JsonFields& fields, ModelConfig& config) {
   if (config.head_dim == 0) {
     if (config.hidden_size % config.num_attention_heads != 0) {

@@ -12,9 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxWidth = 1 << 20;
-constexpr int kMaxPredictLayers = 64;
-
 // How a family routes.
 enum class Routing { kSoftmax, kSigmoidBias };
 

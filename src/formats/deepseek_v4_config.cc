@@ -15,9 +15,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxWidth = 1 << 20;
-constexpr int kMaxPredictLayers = 64;
-
 void read_moe(JsonFields& fields, const QuantizationConfig& quantization, MoeConfig& moe) {
   fields.require("n_routed_experts", moe.n_routed_experts, 1, 1 << 16);
   fields.require("n_shared_experts", moe.n_shared_experts, 0, 64);

@@ -16,7 +16,6 @@ namespace {
 constexpr int kCsaRatio = 4;
 constexpr int kHcaRatio = 128;
 constexpr int kDefaultHashLayers = 3;  // of the transformers library
-constexpr double kMaxTheta = 1e12;
 constexpr double kDefaultTheta = 10000.0;
 constexpr double kDefaultCompressTheta = 160000.0;
 
@@ -114,7 +113,7 @@ std::vector<bool> hash_routing(JsonFields& fields, int layer_count) {
 }
 
 // YaRN's keys, below rope_scaling or an entry of rope_parameters. Leaves theta alone.
-void read_yarn(JsonFields& fields, RopeConfig& rope) {
+void read_layer_yarn(JsonFields& fields, RopeConfig& rope) {
   std::string type = "default";
   fields.read("type", type);
   fields.read("rope_type", type);
@@ -132,7 +131,7 @@ void read_yarn(JsonFields& fields, RopeConfig& rope) {
 Status read_nested_rope(const JsonFields& parameters, RopeConfig& rope, const char* key) {
   JsonFields entry = parameters.child(key);
   entry.read("rope_theta", rope.theta, 1.0, kMaxTheta);
-  read_yarn(entry, rope);
+  read_layer_yarn(entry, rope);
   return entry.status();
 }
 
@@ -146,7 +145,7 @@ Status read_rope_parameters(const JsonFields& fields, ModelConfig& config) {
     return parameters.status();
   }
   parameters.read("rope_theta", config.rope.theta, 1.0, kMaxTheta);
-  read_yarn(parameters, config.compress_rope);
+  read_layer_yarn(parameters, config.compress_rope);
   return parameters.status();
 }
 
@@ -176,7 +175,7 @@ Status read_deepseek_v4_rope(JsonFields& fields, ModelConfig& config) {
   if (fields.has("rope_scaling")) {
     config.compress_rope = {.theta = config.compress_rope.theta};
     JsonFields scaling = fields.child("rope_scaling");
-    read_yarn(scaling, config.compress_rope);
+    read_layer_yarn(scaling, config.compress_rope);
     SLUICE_RETURN_IF_ERROR(scaling.status());
   }
   const bool newer_form = fields.has("rope_parameters");

@@ -24,7 +24,7 @@ constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr int kMaxArrayDepth = 4;
 // The least that a metadata entry (key length, a byte of key, type, a byte of value) and a tensor's entry can take.
 constexpr std::uint64_t kMinEntryBytes = 8 + 1 + 4 + 1, kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
-constexpr std::byte kNoData{};  // what a tensor without elements may point to
+constexpr std::byte kNoTensorData{};  // what a tensor without elements may point to
 
 std::string quoted(std::string_view text) {
   const boost::json::value value(text);
@@ -292,7 +292,7 @@ class GgufFile::Parser {
     for (std::size_t i = 0; i < offsets_.size(); ++i) {
       TensorView& tensor = file_.tensors_[i];
       if (tensor.bytes == 0) {
-        tensor.data = &kNoData;
+        tensor.data = &kNoTensorData;
         continue;
       }
       if (offsets_[i] > data.size() || tensor.bytes > data.size() - offsets_[i]) {

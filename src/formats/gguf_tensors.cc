@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kLayerPrefix = "blk.";
-constexpr std::int64_t kMaxExperts = 1 << 16;
+constexpr std::int64_t kMaxExpertsOfATensor = 1 << 16;
 
 // A name of a layer's tensor in two: "12" and what comes after "blk.12.". None for other names.
 struct LayerName {
@@ -104,8 +104,8 @@ Status GgufTensors::add_as(const GgufName& name, const std::string& layer, const
 
 Status GgufTensors::add_experts(const std::string& official, const TensorView& tensor) {
   const auto& shape = tensor.shape;
-  if (shape.size() != 3 || shape[0] > kMaxExperts || tensor.bytes == 0) {
-    return wrong_shape(tensor, fmt::format("the matrices of up to {} experts", kMaxExperts));
+  if (shape.size() != 3 || shape[0] > kMaxExpertsOfATensor || tensor.bytes == 0) {
+    return wrong_shape(tensor, fmt::format("the matrices of up to {} experts", kMaxExpertsOfATensor));
   }
   TensorView expert = tensor;
   expert.shape = {shape[1], shape[2]};

@@ -19,7 +19,6 @@ namespace {
 
 // Upper bounds that no model comes near; products of two of them stay far from the limits of 64 bits.
 constexpr int kMaxVocabulary = 1 << 24;
-constexpr int kMaxWidth = 1 << 20;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxHeads = 1 << 16;
 constexpr int kMaxPositions = 1 << 30;

@@ -20,6 +20,10 @@
 
 namespace sluice {
 
+// Limits of what a config may ask for.
+inline constexpr int kMaxWidth = 1 << 20;  // hidden, intermediate and low-rank sizes
+inline constexpr int kMaxPredictLayers = 64;
+
 struct MoeConfig {
   int n_routed_experts = 0;
   int n_shared_experts = 0;

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kMaxTheta = 1e12;
-
 void read_yarn(JsonFields& scaling, RopeConfig& rope) {
   rope.yarn = true;
   scaling.require("factor", rope.factor, 1.0, 1e6);

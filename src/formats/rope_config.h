@@ -11,6 +11,8 @@ namespace sluice {
 
 class JsonFields;
 
+inline constexpr double kMaxTheta = 1e12;
+
 // Without YaRN and Llama 3's scaling only theta counts.
 struct RopeConfig {
   double theta = 10000.0;

@@ -9,15 +9,15 @@
 namespace sluice {
 namespace {
 
-constexpr int kTileRows = 64;  // that stream a head's keys through the cache together
+constexpr int kExpandedTileRows = 64;  // that stream a head's keys through the cache together
 
 }  // namespace
 
 void attend_expanded(const Exec& exec, const AttendExpandedArgs& args) {
-  const int row_tiles = (args.rows + kTileRows - 1) / kTileRows;
+  const int row_tiles = (args.rows + kExpandedTileRows - 1) / kExpandedTileRows;
   const auto tile = [&](int index, int) {
-    const int begin = index % row_tiles * kTileRows;
-    exec.kernels->attend_expanded(args, index / row_tiles, begin, std::min(args.rows, begin + kTileRows));
+    const int begin = index % row_tiles * kExpandedTileRows;
+    exec.kernels->attend_expanded(args, index / row_tiles, begin, std::min(args.rows, begin + kExpandedTileRows));
   };
   exec.pool->run(args.heads * row_tiles, std::ref(tile));
 }

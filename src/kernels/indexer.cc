@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kTileRows = 16;  // rows that share decoded keys, anchored at absolute positions
+constexpr int kIndexTileRows = 16;  // rows that share decoded keys, anchored at absolute positions
 constexpr int kTilesPerThread = 4;
 // Entries of a tile where a row's are cut, at least; and a row's candidates. The more room, the rarer they are thinned
 // out, at some passes over all of them.
@@ -55,7 +55,7 @@ class CandidateRows {
   IndexCandidates* rows() { return rows_; }
 
  private:
-  IndexCandidates rows_[kTileRows];
+  IndexCandidates rows_[kIndexTileRows];
   FloatBuffer buffer_;
 };
 CandidateRows& thread_candidates() {
@@ -72,7 +72,7 @@ class Selection {
       const CacheSpan& span = args_.spans[static_cast<std::size_t>(s)];
       for (int row = span.row_begin; row < span.row_begin + span.rows;) {
         const Position p = span.first_position + (row - span.row_begin);
-        const int next = std::min(span.row_begin + span.rows, row + kTileRows - p % kTileRows);
+        const int next = std::min(span.row_begin + span.rows, row + kIndexTileRows - p % kIndexTileRows);
         add_rows(s, row, next);
         row = next;
       }

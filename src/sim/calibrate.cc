@@ -12,8 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kTerms = 6;
-using Terms = std::array<double, kTerms>;
+constexpr std::size_t kCostTerms = 6;
+using Terms = std::array<double, kCostTerms>;
 
 // What multiplies step, weights, row, span, context and read.
 Terms columns(const CostSample& s, double half_rows) {
@@ -35,14 +35,14 @@ Terms fit_terms(std::span<const CostSample> samples, double half_rows) {
   Terms squares{};
   for (const CostSample& s : samples) {
     Terms x = columns(s, half_rows);
-    for (std::size_t t = 0; t < kTerms; ++t) {
+    for (std::size_t t = 0; t < kCostTerms; ++t) {
       x[t] /= s.seconds;
       squares[t] += x[t] * x[t];
     }
     rows.push_back(x);
   }
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    for (std::size_t t = 0; t < kTerms; ++t) {
+    for (std::size_t t = 0; t < kCostTerms; ++t) {
       if (squares[t] == 0) continue;
       double slope = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) slope += rows[i][t] * rest[i];

@@ -1,8 +1,9 @@
 // fuzz_NAME             the committed inputs, then mutations of them for SLUICE_FUZZ_SECONDS
 // fuzz_NAME FILE...     these inputs alone
 //
-// Where coverage is recorded (coverage.h), inputs that reach something new are mutated further. The seed is printed;
-// SLUICE_TEST_SEED=... gives the same inputs again, up to where the seconds end.
+// Where coverage is recorded (coverage.h), inputs that reach something new are mutated further, and unless
+// SLUICE_FUZZ_SECONDS is given a run ends early, once hardly anything new comes. The seed is printed;
+// SLUICE_TEST_SEED=... gives the same inputs again, up to where the run ends.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -64,6 +65,25 @@ int replay(const FuzzTarget& target, int count, char** paths) {
   return 0;
 }
 
+// Tells when it is no longer worth while: kWindow seconds brought less than a thousandth of the features that are
+// known.
+class Yield {
+ public:
+  bool has_dried_up(double elapsed) {
+    if (elapsed < window_end_) return false;
+    const std::size_t total = coverage::total();
+    const bool dry = total > 0 && (total - at_window_start_) * 1000 < total;
+    at_window_start_ = total;
+    window_end_ = elapsed + kWindow;
+    return dry;
+  }
+
+ private:
+  static constexpr double kWindow = 5;
+  double window_end_ = kWindow;
+  std::size_t at_window_start_ = coverage::total();
+};
+
 int explore(const FuzzTarget& target) {
   constexpr std::size_t kMaxKept = 20'000;
   const std::filesystem::path tests = SLUICE_TESTS_FOLDER;
@@ -81,13 +101,15 @@ int explore(const FuzzTarget& target) {
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   std::size_t runs = 0;
-  for (; elapsed() < seconds; ++runs) {
+  Yield yield;
+  for (; elapsed() < seconds && !(given == nullptr && yield.has_dried_up(elapsed())); ++runs) {
     std::string input = mutator.make();
     if (run_input(target, input) && inputs.size() < kMaxKept) inputs.push_back(std::move(input));
   }
-  std::fprintf(stderr, "fuzz_%s: %zu inputs, %.0f a second; %zu features of the code by %zu inputs, %zu by %zu more\n",
-               target.name, runs, static_cast<double>(runs) / std::max(elapsed(), 1e-9), first_features, first_inputs,
-               coverage::total() - first_features, inputs.size() - first_inputs);
+  std::fprintf(
+      stderr, "fuzz_%s: %zu inputs in %.0f s, %.0f a second; %zu features of the code by %zu inputs, %zu by %zu more\n",
+      target.name, runs, elapsed(), static_cast<double>(runs) / std::max(elapsed(), 1e-9), first_features, first_inputs,
+      coverage::total() - first_features, inputs.size() - first_inputs);
   return 0;
 }
 

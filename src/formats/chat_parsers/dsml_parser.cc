@@ -18,7 +18,7 @@ constexpr std::string_view kOpenInvoke = "<｜DSML｜invoke";  // attributes and
 constexpr std::string_view kCloseInvoke = "</｜DSML｜invoke>";
 constexpr std::string_view kOpenParameter = "<｜DSML｜parameter";  // attributes and ">" follow
 constexpr std::string_view kCloseParameter = "</｜DSML｜parameter>";
-constexpr std::size_t kMaxHeaderBytes = 4096;  // of an invoke or parameter tag
+constexpr std::size_t kMaxTagBytes = 4096;  // of an invoke or parameter tag
 
 // What find_marker holds back is an unfinished tag, not text, once it reaches into the bar of "<｜DSML" or "</｜DSML".
 bool is_unfinished_tag(std::string_view held_back) {
@@ -177,7 +177,7 @@ bool DsmlOutputParser::step_header() {
   const std::string_view text = rest();
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '"') in_quotes_ = !in_quotes_;
-    const bool too_long = markup_.size() + i >= kMaxHeaderBytes;
+    const bool too_long = markup_.size() + i >= kMaxTagBytes;
     const bool ends = text[i] == '\n' || (text[i] == '>' && !in_quotes_);
     if (!ends && !too_long) continue;
     markup_ += text.substr(0, i + 1);

@@ -8,8 +8,8 @@ namespace sluice {
 
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>";
-constexpr std::string_view kClose = "</tool_call>";
+constexpr std::string_view kCallOpen = "<tool_call>";
+constexpr std::string_view kCallClose = "</tool_call>";
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void HermesOutputParser::begin_call(std::string opening) {
 }
 
 bool HermesOutputParser::step_content() {
-  static constexpr std::array kMarkers = {kOpen};
+  static constexpr std::array kMarkers = {kCallOpen};
   const MarkerMatch match = find_marker(pending_, kMarkers);
   const std::size_t end = match.position - newlines_before(pending_, match.position, 2);
   sink_.content(std::string_view(pending_).substr(0, end));
@@ -71,7 +71,7 @@ bool HermesOutputParser::step_content() {
     pending_.erase(0, end);
     return false;
   }
-  const std::size_t next = match.position + kOpen.size();
+  const std::size_t next = match.position + kCallOpen.size();
   begin_call(pending_.substr(end, next - end));
   pending_.erase(0, next);
   return true;
@@ -96,7 +96,7 @@ bool HermesOutputParser::step_call() {
 }
 
 bool HermesOutputParser::step_after_call() {
-  static constexpr std::array kMarkers = {kClose, kOpen};
+  static constexpr std::array kMarkers = {kCallClose, kCallOpen};
   const MarkerMatch match = find_marker(pending_, kMarkers);
   sink_.content(std::string_view(pending_).substr(0, match.position));
   if (!match.marker) {
@@ -107,7 +107,7 @@ bool HermesOutputParser::step_after_call() {
   pending_.erase(0, match.position + marker.size());
   sink_.after_markup();
   state_ = State::kContent;
-  if (marker == kOpen) begin_call(std::string(kOpen));
+  if (marker == kCallOpen) begin_call(std::string(kCallOpen));
   return true;
 }
 

@@ -8,8 +8,8 @@ namespace sluice {
 
 namespace {
 
-constexpr std::string_view kOpen = "<think>";
-constexpr std::string_view kClose = "</think>";
+constexpr std::string_view kThinkStart = "<think>";
+constexpr std::string_view kThinkEnd = "</think>";
 
 void append(std::vector<ChatDelta>& deltas, std::vector<ChatDelta> more) {
   deltas.insert(deltas.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
@@ -62,29 +62,29 @@ bool ThinkOutputParser::step() {
 bool ThinkOutputParser::step_start() {
   blanks_ = std::min(pending_.find_first_not_of(kMarkupSpace, blanks_), pending_.size());
   const std::string_view text = std::string_view(pending_).substr(blanks_);
-  if (text.starts_with(kOpen)) {
-    pending_.erase(0, blanks_ + kOpen.size());
+  if (text.starts_with(kThinkStart)) {
+    pending_.erase(0, blanks_ + kThinkStart.size());
     state_ = State::kOpened;
     return true;
   }
-  if (kOpen.starts_with(text)) return false;
+  if (kThinkStart.starts_with(text)) return false;
   state_ = State::kAnswer;
   return true;
 }
 
 bool ThinkOutputParser::step_opened() {
   pending_.erase(0, std::min(pending_.find_first_not_of('\n'), pending_.size()));
-  if (pending_.starts_with(kOpen)) {
-    pending_.erase(0, kOpen.size());
+  if (pending_.starts_with(kThinkStart)) {
+    pending_.erase(0, kThinkStart.size());
     return true;
   }
-  if (kOpen.starts_with(pending_)) return false;  // nothing, or what may become the tag
+  if (kThinkStart.starts_with(pending_)) return false;  // nothing, or what may become the tag
   state_ = State::kReasoning;
   return true;
 }
 
 bool ThinkOutputParser::step_reasoning() {
-  static constexpr std::array kMarkers = {kClose};
+  static constexpr std::array kMarkers = {kThinkEnd};
   const MarkerMatch match = find_marker(pending_, kMarkers);
   const std::size_t newlines = newlines_before(pending_, match.position, pending_.size());
   const std::size_t end = match.position - newlines;
@@ -94,7 +94,7 @@ bool ThinkOutputParser::step_reasoning() {
     pending_.erase(0, match.position);
     return false;
   }
-  pending_.erase(0, match.position + kClose.size());
+  pending_.erase(0, match.position + kThinkEnd.size());
   state_ = State::kClosed;
   return true;
 }

@@ -11,7 +11,7 @@
 
 namespace sluice::jinja {
 
-using Kind = Expr::Kind;
+using ExprKind = Expr::Kind;
 
 Value* Scope::find(int name_id) {
   const auto found = std::ranges::find(variables, name_id, &std::pair<int, Value>::first);
@@ -52,61 +52,61 @@ Value Evaluator::evaluate(const Expr& expr) {
 Value Evaluator::evaluate_node(const Expr& expr) {
   const auto operand = [&](std::size_t i) { return evaluate(*expr.operands[i]); };
   switch (expr.kind) {
-    case Kind::kConstant:
+    case ExprKind::kConstant:
       return expr.value;
-    case Kind::kName:
+    case ExprKind::kName:
       return evaluate_name(expr);
-    case Kind::kNamespaceRef:
+    case ExprKind::kNamespaceRef:
       break;  // only ever a target
-    case Kind::kAttribute: {
+    case ExprKind::kAttribute: {
       const Value value = operand(0);
       return run_.failed() ? Value() : attribute(run_, value, expr.name);
     }
-    case Kind::kSubscript: {
+    case ExprKind::kSubscript: {
       const Value value = operand(0);
       const Value key = operand(1);
       return run_.failed() ? Value() : item(run_, value, key);
     }
-    case Kind::kSlice:
+    case ExprKind::kSlice:
       return evaluate_slice(expr);
-    case Kind::kCall:
+    case ExprKind::kCall:
       return evaluate_call(expr, {});
-    case Kind::kFilter:
+    case ExprKind::kFilter:
       return evaluate_filter(expr, nullptr);
-    case Kind::kTest:
+    case ExprKind::kTest:
       return evaluate_test(expr);
-    case Kind::kNot:
+    case ExprKind::kNot:
       return Value::boolean(!truth(operand(0)));
-    case Kind::kNegative:
+    case ExprKind::kNegative:
       return negate(run_, operand(0));
-    case Kind::kPositive: {
+    case ExprKind::kPositive: {
       const Value value = operand(0);
       return negate(run_, negate(run_, value));
     }
-    case Kind::kBinary: {
+    case ExprKind::kBinary: {
       const Value left = operand(0);
       const Value right = operand(1);
       return run_.failed() ? Value() : arithmetic(run_, expr.operators[0], left, right);
     }
-    case Kind::kConcat:
+    case ExprKind::kConcat:
       return evaluate_concat(expr);
-    case Kind::kCompare:
+    case ExprKind::kCompare:
       return evaluate_compare(expr);
-    case Kind::kAnd: {
+    case ExprKind::kAnd: {
       Value left = operand(0);
       return truth(left) ? operand(1) : left;
     }
-    case Kind::kOr: {
+    case ExprKind::kOr: {
       Value left = operand(0);
       return truth(left) ? left : operand(1);
     }
-    case Kind::kConditional:
+    case ExprKind::kConditional:
       return evaluate_conditional(expr);
-    case Kind::kList:
+    case ExprKind::kList:
       return run_.list(evaluate_all(expr.operands));
-    case Kind::kTuple:
+    case ExprKind::kTuple:
       return run_.tuple(evaluate_all(expr.operands));
-    case Kind::kDict:
+    case ExprKind::kDict:
       return evaluate_dict(expr);
   }
   return {};
@@ -181,7 +181,7 @@ Value Evaluator::evaluate_filter(const Expr& expr, const Value* block) {
     input = *block;
   } else {
     // A chain of filters ends in what the block wrote.
-    input = operand->kind == Kind::kFilter ? evaluate_filter(*operand, block) : evaluate(*operand);
+    input = operand->kind == ExprKind::kFilter ? evaluate_filter(*operand, block) : evaluate(*operand);
   }
   const Arguments arguments = evaluate_arguments(*expr.call);
   run_.set_line(expr.line);

@@ -7,7 +7,7 @@
 
 namespace sluice::jinja {
 
-using Kind = Stmt::Kind;
+using StmtKind = Stmt::Kind;
 
 Evaluator::Flow Evaluator::execute(const Body& body) {
   const Nesting nesting(run_);
@@ -21,38 +21,38 @@ Evaluator::Flow Evaluator::execute(const Body& body) {
 
 Evaluator::Flow Evaluator::execute(const Stmt& stmt) {
   switch (stmt.kind) {
-    case Kind::kText:
+    case StmtKind::kText:
       write(stmt.text);
       return Flow::kNext;
-    case Kind::kPrint:
+    case StmtKind::kPrint:
       execute_print(stmt);
       return Flow::kNext;
-    case Kind::kIf:
+    case StmtKind::kIf:
       return execute_if(stmt);
-    case Kind::kFor:
+    case StmtKind::kFor:
       return execute_for(stmt);
-    case Kind::kSet:
+    case StmtKind::kSet:
       execute_set(stmt);
       return Flow::kNext;
-    case Kind::kSetBlock:
+    case StmtKind::kSetBlock:
       return execute_set_block(stmt);
-    case Kind::kMacro:
+    case StmtKind::kMacro:
       execute_macro(stmt);
       return Flow::kNext;
-    case Kind::kCallBlock:
+    case StmtKind::kCallBlock:
       execute_call_block(stmt);
       return Flow::kNext;
-    case Kind::kFilterBlock:
+    case StmtKind::kFilterBlock:
       return execute_filter_block(stmt);
-    case Kind::kWith:
+    case StmtKind::kWith:
       return execute_with(stmt);
-    case Kind::kScope: {
+    case StmtKind::kScope: {
       const ScopeGuard scope(*this);
       return execute(stmt.bodies[0]);
     }
-    case Kind::kBreak:
+    case StmtKind::kBreak:
       return Flow::kBreak;
-    case Kind::kContinue:
+    case StmtKind::kContinue:
       return Flow::kContinue;
   }
   return Flow::kNext;

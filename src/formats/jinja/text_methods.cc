@@ -139,13 +139,13 @@ Value removesuffix(Run& run, const Value& self, const Arguments& arguments) {
   return run.text(std::string(self.bytes().substr(0, self.bytes().size() - suffix.size())));
 }
 
-Value replace(Run& run, const Value& self, const Arguments& arguments) {
+Value replace_method(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "replace", arguments, {"old", "new", "count"}, 2);
   if (run.failed()) return {};
   return replace_text(run, self.bytes(), args.text(0), args.text(1), args.integer(2, -1));
 }
 
-Value join(Run& run, const Value& self, const Arguments& arguments) {
+Value join_method(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "join", arguments, {"iterable"}, 1);
   if (run.failed()) return {};
   const auto items = iterate(run, args.value(0));
@@ -220,7 +220,7 @@ Value zfill(Run& run, const Value& self, const Arguments& arguments) {
   return run.text(std::string(text.substr(0, 1)).append(padded.bytes()));
 }
 
-Value format(Run& run, const Value& self, const Arguments& arguments) {
+Value format_method(Run& run, const Value& self, const Arguments& arguments) {
   return format_braces(run, self.bytes(), arguments);
 }
 
@@ -242,8 +242,8 @@ constexpr std::array kTextMethods = {
     Method{"endswith", endswith},
     Method{"removeprefix", removeprefix},
     Method{"removesuffix", removesuffix},
-    Method{"replace", replace},
-    Method{"join", join},
+    Method{"replace", replace_method},
+    Method{"join", join_method},
     Method{"find", find},
     Method{"rfind", rfind},
     Method{"index", index},
@@ -265,7 +265,7 @@ constexpr std::array kTextMethods = {
     Method{"rjust", justify<Side::kRight>},
     Method{"center", justify<Side::kCenter>},
     Method{"zfill", zfill},
-    Method{"format", format},
+    Method{"format", format_method},
     Method{"encode", unsupported},
     Method{"expandtabs", unsupported},
     Method{"format_map", unsupported},

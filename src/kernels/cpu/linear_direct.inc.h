@@ -8,7 +8,8 @@
 
 namespace sluice::cpu {
 
-// Rows [row, row + kRows) of a tile of kGroups groups, or of two whole tiles that have so many together.
+// Rows [row, row + kRows) of kGroups groups of a tile, from `group` on, or of two whole tiles that have so many
+// together.
 template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
 class LinearDirect {
   using V = typename Isa::Vec;
@@ -18,12 +19,11 @@ class LinearDirect {
   static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
   static constexpr int kStepCells = Format::kInputs / 2 * Arithmetic::kPairCells;
   static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
-  static constexpr std::size_t kStepBytes = Format::kLineBytes * kTile;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
 
  public:
-  [[gnu::noinline]] static void run(const LinearTile& tile, const LinearJob& job, int row) {
-    LinearDirect kernel(tile, job, row);
+  [[gnu::noinline]] static void run(const LinearTile& tile, const LinearJob& job, int row, int group) {
+    LinearDirect kernel(tile, job, row, group);
     const int whole = tile.in / tile.block;
     int block = 0;
     if constexpr (kBlocks > 1) {
@@ -33,16 +33,16 @@ class LinearDirect {
       kernel.template blocks<1>(block, std::min(tile.block, tile.in - block * tile.block));
     }
     for (int r = 0; r < kRows; ++r) {
-      float* y = job.y + (row + r) * job.ldy + tile.first_output;
+      float* y = job.y + (row + r) * job.ldy + tile.first_output + group * kGroupOutputs;
       for (int g = 0; g < kGroups; ++g) {
-        const int left = kGroups > kTile ? kGroupOutputs : tile.outputs - g * kGroupOutputs;
+        const int left = kGroups > kTile ? kGroupOutputs : tile.outputs - (group + g) * kGroupOutputs;
         store_outputs(y + g * kGroupOutputs, kernel.y_[r][g], left);
       }
     }
   }
 
  private:
-  LinearDirect(const LinearTile& tile, const LinearJob& job, int row) : tile_(tile) {
+  LinearDirect(const LinearTile& tile, const LinearJob& job, int row, int group) : tile_(tile), group_(group) {
     for (int r = 0; r < kRows; ++r) {
       x_[r] = Arithmetic::inputs(job.x_row(row + r));
       for (int g = 0; g < kGroups; ++g) y_[r][g] = V::zero();
@@ -103,8 +103,8 @@ class LinearDirect {
     const std::byte* scales[kCount];
 #pragma GCC unroll 8
     for (int b = 0; b < kCount; ++b) {
-      lines[b] = tile_.lines(block + b);
-      scales[b] = tile_.scales(block + b);
+      lines[b] = tile_.lines(block + b) + static_cast<std::size_t>(group_) * Format::kLineBytes;
+      scales[b] = tile_.scales(block + b) + static_cast<std::size_t>(group_) * kGroupScales;
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         x[b][r] = x_[r] + (block + b) * tile_.block / 2 * Arithmetic::kPairCells;
@@ -112,11 +112,13 @@ class LinearDirect {
         for (int g = 0; g < kGroups; ++g) acc[b][r][g] = V::zero();
       }
     }
+    const std::size_t step_bytes =
+        Format::kLineBytes * static_cast<std::size_t>(kGroups < Isa::kTileGroups ? tile_.groups : kTile);
     for (int s = inputs / Format::kInputs; s > 0; --s) {
 #pragma GCC unroll 8
       for (int b = 0; b < kCount; ++b) {
         step(format, tile_.tile_bytes, lines[b], scales[b], x[b], acc[b]);
-        lines[b] += kStepBytes;
+        lines[b] += step_bytes;
         scales[b] += kLineScales<Format>;
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) x[b][r] += kStepCells;
@@ -165,6 +167,7 @@ class LinearDirect {
   }
 
   const LinearTile& tile_;
+  const int group_;
   const Cell* x_[kRows];
   V y_[kRows][kGroups];
 };
@@ -179,26 +182,35 @@ class LinearDirectRows {
     const int parts = (rows + kMost - 1) / kMost;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows - row + parts - part - 1) / (parts - part);
-      with_groups<Isa::kTileGroups>(tile, job, row, count);
+      if (tile.groups == Isa::kTileGroups) {
+        with_rows<Isa::kTileGroups, kMost>(tile, job, row, count, 0);
+      } else {
+        narrow(tile, job, row, count);
+      }
       row += count;
     }
   }
 
  private:
-  template <int kGroups>
-  static void with_groups(const LinearTile& tile, const LinearJob& job, int row, int count) {
-    if constexpr (kGroups > 1) {
-      if (tile.groups < kGroups) return with_groups<kGroups - 1>(tile, job, row, count);
+  // The last tile of a weight whose outputs are no whole tiles: few kernels of its own, as each takes long to compile.
+  static void narrow(const LinearTile& tile, const LinearJob& job, int row, int count) {
+    int group = 0;
+    if constexpr (kNarrowGroups<Format> > 1) {
+      for (; group + kNarrowGroups<Format> <= tile.groups; group += kNarrowGroups<Format>) {
+        with_rows<kNarrowGroups<Format>, kMost>(tile, job, row, count, group);
+      }
     }
-    with_rows<kGroups, kMost>(tile, job, row, count);
+    for (; group < tile.groups; ++group) {
+      for (int r = 0; r < count; ++r) LinearDirect<Isa, Format, Arithmetic, 1, 1>::run(tile, job, row + r, group);
+    }
   }
 
   template <int kGroups, int kRows>
-  static void with_rows(const LinearTile& tile, const LinearJob& job, int row, int count) {
+  static void with_rows(const LinearTile& tile, const LinearJob& job, int row, int count, int group) {
     if constexpr (kRows > 1) {
-      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count);
+      if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count, group);
     }
-    LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, job, row);
+    LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, job, row, group);
   }
 };
 
@@ -210,7 +222,7 @@ void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int 
     const int whole = std::min(last_tile, layout.out / (Isa::kTileGroups * kGroupOutputs));
     for (; rows == 1 && index + 2 <= whole; index += 2) {
       const LinearTile tile(layout, job.weight->packed(), index);
-      LinearDirect<Isa, Format, Arithmetic, 1, 2 * Isa::kTileGroups>::run(tile, job, 0);
+      LinearDirect<Isa, Format, Arithmetic, 1, 2 * Isa::kTileGroups>::run(tile, job, 0, 0);
     }
   }
   for (; index < last_tile; ++index) {

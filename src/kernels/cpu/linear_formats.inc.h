@@ -13,6 +13,13 @@ inline constexpr std::size_t kLineScales = [] {
   return std::size_t{0};
 }();
 
+// Groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored as f32.
+template <class Format>
+inline constexpr int kNarrowGroups = [] {
+  if constexpr (requires { Format::kNarrowGroups; }) return Format::kNarrowGroups;
+  return 1;
+}();
+
 // pair() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.
 template <class V>
 struct Unscaled {
@@ -51,7 +58,7 @@ struct ScaledF32 {
 template <class V, int kRows, int kFrom>
 struct F32Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom, kNarrowGroups = 2;
   static constexpr std::size_t kLineBytes = 128, kScaleBytes = 0;
   using Line = const float*;
   [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {

@@ -213,9 +213,9 @@ class LinearPanels {
         for (int index = first_tile; index < end; ++index) {
           const LinearTile tile(layout_, job_.weight->packed(), index);
           next_ = index + 1 < end ? next_panel(index + 1, blocks.first) : next_panel(first_tile, blocks.last);
-          for (int group = 0; group < tile.groups; group += Isa::kPanelGroups) {
-            const int column = ((index - first_tile) * Isa::kTileGroups + group) * kGroupOutputs;
-            with_groups<Isa::kPanelGroups>(tile, blocks, group, sums_ + column * kMostRows);
+          for (int group = 0; group < tile.groups;) {
+            float* sums = sums_ + ((index - first_tile) * Isa::kTileGroups + group) * kGroupOutputs * kMostRows;
+            group += panel(tile, blocks, group, sums);
           }
         }
       }
@@ -239,11 +239,18 @@ class LinearPanels {
     }
   }
 
-  template <int kGroups>
-  void with_groups(const LinearTile& tile, const PanelBlocks& blocks, int group, float* sums) {
-    if constexpr (kGroups > 1) {
-      if (tile.groups - group < kGroups) return with_groups<kGroups - 1>(tile, blocks, group, sums);
+  // As many groups as a register tile has, or fewer of a weight whose outputs are no whole tiles; returns how many.
+  int panel(const LinearTile& tile, const PanelBlocks& blocks, int group, float* sums) {
+    const int left = tile.groups - group;
+    if (left >= Isa::kPanelGroups) return panel_of<Isa::kPanelGroups>(tile, blocks, group, sums);
+    if constexpr (kNarrowGroups<Format> < Isa::kPanelGroups) {
+      if (left >= kNarrowGroups<Format>) return panel_of<kNarrowGroups<Format>>(tile, blocks, group, sums);
     }
+    return panel_of<1>(tile, blocks, group, sums);
+  }
+
+  template <int kGroups>
+  int panel_of(const LinearTile& tile, const PanelBlocks& blocks, int group, float* sums) {
     decode_panel<Format, V, Arithmetic, kGroups>(tile, blocks, group, weights_, scales_);
     // Parts as even as they come: more than kPanelRows rows never leave a part of less than half of that.
     const int parts = (rows_ + Isa::kPanelRows - 1) / Isa::kPanelRows;
@@ -253,6 +260,7 @@ class LinearPanels {
       with_rows<kGroups, Isa::kPanelRows>(tile, blocks, group, row, count, sums + row * kGroups * kGroupOutputs);
       row += count;
     }
+    return kGroups;
   }
 
   template <int kGroups, int kRows>

@@ -13,16 +13,16 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-struct Partial {  // of one row and head over some keys
+struct ExpandedPartial {  // of one row and head over some keys
   float m = kNothing, z = 0.0F;
   std::vector<float> v;
 };
 
 // Keys [first, first + count) of those at `kv`.
-Partial attend_split(const AttendExpandedArgs& args, const float* q, const float* kv, int first, int count) {
+ExpandedPartial attend_split(const AttendExpandedArgs& args, const float* q, const float* kv, int first, int count) {
   const int row_floats = expanded_row_floats(args.key_dims, args.value_dims);
   const auto row = [&](int i) { return kv + static_cast<std::ptrdiff_t>(first + i) * row_floats; };
-  Partial part;
+  ExpandedPartial part;
   part.v.resize(static_cast<std::size_t>(args.value_dims));
   std::vector<float> scores;
   for (int i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ Partial attend_split(const AttendExpandedArgs& args, const float* q, const float
   return part;
 }
 
-void add(Partial& total, const Partial& part) {
+void add(ExpandedPartial& total, const ExpandedPartial& part) {
   const float m = part.m > total.m ? part.m : total.m;
   const float a = exp_f32(total.m - m), b = exp_f32(part.m - m);
   total.m = m;
@@ -63,9 +63,9 @@ void attend_expanded(const AttendExpandedArgs& args, int head, int begin, int en
       lse = kNothing;
       continue;
     }
-    Partial total;
+    ExpandedPartial total;
     for (int first = 0; first < seen; first += kExpandedSplitKeys) {
-      Partial part = attend_split(args, q, kv, first, std::min(kExpandedSplitKeys, seen - first));
+      ExpandedPartial part = attend_split(args, q, kv, first, std::min(kExpandedSplitKeys, seen - first));
       if (first == 0) {
         total = std::move(part);
       } else {
