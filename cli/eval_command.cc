@@ -162,7 +162,11 @@ Status evaluate(const EvalOptions& options) {
     return invalid_argument("what to evaluate: expected one of --task and --perplexity");
   }
   if (!options.perplexity.empty()) {
-    return measure_perplexity(options.engine, options.perplexity, options.window, options.json);
+    return measure_perplexity({.engine = options.engine,
+                               .text = options.perplexity,
+                               .window = options.window,
+                               .against = options.against,
+                               .json = options.json});
   }
   constexpr int kMaxConcurrency = 1 << 16;
   if (options.concurrency < 1 || options.concurrency > kMaxConcurrency) {

@@ -1,4 +1,5 @@
-// sluice eval: how many questions of a task are answered correctly, greedily; or the perplexity of a text.
+// sluice eval: how many questions of a task are answered correctly, greedily; or the perplexity of a text, and what a
+// numerics profile costs on it.
 #pragma once
 
 #include <string>
@@ -14,6 +15,7 @@ struct EvalOptions {
   std::string task;        // JSON lines, see eval_task.h
   std::string perplexity;  // instead of a task: a text whose perplexity to measure
   int window = 512;        // of it
+  std::string against;     // and a profile to compare with on it; "": none
   std::string json;        // "": no file
   int concurrency = 1;     // requests in flight
   int limit = 0;           // so many of the task's first items; 0: all

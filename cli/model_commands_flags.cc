@@ -37,12 +37,19 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   auto* task =
       command.add_option("--task", options->task, "JSON lines: id, mode, messages, check, expected_answer, ...")
           ->option_text("FILE");
-  command.add_option("--perplexity", options->perplexity, "A text: how well the model predicts its tokens")
-      ->excludes(task)
-      ->option_text("FILE");
+  auto* perplexity =
+      command.add_option("--perplexity", options->perplexity, "A text: how well the model predicts its tokens")
+          ->excludes(task)
+          ->option_text("FILE");
+  command
+      .add_option("--against", options->against,
+                  "With --perplexity: also another profile, and how far apart the two predict: default, plain or ref")
+      ->check(CLI::IsMember({"default", "plain", "ref"}))
+      ->needs(perplexity)
+      ->option_text("PROFILE");
   command.add_option("--window", options->window, "Tokens of a window; its second half is scored")
       ->option_text("N [512]");
-  command.add_option("--json", options->json, "Also write the result for each item")->option_text("FILE");
+  command.add_option("--json", options->json, "Also write the result, of a task for each item")->option_text("FILE");
   command.add_option("--limit", options->limit, "Only the first items of the task; 0: all")->option_text("N [0]");
   command.add_option("--concurrency", options->concurrency, "Requests in flight")->option_text("N [1]");
   command.add_option("--max-tokens", options->max_tokens, "Longest answer")

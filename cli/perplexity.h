@@ -1,8 +1,12 @@
-// sluice eval --perplexity: how well a model predicts a text.
+// sluice eval --perplexity: how well a model predicts a text; with --against, how far two numerics profiles are apart
+// on it.
 //
 // The file's tokens (without BOS) in disjoint windows of W, an incomplete last one dropped, each a sequence of its own.
 // Scored are the targets at indices W / 2 + 1 .. W - 1 of a window (255 of 512); the result is exp of the mean of their
-// negative log-likelihoods over all windows.
+// negative log-likelihoods over all windows. With `against` the model is loaded a second time, and both predict each
+// scored target from the same tokens: mean and 99th percentile (nearest rank) of KL(against || this) over the targets,
+// in nats, and the part of them whose likeliest token is the same. The logits of one step are all that is held at a
+// time.
 #pragma once
 
 #include <string>
@@ -12,7 +16,18 @@
 
 namespace sluice {
 
-// Prints the result; `json`: a file for {"windows", "window", "scored", "nll", "perplexity"}, or "".
-Status measure_perplexity(const EngineOptions& options, const std::string& file, int window, const std::string& json);
+struct PerplexityOptions {
+  EngineOptions engine;
+  std::string text;  // a file
+  int window = 512;
+  std::string
+      against;  // a profile's name, otherwise as it is by itself: no other flag of the numerics counts; "": none
+  // "": no file. {"profile", "windows", "window", "scored", "nll", "perplexity"}, and with `against`
+  // "against": {"profile", "nll", "perplexity", "kl_mean", "kl_p99", "same_best"}.
+  std::string json;
+};
+
+// Prints the result.
+Status measure_perplexity(const PerplexityOptions& options);
 
 }  // namespace sluice

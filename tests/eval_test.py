@@ -1,5 +1,5 @@
 """Evaluations do not depend on how they are scheduled: `sluice eval` gives the same token ids and the same
-log-probability for every item.
+log-probability for every item. Beside that, what the default profile costs.
 
 One factor at a time, and four combinations. By pytest: the first items of each task. As a program, for longer:
 
@@ -99,6 +99,23 @@ def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
 def test_a_fault_is_seen(folder, fault):
     expected = evaluate(folder, "arithmetic", BASELINE, 3)
     assert differences(expected, evaluate(folder, "arithmetic", changed(chunk=7) + ["--inject", fault], 3)) != []
+
+
+# Nats: docs/numerics.md has it among the rules for the default profile.
+KL_BOUND = 0.006
+
+
+def test_the_price_of_the_default_profile(tmp_path):
+    prose = ROOT / "tests" / "evals" / "prose.txt"
+    done = subprocess.run([BUILD / "sluice", "eval", "--perplexity", prose, "--against", "ref", "--json",
+                           tmp_path / "out.json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["scored"] == 3825 and found["profile"].startswith("default int8")
+    assert abs(found["perplexity"] / found["against"]["perplexity"] - 1) < 0.005
+    assert found["against"]["kl_mean"] <= KL_BOUND
+    assert found["against"]["kl_mean"] >= KL_BOUND / 3, "it became better: tighten the bound"
+    assert f"| {KL_BOUND} nats |" in (ROOT / "docs" / "numerics.md").read_text()
 
 
 # --- as a program -----------------------------------------------------------------------------------------------------

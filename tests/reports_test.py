@@ -1,6 +1,7 @@
 """The commands whose result is a report: `sluice bench`, `simulate` and `eval`."""
 
 import json
+import shutil
 import xml.etree.ElementTree
 
 import numpy
@@ -208,9 +209,80 @@ def test_perplexity(tmp_path):
     assert found["nll"] == pytest.approx(numpy.mean(nll), rel=1e-9)
 
 
+def logits_of_windows(tmp_path, text, window, *flags):
+    """Of each scored position the logits in f64, and the token that follows."""
+    ids = tokenizers.Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    rows, targets = [], []
+    for begin in range(0, len(ids) - window + 1, window):
+        piece = ids[begin:begin + window]
+        values = logits(tmp_path, "--ids", " ".join(map(str, piece)), *flags)["logits"].astype("float64")
+        rows.append(values[window // 2:window - 1])
+        targets += piece[window // 2 + 1:]
+    return numpy.concatenate(rows), targets
+
+
+def log_softmax(rows):
+    rows = rows - rows.max(axis=1, keepdims=True)
+    return rows - numpy.log(numpy.exp(rows).sum(axis=1, keepdims=True))
+
+
+def test_perplexity_against_another_profile(tmp_path):
+    text = "What is 17 + 25? The sum of seventeen and twenty-five is forty-two. " * 16
+    (tmp_path / "text.txt").write_text(text)
+
+    def measure(*flags):
+        done = sluice("eval", "--perplexity", tmp_path / "text.txt", "--window", "64", "--json", tmp_path / "out.json",
+                      *flags)
+        return json.loads((tmp_path / "out.json").read_text()), done.stdout
+
+    found, said = measure("--compute-dtype", "fp8", "--against", "plain")
+    against = found["against"]
+    assert found["profile"].startswith("default fp8 kv=fp8") and against["profile"] == "plain f32 kv=f32 index=f32"
+    assert measure("--compute-dtype", "fp8", "--against", "plain", "--max-num-batched-tokens", "7")[0] == found
+    for side, flags in (found, ["--compute-dtype", "fp8"]), (against, ["--profile", "plain"]):
+        alone, _ = measure(*flags)
+        assert [side[key] for key in ("profile", "nll")] == [alone[key] for key in ("profile", "nll")]
+    # By the definitions, from the logits of both.
+    here, targets = logits_of_windows(tmp_path, text, 64, "--compute-dtype", "fp8")
+    there, _ = logits_of_windows(tmp_path, text, 64, "--profile", "plain")
+    assert len(targets) == found["scored"]
+    p, q = log_softmax(there), log_softmax(here)
+    divergences = numpy.sort((numpy.exp(p) * (p - q)).sum(axis=1))
+    assert against["kl_mean"] == pytest.approx(divergences.mean(), rel=1e-9) and against["kl_mean"] > 1e-3
+    # The least value that 99 % of them do not exceed.
+    assert against["kl_p99"] == pytest.approx(divergences[-(-99 * len(targets) // 100) - 1], rel=1e-9)
+    assert against["same_best"] == (here.argmax(axis=1) == there.argmax(axis=1)).mean()
+    for words in [f"against {against['profile']}: perplexity {against['perplexity']:.4f}, ",
+                  f"{against['kl_mean']:.3g} nats", f"{against['kl_p99']:.3g} at the 99th percentile",
+                  f"{100 * against['same_best']:.2f} %"]:
+        assert words in said
+    # A profile against itself.
+    found, _ = measure("--against", "default")
+    assert found["against"] == {"profile": found["profile"], "nll": found["nll"], "perplexity": found["perplexity"],
+                                "kl_mean": 0, "kl_p99": 0, "same_best": 1}
+
+
 def test_bad_perplexity(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("Too short.")
+    fails("eval", "--perplexity", text, "--against", "fancy", says=["--against", "fancy", "plain"])
+    fails("eval", "--task", text, "--against", "plain", says=["--against", "--perplexity"])
     fails("eval", "--perplexity", text, says="at least one window of 512 tokens")
     fails("eval", "--perplexity", text, "--window", "2", says="--window")
     fails("eval", "--perplexity", tmp_path / "none", says="none")
+
+
+def test_perplexity_of_damaged_weights(tmp_path):
+    """A weight that is no number: an error, no result."""
+    shutil.copytree(MODEL, tmp_path / "model")
+    (tmp_path / "text.txt").write_text("What is 17 + 25? " * 16)
+    for shard in (tmp_path / "model").glob("*.safetensors"):
+        data = bytearray(shard.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        if (norm := json.loads(data[8:8 + size]).get("norm.weight")) is not None:
+            assert norm["dtype"] == "BF16"
+            begin = 8 + size + norm["data_offsets"][0]
+            data[begin:begin + 2] = b"\xc0\x7f"
+            shard.write_bytes(data)
+    fails("eval", tmp_path / "model", "--perplexity", tmp_path / "text.txt", "--window", "64", "--against", "plain",
+          says="not a finite number", code=1)

@@ -40,11 +40,11 @@ def fetch(url, body=None):
 
 
 class Server:
-    """A running `sluice serve`; `log` gathers its stderr."""
+    """A running `sluice serve`, or another command that becomes one; `log` gathers its stderr."""
 
-    def __init__(self, *flags):
-        self.process = subprocess.Popen([BUILD / "sluice", "serve", "--port", "0", *flags], stderr=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+    def __init__(self, *flags, command=None, **options):
+        self.process = subprocess.Popen(command or [BUILD / "sluice", "serve", "--port", "0", *flags],
+                                        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
         self.log = []
         self.url = None
         self._started = threading.Event()
