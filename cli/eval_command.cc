@@ -139,8 +139,13 @@ class Evaluation {
   OutputQueue queue_;
 };
 
-std::string results_json(const std::vector<EvalItem>& items, const std::vector<Run>& runs, std::size_t correct) {
-  std::string json = fmt::format("{{\"n\": {}, \"correct\": {}, \"items\": [", items.size(), correct);
+// `stats`: what happened on the way.
+std::string results_json(const std::vector<EvalItem>& items, const std::vector<Run>& runs, std::size_t correct,
+                         const EngineStats& stats) {
+  std::string json = fmt::format(
+      "{{\"n\": {}, \"correct\": {}, \"steps\": {}, \"preemptions\": {}, \"resumed_tokens\": {}, \"items\": [",
+      items.size(), correct, stats.steps, stats.preemptions_recompute + stats.preemptions_swap,
+      stats.cache.resumed_tokens);
   for (std::size_t i = 0; i < items.size(); ++i) {
     json += i == 0 ? "\n  {\"id\": " : ",\n  {\"id\": ";
     append_json_string(json, items[i].id);
@@ -192,7 +197,8 @@ Status evaluate(const EvalOptions& options) {
   const auto correct =
       static_cast<std::size_t>(std::ranges::count_if(evaluation.runs(), [](const Run& run) { return run.correct; }));
   if (!options.json.empty()) {
-    SLUICE_RETURN_IF_ERROR(write_results(options.json, results_json(items, evaluation.runs(), correct)));
+    SLUICE_RETURN_IF_ERROR(
+        write_results(options.json, results_json(items, evaluation.runs(), correct, model.engine->stats())));
   }
   fmt::print("{:<24} {:>6} {:>8} {:>8}\n", "task", "n", "correct", "%");
   fmt::print("{:<24} {:>6} {:>8} {:>8.2f}\n", std::filesystem::path(options.task).stem().string(), items.size(),
