@@ -143,7 +143,7 @@ TEST(AttendExpanded, IsTheFormula) {
         if (std::min(c.keys, c.visible + r) <= 0) {
           ASSERT_EQ(found.lse[at], kNothing);
         } else {
-          ASSERT_NEAR(found.lse[at], expected.back(), 5e-5 * (1 + std::fabs(expected.back())));
+          ASSERT_NEAR(found.lse[at], expected.back(), 7e-7 * (1 + std::fabs(expected.back())));
         }
       }
     }
@@ -191,13 +191,13 @@ TEST(MergeAttention, PiecesAreTheWhole) {
       merge(exec, 24, scene.attend(exec, visible, 0, rows, first, std::min(keys, first + piece)), total);
     }
     for (std::size_t i = 0; i < whole.out.size(); ++i) {
-      ASSERT_NEAR(total.out[i], whole.out[i], 1e-5 * (1 + std::fabs(whole.out[i]))) << "pieces of " << piece;
+      ASSERT_NEAR(total.out[i], whole.out[i], 5.5e-6 * (1 + std::fabs(whole.out[i]))) << "pieces of " << piece;
     }
     for (std::size_t i = 0; i < whole.lse.size(); ++i) {
       if (whole.lse[i] == kNothing) {
         ASSERT_EQ(total.lse[i], kNothing);
       } else {
-        ASSERT_NEAR(total.lse[i], whole.lse[i], 1e-5 * (1 + std::fabs(whole.lse[i])));
+        ASSERT_NEAR(total.lse[i], whole.lse[i], 1e-6 * (1 + std::fabs(whole.lse[i])));
       }
     }
   }
@@ -245,7 +245,7 @@ TEST(MergeAttention, WeighsByLogSumExp) {
     Result total{{1.0F, 2.0F}, {100.0F}};
     merge(exec, 2, {{3.0F, 6.0F}, {100.0F}}, total);
     EXPECT_TRUE(same_bits(total.out, std::vector<float>{2.0F, 4.0F}));
-    EXPECT_NEAR(total.lse[0], 100.0 + std::log(2.0), 1e-5);
+    EXPECT_NEAR(total.lse[0], 100.0 + std::log(2.0), 4e-6);
     merge(exec, 2, {{-9.0F, -9.0F}, {-300.0F}}, total);
     EXPECT_TRUE(same_bits(total.out, std::vector<float>{2.0F, 4.0F}));
     merge(exec, 2, {{-9.0F, 8.0F}, {3000.0F}}, total);

@@ -267,7 +267,7 @@ TEST(IndexSelect, ScoresAreTheFormula) {
     const Selected found = scene.select(Exec{&pool, all_tables().back()}, {{0, 299, 1}}, 10, true);
     for (std::int32_t e = 0; e < 75; ++e) {
       const double exact = scene.exact_score(0, 299, e);
-      EXPECT_NEAR(found.scores[static_cast<std::size_t>(e)], exact, 1e-4 * (1.0 + std::fabs(exact)));
+      EXPECT_NEAR(found.scores[static_cast<std::size_t>(e)], exact, 2.3e-6 * (1.0 + std::fabs(exact)));
     }
   }
 }

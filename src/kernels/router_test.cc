@@ -159,7 +159,7 @@ TEST(Route, KeepsTheBestGroupsWhateverTheSigns) {
       for (std::size_t s = 0; s < slots; ++s) {
         ASSERT_EQ(found.ids[s], order[s]) << "round " << round;
         const double expected = scores[static_cast<std::size_t>(order[s])];
-        EXPECT_NEAR(found.weights[s], (router.normalised ? expected / sum : expected) * 1.5, 1e-5);
+        EXPECT_NEAR(found.weights[s], (router.normalised ? expected / sum : expected) * 1.5, 5e-7);
       }
     }
   }
@@ -176,7 +176,7 @@ TEST(Route, SoftmaxIsOverAllExperts) {
     const Routed found = Router{experts, slots, {}, {}, RouterScore::kSoftmax, false}(Exec{&pool, table}, logits, 0, 1);
     for (std::size_t s = 0; s < slots; ++s) {
       const double p = std::exp(static_cast<double>(logits[static_cast<std::size_t>(found.ids[s])])) / sum;
-      EXPECT_NEAR(found.weights[s], p * 1.5, 1e-6);
+      EXPECT_NEAR(found.weights[s], p * 1.5, 2e-8);
     }
   }
 }
@@ -212,7 +212,7 @@ TEST(Route, TakesTheBestBiasedScoresAndWeighsByTheUnbiasedOnes) {
       sum += score(logits[static_cast<std::size_t>(order[s])]);
     }
     for (std::size_t s = 0; s < slots; ++s) {
-      EXPECT_NEAR(found.weights[s], score(logits[static_cast<std::size_t>(order[s])]) / sum * 1.5, 1e-5);
+      EXPECT_NEAR(found.weights[s], score(logits[static_cast<std::size_t>(order[s])]) / sum * 1.5, 2.5e-7);
     }
   }
 }

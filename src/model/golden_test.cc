@@ -1,7 +1,6 @@
 // The embedded model against reference numerics of an independent implementation (fp32): tests/goldens. `plain` is
 // smooth and bounded tightly; `ref` rounds to FP8 and FP4, which amplifies the last bits of f32, so its bounds are
-// statistical. The bounds are those of the reference: the noise of a relative perturbation of 1e-6 of the embeddings,
-// with a margin.
+// statistical. No bound is more than three times what is measured, which every instruction set repeats to the bit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -122,50 +121,65 @@ Comparison compare(const EngineOptions& options, const std::string& mode, const 
 TEST(Golden, PlainLogits) {
   for (const Prompts& prompts : {kPrompts, kLongPrompt}) {
     Comparison c = compare(options_of("plain"), "plain", prompts);
-    EXPECT_LE(c.quantile(1.0), 1e-3);
+    EXPECT_LE(c.quantile(0.5), 3.5e-5);
+    EXPECT_LE(c.quantile(1.0), 9e-5);
     EXPECT_EQ(c.same_argmax, c.positions);
   }
 }
 
 TEST(Golden, RefLogits) {
   Comparison c = compare(options_of("ref"), "ref");
-  EXPECT_LE(c.quantile(0.5), 1e-3);
-  EXPECT_LE(c.quantile(0.99), 5e-2);
-  EXPECT_LE(c.quantile(1.0), 0.5);
-  EXPECT_GE(c.agreement(), 0.999);
+  EXPECT_LE(c.quantile(0.5), 3.5e-4);
+  EXPECT_LE(c.quantile(0.99), 1.2e-2);
+  EXPECT_LE(c.quantile(1.0), 1.6e-2);
+  EXPECT_EQ(c.same_argmax, c.positions);
 }
 
 TEST(Golden, RefLogitsOfTheLongPrompt) {
   Comparison c = compare(options_of("ref"), "ref", kLongPrompt);
-  EXPECT_LE(c.quantile(0.5), 0.1);
-  EXPECT_LE(c.quantile(0.9), 0.5);
-  EXPECT_GE(c.agreement(), 0.998);
+  EXPECT_LE(c.quantile(0.5), 3.5e-2);
+  EXPECT_LE(c.quantile(0.99), 0.11);
+  EXPECT_LE(c.quantile(1.0), 0.32);
+  EXPECT_GE(c.agreement(), 0.9975);
 }
 
-// What the other types on offer cost, next to `ref`: wide bounds that catch a broken type, and a printed line each.
+const Comparison& default_next_to_ref() {
+  static const Comparison comparison = compare(options_of("default"), "ref");
+  return comparison;
+}
+
+// What the types on offer cost, next to `ref`. The default ones are held stage by stage in default_profile_test.cc;
+// here a broken type shows in the median, in the rows that it hits hard, or in the best tokens.
+struct Offer {
+  EngineOptions options;
+  double median, p99, agreement;  // a third more than measured, or twice as many other tokens
+};
+
 TEST(Golden, EveryOtherTypeStaysNearRef) {
-  const EngineOptions offers[] = {
-      options_of("default"),
-      options_of("default", "f32"),
-      options_of("default", "bf16"),
-      options_of("default", "auto", "bf16", "bf16"),
-      options_of("default", "auto", "f32", "f32"),
-      options_of("default", "auto", "fp8", "fp8"),
+  const Offer offers[] = {
+      {options_of("default", "f32"), 0.07, 0.2, 0.99},
+      {options_of("default", "bf16"), 0.14, 0.35, 0.988},
+      {options_of("default", "auto", "bf16", "bf16"), 0.27, 0.6, 0.96},
+      {options_of("default", "auto", "f32", "f32"), 0.27, 0.7, 0.96},
+      {options_of("default", "auto", "fp8", "fp8"), 0.27, 0.8, 0.96},
   };
-  for (const auto& options : offers) {
-    Comparison c = compare(options, "ref");
-    EXPECT_LE(c.quantile(0.5), 0.6);
-    EXPECT_GE(c.agreement(), options.compute_dtype == "auto" ? 0.95 : 0.97);
-  }
+  const auto expect = [](Comparison c, const Offer& offer) {
+    EXPECT_LE(c.quantile(0.5), offer.median);
+    EXPECT_LE(c.quantile(0.99), offer.p99);
+    EXPECT_GE(c.agreement(), offer.agreement);
+  };
+  expect(default_next_to_ref(), {{}, 0.27, 0.6, 0.96});
+  for (const Offer& offer : offers) expect(compare(offer.options, "ref"), offer);
 }
 
 // What the default profile may cost (docs/numerics.md): no more than the rounding of activations that official
 // inference does.
 TEST(Golden, DefaultIsNoFartherFromRefThanOfficialActivations) {
   Comparison official = compare(options_of("ref", "fp8"), "ref");
-  Comparison ours = compare(options_of("default"), "ref");
+  Comparison ours = default_next_to_ref();
   EXPECT_LE(ours.quantile(0.5), official.quantile(0.5));
-  EXPECT_GT(official.quantile(0.5), 0.05);  // it does round
+  EXPECT_GT(official.quantile(0.5), 0.6);  // it does round
+  EXPECT_LE(official.quantile(0.5), 1);
 }
 
 void expect_greedy(const std::string& mode, double least_margin) {
@@ -235,11 +249,11 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   fmt::print("{}: {} rows of {} intermediates, median {:.1e}, p99 {:.1e}, worst {:.1e}\n", prefix, errors.size(),
              worst.size(), at(0.5), at(0.99), at(1.0));
   if (profile == "plain") {
-    for (const auto& [name, error] : worst) EXPECT_LE(error, 1e-4) << name;
+    for (const auto& [name, error] : worst) EXPECT_LE(error, 3e-6) << name;
   } else {
-    EXPECT_LE(at(0.5), 1e-4);
-    EXPECT_LE(at(0.99), 2e-2);
-    EXPECT_LE(at(1.0), 0.1);
+    EXPECT_LE(at(0.5), 7e-7);
+    EXPECT_LE(at(0.99), 2.4e-6);
+    EXPECT_LE(at(1.0), 9e-5);
   }
 }
 

@@ -63,34 +63,29 @@ void PrintTo(const Kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
+// At most three times what is measured, which every instruction set repeats to the bit. The logits of llama-like and
+// qwen3-yarn-like have a standard deviation of 11.5, the others' 1.3.
 const Kind kKinds[] = {
-    {"v4-flash-like", 1e-3},
-    {"v4-pro-like", 1e-3},
-    {"v2-like", 1e-3},
-    {"v2-lite-like", 1e-3},
-    {"v3-like", 1e-3},
-    {"v32-like", 1e-3},
-    {"llama-like", 1e-2},  // logits with a standard deviation
-                           // of 11.5, as the next one
-    {"qwen3-yarn-like", 1e-2},
-    {"qwen2-swa-like", 1e-3},
-    {"qwen3moe-like", 1e-3},
+    {"v4-flash-like", 3.5e-5}, {"v4-pro-like", 2.7e-5},   {"v2-like", 6e-5},      {"v2-lite-like", 3.5e-5},
+    {"v3-like", 6.5e-5},       {"v32-like", 4.5e-5},      {"llama-like", 1.8e-4}, {"qwen3-yarn-like", 1.7e-4},
+    {"qwen2-swa-like", 2e-5},  {"qwen3moe-like", 1.4e-5},
 };
 
-constexpr int kLengths[] = {1, 3, 4, 5, 127, 128, 129, 260, 700};
+const std::vector<int> kLengths = {1, 3, 4, 5, 127, 128, 129, 260, 700};
+const std::vector<int> kFewLengths = {1, 3, 4, 5, 129};
 
 class OracleTest : public ::testing::TestWithParam<Kind> {};
 
-// The prompts of up to `longest` tokens that the oracle has, cut in pieces of `chunk` rows.
-void expect_logits(const Kind& kind, const std::string& isa, int chunk, int longest,
+// The prompts of these lengths that the oracle has, cut in pieces of `chunk` rows.
+void expect_logits(const Kind& kind, const std::string& isa, int chunk, const std::vector<int>& lengths,
                    const EngineOptions& options = {}) {
   Oracle oracle(kind.name, isa, options);
   const auto ids = oracle.read<TokenId>("input_ids");
   const auto vocab = static_cast<std::size_t>(oracle.model->config().vocab_size);
   int compared = 0;
   double worst = 0;
-  for (const int n : kLengths) {
-    if (n > longest || oracle.golden->find(fmt::format("len{}.logits", n)) == nullptr) continue;
+  for (const int n : lengths) {
+    if (oracle.golden->find(fmt::format("len{}.logits", n)) == nullptr) continue;
     const auto positions = oracle.read<int>(fmt::format("len{}.positions", n));
     const auto expected = oracle.read<float>(fmt::format("len{}.logits", n));
     const auto found =
@@ -114,15 +109,15 @@ void expect_logits(const Kind& kind, const std::string& isa, int chunk, int long
 constexpr int kWhole = 1 << 20;
 
 TEST_P(OracleTest, LogitsInOnePiece) {
-  expect_logits(GetParam(), "auto", kWhole, 700);
+  expect_logits(GetParam(), "auto", kWhole, kLengths);
 }
 TEST_P(OracleTest, LogitsInPieces) {
-  expect_logits(GetParam(), "auto", 100, 700);
+  expect_logits(GetParam(), "auto", 100, kLengths);
 }
 TEST_P(OracleTest, LogitsOnEveryIsa) {
-  expect_logits(GetParam(), "scalar", kWhole, 129);
+  expect_logits(GetParam(), "scalar", kWhole, kFewLengths);
   for (const KernelTable* table : {avx2_kernels(), avx512_kernels(), avx512vbmi_kernels()}) {
-    if (table != nullptr) expect_logits(GetParam(), table->isa, 7, 129);
+    if (table != nullptr) expect_logits(GetParam(), table->isa, 7, kFewLengths);
   }
 }
 
@@ -144,18 +139,18 @@ TEST_P(OracleTest, Greedy) {
 
 // Latent attention with expanded keys and values, whatever the length of a span, over prefixes in pieces of any size.
 TEST(ExpandedOracleTest, Logits) {
-  for (const Kind& kind : {Kind{"v2-like", 1e-3}, Kind{"v2-lite-like", 1e-3}, Kind{"v3-like", 1e-3}}) {
+  for (const Kind& kind : {Kind{"v2-like", 1.2e-4}, Kind{"v2-lite-like", 7e-5}, Kind{"v3-like", 1e-4}}) {
     EngineOptions options;
     options.mla_prefill = "expanded";
     options.mla_expand_from = 1;
-    expect_logits(kind, "auto", kWhole, 700, options);
+    expect_logits(kind, "auto", kWhole, kLengths, options);
     for (const int piece : {1, 7, 64, 4096}) {
       options.attn_prefill_chunk_size = piece;
-      expect_logits(kind, "auto", 100, 700, options);
+      expect_logits(kind, "auto", 100, kLengths, options);
     }
     options.attn_prefill_chunk_size = 16;
-    expect_logits(kind, "scalar", 50, 129, options);
-    if (avx2_kernels() != nullptr) expect_logits(kind, "avx2", 50, 129, options);
+    expect_logits(kind, "scalar", 50, kFewLengths, options);
+    if (avx2_kernels() != nullptr) expect_logits(kind, "avx2", 50, kFewLengths, options);
   }
 }
 

@@ -85,7 +85,7 @@ double worst(const json::object& config) {
   return most;
 }
 
-constexpr double kBound = 1e-4;
+constexpr double kBound = 2.3e-5;  // three times the worst of 400 checkpoints
 
 TEST(DecoderReference, LlamaWithBiases) {
   EXPECT_LT(worst(small("LlamaForCausalLM", "llama", {{"attention_bias", true}})), kBound);

@@ -75,7 +75,7 @@ TEST(ExpandedPrefill, IsCloseToAbsorbedHoweverThePromptIsCut) {
     Loaded other(kind, expanded("plain", 40, 33));
     for (const std::vector<int>& ends : std::vector<std::vector<int>>{
              {300}, {100, 200, 300}, {128, 300}, {1, 2, 3, 300}, {150, 151, 190, 200, 260, 300}, {299, 300}}) {
-      EXPECT_LT(distance(other.last_logits(ids, ends), expected), 1e-4) << ::testing::PrintToString(ends);
+      EXPECT_LT(distance(other.last_logits(ids, ends), expected), 3e-5) << ::testing::PrintToString(ends);
     }
   }
 }
@@ -99,7 +99,7 @@ TEST(ExpandedPrefill, DefaultIsAsCloseAsItsCachesAllow) {
     };
     const auto absorbed = Loaded(kind, f32(EngineOptions{})).last_logits(ids, {150, 300});
     const auto found = Loaded(kind, f32(expanded("default", 40, 64))).last_logits(ids, {150, 300});
-    EXPECT_LE(distance(found, absorbed), distance(absorbed, plain) + 1e-3) << kind;
+    EXPECT_LE(distance(found, absorbed), 0.03 * distance(absorbed, plain)) << kind;
   }
 }
 

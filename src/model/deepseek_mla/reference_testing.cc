@@ -3,37 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
-#include "base/number_formats.h"
 #include "model/reference_model_testing.h"
 
 namespace sluice {
 namespace {
-
-using Row = std::vector<double>;
-
-// x / s * s with e4m3 codes and a power of two s, over [first, first + count).
-void round_e4m3(Row& x, int first, int count) {
-  float most = 1e-4F;
-  for (int i = first; i < first + count; ++i) most = std::max(most, std::fabs(static_cast<float>(x[std::size_t(i)])));
-  const double scale = std::exp2(std::ceil(std::log2(static_cast<double>(most * (1.0F / 448.0F)))));
-  for (int i = first; i < first + count; ++i) {
-    double& value = x[static_cast<std::size_t>(i)];
-    value = static_cast<double>(e4m3_to_float(float_to_e4m3(static_cast<float>(value / scale)))) * scale;
-  }
-}
-
-void hadamard(Row& x) {
-  const Row before = x;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    x[i] = 0;
-    for (std::size_t j = 0; j < x.size(); ++j) x[i] += std::popcount(i & j) % 2 == 0 ? before[j] : -before[j];
-    x[i] /= std::sqrt(static_cast<double>(x.size()));
-  }
-}
 
 class Reference : ReferenceModel {
  public:
@@ -43,14 +19,14 @@ class Reference : ReferenceModel {
     rope_dims_ = integer("qk_rope_head_dim");
     rank_ = integer("kv_lora_rank");
     values_ = integer("v_head_dim");
-    make_rope(rope_dims_);
+    rotation_ = make_rotation(rope_, rope_dims_);
     const double all = number_of(rope_, "mscale_all_dim", 0), factor = number_of(rope_, "factor", 1);
     const double g = all != 0 && factor > 1 ? 0.1 * all * std::log(factor) + 1 : 1;
     softmax_scale_ = g * g / std::sqrt(static_cast<double>(nope_ + rope_dims_));
   }
 
   std::vector<double> logits(std::span<const TokenId> ids) {
-    const Rows embedding = matrix("model.embed_tokens.weight");
+    const Rows& embedding = matrix("model.embed_tokens.weight");
     Rows x;
     for (const TokenId id : ids) x.push_back(embedding[static_cast<std::size_t>(id)]);
     for (int layer = 0; layer < integer("num_hidden_layers"); ++layer) {
@@ -63,6 +39,15 @@ class Reference : ReferenceModel {
     std::vector<double> flat;
     for (const Row& row : out) flat.insert(flat.end(), row.begin(), row.end());
     return flat;
+  }
+
+  // The default profile, each stage from what the model showed before it.
+  StageErrors stages(const Recording& run) const {
+    StageErrors errors;
+    check_residual_stream(
+        run, errors, [&](int layer, const Rows& x) { check_attention(run, layer, x, errors); },
+        [&](int layer, const Rows& x) { check_feed_forward(run, layer, x, errors); });
+    return errors;
   }
 
  private:
@@ -80,9 +65,7 @@ class Reference : ReferenceModel {
     }
     latent = rms(latent, name + "kv_a_layernorm.weight", 1e-6);
     if (options_.bf16_rotary) {
-      for (Row& key : shared_key) {
-        for (double& value : key) value = static_cast<double>(round_to_bf16(static_cast<float>(value)));
-      }
+      for (Row& key : shared_key) round_bf16(key);
     }
     if (options_.as_trained) {
       for (Row& c : latent) {
@@ -132,14 +115,8 @@ class Reference : ReferenceModel {
     const Row norm = flat(name + "k_norm.weight"), bias = flat(name + "k_norm.bias");
     std::vector<std::vector<int>> seen;
     for (std::size_t t = 0; t < x.size(); ++t) {
-      Row& key = k[t];
-      const double mean = std::accumulate(key.begin(), key.end(), 0.0) / dim;
-      double variance = 0;
-      for (const double value : key) variance += (value - mean) * (value - mean) / dim;
-      for (std::size_t i = 0; i < key.size(); ++i) {
-        key[i] = (key[i] - mean) / std::sqrt(variance + 1e-6) * norm[i] + bias[i];
-      }
-      index_form(key, static_cast<int>(t));
+      layer_norm(k[t], norm, bias);
+      index_form(k[t], static_cast<int>(t));
       std::vector<std::pair<double, int>> scores;  // negated, so that the best comes first and then the lower key
       for (std::size_t s = 0; s <= t; ++s) scores.emplace_back(0.0, static_cast<int>(s));
       for (int h = 0; h < heads; ++h) {
@@ -156,6 +133,13 @@ class Reference : ReferenceModel {
       for (const auto& [score, s] : scores) keys.push_back(s);
     }
     return seen;
+  }
+  static void layer_norm(Row& x, const Row& norm, const Row& bias) {
+    const auto dim = static_cast<double>(x.size());
+    const double mean = std::accumulate(x.begin(), x.end(), 0.0) / dim;
+    double variance = 0;
+    for (const double value : x) variance += (value - mean) * (value - mean) / dim;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = (x[i] - mean) / std::sqrt(variance + 1e-6) * norm[i] + bias[i];
   }
   void index_form(Row& x, int position) const {
     turn(x, 0, position, true);
@@ -181,7 +165,7 @@ class Reference : ReferenceModel {
     return y;
   }
 
-  std::vector<std::pair<int, double>> route(const std::string& name, const Row& x) const {
+  Routes route(const std::string& name, const Row& x) const {
     const bool sigmoid = config_.at("model_type") != "deepseek_v2";
     const int experts = integer("n_routed_experts"), slots = integer("num_experts_per_tok");
     Row score = project({x}, name + "gate.weight")[0];
@@ -210,7 +194,7 @@ class Reference : ReferenceModel {
     }
     std::sort(order.begin(), order.end());
     const bool normalise = flag("norm_topk_prob", sigmoid);
-    std::vector<std::pair<int, double>> chosen;
+    Routes chosen;
     double sum = 0;
     for (int i = 0; i < slots; ++i) {
       const int expert = order[static_cast<std::size_t>(i)].second;
@@ -225,6 +209,129 @@ class Reference : ReferenceModel {
     return chosen;
   }
 
+  // Latent rows are FP8 with an indexer, as the model was trained, and bf16 without; rotary dims are bf16.
+  void store(Row& latent) const {
+    if (indexed()) {
+      for (int i = 0; i < rank_; i += 128) round_e4m3(latent, i, std::min(128, rank_ - i));
+      round_bf16(latent, rank_, rope_dims_);
+    } else {
+      round_bf16(latent);
+    }
+  }
+  bool indexed() const { return integer("index_topk") > 0; }
+
+  void check_attention(const Recording& run, int layer, const Rows& x, StageErrors& errors) const {
+    const std::string name = fmt::format("model.layers.{}.self_attn.", layer);
+    const bool lora = integer("q_lora_rank") > 0;
+    const Rows q_a = lora ? rms(default_project(x, name + "q_a_proj.weight"), name + "q_a_layernorm.weight", 1e-6) : x;
+    Rows q = default_project(q_a, name + (lora ? "q_b_proj.weight" : "q_proj.weight"));
+    Rows latent = default_project(x, name + "kv_a_proj_with_mqa.weight");
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      const int position = static_cast<int>(t);
+      for (int h = 0; h < heads_; ++h) turn(q[t], h * (nope_ + rope_dims_) + nope_, position, false);
+      const Row normed = rms({part(latent[t], 0, rank_)}, name + "kv_a_layernorm.weight", 1e-6)[0];
+      std::copy(normed.begin(), normed.end(), latent[t].begin());
+      turn(latent[t], rank_, position, false);
+    }
+    errors.add("q", run.rows(layer, "q"), q);
+    errors.add("kv", run.rows(layer, "kv"), latent);
+    if (indexed()) check_indexer(run, layer, x, q_a, errors);
+
+    q = run.rows(layer, "q");
+    latent = run.rows(layer, "kv");
+    for (Row& row : latent) store(row);
+    Rows values;
+    for (int t = 0; t < run.tokens(); ++t) {
+      values.push_back(absorbed_attention(q[static_cast<std::size_t>(t)], matrix(name + "kv_b_proj.weight"),
+                                          keys_of(run, layer, t, latent)));
+    }
+    errors.add("attn_o", run.rows(layer, "attn_o"), values);
+    errors.add("attn_out", run.rows(layer, "attn_out"),
+               default_project(run.rows(layer, "attn_o"), name + "o_proj.weight"));
+  }
+
+  // The rows that a token attends to: those that the scores shown choose, and all while there are few.
+  Split keys_of(const Recording& run, int layer, int position, const Rows& latent) const {
+    const int visible = position + 1, most = indexed() ? integer("index_topk") : visible;
+    const Row* scores = run.at(layer, "index_scores", position);
+    Split keys;
+    if (visible <= most) {
+      for (int s = 0; s < visible; ++s) keys.push_back(&latent[static_cast<std::size_t>(s)]);
+    } else {
+      for (const int s : best(*scores, visible, most)) keys.push_back(&latent[static_cast<std::size_t>(s)]);
+    }
+    return keys;
+  }
+
+  // A head's query goes to the latent's side by W_UK, and what it finds comes back by W_UV; both linears round.
+  Row absorbed_attention(const Row& q, const Rows& up, const Split& keys) const {
+    Row values;
+    for (int h = 0; h < heads_; ++h) {
+      Row plain = part(q, h * (nope_ + rope_dims_), nope_), query(static_cast<std::size_t>(rank_));
+      round_bf16(plain);
+      for (int d = 0; d < nope_; ++d) {
+        const Row& weight = up[static_cast<std::size_t>(h * (nope_ + values_) + d)];
+        for (std::size_t r = 0; r < query.size(); ++r) query[r] += weight[r] * plain[static_cast<std::size_t>(d)];
+      }
+      const Row turned = part(q, h * (nope_ + rope_dims_) + nope_, rope_dims_);
+      query.insert(query.end(), turned.begin(), turned.end());
+      Row found = default_attend(query, splits_of(keys), 0, rank_, softmax_scale_);
+      round_bf16(found);
+      for (int d = 0; d < values_; ++d) {
+        values.push_back(dot(up[static_cast<std::size_t>(h * (nope_ + values_) + nope_ + d)], found));
+      }
+    }
+    return values;
+  }
+
+  void check_indexer(const Recording& run, int layer, const Rows& x, const Rows& q_a, StageErrors& errors) const {
+    const std::string name = fmt::format("model.layers.{}.self_attn.indexer.", layer);
+    const int heads = integer("index_n_heads"), dim = integer("index_head_dim");
+    Rows k = default_project(x, name + "wk.weight");
+    for (std::size_t t = 0; t < k.size(); ++t) {
+      layer_norm(k[t], flat(name + "k_norm.weight"), flat(name + "k_norm.bias"));
+      turn(k[t], 0, static_cast<int>(t), true);
+      hadamard(k[t]);
+    }
+    errors.add("index_k", run.rows(layer, "index_k"), k);
+    k = run.rows(layer, "index_k");
+    for (Row& key : k) round_e4m3(key, 0, dim);
+    for (int t = 0; t < run.tokens(); ++t) {
+      const Row* shown = run.at(layer, "index_q", t);
+      if (shown == nullptr) continue;  // of a step in which all keys are taken
+      const auto row = static_cast<std::size_t>(t);
+      const Row q = default_project({q_a[row]}, name + "wq_b.weight")[0];
+      const Row weights = default_project({x[row]}, name + "weights_proj.weight")[0];
+      Row queries, scores(row + 1);
+      for (int h = 0; h < heads; ++h) {
+        Row query = part(q, h * dim, dim);
+        turn(query, 0, t, true);
+        hadamard(query);
+        round_e4m3(query, 0, dim);
+        queries.insert(queries.end(), query.begin(), query.end());
+        const double weight = weights[static_cast<std::size_t>(h)] / std::sqrt(double{1} * heads * dim);
+        for (std::size_t s = 0; s <= row; ++s) {
+          scores[s] += weight * std::max(0.0, dot(part(*shown, h * dim, dim), k[s]));
+        }
+      }
+      errors.add("index_q", *shown, queries);
+      errors.add("index_scores", part(*run.at(layer, "index_scores", t), 0, t + 1), scores);
+    }
+  }
+
+  void check_feed_forward(const Recording& run, int layer, const Rows& x, StageErrors& errors) const {
+    const std::string name = fmt::format("model.layers.{}.mlp.", layer);
+    const bool sparse = layer >= integer("first_k_dense_replace");
+    for (std::size_t t = 0; t < x.size(); ++t) {
+      Row y = default_swiglu(x[t], sparse ? name + "shared_experts." : name);
+      if (sparse) {
+        const Row routed = check_experts(run, layer, static_cast<int>(t), x[t], route(name, x[t]), name, errors);
+        for (std::size_t i = 0; i < y.size(); ++i) y[i] += routed[i];
+      }
+      errors.add("ffn_out", run.rows(layer, "ffn_out")[t], y);
+    }
+  }
+
   ReferenceOptions options_;
   int heads_ = 0, nope_ = 0, rope_dims_ = 0, rank_ = 0, values_ = 0;
   double softmax_scale_ = 1;
@@ -235,6 +342,10 @@ class Reference : ReferenceModel {
 std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
                                          const ReferenceOptions& options) {
   return Reference(folder, options).logits(ids);
+}
+
+StageErrors mla_default_stages(const std::string& folder, const Recording& run) {
+  return Reference(folder, {}).stages(run);
 }
 
 }  // namespace sluice

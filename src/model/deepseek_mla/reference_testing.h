@@ -1,6 +1,6 @@
 // A second forward of DeepSeek-V2, V3 and V3.2, for what no stored logits show: f64, one sequence at once, per-head
 // keys and values, written from the specification (sections 12.4, 17-19) apart from the model's own code and config
-// reader.
+// reader; and the stages of the default profile.
 #pragma once
 
 #include <span>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/index_types.h"
+#include "model/recording_testing.h"
 
 namespace sluice {
 
@@ -19,5 +20,9 @@ struct ReferenceOptions {
 // Logits [ids.size(), vocab]. `folder`: bf16 or f32 weights under the official names, config.json in the newer form.
 std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
                                          const ReferenceOptions& options = {});
+
+// The stages of the default profile, from what a model of the same `folder` showed: latent attention in its absorbed
+// form, as rounding is part of it.
+StageErrors mla_default_stages(const std::string& folder, const Recording& run);
 
 }  // namespace sluice
