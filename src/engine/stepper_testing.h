@@ -43,10 +43,9 @@ inline EngineOptions small_options() {
 
 class Stage {
  public:
-  explicit Stage(const EngineOptions& options = small_options(), int hidden_latent_pages = 0,
-                 FakeModel::Settings settings = {})
+  explicit Stage(const EngineOptions& options = small_options(), FakeModel::Settings settings = {})
       : runner_(Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value()),
-        stepper_(std::make_unique<Stepper>(runner_.get(), options, hidden_latent_pages)) {}
+        stepper_(std::make_unique<Stepper>(runner_.get(), options)) {}
 
   SequenceId add(const std::string& name, std::vector<TokenId> prompt, int max_tokens, int priority = 0,
                  std::string salt = "") {
