@@ -196,7 +196,7 @@ constexpr InjectedFault kInjected[] = {
     {"early-publication", "is published, but only", "is published, but only"},
     {"stale-hash", "audit: ", "audit: "},
     {"leaked-reference", "owners but its count says", "owners but its count says"},
-    {"ignored-salt", nullptr, "but those of its salt had computed"},
+    {"ignored-salt", nullptr, "other of its salt has more than 0 in common"},
 };
 
 TEST(LawCheckTest, EitherHalfFindsEveryInjectedFault) {
@@ -283,7 +283,11 @@ TEST(VerifyTest, PromptsBeginAlikeAndPart) {
 TEST(VerifyTest, ALongPromptMakesTheIndexerChoose) {
   const auto layout = [](int most_read, int tokens_per_row) {
     CacheLayout layout;
-    layout.add({.kind = StreamKind::kLatent, .tokens_per_row = tokens_per_row, .most_read = most_read});
+    StreamSpec latent;
+    latent.kind = StreamKind::kLatent;
+    latent.tokens_per_row = tokens_per_row;
+    latent.most_read = most_read;
+    layout.add(std::move(latent));
     return layout;
   };
   EXPECT_EQ(chooses_from(layout(0, 4)), 0);

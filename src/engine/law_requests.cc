@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cache/page_geometry.h"
+#include "engine/law_schedule.h"
 
 namespace sluice {
 
@@ -131,14 +132,15 @@ class Maker {
 
   // Of prompts that do not fit beside each other, each leaves behind what the next one has no room for.
   bool add_strangers() {
-    std::vector<int> strangers;
+    std::vector<int> candidates;
     for (int p = 0; p < short_prompts_; ++p) {
-      if (length(p) > kBlockTokens && length(p) % kBlockTokens != 0) strangers.push_back(p);
+      if (length(p) > kBlockTokens && length(p) % kBlockTokens != 0) candidates.push_back(p);
     }
+    for (std::size_t i = candidates.size(); i > 1; --i) {
+      std::swap(candidates[i - 1], candidates[static_cast<std::size_t>(below(static_cast<int>(i)))]);
+    }
+    const std::vector<int> strangers = strangers_of(prompts_, candidates);
     if (strangers.size() < 3) return false;
-    for (std::size_t i = strangers.size(); i > 1; --i) {
-      std::swap(strangers[i - 1], strangers[static_cast<std::size_t>(below(static_cast<int>(i)))]);
-    }
     work_.caching = true;
     for (int blocks = 0; requests() < laws_.max_sequences;) {
       if (requests() >= 3 && blocks > blocks_for(longest_) + 8 && rows_ >= laws_.min_rows) break;
@@ -146,7 +148,7 @@ class Maker {
       add({.prompt = prompt, .max_tokens = 1 + below(12), .arrives = below(2) * below(20), .greedy = one_in(2)});
       blocks += blocks_for(length(prompt));
     }
-    limit_pages(blocks_for(longest_) + 1 + below(2));
+    limit_pages(blocks_for(longest_) + 1);
     return true;
   }
 

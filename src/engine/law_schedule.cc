@@ -79,7 +79,7 @@ class Maker {
     }
     if (pairs.empty()) return;
     const auto [first, second] = pairs[static_cast<std::size_t>(below(static_cast<int>(pairs.size())))];
-    add(first, !one_in(4));
+    add(first, !one_in(4)).hit_limit = 0;  // it is to be where it is forked, not further
     add(second, !one_in(4));
     unfinished_.pop_back();
     const int most = std::min(common(first, second), std::min(length(first), length(second)) - 1);
@@ -89,9 +89,10 @@ class Maker {
 
   // Cached one after the other, until they leave more blocks behind than there are pages.
   bool choose_strangers() {
-    std::vector<int> strangers = prompts_where([](int n) { return n > kBlockTokens && n % kBlockTokens != 0; });
+    std::vector<int> candidates = prompts_where([](int n) { return n > kBlockTokens && n % kBlockTokens != 0; });
+    shuffle(std::span(candidates));
+    const std::vector<int> strangers = strangers_of(prompts_, candidates);
     if (strangers.size() < 3) return false;
-    shuffle(std::span(strangers));
     int blocks = 0, most = 0;
     for (std::size_t i = 0; static_cast<int>(i) < options_.max_sequences; ++i) {
       if (i >= 3 && blocks > most + 8 && rows_ >= options_.min_rows) break;
@@ -99,7 +100,7 @@ class Maker {
       blocks += needed;
       most = std::max(most, needed);
     }
-    schedule_.free_pages = most + 2;
+    schedule_.free_pages = most + 1;
     return true;
   }
 
@@ -215,8 +216,9 @@ class Maker {
 
   void add_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
-    // Strangers leave what they computed, and hold nothing beside each other.
-    switch (below(situation_ == Situation::kStrangers ? 4 : 7)) {
+    // Strangers leave what they computed, and hold nothing beside each other; branches are to part.
+    const bool no_more = situation_ == Situation::kStrangers || (situation_ == Situation::kBranches && s < 2);
+    switch (below(no_more ? 4 : 7)) {
       case 0:
       case 1:
         piece->after = LawEvent::kDrop;
@@ -310,6 +312,18 @@ LawSchedule uncached(LawSchedule schedule, std::size_t sequence) {
 
 int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<int>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates) {
+  std::vector<int> strangers;
+  for (const int candidate : candidates) {
+    const bool related = std::any_of(strangers.begin(), strangers.end(), [&](int other) {
+      return common_tokens(prompts[static_cast<std::size_t>(candidate)], prompts[static_cast<std::size_t>(other)]) >=
+             kBlockTokens;
+    });
+    if (!related) strangers.push_back(candidate);
+  }
+  return strangers;
 }
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number) {

@@ -60,6 +60,8 @@ struct LawSchedule {
 
 // How many tokens two prompts begin alike with.
 int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b);
+// Of these prompts, in this order, those that share no block with one before.
+std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates);
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number);
 

@@ -40,7 +40,7 @@ class Checker {
     int request = 0, choice = 0;
     const Generated* expected = nullptr;
     bool forked = false;
-    Position may_resume = 0;  // tokens that sequences of its salt had in common with it when it began
+    std::size_t number = 0;  // in begun_
     std::size_t generated = 0;
   };
 
@@ -72,7 +72,7 @@ class Checker {
   Sampler sampler_;
   std::map<std::tuple<int, bool, int>, Generated> alone_;  // prompt, greedy, choice -> as long as was ever wanted
   std::map<std::int32_t, Choice> live_;                    // by SequenceId
-  std::vector<int> begun_;                                 // requests, of all sequences that have begun
+  std::vector<const WorkRequest*> begun_;                  // of all sequences that have begun
   int swapped_ = 0;                                        // sequences so far
 };
 
@@ -108,13 +108,9 @@ void Checker::begin(Stepper& stepper, const Workload& work, int request, int cho
   sequence.max_tokens = r.max_tokens;
   sequence.priority = r.priority;
   sequence.cache_salt = r.salt;
-  Choice c{.request = request, .choice = choice, .expected = &expected(r, choice)};
-  for (const int other : begun_) {
-    const WorkRequest& o = work.requests[static_cast<std::size_t>(other)];
-    if (o.salt == r.salt) c.may_resume = std::max(c.may_resume, common_tokens(prompt_of(o), prompt_of(r)));
-  }
-  begun_.push_back(request);
-  live_[stepper.add(std::move(sequence)).value] = c;
+  live_[stepper.add(std::move(sequence)).value] = {
+      .request = request, .choice = choice, .expected = &expected(r, choice), .number = begun_.size()};
+  begun_.push_back(&r);
 }
 
 // The choices of a request beside the first, which has just computed its prompt.
@@ -135,12 +131,18 @@ void Checker::fork(Stepper& stepper, const Workload& work, SequenceId parent, st
 
 // What a sequence took over when it began was computed by one of its salt.
 std::optional<Found> Checker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id) {
-  const int cached = c.forked ? 0 : stepper.cached_tokens(id);
+  if (c.forked) return std::nullopt;
+  const int cached = stepper.cached_tokens(id);
   report_.hits += cached > 0;
-  if (cached <= c.may_resume) return std::nullopt;
-  return Found{"salt", fmt::format("prompt {} (request {}, choice {}, salt '{}') took over {} cached tokens, but those "
-                                   "of its salt had computed {} of them",
-                                   r.prompt, c.request, c.choice, r.salt, cached, c.may_resume)};
+  int common = 0;
+  for (std::size_t i = 0; i < begun_.size(); ++i) {
+    if (i == c.number || begun_[i]->salt != r.salt) continue;
+    common = std::max(common, common_tokens(prompt_of(*begun_[i]), prompt_of(r)));
+  }
+  if (cached <= common) return std::nullopt;
+  return Found{"salt", fmt::format("prompt {} (request {}, choice {}, salt '{}') took over {} cached tokens, but no "
+                                   "other of its salt has more than {} in common with it",
+                                   r.prompt, c.request, c.choice, r.salt, cached, common)};
 }
 
 // The next token of a sequence, from its row of logits. Says what differs.

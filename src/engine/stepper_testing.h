@@ -131,7 +131,7 @@ inline std::vector<TokenId> greedy_alone(const std::vector<TokenId>& prompt, int
                                          FakeModel::Settings settings = {}) {
   EngineOptions options = small_options();
   options.enable_prefix_caching = false;
-  Stage stage(options, 0, std::move(settings));
+  Stage stage(options, std::move(settings));
   stage.add("alone", prompt, max_tokens);
   stage.run();
   return stage.answer("alone");
