@@ -39,7 +39,7 @@ class Checker {
 
  private:
   struct Live {
-    bool begun = false;
+    bool begun = false, aborted = false;
     StateSlot slot;
     SwapHandle swapped;
     Position swapped_at = 0;
@@ -183,7 +183,7 @@ bool Checker::give_room() {
 Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget) {
   Live& l = live(piece.sequence);
   --l.pieces_left;
-  if (l.begun && !l.slot && !l.swapped) return {};  // aborted
+  if (l.aborted) return {};
   SLUICE_RETURN_IF_ERROR(begin(schedule, piece.sequence));
   const auto& prompt = prompt_of(schedule, piece.sequence);
   l.first = runner_.position(l.slot);
@@ -212,7 +212,6 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
 Status Checker::begin(const LawSchedule& schedule, int sequence) {
   Live& l = live(sequence);
   const bool cached = spec(schedule, sequence).cached;
-  l.begun = true;
   if (l.slot) return {};
   if (l.swapped) {
     if (runner_.pools().latents().free() <= blocks_for(l.swapped_at)) give_room();
@@ -228,6 +227,7 @@ Status Checker::begin(const LawSchedule& schedule, int sequence) {
     std::iota(blocks.begin(), blocks.end(), 0);
     l.chain->set_kept_blocks(std::move(blocks));
   }
+  report_.preemptions += std::exchange(l.begun, true);
   SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.open());
   if (!cached || l.hit_limit < 1) return {};
   const PrefixHit hit = runner_.prefix_cache().probe(*l.chain, l.hit_limit);
@@ -247,7 +247,6 @@ Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
     case LawEvent::kDrop:
       runner_.close(std::exchange(l.slot, {}), chain);
       l.hit_limit = piece.argument;
-      ++report_.preemptions;
       break;
     case LawEvent::kSwap: {
       l.swapped_at = runner_.position(l.slot);
@@ -269,6 +268,7 @@ Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
       break;
     case LawEvent::kAbort:
       end(l);
+      l.aborted = true;
       ++report_.aborts;
       return {};
   }

@@ -61,7 +61,8 @@ class Maker {
     const int count = 2 + below(7);
     while (requests() < count || (rows_ < laws_.min_rows && requests() < laws_.max_sequences)) add_any();
     // From room for all to room for little more than the longest.
-    const bool clean = situation_ != Situation::kAny && (number_ / kLawSituations) % 2 == 0;
+    const bool clean = situation_ == Situation::kChoices ||
+                       (situation_ == Situation::kPreemptions && (number_ / kLawSituations) % 2 == 0);
     if (!clean && !one_in(3)) {
       const int needed = blocks_for(longest_) + 1;
       limit_pages(std::max(needed, one_in(2) ? needed + below(6) : blocks_for(rows_) / pick(1, 2, 3)));
@@ -175,6 +176,7 @@ class Maker {
     r.n = one_in(4) ? 2 + below(2) : 1;
     r.priority = below(3) - 1;
     r.arrives = below(2) * below(20);
+    if (situation_ == Situation::kChoices) r.arrives += 4;  // the first request finds room for its choices
     r.cancelled = one_in(6) ? r.arrives + below(12) : -1;
     r.greedy = one_in(2);
     if (one_in(5)) r.salt = one_in(2) ? "own" : "other";

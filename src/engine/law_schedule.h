@@ -7,7 +7,7 @@
 //   1  two prompts that begin alike, forked before they part; a truncation; wrong tokens that are forgotten
 //   2  strangers one after the other in a pool that is too small for what they leave behind: cached pages change hands
 //   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
-// Every second round of 0 and 1 is short of pages as well, and so are most of 3.
+// Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
 #pragma once
 
 #include <cstdint>
