@@ -143,6 +143,7 @@ class Maker {
     const std::vector<int> strangers = strangers_of(prompts_, candidates);
     if (strangers.size() < 3) return false;
     work_.caching = true;
+    work_.options.max_num_batched_tokens = pick(64, 100);  // so that every prompt is cut within its first block
     for (int blocks = 0; requests() < laws_.max_sequences;) {
       if (requests() >= 3 && blocks > blocks_for(longest_) + 8 && rows_ >= laws_.min_rows) break;
       const int prompt = strangers[static_cast<std::size_t>(requests()) % strangers.size()];
