@@ -167,21 +167,23 @@ TEST(LawsCorpusTest, WhatOnceFoundAFaultStillDoes) {
 // The proof of the proof: each half by itself finds every deliberate fault, on models with and without windows, under
 // simulated and plain numerics.
 struct FaultCase {
-  const char* fault;
-  const char* model;  // of kCases
-  const char* half;
+  std::string fault;
+  std::string model;  // of kCases
+  std::string half;
 };
 
 void PrintTo(const FaultCase& c, std::ostream* out) {
   *out << c.fault << " " << c.model << " " << c.half;
 }
 
+// All but those that cannot show: one half has no salts, and chunk-reduction is in how windows are summed.
 std::vector<FaultCase> fault_cases() {
   std::vector<FaultCase> cases;
-  for (const char* model : {"flash_default", "v2_lite_default", "pro_plain"}) {
-    for (const char* fault :
+  for (const std::string model : {"flash_default", "v2_lite_default", "pro_plain"}) {
+    for (const std::string fault :
          {"skipped-write", "early-publication", "stale-hash", "chunk-reduction", "leaked-reference", "ignored-salt"}) {
-      if (std::string(fault) != "ignored-salt") cases.push_back({fault, model, "rows"});
+      if (fault == "chunk-reduction" && model == "v2_lite_default") continue;
+      if (fault != "ignored-salt") cases.push_back({fault, model, "rows"});
       cases.push_back({fault, model, "scheduling"});
     }
   }
@@ -197,14 +199,14 @@ TEST_P(FaultTest, IsFound) {
   options.half = c.half;
   options.schedules = 5 * kLawSituations;  // twice and more what the worst of many seeds needed
   options.engine.inject_fault = c.fault;
-  options.shrink = std::string(c.model) == "flash_default";
+  options.shrink = c.model == "flash_default";
   const auto report = verify(options);
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
   ASSERT_TRUE(report.ok()) << report.status().message();
   ASSERT_FALSE(report->sound()) << "not found";
   const LawDifference& difference = *report->laws.difference;
   fmt::print("schedule {}: {}\n", report->laws.schedules, difference.text);
-  if (std::string(c.fault) == "chunk-reduction" && std::string(c.half) == "rows") {
+  if (c.fault == "chunk-reduction" && c.half == "rows") {
     EXPECT_EQ(difference.first_value, "layers.0.attn_o");
   }
 }

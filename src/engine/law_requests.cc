@@ -100,12 +100,12 @@ class Maker {
     EngineOptions& o = work_.options;
     o.max_num_seqs = pick(3, 8);
     o.long_prefill_token_threshold = 0;
-    o.force_preempt_every = 2 + below(3);
+    o.force_preempt_every = 1 + below(2);
     o.swap_space = 1;
     work_.cancels_swapped = true;
     for (int i = 0; i < 3; ++i) {
       WorkRequest& r = add_any();
-      r.max_tokens = std::max(r.max_tokens, 6);
+      r.max_tokens = std::max(r.max_tokens, 12);  // enough steps to be swapped out, be brought back and go on
       r.arrives = below(4);
       r.cancelled = -1;
     }
