@@ -166,7 +166,7 @@ class Maker {
   }
 
   void add_step() {
-    if (one_in(8)) threads_ = pick(options_.thread_counts);
+    if (!schedule_.steps.empty() && one_in(8)) threads_ = pick(options_.thread_counts);
     LawStep step{.threads = threads_, .pieces = {}};
     // Few at a time: the others begin when their prefix may be cached.
     const auto active = std::min(unfinished_.size(), active_);
