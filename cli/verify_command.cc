@@ -1,6 +1,7 @@
 #include "cli/verify_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <boost/json.hpp>
 #include <cstdio>
@@ -27,9 +28,20 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
   fmt::print("{} schedules in {:.1f} s: {} rows compared bit by bit with those of each prompt alone\n", laws.schedules,
              report.seconds, laws.comparisons);
   fmt::print(
-      "on the way: {} preemptions recomputed, {} swapped, {} forks, {} truncations, {} aborts, {} forgotten spans, {} "
-      "tokens taken from the prefix cache\n",
-      laws.preemptions, laws.swaps, laws.forks, laws.truncations, laws.aborts, laws.forgotten, laws.resumed_tokens);
+      "on the way: {} sequences resumed behind {} cached tokens, {} preemptions recomputed, {} swapped out, {} brought "
+      "back, {} forks ({} went on with other tokens), {} truncations, {} aborts ({} while swapped out), {} forgotten "
+      "spans, {} cached pages given to others, on {} threads\n",
+      laws.hits, laws.resumed_tokens, laws.preemptions, laws.swaps, laws.swaps_restored, laws.forks, laws.forks_apart,
+      laws.truncations, laws.aborts, laws.swapped_aborts, laws.forgotten_spans, laws.evictions,
+      fmt::join(laws.thread_counts, ", "));
+  if (laws.choosing_rows > 0) {
+    fmt::print("in {} of the rows compared, attention chose among its compressed entries\n", laws.choosing_rows);
+  } else if (report.chooses_from > 0) {
+    fmt::print(
+        "attention never chose among its compressed entries: it does from token {} on, which no schedule of "
+        "these reached\n",
+        report.chooses_from);
+  }
   if (report.sound()) {
     fmt::print("no difference\n");
   } else {
@@ -46,16 +58,12 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
   json["threads"] = report.threads;
   json["seed"] = options.seed;
   json["schedules"] = laws.schedules;
-  json["comparisons"] = laws.comparisons;
+  json["half"] = options.half;
+  for (const LawCount& count : kLawCounts) json[count.name] = laws.*count.value;
+  json["thread_counts"] = boost::json::array(laws.thread_counts.begin(), laws.thread_counts.end());
+  json["chooses_from"] = report.chooses_from;
   json["differences"] = report.sound() ? 0 : 1;
   json["seconds"] = report.seconds;
-  json["preemptions"] = laws.preemptions;
-  json["swaps"] = laws.swaps;
-  json["forks"] = laws.forks;
-  json["truncations"] = laws.truncations;
-  json["aborts"] = laws.aborts;
-  json["forgotten_spans"] = laws.forgotten;
-  json["resumed_tokens"] = laws.resumed_tokens;
   if (!report.sound()) {
     json["difference"] = {{"schedule", laws.difference->schedule},
                           {"prompt", laws.difference->prompt},
@@ -74,6 +82,7 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
 int run_verify(const VerifyCommandOptions& given) {
   VerifyOptions options;
   options.engine = given.engine;
+  options.half = given.half;
   options.schedules = given.schedules;
   options.seed = given.seed ? *given.seed : fresh_seed();
   if (options.schedules < 1) {

@@ -10,7 +10,8 @@
 namespace sluice {
 
 struct VerifyCommandOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
+  EngineOptions engine;       // model_folder as given; "": the embedded model
+  std::string half = "both";  // both | rows | scheduling
   int schedules = 100;
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed
   std::string json;                   // "": no file

@@ -20,11 +20,19 @@ def verify(*arguments):
 
 def test_the_embedded_model_is_sound(tmp_path):
     path = tmp_path / "report.json"
-    done = verify("--schedules", "6", "--seed", "3", "--json", str(path))
+    done = verify("--schedules", "8", "--seed", "3", "--json", str(path))
     assert done.returncode == 0, done.stderr
     assert "no difference" in done.stdout
     report = json.loads(path.read_text())
-    assert report["schedules"] == 6
+    assert report["schedules"] == 8
+    # Four schedules of each half have all of this.
+    for count in [
+        *("choosing_rows", "hits", "resumed_tokens", "preemptions", "swaps", "swaps_restored", "swapped_aborts"),
+        *("forks", "forks_apart", "truncations", "aborts", "forgotten_spans", "evictions"),
+    ]:
+        assert report[count] > 0, count
+    assert f"{report['swaps']} swapped out, {report['swaps_restored']} brought back" in done.stdout
+    assert f"in {report['choosing_rows']} of the rows compared, attention chose" in done.stdout
     assert report["differences"] == 0
     assert report["seed"] == 3
     assert report["comparisons"] > 5000
@@ -36,19 +44,29 @@ def test_a_fresh_seed_is_printed():
     assert len(seeds) == 2
 
 
+def test_what_was_not_reached_is_said():
+    done = verify(SMALL, "--schedules", "1", "--half", "rows")
+    assert "chose among its compressed entries" in done.stdout
+    assert "compressed entries" not in verify(LATENT, "--schedules", "1").stdout
+
+
+@pytest.mark.parametrize("half, smallest", [("rows", "schedule"), ("scheduling", "workload")])
 @pytest.mark.parametrize(
     "fault", ["skipped-write", "early-publication", "stale-hash", "chunk-reduction", "leaked-reference"]
 )
-def test_every_fault_is_found_and_can_be_run_again(fault, tmp_path):
+def test_either_half_finds_every_fault_and_can_be_run_again(fault, half, smallest, tmp_path):
     path = tmp_path / "report.json"
-    done = verify(SMALL, "--inject", fault, "--schedules", "200", "--json", str(path))
+    arguments = [SMALL, "--inject", fault, "--schedules", "20", "--half", half]
+    done = verify(*arguments, "--json", str(path))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "A DIFFERENCE" in done.stdout
-    assert "the smallest schedule found" in done.stdout
+    assert f"the smallest {smallest} found" in done.stdout
     report = json.loads(path.read_text())
     assert report["differences"] == 1
-    assert report["difference"]["first_value"] in ("audit", "logits") or "layers." in report["difference"]["first_value"]
-    again = verify(SMALL, "--inject", fault, "--schedules", "200", "--seed", str(report["seed"]))
+    assert report["half"] == half
+    first = report["difference"]["first_value"]
+    assert first in ("audit", "logits") or "layers." in first
+    again = verify(*arguments, "--seed", str(report["seed"]))
     assert again.returncode == 1
     assert again.stdout.split("A DIFFERENCE")[1] == done.stdout.split("A DIFFERENCE")[1]
 
@@ -56,6 +74,7 @@ def test_every_fault_is_found_and_can_be_run_again(fault, tmp_path):
 def test_bad_arguments_say_what_is_wrong():
     for arguments, words in [
         (["--schedules", "0"], "--schedules: expected at least 1"),
+        (["--half", "third"], "--half: expected both, rows or scheduling"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),
         ([LATENT, "--mla-prefill", "expanded"], "--mla-prefill expanded: gives up the row law"),

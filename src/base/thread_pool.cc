@@ -55,7 +55,6 @@ constexpr int kSpinsBetweenYields = 1024;
 }  // namespace
 
 struct ThreadPool::State {
-  int threads = 1;
   std::vector<std::thread> workers;
   const std::function<void(int, int)>* function = nullptr;  // written before `ticket` names its job
   alignas(64) std::atomic<std::uint64_t> ticket{0};
@@ -109,7 +108,6 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   SLUICE_CHECK(threads >= 1, "a pool has at least the calling thread");
-  state_->threads = threads;
   for (int i = 1; i < threads; ++i) state_->workers.emplace_back([this, i] { state_->work(i); });
 }
 
@@ -120,7 +118,7 @@ ThreadPool::~ThreadPool() {
 }
 
 int ThreadPool::threads() const {
-  return state_->threads;
+  return 1 + static_cast<int>(state_->workers.size());
 }
 
 void ThreadPool::pin(const std::vector<int>& cpus) {
@@ -133,7 +131,7 @@ void ThreadPool::pin(const std::vector<int>& cpus) {
 void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {
   const FlushDenormals flush;
   State& s = *state_;
-  if (s.threads == 1 || tiles <= 1) {
+  if (s.workers.empty() || tiles <= 1) {
     for (int i = 0; i < tiles; ++i) tile(i, 0);
     return;
   }

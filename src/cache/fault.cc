@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-constexpr Fault kFaults[] = {Fault::kSkippedWrite, Fault::kEarlyPublication, Fault::kStaleHash, Fault::kChunkReduction,
-                             Fault::kLeakedReference};
+constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyPublication, Fault::kStaleHash,
+                             Fault::kChunkReduction, Fault::kLeakedReference,  Fault::kIgnoredSalt};
 
 }  // namespace
 
@@ -24,6 +24,8 @@ const char* name(Fault fault) {
       return "chunk-reduction";
     case Fault::kLeakedReference:
       return "leaked-reference";
+    case Fault::kIgnoredSalt:
+      return "ignored-salt";
   }
   return "?";
 }

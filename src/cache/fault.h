@@ -10,11 +10,12 @@ namespace sluice {
 
 enum class Fault {
   kNone,
-  kSkippedWrite,      // a window row of a span does not reach the cache
+  kSkippedWrite,      // a row of a span does not reach the cache: a window's, or without windows a token's latent
   kEarlyPublication,  // a block is published before its last tokens are computed
   kStaleHash,         // a page that is given to another sequence keeps the name of its old content
   kChunkReduction,    // attention's splits begin where the span begins
   kLeakedReference,   // a sequence that ends forgets to give back a page
+  kIgnoredSalt,       // blocks have the same names under every salt
 };
 
 const char* name(Fault fault);

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "engine/law_digest.h"
+#include "engine/law_runner.h"
 #include "engine/law_schedule.h"
 
 namespace sluice {
@@ -29,7 +30,6 @@ class Checker {
   Checker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options, LawReport* report)
       : runner_(runner), prompts_(prompts), options_(options), report_(*report) {}
 
-  Status compute_references();
   // The first mismatch in step order, if any. With `values`, those of the row at `watched` while it is computed.
   Result<std::optional<Mismatch>> run(const LawSchedule& schedule, const Mismatch* watched = nullptr,
                                       Values* values = nullptr);
@@ -39,7 +39,7 @@ class Checker {
 
  private:
   struct Live {
-    bool begun = false;
+    bool begun = false, aborted = false;
     StateSlot slot;
     SwapHandle swapped;
     Position swapped_at = 0;
@@ -48,9 +48,11 @@ class Checker {
     std::unique_ptr<BlockChain> chain;
     std::vector<TokenId> wrong;  // to be forgotten
     std::vector<int> logit_rows;
-    Position first = 0;  // of its piece in this step
+    Position first = 0;               // of its piece in this step
+    Position apart_from = INT32_MAX;  // from here on its tokens are not those of the sequence it was forked from
   };
 
+  Status compute_reference(int prompt);
   Status run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
                    std::optional<Mismatch>* found);
   Status run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe);
@@ -77,7 +79,7 @@ class Checker {
   std::span<const std::vector<TokenId>> prompts_;
   const LawOptions& options_;
   LawReport& report_;
-  std::vector<std::vector<std::uint64_t>> references_;  // [prompt][compared position]
+  std::vector<std::vector<std::uint64_t>> references_;  // [prompt][position]; empty: not computed yet
   std::vector<Live> live_;                              // [sequence]
   std::size_t steps_begun_ = 0;                         // of the last run
   StateSlot occupied_;                                  // holds the pages that the schedule does without
@@ -88,21 +90,25 @@ class Checker {
 std::vector<int> Checker::compared_rows(Position first, int rows) const {
   std::vector<int> compared;
   for (int i = 0; i < rows; ++i) {
-    if ((first + i) % options_.compare_every == 0) compared.push_back(i);
+    if (compared_row(options_, first + i)) compared.push_back(i);
   }
   return compared;
 }
 
-Status Checker::compute_references() {
-  for (const auto& prompt : prompts_) {
-    SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
-    const std::vector<int> rows = compared_rows(0, static_cast<int>(prompt.size()));
-    const StepSpan span{.sequence = slot, .ids = prompt, .logit_rows = rows};
-    const Status status = runner_.run_step({&span, 1});
-    runner_.close(slot);
-    SLUICE_RETURN_IF_ERROR(status);
-    auto& digests = references_.emplace_back();
-    for (std::size_t row = 0; row < rows.size(); ++row) digests.push_back(bit_digest(runner_.logits(row)));
+Status Checker::compute_reference(int prompt) {
+  references_.resize(prompts_.size());
+  auto& digests = references_[static_cast<std::size_t>(prompt)];
+  if (!digests.empty()) return {};
+  const auto& ids = prompts_[static_cast<std::size_t>(prompt)];
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
+  const std::vector<int> rows = compared_rows(0, static_cast<int>(ids.size()));
+  const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
+  const Status status = runner_.run_step({&span, 1});
+  runner_.close(slot);
+  SLUICE_RETURN_IF_ERROR(status);
+  digests.resize(ids.size());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    digests[static_cast<std::size_t>(rows[row])] = bit_digest(runner_.logits(row));
   }
   return {};
 }
@@ -123,13 +129,16 @@ void Checker::start_over(const LawSchedule& schedule) {
 }
 
 Result<std::optional<Mismatch>> Checker::run(const LawSchedule& schedule, const Mismatch* watched, Values* values) {
+  for (const LawSequence& sequence : schedule.sequences) SLUICE_RETURN_IF_ERROR(compute_reference(sequence.prompt));
   start_over(schedule);
+  const std::uint64_t evicted = evictions(runner_);
   std::optional<Mismatch> mismatch;
   const Status status = run_steps(schedule, watched, values, &mismatch);
   for (Live& l : live_) end(l);
   give_room();
+  report_.evictions += static_cast<std::int64_t>(evictions(runner_) - evicted);
   SLUICE_RETURN_IF_ERROR(status);
-  if (!mismatch) SLUICE_RETURN_IF_ERROR(runner_.audit());
+  if (!mismatch) SLUICE_RETURN_IF_ERROR(check_at_rest(runner_));
   return mismatch;
 }
 
@@ -151,7 +160,8 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
 
 Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe) {
   const LawStep& s = schedule.steps[step];
-  if (runner_.threads() != s.threads) runner_.set_threads(s.threads);
+  SLUICE_RETURN_IF_ERROR(use_threads(runner_, s.threads));
+  report_.thread_counts.insert(runner_.threads());
   spans_.clear();
   span_sequences_.clear();
   int budget = options_.max_step_rows;
@@ -173,7 +183,7 @@ bool Checker::give_room() {
 Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget) {
   Live& l = live(piece.sequence);
   --l.pieces_left;
-  if (l.begun && !l.slot && !l.swapped) return {};  // aborted
+  if (l.aborted) return {};
   SLUICE_RETURN_IF_ERROR(begin(schedule, piece.sequence));
   const auto& prompt = prompt_of(schedule, piece.sequence);
   l.first = runner_.position(l.slot);
@@ -186,7 +196,7 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
     l.wrong.assign(ids.rbegin(), ids.rend());
     l.wrong[0] = prompt[(static_cast<std::size_t>(l.first) + prompt.size() / 2) % prompt.size()];
     ids = l.wrong;
-    ++report_.forgotten;
+    ++report_.forgotten_spans;
   }
   l.logit_rows = piece.keep ? compared_rows(l.first, rows) : std::vector<int>{};
   spans_.push_back({.sequence = l.slot,
@@ -202,12 +212,12 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
 Status Checker::begin(const LawSchedule& schedule, int sequence) {
   Live& l = live(sequence);
   const bool cached = spec(schedule, sequence).cached;
-  l.begun = true;
   if (l.slot) return {};
   if (l.swapped) {
     if (runner_.pools().latents().free() <= blocks_for(l.swapped_at)) give_room();
     SLUICE_ASSIGN_OR_RETURN(
         l.slot, runner_.swap_in(std::exchange(l.swapped, {}), l.swapped_at, cached ? l.chain.get() : nullptr));
+    ++report_.swaps_restored;
     return {};
   }
   if (!l.chain) {
@@ -217,10 +227,12 @@ Status Checker::begin(const LawSchedule& schedule, int sequence) {
     std::iota(blocks.begin(), blocks.end(), 0);
     l.chain->set_kept_blocks(std::move(blocks));
   }
+  report_.preemptions += std::exchange(l.begun, true);
   SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.open());
   if (!cached || l.hit_limit < 1) return {};
   const PrefixHit hit = runner_.prefix_cache().probe(*l.chain, l.hit_limit);
   if (hit.shared > 0) runner_.resume(l.slot, *l.chain, hit);
+  report_.hits += hit.resume > 0;
   report_.resumed_tokens += hit.resume;
   return {};
 }
@@ -235,7 +247,6 @@ Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
     case LawEvent::kDrop:
       runner_.close(std::exchange(l.slot, {}), chain);
       l.hit_limit = piece.argument;
-      ++report_.preemptions;
       break;
     case LawEvent::kSwap: {
       l.swapped_at = runner_.position(l.slot);
@@ -257,6 +268,7 @@ Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
       break;
     case LawEvent::kAbort:
       end(l);
+      l.aborted = true;
       ++report_.aborts;
       return {};
   }
@@ -268,17 +280,15 @@ Status Checker::fork(const LawSchedule& schedule, const LawPiece& piece) {
   if (piece.argument >= static_cast<int>(live_.size())) return {};
   Live& child = live(piece.argument);
   const Live& parent = live(piece.sequence);
-  const auto position = static_cast<std::size_t>(runner_.position(parent.slot));
   const auto& own = prompt_of(schedule, piece.argument);
   const auto& other = prompt_of(schedule, piece.sequence);
-  if (child.begun || child.pieces_left == 0 || own.size() < position ||
-      !std::equal(other.begin(), other.begin() + static_cast<std::ptrdiff_t>(position), own.begin())) {
-    return {};
-  }
+  const int common = common_tokens(own, other);
+  if (child.begun || child.pieces_left == 0 || common < runner_.position(parent.slot)) return {};
   SLUICE_ASSIGN_OR_RETURN(child.slot, runner_.fork(parent.slot));
   child.begun = true;
   child.chain = std::make_unique<BlockChain>(runner_.root("laws"));
   child.chain->extend(own);
+  if (common < static_cast<int>(std::min(own.size(), other.size()))) child.apart_from = common;
   ++report_.forks;
   return {};
 }
@@ -291,14 +301,18 @@ void Checker::end(Live& l) {
 std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_t step) {
   std::size_t row = 0;
   for (const int sequence : span_sequences_) {
-    const Live& l = live(sequence);
+    Live& l = live(sequence);
     const auto& reference = references_[static_cast<std::size_t>(spec(schedule, sequence).prompt)];
     for (const int i : l.logit_rows) {
       ++report_.comparisons;
       const Position p = l.first + i;
-      if (bit_digest(runner_.logits(row++)) != reference[static_cast<std::size_t>(p / options_.compare_every)]) {
+      if (bit_digest(runner_.logits(row++)) != reference[static_cast<std::size_t>(p)]) {
         return Mismatch{step, sequence, p};
       }
+      report_.choosing_rows += p >= options_.chooses_from;
+      if (p < l.apart_from) continue;
+      l.apart_from = INT32_MAX;
+      ++report_.forks_apart;
     }
   }
   return std::nullopt;
@@ -307,12 +321,12 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
 // The smallest schedule after which the auditor still finds something.
 Result<LawDifference> Checker::shrink_failure(LawSchedule schedule, Status failure, int number) {
   int runs = 0;
-  for (bool smaller = true; smaller && runs < kMaxShrinkRuns;) {
+  for (bool smaller = options_.shrink; smaller && runs < kMaxShrinkRuns;) {
     smaller = false;
     schedule.steps.resize(std::min(schedule.steps.size(), steps_begun_));
     for (LawSchedule& candidate : smaller_schedules(schedule)) {
       if (++runs > kMaxShrinkRuns) break;
-      if (!runner_.audit().ok()) SLUICE_RETURN_IF_ERROR(runner_.clear_cache());
+      if (!check_at_rest(runner_).ok()) SLUICE_RETURN_IF_ERROR(runner_.clear_cache());
       const Result<std::optional<Mismatch>> found = run(candidate);
       if (found.status().code() != StatusCode::kInternal) continue;
       schedule = std::move(candidate);
@@ -331,7 +345,7 @@ Result<LawDifference> Checker::shrink_failure(LawSchedule schedule, Status failu
 
 Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
   int runs = 0;
-  for (bool smaller = true; smaller && runs < kMaxShrinkRuns;) {
+  for (bool smaller = options_.shrink; smaller && runs < kMaxShrinkRuns;) {
     smaller = false;
     schedule.steps.resize(mismatch->step + 1);  // what comes later has no part in it
     for (LawSchedule& candidate : smaller_schedules(schedule)) {
@@ -384,8 +398,9 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
                                 const LawOptions& options) {
   LawReport report;
   Checker checker(runner, prompts, options, &report);
-  SLUICE_RETURN_IF_ERROR(checker.compute_references());
-  for (int number = options.first_schedule; number < options.first_schedule + options.schedules; ++number) {
+  const LawClock clock(options);
+  while (clock.goes_on(report.schedules)) {
+    const int number = options.first_schedule + report.schedules;
     const auto named = [&](const Status& status) {
       return status.with_context(fmt::format("seed {} schedule {}", options.seed, number));
     };
@@ -407,8 +422,7 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
         .schedule = number, .prompt = prompt, .position = mismatch.position, .first_value = first, .text = {}};
     report.difference->text = fmt::format(
         "seed {} schedule {}: the logits of prompt {} at position {} (sequence {}, step {}) are not those of the "
-        "prompt "
-        "alone in one piece; the first value that differs is {}; the smallest schedule found:\n{}",
+        "prompt alone in one piece; the first value that differs is {}; the smallest schedule found:\n{}",
         options.seed, number, prompt, mismatch.position, mismatch.sequence, mismatch.step, first, schedule.text());
     return report;
   }

@@ -1,4 +1,13 @@
 // The schedules of check_row_law: plain values that can be made from a seed, cut down and printed.
+//
+// Chance alone brings some situations too rarely, so a schedule's number says what it has for certain, whatever else
+// chance adds (number mod kLawSituations):
+//   0  a sequence that is preempted behind a full block and resumes there; one that is swapped out and back; one that
+//      is aborted
+//   1  two prompts that begin alike, forked before they part; a truncation; wrong tokens that are forgotten
+//   2  strangers one after the other in a pool that is too small for what they leave behind: cached pages change hands
+//   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
+// Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
 #pragma once
 
 #include <cstdint>
@@ -48,6 +57,11 @@ struct LawSchedule {
 
   std::string text() const;  // one line a step
 };
+
+// How many tokens two prompts begin alike with.
+int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b);
+// Of these prompts, in this order, those that share no block with one before.
+std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates);
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number);
 

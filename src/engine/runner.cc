@@ -163,7 +163,8 @@ Result<StateSlot> Runner::swap_in(SwapHandle handle, Position position, const Bl
 }
 
 BlockHash Runner::root(std::string_view cache_salt) const {
-  return root_hash(model_->profile().text(), cache_salt);
+  const bool ignored = prefix_cache_->fault() == Fault::kIgnoredSalt;
+  return root_hash(model_->profile().text(), ignored ? std::string_view() : cache_salt);
 }
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
@@ -194,18 +195,22 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   return {};
 }
 
-// Fault::kSkippedWrite: the last window row that each long span writes, as it was before.
+// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last stream with a row for
+// each token, of windows if there are any.
 std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   std::vector<SpoiledRow> rows;
   const CacheLayout& layout = pools_->layout();
+  const bool windows = pools_->geometry().has_windows;
   for (std::size_t i = layout.streams.size(); i-- > 0;) {
-    if (layout.streams[i].kind != StreamKind::kWindow) continue;
+    const StreamSpec& stream = layout.streams[i];
+    if (stream.kind != (windows ? StreamKind::kWindow : StreamKind::kLatent) || stream.tokens_per_row != 1) continue;
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const Position p = span.first_position + span.rows - 1;
-      const RowRef row = pools_->view().streams[i].row(
-          span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
-      rows.push_back({row.data, {row.data, row.data + layout.streams[i].format.data_bytes}});
+      const std::int32_t page = windows ? span.window_pages[p / kBlockTokens - span.first_window_block].value
+                                        : span.latent_pages[p / kBlockTokens].value;
+      const RowRef row = pools_->view().streams[i].row(page, p % kBlockTokens);
+      rows.push_back({row.data, {row.data, row.data + stream.format.data_bytes}});
     }
     break;
   }

@@ -43,14 +43,14 @@ PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
 
 constexpr int kProbePages = 1;  // of either pool, kept back for the health probe (cache/memory_plan.h)
 
-SchedulerLimits limits_of(Runner& runner, const EngineOptions& options, int hidden_latent_pages) {
+SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
   limits.max_batched_tokens = rows_of_a_step(runner, options);
-  limits.max_seqs = pools.plan().sequences;
+  limits.max_seqs = std::min(pools.plan().sequences, options.max_num_seqs);
   limits.max_model_len = runner.max_model_len();
-  limits.latent_pages = std::max(0, pools.latents().total() - hidden_latent_pages);
+  limits.latent_pages = std::max(0, pools.latents().free() - kProbePages);
   limits.window_pages = std::max(0, pools.windows().total() - kProbePages);
   limits.geometry = pools.geometry();
   limits.long_prefill_token_threshold = options.long_prefill_token_threshold;
@@ -64,11 +64,10 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options, int hidd
 
 }  // namespace
 
-Stepper::Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages)
+Stepper::Stepper(Runner* runner, const EngineOptions& options)
     : runner_(runner),
       force_preempt_every_(options.force_preempt_every),
-      hidden_latent_pages_(kProbePages + hidden_latent_pages),
-      scheduler_(limits_of(*runner, options, hidden_latent_pages_), this) {}
+      scheduler_(limits_of(*runner, options), this) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -238,6 +237,7 @@ void Stepper::restore(SequenceId id) {
     return;
   }
   s.slot = *slot;
+  ++counters_.swaps_restored;
 }
 
 void Stepper::build_spans() {
@@ -304,7 +304,7 @@ void Stepper::count_admission(Sequence& s) {
 }
 
 int Stepper::free_latent_pages() const {
-  return std::max(0, runner_->pools().latents().free() - hidden_latent_pages_);
+  return std::max(0, runner_->pools().latents().free() - kProbePages);
 }
 
 PrefixHit Stepper::probe(SequenceId id) {

@@ -33,9 +33,9 @@ struct NewSequence {
 
 class Stepper final : private SchedulerMemory {
  public:
-  // `runner` must outlive it and have no open sequences. The options are valid (engine_options.h). For tests of short
-  // memory, it can do without some of the latent pages; what is cached may still lie in them.
-  Stepper(Runner* runner, const EngineOptions& options, int hidden_latent_pages = 0);
+  // `runner` must outlive it and compute nothing for others. The options are valid (engine_options.h). What latent
+  // pages are free now is the memory that it plans with.
+  Stepper(Runner* runner, const EngineOptions& options);
   ~Stepper() override;
 
   Status check(int prompt_tokens, int max_tokens) const;
@@ -104,7 +104,7 @@ class Stepper final : private SchedulerMemory {
   const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
 
   Runner* runner_;
-  const int force_preempt_every_, hidden_latent_pages_;
+  const int force_preempt_every_;
   Scheduler scheduler_;
   StepPlan plan_;
   std::vector<Sequence> sequences_;  // by SequenceId

@@ -144,6 +144,7 @@ TEST(StepperTest, PreemptionLosesNoToken) {
     }
     EXPECT_GT(stage.stats().preemptions_recompute, 3U);
     EXPECT_EQ(stage.stats().preemptions_swap > 3U, swaps);
+    EXPECT_EQ(stage.stats().swaps_restored > 3U, swaps);
     EXPECT_EQ(stage.answer("a"), greedy_alone(prompt, 10));
   }
 }
@@ -178,7 +179,7 @@ TEST(StepperTest, ASpanOf65536Rows) {
   options.audit = false;
   options.max_num_batched_tokens = 1 << 16;
   options.kv_cache_memory = 64 << 20;
-  Stage stage(options, 0, settings);
+  Stage stage(options, settings);
   const auto prompt = random_tokens((1 << 16) + 5, 1);
   stage.add("a", prompt, 3);
   EXPECT_THAT(stage.step(), UnorderedElementsAre(Pair("a", Pair(0, 1 << 16))));

@@ -43,10 +43,9 @@ inline EngineOptions small_options() {
 
 class Stage {
  public:
-  explicit Stage(const EngineOptions& options = small_options(), int hidden_latent_pages = 0,
-                 FakeModel::Settings settings = {})
+  explicit Stage(const EngineOptions& options = small_options(), FakeModel::Settings settings = {})
       : runner_(Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value()),
-        stepper_(std::make_unique<Stepper>(runner_.get(), options, hidden_latent_pages)) {}
+        stepper_(std::make_unique<Stepper>(runner_.get(), options)) {}
 
   SequenceId add(const std::string& name, std::vector<TokenId> prompt, int max_tokens, int priority = 0,
                  std::string salt = "") {
@@ -132,7 +131,7 @@ inline std::vector<TokenId> greedy_alone(const std::vector<TokenId>& prompt, int
                                          FakeModel::Settings settings = {}) {
   EngineOptions options = small_options();
   options.enable_prefix_caching = false;
-  Stage stage(options, 0, std::move(settings));
+  Stage stage(options, std::move(settings));
   stage.add("alone", prompt, max_tokens);
   stage.run();
   return stage.answer("alone");

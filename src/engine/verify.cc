@@ -1,5 +1,7 @@
 #include "engine/verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -17,21 +19,9 @@ namespace sluice {
 namespace {
 
 constexpr int kLongestPrompt = 730, kLongestAnswer = 150;
-constexpr int kSequences = 12;             // of a schedule, or of a workload with all its choices
+constexpr int kSequences = 12;  // of a schedule, or of a workload with all its choices
+constexpr int kRowsThatChoose = 250, kLatestChoice = 6000;
 constexpr int kLargeVocabulary = 1 << 14;  // from here on, comparing every row would take longer than computing it
-
-void add_up(LawReport* sum, const LawReport& part) {
-  sum->schedules += part.schedules;
-  sum->comparisons += part.comparisons;
-  sum->resumed_tokens += part.resumed_tokens;
-  sum->preemptions += part.preemptions;
-  sum->swaps += part.swaps;
-  sum->truncations += part.truncations;
-  sum->forks += part.forks;
-  sum->aborts += part.aborts;
-  sum->forgotten += part.forgotten;
-  if (!sum->difference) sum->difference = part.difference;
-}
 
 std::vector<int> thread_counts(int threads) {
   std::vector<int> counts{1, 2, threads};
@@ -42,21 +32,48 @@ std::vector<int> thread_counts(int threads) {
 
 }  // namespace
 
-std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab) {
+std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens) {
   std::mt19937 random(20240607);
   std::vector<std::vector<TokenId>> prompts;
-  for (const std::size_t n : {1, 4, 5, 127, 128, 129, 255, 260, 390, 512, 600, kLongestPrompt}) {
+  const auto add = [&](std::size_t n) {
     auto& prompt = prompts.emplace_back(n);
     for (TokenId& id : prompt) id = static_cast<TokenId>(random() % vocab);
-  }
-  prompts.emplace_back(prompts[10].begin(), prompts[10].begin() + 400).push_back(1);
+  };
+  for (const std::size_t n : {1, 4, 5, 127, 128, 129, 255, 260, 390, 512, 600, kLongestPrompt}) add(n);
+  // The same up to a token in the middle of a block, then others.
+  const auto branch = [&](std::size_t of, std::size_t common, std::size_t n) {
+    add(n);
+    std::copy_n(prompts[of].begin(), common, prompts.back().begin());
+    TokenId& first = prompts.back()[common];
+    if (first == prompts[of][common]) first = static_cast<TokenId>((static_cast<std::size_t>(first) + 1) % vocab);
+  };
+  branch(10, 400, 490);
+  branch(8, 250, 300);
+  branch(11, 131, 270);
+  if (long_tokens > 0) add(static_cast<std::size_t>(long_tokens));
   return prompts;
 }
 
+Position chooses_from(const CacheLayout& layout) {
+  Position from = 0;
+  for (const StreamSpec& stream : layout.streams) {
+    if (stream.kind != StreamKind::kLatent || stream.most_read == 0) continue;
+    const Position first = (stream.most_read + 1) * stream.tokens_per_row - 1;
+    from = from == 0 ? first : std::min(from, first);
+  }
+  return from;
+}
+
+int long_prompt_tokens(const CacheLayout& layout) {
+  const Position from = chooses_from(layout);
+  return from + kRowsThatChoose <= kLongestPrompt || from > kLatestChoice ? 0 : from + kRowsThatChoose;
+}
+
 Result<EngineOptions> law_options(EngineOptions options, const CacheLayout& layout) {
+  const int longest = std::max(kLongestPrompt, long_prompt_tokens(layout));
   options.max_num_seqs = kSequences;
-  options.max_num_batched_tokens = 1024;
-  options.max_model_len = kLongestPrompt + kLongestAnswer;
+  options.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
+  options.max_model_len = longest + kLongestAnswer;
   options.audit = true;
   MemoryRequest request{.budget_bytes = 1,
                         .max_seqs = options.max_num_seqs,
@@ -89,6 +106,9 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
         "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
         "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
   }
+  if (options.half != "both" && options.half != "rows" && options.half != "scheduling") {
+    return invalid_argument(fmt::format("--half: expected both, rows or scheduling, found '{}'", options.half));
+  }
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   SLUICE_ASSIGN_OR_RETURN(const EngineOptions engine, law_options(options.engine, plan.cache_layout));
@@ -98,20 +118,31 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   report.profile = runner->model().profile().text();
   report.isa = runner->isa_name();
   report.threads = runner->threads();
-  const std::vector<std::vector<TokenId>> prompts = law_prompts(runner->vocab_size());
-  const int halves[2] = {options.schedules - options.schedules / 2, options.schedules / 2};
-  for (int half = 0; half < 2 && report.sound(); ++half) {
-    LawOptions laws;
-    laws.seed = options.seed;
-    laws.schedules = halves[half];
-    laws.thread_counts = thread_counts(resolve_threads(engine));
-    laws.compare_every = runner->vocab_size() > kLargeVocabulary ? 16 : 1;
+  const CacheLayout& layout = runner->model().cache_layout();
+  const int long_tokens = long_prompt_tokens(layout);
+  report.chooses_from = chooses_from(layout);
+  const std::vector<std::vector<TokenId>> prompts = law_prompts(runner->vocab_size(), long_tokens);
+  LawOptions laws;
+  laws.seed = options.seed;
+  laws.min_rows = options.min_rows;
+  laws.shrink = options.shrink;
+  laws.thread_counts = thread_counts(resolve_threads(engine));
+  laws.every_row = runner->vocab_size() <= kLargeVocabulary;
+  laws.long_prompts = long_tokens > 0 ? 1 : 0;
+  if (report.chooses_from > 0) laws.chooses_from = report.chooses_from;
+  const bool both = options.half == "both";
+  laws.seconds = both ? options.seconds / 2 : options.seconds;
+  const auto run = [&](int schedules, const auto& check, LawReport* half) -> Status {
+    laws.schedules = schedules;
     const int before = report.laws.schedules;
-    if (options.progress) laws.progress = [&](int done) { options.progress(before + done, options.schedules); };
-    const auto check = half == 0 ? check_row_law : check_scheduling_law;
-    SLUICE_ASSIGN_OR_RETURN(const LawReport part, check(*runner, prompts, laws));
-    add_up(&report.laws, part);
-  }
+    if (options.progress) laws.progress = [&, before](int done) { options.progress(before + done, options.schedules); };
+    SLUICE_ASSIGN_OR_RETURN(*half, check(*runner, prompts, laws));
+    report.laws.add(*half);
+    return {};
+  };
+  const int of_scheduling = both ? options.schedules / 2 : options.half == "rows" ? 0 : options.schedules;
+  SLUICE_RETURN_IF_ERROR(run(options.schedules - of_scheduling, check_row_law, &report.rows));
+  if (report.sound()) SLUICE_RETURN_IF_ERROR(run(of_scheduling, check_scheduling_law, &report.scheduling));
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -1,0 +1,73 @@
+// LawReport: what schedules went through, counted where it happened rather than where it was asked for, and the
+// difference that was found, if any. Thread safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+struct LawDifference {
+  int schedule = 0;  // run it alone: first_schedule = this, schedules = 1
+  int prompt = 0;
+  Position position = 0;
+  std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs; "audit"
+  std::string text;         // what differs, and the smallest schedule found
+};
+
+struct LawReport {
+  int schedules = 0;
+  std::int64_t comparisons = 0;             // rows whose logits were compared
+  std::int64_t choosing_rows = 0;           // of those, where attention chose among its compressed entries
+  std::int64_t hits = 0;                    // sequences that took over cached tokens when they began
+  std::int64_t resumed_tokens = 0;          // that came from the prefix cache
+  std::int64_t preemptions = 0;             // computed again
+  std::int64_t swaps = 0;                   // swapped out
+  std::int64_t swaps_restored = 0;          // ... and brought back
+  std::int64_t swapped_aborts = 0;          // ended while swapped out
+  std::int64_t forks = 0;                   // two sequences that share their pages from now on
+  std::int64_t forks_apart = 0;             // ... and then wrote other tokens than each other
+  std::int64_t truncations = 0;             // tokens taken back
+  std::int64_t aborts = 0;                  // ended before their end
+  std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
+  std::int64_t evictions = 0;               // cached pages given to others
+  std::set<int> thread_counts;              // that steps ran on
+  std::optional<LawDifference> difference;  // the first one; nothing runs after it
+
+  void add(const LawReport& part);
+};
+
+struct LawCount {
+  const char* name;  // as in the report's JSON
+  std::int64_t LawReport::* value;
+};
+
+inline constexpr LawCount kLawCounts[] = {
+    {"comparisons", &LawReport::comparisons},
+    {"choosing_rows", &LawReport::choosing_rows},
+    {"hits", &LawReport::hits},
+    {"resumed_tokens", &LawReport::resumed_tokens},
+    {"preemptions", &LawReport::preemptions},
+    {"swaps", &LawReport::swaps},
+    {"swaps_restored", &LawReport::swaps_restored},
+    {"swapped_aborts", &LawReport::swapped_aborts},
+    {"forks", &LawReport::forks},
+    {"forks_apart", &LawReport::forks_apart},
+    {"truncations", &LawReport::truncations},
+    {"aborts", &LawReport::aborts},
+    {"forgotten_spans", &LawReport::forgotten_spans},
+    {"evictions", &LawReport::evictions},
+};
+
+inline void LawReport::add(const LawReport& part) {
+  schedules += part.schedules;
+  for (const LawCount& count : kLawCounts) this->*count.value += part.*count.value;
+  thread_counts.insert(part.thread_counts.begin(), part.thread_counts.end());
+  if (!difference) difference = part.difference;
+}
+
+}  // namespace sluice
