@@ -112,6 +112,7 @@ struct EngineStats {  // a snapshot; counters since the start
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
   double seconds_since_last_token = 0;  // large when no token was ever made
   std::uint64_t preemptions_recompute = 0, preemptions_swap = 0;
+  std::uint64_t swaps_restored = 0;  // states that came back: fewer than preemptions_swap where requests end meanwhile
   std::int64_t swap_bytes_total = 0, swap_bytes_used = 0;
   CacheStats cache;
 };

@@ -238,6 +238,7 @@ void Stepper::restore(SequenceId id) {
     return;
   }
   s.slot = *slot;
+  ++counters_.swaps_restored;
 }
 
 void Stepper::build_spans() {

@@ -144,6 +144,7 @@ TEST(StepperTest, PreemptionLosesNoToken) {
     }
     EXPECT_GT(stage.stats().preemptions_recompute, 3U);
     EXPECT_EQ(stage.stats().preemptions_swap > 3U, swaps);
+    EXPECT_EQ(stage.stats().swaps_restored > 3U, swaps);
     EXPECT_EQ(stage.answer("a"), greedy_alone(prompt, 10));
   }
 }
