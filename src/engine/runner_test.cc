@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/rendezvous_testing.h"
 #include "engine/fake_model_testing.h"
 
 namespace sluice {
@@ -121,6 +122,34 @@ TEST(RunnerTest, AShortageOfPagesChangesNothing) {
   EXPECT_EQ(runner->position(a), 0);
   EXPECT_TRUE(runner->audit().ok()) << runner->audit().message();
   EXPECT_TRUE(runner->run_step({spans, 1}).ok());
+}
+
+TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
+  Rendezvous* rendezvous = nullptr;
+  FakeModel::Settings settings;
+  settings.on_logits = [&](TokenId, Position, float*) { EXPECT_TRUE(rendezvous->come()) << "too few threads"; };
+  const auto compute = [&](Runner& runner, int threads) {  // as many rows, each of which waits for the others
+    EXPECT_EQ(runner.threads(), threads);
+    Rendezvous place(threads);
+    rendezvous = &place;
+    const StateSlot slot = runner.open().value();
+    std::vector<int> rows(static_cast<std::size_t>(threads));
+    std::iota(rows.begin(), rows.end(), 0);
+    const std::vector<TokenId> ids(rows.size(), 1);
+    const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
+    EXPECT_TRUE(runner.run_step({&span, 1}).ok());
+    runner.close(slot);
+  };
+  for (const int threads : {1, 2, 3}) {
+    EngineOptions options = small_options();
+    options.threads = threads;
+    auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+    compute(*runner, threads);
+    for (const int others : {4, 1, 2}) {
+      runner->set_threads(others);
+      compute(*runner, others);
+    }
+  }
 }
 
 TEST(RunnerTest, OpensOneSequenceMoreThanRun) {
