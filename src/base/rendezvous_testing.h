@@ -11,9 +11,9 @@ class Rendezvous {
  public:
   explicit Rendezvous(int threads) : missing_(threads) {}
 
-  // Waits until all have come; false when they do not within half a minute, after which nobody waits any more.
+  // Waits until all have come; false when they do not within 20 seconds, after which nobody waits any more.
   bool come() {
-    constexpr std::chrono::seconds kPatience{30};
+    constexpr std::chrono::seconds kPatience{20};
     std::unique_lock lock(mutex_);
     if (--missing_ <= 0) changed_.notify_all();
     const bool met = changed_.wait_for(lock, kPatience, [this] { return missing_ <= 0 || given_up_; }) && !given_up_;

@@ -193,6 +193,7 @@ TEST(EngineTest, CancelFreesWithinAStep) {
   engine->cancel(first_id);
   engine->cancel(99);
   engine.gate().pass();
+  ASSERT_TRUE(first.finished());
   EXPECT_EQ(first.wait().reason, FinishReason::kCancelled);
   EXPECT_EQ(first.tokens().size(), 9U) << "the tenth step is its last: it has one token from each but the first";
   const EngineStats stats = engine->stats();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -127,9 +128,11 @@ TEST(RunnerTest, AShortageOfPagesChangesNothing) {
 TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
   Rendezvous* rendezvous = nullptr;
   FakeModel::Settings settings;
-  settings.on_logits = [&](TokenId, Position, float*) { EXPECT_TRUE(rendezvous->come()) << "too few threads"; };
+  std::atomic<int> met{0};
+  settings.on_logits = [&](TokenId, Position, float*) { met += rendezvous->come(); };
   const auto compute = [&](Runner& runner, int threads) {  // as many rows, each of which waits for the others
-    EXPECT_EQ(runner.threads(), threads);
+    ASSERT_EQ(runner.threads(), threads);
+    met = 0;
     Rendezvous place(threads);
     rendezvous = &place;
     const StateSlot slot = runner.open().value();
@@ -138,16 +141,17 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
     const std::vector<TokenId> ids(rows.size(), 1);
     const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
     EXPECT_TRUE(runner.run_step({&span, 1}).ok());
+    ASSERT_EQ(met, threads) << "that were there at the same time";
     runner.close(slot);
   };
   for (const int threads : {1, 2, 3}) {
     EngineOptions options = small_options();
     options.threads = threads;
     auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
-    compute(*runner, threads);
+    ASSERT_NO_FATAL_FAILURE(compute(*runner, threads));
     for (const int others : {4, 1, 2}) {
       runner->set_threads(others);
-      compute(*runner, others);
+      ASSERT_NO_FATAL_FAILURE(compute(*runner, others));
     }
   }
 }
