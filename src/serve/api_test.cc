@@ -343,6 +343,9 @@ TEST_F(ApiTest, Metrics) {
             HasSubstr("sluice_http_requests_total{path=\"/v1/chat/completions\",status=\"200\"} 1\n"),
             HasSubstr("# TYPE sluice_time_to_first_token_seconds histogram\n"),
             HasSubstr("sluice_time_to_first_token_seconds_count 1\n"), HasSubstr("sluice_kv_cache_bytes_used 0\n")));
+  const std::size_t prompt_tokens = engine_.seen().at(0).prompt.size();
+  EXPECT_THAT(answer.body, AllOf(HasSubstr(fmt::format("sluice_request_prompt_tokens_sum {}\n", prompt_tokens)),
+                                 HasSubstr("sluice_request_prompt_tokens_count 1\n")));
 }
 
 // The clock moves by the next of `gaps` before each output of the engine, and never else.
