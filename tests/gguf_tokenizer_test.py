@@ -1,7 +1,7 @@
 """The tokenizers in GGUF files against the `tokenizers` package, id by id: for each pre-tokenizer a vocabulary is trained
 and written both ways.
 
-The seed is in SLUICE_TEST_SEED (default 1), the number of texts per tokenizer in SLUICE_TEST_TEXTS."""
+The seed is fresh, or in SLUICE_TEST_SEED, the number of texts per tokenizer in SLUICE_TEST_TEXTS."""
 
 import functools
 import json

@@ -4,15 +4,14 @@ The same requests go to several servers with different flags, one after the othe
 a server without a prefix cache answers to each request alone is what all others must answer.
 """
 
-import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from seed import SEED
 from server_process import Server, fetch
 
-SEED = int(os.environ.get("SLUICE_TEST_SEED", random.randrange(2**32)))
 VOCABULARY = 4000  # ids from 10 on are ordinary tokens or role markers
 CLIENTS = 12  # at once
 LONGEST = 2_500
@@ -32,7 +31,7 @@ SERVERS = {
         ["--kv-cache-memory", "4MiB", "--max-model-len", "3000", "--max-num-batched-tokens", "300"],
         'sluice_prefix_cache_evicted_pages_total{pool="latent"}'),
     "swap": (
-        ["--force-preempt-every", "3", "--swap-space", "64MiB"], 'sluice_num_preemptions_total{kind="swap"}'),
+        ["--force-preempt-every", "3", "--swap-space", "64MiB"], "sluice_swaps_restored_total"),
 }
 
 

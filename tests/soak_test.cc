@@ -237,17 +237,22 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   fmt::print(
       "{}: SLUICE_TEST_SEED={}, {} requests, {} refused; {} choices: {} stopped, {} at their length, {} cancelled ({} "
       "before a token); {} tokens, {} steps, {:.1f} s\n"
-      "  {} of {} pages; preempted {} times to compute again, {} times to swap; {} tokens of {} resumed, {} waits for "
+      "  {} of {} pages; preempted {} times to compute again, {} times to swap ({} came back); {} tokens of {} "
+      "resumed, {} waits for "
       "a "
       "common prefix, {} blocks evicted\n"
       "  longest wait {} steps ({}), longest gap {} steps ({}); resident memory {:+.1f} MiB\n",
       phase.name, seed_, n.requests, n.refused, n.choices, n.ended[0], n.ended[1], n.ended[2],
       n.cancelled_before_a_token, n.tokens, n.steps, seconds, starved, pages, stats.preemptions_recompute,
-      stats.preemptions_swap, stats.cache.resumed_tokens, stats.cache.prompt_tokens, stats.cache.shared_waits,
-      stats.cache.evicted_blocks, n.longest_wait,
+      stats.preemptions_swap, stats.swaps_restored, stats.cache.resumed_tokens, stats.cache.prompt_tokens,
+      stats.cache.shared_waits, stats.cache.evicted_blocks, n.longest_wait,
       phase.promises.rows_per_step > 0 ? fmt::format("{:.0f}% of its bound", 100 * n.nearest_to_bound) : kNoBound,
       n.longest_gap, phase.promises.token_gap > 0 ? fmt::format("bound {}", phase.promises.token_gap) : kNoBound,
       static_cast<double>(grown) / 1048576);
+  constexpr int kEnoughToSwap = 500;
+  if (options_.swap_space > 0 && requests >= kEnoughToSwap) {
+    EXPECT_GT(stats.swaps_restored, 0U);
+  }
   if (phase.starved) {
     EXPECT_GT(stats.preemptions_recompute + stats.preemptions_swap, 0U);
   }

@@ -3,7 +3,7 @@
 Three parts: the constructs of the language in small templates (template_constructs.txt), random expressions, and whole
 conversations over templates in the wire formats of several families (chat_templates/), rendered by apply_chat_template.
 
-The seed is in SLUICE_TEST_SEED (default 1)."""
+The seed is fresh, or in SLUICE_TEST_SEED."""
 
 import copy
 import datetime
@@ -20,12 +20,12 @@ import transformers
 from transformers.utils import chat_template_utils
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from seed import SEED  # noqa: E402
 from smollm2_file import smollm2_fields, smollm2_path  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
 TEMPLATES = pathlib.Path(__file__).parent / "chat_templates"
-SEED = int(os.environ.get("SLUICE_TEST_SEED", "1"))
 
 VARIABLES = {
     "m": [{"role": "user", "content": "Hé <b>", "n": 1}, {"role": "assistant", "content": None, "n": 2.5}],

@@ -1,7 +1,7 @@
 """Sluice's tokenizer with the tokenizer.json of each family of models against the `tokenizers` package, id by id: on
 vocabularies that are trained here, and on SmolLM2's own, which `sluice` brings on demand.
 
-The seed is in SLUICE_TEST_SEED (default 1), the number of texts per tokenizer in SLUICE_TEST_TEXTS (default 1500)."""
+The seed is fresh, or in SLUICE_TEST_SEED, the number of texts per tokenizer in SLUICE_TEST_TEXTS (default 1500)."""
 
 import functools
 import json

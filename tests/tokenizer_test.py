@@ -1,6 +1,6 @@
 """Sluice's tokenizer against the `tokenizers` package, id by id, through the helper program tokenize_lines.
 
-The seed is in SLUICE_TEST_SEED (default 1), the number of texts per tokenizer in SLUICE_TEST_TEXTS."""
+The seed is fresh, or in SLUICE_TEST_SEED, the number of texts per tokenizer in SLUICE_TEST_TEXTS."""
 
 import json
 import os
@@ -17,10 +17,10 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import tokenizer_strings  # noqa: E402
+from seed import SEED  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
-SEED = int(os.environ.get("SLUICE_TEST_SEED", "1"))
 TEXTS = int(os.environ.get("SLUICE_TEST_TEXTS", "10000"))
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <vector>
 
+#include "base/rendezvous_testing.h"
+
 namespace sluice {
 namespace {
 
@@ -20,6 +22,23 @@ TEST(ThreadPool, RunsEveryTileOnceForAnyNumberOfThreads) {
         hits[static_cast<std::size_t>(tile)].fetch_add(1);
       });
       for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+    }
+  }
+}
+
+TEST(ThreadPool, EveryThreadTakesPart) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int round = 0; round < 3; ++round) {
+      Rendezvous rendezvous(threads);
+      std::atomic<int> met{0}, numbers{0};
+      pool.run(threads, [&](int, int thread) {
+        met += rendezvous.come();
+        numbers += 1 << thread;  // each has a number of its own
+      });
+      ASSERT_EQ(met, threads);
+      EXPECT_EQ(numbers, (1 << threads) - 1);
     }
   }
 }

@@ -39,6 +39,10 @@ Result<int> SwapSpace::make_file() const {
                                       directory_, std::strerror(errno)));
 }
 
+int SwapSpace::images() const {
+  return static_cast<int>(std::count_if(images_.begin(), images_.end(), [](const Image& i) { return i.used; }));
+}
+
 SwapSpace::Image& SwapSpace::at(SwapHandle handle) {
   SLUICE_CHECK(handle && static_cast<std::size_t>(handle.value) < images_.size() &&
                    images_[static_cast<std::size_t>(handle.value)].used,

@@ -24,6 +24,7 @@ class SwapSpace {
 
   std::size_t bytes_total() const { return total_; }
   std::size_t bytes_used() const { return used_; }
+  int images() const;  // that are kept
   bool has_room(std::size_t bytes) const { return bytes <= total_ - used_; }
 
   // kResourceExhausted when there is no room, or none on the disk.

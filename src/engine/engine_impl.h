@@ -90,6 +90,7 @@ class Engine::Impl {
   void fork_choices(SequenceId first, std::size_t row);
   void deliver(SequenceId id, Sample& sample);
   void fail_step(const Status& status);
+  void audit() const;
   void finish(SequenceId id, Output output);
   // One choice has ended; the last one ends the request. The pending request may be gone afterwards.
   void end_choice(Pending& pending, int choice, Output output);

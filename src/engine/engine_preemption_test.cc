@@ -106,6 +106,7 @@ TEST(EnginePreemptionTest, SwapsToMemoryOrDisk) {
       auto engine = make_engine(options);
       const EngineStats stats = run_mixed_work(*engine);
       EXPECT_GT(stats.preemptions_swap, 10U);
+      EXPECT_EQ(stats.swaps_restored, stats.preemptions_swap) << "a state that was swapped is not computed again";
       EXPECT_EQ(stats.swap_bytes_total, 1 << 20);
     }
   }
@@ -119,6 +120,7 @@ TEST(EnginePreemptionTest, SwapSpaceForOneStateOnly) {
   auto engine = make_engine(options);
   const EngineStats stats = run_mixed_work(*engine);
   EXPECT_GT(stats.preemptions_swap, 0U);
+  EXPECT_EQ(stats.swaps_restored, stats.preemptions_swap);
   EXPECT_GT(stats.preemptions_recompute, stats.preemptions_swap);
 }
 
@@ -136,6 +138,7 @@ TEST(EnginePreemptionTest, EverySoManyStepsWithEverythingOn) {
     auto engine = make_engine(options);
     const EngineStats stats = run_mixed_work(*engine);
     EXPECT_GT(stats.preemptions_swap, 0U) << every;
+    EXPECT_GT(stats.swaps_restored, 0U) << every;
     EXPECT_GT(stats.preemptions_recompute, 0U) << every;
   }
 }
@@ -211,6 +214,7 @@ TEST(EnginePreemptionTest, ASwappedStateThatCannotBeReadBack) {
     }
   }
   EXPECT_GT(stage.stats().preemptions_swap, 0U);
+  EXPECT_EQ(stage.stats().swaps_restored, 0U);
   EXPECT_EQ(stage.stats().swap_bytes_used, 0);
   EXPECT_EQ(stage.answer("a"), greedy_alone(a, 20));
   EXPECT_EQ(stage.answer("b"), greedy_alone(b, 20));

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <random>
 #include <thread>
@@ -137,6 +138,28 @@ TEST(EngineTest, RefusesWhatCanNeverRun) {
   EXPECT_THAT(message(random_tokens(1900, 1), 100), HasSubstr("--kv-cache-memory"));
 }
 
+// Neither those that run nor those that come after it wait for one that is refused, and it holds no memory.
+TEST(EngineTest, ARefusedRequestHoldsNothingUp) {
+  EngineOptions options = small_options();
+  options.max_num_seqs = 1;
+  Answer running, next, refused;
+  GatedEngine engine(options);
+  ASSERT_TRUE(engine->submit(request(running, random_tokens(10, 1), 5)).ok());
+  engine.gate().wait_for_step();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(engine->submit(request(refused, random_tokens(5000, 1), 5)).ok());
+    EXPECT_FALSE(engine->submit(request(refused, {}, 5)).ok());
+  }
+  EXPECT_EQ(engine->stats().waiting, 0);
+  ASSERT_TRUE(engine->submit(request(next, random_tokens(10, 2), 5)).ok());
+  engine.gate().open();
+  EXPECT_EQ(running.wait().reason, FinishReason::kLength);
+  EXPECT_EQ(next.wait().reason, FinishReason::kLength);
+  EXPECT_FALSE(refused.finished());
+  EXPECT_EQ(engine->stats().steps, 10U) << "five of each";
+  EXPECT_EQ(engine->stats().cache_bytes_used, 0);
+}
+
 TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
   FakeModel::Settings settings;
   settings.on_logits = [](TokenId token, Position, float* logits) {
@@ -154,20 +177,63 @@ TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
 
 TEST(EngineTest, CancelFreesWithinAStep) {
   FakeModel::Settings settings;
-  settings.step_time = 1ms;
-  Answer answer;
-  auto engine = make_engine(small_options(), settings);
-  const auto id = engine->submit(request(answer, random_tokens(100, 1), 3000));
-  ASSERT_TRUE(id.ok());
-  answer.wait_for_tokens(3);
-  engine->cancel(*id);
-  engine->cancel(*id);
+  std::vector<std::size_t> spans;  // of each step
+  settings.on_step = [&spans](const Batch& batch) { spans.push_back(batch.spans.size()); };
+  Answer first, second;
+  GatedEngine engine(small_options(), settings);
+  const auto submit = [&](Answer& answer, unsigned seed) {
+    return engine->submit(request(answer, random_tokens(100, seed), 3000)).value();
+  };
+  const RequestId first_id = submit(first, 1);
+  engine.gate().wait_for_step();
+  const RequestId second_id = submit(second, 2);
+  engine.gate().pass(9);  // step 10 is planned and waits
+  const std::int64_t used = engine->stats().cache_bytes_used;
+  engine->cancel(first_id);
+  engine->cancel(first_id);
   engine->cancel(99);
-  EXPECT_EQ(answer.wait().reason, FinishReason::kCancelled);
+  engine.gate().pass();
+  ASSERT_TRUE(first.finished());
+  EXPECT_EQ(first.wait().reason, FinishReason::kCancelled);
+  EXPECT_EQ(first.tokens().size(), 9U) << "the tenth step is its last: it has one token from each but the first";
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.cache_bytes_used, 0);
-  EXPECT_EQ(stats.running, 0);
+  EXPECT_LT(stats.cache_bytes_used, used);
+  EXPECT_GT(stats.cache_bytes_used, 0);
   EXPECT_EQ(stats.cancelled_requests, 1U);
+  engine->cancel(second_id);
+  engine.gate().open();
+  EXPECT_EQ(second.wait().reason, FinishReason::kCancelled);
+  ASSERT_EQ(spans.size(), 11U) << "no step begins after the last cancellation";
+  EXPECT_EQ(spans[9], 2U);
+  EXPECT_EQ(spans[10], 1U);
+  EXPECT_EQ(engine->stats().cache_bytes_used, 0);
+  EXPECT_EQ(engine->stats().running, 0);
+  EXPECT_EQ(engine->stats().cancelled_requests, 2U);
+}
+
+// For the thread sanitizer: the numbers are read by others while the engine's thread writes them. They never go back.
+TEST(EngineTest, StatsAreReadWhileItRuns) {
+  std::deque<Answer> answers(20);
+  auto engine = make_engine();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      EngineStats before;
+      while (!done) {
+        const EngineStats now = engine->stats();
+        ASSERT_GE(now.steps, before.steps);
+        ASSERT_GE(now.generated_tokens, before.generated_tokens);
+        ASSERT_GE(now.finished_requests, before.finished_requests);
+        before = now;
+      }
+    });
+  }
+  for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, random_tokens(100, 1), 20)).ok());
+  for (auto& answer : answers) answer.wait();
+  done = true;
+  for (auto& reader : readers) reader.join();
+  EXPECT_EQ(engine->stats().generated_tokens, 400U);
 }
 
 TEST(EngineTest, ARequestMayCancelItselfAndWaitingOnesCanBeCancelled) {

@@ -153,11 +153,15 @@ class StepGate {
   int permits_ = 0;
 };
 
-// An engine whose steps wait for the test; the gate closes when the engine stands.
+// An engine whose steps wait for the test; the gate closes when the engine stands. A hook that the settings bring sees
+// a step before it waits.
 class GatedEngine {
  public:
   explicit GatedEngine(const EngineOptions& options = small_options(), FakeModel::Settings settings = {}) {
-    settings.on_step = gate_.hook();
+    settings.on_step = [gate = gate_.hook(), before = std::move(settings.on_step)](const Batch& batch) {
+      if (before) before(batch);
+      gate(batch);
+    };
     engine_ = make_engine(options, std::move(settings));
     gate_.close();
   }

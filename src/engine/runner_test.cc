@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
 
+#include "base/rendezvous_testing.h"
 #include "engine/fake_model_testing.h"
 
 namespace sluice {
@@ -121,6 +123,37 @@ TEST(RunnerTest, AShortageOfPagesChangesNothing) {
   EXPECT_EQ(runner->position(a), 0);
   EXPECT_TRUE(runner->audit().ok()) << runner->audit().message();
   EXPECT_TRUE(runner->run_step({spans, 1}).ok());
+}
+
+TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
+  Rendezvous* rendezvous = nullptr;
+  FakeModel::Settings settings;
+  std::atomic<int> met{0};
+  settings.on_logits = [&](TokenId, Position, float*) { met += rendezvous->come(); };
+  const auto compute = [&](Runner& runner, int threads) {  // as many rows, each of which waits for the others
+    ASSERT_EQ(runner.threads(), threads);
+    met = 0;
+    Rendezvous place(threads);
+    rendezvous = &place;
+    const StateSlot slot = runner.open().value();
+    std::vector<int> rows(static_cast<std::size_t>(threads));
+    std::iota(rows.begin(), rows.end(), 0);
+    const std::vector<TokenId> ids(rows.size(), 1);
+    const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
+    EXPECT_TRUE(runner.run_step({&span, 1}).ok());
+    ASSERT_EQ(met, threads) << "that were there at the same time";
+    runner.close(slot);
+  };
+  for (const int threads : {1, 2, 3}) {
+    EngineOptions options = small_options();
+    options.threads = threads;
+    auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+    ASSERT_NO_FATAL_FAILURE(compute(*runner, threads));
+    for (const int others : {4, 1, 2}) {
+      runner->set_threads(others);
+      ASSERT_NO_FATAL_FAILURE(compute(*runner, others));
+    }
+  }
 }
 
 TEST(RunnerTest, OpensOneSequenceMoreThanRun) {

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <random>
 
-#include "base/philox.h"
 #include "base/test_seed_testing.h"
+#include "engine/sampler_testing.h"
 
 namespace sluice {
 namespace {
@@ -26,33 +26,6 @@ Sampled sample(const std::vector<float>& logits, const SamplingParams& params, P
   const Status status = sampler.sample(logits, params, position, &sampled);
   EXPECT_TRUE(status.ok()) << status.message();
   return sampled;
-}
-
-// The definition in sampler.h, written down plainly: a full sort and libm's exp.
-TokenId reference(const std::vector<float>& logits, const SamplingParams& params, Position position) {
-  std::vector<int> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto logit = [&](int i) { return static_cast<double>(logits[static_cast<std::size_t>(i)]); };
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logit(a) > logit(b); });
-  if (params.temperature == 0.0F) return order[0];
-  if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(params.top_k)));
-  std::vector<double> weights;
-  for (const int i : order)
-    weights.push_back(std::exp((logit(i) - logit(order[0])) / static_cast<double>(params.temperature)));
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::size_t kept = 0;
-  double mass = 0;
-  while (kept < order.size() && (kept == 0 || mass < static_cast<double>(params.top_p) * all || params.top_p == 1.0F) &&
-         weights[kept] >= static_cast<double>(params.min_p)) {
-    mass += weights[kept++];
-  }
-  const double target = philox_uniform(params.seed, static_cast<std::uint64_t>(position)) * mass;
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    sum += weights[i];
-    if (sum > target) return order[i];
-  }
-  return order[kept - 1];
 }
 
 std::vector<float> random_logits(std::mt19937& random, std::size_t vocab, float spread) {
@@ -86,7 +59,7 @@ TEST(SamplerTest, FollowsItsDefinition) {
                                 .min_p = pick({0, 0.01F, 0.3F, 1}),
                                 .seed = random()};
     const auto position = static_cast<Position>(random() % 10000);
-    ASSERT_EQ(sample(logits, params, position).token, reference(logits, params, position))
+    ASSERT_EQ(sample(logits, params, position).token, sampled_by_definition(logits, params, position))
         << "case " << i << " temperature " << params.temperature << " top_p " << params.top_p << " top_k "
         << params.top_k << " min_p " << params.min_p;
   }

@@ -28,6 +28,7 @@ void Engine::Impl::run() {
     taken_cancels_.clear();
     run_tasks();
     if (!stepper_.idle()) step();
+    audit();
     publish_stats();
   }
   // Whoever submitted gets an answer: also those whose request nobody has looked at yet.
@@ -37,6 +38,7 @@ void Engine::Impl::run() {
   }
   for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
   while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
+  audit();
   publish_stats();
 }
 
@@ -124,6 +126,10 @@ void Engine::Impl::step() {
     if (a.choice == 0 && a.generated == 0 && a.request->request.n > 1) fork_choices(id, row);
     deliver(id, samples_[row]);
   }
+}
+
+// Also after what came without a step: a cancellation of the last request, the end.
+void Engine::Impl::audit() const {
   if (!audit_) return;
   const Status sound = stepper_.audit();
   SLUICE_CHECK(sound.ok(), sound.message().c_str());

@@ -358,6 +358,7 @@ void Stepper::reset_prefix_cache() {
 
 Status Stepper::audit() const {
   SLUICE_RETURN_IF_ERROR(runner_->audit());
+  SLUICE_RETURN_IF_ERROR(audit_swaps());
   SLUICE_RETURN_IF_ERROR(audit_chain());
   int rows = 0;
   std::vector<bool> seen(sequences_.size());
@@ -375,6 +376,14 @@ Status Stepper::audit() const {
                                       running(), scheduler_.limits().max_batched_tokens, scheduler_.limits().max_seqs));
   }
   return {};
+}
+
+Status Stepper::audit_swaps() const {
+  const auto swapped =
+      std::count_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.alive && s.swapped; });
+  if (swapped == runner_->swap_space().images()) return {};
+  return internal_error(fmt::format("audit: the swap space holds {} states, and {} sequences are swapped",
+                                    runner_->swap_space().images(), swapped));
 }
 
 Status Stepper::audit_chain() const {

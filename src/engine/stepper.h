@@ -64,8 +64,9 @@ class Stepper final : private SchedulerMemory {
 
   void fill(EngineStats* stats) const;  // what it knows of them
   void reset_prefix_cache();
-  // The laws of conservation and publication over everything (cache/audit.h), the last plan's own (no sequence twice,
-  // budgets kept), and of one sequence, another each time, that its hashes are those of its tokens.
+  // The laws of conservation and publication over everything (cache/audit.h), that every image in the swap space
+  // belongs to a sequence, the last plan's own laws (no sequence twice, budgets kept), and of one sequence, another
+  // each time, that its hashes are those of its tokens.
   Status audit() const;
 
  private:
@@ -98,6 +99,7 @@ class Stepper final : private SchedulerMemory {
   void expect_blocks(Sequence& s, int begin);
   void forget_expected_before(Sequence& s, int block);
   void count_admission(Sequence& s);
+  Status audit_swaps() const;
   Status audit_chain() const;
   SequenceId new_id();
   Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }

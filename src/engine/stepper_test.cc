@@ -6,11 +6,13 @@
 #include <map>
 #include <string>
 
+#include "cache/page_pool_damage_testing.h"
 #include "engine/stepper_testing.h"
 
 namespace sluice {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
@@ -202,6 +204,34 @@ TEST(StepperTest, AStepThatFailsEndsWhoWasInItOnly) {
   EXPECT_TRUE(stage.stepper().audit().ok());
   stage.run();
   EXPECT_EQ(stage.answer("waiting"), greedy_alone(waiting, 5));
+}
+
+TEST(StepperTest, TheAuditLooksAtThePages) {
+  Stage stage;
+  stage.add("a", random_tokens(100, 1), 3);
+  stage.step();
+  auto& pools = const_cast<CachePools&>(stage.runner().pools());
+  const PagePoolDamage latents{&pools.latents().untyped()}, windows{&pools.windows().untyped()};
+  latents.set_owners(0, 2);
+  EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("audit: latent page 0 has 1 owners but its count says 2"));
+  latents.set_owners(0, 1);
+  windows.set_owners(0, 2);
+  EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("audit: window page 0 has 1 owners but its count says 2"));
+  windows.set_owners(0, 1);
+  stage.run();
+}
+
+TEST(StepperTest, TheAuditLooksAtTheSwapSpace) {
+  EngineOptions options = small_options();
+  options.swap_space = 1 << 20;
+  Stage stage(options);
+  stage.add("a", random_tokens(100, 1), 3);
+  stage.step();
+  SwapSpace& space = stage.runner().swap_space();
+  const SwapHandle stray = space.store(std::vector<std::byte>(100)).value();
+  EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("the swap space holds 1 states, and 0 sequences"));
+  space.drop(stray);
+  stage.run();
 }
 
 }  // namespace

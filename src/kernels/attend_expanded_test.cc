@@ -125,7 +125,7 @@ TEST(AttendExpanded, SameBitsOnEveryTable) {
 }
 
 TEST(AttendExpanded, IsTheFormula) {
-  Random random(72);
+  Random random = Random::fixed(72);
   ThreadPool pool(2);
   const Exec exec{&pool, all_tables().back()};
   for (const Case& c : kCases) {
@@ -178,7 +178,7 @@ void merge(const Exec& exec, int value_dims, const Result& part, Result& total) 
 
 // Keys in pieces of any size, some of them unseen by the first rows, are all keys at once.
 TEST(MergeAttention, PiecesAreTheWhole) {
-  Random random(74);
+  Random random = Random::fixed(74);
   ThreadPool pool(2);
   const Exec exec{&pool, all_tables().back()};
   for (const int piece : {1, 7, 64, 129, 1000}) {

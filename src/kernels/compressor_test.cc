@@ -208,7 +208,7 @@ double pooled_value(const Sequence& s, int window, int channel) {
 }
 
 TEST(Compress, IsASoftmaxPerChannel) {
-  Random random(53);
+  Random random = Random::fixed(53);
   for (int ratio : {4, 128}) {
     const Sequence s(random, 48, ratio, 3 * 128);
     ThreadPool pool(1);

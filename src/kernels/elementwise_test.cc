@@ -45,7 +45,7 @@ TEST(RmsNorm, SameBitsEverywhereAndRowsAreIndependent) {
 }
 
 TEST(RmsNorm, IsTheFormula) {
-  Random random(22);
+  Random random = Random::fixed(22);
   const auto x = random.floats(300), weight = random.floats(300);
   double squares = 0.0;
   for (float value : x) squares += static_cast<double>(value) * static_cast<double>(value);
@@ -75,7 +75,7 @@ TEST(LayerNorm, SameBitsEverywhereAndRowsAreIndependent) {
 }
 
 TEST(LayerNorm, SubtractsTheMean) {
-  Random random(28);
+  Random random = Random::fixed(28);
   auto x = random.floats(300);
   for (float& value : x) value += 3.0F;
   const auto weight = random.floats(300), bias = random.floats(300);
@@ -136,7 +136,7 @@ TEST(RopeHeads, SameBitsEverywhereAndRowsAreIndependent) {
 }
 
 TEST(RopeHeads, TurnsPairsAndTheInverseTurnsThemBack) {
-  Random random(24);
+  Random random = Random::fixed(24);
   const HeadShape shape{2, 80, 64, 16, -1.0F};
   RopeTable table(rope_frequencies(10000.0, 64, nullptr));
   table.ensure(5001);
@@ -221,7 +221,7 @@ TEST(Hadamard, SameBitsEverywhereAndRowsAreIndependent) {
 }
 
 TEST(Hadamard, IsTheSylvesterMatrixAndItsOwnInverse) {
-  Random random(26);
+  Random random = Random::fixed(26);
   const auto x = random.floats(128);
   ThreadPool pool(1);
   const Exec exec{&pool, &scalar_kernels()};

@@ -71,7 +71,7 @@ TEST(HyperConnection, SplitsAsInThePublishedExample) {
 }
 
 TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
-  Random random(31);
+  Random random = Random::fixed(31);
   for (int dim : {16, 100, 256}) {
     for (bool head : {false, true}) {
       const Site site = random_site(random, dim, head);
@@ -99,7 +99,7 @@ TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
 }
 
 TEST(HyperConnection, CollapseIsTheWeightedSumOfTheStreams) {
-  Random random(32);
+  Random random = Random::fixed(32);
   for (int dim : {7, 16, 256, 1000}) {
     const int rows = 29;
     const std::size_t n = static_cast<std::size_t>(rows * dim), width = static_cast<std::size_t>(dim);
@@ -121,7 +121,7 @@ TEST(HyperConnection, CollapseIsTheWeightedSumOfTheStreams) {
 }
 
 TEST(HyperConnection, ExpandSumsOverTheFirstIndexOfComb) {
-  Random random(33);
+  Random random = Random::fixed(33);
   for (int dim : {7, 16, 256}) {
     const int rows = 29;
     const std::size_t n = static_cast<std::size_t>(rows * dim), width = static_cast<std::size_t>(dim);

@@ -191,7 +191,7 @@ TEST(KeepBest, IsExactWithTiesToTheLowerEntry) {
 }
 
 TEST(KeepBest, NaNsHaveAPlaceToo) {
-  Random random(72);
+  Random random = Random::fixed(72);
   for (int round = 0; round < 50; ++round) {
     auto scores = random.floats(100);
     for (int i = 0; i < 20; ++i)
@@ -260,7 +260,7 @@ TEST(IndexSelect, SeesWhatItsPositionSeesAndARowAloneIsTheRowInABatch) {
 }
 
 TEST(IndexSelect, ScoresAreTheFormula) {
-  Random random(75);
+  Random random = Random::fixed(75);
   for (RowCodec codec : {RowCodec::kIndexFp4, RowCodec::kIndexFp8, RowCodec::kBf16}) {
     const Scene scene(random, codec, 4, 128, 4, 300, false);
     ThreadPool pool(1);

@@ -12,12 +12,12 @@
 #include "kernels/cpu_features.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
+#include "kernels/op_testing.h"
 #include "kernels/stream.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t kSeed = 20240607;
 constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
 
 struct Product {
@@ -123,7 +123,7 @@ std::vector<float> expected(const WeightView& view, const std::vector<float>& x,
 }
 
 TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random = fresh_generator(101);
   ThreadPool pool(1);
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
@@ -145,8 +145,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
             ASSERT_EQ(at, -1) << table.isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows "
                               << rows << " out " << shape.out << " in " << shape.in << ": row " << at / (shape.out + 3)
                               << " output " << at % (shape.out + 3) << ": expected "
-                              << first[static_cast<std::size_t>(at)] << ", found " << y[static_cast<std::size_t>(at)]
-                              << ", seed " << kSeed;
+                              << first[static_cast<std::size_t>(at)] << ", found " << y[static_cast<std::size_t>(at)];
           }
         }
       }
@@ -156,7 +155,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
 
 // Each row alone = the same row in random batches, for any thread count.
 TEST(Linear, RowsDoNotDependOnTheirBatch) {
-  std::mt19937 random(kSeed + 1);
+  std::mt19937 random = fresh_generator(102);
   ThreadPool one(1), two(2), four(4);
   for (const KernelTable& table : linear_tables()) {
     const int cases = std::string(table.isa) == "scalar" ? 1 : 6;
@@ -187,7 +186,7 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
             const std::vector<float> got(at, at + static_cast<std::ptrdiff_t>(width));
             ASSERT_EQ(first_difference(want, got), -1)
                 << table.isa << " " << describe(spec) << " out " << out << " in " << in << " rows " << rows << " row "
-                << r << " threads " << pool->threads() << ", seed " << kSeed + 1;
+                << r << " threads " << pool->threads();
           }
         }
       }
@@ -206,7 +205,7 @@ bf16 random_bf16(std::mt19937& random, int around) {
 // Sums that overflow, that vanish, and that are as small as a number can be: every kernel treats them alike. The bf16
 // dot instruction, where there is one, takes part through rows that are many enough.
 TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
-  std::mt19937 random(kSeed + 5);
+  std::mt19937 random = fresh_generator(103);
   ThreadPool pool(1);
   constexpr int kOut = 256, kIn = 4, kRows = 96, kRounds = 45;  // 1.1 million sums
   for (int round = 0; round < kRounds; ++round) {
@@ -227,15 +226,14 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(want[i]) && std::isnan(got[i])) continue;
         ASSERT_EQ(std::bit_cast<std::uint32_t>(want[i]), std::bit_cast<std::uint32_t>(got[i]))
-            << table.isa << " round " << round << " sum " << i << ": expected " << want[i] << ", found " << got[i]
-            << ", seed " << kSeed + 5;
+            << table.isa << " round " << round << " sum " << i << ": expected " << want[i] << ", found " << got[i];
       }
     }
   }
 }
 
 TEST(Linear, JobsOfOneCallEqualJobsAlone) {
-  std::mt19937 random(kSeed + 2);
+  std::mt19937 random = fresh_generator(104);
   for (const KernelTable& table : linear_tables()) {
     ThreadPool pool(2);
     const Exec exec{&pool, &table};
@@ -267,7 +265,7 @@ TEST(Linear, JobsOfOneCallEqualJobsAlone) {
 }
 
 TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
-  std::mt19937 random(kSeed + 3);
+  std::mt19937 random = fresh_generator(105);
   for (const KernelTable& table : linear_tables()) {
     ThreadPool pool(1);
     const Exec exec{&pool, &table};
@@ -283,7 +281,7 @@ TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
 }
 
 TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
-  std::mt19937 random(kSeed + 5);
+  std::mt19937 random = fresh_generator(106);
   ThreadPool pool(1);
   const RandomWeight weight(random, {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, 70, 96);
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
@@ -299,7 +297,7 @@ TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
 
 // Within half a step of the codes, which are a 127th of the largest input of 32 apart.
 TEST(Linear, Int8InputsAreNearTheInputs) {
-  std::mt19937 random(kSeed + 6);
+  std::mt19937 random = fresh_generator(107);
   std::normal_distribution<float> normal;
   std::vector<float> x(32 * 50);
   for (float& value : x) value = normal(random);
@@ -316,7 +314,7 @@ TEST(Linear, Int8InputsAreNearTheInputs) {
 // A weight of one block whose outputs have the scales 0 to 255: too small ones count as zero, from 2^106 on (233; 255
 // is NaN itself) the output is NaN, for any number of rows.
 TEST(Linear, Int8WithEveryScale) {
-  std::mt19937 random(kSeed + 13);
+  std::mt19937 random = fresh_generator(108);
   std::vector<std::byte> data(std::size_t{256} * 16), scales(256);
   for (std::byte& byte : data) byte = static_cast<std::byte>(random());
   for (std::size_t n = 0; n < scales.size(); ++n) scales[n] = static_cast<std::byte>(n);
@@ -337,7 +335,7 @@ TEST(Linear, Int8WithEveryScale) {
   for (const KernelTable& table : linear_tables()) {
     const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kInt8);
     for (const int rows : {1, 2, 3, 8, 40}) {
-      SCOPED_TRACE(std::string(table.isa) + ", rows " + std::to_string(rows) + ", seed " + std::to_string(kSeed + 13));
+      SCOPED_TRACE(std::string(table.isa) + ", rows " + std::to_string(rows));
       const auto y = Product{table, pool, packed}(x, rows);
       for (std::size_t i = 0; i < y.size(); ++i) {
         const std::size_t n = i % (256 + 3);
@@ -368,7 +366,7 @@ TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
       if (cpu_has_avx512vbmi()) tuned.push_back({avx512vbmi_kernels(), {dot && avx512::has_dot(), streams, true}});
     }
   }
-  std::mt19937 random(kSeed + 12);
+  std::mt19937 random = fresh_generator(109);
   ThreadPool pool(1);
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{77, 131}, Shape{256, 64}}) {
@@ -384,7 +382,7 @@ TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
             EXPECT_EQ(first_difference({want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size())}, y), -1)
                 << table->isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows " << rows
                 << " out " << shape.out << " in " << shape.in << " dot " << tuning.dot << " streams " << tuning.streams
-                << " vnni " << tuning.vnni << ", seed " << kSeed + 12;
+                << " vnni " << tuning.vnni;
           }
         }
       }
@@ -394,7 +392,7 @@ TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
 }
 
 TEST(Linear, PackedWeightsStayAsSmallAsStored) {
-  std::mt19937 random(kSeed + 4);
+  std::mt19937 random = fresh_generator(110);
   for (const KernelTable& table : linear_tables()) {
     if (std::string(table.isa) == "scalar") continue;
     const RandomWeight fp8(random, {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, 512, 256);
@@ -411,7 +409,7 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
 // Packed when it is used, from where it lies: the same bits, pieces of outputs and a part of a tile at the end
 // included.
 TEST(Linear, InPlaceGivesTheSpecifiedBits) {
-  std::mt19937 random(kSeed + 11);
+  std::mt19937 random = fresh_generator(111);
   ThreadPool pool(2);
   for (const WeightSpec& spec : weight_specs()) {
     for (const Shape shape : {Shape{200, 288}, Shape{4, 33}, Shape{519, 160}}) {
@@ -428,8 +426,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
             const auto y = Product{table, pool, weight}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             ASSERT_EQ(first_difference(first, y), -1)
-                << table.isa << " " << describe(spec) << " rows " << rows << " out " << shape.out << " in " << shape.in
-                << ", seed " << kSeed + 11;
+                << table.isa << " " << describe(spec) << " rows " << rows << " out " << shape.out << " in " << shape.in;
           }
         }
       }
@@ -439,7 +436,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
 
 // y = W^T x in the order of linear.h over the weights with their scales in.
 TEST(Linear, TransposesAtLoad) {
-  std::mt19937 random(kSeed + 9);
+  std::mt19937 random = fresh_generator(112);
   ThreadPool pool(2);
   for (const WeightSpec& spec : weight_specs()) {
     SCOPED_TRACE(describe(spec));

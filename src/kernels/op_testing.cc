@@ -2,9 +2,46 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <numeric>
+#include <string>
+
+#include "base/test_seed_testing.h"
 
 namespace sluice {
+namespace {
+
+std::uint32_t seed_of_this_run() {
+  static const std::uint32_t seed = test_seed();
+  return seed;
+}
+
+class Listener final : public ::testing::EmptyTestEventListener {
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    if (!test.result()->Failed()) return;
+    std::printf("%s.%s: SLUICE_TEST_SEED=%u\n", test.test_suite_name(), test.name(), seed_of_this_run());
+  }
+  void OnTestProgramEnd(const ::testing::UnitTest&) override {
+    std::string missing;
+    if (avx2_kernels() == nullptr) missing += " avx2";
+    if (avx512_kernels() == nullptr) missing += " avx512";
+    if (avx512vbmi_kernels() == nullptr) missing += " avx512vbmi";
+    std::printf("instruction sets that did not run here:%s\n", missing.empty() ? " none" : missing.c_str());
+  }
+};
+
+// Before main().
+[[maybe_unused]] const bool listens = [] {
+  ::testing::UnitTest::GetInstance()->listeners().Append(new Listener);
+  return true;
+}();
+
+}  // namespace
+
+std::mt19937 fresh_generator(std::uint32_t number) {
+  std::seed_seq seeds{seed_of_this_run(), number};
+  return std::mt19937(seeds);
+}
 
 std::vector<float> Random::floats(std::size_t n, float scale) {
   std::vector<float> values(n);

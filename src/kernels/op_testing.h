@@ -1,5 +1,6 @@
 // What the op tests share: seeded random values, the kernel tables of this machine, bitwise comparison, and sequences
-// whose cache pages lie in random places.
+// whose cache pages lie in random places. After a test that failed the program prints its seed, and at its end the
+// instruction sets that this machine lacks, whose kernels have not run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,11 +17,15 @@
 
 namespace sluice {
 
-// Its seed is part of every failure message made inside its scope.
+// A generator that begins elsewhere in each run of the program, or where SLUICE_TEST_SEED says; those of one run are
+// told apart by `number`.
+std::mt19937 fresh_generator(std::uint32_t number);
+
 class Random {
  public:
-  explicit Random(std::uint32_t seed)
-      : engine_(seed), trace_(__FILE__, __LINE__, ::testing::Message() << "seed " << seed) {}
+  explicit Random(std::uint32_t number) : engine_(fresh_generator(number)) {}
+  // The same values in each run: for comparisons within a tolerance, which some rare values would exceed.
+  static Random fixed(std::uint32_t seed) { return Random(std::mt19937(seed)); }
   int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
   float normal() { return std::normal_distribution<float>()(engine_); }
   // Normal values of various scales, with some exact zeros.
@@ -32,8 +37,9 @@ class Random {
   }
 
  private:
+  explicit Random(const std::mt19937& engine) : engine_(engine) {}
+
   std::mt19937 engine_;
-  ::testing::ScopedTrace trace_;
 };
 
 // The tables of this machine, the scalar one first.

@@ -115,7 +115,7 @@ TEST(Route, EveryScoreAndGroupingIsTheSameEverywhere) {
 
 // The formula in f64 with -inf for what is left out, over random scores without ties.
 TEST(Route, KeepsTheBestGroupsWhateverTheSigns) {
-  Random random(44);
+  Random random = Random::fixed(44);
   ThreadPool pool(1);
   const int experts = 32, slots = 5, groups = 8, kept = 3, size = experts / groups;
   for (int round = 0; round < 300; ++round) {
@@ -166,7 +166,7 @@ TEST(Route, KeepsTheBestGroupsWhateverTheSigns) {
 }
 
 TEST(Route, SoftmaxIsOverAllExperts) {
-  Random random(45);
+  Random random = Random::fixed(45);
   ThreadPool pool(1);
   const int experts = 20, slots = 4;
   const auto logits = random.floats(experts, 2.0F);
@@ -194,7 +194,7 @@ TEST(Route, EqualGroupsGoToTheLowerOne) {
 }
 
 TEST(Route, TakesTheBestBiasedScoresAndWeighsByTheUnbiasedOnes) {
-  Random random(42);
+  Random random = Random::fixed(42);
   const int experts = 16, slots = 4;
   for (int round = 0; round < 100; ++round) {
     const auto logits = random.floats(experts, 3.0F), bias = random.floats(experts, 0.5F);

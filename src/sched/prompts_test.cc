@@ -246,6 +246,20 @@ TEST(PromptChunksTest, ThresholdAndBudgetTogether) {
   EXPECT_EQ(rows(w.step()), (Rows{{0, 128}, {1, 64}}));
 }
 
+// What the prefix cache gives is not counted against the threshold; nor does what is left escape it.
+TEST(PromptChunksTest, TheThresholdCapsAResumedPrompt) {
+  SchedulerLimits l = limits(1000);
+  l.long_prefill_token_threshold = 40;
+  SchedulerWorld w(l);
+  w.add(0, {513, 1}, 1, 512);
+  for (int i = 0; i < 13; ++i) w.step();
+  ASSERT_FALSE(w.alive(0));
+  w.add(1, {612, 1}, 1, 512);
+  EXPECT_THAT(w.step().spans, ElementsAre(Span{id(1), 512, 40, false}));
+  EXPECT_THAT(w.step().spans, ElementsAre(Span{id(1), 552, 40, false}));
+  EXPECT_THAT(w.step().spans, ElementsAre(Span{id(1), 592, 20, true}));
+}
+
 TEST(PromptChunksTest, NoThresholdWhereChunksAreOff) {
   SchedulerLimits l = limits(10000);
   l.chunked_prefill = false;

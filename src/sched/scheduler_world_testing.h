@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <stdexcept>
 
 #include "sched/model_memory_testing.h"
 #include "sched/scheduler.h"
@@ -36,8 +37,11 @@ class SchedulerWorld {
   bool runs(int i) const { return memory.sequence(SequenceId(i)).running; }
   Position computed(int i) const { return memory.sequence(SequenceId(i)).computed; }
 
-  // A whole step; sequences whose answer is complete end.
+  // A whole step; sequences whose answer is complete end. Tests wait in loops for what the steps lead to: if it never
+  // comes, an exception ends the test.
   StepPlan step() {
+    constexpr int kMostSteps = 20'000;
+    if (++steps_ > kMostSteps) throw std::runtime_error("what the test waits for has not come in 20,000 steps");
     const StepPlan plan = scheduler.plan();
     memory.carry_out(plan);
     memory.finish(plan);
@@ -61,6 +65,7 @@ class SchedulerWorld {
 
  private:
   std::map<int, int> answers_left_;
+  int steps_ = 0;
 };
 
 }  // namespace sluice

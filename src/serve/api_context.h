@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "formats/chat.h"
@@ -25,6 +27,7 @@ struct ApiContext {
   std::string model_name;  // as served
   std::int64_t created;    // when the server started, Unix seconds
   ServerMetrics metrics;
+  std::function<std::chrono::steady_clock::time_point()> now;  // for the metrics' latencies
   JobRegistry jobs;
   std::atomic<bool> debug_endpoints;  // whether /debug/* answers
   TaskQueue workers;                  // parsing, rendering and tokenising; last, so that it ends first

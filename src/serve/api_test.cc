@@ -1,4 +1,5 @@
 // The endpoints: answers, errors, clients that leave, the end of a server.
+#include <atomic>
 #include <future>
 #include <map>
 #include <thread>
@@ -112,6 +113,34 @@ TEST_F(ApiTest, StopStringsEndTheAnswerAndTheRequest) {
   EXPECT_EQ(text_at(body, "choices/0/finish_reason"), "stop");
   EXPECT_TRUE(engine_.wait_idle());
   EXPECT_EQ(engine_.stats().cancelled_requests, 1U);
+}
+
+// The answer ends while its last word may still become a stop string: it is no less part of it.
+TEST_F(ApiTest, TextHeldBackForAStopStringIsToldWhenTheAnswerEnds) {
+  const std::size_t tokens = ids_of("one two three").size();
+  for (const bool by_length : {true, false}) {
+    say(by_length ? "one two three four" : "one two three");
+    const std::string more = fmt::format(R"(,"stop":["three five","e 5"],"max_tokens":{})", tokens + !by_length);
+    const char* reason = by_length ? "length" : "stop";
+    const json::value whole = parsed(chat(more).body), completion = parsed(complete(more).body);
+    EXPECT_EQ(text_at(whole, "choices/0/message/content"), "one two three");
+    EXPECT_EQ(text_at(whole, "choices/0/finish_reason"), reason);
+    EXPECT_EQ(text_at(completion, "choices/0/text"), "one two three");
+    EXPECT_EQ(text_at(completion, "choices/0/finish_reason"), reason);
+    std::string streamed, finish;
+    for (const std::string& event : events_of(chat(more + R"(,"stream":true)").body)) {
+      if (event == "[DONE]") continue;
+      streamed += text_at(parsed(event), "choices/0/delta/content");
+      finish += text_at(parsed(event), "choices/0/finish_reason");
+    }
+    EXPECT_EQ(streamed, "one two three");
+    EXPECT_EQ(finish, reason);
+    streamed.clear();
+    for (const std::string& event : events_of(complete(more + R"(,"stream":true)").body)) {
+      if (event != "[DONE]") streamed += text_at(parsed(event), "choices/0/text");
+    }
+    EXPECT_EQ(streamed, "one two three");
+  }
 }
 
 TEST_F(ApiTest, MaxTokensEndWithLength) {
@@ -314,6 +343,82 @@ TEST_F(ApiTest, Metrics) {
             HasSubstr("sluice_http_requests_total{path=\"/v1/chat/completions\",status=\"200\"} 1\n"),
             HasSubstr("# TYPE sluice_time_to_first_token_seconds histogram\n"),
             HasSubstr("sluice_time_to_first_token_seconds_count 1\n"), HasSubstr("sluice_kv_cache_bytes_used 0\n")));
+  const std::size_t prompt_tokens = engine_.seen().at(0).prompt.size();
+  EXPECT_THAT(answer.body, AllOf(HasSubstr(fmt::format("sluice_request_prompt_tokens_sum {}\n", prompt_tokens)),
+                                 HasSubstr("sluice_request_prompt_tokens_count 1\n")));
+}
+
+// The clock moves by the next of `gaps` before each output of the engine, and never else.
+class LatencyTest : public ApiTest {
+ protected:
+  LatencyTest() {
+    options_.now = [this] { return std::chrono::steady_clock::time_point(std::chrono::microseconds(now_.load())); };
+    engine_.before_output = [this] { now_ += next_ < gaps_.size() ? gaps_[next_++] : 0; };
+  }
+  // Microseconds; let all be binary fractions of a second, so that sums are exact. While the engine is idle.
+  void set_gaps(std::vector<std::int64_t> gaps) {
+    gaps_ = std::move(gaps);
+    next_ = 0;
+  }
+
+ private:
+  std::atomic<std::int64_t> now_{1'000'000};
+  std::vector<std::int64_t> gaps_;
+  std::size_t next_ = 0;
+};
+
+TEST_F(LatencyTest, OfAnAnswer) {
+  for (const char* stream : {"false", "true"}) {
+    SCOPED_TRACE(stream);
+    server_.reset();
+    set_gaps({500'000, 31'250, 62'500, 2'000'000});
+    engine_.script = [](const Request&) { return std::vector<std::int32_t>{500, 501, 502}; };  // and the end token
+    ASSERT_EQ(complete(fmt::format(R"(,"stream":{})", stream)).status, 200);
+    const std::string text = get("/metrics").body;
+    for (const char* line :
+         {"\nsluice_time_to_first_token_seconds_bucket{le=\"0.25\"} 0\n",
+          "\nsluice_time_to_first_token_seconds_bucket{le=\"0.5\"} 1\n",
+          "\nsluice_time_to_first_token_seconds_sum 0.5\n", "\nsluice_time_to_first_token_seconds_count 1\n",
+          "\nsluice_time_per_output_token_seconds_bucket{le=\"0.025\"} 0\n",
+          "\nsluice_time_per_output_token_seconds_bucket{le=\"0.05\"} 1\n",
+          "\nsluice_time_per_output_token_seconds_bucket{le=\"0.1\"} 2\n",
+          "\nsluice_time_per_output_token_seconds_bucket{le=\"1\"} 2\n",
+          "\nsluice_time_per_output_token_seconds_bucket{le=\"2.5\"} 3\n",
+          "\nsluice_time_per_output_token_seconds_sum 2.09375\n", "\nsluice_time_per_output_token_seconds_count 3\n",
+          "\nsluice_e2e_request_latency_seconds_bucket{le=\"2.5\"} 0\n",
+          "\nsluice_e2e_request_latency_seconds_bucket{le=\"5\"} 1\n",
+          "\nsluice_e2e_request_latency_seconds_sum 2.59375\n", "\nsluice_e2e_request_latency_seconds_count 1\n"}) {
+      EXPECT_THAT(text, HasSubstr(line));
+    }
+  }
+}
+
+// Each choice has a first token and an end of its own: 0.5 and 2.59375 s; 0.53125 and 2.84375 s.
+TEST_F(LatencyTest, OfTwoChoices) {
+  set_gaps({500'000, 31'250, 62'500, 0, 2'000'000, 250'000});
+  engine_.script = [](const Request&) { return std::vector<std::int32_t>{500, 501}; };
+  ASSERT_EQ(complete(R"(,"n":2,"temperature":1)").status, 200);
+  const std::string text = get("/metrics").body;
+  for (const char* line :
+       {"\nsluice_time_to_first_token_seconds_sum 1.03125\n", "\nsluice_time_to_first_token_seconds_count 2\n",
+        "\nsluice_time_per_output_token_seconds_sum 4.40625\n", "\nsluice_time_per_output_token_seconds_count 4\n",
+        "\nsluice_e2e_request_latency_seconds_sum 5.4375\n", "\nsluice_e2e_request_latency_seconds_count 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+// From the request to where its stop string is complete, whatever the engine still sends.
+TEST_F(LatencyTest, OfAnAnswerThatAStopStringEnds) {
+  say("one two");
+  engine_.endless = true;
+  engine_.step = 1ms;
+  set_gaps({500'000, 31'250, 62'500, 2'000'000});
+  ASSERT_EQ(ids_of("one two").size(), 2U);
+  ASSERT_EQ(complete(R"(,"stop":["two"])").status, 200);
+  const std::string text = get("/metrics").body;
+  EXPECT_THAT(text, HasSubstr("\nsluice_e2e_request_latency_seconds_sum 0.53125\n"));
+  EXPECT_THAT(text, HasSubstr("\nsluice_time_per_output_token_seconds_sum 0.03125\n"));
+  EXPECT_TRUE(engine_.wait_idle());
 }
 
 TEST_F(ApiTest, EngineErrorsReachTheClient) {

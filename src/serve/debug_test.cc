@@ -13,6 +13,7 @@ class DebugTest : public ApiTest {
     EngineStats& stats = engine_.counters;
     stats.preemptions_recompute = 4;
     stats.preemptions_swap = 5;
+    stats.swaps_restored = 3;
     stats.swap_bytes_total = 1000;
     stats.swap_bytes_used = 100;
     stats.cache = {.admissions = 7,
@@ -84,6 +85,7 @@ TEST_F(DebugTest, MetricsOfTheCache) {
            "\nsluice_prefix_cache_evicted_pages_total{pool=\"window\"} 14\n",
            "\nsluice_num_preemptions_total{kind=\"recompute\"} 4\n",
            "\nsluice_num_preemptions_total{kind=\"swap\"} 5\n",
+           "\nsluice_swaps_restored_total 3\n",
            "\nsluice_swap_bytes_used 100\n",
            "\nsluice_swap_bytes_total 1000\n",
            "# TYPE sluice_kv_cache_pages gauge\n",

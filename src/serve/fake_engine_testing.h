@@ -32,6 +32,7 @@ class FakeEngine final : public EngineClient {
   std::function<float(int choice)> logprob_of_choice;  // of every token; -0.5 without
   std::function<Status(const Request&)> refuse;        // why submit fails, if it does
   std::chrono::milliseconds step{0};                   // between two tokens of a request
+  std::function<void()> before_output;                 // called on the engine's thread, before each one
   bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
   bool alive = true;   // what probe says
@@ -134,7 +135,10 @@ class FakeEngine final : public EngineClient {
         it = calls.back().second.finished ? running_.erase(it) : std::next(it);
       }
       lock.unlock();
-      for (auto& [on_output, output] : calls) on_output(std::move(output));
+      for (auto& [on_output, output] : calls) {
+        if (before_output) before_output();
+        on_output(std::move(output));
+      }
       calls.clear();
       lock.lock();
       changed_.notify_all();

@@ -39,6 +39,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       exchange_(std::move(exchange)),
       id_(std::move(plan.id)),
       options_(std::move(plan.options)),
+      now_(context.now),
       writer_(std::move(plan.writer)) {
   const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
   for (const std::vector<std::int32_t>& prompt : plan.prompts) {
@@ -129,7 +130,7 @@ void GenerationJob::on_output(std::size_t prompt, Output output) {
   {
     const std::lock_guard lock(mutex_);
     wake = is_open_ && events_.empty();
-    events_.push_back({prompt, std::move(output), Clock::now()});
+    events_.push_back({prompt, std::move(output), now_()});
   }
   if (wake) exchange_->post([self = shared_from_this()] { self->pump(); });
 }

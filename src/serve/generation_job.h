@@ -69,7 +69,8 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const HttpExchangePtr exchange_;
   const std::string id_;
   const GenerationOptions options_;
-  const Clock::time_point started_ = Clock::now();
+  const std::function<Clock::time_point()> now_;  // a copy: outputs may come after the server is gone
+  const Clock::time_point started_ = now_();
 
   // On the network thread only, once the job is open.
   std::unique_ptr<AnswerWriter> writer_;

@@ -36,6 +36,7 @@ class Server::Impl {
                  options.served_model_name,
                  static_cast<std::int64_t>(std::time(nullptr)),
                  ServerMetrics(model.engine),
+                 options.now,
                  {},
                  options.enable_debug_endpoints,
                  TaskQueue(options.workers)},

@@ -21,6 +21,8 @@ struct ServerOptions {
   std::chrono::milliseconds drain_timeout{10'000};
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
   int workers = 2;                      // threads that parse and tokenise
+  // What the latencies in the metrics are measured by; called from any thread. Tests give their own.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 // What is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.

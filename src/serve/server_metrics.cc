@@ -38,6 +38,8 @@ void add_engine_metrics(Metrics& metrics, const EngineClient& engine) {
   constexpr const char* kPreempted = "Sequences that had to give their memory back, by what became of their state.";
   counter(kPreemptions, kPreempted, [](const Stats& s) { return s.preemptions_recompute; }, R"(kind="recompute")");
   counter(kPreemptions, kPreempted, [](const Stats& s) { return s.preemptions_swap; }, R"(kind="swap")");
+  counter("sluice_swaps_restored_total", "Swapped states that were brought back, instead of computed again.",
+          [](const Stats& s) { return s.swaps_restored; });
   gauge("sluice_swap_bytes_used", "Bytes of swapped state.", [](const Stats& s) { return s.swap_bytes_used; });
   gauge("sluice_swap_bytes_total", "Bytes of swap space.", [](const Stats& s) { return s.swap_bytes_total; });
 }

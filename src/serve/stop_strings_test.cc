@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/test_seed_testing.h"
+
 namespace sluice {
 namespace {
 
@@ -46,8 +48,8 @@ TEST(StopMatcherTest, WithoutStopsEverythingPasses) {
 }
 
 TEST(StopMatcherTest, RandomTextsAndCuts) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const auto draw = [&](std::size_t most) {
     std::string text(random() % (most + 1), ' ');

@@ -312,13 +312,31 @@ TEST(ChatParsersFuzz, DamagedAnswersDoNoHarm) {
   }
 }
 
+// Processor seconds of so many times the same piece; the least of three, as caches are cold at first.
+double seconds_of(const std::string& name, const std::string& piece, int count) {
+  double least = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const auto parser = maker(name, "think")();
+    const std::clock_t start = std::clock();
+    for (int k = 0; k < count; ++k) parser->push(piece);
+    parser->finish();
+    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  return least;
+}
+
+// Eight times the text takes about eight times as long. Were every piece to look again at all that came before it, that
+// would be 64 times. A measurement that something disturbed is repeated.
 TEST(ChatParsersFuzz, LongAnswersTakeLinearTime) {
+  constexpr int kPieces = 2'500, kTimes = 8, kMostTimes = 3 * kTimes, kAttempts = 5;
   for (const std::string& name : names()) {
     for (const std::string piece :
          {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [", "<", "{", "\n", "<｜tool▁call▁begin｜>"}) {
-      const auto parser = maker(name, "think")();
-      for (int i = 0; i < 20'000; ++i) parser->push(piece);
-      parser->finish();
+      double ratio = 1e9;
+      for (int i = 0; i < kAttempts && ratio > kMostTimes; ++i) {
+        ratio = seconds_of(name, piece, kTimes * kPieces) / std::max(1e-6, seconds_of(name, piece, kPieces));
+      }
+      EXPECT_LE(ratio, kMostTimes) << name << ", '" << piece << "'";
     }
   }
 }
