@@ -9,7 +9,7 @@
 #include "cache/free_set.h"
 #include "cache/page_geometry.h"
 
-namespace sluice {
+namespace sluice::memory_plan_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -191,4 +191,4 @@ TEST(MemoryPlanTest, NeverExceedsTheBudget) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::memory_plan_test

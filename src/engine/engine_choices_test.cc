@@ -9,7 +9,7 @@
 
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_choices_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -228,4 +228,4 @@ TEST(EngineChoicesTest, HowManyIsChecked) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_choices_test

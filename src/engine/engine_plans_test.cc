@@ -11,7 +11,7 @@
 
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_plans_test {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -168,4 +168,4 @@ TEST(EngineStepRowsTest, WithoutALimitAStepHas512Rows) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_plans_test

@@ -10,7 +10,7 @@
 #include "engine/engine_testing.h"
 #include "engine/sampler_testing.h"
 
-namespace sluice {
+namespace sluice::engine_sampling_test {
 namespace {
 
 constexpr int kVocab = 64;
@@ -101,4 +101,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, EngineSamplingTest, ::testing::ValuesIn(kCases
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_sampling_test

@@ -8,7 +8,7 @@
 #include "base/test_seed_testing.h"
 #include "engine/stepper_testing.h"
 
-namespace sluice {
+namespace sluice::runner_resume_test {
 namespace {
 
 constexpr int kBlocks = 5, kTokens = kBlocks * kBlockTokens + 60, kVocab = 64;
@@ -99,4 +99,4 @@ TEST_P(RunnerResumeTest, AProbeFindsTheLastPlaceToResume) {
 INSTANTIATE_TEST_SUITE_P(Windows, RunnerResumeTest, ::testing::Values(1, 2, 100, 128, 129, 130, 200, 257, 300));
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::runner_resume_test

@@ -11,7 +11,7 @@
 #include "formats/json.h"
 #include "formats/model_config.h"
 
-namespace sluice {
+namespace sluice::deepseek_mla_config_test {
 namespace {
 
 namespace json = boost::json;
@@ -196,4 +196,4 @@ TEST(MlaConfigErrors, SurvivesAbsurdValuesOfEveryKey) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::deepseek_mla_config_test

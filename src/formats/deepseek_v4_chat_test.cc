@@ -10,7 +10,7 @@
 
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::deepseek_v4_chat_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -449,4 +449,4 @@ TEST(DeepSeekV4ChatRender, TheParserStartsWhereThePromptEnds) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::deepseek_v4_chat_test

@@ -10,7 +10,7 @@
 #include "base/test_seed_testing.h"
 #include "formats/gguf_testing.h"
 
-namespace sluice {
+namespace sluice::gguf_file_test {
 namespace {
 
 using ::testing::AllOf;
@@ -261,4 +261,4 @@ TEST(GgufModel, OpensSplitModelsFromTheirFirstFile) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::gguf_file_test

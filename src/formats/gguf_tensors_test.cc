@@ -8,7 +8,7 @@
 #include "formats/gguf_config.h"
 #include "formats/gguf_testing.h"
 
-namespace sluice {
+namespace sluice::gguf_tensors_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(GgufConfig, RefusesWhatItCannotRun) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::gguf_tensors_test

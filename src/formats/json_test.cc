@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-namespace sluice {
+namespace sluice::json_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -180,4 +180,4 @@ TEST(DescribeJson, ShortensOnCharacterBoundaries) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::json_test

@@ -13,7 +13,7 @@
 #include "formats/generation_config.h"
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::model_config_test {
 namespace {
 
 namespace json = boost::json;
@@ -477,4 +477,4 @@ TEST(GenerationConfig, RefusesAbsurdValues) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::model_config_test

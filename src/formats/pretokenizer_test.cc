@@ -10,7 +10,7 @@
 #include "formats/pretokenizer_pattern_check.h"
 #include "formats/pretokenizer_unicode.h"
 
-namespace sluice {
+namespace sluice::pretokenizer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -212,4 +212,4 @@ TEST(RegexShape, KeepsLengthsAndReplacesNewCharactersByOnesOfTheirClass) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::pretokenizer_test

@@ -12,7 +12,7 @@
 #include "kernels/cpu_features.h"
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::attention_test {
 namespace {
 
 struct Case {
@@ -490,4 +490,4 @@ TEST(Attend, RowsBeyond2To31Floats) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::attention_test

@@ -10,7 +10,7 @@
 #include "kernels/linear_testing.h"
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::far_rows_test {
 namespace {
 
 // So many floats, all 0, of which those pages take memory that something was written to.
@@ -209,4 +209,4 @@ TEST(FarRows, CachedRows) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::far_rows_test

@@ -9,7 +9,7 @@
 #include "kernels/op_testing.h"
 #include "kernels/order_key.h"
 
-namespace sluice {
+namespace sluice::indexer_test {
 namespace {
 
 struct Selected {
@@ -350,4 +350,4 @@ TEST(IndexSelect, SameBitsAtEveryScaleAndShape) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::indexer_test

@@ -15,7 +15,7 @@
 #include "kernels/op_testing.h"
 #include "kernels/stream.h"
 
-namespace sluice {
+namespace sluice::linear_test {
 namespace {
 
 constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
@@ -475,4 +475,4 @@ TEST(Linear, TransposesAtLoad) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::linear_test

@@ -9,7 +9,7 @@
 #include "base/number_formats.h"
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::stream_test {
 namespace {
 
 struct Shape {
@@ -248,4 +248,4 @@ TEST(Stream, AddressesAreWide) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stream_test

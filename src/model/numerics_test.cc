@@ -14,7 +14,7 @@
 #include "model/deepseek_v4/weights.h"
 #include "model/model_plan.h"
 
-namespace sluice {
+namespace sluice::numerics_test {
 namespace {
 
 using ::testing::ContainerEq;
@@ -325,4 +325,4 @@ TEST(Numerics, Int8IsForIntegers) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::numerics_test

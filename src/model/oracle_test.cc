@@ -13,7 +13,7 @@
 #include "kernels/kernel_table.h"
 #include "model/cache_testing.h"
 
-namespace sluice {
+namespace sluice::oracle_test {
 namespace {
 
 std::string oracle_folder(const std::string& kind) {
@@ -162,4 +162,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OracleTest, ::testing::ValuesIn(kKinds),
                          });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::oracle_test

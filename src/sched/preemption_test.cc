@@ -7,7 +7,7 @@
 #include "sched/scheduler_world_testing.h"
 #include "sched/told_memory_testing.h"
 
-namespace sluice {
+namespace sluice::preemption_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -561,4 +561,4 @@ TEST(ForkTest, TheChildrenOfAFullPoolEndToo) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::preemption_test

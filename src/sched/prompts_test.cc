@@ -8,7 +8,7 @@
 #include "base/test_seed_testing.h"
 #include "sched/scheduler_world_testing.h"
 
-namespace sluice {
+namespace sluice::prompts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -406,4 +406,4 @@ TEST(UnmixedStepsTest, MixedIsTheDefault) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::prompts_test

@@ -5,7 +5,7 @@
 
 #include "sched/scheduler_world_testing.h"
 
-namespace sluice {
+namespace sluice::scheduler_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(SchedulerTest, ASequenceMayEndBetweenPlanAndCompletion) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::scheduler_test

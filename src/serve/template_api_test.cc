@@ -3,7 +3,7 @@
 
 #include "serve/api_testing.h"
 
-namespace sluice {
+namespace sluice::template_api_test {
 namespace {
 
 namespace json = boost::json;
@@ -161,4 +161,4 @@ TEST_F(TemplateApiTest, WhatTheTemplateRaisesIsTheClientsError) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::template_api_test

@@ -6,15 +6,11 @@
 #include <boost/json.hpp>
 #include <random>
 
+#include "formats/chat_parsers/parser_testing.h"
 #include "formats/deepseek_v4_chat.h"
 #include "formats/json.h"
 
 namespace sluice {
-
-void PrintTo(const ChatDelta& delta, std::ostream* out) {
-  *out << "{" << static_cast<int>(delta.kind) << ", " << delta.index << ", \"" << delta.text << "\"}";
-}
-
 namespace {
 
 using ::testing::ElementsAre;
