@@ -10,7 +10,7 @@
 
 #include "formats/tokenizer_testing.h"
 
-namespace sluice {
+namespace sluice::tokenizer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -284,4 +284,4 @@ TEST(Tokenizer, ManyThreadsGetTheSameIds) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::tokenizer_test
