@@ -131,6 +131,8 @@ def test_random_expressions(sluice):
         # Jinja takes a slice of a constant that has none for undefined, of anything else for an error; here it is an error.
         if expected is not None and ("subscriptable" in str(answer) or "type: 'slice'" in str(answer)):
             continue
+        if expected is not None and "an integer becomes too large" in str(answer):  # Python's have no limit
+            continue
         assert answer.get("text") == expected, (template, answer, expected)
         rendered += expected is not None
     assert rendered > 1000

@@ -125,7 +125,8 @@ bool add_keyed(Run& run, Keyed& keyed, const Value& item, const Value& attribute
     }
     keyed.emplace_back(run.list(std::move(keys)), item);
   } else {
-    keyed.emplace_back(sort_key(run, item, attribute, case_sensitive), item);
+    // A list, as in Jinja: equal keys are in order whatever they are, be they undefined.
+    keyed.emplace_back(run.list({sort_key(run, item, attribute, case_sensitive)}), item);
   }
   return !run.failed();
 }

@@ -194,6 +194,7 @@ TEST(JinjaTemplate, SequenceFilters) {
       {"{{ messages|map(attribute='role')|list }}{{ ['a', 'b']|map('upper')|join }}", "['user', 'assistant']AB"},
       {"{{ messages|selectattr('role', 'equalto', 'user')|list|length }}{{ [1, 2, 3]|reject('gt', 1)|list }}", "1[1]"},
       {"{{ messages|rejectattr('content')|map(attribute='n')|first }}", "2.5"},
+      {"{{ [none, none]|sort }}{{ ('a' ~ 1)|map(attribute='x')|list|sort }}", "[None, None][Undefined, Undefined]"},
       {"{{ ['b', 'A', 'c']|sort }}{{ ['b', 'A']|sort(case_sensitive=true, reverse=true) }}",
        "['A', 'b', 'c']['b', 'A']"},
       {"{{ [1, 1, 2]|unique|list }}{{ [3, 1]|min }}{{ ['a', 'B']|max }}{{ [1, 2]|sum }}", "[1, 2]1B3"},
