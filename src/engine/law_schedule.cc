@@ -11,16 +11,16 @@
 namespace sluice {
 namespace {
 
-enum class Situation { kPreemptions, kBranches, kStrangers, kAny };
+enum class ScheduleSituation { kPreemptions, kBranches, kStrangers, kAny };
 
-class Maker {
+class ScheduleMaker {
  public:
-  Maker(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number)
+  ScheduleMaker(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number)
       : prompts_(prompts),
         short_prompts_(static_cast<int>(prompts.size()) - options.long_prompts),
         options_(options),
         number_(number),
-        situation_(static_cast<Situation>(number % kLawSituations)),
+        situation_(static_cast<ScheduleSituation>(number % kLawSituations)),
         random_(options.seed + static_cast<std::uint64_t>(number) * 0x9E3779B97F4A7C15U) {}
 
   LawSchedule make() {
@@ -40,16 +40,16 @@ class Maker {
   void choose_sequences() {
     bool short_of_pages = (number_ / kLawSituations) % 2 == 1;
     switch (situation_) {
-      case Situation::kPreemptions:
+      case ScheduleSituation::kPreemptions:
         choose_preempted();
         break;
-      case Situation::kBranches:
+      case ScheduleSituation::kBranches:
         choose_branches();
         break;
-      case Situation::kStrangers:
+      case ScheduleSituation::kStrangers:
         if (choose_strangers()) return;
         break;
-      case Situation::kAny:
+      case ScheduleSituation::kAny:
         short_of_pages = !one_in(3);
         if (options_.long_prompts > 0 && number_ % kLongPromptEvery == 3) choose_long();
     }
@@ -193,7 +193,7 @@ class Maker {
   // The first of the events that the schedule is to have which can happen here.
   bool add_wanted_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
-    if (situation_ == Situation::kBranches && s == 0 && first_piece_[0] > 0) {
+    if (situation_ == ScheduleSituation::kBranches && s == 0 && first_piece_[0] > 0) {
       piece->after = LawEvent::kFork;
       piece->argument = 1;
       at_[1] = piece->end;
@@ -217,7 +217,8 @@ class Maker {
   void add_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
     // Strangers leave what they computed, and hold nothing beside each other; branches are to part.
-    const bool no_more = situation_ == Situation::kStrangers || (situation_ == Situation::kBranches && s < 2);
+    const bool no_more =
+        situation_ == ScheduleSituation::kStrangers || (situation_ == ScheduleSituation::kBranches && s < 2);
     switch (below(no_more ? 4 : 7)) {
       case 0:
       case 1:
@@ -267,7 +268,7 @@ class Maker {
   const int short_prompts_;  // come first
   const LawOptions& options_;
   const int number_;
-  const Situation situation_;
+  const ScheduleSituation situation_;
   std::mt19937_64 random_;
   LawSchedule schedule_;
   int rows_ = 0;  // of all sequences
@@ -327,7 +328,7 @@ std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std
 }
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number) {
-  return Maker(prompts, options, number).make();
+  return ScheduleMaker(prompts, options, number).make();
 }
 
 std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule) {

@@ -27,9 +27,10 @@ struct Found {
   std::string first_value, text;
 };
 
-class Checker {
+class WorkloadChecker {
  public:
-  Checker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options, LawReport* report)
+  WorkloadChecker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options,
+                  LawReport* report)
       : runner_(runner), prompts_(prompts), options_(options), report_(*report) {}
 
   // What differs, if anything.
@@ -77,7 +78,7 @@ class Checker {
 };
 
 // The request by itself, with nothing cached and one row after the other.
-Status Checker::compute_alone(const WorkRequest& r, int choice) {
+Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
   Generated& result = expected(r, choice);
   if (static_cast<int>(result.tokens.size()) >= r.max_tokens) return {};
   result = {};
@@ -101,7 +102,7 @@ Status Checker::compute_alone(const WorkRequest& r, int choice) {
   return status;
 }
 
-void Checker::begin(Stepper& stepper, const Workload& work, int request, int choice) {
+void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request, int choice) {
   const WorkRequest& r = work.requests[static_cast<std::size_t>(request)];
   NewSequence sequence;
   sequence.prompt = prompt_of(r);
@@ -114,7 +115,8 @@ void Checker::begin(Stepper& stepper, const Workload& work, int request, int cho
 }
 
 // The choices of a request beside the first, which has just computed its prompt.
-void Checker::fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children) {
+void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId parent,
+                           std::vector<SequenceId>* children) {
   const Choice c = live_.at(parent.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   for (int choice = 1; c.choice == 0 && c.generated == 0 && choice < r.n; ++choice) {
@@ -130,7 +132,8 @@ void Checker::fork(Stepper& stepper, const Workload& work, SequenceId parent, st
 }
 
 // What a sequence took over when it began was computed by one of its salt.
-std::optional<Found> Checker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id) {
+std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c,
+                                                SequenceId id) {
   if (c.forked) return std::nullopt;
   const int cached = stepper.cached_tokens(id);
   report_.hits += cached > 0;
@@ -146,7 +149,7 @@ std::optional<Found> Checker::check_hit(Stepper& stepper, const WorkRequest& r, 
 }
 
 // The next token of a sequence, from its row of logits. Says what differs.
-std::optional<Found> Checker::take(Stepper& stepper, const Workload& work, SequenceId id, std::size_t row) {
+std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, SequenceId id, std::size_t row) {
   Choice& c = live_.at(id.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   if (c.generated == 0) {
@@ -176,7 +179,7 @@ std::optional<Found> Checker::take(Stepper& stepper, const Workload& work, Seque
   return std::nullopt;
 }
 
-void Checker::cancel(Stepper& stepper, int request) {
+void WorkloadChecker::cancel(Stepper& stepper, int request) {
   for (auto it = live_.begin(); it != live_.end();) {
     if (it->second.request != request) {
       ++it;
@@ -191,13 +194,13 @@ void Checker::cancel(Stepper& stepper, int request) {
 }
 
 // Of the sequences that the last plan swapped out, the second one of the workload.
-void Checker::cancel_swapped(Stepper& stepper) {
+void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
     if (preemption.swap && ++swapped_ == 2) cancel(stepper, live_.at(preemption.sequence.value).request);
   }
 }
 
-std::optional<Found> Checker::run(const Workload& work) {
+std::optional<Found> WorkloadChecker::run(const Workload& work) {
   const auto failed = [](const Status& status) { return Found{"audit", std::string(status.message())}; };
   for (const WorkRequest& r : work.requests) {
     for (int choice = 0; choice < r.n; ++choice) {
@@ -223,7 +226,7 @@ std::optional<Found> Checker::run(const Workload& work) {
   return rest.ok() ? std::nullopt : std::optional(failed(rest));
 }
 
-Result<std::optional<Found>> Checker::run_stepper(const Workload& work) {
+Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) {
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
   report_.thread_counts.insert(runner_.threads());
   Stepper stepper(&runner_, work.options);
@@ -237,7 +240,7 @@ Result<std::optional<Found>> Checker::run_stepper(const Workload& work) {
   return found;
 }
 
-Status Checker::arrive(Stepper& stepper, const Workload& work, int step) {
+Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step) {
   for (std::size_t i = 0; i < work.requests.size(); ++i) {
     const WorkRequest& r = work.requests[i];
     if (r.arrives == step) {
@@ -249,7 +252,7 @@ Status Checker::arrive(Stepper& stepper, const Workload& work, int step) {
   return {};
 }
 
-Result<std::optional<Found>> Checker::drive(Stepper& stepper, const Workload& work) {
+Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
   constexpr int kMostSteps = 100000;
   int last_arrival = 0;
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
@@ -278,7 +281,7 @@ Result<std::optional<Found>> Checker::drive(Stepper& stepper, const Workload& wo
 Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                        const LawOptions& options) {
   LawReport report;
-  Checker checker(runner, prompts, options, &report);
+  WorkloadChecker checker(runner, prompts, options, &report);
   const int pages = runner.pools().latents().total() - 1;
   const LawClock clock(options);
   while (clock.goes_on(report.schedules)) {
