@@ -230,7 +230,7 @@ TEST(LawCheckTest, SwapSpaceLeftBehindIsADifference) {
     options.schedules = 1;
     const auto report = half.check(*runner, prompts, options);
     ASSERT_TRUE(report.ok() && report->difference.has_value()) << half.name;
-    EXPECT_THAT(report->difference->text, HasSubstr("100 bytes of swap space are in use"));
+    EXPECT_THAT(report->difference->text, HasSubstr("swap space"));
   }
 }
 
