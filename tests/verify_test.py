@@ -44,9 +44,23 @@ def test_a_fresh_seed_is_printed():
     assert len(seeds) == 2
 
 
-def test_what_was_not_reached_is_said():
-    done = verify(SMALL, "--schedules", "1", "--half", "rows")
-    assert "chose among its compressed entries" in done.stdout
+def test_a_long_prompt_makes_the_indexer_choose(tmp_path):
+    # With the number of entries that V4-Flash reads, which the prompts that every schedule has do not reach.
+    model = tmp_path / "model"
+    model.mkdir()
+    for file in pathlib.Path(SMALL).glob("*.safetensors"):
+        (model / file.name).symlink_to(file)
+    config = json.loads((pathlib.Path(SMALL) / "config.json").read_text())
+    config["index_topk"] = 512
+    (model / "config.json").write_text(json.dumps(config))
+    for schedules, half, reached in [("3", "rows", False), ("4", "rows", True), ("4", "scheduling", True)]:
+        path = tmp_path / "report.json"
+        done = verify(str(model), "--schedules", schedules, "--half", half, "--json", str(path))
+        assert done.returncode == 0, done.stdout + done.stderr
+        report = json.loads(path.read_text())
+        assert report["chooses_from"] == 2051
+        assert (report["choosing_rows"] > 0) == reached
+        assert ("it does from token 2051 on, which no schedule of these reached" in done.stdout) != reached
     assert "compressed entries" not in verify(LATENT, "--schedules", "1").stdout
 
 
