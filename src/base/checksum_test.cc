@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace sluice {
+namespace sluice::checksum_test {
 namespace {
 
 TEST(Checksum, EveryChangedByteAndEveryLengthCounts) {
@@ -37,4 +37,4 @@ TEST(Checksum, OrderCounts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::checksum_test

@@ -13,7 +13,7 @@
 #include "base/temp_folder_testing.h"
 #include "base/thread_pool.h"
 
-namespace sluice {
+namespace sluice::cpu_topology_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -113,4 +113,4 @@ TEST(LargeBytes, BeginsAtAHugePage) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::cpu_topology_test

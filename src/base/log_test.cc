@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::log_test {
 namespace {
 
 class LogTest : public ::testing::Test {
@@ -35,4 +35,4 @@ TEST_F(LogTest, BracesInALineAreNotAFormat) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::log_test

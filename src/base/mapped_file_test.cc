@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::mapped_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(DType, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::mapped_file_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace sluice {
+namespace sluice::number_formats_test {
 namespace {
 
 TEST(E4m3, EveryCodeRoundTrips) {
@@ -79,4 +79,4 @@ TEST(F16, RoundsToNearestEven) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::number_formats_test

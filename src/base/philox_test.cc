@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::philox_test {
 namespace {
 
 // The known answers of the authors' own test suite (Random123, kat_vectors, "philox4x32 10").
@@ -37,4 +37,4 @@ TEST(PhiloxTest, SeedAndIndexBothCountInAllTheirBits) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::philox_test

@@ -9,7 +9,7 @@
 
 #include "base/plot_axis.h"
 
-namespace sluice {
+namespace sluice::plot_test {
 namespace {
 
 using testing::ElementsAre;
@@ -140,4 +140,4 @@ TEST(PlotTest, LeavesOutWhatCannotBeDrawn) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::plot_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::progress_test {
 namespace {
 
 TEST(ProgressTest, BytesHaveDecimalUnits) {
@@ -50,4 +50,4 @@ TEST(ProgressTest, SilentWhenItDoesNotDraw) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::progress_test

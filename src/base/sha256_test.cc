@@ -6,7 +6,7 @@
 
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::sha256_test {
 namespace {
 
 // FIPS 180-4, examples.
@@ -29,4 +29,4 @@ TEST(Sha256Test, OfAFile) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sha256_test

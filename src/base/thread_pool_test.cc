@@ -7,7 +7,7 @@
 
 #include "base/rendezvous_testing.h"
 
-namespace sluice {
+namespace sluice::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, RunsEveryTileOnceForAnyNumberOfThreads) {
@@ -54,4 +54,4 @@ TEST(ThreadPool, FlushesDenormalsOnEveryThread) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::thread_pool_test

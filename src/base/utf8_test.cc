@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::utf8_test {
 namespace {
 
 using namespace std::string_literals;
@@ -70,4 +70,4 @@ TEST(Utf8, LossyDecodingReplacesMaximalSubparts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::utf8_test

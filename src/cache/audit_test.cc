@@ -6,7 +6,7 @@
 #include "cache/page_pool_damage_testing.h"
 #include "cache/toy_world_testing.h"
 
-namespace sluice {
+namespace sluice::audit_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(AuditStaleHashTest, IsNamed) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::audit_test

@@ -9,7 +9,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::block_chain_test {
 namespace {
 
 std::vector<TokenId> counting(int n, TokenId first = 0) {
@@ -118,4 +118,4 @@ TEST(BlockChainTest, KeepsTheBlocksThatItWasTold) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::block_chain_test

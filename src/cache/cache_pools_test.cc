@@ -8,7 +8,7 @@
 
 #include "cache/toy_model_testing.h"
 
-namespace sluice {
+namespace sluice::cache_pools_test {
 namespace {
 
 RowFormat bytes_format(int bytes) {
@@ -108,4 +108,4 @@ TEST(CachePoolsTest, RowsBeyondFourGigabytesAreTheirOwn) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::cache_pools_test

@@ -7,7 +7,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::free_set_test {
 namespace {
 
 TEST(FreeSetTest, IsASetThatKnowsItsLowestMember) {
@@ -47,4 +47,4 @@ TEST(FreeSetDeathTest, NothingIsFreedOrTakenTwice) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::free_set_test

@@ -13,8 +13,7 @@
 #include "cache/page_pool_damage_testing.h"
 #include "cache/pool.h"
 
-namespace sluice {
-
+namespace sluice::page_pool_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -363,4 +362,4 @@ TEST(PagePoolTest, AHundredThousandPagesAreNoSlowerEach) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::page_pool_test

@@ -5,7 +5,7 @@
 
 #include "cache/toy_world_testing.h"
 
-namespace sluice {
+namespace sluice::prefix_cache_test {
 namespace {
 
 // `n` tokens of story 1, then of another up to `total`.
@@ -448,4 +448,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PrefixCacheLayoutTest, ::testing::ValuesIn(toy_
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::prefix_cache_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::retention_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -53,4 +53,4 @@ TEST(RetentionTest, TheRulesAddUpAndNameABlockOnce) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::retention_test

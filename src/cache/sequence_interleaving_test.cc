@@ -11,7 +11,7 @@
 #include "cache/swap_space.h"
 #include "cache/toy_world_testing.h"
 
-namespace sluice {
+namespace sluice::sequence_interleaving_test {
 namespace {
 
 class Lives {
@@ -188,4 +188,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SequenceInterleavingTest, ::testing::ValuesIn(t
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sequence_interleaving_test

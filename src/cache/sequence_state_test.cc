@@ -8,7 +8,7 @@
 #include "base/test_seed_testing.h"
 #include "cache/toy_world_testing.h"
 
-namespace sluice {
+namespace sluice::sequence_state_test {
 namespace {
 
 std::vector<TokenId> diverging(std::vector<TokenId> tokens, int from, int story) {
@@ -492,4 +492,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SequenceLawTest, ::testing::ValuesIn(toy_shapes
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sequence_state_test

@@ -10,7 +10,7 @@
 
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::swap_space_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(SwapSpaceDiskTest, AFolderThatIsGoneIsAFullOne) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::swap_space_test

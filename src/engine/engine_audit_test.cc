@@ -5,7 +5,7 @@
 #include "cache/page_pool_damage_testing.h"
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_audit_test {
 namespace {
 
 // An engine whose cache `damage` may break, on the engine's thread at the beginning of step `at_step`.
@@ -74,4 +74,4 @@ TEST_F(EngineAuditDeathTest, WithoutItNobodyLooks) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_audit_test

@@ -6,7 +6,7 @@
 
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_cancel_test {
 namespace {
 
 constexpr SamplingParams kSampled{.temperature = 1, .seed = 5};
@@ -136,4 +136,4 @@ INSTANTIATE_TEST_SUITE_P(States, EngineCancelTest, ::testing::ValuesIn(cases()),
 });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_cancel_test

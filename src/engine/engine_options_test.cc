@@ -7,7 +7,7 @@
 #include "base/temp_folder_testing.h"
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_options_test {
 namespace {
 
 using ::testing::AllOf;
@@ -162,4 +162,4 @@ TEST(EngineRefusalTest, PromptsLargerThanThePoolWithTheNumbers) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_options_test

@@ -9,7 +9,7 @@
 #include "base/temp_folder_testing.h"
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_preemption_test {
 namespace {
 
 SamplingParams sampling_of(int i) {
@@ -242,4 +242,4 @@ TEST(EnginePreemptionTest, ABetterPriorityTakesThePlace) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_preemption_test

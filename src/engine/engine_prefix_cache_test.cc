@@ -4,7 +4,7 @@
 
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_prefix_cache_test {
 namespace {
 
 constexpr SamplingParams kGreedy{.temperature = 0};
@@ -222,4 +222,4 @@ TEST(EnginePrefixCacheTest, WhoWaitsForAPrefixGoesOnWhenItsMakerIsCancelled) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_prefix_cache_test

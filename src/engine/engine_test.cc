@@ -12,7 +12,7 @@
 
 #include "engine/engine_testing.h"
 
-namespace sluice {
+namespace sluice::engine_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -346,4 +346,4 @@ TEST(EngineTest, ManyThreadsSubmitAndCancel) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::engine_test

@@ -14,7 +14,7 @@
 #include "engine/law_workload.h"
 #include "engine/verify.h"
 
-namespace sluice {
+namespace sluice::law_check_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -317,4 +317,4 @@ TEST(VerifyTest, ALongPromptMakesTheIndexerChoose) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::law_check_test

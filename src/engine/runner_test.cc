@@ -11,7 +11,7 @@
 #include "base/rendezvous_testing.h"
 #include "engine/fake_model_testing.h"
 
-namespace sluice {
+namespace sluice::runner_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -206,4 +206,4 @@ TEST(RunnerTest, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::runner_test

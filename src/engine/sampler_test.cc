@@ -13,7 +13,7 @@
 #include "base/test_seed_testing.h"
 #include "engine/sampler_testing.h"
 
-namespace sluice {
+namespace sluice::sampler_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST(SamplerTest, ParametersAreChecked) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::sampler_test

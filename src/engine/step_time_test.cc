@@ -4,7 +4,7 @@
 
 #include "engine/fake_model_testing.h"
 
-namespace sluice {
+namespace sluice::step_time_test {
 namespace {
 
 TEST(StepTime, FastModelsTakeTheMostRows) {
@@ -51,4 +51,4 @@ TEST(StepTime, LeavesTheRunnerAsItWas) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::step_time_test

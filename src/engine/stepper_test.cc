@@ -9,7 +9,7 @@
 #include "cache/page_pool_damage_testing.h"
 #include "engine/stepper_testing.h"
 
-namespace sluice {
+namespace sluice::stepper_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -235,4 +235,4 @@ TEST(StepperTest, TheAuditLooksAtTheSwapSpace) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stepper_test

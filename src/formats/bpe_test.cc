@@ -9,7 +9,7 @@
 
 #include "formats/bpe_alphabet.h"
 
-namespace sluice {
+namespace sluice::bpe_test {
 namespace {
 
 using testing::ElementsAre;
@@ -211,4 +211,4 @@ TEST_F(BpeRules, BytesThatNeverOccurInUtf8NeedNoToken) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::bpe_test

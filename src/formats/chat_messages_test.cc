@@ -6,7 +6,7 @@
 #include "formats/chat.h"
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::chat_messages_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -162,4 +162,4 @@ TEST(ChatEncodings, UnknownFamilyIsNotFound) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::chat_messages_test

@@ -10,7 +10,7 @@
 #include "base/temp_folder_testing.h"
 #include "formats/safetensors_writer.h"
 
-namespace sluice {
+namespace sluice::checkpoint_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -204,4 +204,4 @@ TEST(Checkpoint, OpensTheEmbeddedModel) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::checkpoint_test

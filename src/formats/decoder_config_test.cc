@@ -10,7 +10,7 @@
 #include "formats/json.h"
 #include "formats/model_config.h"
 
-namespace sluice {
+namespace sluice::decoder_config_test {
 namespace {
 
 namespace json = boost::json;
@@ -155,4 +155,4 @@ TEST(DecoderConfig, VariantsThatDoNotExistHereAreNamed) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::decoder_config_test

@@ -7,7 +7,7 @@
 
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::deepseek_v32_chat_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -232,4 +232,4 @@ TEST(DeepSeekV32Chat, IsTakenFromAnyContainer) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::deepseek_v32_chat_test

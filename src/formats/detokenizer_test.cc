@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "formats/tokenizer_testing.h"
 
-namespace sluice {
+namespace sluice::detokenizer_test {
 namespace {
 
 std::unique_ptr<Tokenizer> byte_tokenizer() {
@@ -66,4 +66,4 @@ TEST(StreamingDetokenizer, AllPiecesTogetherAreTheLossyDecodingOfAllBytes) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::detokenizer_test

@@ -10,7 +10,7 @@
 
 #include "formats/tensor_view.h"
 
-namespace sluice {
+namespace sluice::gguf_blocks_test {
 namespace {
 
 std::vector<float> decode(DType dtype, const std::vector<unsigned char>& bytes) {
@@ -115,4 +115,4 @@ TEST(GgufBlocks, PlainFloatsAreWidened) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::gguf_blocks_test

@@ -9,7 +9,7 @@
 
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST(Safetensors, SurvivesRandomMutations) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::safetensors_test

@@ -6,7 +6,7 @@
 
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::attend_expanded_test {
 namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -254,4 +254,4 @@ TEST(MergeAttention, WeighsByLogSumExp) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::attend_expanded_test

@@ -4,7 +4,7 @@
 
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::compressor_test {
 namespace {
 
 // The compressor's input for one sequence, rows [tokens, 2 * width] with kv and gate side by side.
@@ -236,4 +236,4 @@ TEST(Compress, AtABoundaryNothingIsOpen) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::compressor_test

@@ -6,7 +6,7 @@
 #include "kernels/op_testing.h"
 #include "kernels/rope_table.h"
 
-namespace sluice {
+namespace sluice::elementwise_test {
 namespace {
 
 // Runs `op` on all rows at once on every table, then on each row alone and on a middle piece, and expects the same
@@ -237,4 +237,4 @@ TEST(Hadamard, IsTheSylvesterMatrixAndItsOwnInverse) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::elementwise_test

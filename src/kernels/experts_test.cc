@@ -8,7 +8,7 @@
 #include "kernels/math.h"
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::experts_test {
 namespace {
 
 struct Shape {
@@ -207,4 +207,4 @@ TEST(SwiGlu, EveryIsaGivesTheScalarBits) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::experts_test

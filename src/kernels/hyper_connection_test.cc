@@ -5,7 +5,7 @@
 
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::hyper_connection_test {
 namespace {
 
 // A site whose fn is a plain f32 matrix.
@@ -148,4 +148,4 @@ TEST(HyperConnection, ExpandSumsOverTheFirstIndexOfComb) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::hyper_connection_test

@@ -5,7 +5,7 @@
 #include "kernels/cpu_features.h"
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::kernel_table_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(KernelTable, DescribesWhereEachKernelComesFrom) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::kernel_table_test

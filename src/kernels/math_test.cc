@@ -6,7 +6,7 @@
 
 #include "base/thread_pool.h"
 
-namespace sluice {
+namespace sluice::math_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -68,4 +68,4 @@ TEST(Math, LogistcsAgreeWithTheirDefinitions) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::math_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace sluice {
+namespace sluice::rope_table_test {
 namespace {
 
 TEST(RopeTable, PlainFrequenciesAsTheSpecificationsNumbers) {
@@ -38,4 +38,4 @@ TEST(RopeTable, GrowingKeepsWhatWasThere) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rope_table_test

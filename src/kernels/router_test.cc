@@ -7,7 +7,7 @@
 
 #include "kernels/op_testing.h"
 
-namespace sluice {
+namespace sluice::router_test {
 namespace {
 
 struct Routed {
@@ -234,4 +234,4 @@ TEST(Route, TiesGoToTheLowerIdAndNaNsStillGiveDistinctExperts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::router_test

@@ -9,7 +9,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::prediction_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -95,4 +95,4 @@ TEST(PredictionTest, DivergenceOfRandomRows) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::prediction_test

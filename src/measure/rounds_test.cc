@@ -7,7 +7,7 @@
 #include "measure/speed_report.h"
 #include "measure/synthetic_state.h"
 
-namespace sluice {
+namespace sluice::rounds_test {
 namespace {
 
 EngineOptions tiny_options() {
@@ -120,4 +120,4 @@ TEST(SpeedRow, MediansOfRatios) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::rounds_test

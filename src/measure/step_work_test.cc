@@ -4,7 +4,7 @@
 
 #include "model/cache_layout.h"
 
-namespace sluice {
+namespace sluice::step_work_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -126,4 +126,4 @@ TEST_F(ModelWorkTest, ExpectedExperts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::step_work_test

@@ -5,7 +5,7 @@
 #include "model/batch.h"
 #include "model/cache_testing.h"
 
-namespace sluice {
+namespace sluice::cache_layout_test {
 namespace {
 
 std::vector<std::byte> bytes(std::size_t count, int first) {
@@ -82,4 +82,4 @@ TEST(CacheLayout, ResumingNeedsThePagesThatTheNextRowSees) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::cache_layout_test

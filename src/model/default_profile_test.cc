@@ -11,7 +11,7 @@
 #include "model/deepseek_mla/reference_testing.h"
 #include "model/deepseek_v4/reference_testing.h"
 
-namespace sluice {
+namespace sluice::default_profile_test {
 namespace {
 
 // Of the rows of a stage: the distance of half of them and of 95 %, and the largest. At most three times what was
@@ -126,4 +126,4 @@ INSTANTIATE_TEST_SUITE_P(Families, DefaultProfile, ::testing::ValuesIn(kKinds),
                          [](const ::testing::TestParamInfo<Kind>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::default_profile_test

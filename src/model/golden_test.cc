@@ -14,7 +14,7 @@
 #include "kernels/kernel_table.h"
 #include "model/cache_testing.h"
 
-namespace sluice {
+namespace sluice::golden_test {
 namespace {
 
 // A folder with more positions may be given; the repository's has six of each prompt.
@@ -268,4 +268,4 @@ TEST(Golden, RefIntermediatesOfALongerPrompt) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::golden_test

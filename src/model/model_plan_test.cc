@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::model_plan_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,4 +99,4 @@ TEST(CacheTypes, AreThoseOfOfficialInference) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::model_plan_test

@@ -19,7 +19,7 @@
 
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::pack_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TEST_F(PackCacheTest, LeavesRoomOnTheDisk) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::pack_cache_test

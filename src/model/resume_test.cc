@@ -14,7 +14,7 @@
 #include "kernels/kernel_table.h"
 #include "model/cache_testing.h"
 
-namespace sluice {
+namespace sluice::resume_test {
 namespace {
 
 struct Case {
@@ -260,4 +260,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ResumeTest, ::testing::ValuesIn(kCases),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::resume_test

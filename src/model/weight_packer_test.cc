@@ -13,7 +13,7 @@
 #include "formats/safetensors_writer.h"
 #include "kernels/kernel_table.h"
 
-namespace sluice {
+namespace sluice::weight_packer_test {
 namespace {
 
 using ::testing::StartsWith;
@@ -139,4 +139,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, WeightPackerTest, ::testing::ValuesIn(packing_tab
                          [](const auto& info) { return std::string(info.param->isa); });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::weight_packer_test

@@ -7,7 +7,7 @@
 #include "sched/scheduler_world_testing.h"
 #include "sched/told_memory_testing.h"
 
-namespace sluice {
+namespace sluice::admission_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -315,4 +315,4 @@ TEST_F(EndlessWaitTest, NobodyWaitsForNobody) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::admission_test

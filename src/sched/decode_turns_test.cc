@@ -8,7 +8,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::decode_turns_test {
 namespace {
 
 // Serves the first n; returns their numbers.
@@ -97,4 +97,4 @@ TEST(DecodeTurnsTest, EverybodyIsServedWithinTheBoundOfItsLastTurn) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::decode_turns_test

@@ -10,7 +10,7 @@
 #include "sched/model_memory_testing.h"
 #include "sched/scheduler.h"
 
-namespace sluice {
+namespace sluice::scheduler_property_test {
 namespace {
 
 class Fuzz {
@@ -420,4 +420,4 @@ TEST(SchedulerPropertyTest, PlansDoNotDependOnIds) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::scheduler_property_test

@@ -6,7 +6,7 @@
 
 #include "serve/api_testing.h"
 
-namespace sluice {
+namespace sluice::api_test {
 namespace {
 
 namespace json = boost::json;
@@ -456,4 +456,4 @@ TEST_F(ApiTest, StopCancelsWhatDoesNotFinish) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::api_test

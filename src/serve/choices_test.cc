@@ -3,7 +3,7 @@
 
 #include "serve/api_testing.h"
 
-namespace sluice {
+namespace sluice::choices_test {
 namespace {
 
 namespace json = boost::json;
@@ -237,4 +237,4 @@ TEST_F(ChoicesTest, ADrawnSeedIsLogged) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::choices_test

@@ -1,7 +1,7 @@
 // What the engine's counters look like from outside: /debug/cache and /metrics.
 #include "serve/api_testing.h"
 
-namespace sluice {
+namespace sluice::debug_test {
 namespace {
 
 namespace json = boost::json;
@@ -101,4 +101,4 @@ TEST_F(DebugTest, MetricsOfTheCache) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::debug_test

@@ -9,7 +9,7 @@
 
 #include "serve/http_client_testing.h"
 
-namespace sluice {
+namespace sluice::http_server_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -267,4 +267,4 @@ TEST_F(HttpServerTest, AnAddressInUseIsAClearError) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::http_server_test

@@ -9,7 +9,7 @@
 
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::openai_request_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST(OpenAiRequestTest, ChoicesPriorityAndSalt) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::openai_request_test

@@ -6,7 +6,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::stop_strings_test {
 namespace {
 
 // By definition: the first end of any stop string, and of those that end there the longest.
@@ -77,4 +77,4 @@ TEST(StopMatcherTest, RandomTextsAndCuts) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::stop_strings_test

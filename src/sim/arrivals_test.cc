@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice {
+namespace sluice::arrivals_test {
 namespace {
 
 // Request 2 follows 0 after 5 s; the others arrive at 0, 1 and 2 s.
@@ -49,4 +49,4 @@ TEST(ArrivalsTest, AsManyAsAreAllowed) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::arrivals_test

@@ -6,7 +6,7 @@
 #include "base/temp_folder_testing.h"
 #include "sim/calibrate.h"
 
-namespace sluice {
+namespace sluice::cost_model_test {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(CostModelTest, AFitFindsTheTermsOfItsSamples) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::cost_model_test

@@ -7,7 +7,7 @@
 
 #include "base/test_seed_testing.h"
 
-namespace sluice {
+namespace sluice::percentiles_test {
 namespace {
 
 TEST(PercentilesTest, AreValuesOfTheirRank) {
@@ -66,4 +66,4 @@ TEST(LogHistogramTest, ZeroAndRepeatedValues) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::percentiles_test

@@ -8,7 +8,7 @@
 
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::report_test {
 namespace {
 
 using testing::HasSubstr;
@@ -100,4 +100,4 @@ TEST(ReportTest, NothingAnswered) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::report_test

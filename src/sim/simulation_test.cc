@@ -12,7 +12,7 @@
 #include "sim/null_model.h"
 #include "sim/workload.h"
 
-namespace sluice {
+namespace sluice::simulation_test {
 namespace {
 
 ModelPlan flash_plan() {
@@ -199,4 +199,4 @@ TEST(NullModelTest, GivesTheScheduleTheRealModelsPlacesAndPages) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::simulation_test

@@ -7,7 +7,7 @@
 
 #include "base/temp_folder_testing.h"
 
-namespace sluice {
+namespace sluice::trace_test {
 namespace {
 
 using testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST(TraceTest, OneTokenIsThatOfThePromptAndTheAnswerGoesOnWithItsIds) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::trace_test

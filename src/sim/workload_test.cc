@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace sluice {
+namespace sluice::workload_test {
 namespace {
 
 using testing::HasSubstr;
@@ -152,4 +152,4 @@ TEST(WorkloadTest, RefusesWhatItCannotMake) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::workload_test

@@ -5,7 +5,7 @@
 #include "base/test_seed_testing.h"
 #include "formats/chat_parsers/parser_testing.h"
 
-namespace sluice {
+namespace sluice::chat_parsers_test {
 namespace {
 
 using namespace parser_testing;  // NOLINT(google-build-using-namespace): the words of these tests
@@ -362,4 +362,4 @@ TEST(ChatParsersFuzz, EndlessWhiteSpaceTakesLinearTime) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::chat_parsers_test

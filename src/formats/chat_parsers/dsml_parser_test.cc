@@ -10,7 +10,7 @@
 #include "formats/deepseek_v4_chat.h"
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::dsml_parser_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -448,4 +448,4 @@ TEST(DsmlParserProperty, WhatTheEncoderWritesIsReadBack) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::dsml_parser_test

@@ -7,7 +7,7 @@
 #include "base/test_seed_testing.h"
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::json_prefix_test {
 namespace {
 
 using Status = JsonPrefix::Status;
@@ -107,4 +107,4 @@ TEST(JsonPrefix, AnyPrefixIsCompletedToJson) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::json_prefix_test

@@ -8,7 +8,7 @@
 #include "base/temp_folder_testing.h"
 #include "formats/json.h"
 
-namespace sluice {
+namespace sluice::template_chat_test {
 namespace {
 
 using ::testing::AllOf;
@@ -189,4 +189,4 @@ TEST_F(ChatTemplatesTest, FamiliesOfTheirOwnEncodingTakeNoTemplateUnlessItIsGive
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::template_chat_test

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "formats/json.h"
 
-namespace sluice::jinja {
+namespace sluice::jinja::template_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -480,4 +480,4 @@ TEST(JinjaTemplate, RandomTemplatesDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace sluice::jinja
+}  // namespace sluice::jinja::template_test

@@ -8,7 +8,7 @@
 
 #include "model/changed_checkpoint_testing.h"
 
-namespace sluice {
+namespace sluice::config_forms_test {
 namespace {
 
 namespace json = boost::json;
@@ -124,4 +124,4 @@ TEST(DecoderConfigForms, TheAttentionFactorWrittenOut) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::config_forms_test

@@ -17,7 +17,7 @@
 #include "model/decoder/reference_testing.h"
 #include "model/model_plan.h"
 
-namespace sluice {
+namespace sluice::reference_test {
 namespace {
 
 namespace json = boost::json;
@@ -136,4 +136,4 @@ TEST(DecoderReference, ExpertsOnSomeLayersWithAndWithoutTheirSum) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::reference_test

@@ -5,7 +5,7 @@
 
 #include "model/changed_checkpoint_testing.h"
 
-namespace sluice {
+namespace sluice::config_forms_test {
 namespace {
 
 namespace json = boost::json;
@@ -68,4 +68,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MlaConfigFormsTest, ::testing::Values("v2-like",
                          });
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::config_forms_test

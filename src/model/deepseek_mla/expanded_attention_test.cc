@@ -10,7 +10,7 @@
 #include "model/cache_testing.h"
 #include "model/model_plan.h"
 
-namespace sluice {
+namespace sluice::expanded_attention_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -199,4 +199,4 @@ TEST(ExpandedPrefill, ChunksAreChecked) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::expanded_attention_test

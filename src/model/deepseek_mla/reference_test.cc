@@ -10,7 +10,7 @@
 #include "model/changed_checkpoint_testing.h"
 #include "model/deepseek_mla/reference_testing.h"
 
-namespace sluice {
+namespace sluice::reference_test {
 namespace {
 
 namespace json = boost::json;
@@ -114,4 +114,4 @@ TEST(MlaReference, TrainedRoundingOfV32) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::reference_test

@@ -7,7 +7,7 @@
 #include "kernels/kernel_table.h"
 #include "model/changed_checkpoint_testing.h"
 
-namespace sluice {
+namespace sluice::weights_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -51,4 +51,4 @@ TEST_F(MlaWeightsTest, AShapeThatTheConfigDoesNotMeanIsNamed) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::weights_test
