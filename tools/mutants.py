@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py: plants the faults of tests/mutants one at a time in a copy of the tree, and sees that a test notices each.
+"""mutants.py: plants the faults of tests/mutants one at a time in a copy of the tree; a test has to notice each.
 
     tools/mutants.py [NAME...]            all of them, or some
     tools/mutants.py --sample N [--seed S]  some at random, of those that this machine can try without a sanitizer
@@ -350,8 +350,8 @@ def summary(records):
     tried = {name: r for name, r in records.items() if r["result"] != "skipped"}
     found = {name: r for name, r in tried.items() if r["result"] in ("found", "hung")}
     quick = [r for r in found.values() if r["seconds"] <= QUICK_SECONDS and own_test(r)]
-    lines = [f"{len(found)} of {len(tried)} faults found, {len(quick)} of them within {QUICK_SECONDS} s by the tests of "
-             "their own layer."]
+    lines = [f"{len(found)} of {len(tried)} faults found, {len(quick)} of them within {QUICK_SECONDS} s by the tests "
+             "of their own layer."]
     if skipped := sorted(records.keys() - tried.keys()):
         lines.append(f"Not tried on this machine: {', '.join(skipped)}.")
     if others := sorted(tried.keys() - found.keys()):
@@ -447,8 +447,8 @@ def write_markdown():
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="mutants", description="Faults planted one at a time; a test has to find each.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a file of tests/mutants without .patch; all of them")
+    parser = argparse.ArgumentParser(prog="mutants", description="Plants faults one at a time: a test must find each.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a file of tests/mutants without .patch; none: all")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of them, drawn at random")
     parser.add_argument("--seed", type=int, help="of the sample; printed")
     parser.add_argument("--check", action="store_true", help="only see that every mutant fits the tree")
