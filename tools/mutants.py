@@ -254,8 +254,8 @@ class Trial:
 
 
 def try_test(mutant, log):
-    environment = dict(os.environ, GTEST_FAIL_FAST="1", PYTEST_ADDOPTS="-x", CTEST_OUTPUT_ON_FAILURE="1")
-    environment.setdefault("SLUICE_TEST_SEED", "1")
+    environment = {"SLUICE_TEST_SEED": "1", **os.environ, "GTEST_FAIL_FAST": "1", "PYTEST_ADDOPTS": "-x",
+                   "CTEST_OUTPUT_ON_FAILURE": "1", "TSAN_OPTIONS": "halt_on_error=1"}
     command = mutant.command
     if command[0] != "ctest":
         command[0] = "./" + command[0]
@@ -272,17 +272,21 @@ def try_test(mutant, log):
 
         watch = threading.Timer(TEST_SECONDS, give_up)
         watch.start()
-        for line in process.stdout:
-            output.write(line)
-            if begun := BEGUN.match(line):
-                running = begun[1]
-            if failed := FAILED.match(line):
-                name = failed[1] or failed[2]
-                first = first or time.monotonic() - start
-                if name not in tests:
-                    tests.append(name)
-        code = process.wait()
-        watch.cancel()
+        try:
+            for line in process.stdout:
+                output.write(line)
+                if begun := BEGUN.match(line):
+                    running = begun[1]
+                if failed := FAILED.match(line):
+                    name = failed[1] or failed[2]
+                    first = first or time.monotonic() - start
+                    if name not in tests:
+                        tests.append(name)
+            code = process.wait()
+        finally:
+            watch.cancel()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     if code != 0 and not tests:
         end = "hung" if hung.is_set() else "ended" if code > 0 else f"killed by signal {-code}"
         tests = [f"{running} ({end})" if running else f"{mutant.fields['test']} ({end})"]
@@ -365,6 +369,7 @@ def own_test(record):
 
 def run(mutants, builder):
     records = {}
+    mutants = sorted(mutants, key=lambda m: (m.lane, m.targets, m.name))  # one program after the other: fewer links
     for mutant in mutants:
         if isa := mutant.missing_isa():
             why = f"this machine has no {isa}"
@@ -434,10 +439,8 @@ def write_markdown():
         "",
         f"Written by `./run mutants --markdown`; {datetime.date.today().isoformat()}, {machine}.",
         "",
-        "Faults that somebody could make, planted one at a time (`./run mutants`); the test that notices each, and how "
-        "soon:",
-        "seconds of the test's run until its first failure, without building. `tests/mutants` says for each what a user "
-        "would see.",
+        "Faults that somebody could make, planted one at a time (`./run mutants`), and the first test that noticed each,",
+        "in seconds from the start of the command in its file. `tests/mutants` says for each what a user would see.",
         "",
         *summary(records),
         "",
@@ -471,7 +474,11 @@ def main():
         possible = [mutant for mutant in chosen if not mutant.missing_isa() and mutant.lane == "release"]
         chosen = random.Random(seed).sample(possible, min(args.sample, len(possible)))
         say(f"a sample of {len(chosen)}: --sample {args.sample} --seed {seed}: {' '.join(m.name for m in chosen)}")
-    records = run(chosen, Builder(args.python, args.jobs))
+    try:
+        records = run(chosen, Builder(args.python, args.jobs))
+    except BadMutant as error:
+        print(f"the tree as it is: {error}", file=sys.stderr)
+        return 1
     say("")
     for line in table(records) + [""] + summary(records):
         say(line)
