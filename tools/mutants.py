@@ -243,12 +243,14 @@ class Builder:
 
 FAILED = re.compile(r"^\[  FAILED  \] (\w+(?:/\w+)*\.\w+(?:/[\w.]+)*)|^FAILED (\S+::\S+)")
 BEGUN = re.compile(r"^\[ RUN      \] (\S+)")
+NOTHING_RUN = re.compile(r"^\[==========\] Running 0 tests|^No tests were found")
 
 
 @dataclasses.dataclass
 class Trial:
     passed: bool
     hung: bool
+    empty: bool  # no test has this name
     tests: list[str]
     seconds: float  # until the first test had failed, or all had passed
 
@@ -261,7 +263,7 @@ def try_test(mutant, log):
         command[0] = "./" + command[0]
     log.parent.mkdir(parents=True, exist_ok=True)
     start, hung = time.monotonic(), threading.Event()
-    tests, running, first = [], None, None
+    tests, running, first, empty = [], None, None, False
     with open(log, "w", encoding="utf-8") as output, subprocess.Popen(
         command, cwd=mutant.build, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
@@ -275,6 +277,7 @@ def try_test(mutant, log):
         try:
             for line in process.stdout:
                 output.write(line)
+                empty = empty or NOTHING_RUN.match(line) is not None
                 if begun := BEGUN.match(line):
                     running = begun[1]
                 if failed := FAILED.match(line):
@@ -290,7 +293,7 @@ def try_test(mutant, log):
     if code != 0 and not tests:
         end = "hung" if hung.is_set() else "ended" if code > 0 else f"killed by signal {-code}"
         tests = [f"{running} ({end})" if running else f"{mutant.fields['test']} ({end})"]
-    return Trial(code == 0, hung.is_set(), tests, first or time.monotonic() - start)
+    return Trial(code == 0, hung.is_set(), empty, tests, first or time.monotonic() - start)
 
 
 def try_mutant(mutant, builder):
@@ -322,10 +325,16 @@ def try_unchanged(mutants, builder):
             builder.build(mutant)
             number = len(tried)
             trial = try_test(mutant, PLACE / "logs" / f"unchanged-{number}.log")
-            tried[key] = None if trial.passed else f"{', '.join(trial.tests)} (logs/unchanged-{number}.log)"
-            say(f"unchanged: {mutant.fields['test']}: {'passes' if trial.passed else 'FAILS'}, {trial.seconds:.1f} s")
+            if trial.empty:
+                tried[key] = f"there is no test {mutant.fields['test']}"
+            elif not trial.passed:
+                failed = ", ".join(trial.tests)
+                tried[key] = f"the test fails on the unchanged tree: {failed} (logs/unchanged-{number}.log)"
+            else:
+                tried[key] = None
+            say(f"unchanged: {mutant.fields['test']}: {tried[key] or 'passes'}, {trial.seconds:.1f} s")
         if tried[key]:
-            wrong[mutant.name] = "the test fails on the unchanged tree: " + tried[key]
+            wrong[mutant.name] = tried[key]
     return wrong
 
 

@@ -333,6 +333,10 @@ TEST(JinjaTemplate, LimitsAreCounted) {
   for (const char* more : {"{{ 'x' * 8388609 }}", "{{ 'x' * 8388608 }}y", "{{ 'x' * 8388608 }}{{ 1 }}"}) {
     EXPECT_THAT(render(more).status().message(), HasSubstr("8388608")) << more;
   }
+  // Texts that are gone again cost steps all the same.
+  EXPECT_TRUE(render("{% for i in range(70) %}{% set x = 'x' * 8388608 %}{% endfor %}").ok());
+  EXPECT_THAT(render("{% for i in range(80) %}{% set x = 'x' * 8388608 %}{% endfor %}").status().message(),
+              HasSubstr("10000000 steps"));
 }
 
 // Nothing but its variables is in reach of a template.
