@@ -439,9 +439,12 @@ def write_markdown():
     mutants, wrong = load([])
     records = {name: record for name, record in kept().items()
                if name in mutants and record["patch"] == mutants[name].digest}
-    missing = sorted((mutants.keys() | wrong.keys()) - records.keys())
-    if missing:
-        print(f"no result, so not in the table: {', '.join(missing)}", file=sys.stderr)
+    missing = sorted(mutants.keys() - records.keys())
+    for name in missing:
+        records[name] = mutants[name].fields | {"result": "skipped", "why": "no run yet"}
+    records = dict(sorted(records.items()))
+    if missing or wrong:
+        print(f"no result: {', '.join(missing + sorted(wrong))}", file=sys.stderr)
     machine = json.loads(RESULTS.read_text())["machine"] if RESULTS.exists() else "no machine"
     DOCUMENT.write_text("\n".join([
         "# Mutants",
@@ -455,7 +458,7 @@ def write_markdown():
         "",
         *table(records),
     ]) + "\n")
-    return 1 if missing else 0
+    return 1 if missing or wrong else 0
 
 
 def main():
