@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "base/large_bytes.h"
+#include "base/machine.h"
 #include "base/temp_folder_testing.h"
 #include "base/thread_pool.h"
 
@@ -88,6 +90,14 @@ TEST(CpuTopology, ThreadsOfAPoolStayWhereTheyArePinned) {
     if (CPU_COUNT(&set) != 1 || !CPU_ISSET(static_cast<std::size_t>(cpu), &set)) ++wrong;
   });
   EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST(CpuTopology, APinnedThreadSeesEveryCore) {
+  const int cores = usable_cores();
+  std::thread([&] {
+    ASSERT_TRUE(pin_thread(pthread_self(), usable_cpus().front()));
+    EXPECT_EQ(usable_cores(), cores);
+  }).join();
 }
 
 // Nodes that this machine lacks included: it is refused, and the memory works all the same.

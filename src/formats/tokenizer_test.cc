@@ -104,6 +104,8 @@ TEST(Tokenizer, AddedTokensMayTakeSpaceAndRefuseWords) {
   EXPECT_THAT(encode(*tokenizer, "www (www)"), ElementsAre(302, ' ', '(', 302, ')'));
   EXPECT_THAT(encode(*tokenizer, "éwww"), ElementsAre(0xC3, 0xA9, 'w', 'w', 'w'));
   EXPECT_THAT(encode(*tokenizer, "www_"), ElementsAre('w', 'w', 'w', '_'));
+  // A letter since Unicode 16, which the tables here do not have.
+  EXPECT_THAT(encode(*tokenizer, "\u1c89www"), ElementsAre(0xE1, 0xB2, 0x89, 'w', 'w', 'w'));
 }
 
 TEST(Tokenizer, NormalizedAddedTokensAreFoundInTheNormalizedText) {

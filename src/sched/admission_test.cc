@@ -238,6 +238,28 @@ TEST(ShareWaitTest, TheWaitEndsWithTheOneThatItWasFor) {
   EXPECT_THAT(admitted(w.step()), ElementsAre(1));
 }
 
+// With all places taken by worse ones: its wait begins in the plan that was told so, and ends with a preemption.
+TEST(ShareWaitTest, ABetterOneWithoutAPlaceWaitsNoLonger) {
+  SchedulerLimits l = limits(100);
+  l.policy = SchedulingPolicy::kPriority;
+  l.max_seqs = 1;
+  ToldMemory memory;
+  memory.wait = true;
+  Scheduler scheduler(l, &memory);
+  scheduler.add(id(0), {5, 1000, 1});
+  scheduler.plan();
+  scheduler.completed();
+  scheduler.add(id(1), {5, 1000, 0});
+  int plans = 1;
+  for (; plans < 2 * Scheduler::kMaxShareWaits; ++plans) {
+    memory.asked.clear();
+    const bool preempts = !scheduler.plan().preemptions.empty();
+    scheduler.completed();
+    if (preempts) break;
+  }
+  EXPECT_EQ(plans, Scheduler::kMaxShareWaits + 2);  // it is woken in one plan, and preempts in the next
+}
+
 class EndlessWaitTest : public testing::Test {
  protected:
   // One that runs, and others that are told to wait for it.

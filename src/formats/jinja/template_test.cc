@@ -333,6 +333,12 @@ TEST(JinjaTemplate, LimitsAreCounted) {
   for (const char* more : {"{{ 'x' * 8388609 }}", "{{ 'x' * 8388608 }}y", "{{ 'x' * 8388608 }}{{ 1 }}"}) {
     EXPECT_THAT(render(more).status().message(), HasSubstr("8388608")) << more;
   }
+  // Texts that are gone again have cost steps all the same.
+  const auto texts = [](const std::string& count) {
+    return render("{% set x = 'x' * 8000000 %}{% for i in range(" + count + ") %}{% set y = x ~ 'y' %}{% endfor %}");
+  };
+  EXPECT_TRUE(texts("20").ok());
+  EXPECT_THAT(texts("80").status().message(), HasSubstr("10000000 steps"));
 }
 
 // Nothing but its variables is in reach of a template.
