@@ -30,7 +30,7 @@ mkdir -p "$stamps"
 configuration=$({ cat "$root/.clang-tidy"; clang-tidy-19 --version; } | sha256sum | cut -d ' ' -f 1)
 compiled() { sed -nE 's/^ *"file": "(.*)",?$/\1/p' "$build/compile_commands.json" | sort -u; }
 if [ $# = 0 ]; then
-  mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/|_test\.dir/')
+  mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/|/groups/[a-z]+_test_[0-9]+\.cc$')
 elif [ "$1" = --all ]; then
   export SLUICE_TIDY_ALL=1
   mapfile -t files < <(compiled)
