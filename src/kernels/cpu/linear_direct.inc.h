@@ -194,14 +194,16 @@ class LinearDirectRows {
  private:
   // The last tile of a weight whose outputs are no whole tiles: few kernels of its own, as each takes long to compile.
   static void narrow(const LinearTile& tile, const LinearJob& job, int row, int count) {
-    int group = 0;
     if constexpr (kNarrowGroups<Format> > 1) {
+      int group = 0;
       for (; group + kNarrowGroups<Format> <= tile.groups; group += kNarrowGroups<Format>) {
         with_rows<kNarrowGroups<Format>, kMost>(tile, job, row, count, group);
       }
-    }
-    for (; group < tile.groups; ++group) {
-      for (int r = 0; r < count; ++r) LinearDirect<Isa, Format, Arithmetic, 1, 1>::run(tile, job, row + r, group);
+      for (; group < tile.groups; ++group) with_rows<1, kMost>(tile, job, row, count, group);
+    } else {
+      for (int group = 0; group < tile.groups; ++group) {
+        for (int r = 0; r < count; ++r) LinearDirect<Isa, Format, Arithmetic, 1, 1>::run(tile, job, row + r, group);
+      }
     }
   }
 
