@@ -7,6 +7,7 @@
 #include "kernel_lines.h"
 #include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
+#include "kernels/step_builder.h"
 
 namespace sluice {
 namespace {
@@ -35,12 +36,14 @@ class Cache {
     memory_ = LargeBytes(bytes * static_cast<std::size_t>(contexts_));
     view_.base = memory_.data();
     const auto x = random_floats(static_cast<std::size_t>(view_.rows_per_page * kind.row_dims) + kContextPages);
-    std::vector<RowRef> rows;
+    std::vector<RowSlot> slots;
     for (std::size_t page = 0; page < kContextPages * static_cast<std::size_t>(contexts_); ++page) {
-      rows.clear();
-      for (int r = 0; r < view_.rows_per_page; ++r) rows.push_back(view_.row(static_cast<std::int32_t>(page), r));
-      encode_rows(bench.exec(), view_.format, view_.rows_per_page, x.data() + page % kContextPages, kind.row_dims,
-                  rows.data());
+      slots.clear();
+      for (int r = 0; r < view_.rows_per_page; ++r) {
+        slots.emplace_back(static_cast<std::int32_t>(page) * view_.rows_per_page + r);
+      }
+      encode_rows(bench.exec(), view_, view_.rows_per_page, x.data() + page % kContextPages, kind.row_dims,
+                  slots.data());
     }
   }
   const StreamView& view() const { return view_; }
@@ -105,15 +108,15 @@ class Attention {
       latent_pages_.emplace_back(latents_.front().first_page(turn) + p);
       if (!windows_.empty()) window_pages_.emplace_back(windows_.front().first_page(turn) + p);
     }
-    const CacheSpan span{.row_begin = 0,
-                         .rows = rows,
-                         .first_position = kContext - rows,
-                         .latent_pages = latent_pages_.data(),
-                         .window_pages = window_pages_.data()};
+    step_.begin();
+    step_.add(
+        {.rows = rows, .first_position = kContext - rows, .latent_pages = latent_pages_, .window_pages = window_pages_},
+        std::vector<TokenId>(static_cast<std::size_t>(rows), 0), {});
+    const StepTables& step = step_.finish();
     AttendArgs args;
     args.rows = rows, args.heads = kind_.heads, args.dims = kind_.dims, args.value_dims = kind_.value_dims;
     args.q = q_.data(), args.scale = 0.05F, args.sink = sink_.data();
-    args.spans = {&span, 1};
+    args.step = &step, args.spans = step.spans;
     args.key_heads = kind_.key_heads;
     args.latent = latent_views_.data(), args.tokens_per_row = kind_.tokens_per_row;
     args.value_offset = kind_.value_offset, args.bf16 = bf16_;
@@ -128,6 +131,7 @@ class Attention {
   KernelBench& bench_;
   const Kind& kind_;
   bool bf16_ = false;
+  StepBuilder step_{TableShape{.ratios = {}, .windows = false}};
   std::vector<Cache> latents_, windows_;
   std::vector<StreamView> latent_views_;
   std::vector<LatentPage> latent_pages_;

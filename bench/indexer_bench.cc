@@ -14,6 +14,7 @@
 
 #include "kernels/indexer.h"
 #include "kernels/kernel_table.h"
+#include "kernels/step_builder.h"
 #include "measure/machine_probe.h"
 
 namespace sluice {
@@ -64,11 +65,11 @@ class KeyPool {
   }
   const StreamView& view() const { return view_; }
   // Pages that the last calls have not returned.
-  const LatentPage* next(int keys) {
+  std::span<const LatentPage> next(int keys) {
     if (at_ + pages_of(keys) > pages_.size()) at_ = 0;
-    const LatentPage* first = pages_.data() + at_;
+    const std::size_t first = at_;
     at_ += pages_of(keys);
-    return first;
+    return std::span(pages_).subspan(first, pages_of(keys));
   }
 
  private:
@@ -112,20 +113,26 @@ class Bench {
     for (float& x : weights) x = normal(random);
     std::vector<std::int32_t> selected(static_cast<std::size_t>(rows * options_.top_k)), count(weights.size());
     // The last rows of a context of about so many keys: each sees at least `keys`.
-    CacheSpan span{.rows = rows, .first_position = keys * kTokensPerRow};
-    const int visible = (span.first_position + rows) / kTokensPerRow;
+    const int visible = (keys * kTokensPerRow + rows) / kTokensPerRow;
+    StepBuilder builder(TableShape{.ratios = {}, .windows = false});
+    const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
+    const auto next_step = [&] {
+      builder.begin();
+      builder.add({.rows = rows, .first_position = keys * kTokensPerRow, .latent_pages = keys_.next(visible)}, ids, {});
+      return &builder.finish();
+    };
     IndexSelectArgs args;
     args.rows = rows, args.heads = options_.heads, args.dims = options_.dims;
     args.q = q.data(), args.weights = weights.data();
-    args.spans = {&span, 1}, args.keys = &keys_.view();
+    args.keys = &keys_.view();
     args.tokens_per_row = kTokensPerRow, args.top_k = options_.top_k;
     args.selected = selected.data(), args.count = count.data();
     const MachineSpeed before = probe_.measure();
     std::vector<double> scoring, whole, ratios;
     for (double spent = 0; spent < options_.seconds || scoring.size() < 5;) {
-      span.latent_pages = keys_.next(visible);
+      args.step = next_step();
       scoring.push_back(seconds_of([&] { score(args, visible); }));
-      span.latent_pages = keys_.next(visible);
+      args.step = next_step();
       whole.push_back(seconds_of([&] { index_select({&pool_, table_}, args); }));
       ratios.push_back(whole.back() / scoring.back());
       spent += scoring.back() + whole.back();

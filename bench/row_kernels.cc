@@ -4,8 +4,10 @@
 
 #include "base/aligned.h"
 #include "kernel_lines.h"
+#include "kernels/compressor.h"
 #include "kernels/embedding.h"
 #include "kernels/rope_table.h"
+#include "kernels/step_builder.h"
 
 namespace sluice {
 namespace {
@@ -100,33 +102,47 @@ void bench_compressor(KernelBench& bench, int rows) {
   if (!bench.wants("compress csa 512")) return;
   const auto kv = random_floats(size(rows, kWidth)), gate = random_floats(size(rows, kWidth));
   const auto ape = random_floats(4 * kWidth);
-  std::vector<float> in(static_cast<std::size_t>(compressor_state_floats(kHeadDim, true))), out(in.size());
-  reset_compressor_state(kHeadDim, true, in.data());
+  const auto state = static_cast<std::size_t>(compressor_state_floats(kHeadDim, true));
+  std::vector<float> states(2 * state);
+  reset_compressor_state(kHeadDim, true, states.data());
   std::vector<float> pooled(size(rows / 4 + 1, kHeadDim));
-  const CompressSpan span{.row_begin = 0, .rows = rows, .state_in = in.data(), .state_out = out.data()};
-  bench.line("compress csa 512", rows, {.bytes = floats(2.0 * rows * kWidth), .cached = true}, [&](int) {
-    compress(bench.exec(),
-             {kHeadDim, 4, true, kv.data(), gate.data(), kWidth, ape.data(), {&span, 1}, pooled.data(), nullptr});
-  });
+  StepBuilder builder(TableShape{.ratios = {4}, .windows = false});
+  const std::vector<LatentPage> pages(static_cast<std::size_t>(rows / kBlockTokens + 1), LatentPage(0));
+  builder.add({.rows = rows, .latent_pages = pages, .state_in = 0, .state_out = 1},
+              std::vector<TokenId>(static_cast<std::size_t>(rows), 0), {});
+  CompressArgs args;
+  args.dim = kHeadDim, args.ratio = 4, args.overlap = true;
+  args.kv = kv.data(), args.gate = gate.data(), args.ld = kWidth, args.ape = ape.data();
+  args.step = &builder.finish();
+  args.states = reinterpret_cast<std::byte*>(states.data()), args.state_bytes = state * sizeof(float);
+  args.pooled = pooled.data();
+  bench.line("compress csa 512", rows, {.bytes = floats(2.0 * rows * kWidth), .cached = true},
+             [&](int) { compress(bench.exec(), args); });
 }
 
 void bench_codec(KernelBench& bench, RowCodec codec, int dims, int rope_dims, int rows) {
   const RowFormat format = make_row_format(codec, dims, rope_dims);
   auto x = random_floats(size(rows, dims));
-  AlignedBytes memory(size(rows, format.row_bytes()) + 64);
-  const StreamView view{.base = memory.data(), .rows_per_page = rows, .format = format};
-  std::vector<RowRef> refs;
-  for (int r = 0; r < rows; ++r) refs.push_back(view.row(0, r));
+  AlignedBytes memory(size(rows + kBlockTokens, format.row_bytes()) + 64);
+  const int pages = (rows + kBlockTokens - 1) / kBlockTokens;
+  StreamView view{.base = memory.data(), .rows_per_page = kBlockTokens, .format = format};
+  view.page_bytes = size(kBlockTokens, format.row_bytes());
+  std::vector<LatentPage> list;
+  for (int page = 0; page < pages; ++page) list.emplace_back(page);
+  StepBuilder builder(TableShape{.ratios = {1}, .windows = false});
+  builder.add({.rows = rows, .latent_pages = list}, std::vector<TokenId>(static_cast<std::size_t>(rows), 0), {});
+  const StepTables& step = builder.finish();
+  const RowSlot* slots = step.closed_by(1).slots;
   const KernelWork work{.bytes = 1.0 * rows * format.row_bytes() + floats(1.0 * rows * dims), .cached = true};
   const std::string text = std::string(name(codec)) + " " + std::to_string(dims);
   if (bench.wants("encode_rows " + text)) {
     bench.line("encode_rows " + text, rows, work,
-               [&](int) { encode_rows(bench.exec(), format, rows, x.data(), dims, refs.data()); });
+               [&](int) { encode_rows(bench.exec(), view, rows, x.data(), dims, slots); });
   }
   if (bench.wants("decode_rows " + text)) {
-    encode_rows(bench.exec(), format, rows, x.data(), dims, refs.data());
+    encode_rows(bench.exec(), view, rows, x.data(), dims, slots);
     bench.line("decode_rows " + text, rows, work,
-               [&](int) { decode_rows(bench.exec(), format, rows, refs.data(), x.data(), dims); });
+               [&](int) { decode_rows(bench.exec(), step, step.spans[0], view, 0, rows, x.data()); });
   }
 }
 

@@ -47,10 +47,10 @@ class WatchedModel final : public Model {
   const ModelConfig& config() const override { return model_->config(); }
   const NumericsProfile& profile() const override { return model_->profile(); }
   const CacheLayout& cache_layout() const override { return model_->cache_layout(); }
-  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override {
     on_step_();
-    model_->forward(exec, batch, cache, logits, probe);
+    model_->forward(exec, step, cache, logits, probe);
   }
 
  private:

@@ -18,7 +18,7 @@ class AuditTest : public ::testing::Test {
   explicit AuditTest(Fault fault) : world_(ToyShape(), {}, PrefixCacheOptions{.fault = fault}) {
     world_.open(0);
     EXPECT_TRUE(world_[0].reserve(300));
-    const BatchSpan span = world_[0].span(0);
+    const BatchSpan span = world_[0].span();
     static_cast<void>(world_.model().forward(span, tokens_, world_.pools().view()));
     world_[0].commit(&world_.cache(), &chain_);
   }

@@ -65,6 +65,8 @@ Status CachePools::map_memory() {
   memory_ = static_cast<std::byte*>(memory);
   interleave_memory(memory, mapped_bytes_, memory_nodes());
   open_states_ = memory_;
+  view_.open_base = memory_;
+  view_.open_stride = layout_.open_bytes();
   for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
     const StreamSpec& stream = layout_.streams[i];
     const StreamId id(static_cast<std::int32_t>(i));

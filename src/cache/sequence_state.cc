@@ -125,17 +125,16 @@ void SequenceState::copy_shared_tail() {
   }
 }
 
-BatchSpan SequenceState::span(int row_begin) const {
+BatchSpan SequenceState::span() const {
   SLUICE_CHECK(reserved_ > 0, "a span needs a reservation");
-  return {.row_begin = row_begin,
-          .rows = reserved_,
+  return {.rows = reserved_,
           .first_position = position_,
           .latents_from = std::max(position_, shared_),
-          .latent_pages = latent_pages_.data(),
-          .window_pages = window_pages_.data(),
+          .latent_pages = latent_pages_,
+          .window_pages = window_pages_,
           .first_window_block = first_window_block_,
-          .open_in = pools_->open_state(slot_, committed_copy_),
-          .open_out = pools_->open_state(slot_, 1 - committed_copy_)};
+          .state_in = 2 * slot_.value + committed_copy_,
+          .state_out = 2 * slot_.value + 1 - committed_copy_};
 }
 
 void SequenceState::commit(PrefixCache* cache, const BlockChain* chain) {

@@ -53,7 +53,7 @@ class SequenceState {
   // False, and unchanged, when a pool is short. At most one reservation at a time; rows >= 1.
   bool reserve(int rows);
   // Valid until the next call of anything but a const function.
-  BatchSpan span(int row_begin) const;
+  BatchSpan span() const;
   // With a cache, the blocks that the rows complete are published under their names in `chain`.
   void commit(PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();

@@ -46,23 +46,24 @@ TEST_F(SequenceStateTest, HoldsABlocksLatentsAndTheWindow) {
 TEST_F(SequenceStateTest, TheOpenStateSwapsAtCommitOnly) {
   world_.open(0);
   ASSERT_TRUE(s_.reserve(1));
-  const BatchSpan span = s_.span(5);
-  EXPECT_EQ(span.row_begin, 5);
+  const BatchSpan span = s_.span();
+  const CacheView& view = world_.pools().view();
+  const auto in = [&] { return view.state(s_.span().state_in)[0]; };
   EXPECT_EQ(span.rows, 1);
-  EXPECT_EQ(span.open_in[0], std::byte{0x33});
-  span.open_out[0] = std::byte{1};
+  EXPECT_EQ(in(), std::byte{0x33});
+  view.state(span.state_out)[0] = std::byte{1};
   s_.discard();
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(s_.span(0).open_in[0], std::byte{0x33});
-  s_.span(0).open_out[0] = std::byte{2};
+  EXPECT_EQ(in(), std::byte{0x33});
+  view.state(s_.span().state_out)[0] = std::byte{2};
   s_.commit();
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(s_.span(0).open_in[0], std::byte{2});
-  EXPECT_NE(s_.span(0).open_in, s_.span(0).open_out);
+  EXPECT_EQ(in(), std::byte{2});
+  EXPECT_NE(s_.span().state_in, s_.span().state_out);
   s_.close();
   world_.open(0);  // a slot used before starts anew
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(s_.span(0).open_in[0], std::byte{0x33});
+  EXPECT_EQ(in(), std::byte{0x33});
 }
 
 TEST_F(SequenceStateTest, DiscardGivesBackWhatTheReservationTook) {
@@ -112,7 +113,7 @@ TEST(SequenceStateMemoryTest, RowsBelowTheSharedLatentsWriteNoneAndCopyNone) {
   const auto pages = world[0].latent_pages();
   for (const int end : {50, 128, 200, 512}) {
     ASSERT_TRUE(world[0].reserve(5));
-    EXPECT_EQ(world[0].span(0).latents_from, 512);
+    EXPECT_EQ(world[0].span().latents_from, 512);
     world[0].discard();
     ASSERT_TRUE(world.compute(0, tokens, end - world[0].position(), &chain));
     EXPECT_EQ(world[0].latent_pages(), pages);

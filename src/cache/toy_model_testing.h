@@ -70,12 +70,13 @@ class ToyModel {
 
   // The span's rows, in order; returns the output of each.
   std::vector<Word> forward(const BatchSpan& span, std::span<const TokenId> tokens, const CacheView& cache) const {
-    std::vector<std::byte> open(span.open_in, span.open_in + layout_.open_bytes());
+    const std::byte* in = cache.state(span.state_in);
+    std::vector<std::byte> open(in, in + layout_.open_bytes());
     std::vector<Word> out;
     for (int i = 0; i < span.rows; ++i) {
       out.push_back(row(span, span.first_position + i, tokens[static_cast<std::size_t>(i)], open.data(), cache));
     }
-    std::copy(open.begin(), open.end(), span.open_out);
+    std::copy(open.begin(), open.end(), cache.state(span.state_out));
     return out;
   }
 
@@ -114,11 +115,17 @@ class ToyModel {
   }
   static void store(std::byte* to, Word w) { std::memcpy(to, &w, sizeof(w)); }
 
+  static WindowPage page_of(const BatchSpan& span, Position p) {
+    return span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)];
+  }
   static std::byte* window_row(const BatchSpan& span, const StreamView& stream, Position p) {
-    return stream.row(span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens).data;
+    return stream.row(page_of(span, p).value, p % kBlockTokens).data;
   }
   static std::byte* latent_row(const BatchSpan& span, const StreamView& stream, int entry) {
-    return stream.row(span.latent_pages[entry / stream.rows_per_page].value, entry % stream.rows_per_page).data;
+    return stream
+        .row(span.latent_pages[static_cast<std::size_t>(entry / stream.rows_per_page)].value,
+             entry % stream.rows_per_page)
+        .data;
   }
 
   // The latent entries that are closed after `tokens` tokens.
@@ -154,8 +161,7 @@ class ToyModel {
     if (last != nullptr) {
       store(last, static_cast<Word>(token));
       if ((p + 1) % kBlockTokens == 0) {
-        const WindowPage page = span.window_pages[p / kBlockTokens - span.first_window_block];
-        store(cache.boundary(last_, page), static_cast<Word>(token));
+        store(cache.boundary(last_, page_of(span, p)), static_cast<Word>(token));
       }
     }
     return see_window(span, p, see_latents(span, p + 1, x, cache), upper_, cache);

@@ -108,7 +108,7 @@ class ToyWorld {
 
  private:
   std::vector<ToyModel::Word> forward(std::size_t i, std::span<const TokenId> tokens) const {
-    const BatchSpan span = states_[i].span(0);
+    const BatchSpan span = states_[i].span();
     return model_.forward(
         span, tokens.subspan(static_cast<std::size_t>(span.first_position), static_cast<std::size_t>(span.rows)),
         pools_->view());
@@ -143,13 +143,15 @@ class ToyWorld {
       latents.emplace_back(page);
       windows.emplace_back(page);
     }
-    std::vector<std::byte> in(model_.layout().open_bytes()), out(in.size());
-    model_.layout().initial_state(in.data());
+    std::vector<std::byte> states(2 * model_.layout().open_bytes());
+    model_.layout().initial_state(states.data());
+    view.open_base = states.data();
+    view.open_stride = model_.layout().open_bytes();
     const BatchSpan span{.rows = static_cast<int>(key.size()),
-                         .latent_pages = latents.data(),
-                         .window_pages = windows.data(),
-                         .open_in = in.data(),
-                         .open_out = out.data()};
+                         .latent_pages = latents,
+                         .window_pages = windows,
+                         .state_in = 0,
+                         .state_out = 1};
     std::vector<ToyModel::Word> outputs = model_.forward(span, tokens, view);
     return alone_[std::move(key)] = std::move(outputs);
   }

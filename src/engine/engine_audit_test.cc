@@ -15,7 +15,7 @@ class DamagedEngine {
     EngineOptions options = small_options();
     options.audit = audit;
     FakeModel::Settings settings;
-    settings.on_step = [this, at_step, damage](const Batch&) {
+    settings.on_step = [this, at_step, damage](const StepTables&) {
       if (++steps_ == at_step) damage(const_cast<CachePools&>(runner_->pools()));
     };
     auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value();

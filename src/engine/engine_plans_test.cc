@@ -49,14 +49,14 @@ class PlannedEngine {
   FakeModel::Settings settings() {
     FakeModel::Settings settings;
     settings.on_logits = [](TokenId token, Position, float* logits) { logits[token] = 100; };
-    settings.on_step = [this](const Batch& batch) {
-      std::string step;
-      for (const BatchSpan& span : batch.spans) {
-        const TokenId token = batch.ids[static_cast<std::size_t>(span.row_begin)];
-        step += fmt::format("{}{}{}+{}", step.empty() ? "" : " ", token == 0 ? '.' : static_cast<char>('a' + token - 1),
+    settings.on_step = [this](const StepTables& step) {
+      std::string plan;
+      for (const RowSpan& span : step.spans) {
+        const TokenId token = step.ids[static_cast<std::size_t>(span.row_begin)];
+        plan += fmt::format("{}{}{}+{}", plan.empty() ? "" : " ", token == 0 ? '.' : static_cast<char>('a' + token - 1),
                             span.first_position, span.rows);
       }
-      steps_.push_back(step);
+      steps_.push_back(plan);
     };
     return settings;
   }

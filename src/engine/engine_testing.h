@@ -106,8 +106,8 @@ inline std::vector<TokenId> alone(const std::vector<TokenId>& prompt, int max_to
 // Given to FakeModel as on_step. Open at first.
 class StepGate {
  public:
-  std::function<void(const Batch&)> hook() {
-    return [this](const Batch&) {
+  std::function<void(const StepTables&)> hook() {
+    return [this](const StepTables&) {
       std::unique_lock lock(mutex_);
       if (!closed_) return;
       waiting_ = true;
@@ -158,9 +158,9 @@ class StepGate {
 class GatedEngine {
  public:
   explicit GatedEngine(const EngineOptions& options = small_options(), FakeModel::Settings settings = {}) {
-    settings.on_step = [gate = gate_.hook(), before = std::move(settings.on_step)](const Batch& batch) {
-      if (before) before(batch);
-      gate(batch);
+    settings.on_step = [gate = gate_.hook(), before = std::move(settings.on_step)](const StepTables& step) {
+      if (before) before(step);
+      gate(step);
     };
     engine_ = make_engine(options, std::move(settings));
     gate_.close();

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "model/model.h"
 
 namespace sluice {
@@ -26,7 +27,7 @@ class FakeModel final : public Model {
     std::chrono::microseconds step_time{0};
     // A deliberate fault, to see that a test finds it: a span of exactly this many rows keeps its open state to itself.
     int forgetful_rows = 0;
-    std::function<void(const Batch&)> on_step = nullptr;  // called at the beginning of each forward pass
+    std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
   };
@@ -57,15 +58,15 @@ class FakeModel final : public Model {
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
 
-  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits, const Probe*) override {
-    if (settings_.on_step) settings_.on_step(batch);
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Probe*) override {
+    if (settings_.on_step) settings_.on_step(step);
     if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);
-    after_.resize(batch.ids.size());
-    span_of_.resize(batch.ids.size());
-    for (const BatchSpan& span : batch.spans) write(batch, span, cache);
-    exec.pool->run(static_cast<int>(batch.logit_rows.size()), [&](int i, int) {
-      const auto row = static_cast<std::size_t>(batch.logit_rows[static_cast<std::size_t>(i)]);
-      attend(batch, row, cache, logits + static_cast<std::ptrdiff_t>(i) * settings_.vocab);
+    after_.resize(step.ids.size());
+    span_of_.resize(step.ids.size());
+    for (const RowSpan& span : step.spans) write(step, span, cache);
+    exec.pool->run(static_cast<int>(step.logit_rows.size()), [&](int i, int) {
+      const auto row = static_cast<std::size_t>(step.logit_rows[static_cast<std::size_t>(i)]);
+      attend(step, row, cache, logits + static_cast<std::ptrdiff_t>(i) * settings_.vocab);
     });
   }
 
@@ -110,53 +111,56 @@ class FakeModel final : public Model {
                         .boundary_bytes = boundary_bytes});
   }
 
-  RowRef window_row(const BatchSpan& span, const CacheView& cache, Position p) const {
-    return cache[window_].row(span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
-  }
-  RowRef latent_row(const BatchSpan& span, const StreamView& stream, int entry) const {
-    return stream.row(span.latent_pages[entry / stream.rows_per_page].value, entry % stream.rows_per_page);
+  // The latent row of the group that begins at position `first`, unless it is published already.
+  static void write_closed(const StepTables& step, const StreamView& stream, Position first, const RowSpan& span,
+                           Word value) {
+    const ClosedWindows& closed = step.closed_by(kBlockTokens / stream.rows_per_page);
+    std::int32_t i = closed.begin[&span - step.spans.data()];
+    while (closed.positions[i] != first) ++i;
+    if (closed.slots[i]) store(stream.row(closed.slots[i]).data, value);
   }
 
   // The rows of a span, in order: the window row of each, and latent rows where a group of tokens closes.
-  void write(const Batch& batch, const BatchSpan& span, const CacheView& cache) {
-    Open open{load(span.open_in + cache.open_offset(csa_open_)), load(span.open_in + cache.open_offset(hca_open_)),
-              load(span.open_in + cache.open_offset(last_open_))};
+  void write(const StepTables& step, const RowSpan& span, const CacheView& cache) {
+    Open open{load(cache.state(span.state_in) + cache.open_offset(csa_open_)),
+              load(cache.state(span.state_in) + cache.open_offset(hca_open_)),
+              load(cache.state(span.state_in) + cache.open_offset(last_open_))};
     for (int i = 0; i < span.rows; ++i) {
       const auto row = static_cast<std::size_t>(span.row_begin + i);
       const Position p = span.first_position + i;
-      const Word value = mix(mix(static_cast<Word>(batch.ids[row]), static_cast<Word>(p)), open.last);
-      store(window_row(span, cache, p).data, value);
-      open = {mix(open.csa, value), mix(open.hca, value), mix(0x3333, static_cast<Word>(batch.ids[row]))};
+      const Word value = mix(mix(static_cast<Word>(step.ids[row]), static_cast<Word>(p)), open.last);
+      store(window_row(step, span, cache[window_], p).data, value);
+      open = {mix(open.csa, value), mix(open.hca, value), mix(0x3333, static_cast<Word>(step.ids[row]))};
       if ((p + 1) % 4 == 0) {
-        if (p >= span.latents_from) store(latent_row(span, cache[csa_], p / 4).data, open.csa);
+        write_closed(step, cache[csa_], p / 4 * 4, span, open.csa);
         open.csa = 0x1111;
       }
       if ((p + 1) % 128 == 0) {
-        if (p >= span.latents_from) store(latent_row(span, cache[hca_], p / 128).data, open.hca);
+        write_closed(step, cache[hca_], p / 128 * 128, span, open.hca);
         open.hca = 0x2222;
-        store(cache.boundary(last_open_, span.window_pages[p / kBlockTokens - span.first_window_block]), open.last);
+        store(cache.boundary(last_open_, step.window_page(span, p / kBlockTokens)), open.last);
       }
       after_[row] = open;
       span_of_[row] = &span;
     }
     if (span.rows == settings_.forgetful_rows) open = {0x1111, 0x2222, 0x3333};
-    store(span.open_out + cache.open_offset(csa_open_), open.csa);
-    store(span.open_out + cache.open_offset(hca_open_), open.hca);
-    store(span.open_out + cache.open_offset(last_open_), open.last);
+    store(cache.state(span.state_out) + cache.open_offset(csa_open_), open.csa);
+    store(cache.state(span.state_out) + cache.open_offset(hca_open_), open.hca);
+    store(cache.state(span.state_out) + cache.open_offset(last_open_), open.last);
   }
 
-  void attend(const Batch& batch, std::size_t row, const CacheView& cache, float* logits) const {
-    const BatchSpan& span = *span_of_[row];
-    const Position p = batch.positions[row];
+  void attend(const StepTables& step, std::size_t row, const CacheView& cache, float* logits) const {
+    const RowSpan& span = *span_of_[row];
+    const Position p = step.positions[row];
     Word acc = mix(after_[row].csa, mix(after_[row].hca, after_[row].last));
     for (Position k = std::max(0, p - settings_.window_tokens + 1); k <= p; ++k)
-      acc = mix(acc, load(window_row(span, cache, k).data));
-    for (int e = 0; e < (p + 1) / 4; ++e) acc = mix(acc, load(latent_row(span, cache[csa_], e).data));
-    for (int e = 0; e < (p + 1) / 128; ++e) acc = mix(acc, load(latent_row(span, cache[hca_], e).data));
+      acc = mix(acc, load(window_row(step, span, cache[window_], k).data));
+    for (int e = 0; e < (p + 1) / 4; ++e) acc = mix(acc, load(latent_row(step, span, cache[csa_], e).data));
+    for (int e = 0; e < (p + 1) / 128; ++e) acc = mix(acc, load(latent_row(step, span, cache[hca_], e).data));
     for (int v = 0; v < settings_.vocab; ++v) {
       logits[v] = static_cast<float>(mix(acc, static_cast<Word>(v)) >> 40) * 0x1p-21F;  // [0, 8)
     }
-    if (settings_.on_logits) settings_.on_logits(batch.ids[row], p, logits);
+    if (settings_.on_logits) settings_.on_logits(step.ids[row], p, logits);
   }
 
   Settings settings_;
@@ -164,8 +168,8 @@ class FakeModel final : public Model {
   NumericsProfile profile_;
   CacheLayout layout_;
   StreamId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
-  std::vector<Open> after_;                // [rows]: the open state after the row
-  std::vector<const BatchSpan*> span_of_;  // [rows]
+  std::vector<Open> after_;              // [rows]: the open state after the row
+  std::vector<const RowSpan*> span_of_;  // [rows]
 };
 
 }  // namespace sluice

@@ -239,7 +239,7 @@ TEST(LawCheckTest, RowsThatCloseEntriesAreAlwaysCompared) {
   const auto prompts = make_prompts();
   for (const int wrong : {3, 19, 127}) {
     bool company = false;
-    auto runner = make_runner({.on_step = [&](const Batch& batch) { company = batch.spans.size() > 1; },
+    auto runner = make_runner({.on_step = [&](const StepTables& step) { company = step.spans.size() > 1; },
                                .on_logits =
                                    [&](TokenId, Position p, float* logits) {
                                      if (company && p % 128 == wrong) logits[0] += 1.0F;

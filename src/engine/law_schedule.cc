@@ -152,6 +152,7 @@ class ScheduleMaker {
   }
   int length(int prompt) const { return static_cast<int>(prompts_[static_cast<std::size_t>(prompt)].size()); }
   int length_of(const LawSequence& s) const { return length(s.prompt); }
+  bool is_long(std::size_t s) const { return schedule_.sequences[s].prompt >= short_prompts_; }
   int left(std::size_t s) const { return length_of(schedule_.sequences[s]) - at_[s]; }
   int common(int a, int b) const {
     return common_tokens(prompts_[static_cast<std::size_t>(a)], prompts_[static_cast<std::size_t>(b)]);
@@ -203,7 +204,7 @@ class ScheduleMaker {
     if (left(s) == 0) return false;
     for (auto event = wanted_.begin(); event != wanted_.end(); ++event) {
       if (*event == LawEvent::kDrop && first_piece_[s] == 0) continue;
-      if (*event == LawEvent::kAbort && wanted_.size() > 1) continue;
+      if (*event == LawEvent::kAbort && (wanted_.size() > 1 || is_long(s))) continue;
       piece->after = *event;
       wanted_.erase(event);
       if (piece->after == LawEvent::kDrop) piece->argument = piece->end;
@@ -240,6 +241,10 @@ class ScheduleMaker {
         piece->argument = fork_child(s);
         break;
       default:
+        if (is_long(s)) {  // its last rows are what it is for
+          piece->after = LawEvent::kSwap;
+          break;
+        }
         piece->after = LawEvent::kAbort;
         at_[s] = length_of(schedule_.sequences[s]);
     }

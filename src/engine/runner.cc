@@ -69,6 +69,7 @@ Status Runner::set_up(const EngineOptions& options) {
 
 Status Runner::clear_cache() {
   const EngineOptions& options = options_;
+  builder_ = StepBuilder(model_->cache_layout().table_shape());
   states_.clear();  // before the pools that they point to
   prefix_cache_.reset();
   SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan_));
@@ -168,15 +169,14 @@ BlockHash Runner::root(std::string_view cache_salt) const {
 }
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
-  logit_rows_.clear();
+  logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
   SLUICE_RETURN_IF_ERROR(reserve(spans));
-  fill_batch(spans);
-  logits_ = logits_memory_.get(logit_rows_.size() * vocab_size_);
-  const Batch batch{.ids = ids_, .positions = positions_, .spans = spans_, .logit_rows = logit_rows_};
+  const StepTables& tables = build_tables(spans);
+  logits_ = logits_memory_.get(logit_count_ * vocab_size_);
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
-  model_->forward(exec_, batch, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
+  model_->forward(exec_, tables, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
   for (const SpoiledRow& row : spoiled) std::memcpy(row.at, row.before.data(), row.before.size());
   for (const StepSpan& span : spans) {
     span.keep ? commit(span) : states_[index(span.sequence)].discard();
@@ -190,7 +190,7 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   SLUICE_RETURN_IF_ERROR(check({&span, 1}));
   SLUICE_RETURN_IF_ERROR(reserve({&span, 1}));
   SequenceState& state = states_[index(sequence)];
-  write(state.span(0));
+  write(state.span());
   state.commit();
   return {};
 }
@@ -207,8 +207,9 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const Position p = span.first_position + span.rows - 1;
-      const std::int32_t page = windows ? span.window_pages[p / kBlockTokens - span.first_window_block].value
-                                        : span.latent_pages[p / kBlockTokens].value;
+      const std::int32_t page =
+          windows ? span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)].value
+                  : span.latent_pages[static_cast<std::size_t>(p / kBlockTokens)].value;
       const RowRef row = pools_->view().streams[i].row(page, p % kBlockTokens);
       rows.push_back({row.data, {row.data, row.data + stream.format.data_bytes}});
     }
@@ -278,18 +279,16 @@ Status Runner::reserve(std::span<const StepSpan> spans) {
   return {};
 }
 
-void Runner::fill_batch(std::span<const StepSpan> spans) {
-  ids_.clear();
-  positions_.clear();
+const StepTables& Runner::build_tables(std::span<const StepSpan> spans) {
+  builder_.begin();
   spans_.clear();
   for (const StepSpan& span : spans) {
-    const SequenceState& state = states_[index(span.sequence)];
-    const int row_begin = static_cast<int>(ids_.size());
-    spans_.push_back(state.span(row_begin));
-    ids_.insert(ids_.end(), span.ids.begin(), span.ids.end());
-    for (int i = 0; i < spans_.back().rows; ++i) positions_.push_back(state.position() + i);
-    for (const int row : span.logit_rows) logit_rows_.push_back(row_begin + row);
+    spans_.push_back(states_[index(span.sequence)].span());
+    builder_.add(spans_.back(), span.ids, span.logit_rows);
   }
+  const StepTables& tables = builder_.finish();
+  logit_count_ = tables.logit_rows.size();
+  return tables;
 }
 
 Status Runner::audit() const {

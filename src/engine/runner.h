@@ -27,6 +27,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
+#include "kernels/step_builder.h"
 #include "model/model.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
@@ -82,7 +83,7 @@ class Runner {
   // makes of the pages and the open state of their span. Fails as run_step() does for memory and length.
   Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write);
   // Of the last step: [rows that were asked for, vocab], in span order.
-  std::span<const float> logits() const { return {logits_, logit_rows_.size() * vocab_size()}; }
+  std::span<const float> logits() const { return {logits_, logit_count_ * vocab_size()}; }
   std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
 
   Model& model() { return *model_; }
@@ -120,7 +121,7 @@ class Runner {
   Status check(std::span<const StepSpan> spans);
   Status check_span(const StepSpan& span);
   Status reserve(std::span<const StepSpan> spans);
-  void fill_batch(std::span<const StepSpan> spans);
+  const StepTables& build_tables(std::span<const StepSpan> spans);
   void commit(const StepSpan& span);
   struct SpoiledRow {
     std::byte* at;
@@ -147,11 +148,9 @@ class Runner {
   int step_rows_ = 0;
   std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
 
-  // The batch under construction.
-  std::vector<TokenId> ids_;
-  std::vector<Position> positions_;
-  std::vector<BatchSpan> spans_;
-  std::vector<int> logit_rows_;
+  StepBuilder builder_;
+  std::vector<BatchSpan> spans_;  // of the last step
+  std::size_t logit_count_ = 0;
   FloatBuffer logits_memory_;
   float* logits_ = nullptr;
 };

@@ -20,7 +20,7 @@ int heads_per_tile(int threads, int row_tiles, int heads) {
   return std::min(heads, std::max(4, ((heads + threads - 1) / threads + 3) / 4 * 4));
 }
 
-int row_tiles(const CacheSpan& span) {
+int row_tiles(const RowSpan& span) {
   return (span.first_position + span.rows + kTileRows - 1) / kTileRows - span.first_position / kTileRows;
 }
 
@@ -28,7 +28,7 @@ struct Tile {
   int span, begin, end, head_begin, head_end;
 };
 
-std::size_t keys_per_row(const AttendArgs& args, const CacheSpan& span) {
+std::size_t keys_per_row(const AttendArgs& args, const RowSpan& span) {
   const int last = span.first_position + span.rows;
   int keys = args.window != nullptr ? std::min(last, args.window_tokens) : 0;
   if (args.latent != nullptr) {
@@ -43,11 +43,11 @@ std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& til
   tiles.clear();
   std::size_t operations = 0;
   int of_rows = 0;
-  for (const CacheSpan& span : args.spans) of_rows += row_tiles(span) * args.key_heads;
+  for (const RowSpan& span : args.spans) of_rows += row_tiles(span) * args.key_heads;
   const int sharing = args.heads / args.key_heads;  // a tile's heads share their keys
   const int heads = heads_per_tile(exec.pool->threads(), of_rows, sharing);
   for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
-    const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
+    const RowSpan& span = args.spans[static_cast<std::size_t>(s)];
     const Position last = span.first_position + span.rows;
     for (Position p = span.first_position; p < last;) {
       const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
@@ -82,7 +82,7 @@ void attend(const Exec& exec, const AttendArgs& given) {
   };
   const auto all = [&](int, int) {
     for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
-      const CacheSpan& span = args.spans[static_cast<std::size_t>(s)];
+      const RowSpan& span = args.spans[static_cast<std::size_t>(s)];
       const int sharing = args.heads / args.key_heads;
       for (int h = 0; h < args.heads; h += sharing) {
         exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, h, h + sharing);

@@ -28,27 +28,19 @@
 
 #include "base/index_types.h"
 #include "kernels/exec.h"
+#include "kernels/step_tables.h"
 #include "kernels/stream.h"
 
 namespace sluice {
 
 inline constexpr int kSplitKeys = 256;
 
-// Rows [row_begin, row_begin + rows) of a batch belong to one sequence, at consecutive positions.
-struct CacheSpan {
-  int row_begin = 0, rows = 0;
-  Position first_position = 0;
-  const LatentPage* latent_pages = nullptr;  // [block]: the page of positions [128 b, 128 b + 128)
-  const WindowPage* window_pages = nullptr;  // [block - first_window_block]
-  std::int32_t first_window_block = 0;
-};
-
 // Entry e of a latent stream that holds one row per `tokens_per_row` tokens.
-inline RowRef latent_row(const CacheSpan& span, const StreamView& stream, std::int32_t e) {
-  return stream.row(span.latent_pages[e / stream.rows_per_page].value, e % stream.rows_per_page);
+inline RowRef latent_row(const StepTables& step, const RowSpan& span, const StreamView& stream, std::int32_t e) {
+  return stream.row(step.latent_page(span, e / stream.rows_per_page).value, e % stream.rows_per_page);
 }
-inline RowRef window_row(const CacheSpan& span, const StreamView& stream, Position p) {
-  return stream.row(span.window_pages[p / kBlockTokens - span.first_window_block].value, p % kBlockTokens);
+inline RowRef window_row(const StepTables& step, const RowSpan& span, const StreamView& stream, Position p) {
+  return stream.row(step.window_page(span, p / kBlockTokens).value, p % kBlockTokens);
 }
 
 struct AttendArgs {
@@ -56,7 +48,8 @@ struct AttendArgs {
   const float* q = nullptr;  // [rows, heads, dims]
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
-  std::span<const CacheSpan> spans;
+  const StepTables* step = nullptr;
+  std::span<const RowSpan> spans;      // of the step: all, or some that follow each other
   int key_heads = 1;                   // divides heads
   const StreamView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;

@@ -66,7 +66,7 @@ class Scene {
   std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces) const {
     std::vector<float> q;
     std::vector<std::int32_t> selected, count;
-    std::vector<CacheSpan> spans;
+    TestStep step;
     int rows = 0;
     for (const Piece& piece : pieces) {
       const std::size_t s = static_cast<std::size_t>(piece.sequence);
@@ -76,7 +76,7 @@ class Scene {
       copy(q, q_[s], case_.heads * case_.dims);
       copy(selected, selected_[s], case_.max_selected);
       copy(count, count_[s], 1);
-      spans.push_back(sequences_[s].span(rows, piece.rows, piece.first));
+      step.add(sequences_[s].span(piece.rows, piece.first));
       rows += piece.rows;
     }
     std::vector<float> out(static_cast<std::size_t>(rows * case_.heads * case_.value_dims), 7.0F);
@@ -87,7 +87,8 @@ class Scene {
                     .q = q.data(),
                     .scale = 0.3F,
                     .sink = case_.sink ? sink_.data() : nullptr,
-                    .spans = spans,
+                    .step = &step.tables(),
+                    .spans = step.tables().spans,
                     .key_heads = case_.key_heads,
                     .window = case_.window ? window_views_.data() : nullptr,
                     .window_tokens = case_.window_tokens,
@@ -107,9 +108,9 @@ class Scene {
 
   // Makes the window's row at a position NaN.
   void poison(int sequence, Position p) const {
-    const CacheSpan span = sequences_[static_cast<std::size_t>(sequence)].span(0, 1, p);
+    const TestSequence& of = sequences_[static_cast<std::size_t>(sequence)];
     for (const StreamView& view : window_views_) {
-      std::memset(window_row(span, view, p).data, 0xFF, static_cast<std::size_t>(view.format.data_bytes));
+      std::memset(of.window_row(view, p).data, 0xFF, static_cast<std::size_t>(view.format.data_bytes));
     }
   }
 
@@ -127,10 +128,9 @@ class Scene {
       }
     };
     for (const TestSequence& sequence : sequences_) {
-      const CacheSpan span = sequence.span(0, tokens_, 0);
-      for (Position p = 0; p < tokens_; ++p) draw(window_views_[0], window_row(span, window_views_[0], p));
+      for (Position p = 0; p < tokens_; ++p) draw(window_views_[0], sequence.window_row(window_views_[0], p));
       for (int e = 0; e < tokens_ / case_.tokens_per_row; ++e) {
-        draw(latent_views_[0], latent_row(span, latent_views_[0], e));
+        draw(latent_views_[0], sequence.latent_row(latent_views_[0], e));
       }
     }
   }
@@ -138,7 +138,6 @@ class Scene {
   // One row in double precision, from the specification's formulas.
   std::vector<double> exact(int sequence, Position p) const {
     const std::size_t s = static_cast<std::size_t>(sequence);
-    const CacheSpan span = sequences_[s].span(0, 1, p);
     std::vector<double> out;
     for (int h = 0; h < case_.heads; ++h) {
       const auto key_head = static_cast<std::size_t>(h / (case_.heads / case_.key_heads));
@@ -151,11 +150,11 @@ class Scene {
       const StreamView &latent = latent_views_[key_head], &window = window_views_[key_head];
       for (std::int32_t e : case_.latent ? entries(s, p) : std::vector<std::int32_t>{}) {
         split_of.push_back(static_cast<int>(keys.size()) / kSplitKeys);
-        add(latent, latent_row(span, latent, e));
+        add(latent, sequences_[s].latent_row(latent, e));
       }
       for (Position i = std::max(0, p - case_.window_tokens + 1); case_.window && i <= p; ++i) {
         split_of.push_back(-1);
-        add(window, window_row(span, window, i));
+        add(window, sequences_[s].window_row(window, i));
       }
       const float* q = q_[s].data() + (static_cast<std::ptrdiff_t>(p) * case_.heads + h) * case_.dims;
       const auto values = exact_head(q, keys, split_of, h);
@@ -167,16 +166,15 @@ class Scene {
  private:
   // The sequence has filled the streams of the first key head.
   void fill_other_heads(Random& random, int tokens, const TestSequence& sequence) {
-    const CacheSpan span = sequence.span(0, tokens, 0);
     const auto width = static_cast<std::size_t>(case_.row_dims());
     for (std::size_t k = 1; k < latent_views_.size(); ++k) {
       for (int t = 0; t < tokens; ++t) {
         const auto latent = random.floats(width), window = random.floats(width);
         if ((t + 1) % case_.tokens_per_row == 0) {
           encode_row(latent_views_[k].format, latent.data(),
-                     latent_row(span, latent_views_[k], t / case_.tokens_per_row));
+                     sequence.latent_row(latent_views_[k], t / case_.tokens_per_row));
         }
-        encode_row(window_views_[k].format, window.data(), window_row(span, window_views_[k], t));
+        encode_row(window_views_[k].format, window.data(), sequence.window_row(window_views_[k], t));
       }
     }
   }
@@ -459,7 +457,9 @@ TEST(Attend, RowsBeyond2To31Floats) {
   float *q = map(), *out = map();
   std::vector<std::int32_t> selected((kRow + 1) * kSelected, 0), count(kRow + 1, 0);
   const auto attend_at = [&](const Exec& exec, int row) {
-    const CacheSpan span = sequence.span(row, 1, 49);
+    TestStep step;
+    step.add(sequence.span(1, 49));
+    step.move_first_row(row);
     const std::vector<std::int32_t> entries{1, 5, 11};
     std::copy(entries.begin(), entries.end(), selected.begin() + row * kSelected);
     count[static_cast<std::size_t>(row)] = kSelected;
@@ -469,7 +469,8 @@ TEST(Attend, RowsBeyond2To31Floats) {
                     .value_dims = kDims,
                     .q = q,
                     .scale = 0.3F,
-                    .spans = {&span, 1},
+                    .step = &step.tables(),
+                    .spans = step.tables().spans,
                     .window = &window.view(),
                     .window_tokens = 128,
                     .latent = &latent.view(),

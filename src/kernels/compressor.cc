@@ -20,9 +20,9 @@ void compress(const Exec& exec, const CompressArgs& args) {
   // A channel of a window is a chain over its tokens, so tiles are channels of a span. Short spans are worth few tiles.
   constexpr int kTileChannels = 64;
   const int tiles_per_span = (args.dim + kTileChannels - 1) / kTileChannels;
-  const int spans = static_cast<int>(args.spans.size());
+  const int spans = static_cast<int>(args.step->spans.size());
   int rows = 0;
-  for (const CompressSpan& span : args.spans) rows += span.rows;
+  for (const RowSpan& span : args.step->spans) rows += span.rows;
   const auto tile = [&](int index, int) {
     const int begin = index % tiles_per_span * kTileChannels;
     exec.kernels->compress(args, index / tiles_per_span, begin, std::min(args.dim, begin + kTileChannels));

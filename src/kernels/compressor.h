@@ -14,11 +14,14 @@
 // Row contract: the state after token t is a function of tokens 0..t; cutting a span anywhere gives the same bits.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
-#include <span>
 
 #include "base/index_types.h"
 #include "kernels/exec.h"
+#include "kernels/step_tables.h"
+#include "kernels/stream.h"
 
 namespace sluice {
 
@@ -27,15 +30,6 @@ inline int compressor_state_floats(int dim, bool overlap) {
 }
 void reset_compressor_state(int dim, bool overlap, float* state);
 
-struct CompressSpan {
-  int row_begin = 0, rows = 0;
-  Position first_position = 0;
-  const float* state_in = nullptr;  // before the first row
-  float* state_out = nullptr;       // after the last row; not the same memory
-  int pooled_begin = 0;             // the first window that closes in this span goes to this row of `pooled`
-  int boundary_begin = 0;           // the first block that ends in this span: its index in `boundaries`
-};
-
 struct CompressArgs {
   int dim = 0, ratio = 0;
   bool overlap = false;
@@ -43,17 +37,22 @@ struct CompressArgs {
   const float* gate = nullptr;  // [rows, dim or 2 dim], stride ld, without ape
   std::ptrdiff_t ld = 0;
   const float* ape = nullptr;  // [ratio, dim or 2 dim]
-  std::span<const CompressSpan> spans;
-  float* pooled = nullptr;  // [closed windows, dim], in span order, ascending
-  // [ended blocks], in span order, ascending: each receives the first accumulator, [3, dim], after the block's last
-  // token. None may be memory that the op reads. Null: not wanted.
-  float* const* boundaries = nullptr;
+  const StepTables* step = nullptr;
+  // Open states, the first one's part of this compressor; a span reads that of its state_in and writes its state_out's.
+  std::byte* states = nullptr;
+  std::size_t state_bytes = 0;  // from one to the next
+  float* pooled = nullptr;      // [closed windows of the ratio, dim], in the order of StepTables::closed
+  // Each page of StepTables::boundary_pages receives the first accumulator, [3, dim], after the block's last token, as
+  // row 0 of its part of this stream. Null: not wanted.
+  const StreamView* boundaries = nullptr;
+
+  float* state(std::int32_t index) const {
+    return reinterpret_cast<float*>(states + static_cast<std::size_t>(index) * state_bytes);
+  }
+  float* boundary(std::int32_t ended) const {
+    return reinterpret_cast<float*>(boundaries->row(step->boundary_pages[ended].value, 0).data);
+  }
 };
 void compress(const Exec& exec, const CompressArgs& args);
-
-// How many windows close in rows [first, first + rows).
-inline int windows_closed(Position first, int rows, int ratio) {
-  return (first + rows) / ratio - first / ratio;
-}
 
 }  // namespace sluice

@@ -50,12 +50,28 @@ void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y) 
   });
 }
 
+void scale(const Exec& exec, int rows, int dim, float factor, float* x) {
+  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
+    const std::ptrdiff_t first = std::ptrdiff_t{begin} * dim, last = std::ptrdiff_t{end} * dim;
+    for (std::ptrdiff_t i = first; i < last; ++i) x[i] *= factor;
+  });
+}
+
+void gather_rows(const Exec& exec, std::span<const std::int32_t> from, int dim, const float* x, float* y) {
+  run_row_tiles(exec, static_cast<int>(from.size()), static_cast<std::size_t>(dim), [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      std::copy_n(x + std::ptrdiff_t{from[static_cast<std::size_t>(i)]} * dim, dim, y + std::ptrdiff_t{i} * dim);
+    }
+  });
+}
+
 void copy_heads(const Exec& exec, const CopyHeadsArgs& args) {
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.heads * args.dims), [&](int begin, int end) {
     for (int row = begin; row < end; ++row) {
       for (int head = 0; head < args.heads; ++head) {
-        std::copy_n(args.x + row * args.ldx + head * args.head_x, args.dims,
-                    args.y + row * args.ldy + head * args.head_y);
+        float* end = std::copy_n(args.x + row * args.ldx + head * args.head_x, args.dims,
+                                 args.y + row * args.ldy + head * args.head_y);
+        std::fill_n(end, args.zeros, 0.0F);
       }
     }
   });

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "base/index_types.h"
 #include "kernels/exec.h"
@@ -62,13 +64,21 @@ void add(const Exec& exec, int rows, int dim, const float* x, float* y);
 // y[t] = y[t] + bias for [rows, dim], contiguous.
 void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y);
 
-// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows. No overlap.
+// x[t] = x[t] * factor for [rows, dim], contiguous.
+void scale(const Exec& exec, int rows, int dim, float factor, float* x);
+
+// y[i] = x[from[i]] for rows of `dim` values, contiguous. No overlap.
+void gather_rows(const Exec& exec, std::span<const std::int32_t> from, int dim, const float* x, float* y);
+
+// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows; `zeros` values
+// behind it become 0. No overlap.
 struct CopyHeadsArgs {
   int rows = 0, heads = 0, dims = 0;
   const float* x = nullptr;
   std::ptrdiff_t head_x = 0, ldx = 0;
   float* y = nullptr;
   std::ptrdiff_t head_y = 0, ldy = 0;
+  int zeros = 0;
 };
 void copy_heads(const Exec& exec, const CopyHeadsArgs& args);
 

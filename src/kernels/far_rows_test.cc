@@ -76,11 +76,13 @@ TEST(FarRows, Attend) {
     ThreadPool pool(2);
     expect_same_far_away(kWidth, [&](const KernelTable& table, int first) {
       const Rows queries(first, kWidth, q), out(first, kWidth);
-      const CacheSpan span = sequence.span(first, kRows, kTokens - kRows);
+      TestStep step;
+      step.add(sequence.span(kRows, kTokens - kRows));
+      step.move_first_row(first);
       AttendArgs args;
       args.rows = first + kRows, args.heads = kHeads, args.dims = args.value_dims = kDims;
       args.q = queries.data();
-      args.spans = {&span, 1};
+      args.step = &step.tables(), args.spans = step.tables().spans;
       args.latent = &latent.view(), args.window = &window.view(), args.window_tokens = 16;
       args.bf16 = bf16;
       args.out = out.data();

@@ -36,18 +36,17 @@ struct IndexTile {
 // The functions are always inlined: kernels of every ISA use them, and no copy made for one may serve another.
 
 // How many entries a row of `span` sees.
-[[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const CacheSpan& span,
-                                                           int row) {
+[[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const RowSpan& span, int row) {
   return (span.first_position + (row - span.row_begin) + 1) / args.tokens_per_row;
 }
 
 // Where entries [first, first + count) of a span lie.
-[[gnu::always_inline]] inline void index_rows(const CacheSpan& span, const StreamView& keys, std::int32_t first,
-                                              int count, RowRef* rows) {
+[[gnu::always_inline]] inline void index_rows(const StepTables& step, const RowSpan& span, const StreamView& keys,
+                                              std::int32_t first, int count, RowRef* rows) {
   std::int32_t page = first / keys.rows_per_page;
   int r = first % keys.rows_per_page;
   for (int i = 0; i < count; r = 0, ++page) {
-    RowRef row = keys.row(span.latent_pages[page].value, r);
+    RowRef row = keys.row(step.latent_page(span, page).value, r);
     for (; i < count && r < keys.rows_per_page; ++i, ++r) {
       rows[i] = row;
       row.data += keys.format.data_bytes;

@@ -68,8 +68,8 @@ class Selection {
   Selection(const Exec& exec, const IndexSelectArgs& args, Plan& plan) : exec_(exec), args_(args), plan_(plan) {}
 
   void run() {
-    for (int s = 0; s < static_cast<int>(args_.spans.size()); ++s) {
-      const CacheSpan& span = args_.spans[static_cast<std::size_t>(s)];
+    for (int s = 0; s < static_cast<int>(args_.step->spans.size()); ++s) {
+      const RowSpan& span = args_.step->spans[static_cast<std::size_t>(s)];
       for (int row = span.row_begin; row < span.row_begin + span.rows;) {
         const Position p = span.first_position + (row - span.row_begin);
         const int next = std::min(span.row_begin + span.rows, row + kIndexTileRows - p % kIndexTileRows);
@@ -85,7 +85,7 @@ class Selection {
 
  private:
   std::int32_t visible(int span, int row) const {
-    return visible_entries(args_, args_.spans[static_cast<std::size_t>(span)], row);
+    return visible_entries(args_, args_.step->spans[static_cast<std::size_t>(span)], row);
   }
 
   void add_rows(int span, int begin, int end) {
@@ -217,6 +217,9 @@ void index_select(const Exec& exec, const IndexSelectArgs& args) {
   plan.groups.clear();
   plan.tiles.clear();
   plan.merged.clear();
+  if (args.scores != nullptr) {
+    std::fill_n(args.scores, static_cast<std::size_t>(args.rows) * static_cast<std::size_t>(args.scores_stride), 0.0F);
+  }
   Selection(exec, args, plan).run();
 }
 

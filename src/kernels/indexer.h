@@ -31,12 +31,12 @@ struct IndexSelectArgs {
   int rows = 0, heads = 0, dims = 0;
   const float* q = nullptr;        // [rows, heads, dims]
   const float* weights = nullptr;  // [rows, heads]
-  std::span<const CacheSpan> spans;
+  const StepTables* step = nullptr;
   const StreamView* keys = nullptr;
   int tokens_per_row = 4, top_k = 0;
   std::int32_t* selected = nullptr;  // [rows, top_k]
   std::int32_t* count = nullptr;     // [rows]
-  float* scores = nullptr;           // optional, [rows, scores_stride]: every visible entry's score
+  float* scores = nullptr;           // optional, [rows, scores_stride]: every visible entry's score, then 0
   std::ptrdiff_t scores_stride = 0;
 };
 void index_select(const Exec& exec, const IndexSelectArgs& args);

@@ -36,11 +36,10 @@ class Scene {
       if (!few_values) continue;  // then many scores tie
       for (float& q : q_.back()) q = static_cast<float>(random.between(-1, 1));
       for (float& w : weights_.back()) w = static_cast<float>(random.between(-1, 1));
-      const CacheSpan all = sequences_.back().span(0, tokens, 0);
       for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) {
         std::vector<float> key(static_cast<std::size_t>(dims), 0.0F);
         key[static_cast<std::size_t>(random.between(0, dims - 1))] = 1.0F;
-        encode_row(keys_.view().format, key.data(), latent_row(all, keys_.view(), e));
+        encode_row(keys_.view().format, key.data(), sequences_.back().latent_row(keys_.view(), e));
       }
     }
   }
@@ -50,10 +49,9 @@ class Scene {
     const auto scale = [&] { return std::ldexp(1.0F, random.between(-130, 120)); };
     std::vector<float> key(static_cast<std::size_t>(dims_));
     for (std::size_t s = 0; s < 2; ++s) {
-      const CacheSpan all = sequences_[s].span(0, 1, 0);
       for (std::int32_t e = 0; e < 300 / tokens_per_row_; ++e) {
         for (std::size_t d = 0; d < key.size(); ++d) key[d] = random.normal() * (d % 16 == 0 ? scale() : 1.0F);
-        encode_row(keys_.view().format, key.data(), latent_row(all, keys_.view(), e));
+        encode_row(keys_.view().format, key.data(), sequences_[s].latent_row(keys_.view(), e));
       }
       for (float& x : q_[s]) {
         x *= 1.01F;  // none that a codec would leave as it is
@@ -72,7 +70,7 @@ class Scene {
 
   Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores) const {
     std::vector<float> q, weights;
-    std::vector<CacheSpan> spans;
+    TestStep step;
     int rows = 0, last = 0;
     for (const Piece& piece : pieces) {
       const std::size_t s = static_cast<std::size_t>(piece.sequence);
@@ -81,7 +79,7 @@ class Scene {
       };
       copy(q, q_[s], heads_ * dims_);
       copy(weights, weights_[s], heads_);
-      spans.push_back(sequences_[s].span(rows, piece.rows, piece.first));
+      step.add(sequences_[s].span(piece.rows, piece.first));
       rows += piece.rows;
       last = std::max(last, piece.first + piece.rows);
     }
@@ -89,24 +87,17 @@ class Scene {
     Selected out;
     out.entries.assign(static_cast<std::size_t>(rows * top_k), -1);
     out.count.assign(static_cast<std::size_t>(rows), -1);
-    if (with_scores) out.scores.assign(static_cast<std::size_t>(rows * stride), 0.0F);
-    index_select(exec, {rows, heads_, dims_, q.data(), weights.data(), spans, &keys_.view(), tokens_per_row_, top_k,
-                        out.entries.data(), out.count.data(), with_scores ? out.scores.data() : nullptr, stride});
-    // What a row does not see is not part of the answer.
-    int row = 0;
-    for (const Piece& piece : pieces) {
-      for (int i = 0; i < piece.rows && with_scores; ++i, ++row) {
-        const auto begin = out.scores.begin() + static_cast<std::ptrdiff_t>(row) * stride;
-        std::fill(begin + (piece.first + i + 1) / tokens_per_row_, begin + stride, 0.0F);
-      }
-    }
+    if (with_scores) out.scores.assign(static_cast<std::size_t>(rows * stride), 7.0F);
+    index_select(exec,
+                 {rows, heads_, dims_, q.data(), weights.data(), &step.tables(), &keys_.view(), tokens_per_row_, top_k,
+                  out.entries.data(), out.count.data(), with_scores ? out.scores.data() : nullptr, stride});
     return out;
   }
 
   double exact_score(int sequence, Position p, std::int32_t e) const {
     const std::size_t s = static_cast<std::size_t>(sequence);
     std::vector<float> key(static_cast<std::size_t>(dims_));
-    decode_row(keys_.view().format, latent_row(sequences_[s].span(0, 1, p), keys_.view(), e), key.data());
+    decode_row(keys_.view().format, sequences_[s].latent_row(keys_.view(), e), key.data());
     double score = 0.0;
     for (int h = 0; h < heads_; ++h) {
       double dot = 0.0;
@@ -290,16 +281,18 @@ std::vector<std::int32_t> select_among(Random& random, const Exec& exec, const s
   const std::vector<int> order = random.permutation(pages);
   std::vector<LatentPage> table;
   for (const int page : order) table.emplace_back(page);
-  const CacheSpan span{.row_begin = 0, .rows = 1, .first_position = entries - 1, .latent_pages = table.data()};
+  TestStep step({}, false);
+  step.add({.rows = 1, .first_position = entries - 1, .latent_pages = table});
+  const RowSpan& span = step.tables().spans[0];
   std::vector<float> key(static_cast<std::size_t>(dims), 0.0F), q(key);
   q[3] = 1.0F;
   for (std::int32_t e = 0; e < entries; ++e) {
     key[3] = values[static_cast<std::size_t>(e)];
-    encode_row(keys.view().format, key.data(), latent_row(span, keys.view(), e));
+    encode_row(keys.view().format, key.data(), latent_row(step.tables(), span, keys.view(), e));
   }
   std::vector<std::int32_t> selected(static_cast<std::size_t>(top_k), -1);
   std::int32_t count = 0;
-  index_select(exec, {1, 1, dims, q.data(), &weight, {&span, 1}, &keys.view(), 1, top_k, selected.data(), &count});
+  index_select(exec, {1, 1, dims, q.data(), &weight, &step.tables(), &keys.view(), 1, top_k, selected.data(), &count});
   selected.resize(static_cast<std::size_t>(count));
   return selected;
 }

@@ -112,18 +112,27 @@ TestSequence::TestSequence(Random& random, int tokens, int tokens_per_row, const
     latent_pages.pop_back();
     window_pages.pop_back();
   }
-  const CacheSpan all = span(0, tokens, 0);
   const auto write = [&](const StreamView& stream, RowRef row) {
     encode_row(stream.format, random.floats(static_cast<std::size_t>(stream.format.dims)).data(), row);
   };
-  for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) write(latent, latent_row(all, latent, e));
-  for (Position p = 0; p < tokens; ++p) write(window, window_row(all, window, p));
+  for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) write(latent, latent_row(latent, e));
+  for (Position p = 0; p < tokens; ++p) write(window, window_row(window, p));
 }
 
-CacheSpan TestSequence::span(int row_begin, int rows, Position first_position) const {
+BatchSpan TestSequence::span(int rows, Position first_position) const {
   // Only the window pages that the rows can see, so that first_window_block counts.
   const std::int32_t first_block = std::max(0, first_position - kBlockTokens + 1) / kBlockTokens;
-  return {row_begin, rows, first_position, latent_.data(), window_.data() + first_block, first_block};
+  return {.rows = rows,
+          .first_position = first_position,
+          .latent_pages = latent_,
+          .window_pages = std::span(window_).subspan(static_cast<std::size_t>(first_block)),
+          .first_window_block = first_block};
+}
+
+void TestStep::move_first_row(int row) {
+  moved_.assign(tables_.spans.begin(), tables_.spans.end());
+  for (RowSpan& span : moved_) span.row_begin += row;
+  tables_.spans = moved_;
 }
 
 }  // namespace sluice

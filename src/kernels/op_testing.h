@@ -14,6 +14,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/kernel_table.h"
+#include "kernels/step_builder.h"
 
 namespace sluice {
 
@@ -71,12 +72,37 @@ class TestSequence {
   // `latent_pages` and `window_pages`: page numbers that nobody else uses; a page is taken from the back.
   TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent, const StreamView& window,
                std::vector<int>& latent_pages, std::vector<int>& window_pages);
-  // Rows [row_begin, row_begin + rows) of a batch at positions from `first_position` on.
-  CacheSpan span(int row_begin, int rows, Position first_position) const;
+  // Its rows [first_position, first_position + rows), as the next ones of a step.
+  BatchSpan span(int rows, Position first_position) const;
+  RowRef latent_row(const StreamView& stream, std::int32_t e) const {
+    return stream.row(latent_[static_cast<std::size_t>(e / stream.rows_per_page)].value, e % stream.rows_per_page);
+  }
+  RowRef window_row(const StreamView& stream, Position p) const {
+    return stream.row(window_[static_cast<std::size_t>(p / kBlockTokens)].value, p % kBlockTokens);
+  }
 
  private:
   std::vector<LatentPage> latent_;
   std::vector<WindowPage> window_;
+};
+
+// The tables of a step of some spans, whose tokens are all 0.
+class TestStep {
+ public:
+  explicit TestStep(std::vector<int> ratios = {}, bool windows = true)
+      : builder_(TableShape{std::move(ratios), windows}) {}
+  void add(const BatchSpan& span) {
+    builder_.add(span, std::vector<TokenId>(static_cast<std::size_t>(span.rows), 0), {});
+    tables_ = builder_.finish();
+  }
+  const StepTables& tables() const { return tables_; }
+  // The first span begins at this row: the rows before it belong to no span.
+  void move_first_row(int row);
+
+ private:
+  StepBuilder builder_;
+  StepTables tables_;
+  std::vector<RowSpan> moved_;
 };
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 namespace sluice {
 
 void route(const Exec& exec, const RouteArgs& args) {
-  SLUICE_CHECK(args.given_ids != nullptr || args.slots <= args.experts,
+  SLUICE_CHECK(args.hash_ids != nullptr || args.slots <= args.experts,
                "a row cannot choose more experts than there are");
   SLUICE_CHECK(args.groups > 0 && args.experts % args.groups == 0 && args.kept_groups <= args.groups,
                "groups of experts have equal length, and no more are kept than there are");

@@ -6,14 +6,16 @@
 //             score is its largest biased score (kLargest) or the sum of its two largest (kTwoLargest); only experts of
 //             the `kept_groups` best groups can be chosen: the others are left out, whatever the signs of the scores.
 //             Then the `slots` best biased scores, best first. Ties, of groups and of experts, go to the lower number.
-//             Given ids (hash layers) replace the choice.
+//             The ids of the row's token (hash layers) replace the choice.
 //   weight_s  score_{id_s} * scaling, or, normalised, score_{id_s} / (chain sum of the chosen scores in slot order +
 //             sum_epsilon) * scaling
 // Scores compare as kernels/order_key.h has it, so that broken checkpoints still choose distinct experts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "base/index_types.h"
 #include "kernels/exec.h"
 
 namespace sluice {
@@ -23,9 +25,10 @@ enum class GroupScore { kLargest, kTwoLargest };
 
 struct RouteArgs {
   int rows = 0, experts = 0, slots = 0;
-  const float* logits = nullptr;            // [rows, experts]
-  const float* bias = nullptr;              // [experts]; null: 0
-  const std::int32_t* given_ids = nullptr;  // [rows, slots] for hash layers; null: by score
+  const float* logits = nullptr;           // [rows, experts]
+  const float* bias = nullptr;             // [experts]; null: 0
+  const std::int32_t* hash_ids = nullptr;  // [vocab, slots] for hash layers: by token, not by score; null: by score
+  const TokenId* tokens = nullptr;         // [rows], with hash_ids
   float scaling = 1.0F;
   std::int32_t* ids = nullptr;  // [rows, slots]
   float* weights = nullptr;     // [rows, slots]
@@ -34,6 +37,8 @@ struct RouteArgs {
   float sum_epsilon = 0.0F;
   int groups = 1, kept_groups = 1;  // groups divides experts; slots <= kept_groups * experts / groups
   GroupScore group_score = GroupScore::kLargest;
+
+  std::int32_t given_id(int row, int slot) const { return hash_ids[std::ptrdiff_t{tokens[row]} * slots + slot]; }
 };
 void route(const Exec& exec, const RouteArgs& args);
 

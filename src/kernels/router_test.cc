@@ -18,19 +18,20 @@ struct Routed {
 struct Router {
   int experts, slots;
   std::vector<float> bias;
-  std::vector<std::int32_t> given;
+  std::vector<std::int32_t> hash_ids = {};  // [tokens, slots]
   RouterScore score = RouterScore::kSqrtSoftplus;
   bool normalised = true;
   int groups = 1, kept_groups = 1;
   GroupScore group_score = GroupScore::kLargest;
+  std::vector<TokenId> tokens = {};  // of the rows, with hash_ids
 
   Routed operator()(const Exec& exec, const std::vector<float>& logits, int first, int rows) const {
     Routed out;
     out.ids.resize(static_cast<std::size_t>(rows * slots));
     out.weights.resize(out.ids.size());
     route(exec, {rows, experts, slots, logits.data() + first * experts, bias.empty() ? nullptr : bias.data(),
-                 given.empty() ? nullptr : given.data() + first * slots, 1.5F, out.ids.data(), out.weights.data(),
-                 score, normalised, 1e-20F, groups, kept_groups, group_score});
+                 hash_ids.empty() ? nullptr : hash_ids.data(), hash_ids.empty() ? nullptr : tokens.data() + first, 1.5F,
+                 out.ids.data(), out.weights.data(), score, normalised, 1e-20F, groups, kept_groups, group_score});
     return out;
   }
 };
@@ -72,11 +73,12 @@ TEST(Route, SameBitsEverywhere) {
       logits[static_cast<std::size_t>(random.between(0, rows * experts - 1))] = 30.0F;
       logits[static_cast<std::size_t>(random.between(0, rows * experts - 1))] = std::numeric_limits<float>::infinity();
     }
-    Router router{experts, slots, {}, {}};
+    Router router{experts, slots, {}};
     expect_same(router, logits, rows);
     router.bias = random.floats(static_cast<std::size_t>(experts));
     expect_same(router, logits, rows);
-    for (int i = 0; i < rows * slots; ++i) router.given.push_back(random.between(0, experts - 1));
+    for (int i = 0; i < 50 * slots; ++i) router.hash_ids.push_back(random.between(0, experts - 1));
+    for (int i = 0; i < rows; ++i) router.tokens.push_back(random.between(0, 49));
     expect_same(router, logits, rows);
   }
 }

@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "kernels/exec.h"
+#include "kernels/step_tables.h"
 
 namespace sluice {
 
@@ -54,6 +55,7 @@ struct StreamView {
             p + static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.data_bytes) +
                 static_cast<std::size_t>(r) * static_cast<std::size_t>(format.scale_bytes)};
   }
+  RowRef row(RowSlot slot) const { return row(slot.value / rows_per_page, slot.value % rows_per_page); }
 };
 
 // x [dims] -> coded row, and back: the scalar definitions.
@@ -64,12 +66,13 @@ void decode_row(const RowFormat& format, RowRef row, float* x);
 // the model was trained with. kV4Fp8 and kMlaFp8 leave the rotary dims as they are.
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
-// The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx.
-void encode_rows(const Exec& exec, const RowFormat& format, int count, const float* x, std::ptrdiff_t ldx,
-                 const RowRef* rows);
-// Row i goes to x + i * ldx.
-void decode_rows(const Exec& exec, const RowFormat& format, int count, const RowRef* rows, float* x,
-                 std::ptrdiff_t ldx);
+// The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of the
+// stream, or nowhere where that is -1. No two slots are the same.
+void encode_rows(const Exec& exec, const StreamView& stream, int count, const float* x, std::ptrdiff_t ldx,
+                 const RowSlot* slots);
+// Rows [first, first + count) of the sequence of a span, from a latent stream to x [count, dims].
+void decode_rows(const Exec& exec, const StepTables& step, const RowSpan& span, const StreamView& stream,
+                 std::int32_t first, int count, float* x);
 void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx);
 
 }  // namespace sluice

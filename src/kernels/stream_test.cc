@@ -188,8 +188,9 @@ TEST(Stream, EveryTableCodesTheSameBytes) {
       const std::vector<float> x = hard_values(random, shape.dims);
       expect_same_on_all([&](const Exec& exec) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
-        const RowRef row{bytes.data(), bytes.data() + format.data_bytes};
-        encode_rows(exec, format, 1, x.data(), shape.dims, &row);
+        const StreamView one{bytes.data(), bytes.size(), 1, format};
+        const RowSlot slot(0);
+        encode_rows(exec, one, 1, x.data(), shape.dims, &slot);
         return bytes_as_floats(bytes);
       });
       expect_same_on_all([&](const Exec& exec) {

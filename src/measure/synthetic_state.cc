@@ -38,8 +38,8 @@ void write_rows(const Runner& runner, std::size_t index, const BatchSpan& span) 
   const int end = (span.first_position % kBlockTokens + span.rows) / stream.tokens_per_row;
   if (end <= begin) return;
   const std::int32_t page = stream.kind == StreamKind::kLatent
-                                ? span.latent_pages[block].value
-                                : span.window_pages[block - span.first_window_block].value;
+                                ? span.latent_pages[static_cast<std::size_t>(block)].value
+                                : span.window_pages[static_cast<std::size_t>(block - span.first_window_block)].value;
   const int count = end - begin;
   std::vector<float> x(static_cast<std::size_t>(count) * static_cast<std::size_t>(stream.format.dims));
   RandomRows(static_cast<std::uint64_t>(block) * runner.pools().layout().streams.size() + index)
@@ -50,11 +50,12 @@ void write_rows(const Runner& runner, std::size_t index, const BatchSpan& span) 
 }
 
 // Compressor windows that no token has reached yet.
-void write_open_state(const CacheLayout& layout, const BatchSpan& span) {
+void write_open_state(const Runner& runner, const BatchSpan& span) {
+  const CacheLayout& layout = runner.pools().layout();
   for (std::size_t i = 0; i < layout.streams.size(); ++i) {
     const std::vector<std::byte>& initial = layout.streams[i].initial;
     std::copy(initial.begin(), initial.end(),
-              span.open_out + layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
+              runner.pools().view().state(span.state_out) + layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
   }
 }
 
@@ -69,7 +70,7 @@ Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens) {
         const auto index = static_cast<std::size_t>(stream);
         if (layout.streams[index].kind != StreamKind::kOpen) write_rows(runner, index, span);
       });
-      write_open_state(layout, span);
+      write_open_state(runner, span);
     }));
   }
   return {};

@@ -1,6 +1,7 @@
 #include "model/cache_layout.h"
 
 #include <algorithm>
+#include <set>
 
 #include "model/batch.h"
 
@@ -98,6 +99,16 @@ int CacheLayout::window_tokens() const {
   int widest = 0;
   for (const auto& stream : streams) widest = std::max(widest, stream.window_tokens);
   return widest;
+}
+
+TableShape CacheLayout::table_shape() const {
+  std::set<int> ratios;
+  bool windows = false;
+  for (const StreamSpec& stream : streams) {
+    if (stream.kind == StreamKind::kLatent) ratios.insert(stream.tokens_per_row);
+    windows |= stream.kind == StreamKind::kWindow || stream.boundary_bytes > 0;
+  }
+  return {.ratios = {ratios.begin(), ratios.end()}, .windows = windows};
 }
 
 int CacheLayout::window_pages_to_resume() const {

@@ -52,15 +52,13 @@ std::span<std::byte> TestPages::bytes(StreamId id, std::int32_t page) const {
 }
 
 TestSequence::TestSequence(TestPages* pages, int max_tokens)
-    : pages_(pages, [](TestPages*) {}), open_(pages->layout().open_bytes()), scratch_(pages->layout().open_bytes()) {
+    : pages_(pages, [](TestPages*) {}), open_(pages->layout().open_bytes()) {
   pages->layout().initial_state(open_.data());
   take_pages(max_tokens);
 }
 
 TestSequence::TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed)
-    : pages_(std::make_shared<TestPages>(layout, blocks_of(max_tokens), seed)),
-      open_(layout.open_bytes()),
-      scratch_(layout.open_bytes()) {
+    : pages_(std::make_shared<TestPages>(layout, blocks_of(max_tokens), seed)), open_(layout.open_bytes()) {
   layout.initial_state(open_.data());
   take_pages(max_tokens);
 }
@@ -96,16 +94,19 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   span.rows = static_cast<int>(ids.size());
   span.first_position = position_;
   span.latents_from = latents_from_;
-  span.latent_pages = latent_pages_.data();
-  span.window_pages = window_pages_.data();
+  span.latent_pages = latent_pages_;
+  span.window_pages = window_pages_;
   span.first_window_block = first_window_block_;
-  span.open_in = open_.data();
-  span.open_out = scratch_.data();
-  std::vector<Position> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), position_);
+  span.state_in = 0, span.state_out = 1;
+  std::vector<std::byte> states = open_;
+  states.resize(2 * open_.size());
+  CacheView view = pages_->view();
+  view.open_base = states.data(), view.open_stride = open_.size();
+  StepBuilder step(pages_->layout().table_shape());
+  step.add(span, ids, wanted);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
-  model.forward(exec, {ids, positions, {&span, 1}, wanted}, pages_->view(), logits.data(), probe);
-  std::swap(open_, scratch_);
+  model.forward(exec, step.finish(), view, logits.data(), probe);
+  open_.assign(states.begin() + static_cast<std::ptrdiff_t>(open_.size()), states.end());
   position_ += span.rows;
   return logits;
 }

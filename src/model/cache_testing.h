@@ -60,7 +60,7 @@ class TestSequence {
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_;  // [block - first_window_block_]
   std::int32_t first_window_block_ = 0;
-  std::vector<std::byte> open_, scratch_;
+  std::vector<std::byte> open_;
   Position position_ = 0, latents_from_ = 0;
 };
 

@@ -29,9 +29,9 @@ class Model {
   virtual const NumericsProfile& profile() const = 0;
   virtual const CacheLayout& cache_layout() const = 0;
 
-  // Computes every row of the batch, writes the cache, and writes logits [logit_rows, vocab]. The batch and view must
+  // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
   // fit the layout (an invariant: the caller built them from it). `probe` may be null.
-  virtual void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+  virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                        const Probe* probe) = 0;
 };
 

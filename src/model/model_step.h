@@ -1,10 +1,9 @@
-// ModelStep: what one forward call works with in every family, to derive from; and what a family does with a batch
-// before its first layer and after its last. Values live as long as the call; thread safety: plain values.
+// ModelStep: what one forward call works with in every family, to derive from. Values live as long as the call; thread
+// safety: plain values.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -14,12 +13,11 @@ namespace sluice {
 
 struct ModelStep {
   const Exec& exec;
-  const Batch& batch;
+  const StepTables& tables;
   const CacheView& cache;
   const Probe* probe;  // may be null
-  std::span<const CacheSpan> spans;
 
-  int rows() const { return batch.rows(); }
+  int rows() const { return tables.rows(); }
   // Of a buffer [rows(), columns].
   std::size_t floats(std::int64_t columns) const {
     return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
@@ -31,14 +29,5 @@ struct ModelStep {
   }
   void show(int layer, const char* name, const std::vector<std::int32_t>& values, std::int64_t columns) const;
 };
-
-// The batch's spans as attention takes them; `into` holds them.
-std::span<const CacheSpan> cache_spans(const Batch& batch, std::vector<CacheSpan>& into);
-
-// Behind the last position of the batch.
-Position end_position(const Batch& batch);
-
-// Moves the given rows of x [.., columns], ascending ones, to the front, in their order.
-void move_to_front(std::span<const int> rows, int columns, float* x);
 
 }  // namespace sluice

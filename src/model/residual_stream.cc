@@ -6,12 +6,12 @@
 namespace sluice {
 
 void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
-  sluice::embed(step.exec, step.batch.ids, embedding, 1, x_.get(step.floats(hidden_)));
+  sluice::embed(step.exec, step.tables.ids, embedding, 1, x_.get(step.floats(hidden_)));
 }
 
-float* ResidualStream::normed(const ModelStep& step, int rows, const std::vector<float>& norm) {
+float* ResidualStream::normed(const ModelStep& step, const std::vector<float>& norm) {
   float* to = normed_.get(step.floats(hidden_));
-  rms_norm(step.exec, {rows, hidden_, x_.get(step.floats(hidden_)), hidden_, norm.data(), eps_, to, hidden_});
+  rms_norm(step.exec, {step.rows(), hidden_, x_.get(step.floats(hidden_)), hidden_, norm.data(), eps_, to, hidden_});
   return to;
 }
 
@@ -23,10 +23,13 @@ const float* ResidualStream::add(const ModelStep& step, const float* y) {
 
 void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
                             float* logits) {
-  if (step.batch.logit_rows.empty()) return;
-  move_to_front(step.batch.logit_rows, hidden_, x_.get(step.floats(hidden_)));
-  const int rows = static_cast<int>(step.batch.logit_rows.size());
-  const LinearJob job{&head, normed(step, rows, norm), hidden_, logits, head.out()};
+  if (step.tables.logit_rows.empty()) return;
+  const int rows = static_cast<int>(step.tables.logit_rows.size());
+  float* wanted = sub_layer_.get(step.floats(hidden_));  // spent
+  gather_rows(step.exec, step.tables.logit_rows, hidden_, x_.get(0), wanted);
+  float* to = normed_.get(step.floats(hidden_));
+  rms_norm(step.exec, {rows, hidden_, wanted, hidden_, norm.data(), eps_, to, hidden_});
+  const LinearJob job{&head, to, hidden_, logits, head.out()};
   linear(step.exec, rows, {&job, 1});
 }
 

@@ -24,16 +24,16 @@ class ResidualStream {
   void add(const ModelStep& step, int layer, const std::vector<float>& norm, const char* output, const char* sum,
            const SubLayer& sub_layer) {
     float* y = sub_layer_.get(step.floats(hidden_));
-    sub_layer(static_cast<const float*>(normed(step, step.rows(), norm)), y);
+    sub_layer(static_cast<const float*>(normed(step, norm)), y);
     step.show(layer, output, y, hidden_);
     step.show(layer, sum, add(step, y), hidden_);
   }
 
-  // Of the rows that want them: [logit_rows, head.out()]. The stream is spent afterwards.
+  // Of the rows that want them: [logit_rows, head.out()].
   void logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head, float* logits);
 
  private:
-  float* normed(const ModelStep& step, int rows, const std::vector<float>& norm);
+  float* normed(const ModelStep& step, const std::vector<float>& norm);
   const float* add(const ModelStep& step, const float* y);
 
   int hidden_;

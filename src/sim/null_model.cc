@@ -42,7 +42,7 @@ class NullModel final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
-  void forward(const Exec&, const Batch&, const CacheView&, float*, const Probe*) override {}
+  void forward(const Exec&, const StepTables&, const CacheView&, float*, const Probe*) override {}
 
  private:
   ModelConfig config_;

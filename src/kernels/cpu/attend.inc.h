@@ -126,7 +126,7 @@ class AttendTile {
     const Position first = window_begin(0), last = position(rows_ - 1);
     const Position base = first / 16 * 16;  // list index = position - base, so that a lane is position mod 16
     for (Position p = first; p <= last; ++p) {
-      list_[p - base] = values(*window_, window_row(span_, *window_, p), p - first);
+      list_[p - base] = values(*window_, window_row(*args_.step, span_, *window_, p), p - first);
     }
     for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
     for (int r = 0; r < rows_; ++r) {
@@ -146,12 +146,12 @@ class AttendTile {
 
   // Selected rows lie anywhere, where no processor fetches by itself.
   void ask_for(std::int32_t e) const {
-    const RowRef row = latent_row(span_, *latent_, e);
+    const RowRef row = latent_row(*args_.step, span_, *latent_, e);
     for (int i = 0; i < latent_->format.data_bytes; i += 64) __builtin_prefetch(row.data + i);
     __builtin_prefetch(row.scales);
   }
   const Cell* latent_values(std::int32_t e, int slot) const {
-    return values(*latent_, latent_row(span_, *latent_, e), slot);
+    return values(*latent_, latent_row(*args_.step, span_, *latent_, e), slot);
   }
   const Cell* values(const StreamView& stream, RowRef row, int slot) const {
     return Products::key(stream.format, row, keys_ + slot * stride_, row_);
@@ -261,7 +261,7 @@ class AttendTile {
   }
 
   const AttendArgs& args_;
-  const CacheSpan& span_;
+  const RowSpan& span_;
   const int begin_, rows_, head_begin_, heads_;
   const int dims_;  // in cells
   const StreamView *latent_, *window_;

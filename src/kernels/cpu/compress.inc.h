@@ -37,18 +37,19 @@ struct Channels {  // sixteen channels of one span
 
 // Channels [begin, begin + 16 * C), fewer at the end: C vectors side by side, as a token is a long chain of operations.
 template <class V, int C, bool kOverlap>
-[[gnu::always_inline]] inline void compress_channels(const CompressArgs& args, const CompressSpan& span, int begin) {
+[[gnu::always_inline]] inline void compress_channels(const CompressArgs& args, int span_index, int begin) {
+  const RowSpan& span = args.step->spans[static_cast<std::size_t>(span_index)];
   const int dim = args.dim, width = kOverlap ? 2 * dim : dim;
   const auto left = [&](int c) { return dim - begin - 16 * c; };
   Channels<V> channels[C];
   for (int c = 0; c < C; ++c) {
-    const float* state = span.state_in + begin + 16 * c;
+    const float* state = args.state(span.state_in) + begin + 16 * c;
     channels[c].open = Accumulator<V>::load(state, dim, left(c));
     if constexpr (kOverlap) channels[c].next = Accumulator<V>::load(state + 3 * dim, dim, left(c));
   }
-  float* pooled = args.pooled + static_cast<std::ptrdiff_t>(span.pooled_begin) * dim + begin;
+  float* pooled = args.pooled + std::ptrdiff_t{args.step->closed_by(args.ratio).begin[span_index]} * dim + begin;
   int slot = span.first_position % args.ratio;
-  float* const* boundary = args.boundaries + span.boundary_begin;
+  std::int32_t boundary = args.step->ended_blocks[span_index];
   int boundary_row = args.boundaries != nullptr ? kBlockTokens - 1 - span.first_position % kBlockTokens : span.rows;
   for (int i = 0; i < span.rows; ++i) {
     const float* u = args.kv + (span.row_begin + i) * args.ld + begin;
@@ -73,12 +74,12 @@ template <class V, int C, bool kOverlap>
     }
     pooled += dim;
     if (i != boundary_row) continue;
-    for (int c = 0; c < C; ++c) channels[c].open.store(*boundary + begin + 16 * c, dim, left(c));
+    for (int c = 0; c < C; ++c) channels[c].open.store(args.boundary(boundary) + begin + 16 * c, dim, left(c));
     boundary_row += kBlockTokens;
     ++boundary;
   }
   for (int c = 0; c < C; ++c) {
-    float* state = span.state_out + begin + 16 * c;
+    float* state = args.state(span.state_out) + begin + 16 * c;
     channels[c].open.store(state, dim, left(c));
     if constexpr (kOverlap) channels[c].next.store(state + 3 * dim, dim, left(c));
   }
@@ -87,15 +88,14 @@ template <class V, int C, bool kOverlap>
 // Channels [begin, end): begin a multiple of 16, and so is end, or it is dim.
 template <class V>
 void compress(const CompressArgs& args, int span_index, int begin, int end) {
-  const CompressSpan& span = args.spans[static_cast<std::size_t>(span_index)];
   if (args.overlap) {
     int c = begin;
-    for (; c + 32 <= end; c += 32) compress_channels<V, 2, true>(args, span, c);
-    for (; c < end; c += 16) compress_channels<V, 1, true>(args, span, c);
+    for (; c + 32 <= end; c += 32) compress_channels<V, 2, true>(args, span_index, c);
+    for (; c < end; c += 16) compress_channels<V, 1, true>(args, span_index, c);
   } else {
     int c = begin;
-    for (; c + 64 <= end; c += 64) compress_channels<V, 4, false>(args, span, c);
-    for (; c < end; c += 16) compress_channels<V, 1, false>(args, span, c);
+    for (; c + 64 <= end; c += 64) compress_channels<V, 4, false>(args, span_index, c);
+    for (; c < end; c += 16) compress_channels<V, 1, false>(args, span_index, c);
   }
 }
 

@@ -47,7 +47,7 @@ class IndexScorer {
   explicit IndexScorer(const IndexTile& tile)
       : tile_(tile),
         args_(*tile.args),
-        span_(args_.spans[static_cast<std::size_t>(tile.span)]),
+        span_(args_.step->spans[static_cast<std::size_t>(tile.span)]),
         product_(args_, tile.begin, tile.end) {}
 
   void run() {
@@ -66,7 +66,7 @@ class IndexScorer {
  private:
   int find(std::int32_t first, RowRef* rows) const {
     const int count = tile_.last - first < kKeys ? tile_.last - first : kKeys;
-    if (count > 0) index_rows(span_, *args_.keys, first, count, rows);
+    if (count > 0) index_rows(*args_.step, span_, *args_.keys, first, count, rows);
     return count;
   }
 
@@ -118,7 +118,7 @@ class IndexScorer {
 
   const IndexTile& tile_;
   const IndexSelectArgs& args_;
-  const CacheSpan& span_;
+  const RowSpan& span_;
   Product product_;
 };
 

@@ -75,8 +75,7 @@ void route(const RouteArgs& args, int begin, int end) {
     float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.slots;
     float sum = 0.0F;
     for (int s = 0; s < args.slots; ++s) {
-      ids[s] = args.given_ids != nullptr ? args.given_ids[static_cast<std::ptrdiff_t>(row) * args.slots + s]
-                                         : take_best<V>(keys, padded);
+      ids[s] = args.hash_ids != nullptr ? args.given_id(row, s) : take_best<V>(keys, padded);
       sum += scores[ids[s]];
     }
     sum += args.sum_epsilon;

@@ -96,8 +96,7 @@ struct RowState {
   }
 };
 
-void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
-                   std::vector<float>& keys) {
+void attend_latent(const AttendArgs& args, const RowSpan& span, Position p, RowState& state, std::vector<float>& keys) {
   const StreamView& latent = *of_head(args, args.latent, state.head_begin);
   const std::int32_t* selected =
       args.selected != nullptr ? args.selected + static_cast<std::ptrdiff_t>(state.row) * args.max_selected : nullptr;
@@ -106,19 +105,18 @@ void attend_latent(const AttendArgs& args, const CacheSpan& span, Position p, Ro
     const int in_split = std::min(kSplitKeys, count - first);
     for (int i = 0; i < in_split; ++i) {
       const std::int32_t e = selected != nullptr ? selected[first + i] : first + i;
-      decode_row(latent.format, latent_row(span, latent, e),
+      decode_row(latent.format, latent_row(*args.step, span, latent, e),
                  keys.data() + static_cast<std::ptrdiff_t>(i) * latent.format.dims);
     }
     state.add_split(keys, latent.format.dims, in_split, 0);
   }
 }
 
-void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, RowState& state,
-                   std::vector<float>& keys) {
+void attend_window(const AttendArgs& args, const RowSpan& span, Position p, RowState& state, std::vector<float>& keys) {
   const StreamView& window = *of_head(args, args.window, state.head_begin);
   const auto add = [&](Position first, Position end) {
     for (Position i = first; i < end; ++i) {
-      decode_row(window.format, window_row(span, window, i),
+      decode_row(window.format, window_row(*args.step, span, window, i),
                  keys.data() + static_cast<std::ptrdiff_t>(i - first) * window.format.dims);
     }
     state.add_split(keys, window.format.dims, end - first, first);
@@ -134,7 +132,7 @@ void attend_window(const AttendArgs& args, const CacheSpan& span, Position p, Ro
 }  // namespace
 
 void attend(const AttendArgs& args, int span_index, int begin, int end, int head_begin, int head_end) {
-  const CacheSpan& span = args.spans[static_cast<std::size_t>(span_index)];
+  const RowSpan& span = args.spans[static_cast<std::size_t>(span_index)];
   const int row_dims = (args.latent != nullptr ? args.latent : args.window)->format.dims;
   std::vector<float> keys(static_cast<std::size_t>(std::max(kSplitKeys, args.window_tokens) * row_dims));
   for (int row = begin; row < end; ++row) {

@@ -33,14 +33,16 @@ void store(const Accumulator& acc, float* state, int dim, int channel) {
 }  // namespace
 
 void compress(const CompressArgs& args, int span_index, int begin, int end) {
-  const CompressSpan& span = args.spans[static_cast<std::size_t>(span_index)];
+  const RowSpan& span = args.step->spans[static_cast<std::size_t>(span_index)];
+  const float* state_in = args.state(span.state_in);
+  float* state_out = args.state(span.state_out);
   const int dim = args.dim, width = args.overlap ? 2 * dim : dim;
   const Accumulator empty{-std::numeric_limits<float>::infinity(), 0.0F, 0.0F};
   for (int channel = begin; channel < end; ++channel) {
-    Accumulator open = load(span.state_in, dim, channel);
-    Accumulator next = args.overlap ? load(span.state_in + 3 * dim, dim, channel) : empty;
-    float* pooled = args.pooled + static_cast<std::ptrdiff_t>(span.pooled_begin) * dim;
-    int boundary = span.boundary_begin;
+    Accumulator open = load(state_in, dim, channel);
+    Accumulator next = args.overlap ? load(state_in + 3 * dim, dim, channel) : empty;
+    float* pooled = args.pooled + static_cast<std::ptrdiff_t>(args.step->closed_by(args.ratio).begin[span_index]) * dim;
+    std::int32_t boundary = args.step->ended_blocks[span_index];
     for (int i = 0; i < span.rows; ++i) {
       const int slot = (span.first_position + i) % args.ratio;
       const float* u = args.kv + (span.row_begin + i) * args.ld;
@@ -56,11 +58,11 @@ void compress(const CompressArgs& args, int span_index, int begin, int end) {
         next = empty;
       }
       if (args.boundaries != nullptr && (span.first_position + i + 1) % kBlockTokens == 0) {
-        store(open, args.boundaries[boundary++], dim, channel);
+        store(open, args.boundary(boundary++), dim, channel);
       }
     }
-    store(open, span.state_out, dim, channel);
-    if (args.overlap) store(next, span.state_out + 3 * dim, dim, channel);
+    store(open, state_out, dim, channel);
+    if (args.overlap) store(next, state_out + 3 * dim, dim, channel);
   }
 }
 

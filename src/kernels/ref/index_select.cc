@@ -80,7 +80,7 @@ class Queries {
 
 void index_scores(const IndexTile& tile) {
   const IndexSelectArgs& args = *tile.args;
-  const CacheSpan& span = args.spans[static_cast<std::size_t>(tile.span)];
+  const RowSpan& span = args.step->spans[static_cast<std::size_t>(tile.span)];
   std::vector<float> key(static_cast<std::size_t>(args.dims));
   for (int row = tile.begin; row < tile.end; ++row) {
     const std::int32_t last = std::min(tile.last, visible_entries(args, span, row));
@@ -88,7 +88,7 @@ void index_scores(const IndexTile& tile) {
     const Queries queries(args, row);
     IndexCandidates& candidates = tile.candidates[row - tile.begin];
     for (std::int32_t e = tile.first; e < last; ++e) {
-      const RowRef ref = latent_row(span, *args.keys, e);
+      const RowRef ref = latent_row(*args.step, span, *args.keys, e);
       decode_row(args.keys->format, ref, key.data());
       float score = 0.0F;
       for (int h = 0; h < args.heads; ++h) {

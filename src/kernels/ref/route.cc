@@ -56,8 +56,8 @@ void route(const RouteArgs& args, int begin, int end) {
     score(args.score, args.logits + static_cast<std::ptrdiff_t>(row) * args.experts, scores);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(row) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(row) * args.slots;
-    if (args.given_ids != nullptr) {
-      for (int s = 0; s < args.slots; ++s) ids[s] = args.given_ids[static_cast<std::ptrdiff_t>(row) * args.slots + s];
+    if (args.hash_ids != nullptr) {
+      for (int s = 0; s < args.slots; ++s) ids[s] = args.given_id(row, s);
     } else {
       choose(args, scores, ids);
     }

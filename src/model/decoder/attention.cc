@@ -1,7 +1,6 @@
 // Attention of one layer: project, write the cache, then attend through it.
 #include "kernels/attention.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/elementwise.h"
@@ -29,7 +28,7 @@ void Decoder::attention(Step& step, int index, const float* x, float* y) {
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim, args.value_dims = dim;
   args.q = q, args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  args.spans = step.spans;
+  args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
   (window > 0 ? args.window : args.latent) = w.views.data();
   args.window_tokens = window;
@@ -69,7 +68,7 @@ void Decoder::project(Step& step, int index, const float* x, float* q, float* kv
     RopeHeadsArgs rope;
     rope.rows = rows, rope.heads = n, rope.head_dim = dim, rope.rope_dims = dim;
     rope.x = values, rope.ldx = n * dim;
-    rope.positions = step.batch.positions.data(), rope.table = rope_.data();
+    rope.positions = step.tables.positions.data(), rope.table = rope_.data();
     rope.half_split = true;
     rope_heads(step.exec, rope);
   };
@@ -77,32 +76,19 @@ void Decoder::project(Step& step, int index, const float* x, float* q, float* kv
   rotate(key_heads, k);
 
   const int offset = value_offset(dim), row = offset + dim;
-  if (offset != dim) std::fill_n(kv, step.floats(key_heads * row), 0.0F);
-  copy_heads(step.exec, {rows, key_heads, dim, k, dim, k_width, kv, row, key_heads * row});
+  copy_heads(step.exec, {rows, key_heads, dim, k, dim, k_width, kv, row, key_heads * row, /*zeros=*/offset - dim});
   copy_heads(step.exec, {rows, key_heads, dim, v, dim, k_width, kv + offset, row, key_heads * row});
 }
 
 // A row for each token and key-value head. Rows whose latents are published already write their window only.
 void Decoder::write_rows(Step& step, int index, const float* kv) {
-  Workspace& w = step.w;
   const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
   const int row = value_offset(config_.head_dim) + config_.head_dim, key_heads = config_.num_key_value_heads;
   const bool window = config_.decoder().windows[static_cast<std::size_t>(index)] > 0;
+  const RowSlot* slots = window ? step.tables.window_slots : step.tables.closed_by(1).slots;
   for (int head = 0; head < key_heads; ++head) {
-    const StreamView& stream = step.cache[streams[static_cast<std::size_t>(head)]];
-    for (std::size_t s = 0; s < step.spans.size(); ++s) {
-      const CacheSpan& span = step.spans[s];
-      const Position from = window ? span.first_position : step.batch.spans[s].latents_from;
-      const int skipped = std::clamp(from - span.first_position, 0, span.rows);
-      w.rows.clear();
-      for (int t = skipped; t < span.rows; ++t) {
-        const Position p = span.first_position + t;
-        w.rows.push_back(window ? window_row(span, stream, p) : latent_row(span, stream, p));
-      }
-      encode_rows(step.exec, stream.format, static_cast<int>(w.rows.size()),
-                  kv + (static_cast<std::ptrdiff_t>(span.row_begin + skipped) * key_heads + head) * row,
-                  std::ptrdiff_t{key_heads} * row, w.rows.data());
-    }
+    encode_rows(step.exec, step.cache[streams[static_cast<std::size_t>(head)]], step.rows(), kv + head * row,
+                std::ptrdiff_t{key_heads} * row, slots);
   }
 }
 

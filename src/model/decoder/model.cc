@@ -25,12 +25,13 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
   return std::unique_ptr<Model>(std::move(model));
 }
 
-void Decoder::forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits, const Probe* probe) {
+void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
+                      const Probe* probe) {
   const FlushDenormals flush;
   Workspace& w = *workspace_;
-  rope_.ensure(end_position(batch));
+  rope_.ensure(tables.end);
 
-  Step step{{exec, batch, cache, probe, cache_spans(batch, w.cache_spans)}, w};
+  Step step{{exec, tables, cache, probe}, w};
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

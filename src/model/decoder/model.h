@@ -35,7 +35,7 @@ class Decoder final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
-  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
  private:

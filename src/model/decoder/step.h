@@ -13,8 +13,6 @@ namespace sluice::decoder {
 struct Decoder::Workspace {
   FloatBuffer q, k, v, attended;  // [rows, heads, head_dim]
   FloatBuffer kv;                 // [rows, key-value heads, key then value]
-  std::vector<RowRef> rows;
-  std::vector<CacheSpan> cache_spans;
   std::vector<StreamView> views;  // of a layer's key-value heads
   FeedForwardScratch feed_forward;
 };

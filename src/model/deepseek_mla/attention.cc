@@ -34,12 +34,13 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
   if (step.selects) select_keys(step, index);
 
   float* values = w.values.get(step.floats(heads * mla.v_head_dim));
-  const auto expands = [&](const CacheSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };
-  for (auto from = step.spans.begin(); from != step.spans.end();) {
-    const auto to = std::find_if(from, step.spans.end(), expands);
+  const auto expands = [&](const RowSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };
+  const std::span<const RowSpan> spans = step.tables.spans;
+  for (auto from = spans.begin(); from != spans.end();) {
+    const auto to = std::find_if(from, spans.end(), expands);
     if (from != to) attend_absorbed(step, index, {from, to}, q, values);
-    if (to != step.spans.end()) attend_expanded(step, index, *to, q, values);
-    from = to == step.spans.end() ? to : to + 1;
+    if (to != spans.end()) attend_expanded(step, index, *to, q, values);
+    from = to == spans.end() ? to : to + 1;
   }
   step.show(index, "attn_o", values, heads * mla.v_head_dim);
   const LinearJob out{&a.o, values, heads * mla.v_head_dim, y, hidden};
@@ -48,7 +49,7 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
 
 // Turns the queries of neighbouring spans to the latent's side, head by head, attends, and turns what comes out to
 // values.
-void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const CacheSpan> spans, const float* q,
+void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const RowSpan> spans, const float* q,
                                   float* values) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
@@ -74,7 +75,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const CacheSp
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = latent_dim, args.value_dims = rank;
   args.q = absorbed, args.scale = softmax_scale_;
-  args.spans = spans;
+  args.step = &step.tables, args.spans = spans;
   args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
     args.selected = w.selected.data(), args.selected_count = w.selected_count.data();
@@ -124,7 +125,7 @@ void DeepSeekMla::project(Step& step, int index, const float* x, float* q, float
 
   RopeHeadsArgs rope;
   rope.rows = rows, rope.rope_dims = mla.qk_rope_head_dim;
-  rope.positions = step.batch.positions.data(), rope.table = rope_.data();
+  rope.positions = step.tables.positions.data(), rope.table = rope_.data();
   rope.half_split = !mla.rope_interleave;
   rope.heads = heads, rope.head_dim = mla.qk_head_dim(), rope.offset = mla.qk_nope_head_dim;
   rope.x = q, rope.ldx = q_width;
@@ -137,24 +138,7 @@ void DeepSeekMla::project(Step& step, int index, const float* x, float* q, float
 // Row t of x, one a token, goes to its place in `id`; not below latents_from, where it is published already.
 void DeepSeekMla::write_rows(Step& step, StreamId id, const float* x) {
   const StreamView& stream = step.cache[id];
-  std::vector<RowRef>& rows = step.w.rows;
-  rows.clear();
-  int first = 0;  // of the run of rows at hand
-  const auto write = [&] {
-    encode_rows(step.exec, stream.format, static_cast<int>(rows.size()), x + std::ptrdiff_t{first} * stream.format.dims,
-                stream.format.dims, rows.data());
-    rows.clear();
-  };
-  for (std::size_t s = 0; s < step.spans.size(); ++s) {
-    const CacheSpan& span = step.spans[s];
-    const int published = std::clamp(step.batch.spans[s].latents_from - span.first_position, 0, span.rows);
-    if (published > 0) {
-      write();
-      first = span.row_begin + published;
-    }
-    for (int t = published; t < span.rows; ++t) rows.push_back(latent_row(span, stream, span.first_position + t));
-  }
-  write();
+  encode_rows(step.exec, stream, step.rows(), x, stream.format.dims, step.tables.closed_by(1).slots);
 }
 
 }  // namespace sluice::mla

@@ -26,7 +26,7 @@ int heads_at_once(int heads, int keys, int row_floats) {
 
 }  // namespace
 
-void DeepSeekMla::attend_expanded(Step& step, int index, const CacheSpan& span, const float* q, float* values) {
+void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span, const float* q, float* values) {
   Workspace& w = step.w;
   const DeepSeekMlaConfig& mla = config_.mla();
   const int heads = config_.num_attention_heads;
@@ -50,16 +50,14 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const CacheSpan& span, 
 }
 
 // The span's rows over the keys at positions [first, last).
-void DeepSeekMla::attend_piece(Step& step, int index, const CacheSpan& span, Position first, Position last,
+void DeepSeekMla::attend_piece(Step& step, int index, const RowSpan& span, Position first, Position last,
                                const float* q, float* out, float* lse) {
   Workspace& w = step.w;
   const StreamView& stream = step.cache[streams_[static_cast<std::size_t>(index)].latent];
   const DeepSeekMlaConfig& mla = config_.mla();
   const int keys = last - first, heads = config_.num_attention_heads, latent_dim = mla.latent_dim();
-  w.rows.clear();
-  for (Position p = first; p < last; ++p) w.rows.push_back(latent_row(span, stream, p));
   float* latents = w.piece_latents.get(static_cast<std::size_t>(keys) * static_cast<std::size_t>(latent_dim));
-  decode_rows(step.exec, stream.format, keys, w.rows.data(), latents, latent_dim);
+  decode_rows(step.exec, step.tables, span, stream, first, keys, latents);
 
   AttendExpandedArgs args;
   args.rows = span.rows, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;
@@ -95,12 +93,7 @@ const float* DeepSeekMla::expand(Step& step, int index, const float* latents, in
   }
   linear(step.exec, keys, jobs);
   copy_heads(step.exec, {keys, count, mla.qk_rope_head_dim, latents + mla.kv_lora_rank, 0, latent_dim,
-                         kv + mla.qk_nope_head_dim, head_floats, row});
-  if (key_dims < offset) {
-    for (std::ptrdiff_t i = 0; i < std::ptrdiff_t{count} * keys; ++i) {
-      std::fill_n(kv + i * row + key_dims, offset - key_dims, 0.0F);
-    }
-  }
+                         kv + mla.qk_nope_head_dim, head_floats, row, /*zeros=*/offset - key_dims});
   return kv;
 }
 

@@ -121,44 +121,33 @@ TEST(ExpandedPrefill, SpansOfABatchAreApart) {
   TestPages pages(loaded.model->cache_layout(), 16, 5);
   const int cut[][2] = {{40, 1}, {0, 30}, {0, 3}, {7, 2}, {64, 64}, {100, 16}};  // tokens before, rows
   std::vector<std::vector<LatentPage>> tables;
-  std::vector<BatchSpan> spans;
-  std::vector<TokenId> batch_ids;
-  std::vector<Position> positions;
-  std::vector<int> all;
+  const TableShape shape = loaded.model->cache_layout().table_shape();
+  StepBuilder batch(shape);
   std::vector<float> expected;
+  const auto logits_of = [&](const StepTables& step) {
+    std::vector<float> logits(step.logit_rows.size() * static_cast<std::size_t>(loaded.model->config().vocab_size));
+    loaded.model->forward(loaded.exec, step, pages.view(), logits.data(), nullptr);
+    return logits;
+  };
+  tables.reserve(std::size(cut));
   for (const auto& [before, rows] : cut) {
-    auto& table = tables.emplace_back();
-    table.push_back(pages.take_latent());
-    const auto run = [&](std::span<const BatchSpan> of, std::span<const TokenId> tokens, std::span<const Position> at,
-                         std::span<const int> wanted) {
-      std::vector<float> logits(wanted.size() * static_cast<std::size_t>(loaded.model->config().vocab_size));
-      loaded.model->forward(loaded.exec, {tokens, at, of, wanted}, pages.view(), logits.data(), nullptr);
-      return logits;
-    };
-    std::vector<Position> at(128);
-    for (Position p = 0; p < 128; ++p) at[static_cast<std::size_t>(p)] = p;
+    auto& table = tables.emplace_back(1, pages.take_latent());
+    const auto own = std::span(ids).subspan(static_cast<std::size_t>(before), static_cast<std::size_t>(rows));
     std::vector<int> wanted;
     for (int i = 0; i < rows; ++i) wanted.push_back(i);
-    BatchSpan span;
-    span.latent_pages = table.data();
-    span.rows = before;
-    if (before > 0)
-      run({&span, 1}, {ids.data(), static_cast<std::size_t>(before)},
-          std::span(at).first(static_cast<std::size_t>(before)), {});
-    span.first_position = before, span.rows = rows;
-    const auto own = std::span(ids).subspan(static_cast<std::size_t>(before), static_cast<std::size_t>(rows));
-    const auto own_at = std::span(at).subspan(static_cast<std::size_t>(before), static_cast<std::size_t>(rows));
-    const auto alone = run({&span, 1}, own, own_at, wanted);
-    expected.insert(expected.end(), alone.begin(), alone.end());
-    span.row_begin = static_cast<int>(batch_ids.size());
-    spans.push_back(span);
-    batch_ids.insert(batch_ids.end(), own.begin(), own.end());
-    positions.insert(positions.end(), own_at.begin(), own_at.end());
+    StepBuilder alone(shape);
+    if (before > 0) {
+      alone.add({.rows = before, .latent_pages = table}, std::span(ids).first(static_cast<std::size_t>(before)), {});
+      logits_of(alone.finish());
+      alone.begin();
+    }
+    const BatchSpan span{.rows = rows, .first_position = before, .latent_pages = table};
+    alone.add(span, own, wanted);
+    batch.add(span, own, wanted);
+    const auto logits = logits_of(alone.finish());
+    expected.insert(expected.end(), logits.begin(), logits.end());
   }
-  for (std::size_t i = 0; i < batch_ids.size(); ++i) all.push_back(static_cast<int>(i));
-  std::vector<float> found(expected.size());
-  loaded.model->forward(loaded.exec, {batch_ids, positions, spans, all}, pages.view(), found.data(), nullptr);
-  EXPECT_EQ(found, expected);
+  EXPECT_EQ(logits_of(batch.finish()), expected);
 }
 
 TEST(ExpandedPrefill, IsAProfileOfItsOwn) {

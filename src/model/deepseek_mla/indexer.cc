@@ -1,7 +1,6 @@
 // The lightning indexer over tokens (spec section 19): keys of every row, and the keys that a row attends to.
 #include "kernels/indexer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/elementwise.h"
@@ -20,7 +19,7 @@ void DeepSeekMla::write_index_keys(Step& step, int index) {
   const int rows = step.rows(), dim = config_.mla().index_head_dim, rope_dims = config_.mla().qk_rope_head_dim;
   float* k = step.w.index_k.get(step.floats(dim));
   layer_norm(step.exec, {rows, dim, k, dim, indexer.k_norm.data(), indexer.k_norm_bias.data(), kIndexNormEps, k, dim});
-  rope_heads(step.exec, {rows, 1, dim, rope_dims, 0, k, dim, step.batch.positions.data(), rope_.data(), false, -1.0F,
+  rope_heads(step.exec, {rows, 1, dim, rope_dims, 0, k, dim, step.tables.positions.data(), rope_.data(), false, -1.0F,
                          /*half_split=*/true});
   if (profile_.index_hadamard) hadamard(step.exec, rows, dim, k);
   if (profile_.simulate_index) simulate_rows(step.exec, profile_.index_query, dim, 0, rows, k, dim);
@@ -35,13 +34,13 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   const int rows = step.rows(), heads = mla.index_n_heads, dim = mla.index_head_dim;
   float* q = w.index_q.get(step.floats(heads * dim));
   float* weights = w.index_weights.get(step.floats(heads));
-  rope_heads(step.exec, {rows, heads, dim, mla.qk_rope_head_dim, 0, q, heads * dim, step.batch.positions.data(),
+  rope_heads(step.exec, {rows, heads, dim, mla.qk_rope_head_dim, 0, q, heads * dim, step.tables.positions.data(),
                          rope_.data(), false, -1.0F, /*half_split=*/true});
   if (profile_.index_hadamard) hadamard(step.exec, rows * heads, dim, q);
   simulate_rows(step.exec, profile_.index_query, dim, 0, rows * heads, q, dim);
-  const auto scale =
+  const auto factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
-  for (std::size_t i = 0; i < step.floats(heads); ++i) weights[i] *= scale;
+  sluice::scale(step.exec, rows, heads, factor, weights);
   step.show(index, "index_q", q, heads * dim);
 
   w.selected.resize(step.floats(mla.index_topk));
@@ -49,16 +48,13 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   IndexSelectArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim;
   args.q = q, args.weights = weights;
-  args.spans = step.spans;
+  args.step = &step.tables;
   args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index];
   args.tokens_per_row = 1, args.top_k = mla.index_topk;
   args.selected = w.selected.data(), args.count = w.selected_count.data();
   if (step.probe != nullptr) {
-    int most = 1;
-    for (const auto& span : step.spans) most = std::max(most, span.first_position + span.rows);
-    args.scores_stride = most;
-    args.scores = w.index_scores.get(step.floats(most));
-    std::fill_n(args.scores, step.floats(most), 0.0F);
+    args.scores_stride = step.tables.end;
+    args.scores = w.index_scores.get(step.floats(step.tables.end));
   }
   index_select(step.exec, args);
   step.show(index, "index_scores", args.scores, args.scores_stride);

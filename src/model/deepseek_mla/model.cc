@@ -37,16 +37,15 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
   return std::unique_ptr<Model>(std::move(model));
 }
 
-void DeepSeekMla::forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                           const Probe* probe) {
   const FlushDenormals flush;
   Workspace& w = *workspace_;
-  const Position end = end_position(batch);
-  rope_.ensure(end);
+  rope_.ensure(tables.end);
 
   const DeepSeekMlaConfig& mla = config_.mla();
-  const bool selects = mla.index_n_heads > 0 && end > mla.index_topk;
-  Step step{{exec, batch, cache, probe, cache_spans(batch, w.cache_spans)}, w, selects};
+  const bool selects = mla.index_n_heads > 0 && tables.end > mla.index_topk;
+  Step step{{exec, tables, cache, probe}, w, selects};
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

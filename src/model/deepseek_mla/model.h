@@ -38,7 +38,7 @@ class DeepSeekMla final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
-  void forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
  private:
@@ -47,9 +47,9 @@ class DeepSeekMla final : public Model {
 
   DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
   void attention(Step& step, int index, const float* x, float* y);
-  void attend_absorbed(Step& step, int index, std::span<const CacheSpan> spans, const float* q, float* values);
-  void attend_expanded(Step& step, int index, const CacheSpan& span, const float* q, float* values);
-  void attend_piece(Step& step, int index, const CacheSpan& span, Position first, Position last, const float* q,
+  void attend_absorbed(Step& step, int index, std::span<const RowSpan> spans, const float* q, float* values);
+  void attend_expanded(Step& step, int index, const RowSpan& span, const float* q, float* values);
+  void attend_piece(Step& step, int index, const RowSpan& span, Position first, Position last, const float* q,
                     float* out, float* lse);
   const float* expand(Step& step, int index, const float* latents, int keys, int head, int count);
   void project(Step& step, int index, const float* x, float* q, float* latent);

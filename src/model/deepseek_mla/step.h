@@ -19,8 +19,6 @@ struct DeepSeekMla::Workspace {
   FloatBuffer piece, piece_lse, lse;    // [rows, heads, v_head_dim], [rows, heads], [rows, heads]
   FloatBuffer index_k, index_q, index_weights, index_scores;
   std::vector<std::int32_t> selected, selected_count;
-  std::vector<RowRef> rows;
-  std::vector<CacheSpan> cache_spans;
   std::vector<LinearJob> jobs;
   FeedForwardScratch feed_forward;
 };

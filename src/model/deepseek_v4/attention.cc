@@ -48,7 +48,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
     jobs.push_back({&a.indexer.q, q_a, rank, w.index_q.get(step.floats(a.indexer.q.out())), a.indexer.q.out()});
   }
   linear(step.exec, rows, jobs);
-  const Position* positions = step.batch.positions.data();
+  const Position* positions = step.tables.positions.data();
   rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, q, heads * dim, positions, rope, false, eps});
   rope_heads(step.exec, {rows, 1, dim, rope_dims, dim - rope_dims, kv, dim, positions, rope, false, -1.0F});
   step.show(index, "q", q, rows, heads * dim);
@@ -57,11 +57,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, rows, kv, dim);
   step.show(index, "kv", kv, rows, dim);
   const StreamView& window = step.cache[streams.window];
-  w.rows.clear();
-  for (const auto& span : step.spans) {
-    for (int t = 0; t < span.rows; ++t) w.rows.push_back(window_row(span, window, span.first_position + t));
-  }
-  encode_rows(step.exec, window.format, rows, kv, dim, w.rows.data());
+  encode_rows(step.exec, window, rows, kv, dim, step.tables.window_slots);
   if (ratio != 0) {
     compress_layer(step, index, a.compressor, streams.open, streams.latent, dim, false, comp_kv, comp_gate);
   }
@@ -78,7 +74,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   args.q = q;
   args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   args.sink = a.sink.data();
-  args.spans = step.spans;
+  args.step = &step.tables, args.spans = step.tables.spans;
   args.window = &window, args.window_tokens = v4.sliding_window;
   if (ratio != 0) args.latent = &step.cache[streams.latent], args.tokens_per_row = ratio;
   if (ratio == 4 && step.scores_index) {
@@ -112,43 +108,22 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
   const int rope_dims = config_.v4().qk_rope_head_dim;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const StreamView& entries = step.cache[latent];
-  const std::size_t offset = step.cache.open_offset(open);
-
-  w.compress_spans.clear();
-  w.pooled_positions.clear();
-  w.boundaries.clear();
-  w.rows.clear();
-  const bool bounded = layout_[open].boundary_bytes > 0;
-  std::vector<int> kept;  // pooled rows to write: those of tokens whose latents this span owns
-  for (std::size_t s = 0; s < step.spans.size(); ++s) {
-    const BatchSpan& span = step.batch.spans[s];
-    w.compress_spans.push_back({span.row_begin, span.rows, span.first_position,
-                                reinterpret_cast<const float*>(span.open_in + offset),
-                                reinterpret_cast<float*>(span.open_out + offset),
-                                static_cast<int>(w.pooled_positions.size()), static_cast<int>(w.boundaries.size())});
-    const int first = span.first_position / ratio, closed = windows_closed(span.first_position, span.rows, ratio);
-    for (int e = first; e < first + closed; ++e) {
-      if ((e + 1) * ratio > span.latents_from) {
-        kept.push_back(static_cast<int>(w.pooled_positions.size()));
-        w.rows.push_back(latent_row(step.spans[s], entries, e));
-      }
-      w.pooled_positions.push_back(e * ratio);  // an entry's position is its first token's
-    }
-    const int end_block = (span.first_position + span.rows) / kBlockTokens;
-    for (int block = span.first_position / kBlockTokens; bounded && block < end_block; ++block) {
-      const WindowPage page = span.window_pages[block - span.first_window_block];
-      w.boundaries.push_back(reinterpret_cast<float*>(step.cache.boundary(open, page)));
-    }
-  }
-  const int pooled_rows = static_cast<int>(w.pooled_positions.size());
-  const bool overlap = ratio == 4;
-  float* pooled = w.pooled.get(static_cast<std::size_t>(pooled_rows) * static_cast<std::size_t>(dim) + 1);
-  compress(step.exec, {dim, ratio, overlap, kv, gate, weights.kv.out(), weights.ape.data(), w.compress_spans, pooled,
-                       bounded ? w.boundaries.data() : nullptr});
+  const ClosedWindows& closed = step.tables.closed_by(ratio);
+  float* pooled = w.pooled.get(static_cast<std::size_t>(closed.count) * static_cast<std::size_t>(dim) + 1);
+  CompressArgs args;
+  args.dim = dim, args.ratio = ratio, args.overlap = ratio == 4;
+  args.kv = kv, args.gate = gate, args.ld = weights.kv.out();
+  args.ape = weights.ape.data();
+  args.step = &step.tables;
+  args.states = step.cache.states(open), args.state_bytes = step.cache.open_stride;
+  args.pooled = pooled;
+  if (layout_[open].boundary_bytes > 0) args.boundaries = &step.cache[open];
+  compress(step.exec, args);
+  const int pooled_rows = closed.count;
   if (pooled_rows == 0) return;
 
   rms_norm(step.exec, {pooled_rows, dim, pooled, dim, weights.norm.data(), eps, pooled, dim});
-  rope_heads(step.exec, {pooled_rows, 1, dim, rope_dims, dim - rope_dims, pooled, dim, w.pooled_positions.data(),
+  rope_heads(step.exec, {pooled_rows, 1, dim, rope_dims, dim - rope_dims, pooled, dim, closed.positions,
                          compress_rope_.data(), false, -1.0F});
   if (is_index) {
     if (profile_.index_hadamard) hadamard(step.exec, pooled_rows, dim, pooled);
@@ -157,12 +132,7 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
     simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, pooled_rows, pooled, dim);
   }
   step.show(index, is_index ? "index_k" : "compressed", pooled, pooled_rows, dim);
-  for (std::size_t i = 0; i < kept.size(); ++i) {  // close the gaps of rows that are not written
-    if (kept[i] == static_cast<int>(i)) continue;
-    std::copy_n(pooled + static_cast<std::ptrdiff_t>(kept[i]) * dim, dim,
-                pooled + static_cast<std::ptrdiff_t>(i) * dim);
-  }
-  encode_rows(step.exec, entries.format, static_cast<int>(kept.size()), pooled, dim, w.rows.data());
+  encode_rows(step.exec, entries, pooled_rows, pooled, dim, closed.slots);
 }
 
 // The lightning indexer (spec section 7): which compressed entries each row attends to.
@@ -172,15 +142,15 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   const int rows = step.rows(), heads = v4.index_n_heads, dim = v4.index_head_dim, rope_dims = v4.qk_rope_head_dim;
   float* q = w.index_q.get(step.floats(heads * dim));
   float* weights = w.index_weights.get(step.floats(heads));
-  rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, q, heads * dim, step.batch.positions.data(),
+  rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, q, heads * dim, step.tables.positions.data(),
                          compress_rope_.data(), false, -1.0F});
   if (profile_.index_hadamard) hadamard(step.exec, rows * heads, dim, q);
   if (profile_.index_query != RowCodec::kF32) {
     simulate_rows(step.exec, profile_.index_query, dim, 0, rows * heads, q, dim);
   }
-  const auto scale =
+  const auto factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
-  for (std::size_t i = 0; i < step.floats(heads); ++i) weights[i] *= scale;
+  scale(step.exec, rows, heads, factor, weights);
   step.show(index, "index_q", q, rows, heads * dim);
 
   w.selected.resize(step.floats(v4.index_topk));
@@ -188,16 +158,13 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   IndexSelectArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim;
   args.q = q, args.weights = weights;
-  args.spans = step.spans;
+  args.step = &step.tables;
   args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index_latent];
   args.tokens_per_row = 4, args.top_k = v4.index_topk;
   args.selected = w.selected.data(), args.count = w.selected_count.data();
   if (step.probe != nullptr) {
-    int most = 1;
-    for (const auto& span : step.spans) most = std::max(most, (span.first_position + span.rows) / 4);
-    args.scores_stride = most;
-    args.scores = w.index_scores.get(step.floats(most));
-    std::fill_n(args.scores, step.floats(most), 0.0F);
+    args.scores_stride = step.tables.end / 4;
+    args.scores = w.index_scores.get(step.floats(args.scores_stride));
   }
   index_select(step.exec, args);
   step.show(index, "index_scores", args.scores, rows, args.scores_stride);

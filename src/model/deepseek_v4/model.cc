@@ -41,18 +41,17 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
   return std::unique_ptr<Model>(std::move(model));
 }
 
-void DeepSeekV4::forward(const Exec& exec, const Batch& batch, const CacheView& cache, float* logits,
+void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                          const Probe* probe) {
   const FlushDenormals flush;
   Workspace& w = *workspace_;
-  const Position end = end_position(batch);
-  window_rope_.ensure(end);
-  compress_rope_.ensure(end);
+  window_rope_.ensure(tables.end);
+  compress_rope_.ensure(tables.end);
 
-  Step step{{exec, batch, cache, probe, cache_spans(batch, w.cache_spans)}, w, end / 4 > config_.v4().index_topk};
-  embed(exec, batch.ids, weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size)));
+  Step step{{exec, tables, cache, probe}, w, tables.end / 4 > config_.v4().index_topk};
+  embed(exec, tables.ids, weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size)));
   for (int i = 0; i < config_.num_hidden_layers; ++i) layer(step, i);
-  if (!batch.logit_rows.empty()) head(step, logits);
+  if (!tables.logit_rows.empty()) head(step, logits);
 }
 
 // The two sub-layers of a layer, each between the halves of a hyper-connection.
@@ -105,20 +104,16 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
   const LinearJob gate{&ffn.gate, x, hidden, router_logits, experts_count};
   linear(step.exec, rows, {&gate, 1});
 
-  const std::int32_t* given = nullptr;
-  if (!ffn.tid2eid.empty()) {
-    w.hash_ids.resize(pairs);
-    for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
-      const auto* ids =
-          ffn.tid2eid.data() + static_cast<std::size_t>(step.batch.ids[t]) * static_cast<std::size_t>(slots);
-      std::copy(ids, ids + slots, w.hash_ids.data() + t * static_cast<std::size_t>(slots));
-    }
-    given = w.hash_ids.data();
-  }
   w.router_ids.resize(pairs);
   float* router_weights = w.router_weights.get(pairs);
-  route(step.exec, {rows, experts_count, slots, router_logits, ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data(),
-                    given, static_cast<float>(config_.moe.routed_scaling_factor), w.router_ids.data(), router_weights});
+  RouteArgs router;
+  router.rows = rows, router.experts = experts_count, router.slots = slots;
+  router.logits = router_logits;
+  router.bias = ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data();
+  if (!ffn.tid2eid.empty()) router.hash_ids = ffn.tid2eid.data(), router.tokens = step.tables.ids.data();
+  router.scaling = static_cast<float>(config_.moe.routed_scaling_factor);
+  router.ids = w.router_ids.data(), router.weights = router_weights;
+  route(step.exec, router);
   step.show(index, "router_weights", router_weights, rows, slots);
   step.show(index, "router_ids", w.router_ids, slots);
 
@@ -131,10 +126,10 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
 void DeepSeekV4::head(Step& step, float* logits) {
   Workspace& w = step.w;
-  const int rows = static_cast<int>(step.batch.logit_rows.size()), hidden = config_.hidden_size;
+  const int rows = static_cast<int>(step.tables.logit_rows.size()), hidden = config_.hidden_size;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
-  float* x = w.streams.get(step.floats(kHcStreams * hidden));
-  move_to_front(step.batch.logit_rows, kHcStreams * hidden, x);
+  float* x = w.wanted.get(static_cast<std::size_t>(rows) * static_cast<std::size_t>(kHcStreams * hidden));
+  gather_rows(step.exec, step.tables.logit_rows, kHcStreams * hidden, w.streams.get(0), x);
   float* pre = w.pre.get(step.floats(kHcStreams));
   float* h = w.collapsed.get(step.floats(hidden));
   float* normed = w.normed.get(step.floats(hidden));

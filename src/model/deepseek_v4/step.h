@@ -13,19 +13,14 @@ namespace sluice::v4 {
 
 // Buffers that grow to the largest step seen. Every name is a tensor of the specification, [rows, ...].
 struct DeepSeekV4::Workspace {
-  FloatBuffer streams;                       // X: [rows, 4, hidden]
+  FloatBuffer streams, wanted;               // X: [rows, 4, hidden]; of the rows that want logits
   FloatBuffer mixes, pre, post, comb;        // of the current hyper-connection site
   FloatBuffer collapsed, normed, sub_layer;  // [rows, hidden]
   FloatBuffer q_a, q, kv, attended, o_a;
   FloatBuffer comp_kv, comp_gate, pooled;  // compressor projections and closed windows
   FloatBuffer index_kv, index_gate, index_q, index_weights, index_scores;
   FloatBuffer router_logits, router_weights;
-  std::vector<std::int32_t> router_ids, hash_ids, selected, selected_count;
-  std::vector<Position> pooled_positions;
-  std::vector<CompressSpan> compress_spans;
-  std::vector<float*> boundaries;  // of compress_spans
-  std::vector<RowRef> rows;
-  std::vector<CacheSpan> cache_spans;
+  std::vector<std::int32_t> router_ids, selected, selected_count;
   ExpertsScratch experts;
 };
 

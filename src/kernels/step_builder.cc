@@ -1,0 +1,100 @@
+#include "kernels/step_builder.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice {
+
+void StepBuilder::begin() {
+  ids_.clear();
+  positions_.clear();
+  spans_.clear();
+  logit_rows_.clear();
+  latent_pages_.clear();
+  window_pages_.clear();
+  boundary_pages_.clear();
+  window_slots_.clear();
+  ended_blocks_.assign(1, 0);
+  for (Closed& closed : closed_) {
+    closed.begin.assign(1, 0);
+    closed.positions.clear();
+    closed.slots.clear();
+  }
+  tables_ = {};
+}
+
+void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows) {
+  SLUICE_CHECK(span.rows == static_cast<int>(ids.size()), "a span has a token for each row");
+  const auto row_begin = static_cast<int>(ids_.size());
+  spans_.push_back({.row_begin = row_begin,
+                    .rows = span.rows,
+                    .first_position = span.first_position,
+                    .latent_list = static_cast<std::int32_t>(latent_pages_.size()),
+                    .window_list = static_cast<std::int32_t>(window_pages_.size()),
+                    .first_window_block = span.first_window_block,
+                    .state_in = span.state_in,
+                    .state_out = span.state_out});
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+  for (int i = 0; i < span.rows; ++i) positions_.push_back(span.first_position + i);
+  for (const int row : logit_rows) logit_rows_.push_back(row_begin + row);
+  latent_pages_.insert(latent_pages_.end(), span.latent_pages.begin(), span.latent_pages.end());
+  for (std::size_t i = 0; i < closed_.size(); ++i) add_closed(span, shape_.ratios[i], closed_[i]);
+  if (shape_.windows) add_windows(span);
+  tables_.end = std::max(tables_.end, span.first_position + span.rows);
+}
+
+void StepBuilder::add_closed(const BatchSpan& span, int ratio, Closed& closed) const {
+  const int rows_per_page = kBlockTokens / ratio;
+  const std::int32_t last = (span.first_position + span.rows) / ratio;
+  for (std::int32_t e = span.first_position / ratio; e < last; ++e) {
+    closed.positions.push_back(e * ratio);
+    RowSlot slot;
+    if ((e + 1) * ratio > span.latents_from) {
+      const LatentPage page = span.latent_pages[static_cast<std::size_t>(e / rows_per_page)];
+      slot = RowSlot(page.value * rows_per_page + e % rows_per_page);
+    }
+    closed.slots.push_back(slot);
+  }
+  closed.begin.push_back(static_cast<std::int32_t>(closed.positions.size()));
+}
+
+void StepBuilder::add_windows(const BatchSpan& span) {
+  window_pages_.insert(window_pages_.end(), span.window_pages.begin(), span.window_pages.end());
+  const auto page = [&](std::int32_t block) {
+    return span.window_pages[static_cast<std::size_t>(block - span.first_window_block)];
+  };
+  const Position end = span.first_position + span.rows;
+  for (Position p = span.first_position; p < end; ++p) {
+    window_slots_.emplace_back(page(p / kBlockTokens).value * kBlockTokens + p % kBlockTokens);
+  }
+  for (std::int32_t block = span.first_position / kBlockTokens; block < end / kBlockTokens; ++block) {
+    boundary_pages_.push_back(page(block));
+  }
+  ended_blocks_.push_back(static_cast<std::int32_t>(boundary_pages_.size()));
+}
+
+const StepTables& StepBuilder::finish() {
+  closed_tables_.clear();
+  for (std::size_t i = 0; i < closed_.size(); ++i) {
+    const Closed& closed = closed_[i];
+    closed_tables_.push_back({.ratio = shape_.ratios[i],
+                              .count = static_cast<int>(closed.positions.size()),
+                              .begin = closed.begin.data(),
+                              .positions = closed.positions.data(),
+                              .slots = closed.slots.data()});
+  }
+  tables_.ids = ids_;
+  tables_.positions = positions_;
+  tables_.spans = spans_;
+  tables_.logit_rows = logit_rows_;
+  tables_.latent_pages = latent_pages_.data();
+  tables_.window_pages = window_pages_.data();
+  tables_.window_slots = window_slots_.data();
+  tables_.closed = closed_tables_;
+  tables_.ended_blocks = ended_blocks_.data();
+  tables_.boundary_pages = boundary_pages_.data();
+  return tables_;
+}
+
+}  // namespace sluice

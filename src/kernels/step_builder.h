@@ -1,0 +1,65 @@
+// StepBuilder: makes the StepTables of a step from its spans, on the host. Owns their memory, which grows to the
+// largest step seen and stays. Thread safety: one thread at a time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/step_tables.h"
+
+namespace sluice {
+
+// What a cache says of the next rows of a sequence. Views; it owns nothing.
+struct BatchSpan {
+  int rows = 0;
+  Position first_position = 0;
+  // Rows below this position are computed only for their window and open state: their latents are already published.
+  Position latents_from = 0;
+  std::span<const LatentPage> latent_pages = {};  // [block], covers every block up to the last row
+  // [block - first_window_block], covers the window of the first row to the last row. A row that ends its block also
+  // writes the boundary bytes of every Open stream there (model/cache_layout.h).
+  std::span<const WindowPage> window_pages = {};
+  std::int32_t first_window_block = 0;
+  std::int32_t state_in = 0, state_out = 0;  // open states: the committed one, and another that receives the next
+};
+
+// Which tables a cache layout wants.
+struct TableShape {
+  std::vector<int> ratios;  // tokens a row of its Latent streams, ascending, each once
+  bool windows = true;      // it has Window streams, or boundary bytes
+};
+
+class StepBuilder {
+ public:
+  explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
+
+  void begin();  // a new step
+  // Appends the rows of `span`, which are ids.size(); logit_rows: indices into ids, ascending.
+  void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows);
+  // Of all that was added; valid until begin() or the end of the builder.
+  const StepTables& finish();
+
+ private:
+  struct Closed {
+    std::vector<std::int32_t> begin;
+    std::vector<Position> positions;
+    std::vector<RowSlot> slots;
+  };
+  void add_closed(const BatchSpan& span, int ratio, Closed& closed) const;
+  void add_windows(const BatchSpan& span);
+
+  TableShape shape_;
+  std::vector<TokenId> ids_;
+  std::vector<Position> positions_;
+  std::vector<RowSpan> spans_;
+  std::vector<std::int32_t> logit_rows_;
+  std::vector<LatentPage> latent_pages_;
+  std::vector<WindowPage> window_pages_, boundary_pages_;
+  std::vector<RowSlot> window_slots_;
+  std::vector<std::int32_t> ended_blocks_;
+  std::vector<Closed> closed_;  // by ratio
+  std::vector<ClosedWindows> closed_tables_;
+  StepTables tables_;
+};
+
+}  // namespace sluice

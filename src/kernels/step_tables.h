@@ -1,0 +1,65 @@
+// StepTables: what a step computes, as values that every op of every layer shares: its tokens, their positions and
+// spans, and where each row that is written goes. Built once a step (kernels/step_builder.h); there is no prefill and
+// no decode. Plain data, valid on the device that the ops run on: no pointer leads into a pool, pages are numbers.
+//
+// A stream of a pool is an array of rows, `rows_per_page` of them a page; a RowSlot is page * rows_per_page + row, so
+// one slot serves every layer whose streams have as many tokens a row. -1: the row is computed and not written. Thread
+// safety: plain values, constant while a step runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/index_types.h"
+
+namespace sluice {
+
+using RowSlot = StrongIndex<struct RowSlotTag>;
+
+// Rows [row_begin, row_begin + rows) of a step: consecutive positions of one sequence.
+struct RowSpan {
+  int row_begin = 0, rows = 0;
+  Position first_position = 0;
+  std::int32_t latent_list = 0;  // the page of block b is StepTables::latent_pages[latent_list + b]
+  std::int32_t window_list = 0;  // that of block b >= first_window_block: window_pages[window_list + b -
+                                 // first_window_block]
+  std::int32_t first_window_block = 0;
+  std::int32_t state_in = 0, state_out = 0;  // open states (CacheView): before the first row; after the last
+};
+
+// The groups of `ratio` tokens that the step's rows complete, in row order. With ratio 1 they are the rows.
+struct ClosedWindows {
+  int ratio = 0, count = 0;
+  const std::int32_t* begin = nullptr;  // [spans + 1]: where those of a span begin
+  const Position* positions = nullptr;  // [count]: of the group's first token
+  const RowSlot* slots = nullptr;       // [count]: where its latent row goes; -1: it is published already
+};
+
+struct StepTables {
+  std::span<const TokenId> ids;              // [rows]; tokens only, never placeholders
+  std::span<const Position> positions;       // [rows]
+  std::span<const RowSpan> spans;            // in row order, covering every row
+  std::span<const std::int32_t> logit_rows;  // ascending rows whose logits are wanted
+  const LatentPage* latent_pages = nullptr;
+  const WindowPage* window_pages = nullptr;
+  const RowSlot* window_slots = nullptr;       // [rows]: where a row of a Window stream goes
+  std::span<const ClosedWindows> closed;       // by ratio, ascending: one for each that a Latent stream has
+  const std::int32_t* ended_blocks = nullptr;  // [spans + 1]: where those of a span begin in boundary_pages
+  const WindowPage* boundary_pages = nullptr;  // of the blocks whose last token is in the step
+  Position end = 0;                            // behind the last position of any row
+
+  int rows() const { return static_cast<int>(ids.size()); }
+  const ClosedWindows& closed_by(int ratio) const {
+    const ClosedWindows* found = closed.data();
+    while (found->ratio != ratio) ++found;
+    return *found;
+  }
+  LatentPage latent_page(const RowSpan& span, std::int32_t block) const {
+    return latent_pages[span.latent_list + block];
+  }
+  WindowPage window_page(const RowSpan& span, std::int32_t block) const {
+    return window_pages[span.window_list + block - span.first_window_block];
+  }
+};
+
+}  // namespace sluice
