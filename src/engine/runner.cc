@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/cpu_topology.h"
@@ -71,7 +70,7 @@ Status Runner::clear_cache() {
   const EngineOptions& options = options_;
   states_.clear();  // before the pools that they point to
   prefix_cache_.reset();
-  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan_));
+  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(cpu_device(), model_->cache_layout(), plan_));
   SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
   PrefixCacheOptions caching;
   caching.enabled = options.enable_prefix_caching;
@@ -177,20 +176,21 @@ Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
   model_->forward(exec_, batch, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
-  for (const SpoiledRow& row : spoiled) std::memcpy(row.at, row.before.data(), row.before.size());
+  for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
   for (const StepSpan& span : spans) {
     span.keep ? commit(span) : states_[index(span.sequence)].discard();
   }
   return {};
 }
 
-Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write) {
+Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write) {
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   SLUICE_RETURN_IF_ERROR(check({&span, 1}));
   SLUICE_RETURN_IF_ERROR(reserve({&span, 1}));
   SequenceState& state = states_[index(sequence)];
-  write(state.span(0));
+  write(state.span(0), pools_->memory());
+  pools_->memory().write_initial_state(state.scratch());
   state.commit();
   return {};
 }
@@ -209,8 +209,8 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
       const Position p = span.first_position + span.rows - 1;
       const std::int32_t page = windows ? span.window_pages[p / kBlockTokens - span.first_window_block].value
                                         : span.latent_pages[p / kBlockTokens].value;
-      const RowRef row = pools_->view().streams[i].row(page, p % kBlockTokens);
-      rows.push_back({row.data, {row.data, row.data + stream.format.data_bytes}});
+      const CacheMemory::Rows row{StreamId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
+      rows.push_back({row, pools_->memory().read_rows(row)});
     }
     break;
   }

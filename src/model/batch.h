@@ -38,10 +38,13 @@ struct Batch {
   int rows() const { return static_cast<int>(ids.size()); }
 };
 
-// The pools' memory, per stream (StreamSpec::view()).
+// The pools' memory, per stream (StreamSpec::view()). Addresses of a device (kernels/device.h): for ops, and for nobody
+// else.
 struct CacheView {
   std::vector<StreamView> streams;        // by StreamId
-  std::vector<std::size_t> open_offsets;  // by StreamId
+  std::vector<std::size_t> open_offsets;  // by StreamId, in an open state
+  std::byte* open_base = nullptr;         // open state i lies at open_base + i * open_stride
+  std::size_t open_stride = 0;            // CacheLayout::open_bytes()
   const StreamView& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
   std::size_t open_offset(StreamId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
   // Where a window page keeps the boundary bytes of an Open stream: the first bytes of its state after the block.
