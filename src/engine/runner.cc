@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cache/audit.h"
 #include "engine/engine_options.h"
+#include "kernels/device.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice {

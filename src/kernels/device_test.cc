@@ -102,7 +102,9 @@ TEST_P(DeviceTest, MovesAreDoneInOrder) {
         std::copy_n(given.data(), bytes, plain.data() + second);
       }
     }
-    if (below(50) == 0) EXPECT_EQ(read(memory.data(), plain.size()), plain);
+    if (below(50) == 0) {
+      EXPECT_EQ(read(memory.data(), plain.size()), plain);
+    }
   }
   EXPECT_EQ(read(memory.data(), plain.size()), plain);
 }
