@@ -169,7 +169,7 @@ std::string cache_text(const CacheLayout& layout) {
     const std::size_t in_window_pages =
         kind.streams * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
     if (s.kind == StreamKind::kLatent) {
-      per_token = fmt::format("{:.2f}", static_cast<double>(row) / s.tokens_per_row);
+      per_token = fmt::format("{:.2f}", static_cast<double>(kind.streams * s.page_bytes()) / kBlockTokens);
     } else {  // an open state has two copies beside what window pages store of it
       per_sequence = std::to_string(2 * kind.initial_bytes + in_window_pages);
     }

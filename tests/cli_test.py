@@ -229,8 +229,9 @@ def test_inspect():
     for words in ["DeepseekV4ForCausalLM", "1322 tensors, 22952988 bytes", "default int8 kv=fp8 index=fp4", "layers.8 ",
                   "mtp.0 ", "256.00 MiB", "a token costs"]:
         assert words in text, words
-    # 4 CSA streams of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA streams at 1:128.
-    assert "a token costs %.2f bytes" % (4 * 200 / 4 + 4 * 68 / 4 + 3 * 200 / 128) in text
+    # 4 CSA streams of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA streams at 1:128,
+    # whose pages of one row are padded to 208 bytes.
+    assert "a token costs %.2f bytes" % (4 * 200 / 4 + 4 * 68 / 4 + 3 * 208 / 128) in text
     wide = sluice("inspect", "--kv-cache-dtype", "f32", "--index-cache-dtype", "bf16").stdout
     assert "a token costs %.2f bytes" % (4 * 512 / 4 + 4 * 256 / 4 + 3 * 512 / 128) in wide
     line = next(line for line in sluice("inspect", "--tensors").stdout.splitlines() if ".experts.0.w1.weight" in line)
@@ -238,7 +239,7 @@ def test_inspect():
     flash = sluice("inspect", ROOT / "tests" / "configs" / "v4-flash.json").stdout
     assert "43 + 1 for multi-token prediction" in flash and "ffn" not in flash
     table = [line.split() for line in flash.splitlines()]
-    assert ["fp8", "fp8", "3850.25", "7642112"] in table and ["bf16", "bf16", "6880.00", "12485632"] in table
+    assert ["fp8", "fp8", "3851.50", "7642112"] in table and ["bf16", "bf16", "6880.00", "12485632"] in table
     v3 = sluice("inspect", ROOT / "tests" / "configs" / "v3.json").stdout
     assert "671026419200 parameters, 37552297472 active" in v3 and "bf16       -                70272.00  0" in v3
     fails("inspect", ROOT / "tests" / "configs" / "v3.json", "--index-cache-dtype", "fp4", says="--index-cache-dtype")

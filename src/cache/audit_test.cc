@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cache/cache_memory_damage_testing.h"
 #include "cache/page_pool_damage_testing.h"
 #include "cache/toy_world_testing.h"
 
@@ -18,8 +19,7 @@ class AuditTest : public ::testing::Test {
   explicit AuditTest(Fault fault) : world_(ToyShape(), {}, PrefixCacheOptions{.fault = fault}) {
     world_.open(0);
     EXPECT_TRUE(world_[0].reserve(300));
-    const BatchSpan span = world_[0].span();
-    static_cast<void>(world_.model().forward(span, tokens_, world_.pools().view()));
+    static_cast<void>(world_.forward(0, tokens_));
     world_[0].commit(&world_.cache(), &chain_);
   }
   ~AuditTest() override = default;
@@ -91,17 +91,17 @@ TEST_F(AuditTest, NamesAWindowPublishedBeforeItIsComputed) {
 TEST_F(AuditTest, NamesPublishedBytesThatChanged) {
   const StreamId latent(2);
   ASSERT_EQ(world_.model().layout()[latent].kind, StreamKind::kLatent);
-  std::byte* row = world_.pools().view()[latent].row(1, 31).data;
-  row[0] ^= std::byte{1};
+  CacheMemory& memory = world_.pools().memory();
+  flip_bit(memory, {latent, 1, 31, 1}, 0);
   EXPECT_THAT(found(), HasSubstr("audit: latent page 1 no longer has the bytes that were published"));
-  row[0] ^= std::byte{1};
+  flip_bit(memory, {latent, 1, 31, 1}, 0);
   EXPECT_EQ(found(), "");
-  world_.pools().view()[StreamId(0)].row(world_[0].window_pages()[0].value, 127).data[7] ^= std::byte{1};
+  flip_bit(memory, {StreamId(0), world_[0].window_pages()[0].value, 127, 1}, 7);
   EXPECT_THAT(found(), HasSubstr("audit: window page 1 no longer has the bytes that were published"));
 }
 
 TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
-  world_.pools().view()[StreamId(2)].row(1, 0).data[0] ^= std::byte{1};
+  flip_bit(world_.pools().memory(), {StreamId(2), 1, 0, 1}, 0);
   int seen = 0;
   for (std::uint64_t turn = 0; turn < 40; ++turn) {
     seen += !audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 1, turn).ok();

@@ -1,15 +1,14 @@
-// CachePools: the memory of a MemoryPlan and who owns which page of it.
+// CachePools: the pools of a MemoryPlan: who owns which page and state, and their memory.
 //
-// One array per stream, indexed by page; one page id serves all layers. The memory is mapped but not touched, so a
-// large budget costs nothing before pages are used, and the lowest free page is always taken first. Owns the memory;
-// `layout` must outlive it. Thread safety: one thread at a time (a forward pass may read and write pages that it was
-// given from all of its threads).
+// The lowest free page is always taken first. Owns the memory; `layout` and the device must outlive it. Thread safety:
+// one thread at a time (a forward pass may read and write pages that it was given from all of its threads).
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
 #include "base/index_types.h"
+#include "cache/cache_memory.h"
 #include "cache/memory_plan.h"
 #include "cache/page_geometry.h"
 #include "cache/pool.h"
@@ -18,12 +17,9 @@
 
 namespace sluice {
 
-using StateSlot = StrongIndex<struct StateSlotTag>;  // the open states of one running sequence
-
 class CachePools {
  public:
-  static Result<std::unique_ptr<CachePools>> create(const CacheLayout& layout, const MemoryPlan& plan);
-  ~CachePools();
+  static Result<std::unique_ptr<CachePools>> create(Device& device, const CacheLayout& layout, const MemoryPlan& plan);
   CachePools(const CachePools&) = delete;
   CachePools& operator=(const CachePools&) = delete;
 
@@ -38,17 +34,15 @@ class CachePools {
   const Pool<WindowPage>& windows() const { return windows_; }
   const Pool<StateSlot>& slots() const { return slots_; }
 
-  const CacheView& view() const { return view_; }
-  // Copy 0 or 1 of a sequence's open state: layout().open_bytes() bytes, 64-byte aligned.
-  std::byte* open_state(StateSlot slot, int copy) const;
+  CacheMemory& memory() { return memory_; }
+  const CacheMemory& memory() const { return memory_; }
+  const CacheView& view() const { return memory_.view(); }
 
   std::size_t bytes_total() const { return plan_.total_bytes(); }
   std::size_t bytes_used() const;
 
  private:
-  CachePools(const CacheLayout& layout, const MemoryPlan& plan);
-  static void advise_huge_pages(std::byte* begin, std::size_t bytes, std::size_t page_bytes);
-  Status map_memory();
+  CachePools(const CacheLayout& layout, const MemoryPlan& plan, CacheMemory memory);
 
   const CacheLayout& layout_;
   PageGeometry geometry_;
@@ -56,10 +50,7 @@ class CachePools {
   Pool<LatentPage> latents_;
   Pool<WindowPage> windows_;
   Pool<StateSlot> slots_;
-  CacheView view_;
-  std::byte* memory_ = nullptr;
-  std::size_t mapped_bytes_ = 0;
-  std::byte* open_states_ = nullptr;
+  CacheMemory memory_;
 };
 
 }  // namespace sluice

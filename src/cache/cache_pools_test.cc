@@ -30,7 +30,7 @@ TEST(CachePoolsTest, NoTwoRowsShareAByte) {
     const CacheLayout& layout = model.layout();
     MemoryPlan plan{.sequences = 3, .latent_pages = 5, .window_pages = 7};
     plan.open_bytes = 4 * 2 * layout.open_bytes();
-    const auto pools = std::move(CachePools::create(layout, plan)).value();
+    const auto pools = std::move(CachePools::create(cpu_device(), layout, plan)).value();
     std::map<const std::byte*, std::size_t> ranges;  // begin -> bytes
     const auto add = [&](const std::byte* at, std::size_t bytes) {
       if (bytes == 0) return;
@@ -43,11 +43,13 @@ TEST(CachePoolsTest, NoTwoRowsShareAByte) {
         for (int row = 0; row < view.rows_per_page; ++row) {
           add(view.row(page, row).data, static_cast<std::size_t>(view.format.row_bytes()));
         }
+        const auto bytes = static_cast<std::size_t>(view.rows_per_page * view.format.row_bytes());
+        add(view.row(page, 0).data + bytes, view.page_bytes - bytes);
       }
     }
     for (int slot = 0; slot < 4; ++slot) {
       for (const int copy : {0, 1}) {
-        const std::byte* state = pools->open_state(StateSlot(slot), copy);
+        const std::byte* state = pools->memory().address(open_state(StateSlot(slot), copy));
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(state) % 64, 0U);
         add(state, layout.open_bytes());
       }
@@ -63,7 +65,7 @@ TEST(CachePoolsTest, NoTwoRowsShareAByte) {
 TEST(CachePoolsTest, ABudgetThatCannotBeMappedIsAnError) {
   const CacheLayout layout = large_layout();
   const MemoryPlan plan{.sequences = 1, .latent_pages = 1, .window_pages = 1, .open_bytes = std::size_t{1} << 60};
-  const auto pools = CachePools::create(layout, plan);
+  const auto pools = CachePools::create(cpu_device(), layout, plan);
   EXPECT_EQ(pools.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(pools.status().message(), testing::HasSubstr("--kv-cache-memory: cannot map"));
 }
@@ -82,15 +84,15 @@ TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
   ASSERT_TRUE(plan.ok());
   ASSERT_GT(plan->total_bytes(), std::size_t{4} << 30);
   const std::size_t before = resident_bytes();
-  const auto pools = CachePools::create(l, *plan);
+  const auto pools = CachePools::create(cpu_device(), l, *plan);
   ASSERT_TRUE(pools.ok()) << pools.status().message();
   const auto pages = static_cast<std::size_t>(plan->latent_pages + plan->window_pages);
   EXPECT_GT(pages, std::size_t{1} << 20);
   EXPECT_LT(resident_bytes(), before + pages * PagePool::kBytesPerPage + (std::size_t{4} << 20));
   // The last row of the last page is there.
-  const StreamView& view = (*pools)->view()[StreamId(0)];
-  view.row(plan->latent_pages - 1, view.rows_per_page - 1).data[511] = std::byte{1};
-  (*pools)->open_state(StateSlot(plan->sequences), 1)[63] = std::byte{1};
+  CacheMemory& memory = (*pools)->memory();
+  memory.write_rows({StreamId(0), plan->latent_pages - 1, 31, 1}, std::vector(512, std::byte{1}));
+  memory.write_initial_state(open_state(StateSlot(plan->sequences), 1));
 }
 
 // Rows that lie 4 GiB apart differ (addresses are 64-bit throughout).
@@ -98,13 +100,15 @@ TEST(CachePoolsTest, RowsBeyondFourGigabytesAreTheirOwn) {
   const CacheLayout l = large_layout();
   const auto plan = plan_memory(l, {std::size_t{40} << 30, 1, 512, 1 << 20});
   ASSERT_TRUE(plan.ok());
-  const auto pools = CachePools::create(l, *plan);
+  const auto pools = CachePools::create(cpu_device(), l, *plan);
   ASSERT_TRUE(pools.ok()) << pools.status().message();
   const StreamView& view = (*pools)->view()[StreamId(0)];
   const auto apart = static_cast<std::int32_t>((std::size_t{1} << 32) / view.page_bytes);
   ASSERT_GT(plan->latent_pages, 2 * apart);
-  for (int i = 0; i < 3; ++i) view.row(i * apart, 3).data[5] = static_cast<std::byte>(i + 1);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(view.row(i * apart, 3).data[5], static_cast<std::byte>(i + 1));
+  CacheMemory& memory = (*pools)->memory();
+  const auto bytes = [](int i) { return std::vector(512, static_cast<std::byte>(i + 1)); };
+  for (int i = 0; i < 3; ++i) memory.write_rows({StreamId(0), i * apart, 3, 1}, bytes(i));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(memory.read_rows({StreamId(0), i * apart, 3, 1}), bytes(i));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "cache/prefix_cache.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/check.h"
 
 namespace sluice {
 
@@ -117,23 +118,6 @@ void PrefixCache::reset() {
   pools_->windows().forget_cached();
   demanded_.clear();
   demands_.clear();
-}
-
-std::uint64_t PrefixCache::digest(StreamKind pool, std::int32_t page) const {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  const CacheLayout& layout = pools_->layout();
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    if ((layout.streams[i].kind == StreamKind::kLatent) != (pool == StreamKind::kLatent)) continue;
-    const StreamView& view = pools_->view().streams[i];
-    const std::byte* bytes = view.base + index(page) * view.page_bytes;
-    for (std::size_t at = 0; at < view.page_bytes; at += sizeof(std::uint64_t)) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + at, std::min(sizeof(word), view.page_bytes - at));
-      hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
-      hash ^= hash >> 29;
-    }
-  }
-  return hash;
 }
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ namespace sluice {
 struct PrefixCacheOptions {
   bool enabled = true;
   RetentionRules retention = {};
-  bool digests = false;  // remember a digest of every published page, for the audit
+  bool digests = false;  // remember a digest of every published page, for the audit; each waits for the device
   Fault fault = Fault::kNone;
 };
 
@@ -62,8 +62,8 @@ class PrefixCache {
   // Digest of a published page's bytes when it was published; only with options.digests.
   std::uint64_t digest_at_publication(LatentPage page) const { return latent_digests_[index(page.value)]; }
   std::uint64_t digest_at_publication(WindowPage page) const { return window_digests_[index(page.value)]; }
-  std::uint64_t digest_now(LatentPage page) const { return digest(StreamKind::kLatent, page.value); }
-  std::uint64_t digest_now(WindowPage page) const { return digest(StreamKind::kWindow, page.value); }
+  std::uint64_t digest_now(LatentPage page) const { return pools_->memory().digest(page); }
+  std::uint64_t digest_now(WindowPage page) const { return pools_->memory().digest(page); }
   bool has_digests() const { return options_.digests; }
   std::size_t expected_blocks() const { return expected_.size(); }
 
@@ -74,7 +74,6 @@ class PrefixCache {
   bool can_resume_behind(const BlockChain& chain, int blocks) const;
   bool keeps(const BlockChain& chain, int block) const;
   void demand(const BlockHash& hash);
-  std::uint64_t digest(StreamKind pool, std::int32_t page) const;
   template <class Page>
   Page publish_once(Pool<Page>& pool, Page page, const BlockHash& hash, std::vector<std::uint64_t>* digests);
 

@@ -1,7 +1,6 @@
 #include "cache/sequence_state.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
@@ -15,7 +14,7 @@ void SequenceState::open(CachePools* pools, StateSlot slot) {
   position_ = shared_ = latents_end_ = 0;
   reserved_ = 0;
   first_window_block_ = 0;
-  pools->layout().initial_state(committed_open());
+  pools->memory().write_initial_state(committed());
 }
 
 void SequenceState::fork(const SequenceState& other, StateSlot slot) {
@@ -29,7 +28,7 @@ void SequenceState::fork(const SequenceState& other, StateSlot slot) {
   window_pages_ = other.window_pages_;
   for (const LatentPage page : latent_pages_) pools_->latents().share(page);
   for (const WindowPage page : window_pages_) pools_->windows().share(page);
-  std::memcpy(committed_open(), other.committed_open(), pools_->layout().open_bytes());
+  pools_->memory().copy_state(other.committed(), committed());
 }
 
 void SequenceState::close() {
@@ -58,7 +57,7 @@ void SequenceState::resume(const BlockChain& chain, const PrefixHit& hit) {
     pools_->windows().claim(window_pages_.back());
   }
   if (!window_pages_.empty()) {
-    pools_->layout().boundary_state(pools_->view(), window_pages_.back(), committed_open());
+    pools_->memory().write_boundary_state(window_pages_.back(), committed());
   }
 }
 
@@ -93,33 +92,19 @@ bool SequenceState::reserve(int rows) {
   return true;
 }
 
-namespace {
-
-void copy_page(const CachePools& pools, bool latent, std::int32_t from, std::int32_t to) {
-  const CacheLayout& layout = pools.layout();
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    if ((layout.streams[i].kind == StreamKind::kLatent) != latent) continue;
-    const StreamView& view = pools.view().streams[i];
-    std::memcpy(view.base + static_cast<std::size_t>(to) * view.page_bytes,
-                view.base + static_cast<std::size_t>(from) * view.page_bytes, view.page_bytes);
-  }
-}
-
-}  // namespace
-
 void SequenceState::copy_shared_tail() {
   int latents = 0, windows = 0;
   copy_on_write(&latents, &windows);
   if (latents > 0) {
     const LatentPage copy = pools_->latents().allocate();
-    copy_page(*pools_, true, latent_pages_.back().value, copy.value);
+    pools_->memory().copy_page(latent_pages_.back(), copy);
     pools_->latents().release(latent_pages_.back());
     latent_pages_.back() = copy;
     latents_end_ = position_;
   }
   if (windows > 0) {
     const WindowPage copy = pools_->windows().allocate();
-    copy_page(*pools_, false, window_pages_.back().value, copy.value);
+    pools_->memory().copy_page(window_pages_.back(), copy);
     pools_->windows().release(window_pages_.back());
     window_pages_.back() = copy;
   }
@@ -133,8 +118,8 @@ BatchSpan SequenceState::span() const {
           .latent_pages = latent_pages_,
           .window_pages = window_pages_,
           .first_window_block = first_window_block_,
-          .state_in = 2 * slot_.value + committed_copy_,
-          .state_out = 2 * slot_.value + 1 - committed_copy_};
+          .state_in = committed().value,
+          .state_out = scratch().value};
 }
 
 void SequenceState::commit(PrefixCache* cache, const BlockChain* chain) {
@@ -241,9 +226,9 @@ Position SequenceState::truncate(Position p, const BlockChain* chain) {
   first_window_block_ = geometry.first_window_block(position_);
   free_tail(position_);
   if (position_ == 0 || window_pages_.empty()) {
-    pools_->layout().initial_state(committed_open());
+    pools_->memory().write_initial_state(committed());
   } else {
-    pools_->layout().boundary_state(pools_->view(), window_pages_.back(), committed_open());
+    pools_->memory().write_boundary_state(window_pages_.back(), committed());
   }
   return position_;
 }
@@ -253,36 +238,14 @@ std::size_t SequenceState::computed_latent_pages() const {
   return static_cast<std::size_t>(pools_->geometry().latent_pages(position_));
 }
 
-template <class Visit>
-void SequenceState::visit_image(const Visit& visit) const {
-  const CacheLayout& layout = pools_->layout();
-  const auto pages = [&](const StreamView& view, const auto& pool, const auto& list, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      visit(view.base + static_cast<std::size_t>(list[i].value) * view.page_bytes, view.page_bytes,
-            pool.published(list[i]));
-    }
-  };
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const StreamView& view = pools_->view().streams[i];
-    if (layout.streams[i].kind == StreamKind::kLatent) {
-      pages(view, pools_->latents(), latent_pages_, computed_latent_pages());
-    } else {
-      pages(view, pools_->windows(), window_pages_, window_pages_.size());
-    }
-  }
-  visit(committed_open(), layout.open_bytes(), false);
-}
-
 std::size_t SequenceState::saved_bytes() const {
-  const CacheLayout& layout = pools_->layout();
-  return computed_latent_pages() * layout.latent_page_bytes() + window_pages_.size() * layout.window_page_bytes() +
-         layout.open_bytes();
+  return pools_->memory().image_bytes(computed_latent_pages(), window_pages_.size());
 }
 
 void SequenceState::save(std::span<std::byte> bytes) const {
   SLUICE_CHECK(is_open() && reserved_ == 0 && bytes.size() == saved_bytes(), "a sequence is saved between steps");
-  std::byte* to = bytes.data();
-  visit_image([&](const std::byte* from, std::size_t count, bool) { to = std::copy_n(from, count, to); });
+  const auto latents = std::span(latent_pages_).first(computed_latent_pages());
+  pools_->memory().save(latents, window_pages_, committed(), bytes);
 }
 
 // Of the pages of blocks [begin, end), how many are not held by anybody. Those of complete blocks may be found.
@@ -331,11 +294,14 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const std::byte* from = bytes.data();
-  visit_image([&](std::byte* to, std::size_t count, bool published) {
-    if (!published) std::copy_n(from, count, to);
-    from += count;
-  });
+  const auto written = [](const auto& pool, auto pages) {  // what is published is there already
+    for (auto& page : pages) {
+      if (pool.published(page)) page = {};
+    }
+    return pages;
+  };
+  pools_->memory().restore(bytes, written(pools_->latents(), latent_pages_), written(pools_->windows(), window_pages_),
+                           committed());
   if (shares) publish(*cache, *chain, 0, complete);
   return true;
 }

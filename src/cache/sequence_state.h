@@ -57,12 +57,14 @@ class SequenceState {
   // With a cache, the blocks that the rows complete are published under their names in `chain`.
   void commit(PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
+  // The open state that the rows of the reservation write.
+  OpenState scratch() const { return open_state(slot_, 1 - committed_copy_); }
 
   // `chain`, when given, finds window pages that are no longer held but still cached.
   Position truncate(Position p, const BlockChain* chain = nullptr);
 
-  // The state as bytes; restore() reads them into an open, empty sequence: blocks that are still cached are claimed,
-  // the others copied. False, and unchanged, when a pool is short.
+  // The state as bytes, an image (cache/cache_memory.h); restore() reads them into an open, empty sequence: blocks that
+  // are still cached are claimed, the others copied. False, and unchanged, when a pool is short.
   std::size_t saved_bytes() const;
   void save(std::span<std::byte> bytes) const;
   bool restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache = nullptr,
@@ -98,10 +100,8 @@ class SequenceState {
   static void take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
                          std::vector<Page>* pages);
   void copy_shared_tail();
-  std::byte* committed_open() const { return pools_->open_state(slot_, committed_copy_); }
+  OpenState committed() const { return open_state(slot_, committed_copy_); }
   std::size_t computed_latent_pages() const;
-  template <class Visit>  // (bytes, count, whether in a published page) of everything that an image has, in its order
-  void visit_image(const Visit& visit) const;
 
   CachePools* pools_ = nullptr;
   StateSlot slot_;

@@ -43,27 +43,69 @@ TEST_F(SequenceStateTest, HoldsABlocksLatentsAndTheWindow) {
   EXPECT_EQ(world_.pools().bytes_used(), 0U);
 }
 
+// What an op finds at an address, and what it leaves there.
+std::byte read(DeferredDevice& device, const std::byte* at) {
+  std::byte found{};
+  device.download({&found, at, 1});
+  device.wait();
+  return found;
+}
+
 TEST_F(SequenceStateTest, TheOpenStateSwapsAtCommitOnly) {
+  DeferredDevice& device = world_.device();
   world_.open(0);
   ASSERT_TRUE(s_.reserve(1));
   const BatchSpan span = s_.span();
   const CacheView& view = world_.pools().view();
-  const auto in = [&] { return view.state(s_.span().state_in)[0]; };
   EXPECT_EQ(span.rows, 1);
-  EXPECT_EQ(in(), std::byte{0x33});
-  view.state(span.state_out)[0] = std::byte{1};
+  EXPECT_EQ(read(device, view.state(span.state_in)), std::byte{0x33});
+  device.fill(view.state(span.state_out), std::byte{1}, 1);
   s_.discard();
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(in(), std::byte{0x33});
-  view.state(s_.span().state_out)[0] = std::byte{2};
+  EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{0x33});
+  device.fill(view.state(s_.span().state_out), std::byte{2}, 1);
   s_.commit();
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(in(), std::byte{2});
+  EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{2});
   EXPECT_NE(s_.span().state_in, s_.span().state_out);
   s_.close();
   world_.open(0);  // a slot used before starts anew
   ASSERT_TRUE(s_.reserve(1));
-  EXPECT_EQ(in(), std::byte{0x33});
+  EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{0x33});
+}
+
+// What a later step reads is enqueued before it; only bytes for the host are waited for.
+TEST_F(SequenceStateTest, NothingButSavingWaitsForTheDevice) {
+  const auto tokens = toy_tokens(1, 700);
+  const BlockChain chain = world_.prompt_chain(tokens);
+  world_.serve(tokens, chain);
+  const int waits = world_.device().waits();
+  world_.start(0, chain, 650);
+  ASSERT_EQ(s_.position(), 640);
+  world_.fork(0, 1);
+  ASSERT_TRUE(s_.reserve(5));
+  s_.commit();
+  world_.fork(0, 2);
+  ASSERT_TRUE(world_[2].reserve(1));  // copies the pages of the block that both are in
+  world_[2].discard();
+  EXPECT_EQ(s_.truncate(644), 640);
+  std::vector<std::byte> image(s_.saved_bytes());
+  EXPECT_EQ(world_.device().waits(), waits);
+  s_.save(image);
+  EXPECT_EQ(world_.device().waits(), waits + 1);
+  s_.close();
+  world_.open(0);
+  ASSERT_TRUE(s_.restore(image, 640));
+  EXPECT_EQ(world_.device().waits(), waits + 1);
+}
+
+TEST_F(SequenceStateTest, TheHostCannotReadWhatASpanPointsTo) {
+  world_.open(0);
+  ASSERT_TRUE(s_.reserve(1));
+  const volatile std::byte* state = world_.pools().view().state(s_.span().state_in);
+  EXPECT_DEATH(static_cast<void>(*state == std::byte{0}), "");
+  const volatile std::byte* row = world_.pools().view()[StreamId(0)].row(s_.window_pages()[0].value, 0).data;
+  EXPECT_DEATH(static_cast<void>(*row == std::byte{0}), "");
 }
 
 TEST_F(SequenceStateTest, DiscardGivesBackWhatTheReservationTook) {

@@ -1,5 +1,6 @@
 // ToyWorld: pools, a prefix cache and sequences for tests, in which a ToyModel computes. Every output is compared with
-// that of the same tokens alone in one piece, and every page is audited.
+// that of the same tokens alone in one piece, and every page is audited. The pools are in the memory of a device that
+// lags behind and that only the model may touch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/toy_model_testing.h"
+#include "kernels/deferred_device_testing.h"
 
 namespace sluice {
 
@@ -33,7 +35,7 @@ class ToyWorld {
   ToyWorld(const ToyShape& shape, const Size& size, PrefixCacheOptions options = {}) : model_(shape) {
     MemoryPlan plan{.sequences = size.sequences, .latent_pages = size.latent_pages, .window_pages = size.window_pages};
     plan.open_bytes = static_cast<std::size_t>(size.sequences + 1) * 2 * model_.layout().open_bytes();
-    pools_ = std::move(CachePools::create(model_.layout(), plan)).value();
+    pools_ = std::move(CachePools::create(device_, model_.layout(), plan)).value();
     options.digests = true;
     cache_ = std::make_unique<PrefixCache>(pools_.get(), options);
     states_ = std::vector<SequenceState>(static_cast<std::size_t>(size.sequences));
@@ -44,6 +46,7 @@ class ToyWorld {
   }
 
   const ToyModel& model() const { return model_; }
+  DeferredDevice& device() { return device_; }
   CachePools& pools() { return *pools_; }
   PrefixCache& cache() { return *cache_; }
   SequenceState& operator[](std::size_t i) { return states_[i]; }
@@ -106,13 +109,20 @@ class ToyWorld {
   Status check() const { return audit(*pools_, states_, cache_.get(), 1000); }
   void expect_sound() const { EXPECT_TRUE(check().ok()) << check().message(); }
 
- private:
-  std::vector<ToyModel::Word> forward(std::size_t i, std::span<const TokenId> tokens) const {
+  // The outputs of the rows that sequence i has reserved, of the tokens.
+  std::vector<ToyModel::Word> forward(std::size_t i, std::span<const TokenId> tokens) {
     const BatchSpan span = states_[i].span();
-    return model_.forward(
-        span, tokens.subspan(static_cast<std::size_t>(span.first_position), static_cast<std::size_t>(span.rows)),
-        pools_->view());
+    std::vector<ToyModel::Word> out;
+    device_.enqueue([&] {
+      out = model_.forward(
+          span, tokens.subspan(static_cast<std::size_t>(span.first_position), static_cast<std::size_t>(span.rows)),
+          pools_->view());
+    });
+    device_.wait();
+    return out;
   }
+
+ private:
   void compare(std::size_t i, std::span<const TokenId> tokens) {
     const std::vector<ToyModel::Word> out = forward(i, tokens);
     const std::vector<ToyModel::Word>& expected = alone(tokens);
@@ -143,10 +153,10 @@ class ToyWorld {
       latents.emplace_back(page);
       windows.emplace_back(page);
     }
-    std::vector<std::byte> states(2 * model_.layout().open_bytes());
-    model_.layout().initial_state(states.data());
+    std::vector<std::byte> states = model_.layout().initial_state();
+    view.open_stride = states.size();
+    states.resize(2 * states.size());
     view.open_base = states.data();
-    view.open_stride = model_.layout().open_bytes();
     const BatchSpan span{.rows = static_cast<int>(key.size()),
                          .latent_pages = latents,
                          .window_pages = windows,
@@ -157,6 +167,7 @@ class ToyWorld {
   }
 
   ToyModel model_;
+  DeferredDevice device_;
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> cache_;
   std::vector<SequenceState> states_;

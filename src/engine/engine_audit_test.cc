@@ -2,6 +2,7 @@
 // looks.
 #include <gtest/gtest.h>
 
+#include "cache/cache_memory_damage_testing.h"
 #include "cache/page_pool_damage_testing.h"
 #include "engine/engine_testing.h"
 
@@ -47,8 +48,8 @@ void miscount_a_vacant_page(CachePools& pools) {
 void overwrite_published_pages(CachePools& pools) {
   for (int page = 0; page < pools.latents().total(); ++page) {
     if (!pools.latents().published(LatentPage(page))) continue;
-    for (const StreamView& stream : pools.view().streams) {
-      if (stream.rows_per_page == kBlockTokens / 4) stream.row(page, 0).data[0] ^= std::byte{1};
+    for (int i = 0; i < static_cast<int>(pools.layout().streams.size()); ++i) {
+      if (pools.layout()[StreamId(i)].tokens_per_row == 4) flip_bit(pools.memory(), {StreamId(i), page, 0, 1}, 0);
     }
   }
 }

@@ -186,7 +186,7 @@ TEST(EnginePreemptionTest, ADiskThatIsFull) {
   auto engine = make_engine(options);
   EngineStats stats;
   {
-    const ShortFiles limit(1500);  // states of more than a block do not fit
+    const ShortFiles limit(1600);  // states of more than a block do not fit
     stats = run_mixed_work(*engine);
   }
   EXPECT_GT(stats.preemptions_swap, 0U);

@@ -4,13 +4,13 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/cpu_topology.h"
 #include "base/log.h"
 #include "cache/audit.h"
 #include "engine/engine_options.h"
+#include "kernels/device.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice {
@@ -72,7 +72,7 @@ Status Runner::clear_cache() {
   builder_ = StepBuilder(model_->cache_layout().table_shape());
   states_.clear();  // before the pools that they point to
   prefix_cache_.reset();
-  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(model_->cache_layout(), plan_));
+  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(cpu_device(), model_->cache_layout(), plan_));
   SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
   PrefixCacheOptions caching;
   caching.enabled = options.enable_prefix_caching;
@@ -177,20 +177,21 @@ Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
   model_->forward(exec_, tables, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
-  for (const SpoiledRow& row : spoiled) std::memcpy(row.at, row.before.data(), row.before.size());
+  for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
   for (const StepSpan& span : spans) {
     span.keep ? commit(span) : states_[index(span.sequence)].discard();
   }
   return {};
 }
 
-Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write) {
+Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write) {
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   SLUICE_RETURN_IF_ERROR(check({&span, 1}));
   SLUICE_RETURN_IF_ERROR(reserve({&span, 1}));
   SequenceState& state = states_[index(sequence)];
-  write(state.span());
+  write(state.span(), pools_->memory());
+  pools_->memory().write_initial_state(state.scratch());
   state.commit();
   return {};
 }
@@ -210,8 +211,8 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
       const std::int32_t page =
           windows ? span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)].value
                   : span.latent_pages[static_cast<std::size_t>(p / kBlockTokens)].value;
-      const RowRef row = pools_->view().streams[i].row(page, p % kBlockTokens);
-      rows.push_back({row.data, {row.data, row.data + stream.format.data_bytes}});
+      const CacheMemory::Rows row{StreamId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
+      rows.push_back({row, pools_->memory().read_rows(row)});
     }
     break;
   }

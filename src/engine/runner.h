@@ -80,8 +80,9 @@ class Runner {
   // The probe of steps that bring none; null: none. It must outlive them.
   void watch(const Probe* probe) { watcher_ = probe; }
   // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
-  // makes of the pages and the open state of their span. Fails as run_step() does for memory and length.
-  Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&)>& write);
+  // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
+  // memory and length.
+  Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write);
   // Of the last step: [rows that were asked for, vocab], in span order.
   std::span<const float> logits() const { return {logits_, logit_count_ * vocab_size()}; }
   std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
@@ -124,7 +125,7 @@ class Runner {
   const StepTables& build_tables(std::span<const StepSpan> spans);
   void commit(const StepSpan& span);
   struct SpoiledRow {
-    std::byte* at;
+    CacheMemory::Rows at;
     std::vector<std::byte> before;
   };
   std::vector<SpoiledRow> rows_to_spoil() const;

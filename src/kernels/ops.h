@@ -1,6 +1,6 @@
 // OpTable: every whole op, for one device. The header of an op is its specification and gives the function that models
-// call, which hands its arguments to exec.ops; cpu_ops() cuts them into tiles for the kernels of an instruction set and
-// the threads of exec.pool, ref_ops() follows the headers in plain scalar loops and is the oracle of every device.
+// call, which hands its arguments to exec.ops; cpu_op_table() cuts them into tiles for the kernels of an instruction set and
+// the threads of exec.pool, ref_op_table() follows the headers in plain scalar loops and is the oracle of every device.
 //
 // Arguments are plain values: numbers, and addresses of what outlives the step (weights, scratch, tables, the pools'
 // streams), so that an op may be computed after the call has returned. Only the lists that a call brings itself
@@ -55,7 +55,7 @@ struct OpTable {
 #undef SLUICE_OP
 };
 
-const OpTable& cpu_ops();
-const OpTable& ref_ops();
+const OpTable& cpu_op_table();
+const OpTable& ref_op_table();
 
 }  // namespace sluice

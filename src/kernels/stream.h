@@ -44,7 +44,7 @@ struct RowRef {
 // One stream of one pool: pages of `rows_per_page` rows. Does not own its bytes.
 struct StreamView {
   std::byte* base = nullptr;
-  std::size_t page_bytes = 0;  // rows_per_page * format.row_bytes()
+  std::size_t page_bytes = 0;  // from page to page: rows_per_page * format.row_bytes(), and padding at the end
   int rows_per_page = 0;
   RowFormat format;
 

@@ -29,48 +29,49 @@ class RandomRows {
   std::uint64_t state_;
 };
 
-// The rows of stream `index` that tokens [first, first + rows) of one block write.
-void write_rows(const Runner& runner, std::size_t index, const BatchSpan& span) {
-  const StreamSpec& stream = runner.pools().layout().streams[index];
-  const StreamView& view = runner.pools().view().streams[index];
+// The rows of a stream that the tokens of a span within one block write, coded.
+struct CodedRows {
+  CacheMemory::Rows at{};
+  std::vector<std::byte> bytes;
+};
+
+CodedRows code_rows(const Runner& runner, StreamId id, const BatchSpan& span) {
+  const CacheLayout& layout = runner.pools().layout();
+  const StreamSpec& stream = layout[id];
   const int block = span.first_position / kBlockTokens;
   const int begin = span.first_position % kBlockTokens / stream.tokens_per_row;
   const int end = (span.first_position % kBlockTokens + span.rows) / stream.tokens_per_row;
-  if (end <= begin) return;
+  if (stream.kind == StreamKind::kOpen || end <= begin) return {};
   const std::int32_t page = stream.kind == StreamKind::kLatent
                                 ? span.latent_pages[static_cast<std::size_t>(block)].value
                                 : span.window_pages[static_cast<std::size_t>(block - span.first_window_block)].value;
   const int count = end - begin;
   std::vector<float> x(static_cast<std::size_t>(count) * static_cast<std::size_t>(stream.format.dims));
-  RandomRows(static_cast<std::uint64_t>(block) * runner.pools().layout().streams.size() + index)
+  RandomRows(static_cast<std::uint64_t>(block) * layout.streams.size() + static_cast<std::size_t>(id.value))
       .fill(x.data(), static_cast<int>(x.size()));
+  CodedRows coded{
+      {id, page, begin, count},
+      std::vector<std::byte>(static_cast<std::size_t>(count) * static_cast<std::size_t>(stream.format.row_bytes()))};
+  const StreamView on_host{coded.bytes.data(), coded.bytes.size(), count, stream.format};
   std::vector<RowRef> refs;
-  for (int r = begin; r < end; ++r) refs.push_back(view.row(page, r));
+  for (int r = 0; r < count; ++r) refs.push_back(on_host.row(0, r));
   runner.exec().kernels->encode_rows(stream.format, x.data(), stream.format.dims, refs.data(), count);
-}
-
-// Compressor windows that no token has reached yet.
-void write_open_state(const Runner& runner, const BatchSpan& span) {
-  const CacheLayout& layout = runner.pools().layout();
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const std::vector<std::byte>& initial = layout.streams[i].initial;
-    std::copy(initial.begin(), initial.end(),
-              runner.pools().view().state(span.state_out) + layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
-  }
+  return coded;
 }
 
 }  // namespace
 
 Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens) {
-  const CacheLayout& layout = runner.pools().layout();
+  std::vector<CodedRows> coded(runner.pools().layout().streams.size());
   for (int begin = 0; begin < tokens; begin += kBlockTokens) {
     const int rows = std::min(kBlockTokens, tokens - begin);
-    SLUICE_RETURN_IF_ERROR(runner.fill(sequence, rows, [&](const BatchSpan& span) {
-      runner.exec().pool->run(static_cast<int>(layout.streams.size()), [&](int stream, int) {
-        const auto index = static_cast<std::size_t>(stream);
-        if (layout.streams[index].kind != StreamKind::kOpen) write_rows(runner, index, span);
+    SLUICE_RETURN_IF_ERROR(runner.fill(sequence, rows, [&](const BatchSpan& span, CacheMemory& memory) {
+      runner.exec().pool->run(static_cast<int>(coded.size()), [&](int stream, int) {
+        coded[static_cast<std::size_t>(stream)] = code_rows(runner, StreamId(stream), span);
       });
-      write_open_state(runner, span);
+      for (const CodedRows& stream : coded) {
+        if (!stream.bytes.empty()) memory.write_rows(stream.at, stream.bytes);
+      }
     }));
   }
   return {};

@@ -14,12 +14,13 @@
 
 namespace sluice {
 
-// The pools' memory, per stream (StreamSpec::view()), and the open states, which RowSpan numbers.
+// The pools' memory, per stream (StreamSpec::view()), and the open states, which RowSpan numbers. Addresses of a device
+// (kernels/device.h): for ops, and for nobody else.
 struct CacheView {
   std::vector<StreamView> streams;        // by StreamId
-  std::vector<std::size_t> open_offsets;  // by StreamId
-  std::byte* open_base = nullptr;         // state i is CacheLayout::open_bytes() bytes at open_base + i * open_stride
-  std::size_t open_stride = 0;
+  std::vector<std::size_t> open_offsets;  // by StreamId, in an open state
+  std::byte* open_base = nullptr;         // open state i lies at open_base + i * open_stride
+  std::size_t open_stride = 0;            // CacheLayout::open_bytes()
   const StreamView& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
   std::size_t open_offset(StreamId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
   // The part of state 0 that belongs to an Open stream.

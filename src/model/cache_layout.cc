@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "model/batch.h"
-
 namespace sluice {
 namespace {
 
-std::size_t align_up(std::size_t n) {
-  return (n + 63) / 64 * 64;
+constexpr std::size_t kStateAlignment = 64, kPageAlignment = 16;
+
+std::size_t align_up(std::size_t n, std::size_t to) {
+  return (n + to - 1) / to * to;
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ int StreamSpec::rows_per_page() const {
 }
 
 std::size_t StreamSpec::page_bytes() const {
-  if (kind == StreamKind::kOpen) return static_cast<std::size_t>(boundary_bytes);
-  return static_cast<std::size_t>(rows_per_page()) * static_cast<std::size_t>(format.row_bytes());
+  const int row_bytes = kind == StreamKind::kOpen ? boundary_bytes : format.row_bytes();
+  return align_up(static_cast<std::size_t>(rows_per_page()) * static_cast<std::size_t>(row_bytes), kPageAlignment);
 }
 
 std::size_t StreamSpec::read_bytes(Position position, int rows) const {
@@ -85,13 +85,15 @@ std::size_t CacheLayout::read_bytes(Position position, int rows) const {
 
 std::size_t CacheLayout::open_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& stream : streams) bytes += align_up(stream.initial.size());
+  for (const auto& stream : streams) bytes += align_up(stream.initial.size(), kStateAlignment);
   return bytes;
 }
 
 std::size_t CacheLayout::open_offset(StreamId id) const {
   std::size_t bytes = 0;
-  for (int i = 0; i < id.value; ++i) bytes += align_up(streams[static_cast<std::size_t>(i)].initial.size());
+  for (int i = 0; i < id.value; ++i) {
+    bytes += align_up(streams[static_cast<std::size_t>(i)].initial.size(), kStateAlignment);
+  }
   return bytes;
 }
 
@@ -117,20 +119,13 @@ int CacheLayout::window_pages_to_resume() const {
   return std::max((std::max(window_tokens(), 1) - 1 + kBlockTokens - 1) / kBlockTokens, boundary ? 1 : 0);
 }
 
-void CacheLayout::initial_state(std::byte* open_state) const {
+std::vector<std::byte> CacheLayout::initial_state() const {
+  std::vector<std::byte> state(open_bytes());
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    const StreamId id(static_cast<std::int32_t>(i));
-    std::copy(streams[i].initial.begin(), streams[i].initial.end(), open_state + open_offset(id));
+    const std::size_t offset = open_offset(StreamId(static_cast<std::int32_t>(i)));
+    std::copy(streams[i].initial.begin(), streams[i].initial.end(), state.data() + offset);
   }
-}
-
-void CacheLayout::boundary_state(const CacheView& cache, WindowPage page, std::byte* open_state) const {
-  initial_state(open_state);
-  for (std::size_t i = 0; i < streams.size(); ++i) {
-    const StreamId id(static_cast<std::int32_t>(i));
-    if (streams[i].kind != StreamKind::kOpen) continue;
-    std::copy_n(cache.boundary(id, page), streams[i].boundary_bytes, open_state + open_offset(id));
-  }
+  return state;
 }
 
 }  // namespace sluice

@@ -5,12 +5,15 @@
 //   Latent  grows with the context: one row per `tokens_per_row` tokens, in latent pages
 //   Window  the rows that a resumed sequence needs from just before its position: one per token, in window pages
 //   Open    state carried from step to step that is not rows (an unfinished compressor window)
-// A page holds the rows of a block, 128 tokens.
+// A page holds the rows of a block, 128 tokens. A stream's part of it is a multiple of 16 bytes long, on every device:
+// devices copy in bulk only what begins and ends at such an address (a page of an HCA stream, one row of 584 bytes, has
+// 592). What is added is zero; nobody writes it, and copies and swapped states carry it along.
 //
 // Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open stream's state differ from
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
 // after block b from pages alone: the latent pages of blocks 0..b, the last window_pages_to_resume() window pages, and
-// boundary_state() of block b's. Which calls computed the tokens makes no difference to a byte.
+// an open state of `initial` with the boundary bytes of block b's in front of each stream's. Which calls computed the
+// tokens makes no difference to a byte.
 // Thread safety: plain values.
 #pragma once
 
@@ -39,16 +42,14 @@ struct StreamSpec {
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
 
-  // Of this stream's part of a page. Open: a window page holds one row of boundary_bytes.
+  // Of this stream's part of a page, the padding included. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;
   std::size_t page_bytes() const;
   // What `rows` tokens from `position` on read of the stream: a row that several of them read counts once.
   std::size_t read_bytes(Position position, int rows) const;
-  // The stream in pages that lie one after the other from `base` on.
+  // The stream in pages that lie one after the other from `base` on; an address of a device (kernels/device.h).
   StreamView view(std::byte* base) const;
 };
-
-struct CacheView;  // model/batch.h
 
 struct CacheLayout {
   std::vector<StreamSpec> streams;  // index: StreamId
@@ -68,10 +69,8 @@ struct CacheLayout {
   // where that has boundary bytes.
   int window_pages_to_resume() const;
 
-  // Fill open_bytes() at `open_state`: the state before the first token; the state after the block whose window page is
-  // `page`, all 128 tokens of which have been computed.
-  void initial_state(std::byte* open_state) const;
-  void boundary_state(const CacheView& cache, WindowPage page, std::byte* open_state) const;
+  // open_bytes(): the state before the first token.
+  std::vector<std::byte> initial_state() const;
 
   double latent_bytes_per_token() const { return static_cast<double>(latent_page_bytes()) / kBlockTokens; }
 };

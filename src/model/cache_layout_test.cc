@@ -30,13 +30,39 @@ StreamSpec window_stream(int tokens) {
   return spec;
 }
 
+// A stream's part of a page is a multiple of 16 bytes; the padding lies behind its rows and scales.
+TEST(CacheLayout, PagesAreMultiplesOfSixteenBytes) {
+  const auto latent = [](RowCodec codec, int dims, int rope_dims, int tokens_per_row) {
+    StreamSpec spec;
+    spec.kind = StreamKind::kLatent;
+    spec.tokens_per_row = tokens_per_row;
+    spec.format = make_row_format(codec, dims, rope_dims);
+    return spec;
+  };
+  EXPECT_EQ(latent(RowCodec::kV4Fp8, 512, 64, 128).page_bytes(), 592U);
+  EXPECT_EQ(latent(RowCodec::kV4Fp8, 512, 64, 4).page_bytes(), 32U * 584);
+  EXPECT_EQ(latent(RowCodec::kIndexFp4, 128, 0, 4).page_bytes(), 32U * 68);
+  EXPECT_EQ(latent(RowCodec::kIndexFp8, 128, 0, 128).page_bytes(), 144U);
+  EXPECT_EQ(latent(RowCodec::kMlaFp8, 576, 64, 1).page_bytes(), 128U * 656);
+  EXPECT_EQ(window_stream(128).page_bytes(), 1024U);
+  EXPECT_EQ(open_stream(80, 0, 0).page_bytes(), 0U);
+  EXPECT_EQ(open_stream(80, 16, 0).page_bytes(), 16U);
+  EXPECT_EQ(open_stream(80, 17, 0).page_bytes(), 32U);
+
+  std::vector<std::byte> memory(2 * 592);
+  const StreamView view = latent(RowCodec::kV4Fp8, 512, 64, 128).view(memory.data());
+  EXPECT_EQ(view.page_bytes, 592U);
+  EXPECT_EQ(view.row(1, 0).data, memory.data() + 592);
+  EXPECT_EQ(view.row(1, 0).scales, memory.data() + 592 + 576);
+}
+
 TEST(CacheLayout, ABoundaryStateIsTheInitialOneWithThePagesBytes) {
   CacheLayout layout;
   const StreamId whole = layout.add(open_stream(6, 6, 0));
   layout.add(window_stream(128));
   const StreamId some = layout.add(open_stream(80, 24, 20));
   const StreamId none = layout.add(open_stream(10, 0, 100));
-  EXPECT_EQ(layout.window_page_bytes(), 128U * 8 + 6 + 24);
+  EXPECT_EQ(layout.window_page_bytes(), 128U * 8 + 16 + 32);
   TestPages pages(layout, 3, 1);
   for (int page = 0; page < 3; ++page) {
     for (const StreamId id : {whole, some}) {
@@ -45,20 +71,18 @@ TEST(CacheLayout, ABoundaryStateIsTheInitialOneWithThePagesBytes) {
     }
   }
 
-  std::vector<std::byte> expected(layout.open_bytes(), std::byte{0xEE});
-  layout.initial_state(expected.data());
-  EXPECT_EQ(std::vector(expected.begin() + 64, expected.begin() + 64 + 80), bytes(80, 20));
-  for (int i = 0; i < 6; ++i) expected[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
-  const std::size_t offset = layout.open_offset(some);
-  for (std::size_t i = 0; i < 24; ++i) expected[offset + i] = static_cast<std::byte>(160 + i);
-
-  std::vector<std::byte> found(layout.open_bytes(), std::byte{0xEE});
-  layout.boundary_state(pages.view(), WindowPage(1), found.data());
-  EXPECT_EQ(found, expected);
-  const std::size_t last = layout.open_offset(none);
-  EXPECT_EQ(std::vector(found.begin() + static_cast<std::ptrdiff_t>(last),
-                        found.begin() + static_cast<std::ptrdiff_t>(last) + 10),
-            bytes(10, 100));
+  std::vector<std::byte> expected(64 + 128 + 64);
+  const auto put = [&](std::size_t at, const std::vector<std::byte>& values) {
+    std::copy(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  put(0, bytes(6, 0));
+  put(64, bytes(80, 20));
+  put(192, bytes(10, 100));
+  EXPECT_EQ(layout.open_offset(none), 192U);
+  EXPECT_EQ(layout.initial_state(), expected);
+  put(0, bytes(6, 160));
+  put(64, bytes(24, 160));
+  EXPECT_EQ(pages.boundary_state(WindowPage(1)), expected);
 }
 
 TEST(CacheLayout, ResumingNeedsThePagesThatTheNextRowSees) {

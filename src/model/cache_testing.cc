@@ -51,15 +51,23 @@ std::span<std::byte> TestPages::bytes(StreamId id, std::int32_t page) const {
   return {stream.row(page, 0).data, stream.page_bytes};
 }
 
+std::vector<std::byte> TestPages::boundary_state(WindowPage page) const {
+  std::vector<std::byte> state = layout_.initial_state();
+  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
+    const StreamId id(static_cast<std::int32_t>(i));
+    if (layout_[id].kind != StreamKind::kOpen) continue;
+    std::copy_n(view_.boundary(id, page), layout_[id].boundary_bytes, state.data() + layout_.open_offset(id));
+  }
+  return state;
+}
+
 TestSequence::TestSequence(TestPages* pages, int max_tokens)
-    : pages_(pages, [](TestPages*) {}), open_(pages->layout().open_bytes()) {
-  pages->layout().initial_state(open_.data());
+    : pages_(pages, [](TestPages*) {}), open_(pages->layout().initial_state()) {
   take_pages(max_tokens);
 }
 
 TestSequence::TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed)
-    : pages_(std::make_shared<TestPages>(layout, blocks_of(max_tokens), seed)), open_(layout.open_bytes()) {
-  layout.initial_state(open_.data());
+    : pages_(std::make_shared<TestPages>(layout, blocks_of(max_tokens), seed)), open_(layout.initial_state()) {
   take_pages(max_tokens);
 }
 
@@ -71,9 +79,7 @@ TestSequence TestSequence::resumed(const TestSequence& donor, int blocks, int sh
   for (int block = sequence.first_window_block_; block < blocks; ++block) {
     sequence.window_pages_.push_back(donor.window_page(block));
   }
-  if (blocks > 0) {
-    layout.boundary_state(donor.pages().view(), donor.window_page(blocks - 1), sequence.open_.data());
-  }
+  if (blocks > 0) sequence.open_ = donor.pages().boundary_state(donor.window_page(blocks - 1));
   sequence.position_ = blocks * kBlockTokens;
   sequence.latents_from_ = shared * kBlockTokens;
   sequence.take_pages(max_tokens);

@@ -22,6 +22,8 @@ class TestPages {
   WindowPage take_window();
   // The bytes of a stream's part of a page.
   std::span<std::byte> bytes(StreamId id, std::int32_t page) const;
+  // The open state after the block whose window page is `page`, all tokens of which have been computed.
+  std::vector<std::byte> boundary_state(WindowPage page) const;
 
  private:
   const CacheLayout& layout_;

@@ -84,7 +84,7 @@ std::vector<int> all_rows(int rows) {
 
 class ResumeTest : public ::testing::TestWithParam<Case> {
  protected:
-  static constexpr int kTokens = 700, kBlocks = kTokens / kBlockTokens;
+  static constexpr int kTokens = 700, kBlocks = kTokens / kBlockTokens, kPages = 80;
 
   void SetUp() override {
     const Case& c = GetParam();
@@ -104,7 +104,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
     vocab_ = static_cast<std::size_t>(model_->config().vocab_size);
     ids_.resize(kTokens);
     for (TokenId& id : ids_) id = static_cast<TokenId>(random_() % vocab_);
-    pages_ = std::make_unique<TestPages>(layout(), 80, seed_);
+    pages_ = std::make_unique<TestPages>(layout(), kPages, seed_);
     first_ = std::make_unique<TestSequence>(pages_.get(), kTokens);
     logits_ = first_->run(*model_, exec_, ids_, all_rows(kTokens));
   }
@@ -137,6 +137,20 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
       EXPECT_TRUE(latent_bytes(resumed, b) == latent_bytes(*first_, b)) << "latents of block " << b;
       if (b < block) continue;
       EXPECT_TRUE(window_bytes(resumed, b) == window_bytes(*first_, b)) << "window and boundary of block " << b;
+    }
+  }
+
+  // Nobody writes behind the rows of a page.
+  void expect_padding_untouched() const {
+    for (int i = 0; i < static_cast<int>(layout().streams.size()); ++i) {
+      const StreamSpec& stream = layout()[StreamId(i)];
+      const int used =
+          stream.kind == StreamKind::kOpen ? stream.boundary_bytes : stream.rows_per_page() * stream.format.row_bytes();
+      for (int page = 0; page < kPages; ++page) {
+        const auto padding = pages_->bytes(StreamId(i), page).subspan(static_cast<std::size_t>(used));
+        EXPECT_TRUE(std::all_of(padding.begin(), padding.end(), [](std::byte b) { return b == std::byte{0xFF}; }))
+            << stream.name << " page " << page;
+      }
     }
   }
 
@@ -192,6 +206,7 @@ TEST_P(ResumeTest, AtEveryBlockBoundaryFromPagesAlone) {
     EXPECT_TRUE(resumed.open_state() == first_->open_state());
     expect_same_pages(resumed, block);
   }
+  expect_padding_untouched();
 }
 
 // Latents of blocks below `shared` are published, but no window page after `block` is left: rows in between are

@@ -1,0 +1,184 @@
+#include "cache/cache_memory.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace sluice {
+namespace {
+
+std::size_t to_64_bytes(std::size_t n) {
+  return (n + 63) / 64 * 64;
+}
+
+}  // namespace
+
+Result<CacheMemory> CacheMemory::create(Device& device, const CacheLayout& layout, const MemoryPlan& plan) {
+  CacheMemory memory(device, layout);
+  const std::size_t open_bytes = layout.open_bytes();
+  std::size_t bytes = to_64_bytes(plan.open_bytes + open_bytes);
+  std::vector<std::size_t> offsets;
+  for (const StreamSpec& stream : layout.streams) {
+    const int pages = stream.kind == StreamKind::kLatent ? plan.latent_pages : plan.window_pages;
+    offsets.push_back(bytes);
+    bytes += to_64_bytes(static_cast<std::size_t>(pages) * stream.page_bytes());
+  }
+  Result<DeviceMemory> mapped = device.map(bytes, "cache");
+  if (!mapped.ok()) {
+    return resource_exhausted(fmt::format("--kv-cache-memory: {}; choose a smaller budget", mapped.status().message()));
+  }
+  memory.memory_ = std::move(mapped).value();
+  std::byte* const base = memory.memory_.data();
+  offsets.push_back(bytes);
+  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
+    const StreamSpec& stream = layout.streams[i];
+    const bool open = stream.kind == StreamKind::kOpen;
+    memory.view_.open_offsets.push_back(open ? layout.open_offset(StreamId(static_cast<std::int32_t>(i))) : 0);
+    memory.view_.streams.push_back(stream.view(base + offsets[i]));
+    device.expect_pieces(base + offsets[i], offsets[i + 1] - offsets[i], stream.page_bytes());
+  }
+  memory.view_.open_base = base;
+  memory.view_.open_stride = open_bytes;
+  memory.initial_ = OpenState(open_bytes == 0 ? 0 : static_cast<std::int32_t>(plan.open_bytes / open_bytes));
+  const std::vector<std::byte> initial = layout.initial_state();
+  device.upload({memory.address(memory.initial_), initial.data(), initial.size()});
+  return memory;
+}
+
+std::byte* CacheMemory::address(OpenState state) const {
+  SLUICE_DCHECK(state.value >= 0 && (view_.open_stride == 0 || state <= initial_), "a state outside its pool");
+  return view_.open_base + static_cast<std::size_t>(state.value) * view_.open_stride;
+}
+
+std::byte* CacheMemory::part(std::size_t stream, std::int32_t page) const {
+  const StreamView& view = view_.streams[stream];
+  return view.base + static_cast<std::size_t>(page) * view.page_bytes;
+}
+
+void CacheMemory::write_initial_state(OpenState to) {
+  copy_state(initial_, to);
+}
+
+void CacheMemory::write_boundary_state(WindowPage page, OpenState to) {
+  write_initial_state(to);
+  moves_.clear();
+  for (std::size_t i = 0; i < layout_->streams.size(); ++i) {
+    const StreamSpec& stream = layout_->streams[i];
+    if (stream.kind != StreamKind::kOpen || stream.boundary_bytes == 0) continue;
+    moves_.push_back(
+        {address(to) + view_.open_offsets[i], part(i, page.value), static_cast<std::size_t>(stream.boundary_bytes)});
+  }
+  device_->copy_all(moves_);
+}
+
+void CacheMemory::copy_state(OpenState from, OpenState to) {
+  device_->copy({address(to), address(from), view_.open_stride});
+}
+
+void CacheMemory::copy_page(StreamKind pool, std::int32_t from, std::int32_t to) {
+  moves_.clear();
+  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
+    if (is_of(pool, i)) moves_.push_back({part(i, to), part(i, from), view_.streams[i].page_bytes});
+  }
+  device_->copy_all(moves_);
+}
+
+std::uint64_t CacheMemory::digest(StreamKind pool, std::int32_t page) const {
+  std::vector<std::byte> bytes(pool == StreamKind::kLatent ? layout_->latent_page_bytes()
+                                                           : layout_->window_page_bytes());
+  moves_.clear();
+  std::byte* to = bytes.data();
+  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
+    if (!is_of(pool, i)) continue;
+    moves_.push_back({to, part(i, page), view_.streams[i].page_bytes});
+    to += view_.streams[i].page_bytes;
+  }
+  device_->download_all(moves_);
+  device_->wait();
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {  // pages are multiples of 16 bytes
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+std::size_t CacheMemory::image_bytes(std::size_t latent_pages, std::size_t window_pages) const {
+  return latent_pages * layout_->latent_page_bytes() + window_pages * layout_->window_page_bytes() + view_.open_stride;
+}
+
+template <class Visit>
+void CacheMemory::visit_image(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
+                              std::size_t image_bytes, const Visit& visit) const {
+  SLUICE_CHECK(image_bytes == this->image_bytes(latents.size(), windows.size()), "an image of other pages");
+  std::size_t offset = 0;
+  const auto pages = [&](std::size_t stream, const auto& list) {
+    const std::size_t bytes = view_.streams[stream].page_bytes;
+    for (const auto page : list) {
+      if (page) visit(part(stream, page.value), bytes, offset);
+      offset += bytes;
+    }
+  };
+  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
+    is_of(StreamKind::kLatent, i) ? pages(i, latents) : pages(i, windows);
+  }
+  visit(address(state), view_.open_stride, offset);
+}
+
+void CacheMemory::save(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
+                       std::span<std::byte> image) const {
+  moves_.clear();
+  visit_image(latents, windows, state, image.size(), [&](const std::byte* from, std::size_t bytes, std::size_t offset) {
+    moves_.push_back({image.data() + offset, from, bytes});
+  });
+  device_->download_all(moves_);
+  device_->wait();
+}
+
+void CacheMemory::restore(std::span<const std::byte> image, std::span<const LatentPage> latents,
+                          std::span<const WindowPage> windows, OpenState state) {
+  moves_.clear();
+  visit_image(latents, windows, state, image.size(), [&](std::byte* to, std::size_t bytes, std::size_t offset) {
+    moves_.push_back({to, image.data() + offset, bytes});
+  });
+  device_->upload_all(moves_);
+}
+
+template <class Visit>
+void CacheMemory::visit_rows(const Rows& rows, std::size_t bytes, const Visit& visit) const {
+  const StreamView& view = view_[rows.stream];
+  SLUICE_CHECK(rows.first >= 0 && rows.count > 0 && rows.first + rows.count <= view.rows_per_page, "rows of one page");
+  const auto count = static_cast<std::size_t>(rows.count);
+  const std::size_t data = count * static_cast<std::size_t>(view.format.data_bytes);
+  const std::size_t scales = count * static_cast<std::size_t>(view.format.scale_bytes);
+  SLUICE_CHECK(bytes == data + scales, "the bytes of so many rows");
+  const RowRef row = view.row(rows.page, rows.first);
+  visit(row.data, data, 0);
+  visit(row.scales, scales, data);
+}
+
+std::vector<std::byte> CacheMemory::read_rows(const Rows& rows) const {
+  const int row_bytes = view_[rows.stream].format.row_bytes();
+  std::vector<std::byte> found(static_cast<std::size_t>(rows.count) * static_cast<std::size_t>(row_bytes));
+  moves_.clear();
+  visit_rows(rows, found.size(), [&](const std::byte* from, std::size_t bytes, std::size_t offset) {
+    moves_.push_back({found.data() + offset, from, bytes});
+  });
+  device_->download_all(moves_);
+  device_->wait();
+  return found;
+}
+
+void CacheMemory::write_rows(const Rows& rows, std::span<const std::byte> bytes) {
+  moves_.clear();
+  visit_rows(rows, bytes.size(), [&](std::byte* to, std::size_t count, std::size_t offset) {
+    moves_.push_back({to, bytes.data() + offset, count});
+  });
+  device_->upload_all(moves_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,100 @@
+// CacheMemory: the memory of the pools, and everything that happens to its bytes outside of ops: pages and states
+// copied, saved, brought back, digested.
+//
+// It lies in the memory of a Device, which the host does not touch (kernels/device.h). What changes it is enqueued in
+// the order of the calls, between the steps that are enqueued before and after, and nothing is waited for; what gives
+// bytes to the host waits until they are there.
+//
+// One array per stream, indexed by page; one page id serves all layers; the open states lie before them, in pairs. Each
+// array begins at a multiple of 64 bytes. The memory is mapped but not touched, so a large budget costs nothing before
+// pages are used. What no op has written is zero: so is the padding of pages (model/cache_layout.h), always.
+//
+// An image is what a sequence has cached, as host bytes, the same on every device: for each stream, its part of each of
+// the sequence's pages of that kind, in the order of the blocks; then the open state.
+//
+// Owns the memory; `device` and `layout` must outlive it. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/index_types.h"
+#include "cache/memory_plan.h"
+#include "kernels/device.h"
+#include "model/batch.h"
+#include "model/cache_layout.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+using StateSlot = StrongIndex<struct StateSlotTag>;  // the open states of one running sequence
+using OpenState = StrongIndex<struct OpenStateTag>;  // one of them: slot * 2 + copy
+
+inline OpenState open_state(StateSlot slot, int copy) {
+  return OpenState(slot.value * 2 + copy);
+}
+
+class CacheMemory {
+ public:
+  // kResourceExhausted when the device cannot map so much.
+  static Result<CacheMemory> create(Device& device, const CacheLayout& layout, const MemoryPlan& plan);
+
+  // For ops; the addresses are the device's.
+  const CacheView& view() const { return view_; }
+  // Where an open state lies, layout.open_bytes() long and 64-byte aligned; for ops as well.
+  std::byte* address(OpenState state) const;
+
+  // As before the first token; as after the block whose window page is `page`, all tokens of which have been computed.
+  void write_initial_state(OpenState to);
+  void write_boundary_state(WindowPage page, OpenState to);
+  void copy_state(OpenState from, OpenState to);
+
+  void copy_page(LatentPage from, LatentPage to) { copy_page(StreamKind::kLatent, from.value, to.value); }
+  void copy_page(WindowPage from, WindowPage to) { copy_page(StreamKind::kWindow, from.value, to.value); }
+  // Of all of a page's bytes; equal bytes have equal digests.
+  std::uint64_t digest(LatentPage page) const { return digest(StreamKind::kLatent, page.value); }
+  std::uint64_t digest(WindowPage page) const { return digest(StreamKind::kWindow, page.value); }
+
+  std::size_t image_bytes(std::size_t latent_pages, std::size_t window_pages) const;
+  // `image` has the bytes of so many pages. Pages that are none (-1) have their place in the image, but nothing is
+  // written for them: their bytes are there already.
+  void save(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
+            std::span<std::byte> image) const;
+  void restore(std::span<const std::byte> image, std::span<const LatentPage> latents,
+               std::span<const WindowPage> windows, OpenState state);
+
+  // `count` rows of a stream from row `first` of a page on, coded: their data parts, then their scale parts, as a page
+  // of so many rows has them. An Open stream's row is the boundary bytes in a window page.
+  struct Rows {
+    StreamId stream;
+    std::int32_t page;
+    int first, count;
+  };
+  std::vector<std::byte> read_rows(const Rows& rows) const;
+  void write_rows(const Rows& rows, std::span<const std::byte> bytes);
+
+ private:
+  CacheMemory(Device& device, const CacheLayout& layout) : device_(&device), layout_(&layout) {}
+  bool is_of(StreamKind pool, std::size_t stream) const {  // an Open stream's boundary bytes are of the window pool
+    return (layout_->streams[stream].kind == StreamKind::kLatent) == (pool == StreamKind::kLatent);
+  }
+  std::byte* part(std::size_t stream, std::int32_t page) const;
+  void copy_page(StreamKind pool, std::int32_t from, std::int32_t to);
+  std::uint64_t digest(StreamKind pool, std::int32_t page) const;
+  template <class Visit>  // (address, bytes, offset in the image) of all that an image has
+  void visit_image(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
+                   std::size_t image_bytes, const Visit& visit) const;
+  template <class Visit>  // (address, bytes, offset in the rows' bytes)
+  void visit_rows(const Rows& rows, std::size_t bytes, const Visit& visit) const;
+
+  Device* device_;
+  const CacheLayout* layout_;
+  DeviceMemory memory_;
+  CacheView view_;
+  OpenState initial_;                    // behind those of the slots
+  mutable std::vector<ByteMove> moves_;  // of the call under way
+};
+
+}  // namespace sluice

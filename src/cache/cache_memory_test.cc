@@ -1,0 +1,334 @@
+#include "cache/cache_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/test_seed_testing.h"
+#include "cache/cache_memory_damage_testing.h"
+#include "kernels/deferred_device_testing.h"
+
+namespace sluice::cache_memory_test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr int kPages = 5, kSlots = 3;
+
+Bytes counted(std::size_t count, int first) {
+  Bytes values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<std::byte>(first + static_cast<int>(i));
+  return values;
+}
+
+StreamSpec latent_stream(int tokens_per_row, const RowFormat& format) {
+  StreamSpec spec;
+  spec.kind = StreamKind::kLatent;
+  spec.tokens_per_row = tokens_per_row;
+  spec.format = format;
+  return spec;
+}
+
+StreamSpec open_stream(std::size_t state_bytes, int boundary_bytes, int first) {
+  StreamSpec spec;
+  spec.kind = StreamKind::kOpen;
+  spec.initial = counted(state_bytes, first);
+  spec.boundary_bytes = boundary_bytes;
+  return spec;
+}
+
+// Pages of every kind; those of hca and of the boundaries are padded.
+struct Streams {
+  CacheLayout layout;
+  StreamId csa = layout.add(latent_stream(4, make_row_format(RowCodec::kV4Fp8, 512, 64)));
+  StreamId whole = layout.add(open_stream(6, 6, 1));
+  StreamId window = add_window();
+  StreamId hca = layout.add(latent_stream(128, make_row_format(RowCodec::kV4Fp8, 512, 64)));
+  StreamId some = layout.add(open_stream(80, 24, 20));
+  StreamId none = layout.add(open_stream(10, 0, 100));
+
+  StreamId add_window() {
+    StreamSpec spec;
+    spec.kind = StreamKind::kWindow;
+    spec.window_tokens = 128;
+    spec.format = make_row_format(RowCodec::kF32, 2, 0);
+    return layout.add(std::move(spec));
+  }
+  MemoryPlan plan() const {
+    return {.sequences = kSlots - 1,
+            .latent_pages = kPages,
+            .window_pages = kPages,
+            .open_bytes = 2 * kSlots * layout.open_bytes()};
+  }
+};
+
+class CacheMemoryTest : public ::testing::Test {
+ protected:
+  // Everything that pages and states hold, by a device's download alone.
+  struct Contents {
+    std::vector<std::vector<Bytes>> pages;  // [stream][page]
+    std::vector<Bytes> states;              // [state]
+    bool operator==(const Contents&) const = default;
+  };
+  template <class Visit>  // (address, bytes) of every page's part and every state
+  void visit_all(const Visit& visit) {
+    for (const StreamView& view : memory_.view().streams) {
+      for (std::size_t page = 0; page < kPages; ++page) visit(view.base + page * view.page_bytes, view.page_bytes);
+    }
+    for (int i = 0; i < 2 * kSlots; ++i) visit(memory_.address(OpenState(i)), layout_.open_bytes());
+  }
+  Bytes download(const std::byte* from, std::size_t bytes) {
+    Bytes found(bytes);
+    device_.download({found.data(), from, bytes});
+    device_.wait();
+    return found;
+  }
+  Contents contents() {
+    Contents all;
+    all.pages.resize(memory_.view().streams.size());
+    std::size_t part = 0;
+    visit_all([&](const std::byte* at, std::size_t bytes) {
+      const std::size_t stream = part++ / kPages;
+      (stream < all.pages.size() ? all.pages[stream] : all.states).push_back(download(at, bytes));
+    });
+    return all;
+  }
+  void fill_with_noise() {
+    visit_all([&](std::byte* at, std::size_t bytes) {
+      Bytes noise(bytes);
+      for (std::byte& byte : noise) byte = static_cast<std::byte>(random_());
+      device_.upload({at, noise.data(), bytes});
+    });
+  }
+  bool is_latent(std::size_t stream) const { return layout_.streams[stream].kind == StreamKind::kLatent; }
+  Bytes state(OpenState at) { return download(memory_.address(at), layout_.open_bytes()); }
+
+  const std::uint32_t seed_ = test_seed();
+  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "SLUICE_TEST_SEED=" + std::to_string(seed_)};
+  std::mt19937 random_{seed_};
+  const Streams streams_;
+  const CacheLayout& layout_ = streams_.layout;
+  DeferredDevice device_;
+  CacheMemory memory_ = CacheMemory::create(device_, layout_, streams_.plan()).value();
+};
+
+TEST_F(CacheMemoryTest, BeginsAsZerosInAlignedPages) {
+  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
+    const StreamView& view = memory_.view().streams[i];
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.base) % 64, 0U) << i;
+    EXPECT_EQ(view.page_bytes % 16, 0U) << i;
+    EXPECT_EQ(view.page_bytes, layout_.streams[i].page_bytes());
+  }
+  const Contents found = contents();
+  for (const auto& stream : found.pages) {
+    for (const Bytes& page : stream) EXPECT_EQ(page, Bytes(page.size()));
+  }
+  for (const Bytes& state : found.states) EXPECT_EQ(state, Bytes(state.size()));
+}
+
+TEST_F(CacheMemoryTest, AStateIsWrittenAsBeforeTheFirstToken) {
+  fill_with_noise();
+  Contents expected = contents();
+  const OpenState to = open_state(StateSlot(1), 1);
+  memory_.write_initial_state(to);
+  expected.states[3] = layout_.initial_state();
+  EXPECT_TRUE(contents() == expected);
+}
+
+TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
+  fill_with_noise();
+  for (int page = 0; page < 3; ++page) {
+    memory_.write_rows({streams_.whole, page, 0, 1}, counted(6, 150 + 10 * page));
+    memory_.write_rows({streams_.some, page, 0, 1}, counted(24, 150 + 10 * page));
+  }
+  Contents expected = contents();
+  memory_.write_boundary_state(WindowPage(1), open_state(StateSlot(2), 0));
+  Bytes& state = expected.states[4] = layout_.initial_state();
+  for (int i = 0; i < 6; ++i) state[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
+  for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(streams_.some) + i] = static_cast<std::byte>(160 + i);
+  EXPECT_TRUE(contents() == expected);
+}
+
+TEST_F(CacheMemoryTest, AStateIsCopied) {
+  fill_with_noise();
+  Contents expected = contents();
+  memory_.copy_state(open_state(StateSlot(0), 1), open_state(StateSlot(2), 1));
+  expected.states[5] = expected.states[1];
+  EXPECT_TRUE(contents() == expected);
+}
+
+TEST_F(CacheMemoryTest, APageIsCopiedInEveryStreamOfItsPool) {
+  fill_with_noise();
+  for (const bool latent : {true, false}) {
+    Contents expected = contents();
+    latent ? memory_.copy_page(LatentPage(1), LatentPage(4)) : memory_.copy_page(WindowPage(1), WindowPage(4));
+    for (std::size_t i = 0; i < expected.pages.size(); ++i) {
+      if (is_latent(i) == latent) expected.pages[i][4] = expected.pages[i][1];
+    }
+    EXPECT_TRUE(contents() == expected);
+  }
+}
+
+// The form of an image: swapped states and whatever else keeps them rely on it.
+TEST_F(CacheMemoryTest, AnImageIsStreamByStreamPageByPageThenTheState) {
+  fill_with_noise();
+  const std::vector<LatentPage> latents = {LatentPage(3), LatentPage(0)};
+  const std::vector<WindowPage> windows = {WindowPage(2), WindowPage(4), WindowPage(1)};
+  const OpenState from = open_state(StateSlot(1), 0);
+  const Contents all = contents();
+  Bytes expected;
+  const auto add = [&](const Bytes& bytes) { expected.insert(expected.end(), bytes.begin(), bytes.end()); };
+  for (std::size_t i = 0; i < all.pages.size(); ++i) {
+    for (const LatentPage page : latents)
+      is_latent(i) ? add(all.pages[i][static_cast<std::size_t>(page.value)]) : void();
+    for (const WindowPage page : windows)
+      is_latent(i) ? void() : add(all.pages[i][static_cast<std::size_t>(page.value)]);
+  }
+  add(all.states[2]);
+  ASSERT_EQ(memory_.image_bytes(2, 3), expected.size());
+  Bytes image(expected.size());
+  memory_.save(latents, windows, from, image);
+  EXPECT_TRUE(image == expected);
+}
+
+TEST_F(CacheMemoryTest, AnImageComesBackButForThePagesThatAreThere) {
+  fill_with_noise();
+  const Contents before = contents();
+  Bytes image(memory_.image_bytes(2, 3));
+  memory_.save(std::vector{LatentPage(3), LatentPage(0)}, std::vector{WindowPage(2), WindowPage(4), WindowPage(1)},
+               open_state(StateSlot(1), 0), image);
+  fill_with_noise();
+  Contents expected = contents();
+  {
+    const Bytes given = image;  // gone before the device takes a step
+    memory_.restore(given, std::vector{LatentPage(), LatentPage(2)},
+                    std::vector{WindowPage(0), WindowPage(), WindowPage(3)}, open_state(StateSlot(2), 1));
+  }
+  for (std::size_t i = 0; i < expected.pages.size(); ++i) {
+    if (is_latent(i)) {
+      expected.pages[i][2] = before.pages[i][0];
+    } else {
+      expected.pages[i][0] = before.pages[i][2];
+      expected.pages[i][3] = before.pages[i][1];
+    }
+  }
+  expected.states[5] = before.states[2];
+  EXPECT_TRUE(contents() == expected);
+}
+
+TEST_F(CacheMemoryTest, RowsAreTheirDataThenTheirScales) {
+  fill_with_noise();
+  const StreamView& view = memory_.view()[streams_.csa];
+  const Contents before = contents();
+  const Bytes& page = before.pages[0][2];
+  const auto part = [&](const std::byte* at, std::size_t bytes) {
+    const auto begin = page.begin() + (at - (view.base + 2 * view.page_bytes));
+    return Bytes(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+  };
+  const Bytes data = part(view.row(2, 7).data, 3 * 576), scales = part(view.row(2, 7).scales, 3 * 8);
+  Bytes expected = data;
+  expected.insert(expected.end(), scales.begin(), scales.end());
+  const CacheMemory::Rows rows{streams_.csa, 2, 7, 3};
+  EXPECT_TRUE(memory_.read_rows(rows) == expected);
+
+  Bytes other(expected.size());
+  for (std::byte& byte : other) byte = static_cast<std::byte>(random_());
+  memory_.write_rows(rows, other);
+  EXPECT_TRUE(memory_.read_rows(rows) == other);
+  memory_.write_rows(rows, expected);
+  EXPECT_TRUE(contents() == before);
+}
+
+TEST_F(CacheMemoryTest, ADigestIsOfEveryByteOfAPageAndOfNoOther) {
+  fill_with_noise();
+  const auto digests = [&] {
+    std::vector<std::uint64_t> all;
+    for (int page = 0; page < kPages; ++page) all.push_back(memory_.digest(LatentPage(page)));
+    for (int page = 0; page < kPages; ++page) all.push_back(memory_.digest(WindowPage(page)));
+    return all;
+  };
+  const std::vector<std::uint64_t> before = digests();
+  EXPECT_NE(before[0], before[1]);
+  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
+    const StreamView& view = memory_.view().streams[i];
+    if (view.page_bytes == 0) continue;
+    for (const std::size_t byte : {std::size_t{0}, view.page_bytes - 1}) {
+      std::byte* const at = view.base + 2 * view.page_bytes + byte;
+      const std::byte was = download(at, 1)[0];
+      device_.fill(at, was ^ std::byte{0x80}, 1);
+      std::vector<std::uint64_t> after = digests();
+      std::uint64_t& changed = after[is_latent(i) ? 2 : kPages + 2];
+      const std::uint64_t expected = before[is_latent(i) ? 2 : kPages + 2];
+      EXPECT_NE(changed, expected) << "stream " << i << " byte " << byte;
+      changed = expected;
+      EXPECT_EQ(after, before);
+      device_.fill(at, was, 1);
+    }
+  }
+  EXPECT_EQ(digests(), before);
+  memory_.copy_page(LatentPage(1), LatentPage(0));
+  EXPECT_EQ(memory_.digest(LatentPage(0)), before[1]);
+}
+
+TEST_F(CacheMemoryTest, WaitsOnlyWhereTheHostNeedsBytes) {
+  memory_.copy_page(LatentPage(0), LatentPage(1));
+  memory_.copy_page(WindowPage(0), WindowPage(1));
+  memory_.write_initial_state(OpenState(0));
+  memory_.write_boundary_state(WindowPage(0), OpenState(1));
+  memory_.copy_state(OpenState(0), OpenState(2));
+  memory_.write_rows({streams_.window, 0, 0, 1}, Bytes(8));
+  Bytes image(memory_.image_bytes(1, 0));
+  memory_.restore(image, std::vector{LatentPage(1)}, {}, OpenState(0));
+  EXPECT_EQ(device_.waits(), 0);
+  memory_.save(std::vector{LatentPage(1)}, {}, OpenState(0), image);
+  EXPECT_EQ(device_.waits(), 1);
+  static_cast<void>(memory_.digest(WindowPage(0)));
+  EXPECT_EQ(device_.waits(), 2);
+  static_cast<void>(memory_.read_rows({streams_.window, 0, 0, 1}));
+  EXPECT_EQ(device_.waits(), 3);
+  EXPECT_EQ(device_.enqueued(), 0U);
+}
+
+TEST_F(CacheMemoryTest, AnImageOfOneDeviceIsThatOfAnother) {
+  CacheMemory other = CacheMemory::create(cpu_device(), layout_, streams_.plan()).value();
+  fill_with_noise();
+  const std::vector<LatentPage> latents = {LatentPage(3), LatentPage(0)};
+  const std::vector<WindowPage> windows = {WindowPage(2), WindowPage(4)};
+  Bytes image(memory_.image_bytes(2, 2)), again(image.size());
+  memory_.save(latents, windows, OpenState(1), image);
+  other.restore(image, std::vector{LatentPage(0), LatentPage(1)}, std::vector{WindowPage(4), WindowPage(3)},
+                OpenState(3));
+  other.save(std::vector{LatentPage(0), LatentPage(1)}, std::vector{WindowPage(4), WindowPage(3)}, OpenState(3), again);
+  EXPECT_TRUE(again == image);
+  EXPECT_EQ(other.digest(LatentPage(1)), memory_.digest(LatentPage(0)));
+}
+
+TEST_F(CacheMemoryTest, DamageIsOneBit) {
+  fill_with_noise();
+  const CacheMemory::Rows rows{streams_.csa, 1, 4, 1};
+  const Bytes before = memory_.read_rows(rows);
+  flip_bit(memory_, rows, 580);
+  Bytes after = memory_.read_rows(rows);
+  EXPECT_EQ(after[580], before[580] ^ std::byte{1});
+  after[580] = before[580];
+  EXPECT_TRUE(after == before);
+}
+
+using CacheMemoryDeathTest = CacheMemoryTest;
+
+TEST_F(CacheMemoryDeathTest, TheHostCannotReadAPageOrAState) {
+  const volatile std::byte* page = memory_.view()[streams_.window].base;
+  EXPECT_DEATH(static_cast<void>(*page == std::byte{0}), "");
+  const volatile std::byte* state = memory_.address(OpenState(0));
+  EXPECT_DEATH(static_cast<void>(*state == std::byte{0}), "");
+}
+
+TEST_F(CacheMemoryDeathTest, AnImageOfOtherPagesEndsTheProgram) {
+  Bytes image(memory_.image_bytes(2, 1));
+  EXPECT_DEATH(memory_.save(std::vector{LatentPage(0)}, {}, OpenState(0), image), "an image of other pages");
+  EXPECT_DEATH(static_cast<void>(memory_.read_rows({streams_.csa, 0, 30, 3})), "rows of one page");
+}
+
+}  // namespace
+}  // namespace sluice::cache_memory_test

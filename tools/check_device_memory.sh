@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# check_device_memory.sh [TREE]: the bytes of the cache are read and written by ops and by CacheMemory alone.
+#   - in the folders below, nothing that leads to an address in the pools is named: what a row, a stream, a boundary or an
+#     open state lies at, and the coders of rows;
+#   - but in the files of the list, with the reason.
+# Tests are free: those of the cache run over memory that the host cannot touch (kernels/deferred_device_testing.h), and
+# their models stand for ops. Prints one line per violation and exits 1 if there is any.
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+
+folders=(
+  src/cache
+  src/engine
+  src/measure
+)
+words='(\.|->)(base|open_base|open_in|open_out)\b|(\.|->)(row|boundary|address|open_state)\(|\bRowRef\b|\b(en|de)code_rows?\('
+words+='|\b(latent|window)_row\('
+
+# FILE WORDS: what a file may name all the same.
+allowed=(
+  'src/cache/cache_memory.cc .*'                                  # its purpose
+  'src/cache/sequence_state.cc open_in|open_out|address'          # hands the addresses to the ops of a step
+  'src/measure/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
+)
+
+# Whether everything that a line names is allowed in its file.
+is_allowed() { # FILE LINE
+  local entry file may
+  for entry in "${allowed[@]}"; do
+    file=${entry%% *} may=${entry#* }
+    [ "$1" = "$file" ] || continue
+    grep -oE "$words" <<<"$2" | grep -qvE "^(\.|->)?($may)\(?$" || return 0
+  done
+  return 1
+}
+
+status=0
+while IFS=: read -r file line text; do
+  is_allowed "$file" "${text%%//*}" && continue
+  echo "device memory: $file:$line: only ops and CacheMemory touch the cache's bytes:$text" >&2
+  status=1
+done < <(grep -rnE --include='*.h' --include='*.cc' "^([^/]|/[^/])*($words)" "${folders[@]}" |
+  grep -vE '^[^:]*_(test|testing)\.(cc|h):' || true)
+exit $status
