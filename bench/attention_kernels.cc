@@ -42,8 +42,8 @@ class Cache {
       for (int r = 0; r < view_.rows_per_page; ++r) {
         slots.emplace_back(static_cast<std::int32_t>(page) * view_.rows_per_page + r);
       }
-      encode_rows(bench.exec(), view_, view_.rows_per_page, x.data() + page % kContextPages, kind.row_dims,
-                  slots.data());
+      encode_rows(bench.exec(),
+                  {&view_, view_.rows_per_page, x.data() + page % kContextPages, kind.row_dims, slots.data()});
     }
   }
   const StreamView& view() const { return view_; }

@@ -137,7 +137,7 @@ void bench_experts(KernelBench& bench, int count, int slots, int hidden, int int
       chosen += static_cast<double>(different.size()) / kDraws;
     }
     const std::vector<float> c(pairs, 0.25F);
-    ExpertsScratch scratch;
+
     bench.line(name, rows,
                {.multiply_adds = 3.0 * rows * (slots + 1) * hidden * inter,
                 .inputs = input_form(form, WeightFormat::kMxfp4),
@@ -149,7 +149,7 @@ void bench_experts(KernelBench& bench, int count, int slots, int hidden, int int
                  args.expert_ids = ids[static_cast<std::size_t>(turn % kDraws)].data(), args.expert_weights = c.data();
                  args.experts = layer, args.shared = layer.data();
                  args.limit = 10.0F;
-                 experts(bench.exec(), args, scratch);
+                 experts(bench.exec(), args);
                });
   }
 }

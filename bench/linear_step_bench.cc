@@ -174,18 +174,16 @@ class Step {
   }
 
   void run_experts(const Layer& layer, int rows) {
-    experts(exec_,
-            {.rows = rows,
-             .hidden = kHidden,
-             .slots = kSlots,
-             .x = normed_.data(),
-             .expert_ids = ids_.data(),
-             .expert_weights = weights_.data(),
-             .experts = layer.experts,
-             .shared = &layer.shared,
-             .limit = 10.0F,
-             .y = y_.data()},
-            scratch_);
+    experts(exec_, {.rows = rows,
+                    .hidden = kHidden,
+                    .slots = kSlots,
+                    .x = normed_.data(),
+                    .expert_ids = ids_.data(),
+                    .expert_weights = weights_.data(),
+                    .experts = layer.experts,
+                    .shared = &layer.shared,
+                    .limit = 10.0F,
+                    .y = y_.data()});
   }
 
   static double of(const ExpertWeights& e) {
@@ -220,7 +218,6 @@ class Step {
   std::vector<float> normed_, q_a_, kv_, q_, o_, u_, y_, logits_, weights_;
   std::vector<std::int32_t> ids_;
   int touched_ = 0;
-  ExpertsScratch scratch_;
 };
 
 }  // namespace

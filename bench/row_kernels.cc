@@ -33,7 +33,7 @@ void bench_norms(KernelBench& bench, int rows) {
   }
   if (bench.wants("hadamard 16 x 128")) {
     bench.line("hadamard 16 x 128", rows, {.bytes = bytes, .cached = true},
-               [&](int) { hadamard(bench.exec(), rows * 16, 128, y.data()); });
+               [&](int) { hadamard(bench.exec(), {rows * 16, 128, y.data()}); });
   }
   if (bench.wants("rope_heads 16 x 512 with norm")) {
     std::vector<float> frequencies(kRopeDims / 2, 0.01F);
@@ -74,12 +74,12 @@ void bench_hyper_connection(KernelBench& bench, int rows) {
   }
   if (bench.wants("hc_collapse 4 x 2048")) {
     bench.line("hc_collapse 4 x 2048", rows, {.bytes = streams + row, .cached = true},
-               [&](int) { hc_collapse(bench.exec(), rows, kHidden, x.data(), pre.data(), y.data()); });
+               [&](int) { hc_collapse(bench.exec(), {rows, kHidden, x.data(), pre.data(), y.data()}); });
   }
   if (bench.wants("hc_expand 4 x 2048")) {
     std::fill(comb.begin(), comb.end(), 0.25F);
     bench.line("hc_expand 4 x 2048", rows, {.bytes = 2 * streams + row, .cached = true},
-               [&](int) { hc_expand(bench.exec(), rows, kHidden, y.data(), post.data(), comb.data(), x.data()); });
+               [&](int) { hc_expand(bench.exec(), {rows, kHidden, y.data(), post.data(), comb.data(), x.data()}); });
   }
 }
 
@@ -137,12 +137,12 @@ void bench_codec(KernelBench& bench, RowCodec codec, int dims, int rope_dims, in
   const std::string text = std::string(name(codec)) + " " + std::to_string(dims);
   if (bench.wants("encode_rows " + text)) {
     bench.line("encode_rows " + text, rows, work,
-               [&](int) { encode_rows(bench.exec(), view, rows, x.data(), dims, slots); });
+               [&](int) { encode_rows(bench.exec(), {&view, rows, x.data(), dims, slots}); });
   }
   if (bench.wants("decode_rows " + text)) {
-    encode_rows(bench.exec(), view, rows, x.data(), dims, slots);
+    encode_rows(bench.exec(), {&view, rows, x.data(), dims, slots});
     bench.line("decode_rows " + text, rows, work,
-               [&](int) { decode_rows(bench.exec(), step, step.spans[0], view, 0, rows, x.data()); });
+               [&](int) { decode_rows(bench.exec(), {&step, step.spans[0], &view, 0, rows, x.data()}); });
   }
 }
 
@@ -161,7 +161,7 @@ void bench_embedding(KernelBench& bench, int rows) {
                for (std::size_t i = 0; i < ids.size(); ++i) {
                  ids[i] = static_cast<TokenId>((i * 7919 + static_cast<std::size_t>(turn) * 104729) % kVocabulary);
                }
-               embed(bench.exec(), ids, table, 4, out.data());
+               embed(bench.exec(), {ids, &table, 4, out.data()});
              });
 }
 

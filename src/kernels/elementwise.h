@@ -56,19 +56,44 @@ void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 // x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (spec section 7.2): butterflies
 // (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:
 // [rows, dim] contiguous.
-void hadamard(const Exec& exec, int rows, int dim, float* x);
+struct HadamardArgs {
+  int rows = 0, dim = 0;
+  float* x = nullptr;
+};
+void hadamard(const Exec& exec, const HadamardArgs& args);
 
 // y[t] = y[t] + x[t] for [rows, dim], both contiguous: the residual sum.
-void add(const Exec& exec, int rows, int dim, const float* x, float* y);
+struct AddArgs {
+  int rows = 0, dim = 0;
+  const float* x = nullptr;
+  float* y = nullptr;
+};
+void add(const Exec& exec, const AddArgs& args);
 
 // y[t] = y[t] + bias for [rows, dim], contiguous.
-void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y);
+struct AddBiasArgs {
+  int rows = 0, dim = 0;
+  const float* bias = nullptr;
+  float* y = nullptr;
+};
+void add_bias(const Exec& exec, const AddBiasArgs& args);
 
 // x[t] = x[t] * factor for [rows, dim], contiguous.
-void scale(const Exec& exec, int rows, int dim, float factor, float* x);
+struct ScaleArgs {
+  int rows = 0, dim = 0;
+  float factor = 1.0F;
+  float* x = nullptr;
+};
+void scale(const Exec& exec, const ScaleArgs& args);
 
 // y[i] = x[from[i]] for rows of `dim` values, contiguous. No overlap.
-void gather_rows(const Exec& exec, std::span<const std::int32_t> from, int dim, const float* x, float* y);
+struct GatherRowsArgs {
+  std::span<const std::int32_t> from;
+  int dim = 0;
+  const float* x = nullptr;
+  float* y = nullptr;
+};
+void gather_rows(const Exec& exec, const GatherRowsArgs& args);
 
 // y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows; `zeros` values
 // behind it become 0. No overlap.

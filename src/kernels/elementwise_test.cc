@@ -201,7 +201,7 @@ TEST(Add, AddsInPlace) {
   const auto x = random.floats(700), y = random.floats(700);
   const auto sum = expect_same_on_all([&](const Exec& exec) {
     std::vector<float> out = y;
-    add(exec, 7, 100, x.data(), out.data());
+    add(exec, {7, 100, x.data(), out.data()});
     return out;
   });
   for (std::size_t i = 0; i < 700; ++i) EXPECT_EQ(sum[i], y[i] + x[i]);
@@ -214,7 +214,7 @@ TEST(Hadamard, SameBitsEverywhereAndRowsAreIndependent) {
     const auto x = random.floats(static_cast<std::size_t>(41 * dim));
     expect_rows_independent(41, static_cast<std::size_t>(dim), [&](const Exec& exec, int first, int count) {
       std::vector<float> y(x.begin() + first * dim, x.begin() + (first + count) * dim);
-      hadamard(exec, count, dim, y.data());
+      hadamard(exec, {count, dim, y.data()});
       return y;
     });
   }
@@ -226,13 +226,13 @@ TEST(Hadamard, IsTheSylvesterMatrixAndItsOwnInverse) {
   ThreadPool pool(1);
   const Exec exec{&pool, &scalar_kernels()};
   std::vector<float> y = x;
-  hadamard(exec, 1, 128, y.data());
+  hadamard(exec, {1, 128, y.data()});
   for (unsigned i = 0; i < 128; ++i) {
     double sum = 0.0;
     for (unsigned j = 0; j < 128; ++j) sum += std::popcount(i & j) % 2 == 0 ? x[j] : -x[j];
     EXPECT_NEAR(y[i], sum * 0.0883883476, 1.4e-6);
   }
-  hadamard(exec, 1, 128, y.data());
+  hadamard(exec, {1, 128, y.data()});
   for (unsigned i = 0; i < 128; ++i) EXPECT_NEAR(y[i], x[i], 2.8e-6F);
 }
 

@@ -11,6 +11,12 @@ namespace sluice {
 
 // table: kF32, kBf16 or kCodes [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out
 // [rows, copies, dim].
-void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out);
+struct EmbedArgs {
+  std::span<const TokenId> ids;
+  const WeightView* table = nullptr;
+  int copies = 1;
+  float* out = nullptr;
+};
+void embed(const Exec& exec, const EmbedArgs& args);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Exec: what an op runs on, the threads and the kernels of one ISA. Passed first to every op.
+// Exec: what an op runs on: a device, and for the CPU its threads and the kernels of one ISA. Passed first to every op.
 //
 // The row contract of every op in this folder: output row i is a function of input row i (and of what the cache holds
 // for its own sequence), computed in one fixed order that depends on shapes and absolute positions only: not on how
@@ -18,10 +18,12 @@
 namespace sluice {
 
 struct KernelTable;  // kernels/kernel_table.h
+struct OpTable;      // kernels/ops.h
 
 struct Exec {
   ThreadPool* pool = nullptr;
   const KernelTable* kernels = nullptr;
+  const OpTable* ops = nullptr;  // of the device; null: the CPU's
   // A deliberate fault, to see that the tests of the row contract find one: attention reduces the window keys from
   // before the span and the span's own apart, so its order depends on how the rows were cut (kernels/attention.h).
   bool fault_chunk_anchored_splits = false;

@@ -11,12 +11,9 @@
 // Shapes: x, y [rows, hidden]; expert_ids, expert_weights [rows, slots]. x and y do not overlap.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "base/aligned.h"
 #include "kernels/linear.h"
 
 namespace sluice {
@@ -36,22 +33,6 @@ struct ExpertsArgs {
   float* y = nullptr;
 };
 
-// Reused between calls so that a step allocates nothing once warm. One per caller.
-struct ExpertsScratch {
-  // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
-  struct Group {
-    const ExpertWeights* weights;
-    const std::int32_t* x_rows;     // [rows], null for all rows
-    const float* row_weights;       // [rows], null for 1
-    float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
-    int rows;
-  };
-  std::vector<Group> groups;
-  std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
-  FloatBuffer row_weights, gate, up, down, outputs;
-  std::array<FloatBuffer, 4> inputs;  // by InputForm; x itself where that is kF32
-};
-
-void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch);
+void experts(const Exec& exec, const ExpertsArgs& args);
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ Rows random_rows(std::mt19937& random, const Shape& shape, int count) {
 }
 
 std::vector<float> run(const Exec& exec, const Shape& shape, const std::vector<ExpertWeights>& packed, const Rows& rows,
-                       float limit, ExpertsScratch& scratch) {
+                       float limit) {
   std::vector<float> y(static_cast<std::size_t>(rows.count * shape.hidden), -1.0F);
   const ExpertsArgs args{.rows = rows.count,
                          .hidden = shape.hidden,
@@ -69,7 +69,7 @@ std::vector<float> run(const Exec& exec, const Shape& shape, const std::vector<E
                          .shared = shape.shared_inter > 0 ? &packed.back() : nullptr,
                          .limit = limit,
                          .y = y.data()};
-  experts(exec, args, scratch);
+  experts(exec, args);
   return y;
 }
 
@@ -142,8 +142,8 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
         const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, limit);
         for (const KernelTable& table : linear_tables()) {
           const Exec exec{&pool, &table};
-          ExpertsScratch scratch;
-          const auto got = run(exec, shape, layer.pack(exec, form), rows, limit, scratch);
+
+          const auto got = run(exec, shape, layer.pack(exec, form), rows, limit);
           ASSERT_EQ(first_difference(want, got), -1)
               << table.isa << " " << describe(spec) << " hidden " << shape.hidden;
         }
@@ -160,12 +160,12 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
       const Layer layer(random, shape, expert_specs()[0]);
       ThreadPool one(1);
       const auto packed = layer.pack(Exec{&one, &table}, static_cast<InputForm>(random() % 4));
-      ExpertsScratch scratch;
+
       for (int i = 0; i < cases; ++i) {
         const int threads = 1 << (random() % 3);
         ThreadPool pool(threads);
         const Rows rows = random_rows(random, shape, 1 + static_cast<int>(random() % 150));
-        const auto batch = run(Exec{&pool, &table}, shape, packed, rows, 0.7F, scratch);
+        const auto batch = run(Exec{&pool, &table}, shape, packed, rows, 0.7F);
         for (int k = 0; k < 5; ++k) {
           const auto r = static_cast<std::ptrdiff_t>(random() % static_cast<unsigned>(rows.count));
           const auto slice = [&](const auto& values, std::ptrdiff_t width) {
@@ -173,7 +173,7 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
           };
           const Rows row{1, slice(rows.x, shape.hidden), slice(rows.weights, shape.slots),
                          slice(rows.ids, shape.slots)};
-          const auto alone = run(Exec{&one, &table}, shape, packed, row, 0.7F, scratch);
+          const auto alone = run(Exec{&one, &table}, shape, packed, row, 0.7F);
           ASSERT_EQ(first_difference(alone, slice(batch, shape.hidden)), -1)
               << table.isa << " hidden " << shape.hidden << " rows " << rows.count << " row " << r << " threads "
               << threads;

@@ -150,7 +150,7 @@ TEST(FarRows, RopeAndHadamard) {
   });
   expect_same_far_away(128, [&](const KernelTable& table, int first) {
     const Rows rows(first, 128, {x.begin(), x.begin() + kRows * 128});
-    table.hadamard({128, rows.data()}, first, first + kRows);
+    table.hadamard({kRows, 128, rows.data()}, first, first + kRows);
     return rows.values();
   });
 }
@@ -162,12 +162,12 @@ TEST(FarRows, HyperConnections) {
   const auto pre = random.floats(kRows * 4), comb = random.floats(kRows * 16);
   expect_same_far_away(kWidth, [&](const KernelTable& table, int first) {
     const Rows streams(first, kWidth, x), factors(first, 4, pre), out(first, kDim);
-    table.hc_collapse({kDim, streams.data(), factors.data(), out.data()}, first, first + kRows);
+    table.hc_collapse({kRows, kDim, streams.data(), factors.data(), out.data()}, first, first + kRows);
     return out.values();
   });
   expect_same_far_away(kWidth, [&](const KernelTable& table, int first) {
     const Rows streams(first, kWidth, x), in(first, kDim, y), post(first, 4, pre), mixed(first, 16, comb);
-    table.hc_expand({kDim, in.data(), post.data(), mixed.data(), streams.data()}, first, first + kRows);
+    table.hc_expand({kRows, kDim, in.data(), post.data(), mixed.data(), streams.data()}, first, first + kRows);
     return streams.values();
   });
 }

@@ -45,9 +45,22 @@ struct HcMixArgs {
 void hc_mix(const Exec& exec, const HcMixArgs& args);
 
 // x [rows, 4, dim], pre [rows, 4] -> y [rows, dim]
-void hc_collapse(const Exec& exec, int rows, int dim, const float* x, const float* pre, float* y);
+struct HcCollapseArgs {
+  int rows = 0, dim = 0;
+  const float* x = nullptr;
+  const float* pre = nullptr;
+  float* y = nullptr;
+};
+void hc_collapse(const Exec& exec, const HcCollapseArgs& args);
 
 // y [rows, dim], post [rows, 4], comb [rows, 4, 4]: x [rows, 4, dim] is replaced by X'.
-void hc_expand(const Exec& exec, int rows, int dim, const float* y, const float* post, const float* comb, float* x);
+struct HcExpandArgs {
+  int rows = 0, dim = 0;
+  const float* y = nullptr;
+  const float* post = nullptr;
+  const float* comb = nullptr;
+  float* x = nullptr;
+};
+void hc_expand(const Exec& exec, const HcExpandArgs& args);
 
 }  // namespace sluice

@@ -106,7 +106,7 @@ TEST(HyperConnection, CollapseIsTheWeightedSumOfTheStreams) {
     const auto x = random.floats(4 * n), pre = random.floats(4 * static_cast<std::size_t>(rows));
     const auto y = expect_same_on_all([&](const Exec& exec) {
       std::vector<float> out(n);
-      hc_collapse(exec, rows, dim, x.data(), pre.data(), out.data());
+      hc_collapse(exec, {rows, dim, x.data(), pre.data(), out.data()});
       return out;
     });
     for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
@@ -130,7 +130,7 @@ TEST(HyperConnection, ExpandSumsOverTheFirstIndexOfComb) {
                comb = random.floats(16 * static_cast<std::size_t>(rows));
     const auto found = expect_same_on_all([&](const Exec& exec) {
       std::vector<float> streams = x;
-      hc_expand(exec, rows, dim, y.data(), post.data(), comb.data(), streams.data());
+      hc_expand(exec, {rows, dim, y.data(), post.data(), comb.data(), streams.data()});
       return streams;
     });
     for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {

@@ -48,24 +48,6 @@ struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may b
   std::ptrdiff_t ld;
   float limit;
 };
-struct HcCollapseArgs {
-  int dim;
-  const float* x;
-  const float* pre;
-  float* y;
-};
-struct HcExpandArgs {
-  int dim;
-  const float* y;
-  const float* post;
-  const float* comb;
-  float* x;
-};
-struct HadamardArgs {
-  int dim;
-  float* x;
-};
-
 struct KernelTable {
   const char* isa = "scalar";
   LinearKernels linear{};

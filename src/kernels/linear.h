@@ -147,7 +147,14 @@ struct LinearJob {
   const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
 };
 
-void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs);
+struct LinearArgs {
+  int rows = 0;
+  std::span<const LinearJob> jobs;
+};
+void linear(const Exec& exec, const LinearArgs& args);
+inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
+  linear(exec, LinearArgs{rows, jobs});
+}
 
 // kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
 // of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.

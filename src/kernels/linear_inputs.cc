@@ -1,10 +1,8 @@
 #include "kernels/linear_inputs.h"
 
-#include <functional>
 #include <vector>
 
 #include "base/number_formats.h"
-#include "kernels/kernel_table.h"
 #include "kernels/stream.h"
 
 namespace sluice {
@@ -55,18 +53,6 @@ void prepare_inputs(InputForm form, int count, const float* x, float* to) {
   for (int i = 0; i < count; i += kQuantizedInputs, ++block) {
     quantize_block(std::min(kQuantizedInputs, count - i), x + i, *block);
   }
-}
-
-void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out) {
-  constexpr int kFloatsPerPiece = 64 << 10;
-  const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
-  auto prepare = [&](int piece, int) {
-    for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
-      exec.kernels->linear.prepare(form, in, job.x_row(r),
-                                   out + static_cast<std::ptrdiff_t>(r) * input_floats(form, in));
-    }
-  };
-  exec.pool->run((rows + step - 1) / step, std::ref(prepare));
 }
 
 }  // namespace sluice

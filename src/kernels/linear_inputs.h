@@ -96,7 +96,4 @@ inline LinearJob rows_from(const LinearJob& job, int first) {
   return rest;
 }
 
-// out [rows, input_floats(form, in)]: the job's inputs in `form`, which is not kF32.
-void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out);
-
 }  // namespace sluice

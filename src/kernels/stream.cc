@@ -6,8 +6,6 @@
 
 #include "base/check.h"
 #include "base/number_formats.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
 
 namespace sluice {
 namespace {
@@ -225,51 +223,6 @@ void simulate_row(RowCodec codec, int dims, int rope_dims, float* x) {
       }
       break;
   }
-}
-
-namespace {
-
-constexpr int kRowsAtOnce = 64;
-
-}  // namespace
-
-void encode_rows(const Exec& exec, const StreamView& stream, int count, const float* x, std::ptrdiff_t ldx,
-                 const RowSlot* slots) {
-  run_row_tiles(exec, count, static_cast<std::size_t>(8 * stream.format.dims), [&](int begin, int end) {
-    RowRef rows[kRowsAtOnce];
-    for (int i = begin; i < end;) {  // runs of rows that are written
-      int n = 0;
-      while (i + n < end && n < kRowsAtOnce && slots[i + n]) {
-        rows[n] = stream.row(slots[i + n]);
-        ++n;
-      }
-      if (n > 0) exec.kernels->encode_rows(stream.format, x + i * ldx, ldx, rows, n);
-      i += std::max(n, 1);
-    }
-  });
-}
-
-void decode_rows(const Exec& exec, const StepTables& step, const RowSpan& span, const StreamView& stream,
-                 std::int32_t first, int count, float* x) {
-  const std::ptrdiff_t ldx = stream.format.dims;
-  run_row_tiles(exec, count, static_cast<std::size_t>(2 * stream.format.dims), [&](int begin, int end) {
-    RowRef rows[kRowsAtOnce];
-    for (int i = begin; i < end; i += kRowsAtOnce) {
-      const int n = std::min(kRowsAtOnce, end - i);
-      for (int j = 0; j < n; ++j) {
-        const std::int32_t r = first + i + j;
-        rows[j] = stream.row(step.latent_page(span, r / stream.rows_per_page).value, r % stream.rows_per_page);
-      }
-      exec.kernels->decode_rows(stream.format, rows, n, x + i * ldx, ldx);
-    }
-  });
-}
-
-void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx) {
-  if (codec == RowCodec::kF32) return;
-  run_row_tiles(exec, count, static_cast<std::size_t>(8 * dims), [&](int begin, int end) {
-    exec.kernels->simulate_rows(codec, dims, rope_dims, x + begin * ldx, ldx, end - begin);
-  });
 }
 
 }  // namespace sluice

@@ -68,11 +68,30 @@ void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
 // The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of the
 // stream, or nowhere where that is -1. No two slots are the same.
-void encode_rows(const Exec& exec, const StreamView& stream, int count, const float* x, std::ptrdiff_t ldx,
-                 const RowSlot* slots);
+struct EncodeRowsArgs {
+  const StreamView* stream = nullptr;
+  int count = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  const RowSlot* slots = nullptr;
+};
+void encode_rows(const Exec& exec, const EncodeRowsArgs& args);
 // Rows [first, first + count) of the sequence of a span, from a latent stream to x [count, dims].
-void decode_rows(const Exec& exec, const StepTables& step, const RowSpan& span, const StreamView& stream,
-                 std::int32_t first, int count, float* x);
-void simulate_rows(const Exec& exec, RowCodec codec, int dims, int rope_dims, int count, float* x, std::ptrdiff_t ldx);
+struct DecodeRowsArgs {
+  const StepTables* step = nullptr;
+  RowSpan span;
+  const StreamView* stream = nullptr;
+  std::int32_t first = 0;
+  int count = 0;
+  float* x = nullptr;
+};
+void decode_rows(const Exec& exec, const DecodeRowsArgs& args);
+struct SimulateRowsArgs {
+  RowCodec codec = RowCodec::kF32;
+  int dims = 0, rope_dims = 0, count = 0;
+  float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+};
+void simulate_rows(const Exec& exec, const SimulateRowsArgs& args);
 
 }  // namespace sluice

@@ -190,12 +190,12 @@ TEST(Stream, EveryTableCodesTheSameBytes) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
         const StreamView one{bytes.data(), bytes.size(), 1, format};
         const RowSlot slot(0);
-        encode_rows(exec, one, 1, x.data(), shape.dims, &slot);
+        encode_rows(exec, {&one, 1, x.data(), shape.dims, &slot});
         return bytes_as_floats(bytes);
       });
       expect_same_on_all([&](const Exec& exec) {
         std::vector<float> y = x;
-        simulate_rows(exec, shape.codec, shape.dims, shape.rope_dims, 1, y.data(), shape.dims);
+        simulate_rows(exec, {shape.codec, shape.dims, shape.rope_dims, 1, y.data(), shape.dims});
         return y;
       });
     }

@@ -40,7 +40,7 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
     args.slots = router.slots, args.expert_ids = router.ids, args.expert_weights = router.weights;
     args.experts = weights.experts;
   }
-  experts(step.exec, args, scratch.experts);
+  experts(step.exec, args);
 }
 
 }  // namespace sluice

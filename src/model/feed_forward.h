@@ -22,7 +22,6 @@ struct FeedForwardWeights {
 struct FeedForwardScratch {  // grows to the largest step seen
   FloatBuffer router_logits, router_weights;
   std::vector<std::int32_t> router_ids;
-  ExpertsScratch experts;
 };
 
 // x, y: [rows, hidden], not the same memory. The probe sees "router_weights" and "router_ids".

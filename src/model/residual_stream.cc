@@ -6,7 +6,7 @@
 namespace sluice {
 
 void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
-  sluice::embed(step.exec, step.tables.ids, embedding, 1, x_.get(step.floats(hidden_)));
+  sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.get(step.floats(hidden_))});
 }
 
 float* ResidualStream::normed(const ModelStep& step, const std::vector<float>& norm) {
@@ -17,7 +17,7 @@ float* ResidualStream::normed(const ModelStep& step, const std::vector<float>& n
 
 const float* ResidualStream::add(const ModelStep& step, const float* y) {
   float* x = x_.get(step.floats(hidden_));
-  sluice::add(step.exec, step.rows(), hidden_, y, x);
+  sluice::add(step.exec, {step.rows(), hidden_, y, x});
   return x;
 }
 
@@ -26,7 +26,7 @@ void ResidualStream::logits(const ModelStep& step, const std::vector<float>& nor
   if (step.tables.logit_rows.empty()) return;
   const int rows = static_cast<int>(step.tables.logit_rows.size());
   float* wanted = sub_layer_.get(step.floats(hidden_));  // spent
-  gather_rows(step.exec, step.tables.logit_rows, hidden_, x_.get(0), wanted);
+  gather_rows(step.exec, {step.tables.logit_rows, hidden_, x_.get(0), wanted});
   float* to = normed_.get(step.floats(hidden_));
   rms_norm(step.exec, {rows, hidden_, wanted, hidden_, norm.data(), eps_, to, hidden_});
   const LinearJob job{&head, to, hidden_, logits, head.out()};

@@ -39,7 +39,7 @@ void Decoder::attention(Step& step, int index, const float* x, float* y) {
 
   const LinearJob out{&a.o.weight, args.out, heads * dim, y, hidden};
   linear(step.exec, rows, {&out, 1});
-  if (!a.o.bias.empty()) add_bias(step.exec, rows, hidden, a.o.bias.data(), y);
+  if (!a.o.bias.empty()) add_bias(step.exec, {rows, hidden, a.o.bias.data(), y});
 }
 
 // Queries and keys normed and rotated as the config asks for; keys and values side by side by head.
@@ -57,7 +57,7 @@ void Decoder::project(Step& step, int index, const float* x, float* q, float* kv
       {&a.q.weight, x, hidden, q, q_width}, {&a.k.weight, x, hidden, k, k_width}, {&a.v.weight, x, hidden, v, k_width}};
   linear(step.exec, rows, jobs);
   const auto finish = [&](const std::vector<float>& bias, const std::vector<float>& norm, int n, float* values) {
-    if (!bias.empty()) add_bias(step.exec, rows, n * dim, bias.data(), values);
+    if (!bias.empty()) add_bias(step.exec, {rows, n * dim, bias.data(), values});
     if (!norm.empty()) rms_norm(step.exec, {rows * n, dim, values, dim, norm.data(), eps, values, dim});
   };
   finish(a.q.bias, a.q_norm, heads, q);
@@ -87,8 +87,8 @@ void Decoder::write_rows(Step& step, int index, const float* kv) {
   const bool window = config_.decoder().windows[static_cast<std::size_t>(index)] > 0;
   const RowSlot* slots = window ? step.tables.window_slots : step.tables.closed_by(1).slots;
   for (int head = 0; head < key_heads; ++head) {
-    encode_rows(step.exec, step.cache[streams[static_cast<std::size_t>(head)]], step.rows(), kv + head * row,
-                std::ptrdiff_t{key_heads} * row, slots);
+    encode_rows(step.exec, {&step.cache[streams[static_cast<std::size_t>(head)]], step.rows(), kv + head * row,
+                            std::ptrdiff_t{key_heads} * row, slots});
   }
 }
 

@@ -27,7 +27,6 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
 
 void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                       const Probe* probe) {
-  const FlushDenormals flush;
   Workspace& w = *workspace_;
   rope_.ensure(tables.end);
 

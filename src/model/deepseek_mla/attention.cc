@@ -26,7 +26,7 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
   float* q = w.q.get(step.floats(heads * mla.qk_head_dim()));
   float* latent = w.latent.get(step.floats(latent_dim));
   project(step, index, x, q, latent);
-  simulate_rows(step.exec, profile_.kv_simulation, latent_dim, rope_dims, rows, latent, latent_dim);
+  simulate_rows(step.exec, {profile_.kv_simulation, latent_dim, rope_dims, rows, latent, latent_dim});
   step.show(index, "q", q, heads * mla.qk_head_dim());
   step.show(index, "kv", latent, latent_dim);
   write_rows(step, streams.latent, latent);
@@ -138,7 +138,7 @@ void DeepSeekMla::project(Step& step, int index, const float* x, float* q, float
 // Row t of x, one a token, goes to its place in `id`; not below latents_from, where it is published already.
 void DeepSeekMla::write_rows(Step& step, StreamId id, const float* x) {
   const StreamView& stream = step.cache[id];
-  encode_rows(step.exec, stream, step.rows(), x, stream.format.dims, step.tables.closed_by(1).slots);
+  encode_rows(step.exec, {&stream, step.rows(), x, stream.format.dims, step.tables.closed_by(1).slots});
 }
 
 }  // namespace sluice::mla

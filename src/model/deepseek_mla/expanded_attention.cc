@@ -57,7 +57,7 @@ void DeepSeekMla::attend_piece(Step& step, int index, const RowSpan& span, Posit
   const DeepSeekMlaConfig& mla = config_.mla();
   const int keys = last - first, heads = config_.num_attention_heads, latent_dim = mla.latent_dim();
   float* latents = w.piece_latents.get(static_cast<std::size_t>(keys) * static_cast<std::size_t>(latent_dim));
-  decode_rows(step.exec, step.tables, span, stream, first, keys, latents);
+  decode_rows(step.exec, {&step.tables, span, &stream, first, keys, latents});
 
   AttendExpandedArgs args;
   args.rows = span.rows, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;

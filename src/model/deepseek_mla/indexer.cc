@@ -21,8 +21,8 @@ void DeepSeekMla::write_index_keys(Step& step, int index) {
   layer_norm(step.exec, {rows, dim, k, dim, indexer.k_norm.data(), indexer.k_norm_bias.data(), kIndexNormEps, k, dim});
   rope_heads(step.exec, {rows, 1, dim, rope_dims, 0, k, dim, step.tables.positions.data(), rope_.data(), false, -1.0F,
                          /*half_split=*/true});
-  if (profile_.index_hadamard) hadamard(step.exec, rows, dim, k);
-  if (profile_.simulate_index) simulate_rows(step.exec, profile_.index_query, dim, 0, rows, k, dim);
+  if (profile_.index_hadamard) hadamard(step.exec, {rows, dim, k});
+  if (profile_.simulate_index) simulate_rows(step.exec, {profile_.index_query, dim, 0, rows, k, dim});
   step.show(index, "index_k", k, dim);
   write_rows(step, streams_[static_cast<std::size_t>(index)].index, k);
 }
@@ -36,11 +36,11 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   float* weights = w.index_weights.get(step.floats(heads));
   rope_heads(step.exec, {rows, heads, dim, mla.qk_rope_head_dim, 0, q, heads * dim, step.tables.positions.data(),
                          rope_.data(), false, -1.0F, /*half_split=*/true});
-  if (profile_.index_hadamard) hadamard(step.exec, rows * heads, dim, q);
-  simulate_rows(step.exec, profile_.index_query, dim, 0, rows * heads, q, dim);
+  if (profile_.index_hadamard) hadamard(step.exec, {rows * heads, dim, q});
+  simulate_rows(step.exec, {profile_.index_query, dim, 0, rows * heads, q, dim});
   const auto factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
-  sluice::scale(step.exec, rows, heads, factor, weights);
+  sluice::scale(step.exec, {rows, heads, factor, weights});
   step.show(index, "index_q", q, heads * dim);
 
   w.selected.resize(step.floats(mla.index_topk));

@@ -39,7 +39,6 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
 
 void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                           const Probe* probe) {
-  const FlushDenormals flush;
   Workspace& w = *workspace_;
   rope_.ensure(tables.end);
 

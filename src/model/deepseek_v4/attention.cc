@@ -54,10 +54,10 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   step.show(index, "q", q, rows, heads * dim);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
-  simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, rows, kv, dim);
+  simulate_rows(step.exec, {profile_.kv_simulation, dim, rope_dims, rows, kv, dim});
   step.show(index, "kv", kv, rows, dim);
   const StreamView& window = step.cache[streams.window];
-  encode_rows(step.exec, window, rows, kv, dim, step.tables.window_slots);
+  encode_rows(step.exec, {&window, rows, kv, dim, step.tables.window_slots});
   if (ratio != 0) {
     compress_layer(step, index, a.compressor, streams.open, streams.latent, dim, false, comp_kv, comp_gate);
   }
@@ -126,13 +126,13 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
   rope_heads(step.exec, {pooled_rows, 1, dim, rope_dims, dim - rope_dims, pooled, dim, closed.positions,
                          compress_rope_.data(), false, -1.0F});
   if (is_index) {
-    if (profile_.index_hadamard) hadamard(step.exec, pooled_rows, dim, pooled);
-    if (profile_.simulate_index) simulate_rows(step.exec, profile_.index_query, dim, 0, pooled_rows, pooled, dim);
+    if (profile_.index_hadamard) hadamard(step.exec, {pooled_rows, dim, pooled});
+    if (profile_.simulate_index) simulate_rows(step.exec, {profile_.index_query, dim, 0, pooled_rows, pooled, dim});
   } else {
-    simulate_rows(step.exec, profile_.kv_simulation, dim, rope_dims, pooled_rows, pooled, dim);
+    simulate_rows(step.exec, {profile_.kv_simulation, dim, rope_dims, pooled_rows, pooled, dim});
   }
   step.show(index, is_index ? "index_k" : "compressed", pooled, pooled_rows, dim);
-  encode_rows(step.exec, entries, pooled_rows, pooled, dim, closed.slots);
+  encode_rows(step.exec, {&entries, pooled_rows, pooled, dim, closed.slots});
 }
 
 // The lightning indexer (spec section 7): which compressed entries each row attends to.
@@ -144,13 +144,13 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   float* weights = w.index_weights.get(step.floats(heads));
   rope_heads(step.exec, {rows, heads, dim, rope_dims, dim - rope_dims, q, heads * dim, step.tables.positions.data(),
                          compress_rope_.data(), false, -1.0F});
-  if (profile_.index_hadamard) hadamard(step.exec, rows * heads, dim, q);
+  if (profile_.index_hadamard) hadamard(step.exec, {rows * heads, dim, q});
   if (profile_.index_query != RowCodec::kF32) {
-    simulate_rows(step.exec, profile_.index_query, dim, 0, rows * heads, q, dim);
+    simulate_rows(step.exec, {profile_.index_query, dim, 0, rows * heads, q, dim});
   }
   const auto factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
-  scale(step.exec, rows, heads, factor, weights);
+  scale(step.exec, {rows, heads, factor, weights});
   step.show(index, "index_q", q, rows, heads * dim);
 
   w.selected.resize(step.floats(v4.index_topk));

@@ -43,13 +43,13 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
 
 void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                          const Probe* probe) {
-  const FlushDenormals flush;
   Workspace& w = *workspace_;
   window_rope_.ensure(tables.end);
   compress_rope_.ensure(tables.end);
 
   Step step{{exec, tables, cache, probe}, w, tables.end / 4 > config_.v4().index_topk};
-  embed(exec, tables.ids, weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size)));
+  embed(exec,
+        {tables.ids, &weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size))});
   for (int i = 0; i < config_.num_hidden_layers; ++i) layer(step, i);
   if (!tables.logit_rows.empty()) head(step, logits);
 }
@@ -72,7 +72,7 @@ void DeepSeekV4::layer(Step& step, int index) {
                          const char* shown_post, const char* shown_comb) {
     hc_mix(step.exec, {rows, hidden, x, &site.op, eps, static_cast<float>(config_.v4().hc_eps),
                        config_.v4().hc_sinkhorn_iters, w.mixes.get(step.floats(24)), pre, post, comb});
-    hc_collapse(step.exec, rows, hidden, x, pre, collapsed);
+    hc_collapse(step.exec, {rows, hidden, x, pre, collapsed});
     step.show(index, shown_x, collapsed, rows, hidden);
     step.show(index, shown_post, post, rows, kHcStreams);
     step.show(index, shown_comb, comb, rows, kHcStreams * kHcStreams);
@@ -82,13 +82,13 @@ void DeepSeekV4::layer(Step& step, int index) {
   enter(weights.hc_attn, weights.attn_norm, "hc_attn_x", "hc_attn_post", "hc_attn_comb");
   attention(step, index, normed, y);
   step.show(index, "attn_out", y, rows, hidden);
-  hc_expand(step.exec, rows, hidden, y, post, comb, x);
+  hc_expand(step.exec, {rows, hidden, y, post, comb, x});
   step.show(index, "resid_mid", x, rows, kHcStreams * hidden);
 
   enter(weights.hc_ffn, weights.ffn_norm, "hc_ffn_x", "hc_ffn_post", "hc_ffn_comb");
   feed_forward(step, index, normed, y);
   step.show(index, "ffn_out", y, rows, hidden);
-  hc_expand(step.exec, rows, hidden, y, post, comb, x);
+  hc_expand(step.exec, {rows, hidden, y, post, comb, x});
   step.show(index, "resid_out", x, rows, kHcStreams * hidden);
 }
 
@@ -117,10 +117,8 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
   step.show(index, "router_weights", router_weights, rows, slots);
   step.show(index, "router_ids", w.router_ids, slots);
 
-  experts(step.exec,
-          {rows, hidden, slots, x, w.router_ids.data(), router_weights, ffn.experts, &ffn.shared,
-           static_cast<float>(config_.moe.swiglu_limit.value_or(0.0)), y},
-          w.experts);
+  experts(step.exec, {rows, hidden, slots, x, w.router_ids.data(), router_weights, ffn.experts, &ffn.shared,
+                      static_cast<float>(config_.moe.swiglu_limit.value_or(0.0)), y});
 }
 
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
@@ -129,13 +127,13 @@ void DeepSeekV4::head(Step& step, float* logits) {
   const int rows = static_cast<int>(step.tables.logit_rows.size()), hidden = config_.hidden_size;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   float* x = w.wanted.get(static_cast<std::size_t>(rows) * static_cast<std::size_t>(kHcStreams * hidden));
-  gather_rows(step.exec, step.tables.logit_rows, kHcStreams * hidden, w.streams.get(0), x);
+  gather_rows(step.exec, {step.tables.logit_rows, kHcStreams * hidden, w.streams.get(0), x});
   float* pre = w.pre.get(step.floats(kHcStreams));
   float* h = w.collapsed.get(step.floats(hidden));
   float* normed = w.normed.get(step.floats(hidden));
   hc_mix(step.exec, {rows, hidden, x, &weights_.hc_head.op, eps, static_cast<float>(config_.v4().hc_eps), 0,
                      w.mixes.get(step.floats(24)), pre, nullptr, nullptr});
-  hc_collapse(step.exec, rows, hidden, x, pre, h);
+  hc_collapse(step.exec, {rows, hidden, x, pre, h});
   rms_norm(step.exec, {rows, hidden, h, hidden, weights_.norm.data(), eps, normed, hidden});
   const LinearJob job{&weights_.head, normed, hidden, logits, config_.vocab_size};
   linear(step.exec, rows, {&job, 1});

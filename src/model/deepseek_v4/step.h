@@ -21,7 +21,6 @@ struct DeepSeekV4::Workspace {
   FloatBuffer index_kv, index_gate, index_q, index_weights, index_scores;
   FloatBuffer router_logits, router_weights;
   std::vector<std::int32_t> router_ids, selected, selected_count;
-  ExpertsScratch experts;
 };
 
 struct DeepSeekV4::Step : ModelStep {

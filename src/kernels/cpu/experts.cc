@@ -1,15 +1,34 @@
-#include "kernels/experts.h"
-
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <numeric>
+#include <vector>
 
+#include "base/aligned.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_split.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 
 namespace {
+
+// Reused between calls, so that a step allocates nothing once warm.
+struct ExpertsScratch {
+  // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
+  struct Group {
+    const ExpertWeights* weights;
+    const std::int32_t* x_rows;     // [rows], null for all rows
+    const float* row_weights;       // [rows], null for 1
+    float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
+    int rows;
+  };
+  std::vector<Group> groups;
+  std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
+  FloatBuffer row_weights, gate, up, down, outputs;
+  std::array<FloatBuffer, 4> inputs;  // by InputForm; x itself where that is kF32
+};
 
 using Group = ExpertsScratch::Group;
 
@@ -134,7 +153,9 @@ void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const 
 
 }  // namespace
 
-void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch) {
+void experts(const Exec& exec, const ExpertsArgs& args) {
+  thread_local ExpertsScratch of_thread;
+  ExpertsScratch& scratch = of_thread;  // the threads of the pool work in this one's
   if (args.rows == 0) return;
   sort_pairs(args, scratch);
   make_groups(args, scratch);
@@ -178,4 +199,4 @@ void experts(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch)
   exec.pool->run((args.rows + kRowsPerPiece - 1) / kRowsPerPiece, std::ref(combine));
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

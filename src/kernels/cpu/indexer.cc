@@ -1,15 +1,14 @@
-#include "kernels/indexer.h"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 namespace {
 
 constexpr int kIndexTileRows = 16;  // rows that share decoded keys, anchored at absolute positions
@@ -223,4 +222,4 @@ void index_select(const Exec& exec, const IndexSelectArgs& args) {
   Selection(exec, args, plan).run();
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

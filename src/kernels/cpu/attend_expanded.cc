@@ -1,12 +1,11 @@
-#include "kernels/attend_expanded.h"
-
 #include <algorithm>
 #include <functional>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 namespace {
 
 constexpr int kExpandedTileRows = 64;  // that stream a head's keys through the cache together
@@ -27,4 +26,4 @@ void merge_attention(const Exec& exec, const MergeAttentionArgs& args) {
                 [&](int begin, int end) { exec.kernels->merge_attention(args, begin, end); });
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

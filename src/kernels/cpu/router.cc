@@ -1,10 +1,9 @@
-#include "kernels/router.h"
-
 #include "base/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 
 void route(const Exec& exec, const RouteArgs& args) {
   SLUICE_CHECK(args.hash_ids != nullptr || args.slots <= args.experts,
@@ -18,4 +17,4 @@ void route(const Exec& exec, const RouteArgs& args) {
                 [&](int begin, int end) { exec.kernels->route(args, begin, end); });
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

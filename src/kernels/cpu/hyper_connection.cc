@@ -1,10 +1,9 @@
-#include "kernels/hyper_connection.h"
-
 #include "base/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 
 void hc_mix(const Exec& exec, const HcMixArgs& args) {
   const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
@@ -13,21 +12,19 @@ void hc_mix(const Exec& exec, const HcMixArgs& args) {
   SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
   const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
                             {&second, args.x, in, args.mixes + first.out(), mixes}};
-  linear(exec, args.rows, {jobs, second.out() > 0 ? 2U : 1U});
+  cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192),
                 [&](int begin, int end) { exec.kernels->hc_finish(args, begin, end); });
 }
 
-void hc_collapse(const Exec& exec, int rows, int dim, const float* x, const float* pre, float* y) {
-  const HcCollapseArgs args{dim, x, pre, y};
-  run_row_tiles(exec, rows, static_cast<std::size_t>(8 * dim),
+void hc_collapse(const Exec& exec, const HcCollapseArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(8 * args.dim),
                 [&](int begin, int end) { exec.kernels->hc_collapse(args, begin, end); });
 }
 
-void hc_expand(const Exec& exec, int rows, int dim, const float* y, const float* post, const float* comb, float* x) {
-  const HcExpandArgs args{dim, y, post, comb, x};
-  run_row_tiles(exec, rows, static_cast<std::size_t>(32 * dim),
+void hc_expand(const Exec& exec, const HcExpandArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(32 * args.dim),
                 [&](int begin, int end) { exec.kernels->hc_expand(args, begin, end); });
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

@@ -1,11 +1,11 @@
-#include "kernels/embedding.h"
-
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "base/number_formats.h"
+#include "kernels/cpu/ops.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 namespace {
 
 void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
@@ -24,17 +24,20 @@ void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
 
 }  // namespace
 
-void embed(const Exec& exec, std::span<const TokenId> ids, const WeightView& table, int copies, float* out) {
+void embed(const Exec& exec, const EmbedArgs& args) {
+  const WeightView& table = *args.table;
   SLUICE_CHECK(table.format != WeightFormat::kFp8 && table.format != WeightFormat::kMxfp4,
                "embedding tables are f32, bf16 or codes");
   constexpr int kRowsPerTile = 64;
-  const int rows = static_cast<int>(ids.size());
-  const auto stride = static_cast<std::size_t>(copies) * static_cast<std::size_t>(table.in);
-  exec.pool->run((rows + kRowsPerTile - 1) / kRowsPerTile, [&](int tile, int) {
-    for (int t = tile * kRowsPerTile; t < rows && t < (tile + 1) * kRowsPerTile; ++t) {
-      embed_row(table, ids[static_cast<std::size_t>(t)], copies, out + static_cast<std::size_t>(t) * stride);
+  const int rows = static_cast<int>(args.ids.size());
+  const auto stride = static_cast<std::size_t>(args.copies) * static_cast<std::size_t>(table.in);
+  const auto tile = [&](int index, int) {
+    for (int t = index * kRowsPerTile; t < rows && t < (index + 1) * kRowsPerTile; ++t) {
+      embed_row(table, args.ids[static_cast<std::size_t>(t)], args.copies,
+                args.out + static_cast<std::size_t>(t) * stride);
     }
-  });
+  };
+  exec.pool->run((rows + kRowsPerTile - 1) / kRowsPerTile, std::ref(tile));
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

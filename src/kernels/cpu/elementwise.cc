@@ -1,13 +1,12 @@
-#include "kernels/elementwise.h"
-
 #include <algorithm>
 #include <bit>
 
 #include "base/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 
 void rms_norm(const Exec& exec, const RmsNormArgs& args) {
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.dim),
@@ -27,40 +26,40 @@ void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
                 [&](int begin, int end) { exec.kernels->rope_heads(args, begin, end); });
 }
 
-void hadamard(const Exec& exec, int rows, int dim, float* x) {
-  SLUICE_CHECK(dim > 0 && std::has_single_bit(static_cast<unsigned>(dim)), "Hadamard needs a power of two");
-  const HadamardArgs args{dim, x};
-  run_row_tiles(exec, rows, static_cast<std::size_t>(8 * dim),
+void hadamard(const Exec& exec, const HadamardArgs& args) {
+  SLUICE_CHECK(args.dim > 0 && std::has_single_bit(static_cast<unsigned>(args.dim)), "Hadamard needs a power of two");
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(8 * args.dim),
                 [&](int begin, int end) { exec.kernels->hadamard(args, begin, end); });
 }
 
-void add(const Exec& exec, int rows, int dim, const float* x, float* y) {
-  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
-    const std::ptrdiff_t first = std::ptrdiff_t{begin} * dim, last = std::ptrdiff_t{end} * dim;
-    for (std::ptrdiff_t i = first; i < last; ++i) y[i] += x[i];
+void add(const Exec& exec, const AddArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.dim), [&](int begin, int end) {
+    const std::ptrdiff_t last = std::ptrdiff_t{end} * args.dim;
+    for (std::ptrdiff_t i = std::ptrdiff_t{begin} * args.dim; i < last; ++i) args.y[i] += args.x[i];
   });
 }
 
-void add_bias(const Exec& exec, int rows, int dim, const float* bias, float* y) {
-  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
+void add_bias(const Exec& exec, const AddBiasArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.dim), [&](int begin, int end) {
     for (int row = begin; row < end; ++row) {
-      float* to = y + std::ptrdiff_t{row} * dim;
-      for (int i = 0; i < dim; ++i) to[i] += bias[i];
+      float* to = args.y + std::ptrdiff_t{row} * args.dim;
+      for (int i = 0; i < args.dim; ++i) to[i] += args.bias[i];
     }
   });
 }
 
-void scale(const Exec& exec, int rows, int dim, float factor, float* x) {
-  run_row_tiles(exec, rows, static_cast<std::size_t>(dim), [&](int begin, int end) {
-    const std::ptrdiff_t first = std::ptrdiff_t{begin} * dim, last = std::ptrdiff_t{end} * dim;
-    for (std::ptrdiff_t i = first; i < last; ++i) x[i] *= factor;
+void scale(const Exec& exec, const ScaleArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.dim), [&](int begin, int end) {
+    const std::ptrdiff_t last = std::ptrdiff_t{end} * args.dim;
+    for (std::ptrdiff_t i = std::ptrdiff_t{begin} * args.dim; i < last; ++i) args.x[i] *= args.factor;
   });
 }
 
-void gather_rows(const Exec& exec, std::span<const std::int32_t> from, int dim, const float* x, float* y) {
-  run_row_tiles(exec, static_cast<int>(from.size()), static_cast<std::size_t>(dim), [&](int begin, int end) {
+void gather_rows(const Exec& exec, const GatherRowsArgs& args) {
+  const std::ptrdiff_t dim = args.dim;
+  run_row_tiles(exec, static_cast<int>(args.from.size()), static_cast<std::size_t>(dim), [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {
-      std::copy_n(x + std::ptrdiff_t{from[static_cast<std::size_t>(i)]} * dim, dim, y + std::ptrdiff_t{i} * dim);
+      std::copy_n(args.x + args.from[static_cast<std::size_t>(i)] * dim, dim, args.y + i * dim);
     }
   });
 }
@@ -77,4 +76,4 @@ void copy_heads(const Exec& exec, const CopyHeadsArgs& args) {
   });
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

@@ -1,14 +1,13 @@
-#include "kernels/attention.h"
-
 #include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/kernel_table.h"
 #include "kernels/tiles.h"
 
-namespace sluice {
+namespace sluice::cpu_ops {
 namespace {
 
 // Rows of one span that share decoded keys, anchored at absolute positions.
@@ -96,4 +95,4 @@ void attend(const Exec& exec, const AttendArgs& given) {
   }
 }
 
-}  // namespace sluice
+}  // namespace sluice::cpu_ops

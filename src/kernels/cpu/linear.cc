@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/kernel_table.h"
+#include "kernels/linear_inputs.h"
+#include "kernels/linear_split.h"
+
+namespace sluice::cpu_ops {
+
+void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out) {
+  constexpr int kFloatsPerPiece = 64 << 10;
+  const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
+  auto prepare = [&](int piece, int) {
+    for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
+      exec.kernels->linear.prepare(form, in, job.x_row(r),
+                                   out + static_cast<std::ptrdiff_t>(r) * input_floats(form, in));
+    }
+  };
+  exec.pool->run((rows + step - 1) / step, std::ref(prepare));
+}
+
+namespace {
+
+void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
+  const LinearKernels& kernels = exec.kernels->linear;
+  split_linear(
+      *exec.pool, kernels.out_tile, static_cast<int>(jobs.size()),
+      [&](int i) {
+        const LinearWeight& weight = *jobs[static_cast<std::size_t>(i)].weight;
+        return LinearExtent{rows, weight.out(), weight.in()};
+      },
+      [&](const LinearPiece& piece) {
+        run_outputs(kernels, rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
+                    piece.row_end - piece.row_begin, piece.out_begin, piece.out_end);
+      });
+}
+
+// Brings the inputs of the jobs into the forms that their weights multiply, those of several jobs with the same x once,
+// and points the jobs at them.
+void prepare_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBuffer& buffer) {
+  const auto row_floats = [](const LinearJob& job) { return input_floats(job.weight->input_form(), job.weight->in()); };
+  std::size_t floats = 0;
+  for (const LinearJob& job : jobs)
+    floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(row_floats(job));
+  float* next = buffer.get(floats);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const InputForm form = jobs[i].weight->input_form();
+    if (form == InputForm::kF32 || jobs[i].x_prepared) continue;
+    const LinearJob original = jobs[i];
+    const int in = original.weight->in(), width = row_floats(original);
+    prepare_rows(exec, rows, in, original, form, next);
+    for (std::size_t j = i; j < jobs.size(); ++j) {
+      LinearJob& job = jobs[j];
+      if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows) continue;
+      if (job.weight->input_form() != form || job.weight->in() != in) continue;
+      job.x = next;
+      job.ldx = width;
+      job.x_rows = nullptr;
+      job.x_prepared = true;
+    }
+    next += static_cast<std::ptrdiff_t>(rows) * width;
+  }
+}
+
+}  // namespace
+
+void linear(const Exec& exec, const LinearArgs& args) {
+  const auto& [rows, jobs] = args;
+  if (rows == 0) return;
+  const auto as_it_is = [](const LinearJob& job) { return job.weight->input_form() == InputForm::kF32; };
+  if (std::all_of(jobs.begin(), jobs.end(), as_it_is)) return run_jobs(exec, rows, jobs);
+  thread_local FloatBuffer buffer;
+  thread_local std::vector<LinearJob> prepared;
+  prepared.assign(jobs.begin(), jobs.end());
+  prepare_inputs(exec, rows, prepared, buffer);
+  run_jobs(exec, rows, prepared);
+}
+
+}  // namespace sluice::cpu_ops

@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/kernel_table.h"
+#include "kernels/tiles.h"
+
+namespace sluice::cpu_ops {
+namespace {
+
+constexpr int kRowsAtOnce = 64;
+
+}  // namespace
+
+void encode_rows(const Exec& exec, const EncodeRowsArgs& args) {
+  const StreamView& stream = *args.stream;
+  const RowSlot* slots = args.slots;
+  run_row_tiles(exec, args.count, static_cast<std::size_t>(8 * stream.format.dims), [&](int begin, int end) {
+    RowRef rows[kRowsAtOnce];
+    for (int i = begin; i < end;) {  // runs of rows that are written
+      int n = 0;
+      while (i + n < end && n < kRowsAtOnce && slots[i + n]) {
+        rows[n] = stream.row(slots[i + n]);
+        ++n;
+      }
+      if (n > 0) exec.kernels->encode_rows(stream.format, args.x + i * args.ldx, args.ldx, rows, n);
+      i += std::max(n, 1);
+    }
+  });
+}
+
+void decode_rows(const Exec& exec, const DecodeRowsArgs& args) {
+  const StreamView& stream = *args.stream;
+  const std::ptrdiff_t ldx = stream.format.dims;
+  run_row_tiles(exec, args.count, static_cast<std::size_t>(2 * stream.format.dims), [&](int begin, int end) {
+    RowRef rows[kRowsAtOnce];
+    for (int i = begin; i < end; i += kRowsAtOnce) {
+      const int n = std::min(kRowsAtOnce, end - i);
+      for (int j = 0; j < n; ++j) {
+        const std::int32_t r = args.first + i + j;
+        rows[j] =
+            stream.row(args.step->latent_page(args.span, r / stream.rows_per_page).value, r % stream.rows_per_page);
+      }
+      exec.kernels->decode_rows(stream.format, rows, n, args.x + i * ldx, ldx);
+    }
+  });
+}
+
+void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {
+  if (args.codec == RowCodec::kF32) return;
+  run_row_tiles(exec, args.count, static_cast<std::size_t>(8 * args.dims), [&](int begin, int end) {
+    exec.kernels->simulate_rows(args.codec, args.dims, args.rope_dims, args.x + begin * args.ldx, args.ldx,
+                                end - begin);
+  });
+}
+
+}  // namespace sluice::cpu_ops
