@@ -38,6 +38,7 @@ void bench_norms(KernelBench& bench, int rows) {
   if (bench.wants("rope_heads 16 x 512 with norm")) {
     std::vector<float> frequencies(kRopeDims / 2, 0.01F);
     RopeTable table(frequencies);
+    static_cast<void>(table.reserve(cpu_device(), rows));
     table.ensure(rows);
     std::vector<Position> positions(static_cast<std::size_t>(rows));
     std::iota(positions.begin(), positions.end(), 0);

@@ -47,6 +47,9 @@ class WatchedModel final : public Model {
   const ModelConfig& config() const override { return model_->config(); }
   const NumericsProfile& profile() const override { return model_->profile(); }
   const CacheLayout& cache_layout() const override { return model_->cache_layout(); }
+  Status prepare(Device& device, int rows, Position positions) override {
+    return model_->prepare(device, rows, positions);
+  }
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override {
     on_step_();

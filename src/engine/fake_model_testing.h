@@ -58,6 +58,8 @@ class FakeModel final : public Model {
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
 
+  Status prepare(Device&, int, Position) override { return {}; }
+
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Probe*) override {
     if (settings_.on_step) settings_.on_step(step);
     if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);

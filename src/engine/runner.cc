@@ -61,6 +61,7 @@ Status Runner::set_up(const EngineOptions& options) {
              options.max_num_seqs);
   }
   SLUICE_RETURN_IF_ERROR(check_unchunked(options, max_model_len_, PageGeometry::of(model_->cache_layout()), plan));
+  SLUICE_RETURN_IF_ERROR(model_->prepare(cpu_device(), step_rows_, max_model_len_));
   log_debug("cache: {}", plan.text());
   plan_ = plan;
   options_ = options;

@@ -120,6 +120,7 @@ TEST(RopeHeads, SameBitsEverywhereAndRowsAreIndependent) {
                                  {64, 128, 64, 0, -1.0F, true},
                                  {64, 512, 64, 448, 1e-6F}}) {
     RopeTable table(rope_frequencies(10000.0, shape.rope, nullptr));
+    static_cast<void>(table.reserve(cpu_device(), 6000));
     table.ensure(6000);
     const int rows = shape.heads > 8 ? 3 : 37;
     std::vector<Position> positions;
@@ -139,6 +140,7 @@ TEST(RopeHeads, TurnsPairsAndTheInverseTurnsThemBack) {
   Random random = Random::fixed(24);
   const HeadShape shape{2, 80, 64, 16, -1.0F};
   RopeTable table(rope_frequencies(10000.0, 64, nullptr));
+  static_cast<void>(table.reserve(cpu_device(), 5001));
   table.ensure(5001);
   const std::vector<Position> positions{5000};
   const auto x = random.floats(160);
@@ -161,6 +163,7 @@ TEST(RopeHeads, TurnsPairsAndTheInverseTurnsThemBack) {
 TEST(RopeHeads, HalfSplitIsInterleavedInAnotherOrder) {
   Random random(29);
   RopeTable table(rope_frequencies(10000.0, 32, nullptr));
+  static_cast<void>(table.reserve(cpu_device(), 1000));
   table.ensure(1000);
   const std::vector<Position> positions{977};
   const auto x = random.floats(48);

@@ -19,11 +19,13 @@ namespace sluice {
 
 struct KernelTable;  // kernels/kernel_table.h
 struct OpTable;      // kernels/ops.h
+class Device;        // kernels/device.h
 
 struct Exec {
   ThreadPool* pool = nullptr;
   const KernelTable* kernels = nullptr;
   const OpTable* ops = nullptr;  // of the device; null: the CPU's
+  Device* device = nullptr;      // where the ops' memory lies, and in whose queue they are; null: cpu_device()
   // A deliberate fault, to see that the tests of the row contract find one: attention reduces the window keys from
   // before the span and the span's own apart, so its order depends on how the rows were cut (kernels/attention.h).
   bool fault_chunk_anchored_splits = false;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/check.h"
+
 namespace sluice {
 
 std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn) {
@@ -50,19 +52,32 @@ void scale_as_llama3(const Llama3Scaling& scaling, std::vector<float>* frequenci
 RopeTable::RopeTable(std::vector<float> frequencies, double scale)
     : frequencies_(std::move(frequencies)), scale_(scale) {}
 
+Status RopeTable::reserve(Device& device, Position most) {
+  device_ = &device;
+  positions_ = 0;
+  reserved_ = most;
+  memory_ = DeviceMemory();
+  SLUICE_ASSIGN_OR_RETURN(
+      memory_, device.map(static_cast<std::size_t>(most) * frequencies_.size() * 2 * sizeof(float), "rotary tables"));
+  return {};
+}
+
 void RopeTable::ensure(Position positions) {
   if (positions <= positions_) return;
-  const Position grown = std::max({positions, 2 * positions_, Position{1024}});
-  const std::size_t pairs = frequencies_.size();
-  values_.resize(static_cast<std::size_t>(grown) * pairs * 2);
+  SLUICE_CHECK(positions <= reserved_, "a position beyond the longest sequence");
+  const Position grown = std::min(reserved_, std::max({positions, 2 * positions_, Position{1024}}));
+  const std::size_t width = frequencies_.size() * 2;
+  std::vector<float> values(static_cast<std::size_t>(grown - positions_) * width);
   for (Position p = positions_; p < grown; ++p) {
-    float* row = values_.data() + static_cast<std::size_t>(p) * pairs * 2;
-    for (std::size_t i = 0; i < pairs; ++i) {
+    float* row = values.data() + static_cast<std::size_t>(p - positions_) * width;
+    for (std::size_t i = 0; i < frequencies_.size(); ++i) {
       const auto angle = static_cast<double>(static_cast<float>(p) * frequencies_[i]);
       row[2 * i] = static_cast<float>(std::cos(angle) * scale_);
       row[2 * i + 1] = static_cast<float>(std::sin(angle) * scale_);
     }
   }
+  device_->upload({memory_.data() + static_cast<std::size_t>(positions_) * width * sizeof(float),
+                   reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)});
   positions_ = grown;
 }
 

@@ -10,13 +10,15 @@
 // Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as the official inference rounds:
 // at position 3,000 one more ulp of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well, cos
 // and sin are those of the f32 angle, correctly rounded but for about one case in a billion (computed in f64). `scale`
-// multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: ensure() by one thread, reading data() by any
-// between calls.
+// multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: one thread at a
+// time.
 #pragma once
 
 #include <vector>
 
 #include "base/index_types.h"
+#include "kernels/device.h"
+#include "sluice/status.h"
 
 namespace sluice {
 
@@ -39,17 +41,21 @@ class RopeTable {
   RopeTable() = default;
   explicit RopeTable(std::vector<float> frequencies, double scale = 1.0);
 
-  // Makes positions [0, positions) available; grows by doubling. data() may move.
+  // Takes memory of the device for positions [0, most), of which none is computed yet. data() does not move afterwards.
+  Status reserve(Device& device, Position most);
+  // Makes positions [0, positions) available to ops that are enqueued from now on; reserved are at least so many.
   void ensure(Position positions);
-  // [position][pair][cos, sin]
-  const float* data() const { return values_.data(); }
+  // [position][pair][cos, sin], an address of the device
+  const float* data() const { return reinterpret_cast<const float*>(memory_.data()); }
+  Position reserved() const { return reserved_; }
   const std::vector<float>& frequencies() const { return frequencies_; }
 
  private:
   std::vector<float> frequencies_;
   double scale_ = 1.0;
-  std::vector<float> values_;
-  Position positions_ = 0;
+  Device* device_ = nullptr;
+  DeviceMemory memory_;
+  Position reserved_ = 0, positions_ = 0;
 };
 
 }  // namespace sluice

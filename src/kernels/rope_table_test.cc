@@ -29,6 +29,8 @@ TEST(RopeTable, YarnFrequenciesAsTheSpecificationsNumbers) {
 
 TEST(RopeTable, GrowingKeepsWhatWasThere) {
   RopeTable grown(rope_frequencies(10000.0, 64, nullptr)), whole(rope_frequencies(10000.0, 64, nullptr));
+  ASSERT_TRUE(grown.reserve(cpu_device(), 6000).ok());
+  ASSERT_TRUE(whole.reserve(cpu_device(), 5000).ok());
   whole.ensure(5000);
   for (Position p : {1, 1025, 3000, 5000}) grown.ensure(p);
   for (std::size_t i = 0; i < 5000U * 64U; ++i) ASSERT_EQ(grown.data()[i], whole.data()[i]) << i;

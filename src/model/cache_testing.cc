@@ -16,6 +16,11 @@ int blocks_of(int tokens) {
 
 }  // namespace
 
+void prepare_for(Model& model, int rows) {
+  const Status status = model.prepare(cpu_device(), std::max(rows, 64), model.config().max_position_embeddings);
+  SLUICE_CHECK(status.ok(), "memory for a step");
+}
+
 TestPages::TestPages(const CacheLayout& layout, int pages, unsigned seed) : layout_(layout) {
   std::mt19937 random(seed);
   std::vector<std::int32_t> order(static_cast<std::size_t>(pages));
@@ -111,6 +116,7 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   StepBuilder step(pages_->layout().table_shape());
   step.add(span, ids, wanted);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
+  prepare_for(model, static_cast<int>(ids.size()));
   model.forward(exec, step.finish(), view, logits.data(), probe);
   open_.assign(states.begin() + static_cast<std::ptrdiff_t>(open_.size()), states.end());
   position_ += span.rows;

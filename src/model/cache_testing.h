@@ -33,6 +33,9 @@ class TestPages {
   std::vector<WindowPage> free_windows_;
 };
 
+// Of the CPU, for steps of so many rows.
+void prepare_for(Model& model, int rows);
+
 class TestSequence {
  public:
   // Empty, with pages of its own; or with pages of `pages`, which must outlive it.

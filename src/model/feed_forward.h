@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/aligned.h"
 #include "formats/model_config.h"
 #include "kernels/experts.h"
+#include "kernels/scratch.h"
 #include "model/model_step.h"
 
 namespace sluice {
@@ -19,9 +19,9 @@ struct FeedForwardWeights {
   ExpertWeights shared;  // of a dense layer: all of it
 };
 
-struct FeedForwardScratch {  // grows to the largest step seen
-  FloatBuffer router_logits, router_weights;
-  std::vector<std::int32_t> router_ids;
+struct FeedForwardScratch {
+  ScratchTensor router_logits, router_weights, router_ids;
+  void reserve(Scratch& scratch, const MoeConfig& config, std::size_t rows);
 };
 
 // x, y: [rows, hidden], not the same memory. The probe sees "router_weights" and "router_ids".

@@ -12,6 +12,7 @@
 
 #include "formats/checkpoint.h"
 #include "formats/model_config.h"
+#include "kernels/device.h"
 #include "kernels/exec.h"
 #include "model/batch.h"
 #include "model/bound_weight.h"
@@ -28,6 +29,10 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual const NumericsProfile& profile() const = 0;
   virtual const CacheLayout& cache_layout() const = 0;
+
+  // Takes the memory that steps of up to `rows` rows at positions below `positions` work in, on the device of their
+  // ops; does nothing where it has it. Before forward(), and between steps whose ops are done.
+  virtual Status prepare(Device& device, int rows, Position positions) = 0;
 
   // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
   // fit the layout (an invariant: the caller built them from it). `probe` may be null.

@@ -1,18 +1,34 @@
 #include "model/model_step.h"
 
 #include <string>
+#include <vector>
 
 namespace sluice {
 
-void ModelStep::show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
-  if (probe == nullptr) return;
-  (*probe)("layers." + std::to_string(layer) + "." + name, values, shown_rows, static_cast<int>(columns));
+namespace {
+
+template <class T>
+std::vector<T> on_host(Device& device, const T* values, std::size_t count) {
+  std::vector<T> copy(count);
+  device.download(
+      {reinterpret_cast<std::byte*>(copy.data()), reinterpret_cast<const std::byte*>(values), count * sizeof(T)});
+  device.wait();
+  return copy;
 }
 
-void ModelStep::show(int layer, const char* name, const std::vector<std::int32_t>& values, std::int64_t columns) const {
+}  // namespace
+
+void ModelStep::show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
   if (probe == nullptr) return;
-  const std::vector<float> shown(values.begin(), values.end());
-  show(layer, name, shown.data(), columns);
+  const auto copy = on_host(device(), values, static_cast<std::size_t>(shown_rows) * static_cast<std::size_t>(columns));
+  (*probe)("layers." + std::to_string(layer) + "." + name, copy.data(), shown_rows, static_cast<int>(columns));
+}
+
+void ModelStep::show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const {
+  if (probe == nullptr) return;
+  const auto copy = on_host(device(), values, floats(columns));
+  const std::vector<float> shown(copy.begin(), copy.end());
+  (*probe)("layers." + std::to_string(layer) + "." + name, shown.data(), rows(), static_cast<int>(columns));
 }
 
 }  // namespace sluice

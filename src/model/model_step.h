@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/device.h"
 #include "model/batch.h"
 
 namespace sluice {
@@ -18,6 +19,7 @@ struct ModelStep {
   const Probe* probe;  // may be null
 
   int rows() const { return tables.rows(); }
+  Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
   // Of a buffer [rows(), columns].
   std::size_t floats(std::int64_t columns) const {
     return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
@@ -27,7 +29,7 @@ struct ModelStep {
   void show(int layer, const char* name, const float* values, std::int64_t columns) const {
     show(layer, name, values, rows(), columns);
   }
-  void show(int layer, const char* name, const std::vector<std::int32_t>& values, std::int64_t columns) const;
+  void show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const;
 };
 
 }  // namespace sluice

@@ -5,6 +5,12 @@
 
 namespace sluice {
 
+void ResidualStream::reserve(Scratch& scratch, std::size_t rows) {
+  for (ScratchTensor* tensor : {&x_, &normed_, &sub_layer_}) {
+    scratch.add(rows * static_cast<std::size_t>(hidden_), tensor);
+  }
+}
+
 void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
   sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.get(step.floats(hidden_))});
 }

@@ -1,12 +1,12 @@
 // ResidualStream: what the layers of most families add to, one row of `hidden` values a token: embedded, for each
 // sub-layer RMS-normed and added to, and at the end normed and projected onto the vocabulary. (DeepSeek-V4 has
-// hyper-connections in its place.) Owns its buffers and keeps them between steps. Thread safety: one thread at a time.
+// hyper-connections in its place.) Its buffers are in the model's Scratch. Thread safety: one thread at a time.
 #pragma once
 
 #include <vector>
 
-#include "base/aligned.h"
 #include "kernels/linear.h"
+#include "kernels/scratch.h"
 #include "model/model_step.h"
 
 namespace sluice {
@@ -15,7 +15,8 @@ class ResidualStream {
  public:
   ResidualStream(int hidden, double rms_norm_eps) : hidden_(hidden), eps_(static_cast<float>(rms_norm_eps)) {}
 
-  // The batch's tokens; embedding: [vocab, hidden].
+  void reserve(Scratch& scratch, std::size_t rows);
+  // The step's tokens; embedding: [vocab, hidden].
   void embed(const ModelStep& step, const WeightView& embedding);
 
   // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream. The probe sees y as `output` and the
@@ -38,7 +39,7 @@ class ResidualStream {
 
   int hidden_;
   float eps_;
-  FloatBuffer x_, normed_, sub_layer_;  // [rows, hidden]
+  ScratchTensor x_, normed_, sub_layer_;  // [rows, hidden]
 };
 
 }  // namespace sluice

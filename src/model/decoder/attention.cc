@@ -23,14 +23,13 @@ void Decoder::attention(Step& step, int index, const float* x, float* y) {
   step.show(index, "kv", kv, key_heads * (value_offset(dim) + dim));
   write_rows(step, index, kv);
 
-  w.views.clear();
-  for (const StreamId stream : streams_[static_cast<std::size_t>(index)]) w.views.push_back(step.cache[stream]);
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim, args.value_dims = dim;
   args.q = q, args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
-  (window > 0 ? args.window : args.latent) = w.views.data();
+  (window > 0 ? args.window : args.latent) =
+      &step.cache[streams_[static_cast<std::size_t>(index)].front()];  // one a key head, side by side
   args.window_tokens = window;
   args.out = w.attended.get(step.floats(heads * dim));
   args.bf16 = profile_.bf16_attention();

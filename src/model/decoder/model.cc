@@ -1,5 +1,7 @@
 #include "model/decoder/model.h"
 
+#include <algorithm>
+
 #include "model/decoder/step.h"
 #include "model/rope.h"
 
@@ -23,6 +25,31 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   return std::unique_ptr<Model>(std::move(model));
+}
+
+void Decoder::reserve(std::size_t rows) {
+  Workspace& w = *workspace_;
+  const auto add = [&](std::int64_t columns, ScratchTensor* tensor) {
+    w.scratch.add(rows * static_cast<std::size_t>(columns), tensor);
+  };
+  const int dim = config_.head_dim, heads = config_.num_attention_heads, key_heads = config_.num_key_value_heads;
+  add(std::int64_t{heads} * dim, &w.q);
+  add(std::int64_t{key_heads} * dim, &w.k);
+  add(std::int64_t{key_heads} * dim, &w.v);
+  add(std::int64_t{heads} * dim, &w.attended);
+  add(std::int64_t{key_heads} * (value_offset(dim) + dim), &w.kv);
+  residual_.reserve(w.scratch, rows);
+  w.feed_forward.reserve(w.scratch, config_.moe, rows);
+}
+
+Status Decoder::prepare(Device& device, int rows, Position positions) {
+  Workspace& w = *workspace_;
+  if (w.device == &device && rows <= w.rows && positions <= rope_.reserved()) return {};
+  w.device = &device;
+  w.rows = std::max(rows, w.rows);
+  reserve(static_cast<std::size_t>(w.rows));
+  SLUICE_RETURN_IF_ERROR(w.scratch.take(device));
+  return rope_.reserve(device, std::max(positions, rope_.reserved()));
 }
 
 void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,

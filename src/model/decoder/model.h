@@ -35,6 +35,7 @@ class Decoder final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
+  Status prepare(Device& device, int rows, Position positions) override;
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
@@ -43,6 +44,7 @@ class Decoder final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  void reserve(std::size_t rows);
   void attention(Step& step, int index, const float* x, float* y);
   void project(Step& step, int index, const float* x, float* q, float* kv);
   void write_rows(Step& step, int index, const float* kv);

@@ -1,20 +1,20 @@
-// What one forward call works with: views of the batch and the cache, and the buffers that outlive the call. Internal
+// What one forward call works with: views of the batch and the cache, and the tensors that outlive the call. Internal
 // to this folder.
 #pragma once
 
-#include <vector>
-
-#include "base/aligned.h"
+#include "kernels/scratch.h"
 #include "model/decoder/model.h"
 
 namespace sluice::decoder {
 
-// Buffers that grow to the largest step seen.
+// Where the tensors of a step lie.
 struct Decoder::Workspace {
-  FloatBuffer q, k, v, attended;  // [rows, heads, head_dim]
-  FloatBuffer kv;                 // [rows, key-value heads, key then value]
-  std::vector<StreamView> views;  // of a layer's key-value heads
+  Device* device = nullptr;
+  int rows = 0;                     // of a step at most
+  ScratchTensor q, k, v, attended;  // [rows, heads, head_dim]
+  ScratchTensor kv;                 // [rows, key-value heads, key then value]
   FeedForwardScratch feed_forward;
+  Scratch scratch;
 };
 
 struct Decoder::Step : ModelStep {

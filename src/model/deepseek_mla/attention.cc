@@ -78,7 +78,8 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const RowSpan
   args.step = &step.tables, args.spans = spans;
   args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
-    args.selected = w.selected.data(), args.selected_count = w.selected_count.data();
+    args.selected = w.selected.ints(step.floats(mla.index_topk));
+    args.selected_count = w.selected_count.ints(step.floats(1));
     args.max_selected = mla.index_topk;
   }
   args.out = attended;

@@ -26,6 +26,20 @@ int heads_at_once(int heads, int keys, int row_floats) {
 
 }  // namespace
 
+void DeepSeekMla::reserve_expanded(std::size_t rows) {
+  Workspace& w = *workspace_;
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const auto heads = static_cast<std::size_t>(config_.num_attention_heads);
+  const std::size_t keys = std::max(rows, static_cast<std::size_t>(profile_.prefix_chunk));
+  const std::size_t head_floats =
+      keys * static_cast<std::size_t>(expanded_row_floats(mla.qk_head_dim(), mla.v_head_dim));
+  w.scratch.add(keys * static_cast<std::size_t>(mla.latent_dim()), &w.piece_latents);
+  w.scratch.add(std::min(heads * head_floats, std::max(head_floats, kExpandedFloats)), &w.expanded);
+  w.scratch.add(rows * heads * static_cast<std::size_t>(mla.v_head_dim), &w.piece);
+  w.scratch.add(rows * heads, &w.piece_lse);
+  w.scratch.add(rows * heads, &w.lse);
+}
+
 void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span, const float* q, float* values) {
   Workspace& w = step.w;
   const DeepSeekMlaConfig& mla = config_.mla();

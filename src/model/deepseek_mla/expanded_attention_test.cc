@@ -126,6 +126,7 @@ TEST(ExpandedPrefill, SpansOfABatchAreApart) {
   std::vector<float> expected;
   const auto logits_of = [&](const StepTables& step) {
     std::vector<float> logits(step.logit_rows.size() * static_cast<std::size_t>(loaded.model->config().vocab_size));
+    prepare_for(*loaded.model, step.rows());
     loaded.model->forward(loaded.exec, step, pages.view(), logits.data(), nullptr);
     return logits;
   };

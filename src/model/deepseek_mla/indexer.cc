@@ -43,16 +43,15 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   sluice::scale(step.exec, {rows, heads, factor, weights});
   step.show(index, "index_q", q, heads * dim);
 
-  w.selected.resize(step.floats(mla.index_topk));
-  w.selected_count.resize(static_cast<std::size_t>(rows));
   IndexSelectArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim;
   args.q = q, args.weights = weights;
   args.step = &step.tables;
   args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index];
   args.tokens_per_row = 1, args.top_k = mla.index_topk;
-  args.selected = w.selected.data(), args.count = w.selected_count.data();
+  args.selected = w.selected.ints(step.floats(mla.index_topk)), args.count = w.selected_count.ints(step.floats(1));
   if (step.probe != nullptr) {
+    step.device().wait();  // the buffer may grow
     args.scores_stride = step.tables.end;
     args.scores = w.index_scores.get(step.floats(step.tables.end));
   }

@@ -1,5 +1,6 @@
 #include "model/deepseek_mla/model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/deepseek_mla/step.h"
@@ -35,6 +36,39 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   return std::unique_ptr<Model>(std::move(model));
+}
+
+void DeepSeekMla::reserve(std::size_t rows) {
+  Workspace& w = *workspace_;
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const auto add = [&](std::int64_t columns, ScratchTensor* tensor) {
+    w.scratch.add(rows * static_cast<std::size_t>(columns), tensor);
+  };
+  const std::int64_t heads = config_.num_attention_heads;
+  add(mla.q_lora_rank, &w.q_a);
+  add(heads * mla.qk_head_dim(), &w.q);
+  add(mla.latent_dim(), &w.latent);
+  add(heads * mla.latent_dim(), &w.absorbed);
+  add(heads * mla.kv_lora_rank, &w.attended);
+  add(heads * mla.v_head_dim, &w.values);
+  add(mla.index_head_dim, &w.index_k);
+  add(std::int64_t{mla.index_n_heads} * mla.index_head_dim, &w.index_q);
+  add(mla.index_n_heads, &w.index_weights);
+  add(mla.index_n_heads > 0 ? mla.index_topk : 0, &w.selected);
+  add(1, &w.selected_count);
+  if (profile_.expand_from > 0) reserve_expanded(rows);
+  residual_.reserve(w.scratch, rows);
+  w.feed_forward.reserve(w.scratch, config_.moe, rows);
+}
+
+Status DeepSeekMla::prepare(Device& device, int rows, Position positions) {
+  Workspace& w = *workspace_;
+  if (w.device == &device && rows <= w.rows && positions <= rope_.reserved()) return {};
+  w.device = &device;
+  w.rows = std::max(rows, w.rows);
+  reserve(static_cast<std::size_t>(w.rows));
+  SLUICE_RETURN_IF_ERROR(w.scratch.take(device));
+  return rope_.reserve(device, std::max(positions, rope_.reserved()));
 }
 
 void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,

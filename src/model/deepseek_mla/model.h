@@ -38,6 +38,7 @@ class DeepSeekMla final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
+  Status prepare(Device& device, int rows, Position positions) override;
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
@@ -46,6 +47,8 @@ class DeepSeekMla final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  void reserve(std::size_t rows);
+  void reserve_expanded(std::size_t rows);
   void attention(Step& step, int index, const float* x, float* y);
   void attend_absorbed(Step& step, int index, std::span<const RowSpan> spans, const float* q, float* values);
   void attend_expanded(Step& step, int index, const RowSpan& span, const float* q, float* values);

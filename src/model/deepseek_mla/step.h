@@ -5,22 +5,25 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/scratch.h"
 #include "model/deepseek_mla/model.h"
 
 namespace sluice::mla {
 
-// Buffers that grow to the largest step seen. Every name is a tensor of the specification, [rows, ...].
+// Where the tensors of a step lie. Every name is one of the specification, [rows, ...].
 struct DeepSeekMla::Workspace {
-  FloatBuffer x, normed, sub_layer;     // [rows, hidden]
-  FloatBuffer q_a, q, latent;           // latent: (c | k_pe)
-  FloatBuffer absorbed;                 // [rows, heads, kv_lora_rank + rope]
-  FloatBuffer attended, values;         // [rows, heads, kv_lora_rank], [rows, heads, v_head_dim]
-  FloatBuffer piece_latents, expanded;  // [keys, latent], [heads, keys, expanded_row_floats] of a group of heads
-  FloatBuffer piece, piece_lse, lse;    // [rows, heads, v_head_dim], [rows, heads], [rows, heads]
-  FloatBuffer index_k, index_q, index_weights, index_scores;
-  std::vector<std::int32_t> selected, selected_count;
+  Device* device = nullptr;
+  int rows = 0;                           // of a step at most
+  ScratchTensor q_a, q, latent;           // latent: (c | k_pe)
+  ScratchTensor absorbed;                 // [rows, heads, kv_lora_rank + rope]
+  ScratchTensor attended, values;         // [rows, heads, kv_lora_rank], [rows, heads, v_head_dim]
+  ScratchTensor piece_latents, expanded;  // [keys, latent], [heads, keys, expanded_row_floats] of a group of heads
+  ScratchTensor piece, piece_lse, lse;    // [rows, heads, v_head_dim], [rows, heads], [rows, heads]
+  ScratchTensor index_k, index_q, index_weights, selected, selected_count;
+  FloatBuffer index_scores;  // for probes
   std::vector<LinearJob> jobs;
   FeedForwardScratch feed_forward;
+  Scratch scratch;
 };
 
 struct DeepSeekMla::Step : ModelStep {

@@ -22,7 +22,7 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   float* q_a = w.q_a.get(step.floats(rank));
   float* kv = w.kv.get(step.floats(dim));
   std::vector<LinearJob> jobs{{&a.q_a, x, hidden, q_a, rank}, {&a.kv, x, hidden, kv, dim}};
-  const auto project = [&](const LinearWeight& weight, FloatBuffer& into) {
+  const auto project = [&](const LinearWeight& weight, const ScratchTensor& into) {
     float* out = into.get(step.floats(weight.out()));
     jobs.push_back({&weight, x, hidden, out, weight.out()});
     return out;
@@ -78,7 +78,8 @@ void DeepSeekV4::attention(Step& step, int index, const float* x, float* y) {
   args.window = &window, args.window_tokens = v4.sliding_window;
   if (ratio != 0) args.latent = &step.cache[streams.latent], args.tokens_per_row = ratio;
   if (ratio == 4 && step.scores_index) {
-    args.selected = w.selected.data(), args.selected_count = w.selected_count.data();
+    args.selected = w.selected.ints(step.floats(v4.index_topk));
+    args.selected_count = w.selected_count.ints(step.floats(1));
     args.max_selected = v4.index_topk;
   }
   args.out = o;
@@ -109,7 +110,8 @@ void DeepSeekV4::compress_layer(Step& step, int index, const CompressorWeights& 
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const StreamView& entries = step.cache[latent];
   const ClosedWindows& closed = step.tables.closed_by(ratio);
-  float* pooled = w.pooled.get(static_cast<std::size_t>(closed.count) * static_cast<std::size_t>(dim) + 1);
+  float* pooled = (is_index ? w.index_pooled : w.pooled)
+                      .get(static_cast<std::size_t>(closed.count) * static_cast<std::size_t>(dim));
   CompressArgs args;
   args.dim = dim, args.ratio = ratio, args.overlap = ratio == 4;
   args.kv = kv, args.gate = gate, args.ld = weights.kv.out();
@@ -153,16 +155,15 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   scale(step.exec, {rows, heads, factor, weights});
   step.show(index, "index_q", q, rows, heads * dim);
 
-  w.selected.resize(step.floats(v4.index_topk));
-  w.selected_count.resize(static_cast<std::size_t>(rows));
   IndexSelectArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim;
   args.q = q, args.weights = weights;
   args.step = &step.tables;
   args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index_latent];
   args.tokens_per_row = 4, args.top_k = v4.index_topk;
-  args.selected = w.selected.data(), args.count = w.selected_count.data();
+  args.selected = w.selected.ints(step.floats(v4.index_topk)), args.count = w.selected_count.ints(step.floats(1));
   if (step.probe != nullptr) {
+    step.device().wait();  // the buffer may grow
     args.scores_stride = step.tables.end / 4;
     args.scores = w.index_scores.get(step.floats(args.scores_stride));
   }

@@ -1,5 +1,7 @@
 #include "model/deepseek_v4/model.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -39,6 +41,46 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));
+}
+
+void DeepSeekV4::reserve(std::size_t rows) {
+  Workspace& w = *workspace_;
+  const DeepSeekV4Config& v4 = config_.v4();
+  const auto add = [&](std::int64_t columns, ScratchTensor* tensor) {
+    w.scratch.add(rows * static_cast<std::size_t>(columns), tensor);
+  };
+  const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = config_.num_attention_heads;
+  for (ScratchTensor* streams : {&w.streams, &w.wanted}) add(kHcStreams * hidden, streams);
+  for (ScratchTensor* of_hidden : {&w.collapsed, &w.normed, &w.sub_layer}) add(hidden, of_hidden);
+  add(24, &w.mixes);
+  for (ScratchTensor* weights : {&w.pre, &w.post}) add(kHcStreams, weights);
+  add(kHcStreams * kHcStreams, &w.comb);
+  add(v4.q_lora_rank, &w.q_a);
+  for (ScratchTensor* of_heads : {&w.q, &w.attended}) add(heads * dim, of_heads);
+  for (ScratchTensor* of_head : {&w.kv, &w.pooled}) add(dim, of_head);
+  add(std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
+  for (ScratchTensor* compressed : {&w.comp_kv, &w.comp_gate}) add(2 * dim, compressed);  // 2: of CSA
+  const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
+  for (ScratchTensor* compressed : {&w.index_kv, &w.index_gate}) add(2 * index_dim, compressed);
+  add(index_dim, &w.index_pooled);
+  add(index_heads * index_dim, &w.index_q);
+  add(index_heads, &w.index_weights);
+  add(v4.index_topk, &w.selected);
+  add(1, &w.selected_count);
+  add(config_.moe.n_routed_experts, &w.router_logits);
+  for (ScratchTensor* routed : {&w.router_weights, &w.router_ids}) add(config_.moe.num_experts_per_tok, routed);
+}
+
+Status DeepSeekV4::prepare(Device& device, int rows, Position positions) {
+  Workspace& w = *workspace_;
+  if (w.device == &device && rows <= w.rows && positions <= window_rope_.reserved()) return {};
+  w.device = &device;
+  w.rows = std::max(rows, w.rows);
+  reserve(static_cast<std::size_t>(w.rows));
+  SLUICE_RETURN_IF_ERROR(w.scratch.take(device));
+  const Position most = std::max(positions, window_rope_.reserved());
+  SLUICE_RETURN_IF_ERROR(window_rope_.reserve(device, most));
+  return compress_rope_.reserve(device, most);
 }
 
 void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
@@ -104,7 +146,6 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
   const LinearJob gate{&ffn.gate, x, hidden, router_logits, experts_count};
   linear(step.exec, rows, {&gate, 1});
 
-  w.router_ids.resize(pairs);
   float* router_weights = w.router_weights.get(pairs);
   RouteArgs router;
   router.rows = rows, router.experts = experts_count, router.slots = slots;
@@ -112,12 +153,12 @@ void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
   router.bias = ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data();
   if (!ffn.tid2eid.empty()) router.hash_ids = ffn.tid2eid.data(), router.tokens = step.tables.ids.data();
   router.scaling = static_cast<float>(config_.moe.routed_scaling_factor);
-  router.ids = w.router_ids.data(), router.weights = router_weights;
+  router.ids = w.router_ids.ints(pairs), router.weights = router_weights;
   route(step.exec, router);
   step.show(index, "router_weights", router_weights, rows, slots);
-  step.show(index, "router_ids", w.router_ids, slots);
+  step.show(index, "router_ids", router.ids, slots);
 
-  experts(step.exec, {rows, hidden, slots, x, w.router_ids.data(), router_weights, ffn.experts, &ffn.shared,
+  experts(step.exec, {rows, hidden, slots, x, router.ids, router_weights, ffn.experts, &ffn.shared,
                       static_cast<float>(config_.moe.swiglu_limit.value_or(0.0)), y});
 }
 

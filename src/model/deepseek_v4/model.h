@@ -41,6 +41,7 @@ class DeepSeekV4 final : public Model {
   const ModelConfig& config() const override { return config_; }
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
+  Status prepare(Device& device, int rows, Position positions) override;
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
@@ -49,6 +50,7 @@ class DeepSeekV4 final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  void reserve(std::size_t rows);
   void layer(Step& step, int index);
   void attention(Step& step, int index, const float* x, float* y);
   void compress_layer(Step& step, int index, const CompressorWeights& weights, StreamId open, StreamId latent, int dim,
