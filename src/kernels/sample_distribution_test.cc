@@ -72,7 +72,7 @@ double chi_squared_bound(double freedom) {
 }
 
 void expect_frequencies(const std::vector<float>& logits, const SampleRow& row, std::uint64_t seed) {
-  constexpr int kDraws = 100000;
+  constexpr int kDraws = 60000;
   constexpr double kSmallest = 200;  // what is expected less often is counted together
   const std::vector<double> p = probabilities(logits, row);
   std::vector<double> found(p.size());

@@ -144,7 +144,8 @@ TEST(Sample, IsTheReferenceWithEveryTableThreadCountAndCompany) {
 TEST(Sample, RowsMayDrawFromOneRowOfLogits) {
   Random random(82);
   ThreadPool pool(2);
-  const std::vector<float> logits = random.floats(3 * 100);
+  std::vector<float> logits(3 * 100);
+  for (float& l : logits) l = random.normal();
   std::vector<SampleRow> params(20);
   for (std::size_t i = 0; i < params.size(); ++i) params[i] = {.row = i % 2 == 0 ? 2 : 0, .seed = i, .position = 7};
   std::vector<SampledRow> out(params.size());
