@@ -23,7 +23,7 @@ Status validate(const SamplingParams& p) {
     return out_of_range("top_p", "more than 0 and at most 1", static_cast<double>(p.top_p));
   if (p.top_k < -1) return out_of_range("top_k", "-1 or 0 (off) or a count", p.top_k);
   if (!(p.min_p >= 0.0F && p.min_p <= 1.0F)) return out_of_range("min_p", "0 to 1", static_cast<double>(p.min_p));
-  if (p.top_logprobs < -1 || p.top_logprobs > kMaxTopLogprobs) {
+  if (p.top_logprobs < -1 || p.top_logprobs > kSampledTop) {
     return out_of_range("top_logprobs", "-1 (off) to 20", p.top_logprobs);
   }
   return {};

@@ -225,8 +225,8 @@ TokenId RowSampler::best_with_noise() {
 }
 
 // The first `count` of the list, by insertion: few candidates are better than the last of so many.
-int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kMaxTopLogprobs>* ids) {
-  Candidate head[kMaxTopLogprobs];
+int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSampledTop>* ids) {
+  Candidate head[kSampledTop];
   int size = 0;
   for (TokenId id = 0; id < vocab && count > 0; ++id) {
     if (size == count && !(a[id] > head[size - 1].a)) continue;

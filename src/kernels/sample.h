@@ -35,7 +35,7 @@
 
 namespace sluice {
 
-inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int kSampledTop = 20;           // log-probabilities of a row, beside the token's own
 inline constexpr int kMaxSampleVocab = 1 << 19;  // so that sums of W stay below 2^53, exact in f64 too
 inline constexpr float kWeightUnits = 0x1p34F;   // W of the best candidate
 
@@ -63,8 +63,8 @@ struct SampledRow {  // not kOk: the rest is unspecified
   TokenId token = -1;
   float logprob = 0.0F;
   int top_count = 0;  // the best logits of the row, in the order of the list
-  std::array<TokenId, kMaxTopLogprobs> top_ids{};
-  std::array<float, kMaxTopLogprobs> top_logprobs{};
+  std::array<TokenId, kSampledTop> top_ids{};
+  std::array<float, kSampledTop> top_logprobs{};
 };
 
 struct SampleArgs {
