@@ -56,7 +56,8 @@ Status Sampler::take(std::size_t i, Sampled* out) const {
   const SampledRow& row = sampled_[i];
   out->top.clear();
   if (row.status != SampleStatus::kOk) {
-    return internal_error(fmt::format("the logits of position {} are not numbers", rows_[i].position - 1));
+    return internal_error(fmt::format("the logits of position {} are {}", rows_[i].position - 1,
+                                      row.status == SampleStatus::kNotNumbers ? "not numbers" : "all -infinity"));
   }
   out->token = row.token;
   out->logprob = row.logprob;

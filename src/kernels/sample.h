@@ -7,8 +7,8 @@
 //   W_i   w_i * 2^34, rounded to an integer, ties to even: with integers a sum is the same in whatever order
 // Filters, in this order:
 //   top_k (> 0)  the first top_k of the list
-//   top_p (< 1)  of these the shortest head whose sum of W reaches top_p times the sum over all that top_k left (that
-//                product in f64)
+//   top_p (< 1)  of these the shortest head whose sum of W reaches top_p times the sum over all that top_k left
+//                (the sums and their product rounded to f64)
 //   min_p (> 0)  those with w_i >= min_p (the best one has 1)
 //   token        of the candidates that are left the one with the highest z_i = d_i + g_i, the lower id of equal ones;
 //                g_i is the noise of (seed, position, i), kernels/sample_noise.h
@@ -36,7 +36,7 @@
 namespace sluice {
 
 inline constexpr int kSampledTop = 20;           // log-probabilities of a row, beside the token's own
-inline constexpr int kMaxSampleVocab = 1 << 19;  // so that sums of W stay below 2^53, exact in f64 too
+inline constexpr int kMaxSampleVocab = 1 << 23;  // so that sixteen f64 lanes hold sums of W exactly
 inline constexpr float kWeightUnits = 0x1p34F;   // W of the best candidate
 
 struct SampleRow {
