@@ -1,5 +1,5 @@
 // What works on rows of activations: norms, rotations, hyper-connections, the router, compressors, codecs, the
-// embedding. Bytes are those read and written; most of them stay in the caches.
+// embedding, sampling. Bytes are those read and written; most of them stay in the caches.
 #include <numeric>
 
 #include "base/aligned.h"
@@ -7,6 +7,7 @@
 #include "kernels/compressor.h"
 #include "kernels/embedding.h"
 #include "kernels/rope_table.h"
+#include "kernels/sample.h"
 #include "kernels/step_builder.h"
 
 namespace sluice {
@@ -166,6 +167,26 @@ void bench_embedding(KernelBench& bench, int rows) {
              });
 }
 
+void bench_sampling(KernelBench& bench, int rows) {
+  constexpr int kVocabulary = 129280, kLogitRows = 8;
+  const auto with = [&](const std::string& name, const SampleRow& row) {
+    if (!bench.wants(name)) return;
+    auto logits = random_floats(size(kLogitRows, kVocabulary));
+    for (float& logit : logits) logit *= 3;
+    std::vector<SampleRow> params(static_cast<std::size_t>(rows), row);
+    for (std::size_t i = 0; i < params.size(); ++i) params[i].row = static_cast<int>(i % kLogitRows);
+    std::vector<SampledRow> out(params.size());
+    bench.line(name, rows, {.bytes = floats(1.0 * rows * kVocabulary), .cached = true}, [&](int turn) {
+      for (std::size_t i = 0; i < params.size(); ++i) params[i].position = turn;
+      sample(bench.exec(), {rows, kVocabulary, logits.data(), params.data(), out.data()});
+    });
+  };
+  with("sample 129280 greedy", {.temperature = 0});
+  with("sample 129280", {});
+  with("sample 129280 top_k 50", {.top_k = 50});
+  with("sample 129280 top_p 0.95", {.top_p = 0.95F});
+}
+
 }  // namespace
 
 void bench_rows(KernelBench& bench) {
@@ -179,6 +200,7 @@ void bench_rows(KernelBench& bench) {
     bench_codec(bench, RowCodec::kIndexFp4, 128, 0, rows);
     bench_codec(bench, RowCodec::kBf16, 576, kRopeDims, rows);
     bench_embedding(bench, rows);
+    bench_sampling(bench, rows);
   }
 }
 

@@ -93,6 +93,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& lo
                   "A checkpoint's folder, a .gguf file or a known name (smollm2); by default the embedded model")
       ->option_text(" ");
   add_log_level_flag(command, log_level);
+  add_choice(command, "--device", options.device,
+             "Where the model runs: cpu; emulated is for tests of what a GPU asks for", {"cpu", "emulated"});
   add_choice(command, "--isa", options.isa, "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});
   add_choice(command, "--profile", options.profile,

@@ -107,13 +107,12 @@ Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, 
 Result<std::vector<std::int64_t>> continue_greedily(Runner& runner, StateSlot sequence, int count) {
   std::vector<std::int64_t> tokens;
   ProgressBar bar("continuing", ProgressBar::Unit::kItems);
-  Sampler sampler;
   const SamplingParams greedy{.temperature = 0.0F};
   std::span<const float> logits = runner.logits();
   logits = logits.last(runner.vocab_size());
   while (true) {
     Sampled sampled;
-    SLUICE_RETURN_IF_ERROR(sampler.sample(logits, greedy, runner.position(sequence), &sampled));
+    SLUICE_RETURN_IF_ERROR(sample_one(runner.exec(), logits, greedy, runner.position(sequence), &sampled));
     tokens.push_back(sampled.token);
     bar.update(tokens.size(), static_cast<std::size_t>(count));
     if (static_cast<int>(tokens.size()) == count) return tokens;

@@ -117,10 +117,9 @@ def test_logprobs_of_every_token(server, model):
 
 
 def test_seed_decides_and_defaults_sample(server, model):
-    ask = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 24, "temperature": 1.5}
-    first, second = (chat(server, model, seed=7, **ask).choices[0].message.content for _ in range(2))
+    first, second = (chat(server, model, seed=7, **STORY).choices[0].message.content for _ in range(2))
     assert first == second
-    assert len({chat(server, model, seed=seed, **ask).choices[0].message.content for seed in range(5)}) > 1
+    assert len({chat(server, model, seed=seed, **STORY).choices[0].message.content for seed in range(5)}) > 1
 
 
 def test_completions(server, model):

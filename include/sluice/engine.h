@@ -23,6 +23,7 @@ inline constexpr int kMostStepRows = 512;
 // Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
 struct EngineOptions {
   std::string model_folder;
+  std::string device = "cpu";              // cpu | emulated, which is for tests: ops are done later, by another thread
   std::string isa = "auto";                // auto | scalar | avx2 | avx512 | avx512vbmi
   std::string profile = "default";         // default | plain | ref
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8

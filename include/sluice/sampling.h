@@ -1,7 +1,9 @@
 // SamplingParams: how the next token is chosen from the logits.
 //
-// The sampled token is a function of (logits, these parameters, seed, position) only: randomness is Philox keyed by
-// (seed, position), and ties fall to the lower token id. Temperature 0 is greedy.
+// The sampled token is a function of (logits, these parameters, seed, position) only. Of the tokens that the filters
+// keep it is the one with the highest logit / temperature + noise; the noise of a token is a function of (seed,
+// position, its id), so rows with nearly the same logits mostly give the same token. Ties fall to the lower id.
+// Temperature 0 is greedy.
 #pragma once
 
 #include <cstdint>

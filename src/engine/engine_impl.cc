@@ -13,8 +13,7 @@ Engine::Impl::Impl(std::unique_ptr<Runner> runner, const EngineOptions& options,
       stepper_(runner_.get(), options),
       audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
-      last_token_(Clock::now()),
-      samplers_(static_cast<std::size_t>(runner_->threads())) {
+      last_token_(Clock::now()) {
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }

@@ -122,7 +122,7 @@ class Engine::Impl {
   std::vector<Answer> answers_;                     // by SequenceId
   std::vector<SequenceId> in_step_;                 // whose tokens were chosen in this step
   std::vector<Sample> samples_;
-  std::vector<Sampler> samplers_;  // by thread
+  Sampler sampler_;
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
 

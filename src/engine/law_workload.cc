@@ -70,7 +70,6 @@ class WorkloadChecker {
   std::span<const std::vector<TokenId>> prompts_;
   const LawOptions& options_;
   LawReport& report_;
-  Sampler sampler_;
   std::map<std::tuple<int, bool, int>, Generated> alone_;  // prompt, greedy, choice -> as long as was ever wanted
   std::map<std::int32_t, Choice> live_;                    // by SequenceId
   std::vector<const WorkRequest*> begun_;                  // of all sequences that have begun
@@ -92,7 +91,7 @@ Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
     status = runner_.run_step({&span, 1});
     position += static_cast<Position>(next.size());
     Sampled sampled;
-    if (status.ok()) status = sampler_.sample(runner_.logits(0), sampling_of(r, choice), position, &sampled);
+    if (status.ok()) status = sample_one(runner_.exec(), runner_.logits(0), sampling_of(r, choice), position, &sampled);
     if (!status.ok()) break;
     result.digests.push_back(bit_digest(runner_.logits(0)));
     result.tokens.push_back(sampled.token);
@@ -157,7 +156,7 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
   }
   const auto position = static_cast<Position>(stepper.tokens(id).size());
   Sampled sampled;
-  const Status status = sampler_.sample(runner_.logits(row), sampling_of(r, c.choice), position, &sampled);
+  const Status status = sample_one(runner_.exec(), runner_.logits(row), sampling_of(r, c.choice), position, &sampled);
   const bool same_logits = bit_digest(runner_.logits(row)) == c.expected->digests[c.generated];
   if (!status.ok() || !same_logits || sampled.token != c.expected->tokens[c.generated]) {
     return Found{

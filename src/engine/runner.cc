@@ -44,7 +44,18 @@ Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, con
   return runner;
 }
 
+Status Runner::choose_device(const EngineOptions& options) {
+  if (options.device == "emulated") {
+    emulated_ = std::make_unique<EmulatedDevice>(std::random_device()());
+    device_ = emulated_.get();
+    exec_.ops = &emulated_op_table();
+  }
+  exec_.device = device_;
+  return {};
+}
+
 Status Runner::set_up(const EngineOptions& options) {
+  SLUICE_RETURN_IF_ERROR(choose_device(options));
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
                           resolve_max_model_len(options.max_model_len, model_->config().max_position_embeddings));
@@ -61,7 +72,6 @@ Status Runner::set_up(const EngineOptions& options) {
              options.max_num_seqs);
   }
   SLUICE_RETURN_IF_ERROR(check_unchunked(options, max_model_len_, PageGeometry::of(model_->cache_layout()), plan));
-  SLUICE_RETURN_IF_ERROR(model_->prepare(cpu_device(), step_rows_, max_model_len_));
   log_debug("cache: {}", plan.text());
   plan_ = plan;
   options_ = options;
@@ -73,7 +83,7 @@ Status Runner::clear_cache() {
   builder_ = StepBuilder(model_->cache_layout().table_shape());
   states_.clear();  // before the pools that they point to
   prefix_cache_.reset();
-  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(cpu_device(), model_->cache_layout(), plan_));
+  SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(*device_, model_->cache_layout(), plan_));
   SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
   PrefixCacheOptions caching;
   caching.enabled = options.enable_prefix_caching;
@@ -83,6 +93,8 @@ Status Runner::clear_cache() {
   SLUICE_ASSIGN_OR_RETURN(swap_space_,
                           SwapSpace::create(static_cast<std::size_t>(options.swap_space), options.swap_dir));
   exec_.fault_chunk_anchored_splits = fault == Fault::kChunkReduction;
+  prepared_rows_ = 0;
+  SLUICE_RETURN_IF_ERROR(prepare_for(step_rows_));
   states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan_.sequences) + 1);
   for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
   in_step_.assign(states_.size(), 0);
@@ -90,6 +102,7 @@ Status Runner::clear_cache() {
 }
 
 void Runner::set_threads(int threads) {
+  device_->wait();  // for what the threads are working on
   pool_ = std::make_unique<ThreadPool>(threads);
   exec_.pool = pool_.get();
   cpus_.clear();
@@ -172,17 +185,61 @@ BlockHash Runner::root(std::string_view cache_salt) const {
 Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
+  int rows = 0;
+  for (const StepSpan& span : spans) rows += static_cast<int>(span.ids.size());
+  SLUICE_RETURN_IF_ERROR(prepare_for(rows));
   SLUICE_RETURN_IF_ERROR(reserve(spans));
   const StepTables& tables = build_tables(spans);
-  logits_ = logits_memory_.get(logit_count_ * vocab_size_);
+  SLUICE_RETURN_IF_ERROR(take_logits_memory());
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
-  model_->forward(exec_, tables, pools_->view(), logits_, probe != nullptr ? probe : watcher_);
+  model_->forward(exec_, device_ == &cpu_device() ? tables : device_tables_.upload(tables), pools_->view(),
+                  reinterpret_cast<float*>(logits_memory_.data()), probe != nullptr ? probe : watcher_);
   for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
   for (const StepSpan& span : spans) {
     span.keep ? commit(span) : states_[index(span.sequence)].discard();
   }
   return {};
+}
+
+// Memory for steps of so many rows; once warm there is enough.
+Status Runner::prepare_for(int rows) {
+  if (rows <= prepared_rows_) return {};
+  device_->wait();
+  SLUICE_RETURN_IF_ERROR(model_->prepare(*device_, rows, max_model_len_));
+  if (device_ != &cpu_device()) {
+    // Each of the sequences of a step lists the pages of its blocks.
+    const auto blocks = static_cast<std::size_t>(blocks_for(max_model_len_));
+    const auto spans = static_cast<std::size_t>(std::min(rows, plan_.sequences + 1));
+    SLUICE_RETURN_IF_ERROR(
+        device_tables_.reserve(*device_, model_->cache_layout().table_shape(),
+                               {.rows = rows, .latent_pages = spans * blocks, .window_pages = spans * blocks}));
+  }
+  prepared_rows_ = rows;
+  return {};
+}
+
+Status Runner::take_logits_memory() {
+  logits_fetched_ = false;
+  const std::size_t bytes = logit_count_ * vocab_size_ * sizeof(float);
+  if (bytes <= logits_memory_.size()) return {};
+  logits_memory_ = DeviceMemory();
+  SLUICE_ASSIGN_OR_RETURN(logits_memory_, device_->map(bytes + bytes / 4, "logits"));
+  return {};
+}
+
+std::span<const float> Runner::logits() const {
+  const auto* on_device = reinterpret_cast<const float*>(logits_memory_.data());
+  const std::size_t count = logit_count_ * vocab_size_;
+  if (device_ == &cpu_device()) return {on_device, count};
+  if (!logits_fetched_) {
+    host_logits_.resize(count);
+    device_->download(
+        {reinterpret_cast<std::byte*>(host_logits_.data()), logits_memory_.data(), count * sizeof(float)});
+    device_->wait();
+    logits_fetched_ = true;
+  }
+  return host_logits_;
 }
 
 Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write) {

@@ -21,12 +21,13 @@
 #include <string_view>
 #include <vector>
 
-#include "base/aligned.h"
 #include "base/thread_pool.h"
 #include "cache/cache_pools.h"
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
+#include "kernels/device_tables.h"
+#include "kernels/emulated_device.h"
 #include "kernels/step_builder.h"
 #include "model/model.h"
 #include "sluice/engine.h"
@@ -83,8 +84,8 @@ class Runner {
   // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
   // memory and length.
   Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write);
-  // Of the last step: [rows that were asked for, vocab], in span order.
-  std::span<const float> logits() const { return {logits_, logit_count_ * vocab_size()}; }
+  // Of the last step: [rows that were asked for, vocab], in span order. Waits for them and fetches them, once.
+  std::span<const float> logits() const;
   std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
 
   Model& model() { return *model_; }
@@ -118,6 +119,9 @@ class Runner {
  private:
   Runner() = default;
   Status set_up(const EngineOptions& options);
+  Status choose_device(const EngineOptions& options);
+  Status take_logits_memory();
+  Status prepare_for(int rows);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
   Status check(std::span<const StepSpan> spans);
   Status check_span(const StepSpan& span);
@@ -131,6 +135,8 @@ class Runner {
   std::vector<SpoiledRow> rows_to_spoil() const;
 
   std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<EmulatedDevice> emulated_;  // before all that has memory of it
+  Device* device_ = &cpu_device();
   Exec exec_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<CachePools> pools_;
@@ -146,14 +152,16 @@ class Runner {
   std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
   std::uint64_t step_ = 0;
   const Probe* watcher_ = nullptr;
-  int step_rows_ = 0;
+  int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
 
   StepBuilder builder_;
   std::vector<BatchSpan> spans_;  // of the last step
   std::size_t logit_count_ = 0;
-  FloatBuffer logits_memory_;
-  float* logits_ = nullptr;
+  DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
+  DeviceMemory logits_memory_;  // of the device
+  mutable std::vector<float> host_logits_;
+  mutable bool logits_fetched_ = false;
 };
 
 }  // namespace sluice

@@ -135,17 +135,18 @@ void Engine::Impl::audit() const {
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
 
-// Each row on any thread: the choice depends on the row and the request only.
 void Engine::Impl::sample_all() {
   in_step_.assign(stepper_.sampled().begin(), stepper_.sampled().end());
-  if (samples_.size() < in_step_.size()) samples_.resize(in_step_.size());
-  runner_->exec().pool->run(static_cast<int>(in_step_.size()), [this](int i, int thread) {
-    const auto row = static_cast<std::size_t>(i);
+  sampler_.clear();
+  for (std::size_t row = 0; row < in_step_.size(); ++row) {
     const SequenceId id = in_step_[row];
-    samples_[row].status = samplers_[static_cast<std::size_t>(thread)].sample(
-        runner_->logits(row), answer(id).sampling, static_cast<Position>(stepper_.tokens(id).size()),
-        &samples_[row].sampled);
-  });
+    sampler_.add(row, answer(id).sampling, static_cast<Position>(stepper_.tokens(id).size()));
+  }
+  sampler_.run(runner_->exec(), runner_->logits(), runner_->vocab_size());
+  samples_.resize(in_step_.size());
+  for (std::size_t row = 0; row < in_step_.size(); ++row) {
+    samples_[row].status = sampler_.take(row, &samples_[row].sampled);
+  }
 }
 
 // The prompt is computed: the request's other choices go on from here, each with a seed of its own. One that has no
@@ -163,7 +164,7 @@ void Engine::Impl::fork_choices(SequenceId first, std::size_t row) {
     }
     adopt(id, pending, choice);
     Sample sample;
-    sample.status = samplers_[0].sample(runner_->logits(row), answer(id).sampling, position, &sample.sampled);
+    sample.status = sample_one(runner_->exec(), runner_->logits(row), answer(id).sampling, position, &sample.sampled);
     deliver(id, sample);
   }
 }

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -75,6 +76,11 @@ class Device {
   virtual void download_all(std::span<const ByteMove> moves) = 0;
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
+
+  // The place in the queue behind all that was enqueued; wait_for() returns when all before it is done.
+  using Mark = std::uint64_t;
+  virtual Mark mark() { return 0; }
+  virtual void wait_for(Mark /*mark*/) { wait(); }
 
   void copy(const ByteMove& move) { copy_all({&move, 1}); }
   void upload(const ByteMove& move) { upload_all({&move, 1}); }

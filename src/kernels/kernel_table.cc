@@ -74,6 +74,7 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
       SLUICE_DESCRIBE("encode_rows", encode_rows),
       SLUICE_DESCRIBE("decode_rows", decode_rows),
       SLUICE_DESCRIBE("simulate_rows", simulate_rows),
+      SLUICE_DESCRIBE("sample_weights", sample_weights),
   };
 #undef SLUICE_DESCRIBE
 }

@@ -18,6 +18,7 @@
 #include "kernels/index_tile.h"
 #include "kernels/linear.h"
 #include "kernels/router.h"
+#include "kernels/sample.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -76,6 +77,8 @@ struct KernelTable {
                       int count) = nullptr;
   void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;
   void (*simulate_rows)(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count) = nullptr;
+  // The weights w of a row's candidates, and the sum of W (kernels/sample.h).
+  std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
 const KernelTable& scalar_kernels();

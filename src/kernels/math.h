@@ -1,8 +1,8 @@
 // exp and log in f32 as fixed sequences of operations, so that every ISA and the scalar oracle give the same bits.
 //
 // exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1
-// exactly. log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly. The vector forms
-// (kernels/cpu/*/vec.h) follow these lines operation by operation.
+// exactly. log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly. log1p: below 3 ulp for
+// normal |x| <= 1/2. The vector forms (kernels/cpu/math.inc.h) follow these lines operation by operation.
 #pragma once
 
 #include <bit>
@@ -43,11 +43,8 @@ inline float exp_f32(float x) {
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
 }
 
-inline float log_f32(float x) {  // x normal and positive
-  const auto bits = std::bit_cast<std::int32_t>(x);
-  const int e = (bits - kSqrtHalfBits) >> 23;  // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
-  const float m = std::bit_cast<float>(bits - e * (1 << 23));
-  const float f = m - 1.0F;
+// log((1 + f) * 2^e), f where the polynomial holds.
+inline float log_of_parts(float f, int e) {
   const float z = f * f;
   float p = std::fma(kLog0, f, kLog1);
   p = std::fma(p, f, kLog2);
@@ -62,6 +59,18 @@ inline float log_f32(float x) {  // x normal and positive
   p = std::fma(n, kLn2Low, p);
   p = std::fma(z, -0.5F, p);
   return std::fma(n, kLn2High, f + p);
+}
+// x = m * 2^e with m in [sqrt(1/2), sqrt(2))
+inline int log_exponent(float x) {
+  return (std::bit_cast<std::int32_t>(x) - kSqrtHalfBits) >> 23;
+}
+inline float log_f32(float x) {  // x normal and positive
+  const int e = log_exponent(x);
+  return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
+}
+// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but where e is 0 the rounding of 1 + x does not enter.
+inline float log1p_f32(float x) {
+  return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }
 
 inline float sigmoid_f32(float x) {

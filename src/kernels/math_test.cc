@@ -56,6 +56,15 @@ TEST(Math, LogIsWithinTwoUlps) {
   EXPECT_EQ(log_f32(1.0F), 0.0F);
 }
 
+TEST(Math, Log1pIsWithinThreeUlps) {
+  double worst = 0.0;
+  const auto use = [&](float x) { worst = std::max(worst, ulps(log1p_f32(x), std::log1p(static_cast<double>(x)))); };
+  sweep(std::numeric_limits<float>::min(), 0.5F, 1009, use);
+  sweep(-std::numeric_limits<float>::min(), -0.5F, 1009, use);
+  sweep(-0.25F, -0.5F, 7, use);
+  EXPECT_LT(worst, 3.0);
+}
+
 TEST(Math, LogistcsAgreeWithTheirDefinitions) {
   for (float x = -30.0F; x < 30.0F; x += 0.0137F) {
     const double exact = std::exp(static_cast<double>(x));

@@ -133,7 +133,7 @@ BatchSpan TestSequence::span(int rows, Position first_position) const {
 void TestStep::move_first_row(int row) {
   moved_.assign(tables_.spans.begin(), tables_.spans.end());
   for (RowSpan& span : moved_) span.row_begin += row;
-  tables_.spans = moved_;
+  tables_.spans = tables_.host_spans = moved_;
 }
 
 }  // namespace sluice

@@ -18,6 +18,7 @@
 #include "kernels/indexer.h"
 #include "kernels/linear.h"
 #include "kernels/router.h"
+#include "kernels/sample.h"
 #include "kernels/stream.h"
 
 namespace sluice {
@@ -47,7 +48,8 @@ namespace sluice {
   X(index_select, IndexSelectArgs)       \
   X(attend, AttendArgs)                  \
   X(attend_expanded, AttendExpandedArgs) \
-  X(merge_attention, MergeAttentionArgs)
+  X(merge_attention, MergeAttentionArgs) \
+  X(sample, SampleArgs)
 
 struct OpTable {
   const char* device;

@@ -75,23 +75,24 @@ void StepBuilder::add_windows(const BatchSpan& span) {
 }
 
 const StepTables& StepBuilder::finish() {
-  closed_tables_.clear();
+  SLUICE_CHECK(closed_.size() <= tables_.closed.size(), "a layout has few compression ratios");
   for (std::size_t i = 0; i < closed_.size(); ++i) {
     const Closed& closed = closed_[i];
-    closed_tables_.push_back({.ratio = shape_.ratios[i],
-                              .count = static_cast<int>(closed.positions.size()),
-                              .begin = closed.begin.data(),
-                              .positions = closed.positions.data(),
-                              .slots = closed.slots.data()});
+    tables_.closed[i] = {.ratio = shape_.ratios[i],
+                         .count = static_cast<int>(closed.positions.size()),
+                         .begin = closed.begin.data(),
+                         .positions = closed.positions.data(),
+                         .slots = closed.slots.data()};
   }
   tables_.ids = ids_;
   tables_.positions = positions_;
-  tables_.spans = spans_;
+  tables_.spans = tables_.host_spans = spans_;
   tables_.logit_rows = logit_rows_;
+  tables_.latent_count = static_cast<std::int32_t>(latent_pages_.size());
+  tables_.window_count = static_cast<std::int32_t>(window_pages_.size());
   tables_.latent_pages = latent_pages_.data();
   tables_.window_pages = window_pages_.data();
-  tables_.window_slots = window_slots_.data();
-  tables_.closed = closed_tables_;
+  tables_.window_slots = shape_.windows ? window_slots_.data() : nullptr;
   tables_.ended_blocks = ended_blocks_.data();
   tables_.boundary_pages = boundary_pages_.data();
   return tables_;

@@ -58,7 +58,6 @@ class StepBuilder {
   std::vector<RowSlot> window_slots_;
   std::vector<std::int32_t> ended_blocks_;
   std::vector<Closed> closed_;  // by ratio
-  std::vector<ClosedWindows> closed_tables_;
   StepTables tables_;
 };
 

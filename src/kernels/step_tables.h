@@ -1,12 +1,14 @@
 // StepTables: what a step computes, as values that every op of every layer shares: its tokens, their positions and
 // spans, and where each row that is written goes. Built once a step (kernels/step_builder.h); there is no prefill and
-// no decode. Plain data, valid on the device that the ops run on: no pointer leads into a pool, pages are numbers.
+// no decode. Plain data: counts, and addresses of
+// the device that the ops run on (kernels/device_tables.h); none leads into a pool, pages are numbers.
 //
 // A stream of a pool is an array of rows, `rows_per_page` of them a page; a RowSlot is page * rows_per_page + row, so
 // one slot serves every layer whose streams have as many tokens a row. -1: the row is computed and not written. Thread
 // safety: plain values, constant while a step runs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -42,11 +44,14 @@ struct StepTables {
   std::span<const std::int32_t> logit_rows;  // ascending rows whose logits are wanted
   const LatentPage* latent_pages = nullptr;
   const WindowPage* window_pages = nullptr;
-  const RowSlot* window_slots = nullptr;       // [rows]: where a row of a Window stream goes
-  std::span<const ClosedWindows> closed;       // by ratio, ascending: one for each that a Latent stream has
-  const std::int32_t* ended_blocks = nullptr;  // [spans + 1]: where those of a span begin in boundary_pages
-  const WindowPage* boundary_pages = nullptr;  // of the blocks whose last token is in the step
-  Position end = 0;                            // behind the last position of any row
+  std::int32_t latent_count = 0, window_count = 0;  // of these two lists
+  const RowSlot* window_slots = nullptr;            // [rows]: where a row of a Window stream goes
+  std::array<ClosedWindows, 4> closed;              // one for each number of tokens that a Latent stream's rows have
+  const std::int32_t* ended_blocks = nullptr;       // [spans + 1]: where those of a span begin in boundary_pages
+  const WindowPage* boundary_pages = nullptr;       // of the blocks whose last token is in the step
+  Position end = 0;                                 // behind the last position of any row
+
+  std::span<const RowSpan> host_spans;  // the spans once more, for the host while it enqueues the step
 
   int rows() const { return static_cast<int>(ids.size()); }
   const ClosedWindows& closed_by(int ratio) const {

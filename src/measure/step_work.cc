@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-void add(const StageWork& from, double bytes_times, double rows, StageWork& to) {
+void add_work(const StageWork& from, double bytes_times, double rows, StageWork& to) {
   to.bytes += from.bytes * bytes_times;
   to.used_bytes += from.used_bytes * bytes_times;
   for (std::size_t form = 0; form < to.multiply_adds.size(); ++form) {
@@ -57,7 +57,7 @@ ModelWork::ModelWork(const std::vector<BoundWeight>& weights, const CacheLayout&
   expert_layers_ = matrices / kMatricesOfExpert / experts_;
   const double experts = static_cast<double>(matrices) / kMatricesOfExpert;
   StageWork one;  // the average
-  sluice::add(expert_, 1 / experts, 1 / experts, one);
+  add_work(expert_, 1 / experts, 1 / experts, one);
   expert_ = one;
 }
 
@@ -68,15 +68,15 @@ void ModelWork::add(const BoundWeight& weight) {
       static_cast<double>(weight.out) * static_cast<double>(weight.in);
   switch (weight.role) {
     case WeightRole::kEveryRow:
-      return sluice::add(work, 1, 1, dense_);
+      return add_work(work, 1, 1, dense_);
     case WeightRole::kLookedUp:
-      return sluice::add(work, 1 / static_cast<double>(std::max<std::int64_t>(weight.out, 1)), 0, looked_up_);
+      return add_work(work, 1 / static_cast<double>(std::max<std::int64_t>(weight.out, 1)), 0, looked_up_);
     case WeightRole::kRoutedExpert:
-      return sluice::add(work, 1, 1, expert_);
+      return add_work(work, 1, 1, expert_);
     case WeightRole::kLogits:
-      return sluice::add(work, 1, 1, head_);
+      return add_work(work, 1, 1, head_);
     case WeightRole::kIndexScores:
-      return sluice::add(work, 1, 1, scores_);
+      return add_work(work, 1, 1, scores_);
     case WeightRole::kNotUsed:
       return;
   }
@@ -90,11 +90,11 @@ double ModelWork::expected_experts(int rows) const {
 StepWork ModelWork::of(const StepShape& shape) const {
   const double rows = shape.rows();
   StepWork step;
-  sluice::add(dense_, 1, rows, step.dense);
-  sluice::add(looked_up_, rows, 0, step.dense);
-  if (scores_index(layout_, shape)) sluice::add(scores_, 1, rows, step.dense);
-  sluice::add(expert_, shape.experts_chosen, rows * slots_ * expert_layers_, step.experts);
-  if (shape.logit_rows > 0) sluice::add(head_, 1, shape.logit_rows, step.head);
+  add_work(dense_, 1, rows, step.dense);
+  add_work(looked_up_, rows, 0, step.dense);
+  if (scores_index(layout_, shape)) add_work(scores_, 1, rows, step.dense);
+  add_work(expert_, shape.experts_chosen, rows * slots_ * expert_layers_, step.experts);
+  if (shape.logit_rows > 0) add_work(head_, 1, shape.logit_rows, step.head);
   for (const StepShape::Span& span : shape.spans) {
     step.cache.bytes += static_cast<double>(layout_.read_bytes(span.position, span.rows));
   }

@@ -25,6 +25,7 @@ const KernelTable& scalar_kernels() {
       .encode_rows = ref::encode_rows,
       .decode_rows = ref::decode_rows,
       .simulate_rows = ref::simulate_rows,
+      .sample_weights = ref::sample_weights,
   };
   return table;
 }

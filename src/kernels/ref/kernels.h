@@ -19,6 +19,9 @@ void merge_attention(const MergeAttentionArgs& args, int begin, int end);
 void index_scores(const IndexTile& tile);
 void keep_best(IndexCandidates& candidates, int k);
 void compress(const CompressArgs& args, int span, int begin, int end);
+// kernels/sample.h, rows [begin, end): the oracle of sample(), which takes no kernel but sample_weights from a table.
+void sample(const SampleArgs& args, int begin, int end);
+std::uint64_t sample_weights(const SampleWeightsArgs& args);
 void encode_rows(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count);
 void decode_rows(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx);
 void simulate_rows(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count);

@@ -196,6 +196,10 @@ void attend(const Exec& exec, const AttendArgs& given) {
   }
 }
 
+void sample(const Exec&, const SampleArgs& args) {
+  ref::sample(args, 0, args.rows);
+}
+
 void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
   for (int head = 0; head < args.heads; ++head) {
     for (int row = 0; row < args.rows; row += 64) ref::attend_expanded(args, head, row, std::min(args.rows, row + 64));

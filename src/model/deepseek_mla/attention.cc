@@ -2,8 +2,6 @@
 // spans of a profile that asks for it expanded (expanded_attention.cc).
 #include "kernels/attention.h"
 
-#include <algorithm>
-
 #include "kernels/elementwise.h"
 #include "kernels/stream.h"
 #include "model/deepseek_mla/step.h"
@@ -34,13 +32,14 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
   if (step.selects) select_keys(step, index);
 
   float* values = w.values.get(step.floats(heads * mla.v_head_dim));
+  const std::span<const RowSpan> spans = step.tables.host_spans;
   const auto expands = [&](const RowSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };
-  const std::span<const RowSpan> spans = step.tables.spans;
-  for (auto from = spans.begin(); from != spans.end();) {
-    const auto to = std::find_if(from, spans.end(), expands);
-    if (from != to) attend_absorbed(step, index, {from, to}, q, values);
-    if (to != spans.end()) attend_expanded(step, index, *to, q, values);
-    from = to == spans.end() ? to : to + 1;
+  for (std::size_t from = 0; from < spans.size();) {
+    std::size_t to = from;
+    while (to < spans.size() && !expands(spans[to])) ++to;
+    if (from < to) attend_absorbed(step, index, from, to, q, values);
+    if (to < spans.size()) attend_expanded(step, index, spans[to], q, values);
+    from = to + 1;
   }
   step.show(index, "attn_o", values, heads * mla.v_head_dim);
   const LinearJob out{&a.o, values, heads * mla.v_head_dim, y, hidden};
@@ -49,8 +48,9 @@ void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
 
 // Turns the queries of neighbouring spans to the latent's side, head by head, attends, and turns what comes out to
 // values.
-void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const RowSpan> spans, const float* q,
+void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::size_t to, const float* q,
                                   float* values) {
+  const std::span<const RowSpan> spans = step.tables.host_spans.subspan(from, to - from);
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const DeepSeekMlaConfig& mla = config_.mla();
@@ -75,7 +75,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::span<const RowSpan
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = latent_dim, args.value_dims = rank;
   args.q = absorbed, args.scale = softmax_scale_;
-  args.step = &step.tables, args.spans = spans;
+  args.step = &step.tables, args.spans = step.tables.spans.subspan(from, to - from);
   args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
     args.selected = w.selected.ints(step.floats(mla.index_topk));

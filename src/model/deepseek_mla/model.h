@@ -50,7 +50,7 @@ class DeepSeekMla final : public Model {
   void reserve(std::size_t rows);
   void reserve_expanded(std::size_t rows);
   void attention(Step& step, int index, const float* x, float* y);
-  void attend_absorbed(Step& step, int index, std::span<const RowSpan> spans, const float* q, float* values);
+  void attend_absorbed(Step& step, int index, std::size_t from, std::size_t to, const float* q, float* values);
   void attend_expanded(Step& step, int index, const RowSpan& span, const float* q, float* values);
   void attend_piece(Step& step, int index, const RowSpan& span, Position first, Position last, const float* q,
                     float* out, float* lse);

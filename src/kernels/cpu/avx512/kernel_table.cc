@@ -7,6 +7,7 @@
 #include "kernels/cpu/order.inc.h"
 #include "kernels/cpu/route.inc.h"
 #include "kernels/cpu/rows.inc.h"
+#include "kernels/cpu/sample.inc.h"
 
 namespace sluice::avx512 {
 
@@ -32,6 +33,7 @@ const KernelTable& kernels() {
       .encode_rows = cpu::encode_rows<F32x16>,
       .decode_rows = cpu::decode_rows<F32x16>,
       .simulate_rows = cpu::simulate_rows<F32x16>,
+      .sample_weights = cpu::sample_weights<F32x16>,
   };
   return table;
 }

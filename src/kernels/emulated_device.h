@@ -1,0 +1,79 @@
+// EmulatedDevice: what makes a GPU hard, without one. Ops and moves are done later, in the order of the calls, by a
+// thread of its own that is held up at random; ops are those of the CPU. For tests (`--device emulated`).
+//
+//   - Its memory is protected from the host: a read or write through one of its addresses outside of an op or a move
+//     ends the program. (The system protects for all threads, so a host that reads just while an op runs is not seen;
+//     the delays make that rare.)
+//   - The host bytes of an upload go through staging of the device's own. When the upload is done its bytes are
+//     overwritten, so whoever used them again too early, or kept their address, reads 0xA5.
+//   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
+//     memory, and a host value that an op took along is seen to be the old one.
+// Thread safety: as Device's.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace sluice {
+
+class EmulatedDevice final : public Device {
+ public:
+  // `seed` decides the delays.
+  explicit EmulatedDevice(std::uint32_t seed);
+  ~EmulatedDevice() override;
+  EmulatedDevice(const EmulatedDevice&) = delete;
+  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+
+  const char* name() const override { return "emulated"; }
+  Result<DeviceMemory> map(std::size_t bytes, std::string_view what) override;
+  void copy_all(std::span<const ByteMove> moves) override;
+  void upload_all(std::span<const ByteMove> moves) override;
+  void download_all(std::span<const ByteMove> moves) override;
+  void fill(std::byte* to, std::byte value, std::size_t bytes) override;
+  Mark mark() override;
+  void wait_for(Mark mark) override;
+  void wait() override { wait_for(mark()); }
+
+  // What an op does, with the device's memory at hand.
+  using Work = std::function<void()>;
+  void enqueue(Work work);
+
+  // What is enqueued between these two is kept, not done. replay() enqueues all of it once more.
+  using Recording = std::vector<Work>;
+  void record() { recording_ = true; }
+  Recording recorded();
+  void replay(const Recording& recording);
+
+ private:
+  void unmap(std::byte* data, std::size_t bytes) override;
+  void enqueue_moves(std::span<const ByteMove> moves);
+  void run();
+  void protect(bool accessible);
+
+  std::mutex mutex_;  // of all below but what is the worker's
+  std::condition_variable changed_;
+  std::deque<Work> queue_;
+  Mark enqueued_ = 0, done_ = 0;
+  bool stop_ = false;
+  std::map<std::byte*, std::size_t> maps_;
+  bool accessible_ = false;
+  bool recording_ = false;
+  Recording recording_ops_;
+  std::minstd_rand random_;  // the worker's
+  std::thread worker_;
+};
+
+// The ops of the CPU, enqueued: exec.device is an EmulatedDevice, exec.pool its worker's alone.
+const OpTable& emulated_op_table();
+
+}  // namespace sluice
