@@ -65,9 +65,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
 }  // namespace
 
 Stepper::Stepper(Runner* runner, const EngineOptions& options)
-    : runner_(runner),
-      force_preempt_every_(options.force_preempt_every),
-      scheduler_(limits_of(*runner, options), this) {}
+    : runner_(runner), force_preempt_every_(options.force_preempt_every), scheduler_(limits_of(*runner, options)) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -116,7 +114,7 @@ SequenceId Stepper::fork(SequenceId parent_id) {
                "a sequence is forked before its answer begins");
   const SequenceId id = new_id();
   const Sequence& parent = sequence(parent_id);
-  if (!scheduler_.fork(parent_id, id)) {
+  if (!scheduler_.fork(parent_id, id, free_latent_pages())) {
     free_ids_.push_back(id);
     return {};
   }
@@ -156,11 +154,11 @@ void Stepper::append(SequenceId id, TokenId token) {
 Status Stepper::step() {
   sampled_.clear();
   failed_.clear();
-  swap_bytes_planned_ = 0;
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
     scheduler_.force_preemption();
   }
-  plan_ = scheduler_.plan();
+  gather_facts();
+  plan_ = scheduler_.plan(facts_);
   carry_out_plan();
   build_spans();
   if (step_spans_.empty()) {
@@ -178,6 +176,8 @@ Status Stepper::step() {
 
 void Stepper::carry_out_plan() {
   for (const Preemption& preemption : plan_.preemptions) preempt(preemption);
+  for (const Admission& admission : plan_.admissions) expect_blocks(sequence(admission.sequence));
+  for (const SequenceId id : plan_.waits) wait_for_blocks(sequence(id));
   // Cached pages are claimed before anything is allocated, which might evict them.
   for (const Admission& admission : plan_.admissions) {
     if (!admission.restore) resume(admission.sequence);
@@ -278,11 +278,18 @@ void Stepper::leave(Sequence& s, bool keep_boundary) {
   runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
 }
 
-void Stepper::expect_blocks(Sequence& s, int begin) {
+// What an admitted one is about to compute.
+void Stepper::expect_blocks(Sequence& s) {
   if (!runner_->prefix_cache().enabled()) return;
-  s.expected_begin = begin;
-  s.expected_end = std::max(begin, s.chain->blocks());
+  s.expected_begin = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
+  s.expected_end = std::max(s.expected_begin, s.chain->blocks());
   runner_->prefix_cache().expect(*s.chain, s.expected_begin, s.expected_end);
+}
+
+// Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
+void Stepper::wait_for_blocks(Sequence& s) {
+  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
 void Stepper::forget_expected_before(Sequence& s, int block) {
@@ -307,27 +314,31 @@ int Stepper::free_latent_pages() const {
   return std::max(0, runner_->pools().latents().free() - kProbePages);
 }
 
-PrefixHit Stepper::probe(SequenceId id) {
+void Stepper::gather_facts() {
+  facts_.free_latent_pages = free_latent_pages();
+  facts_.swap_bytes = runner_->swap_space().bytes_total() - runner_->swap_space().bytes_used();
+  gather(
+      &scheduler_, &facts_, [this](SequenceId id) { return look_up(id); },
+      [this](SequenceId id) { return leaver(id); });
+}
+
+PrefixLookup Stepper::look_up(SequenceId id) {
   Sequence& s = sequence(id);
-  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
-  if (s.hit.wait && !std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
-  return s.hit;
+  s.hit = {};
+  if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
+  if (!s.swapped) s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 
-void Stepper::admitted(SequenceId id) {
-  Sequence& s = sequence(id);
-  expect_blocks(s, (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens);
+std::uint64_t Stepper::next_block(const Sequence& s) const {
+  int block = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
+  while (s.swapped && block < s.chain->blocks() && runner_->pools().latents().find((*s.chain)[block])) ++block;
+  return block < s.chain->blocks() ? (*s.chain)[block].word() : 0;
 }
 
-int Stepper::exclusive_latent_pages(SequenceId id) const {
-  return runner_->state(sequence(id).slot).exclusive_latent_pages();
-}
-
-bool Stepper::can_swap(SequenceId id) {
-  const std::size_t bytes = runner_->state(sequence(id).slot).saved_bytes();
-  if (!runner_->swap_space().has_room(swap_bytes_planned_ + bytes)) return false;
-  swap_bytes_planned_ += bytes;
-  return true;
+Leaver Stepper::leaver(SequenceId id) const {
+  const SequenceState& state = runner_->state(sequence(id).slot);
+  return {.sequence = id, .latent_pages = state.exclusive_latent_pages(), .image_bytes = state.saved_bytes()};
 }
 
 void Stepper::fill(EngineStats* stats) const {

@@ -18,7 +18,6 @@
 #include "cache/block_chain.h"
 #include "engine/runner.h"
 #include "sched/scheduler.h"
-#include "sched/scheduler_memory.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -31,12 +30,12 @@ struct NewSequence {
   std::vector<Position> message_starts;  // ascending
 };
 
-class Stepper final : private SchedulerMemory {
+class Stepper final {
  public:
   // `runner` must outlive it and compute nothing for others. The options are valid (engine_options.h). What latent
   // pages are free now is the memory that it plans with.
   Stepper(Runner* runner, const EngineOptions& options);
-  ~Stepper() override;
+  ~Stepper();
 
   Status check(int prompt_tokens, int max_tokens) const;
   SequenceId add(NewSequence sequence);
@@ -79,15 +78,15 @@ class Stepper final : private SchedulerMemory {
     SwapHandle swapped;  // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
-    PrefixHit hit;                             // of the last probe
+    PrefixHit hit;                             // of the last lookup
     int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
   };
 
-  int free_latent_pages() const override;
-  PrefixHit probe(SequenceId id) override;
-  void admitted(SequenceId id) override;
-  int exclusive_latent_pages(SequenceId id) const override;
-  bool can_swap(SequenceId id) override;
+  int free_latent_pages() const;
+  void gather_facts();
+  PrefixLookup look_up(SequenceId id);
+  Leaver leaver(SequenceId id) const;
+  std::uint64_t next_block(const Sequence& s) const;
 
   void carry_out_plan();
   void preempt(const Preemption& preemption);
@@ -96,7 +95,8 @@ class Stepper final : private SchedulerMemory {
   void build_spans();
   void after_step();
   void leave(Sequence& s, bool keep_boundary);
-  void expect_blocks(Sequence& s, int begin);
+  void expect_blocks(Sequence& s);
+  void wait_for_blocks(Sequence& s);
   void forget_expected_before(Sequence& s, int block);
   void count_admission(Sequence& s);
   Status audit_swaps() const;
@@ -108,6 +108,7 @@ class Stepper final : private SchedulerMemory {
   Runner* runner_;
   const int force_preempt_every_;
   Scheduler scheduler_;
+  PlanFacts facts_;
   StepPlan plan_;
   std::vector<Sequence> sequences_;  // by SequenceId
   std::vector<SequenceId> free_ids_;
@@ -115,7 +116,6 @@ class Stepper final : private SchedulerMemory {
   std::vector<StepSpan> step_spans_;
   std::vector<SequenceId> step_ids_;  // of step_spans_
   std::vector<int> last_rows_;        // what step_spans_' logit_rows point into
-  std::size_t swap_bytes_planned_ = 0;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;
 };
