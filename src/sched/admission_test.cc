@@ -209,6 +209,17 @@ TEST(ShareWaitTest, TheSecondOfTwoWaitsForTheFirst) {
   EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(1), false, 512}));
 }
 
+TEST(ShareWaitTest, ItWaitsAlsoForOneOfItsOwnPlan) {
+  SchedulerWorld w(limits(40, 2000));
+  w.add(0, {520, 3}, 1, 512);
+  w.add(1, {520, 3}, 1, 512);
+  w.add(2, {520, 3}, 2, 512);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(admitted(plan), ElementsAre(0, 2));
+  EXPECT_THAT(plan.waits, ElementsAre(id(1)));
+  EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(1), false, 512}));
+}
+
 TEST(ShareWaitTest, OneThatWaitsDoesNotHoldUpOthers) {
   SchedulerLimits l = limits(40, 256);
   l.policy = SchedulingPolicy::kFcfs;

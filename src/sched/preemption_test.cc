@@ -79,6 +79,18 @@ TEST(PreemptionTest, ThoseOfLowerRankGoOneByOne) {
   EXPECT_THAT(preempted, ElementsAre(3, 2));
 }
 
+TEST(PreemptionTest, HalfOfThemLeaveWhenAllNeedAPageAtOnce) {
+  SchedulerLimits l = limits(6);
+  l.max_batched_tokens = 1000;
+  SchedulerWorld w(l);
+  for (int i = 0; i < 6; ++i) w.add(i, {127, 100});
+  w.steps(2);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.preemptions,
+              ElementsAre(Preemption{id(5), false}, Preemption{id(4), false}, Preemption{id(3), false}));
+  EXPECT_EQ(plan.spans.size(), 3U);
+}
+
 TEST(PreemptionTest, ADecodeOfTheLowestRankLeavesItself) {
   SchedulerWorld w(limits(3));
   w.add(0, {200, 20});
