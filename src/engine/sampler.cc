@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxTopLogprobs = 20;
 constexpr std::size_t kFirstHead = 64;  // how much of the list is sorted at first; most draws end within it
 
 // exp(x) for x <= 0, relative error below 1e-13: r = x - n ln 2 in two steps, the Taylor series to r^11, times 2^n.
@@ -49,25 +48,7 @@ TokenId argmax(std::span<const float> logits) {
   return broken ? -1 : id;
 }
 
-Status out_of_range(const char* field, const char* range, double found) {
-  return invalid_argument(fmt::format("{}: expected {}, found {}", field, range, found));
-}
-
 }  // namespace
-
-Status validate(const SamplingParams& p) {
-  if (!(p.temperature >= 0.0F) || !std::isfinite(p.temperature)) {
-    return out_of_range("temperature", "a number >= 0", static_cast<double>(p.temperature));
-  }
-  if (!(p.top_p > 0.0F && p.top_p <= 1.0F))
-    return out_of_range("top_p", "more than 0 and at most 1", static_cast<double>(p.top_p));
-  if (p.top_k < -1) return out_of_range("top_k", "-1 or 0 (off) or a count", p.top_k);
-  if (!(p.min_p >= 0.0F && p.min_p <= 1.0F)) return out_of_range("min_p", "0 to 1", static_cast<double>(p.min_p));
-  if (p.top_logprobs < -1 || p.top_logprobs > kMaxTopLogprobs) {
-    return out_of_range("top_logprobs", "-1 (off) to 20", p.top_logprobs);
-  }
-  return {};
-}
 
 Status Sampler::sample(std::span<const float> logits, const SamplingParams& params, Position position, Sampled* out) {
   filled_ = false;

@@ -20,14 +20,10 @@ struct PreemptionCosts {
   double row = 0, page = 0;  // seconds
 };
 
-int rows_of_a_step(const Runner& runner, const EngineOptions& options) {
-  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : runner.step_rows();
-}
-
 PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
   if (options.swap_space == 0) return {};
   constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
-  const int rows = std::min({64, rows_of_a_step(runner, options), runner.max_model_len()});
+  const int rows = std::min({64, resolve_step_rows(options, runner.step_rows()), runner.max_model_len()});
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
   const Result<StateSlot> slot = runner.open();
   if (!slot.ok()) return {};
@@ -47,7 +43,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
-  limits.max_batched_tokens = rows_of_a_step(runner, options);
+  limits.max_batched_tokens = resolve_step_rows(options, runner.step_rows());
   limits.max_seqs = std::min(pools.plan().sequences, options.max_num_seqs);
   limits.max_model_len = runner.max_model_len();
   limits.latent_pages = std::max(0, pools.latents().free() - kProbePages);
@@ -90,46 +86,58 @@ SequenceId Stepper::new_id() {
   return id;
 }
 
-SequenceId Stepper::add(NewSequence given) {
+SequenceId Stepper::enter(Sequence given) {
+  given.alive = true;
   const SequenceId id = new_id();
-  Sequence& s = sequence(id);
-  s = {};
-  s.alive = true;
-  s.tokens = std::move(given.prompt);
-  s.prompt_tokens = static_cast<int>(s.tokens.size());
-  s.max_tokens = given.max_tokens;
-  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
-  s.chain->set_kept_blocks(blocks_to_keep(runner_->prefix_cache().retention(), s.prompt_tokens, given.message_starts));
-  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
-  SequenceCounts counts;
-  counts.prompt_tokens = s.prompt_tokens;
-  counts.max_tokens = s.max_tokens;
-  counts.priority = given.priority;
-  scheduler_.add(id, counts);
+  scheduler_.add(id, given.counts);
+  sequence(id) = std::move(given);
   return id;
 }
 
-SequenceId Stepper::fork(SequenceId parent_id) {
-  SLUICE_CHECK(sequence(parent_id).tokens.size() == static_cast<std::size_t>(sequence(parent_id).prompt_tokens),
-               "a sequence is forked before its answer begins");
+SequenceId Stepper::add(NewSequence given) {
+  Sequence s;
+  s.tokens = std::move(given.prompt);
+  s.counts = {
+      .prompt_tokens = static_cast<int>(s.tokens.size()), .max_tokens = given.max_tokens, .priority = given.priority};
+  s.answer = given.answer;
+  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
+  s.chain->set_kept_blocks(
+      blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
+  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
+  return enter(std::move(s));
+}
+
+// The tokens, what names them and what was promised for them.
+Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceAnswer& answer) {
+  SLUICE_CHECK(other.tokens.size() == static_cast<std::size_t>(other.counts.prompt_tokens),
+               "a sequence is copied before its answer begins");
+  Sequence s;
+  s.tokens = other.tokens;
+  s.counts = other.counts;
+  s.answer = answer;
+  s.chain = std::make_unique<BlockChain>(*other.chain);
+  return s;
+}
+
+SequenceId Stepper::add_again(SequenceId other, const SequenceAnswer& answer) {
+  return enter(copy_of_prompt(sequence(other), answer));
+}
+
+SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
+  Sequence s = copy_of_prompt(sequence(parent_id), answer);
   const SequenceId id = new_id();
-  const Sequence& parent = sequence(parent_id);
   if (!scheduler_.fork(parent_id, id, free_latent_pages())) {
     free_ids_.push_back(id);
     return {};
   }
+  const Sequence& parent = sequence(parent_id);
   const Result<StateSlot> slot = runner_->fork(parent.slot);
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
-  Sequence& s = sequence(id);
-  s = {};
   s.alive = true;
-  s.tokens = parent.tokens;
-  s.prompt_tokens = parent.prompt_tokens;
-  s.max_tokens = parent.max_tokens;
   s.cached_tokens = parent.cached_tokens;
   s.admitted_before = true;
   s.slot = *slot;
-  s.chain = std::make_unique<BlockChain>(*parent.chain);
+  sequence(id) = std::move(s);
   return id;
 }
 
@@ -220,8 +228,8 @@ void Stepper::resume(SequenceId id) {
   if (s.hit.shared > 0) runner_->resume(s.slot, *s.chain, s.hit);
   count_admission(s);
   if (!s.admitted_before) {
-    s.cached_tokens = std::min(s.hit.resume, s.prompt_tokens - 1);
-    s.tokens.reserve(static_cast<std::size_t>(s.prompt_tokens + s.max_tokens));
+    s.cached_tokens = std::min(s.hit.resume, s.counts.prompt_tokens - 1);
+    s.tokens.reserve(static_cast<std::size_t>(s.counts.prompt_tokens + s.counts.max_tokens));
   }
   s.admitted_before = true;
 }
@@ -258,7 +266,7 @@ void Stepper::build_spans() {
                            .keep = true,
                            .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr});
     counters_.prompt_tokens +=
-        static_cast<std::uint64_t>(std::clamp(s.prompt_tokens - span.first_position, 0, span.rows));
+        static_cast<std::uint64_t>(std::clamp(s.counts.prompt_tokens - span.first_position, 0, span.rows));
     if (span.samples) sampled_.push_back(span.sequence);
   }
 }

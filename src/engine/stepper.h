@@ -22,12 +22,29 @@
 
 namespace sluice {
 
+// A request with choices that have not ended. Its prompt is in its sequences.
+struct PendingRequest {
+  RequestId id = 0;
+  Request request;
+  std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
+  std::vector<bool> ended;
+  int unfinished = 0;
+};
+
+// What a sequence is an answer to: one choice of a request. The stepper only keeps it.
+struct SequenceAnswer {
+  PendingRequest* request = nullptr;
+  int choice = 0;
+  SamplingParams sampling;  // with the choice's own seed
+};
+
 struct NewSequence {
   std::vector<TokenId> prompt;  // at least one
   int max_tokens = 1;           // of the answer, at least one
   int priority = 0;
   std::string cache_salt;
   std::vector<Position> message_starts;  // ascending
+  SequenceAnswer answer;
 };
 
 class Stepper final {
@@ -38,11 +55,14 @@ class Stepper final {
   ~Stepper();
 
   Status check(int prompt_tokens, int max_tokens) const;
+  int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
   SequenceId add(NewSequence sequence);
+  // The same prompt once more. `other` has no token of its answer yet.
+  SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
   // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet: it shares what
   // is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
-  // memory for it now: then add() the prompt instead.
-  SequenceId fork(SequenceId parent);
+  // memory for it now: then add_again() instead.
+  SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
   void append(SequenceId id, TokenId token);
 
@@ -56,7 +76,9 @@ class Stepper final {
   int running() const { return scheduler_.running(); }
   int waiting() const { return scheduler_.waiting(); }
   const std::vector<TokenId>& tokens(SequenceId id) const { return sequence(id).tokens; }
-  int prompt_tokens(SequenceId id) const { return sequence(id).prompt_tokens; }
+  int prompt_tokens(SequenceId id) const { return sequence(id).counts.prompt_tokens; }
+  int generated(SequenceId id) const { return static_cast<int>(tokens(id).size()) - prompt_tokens(id); }
+  SequenceAnswer& answer(SequenceId id) { return sequence(id).answer; }
   // Tokens that were not computed when it was first admitted; 0 before.
   int cached_tokens(SequenceId id) const { return sequence(id).cached_tokens; }
   Runner& runner() { return *runner_; }
@@ -72,7 +94,9 @@ class Stepper final {
   struct Sequence {
     bool alive = false;
     std::vector<TokenId> tokens;
-    int prompt_tokens = 0, max_tokens = 0, cached_tokens = 0;
+    SequenceCounts counts;
+    SequenceAnswer answer;
+    int cached_tokens = 0;
     bool admitted_before = false, waited = false;
     StateSlot slot;      // while running
     SwapHandle swapped;  // while its state is in the swap space
@@ -102,6 +126,8 @@ class Stepper final {
   Status audit_swaps() const;
   Status audit_chain() const;
   SequenceId new_id();
+  SequenceId enter(Sequence given);
+  static Sequence copy_of_prompt(const Sequence& other, const SequenceAnswer& answer);
   Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
   const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
 

@@ -55,6 +55,15 @@ Status Scheduler::check(const SequenceCounts& counts) const {
   return {};
 }
 
+int Scheduler::most_tokens(int prompt_tokens) const {
+  std::int64_t rows = std::int64_t{limits_.max_model_len} - 1;
+  if (limits_.geometry.has_latents) rows = std::min(rows, std::int64_t{limits_.latent_pages} * kBlockTokens);
+  if (limits_.geometry.has_windows && !limits_.chunked_prefill) {
+    rows = std::min(rows, std::int64_t{limits_.window_pages} * kBlockTokens);
+  }
+  return static_cast<int>(std::max<std::int64_t>(0, rows + 1 - prompt_tokens));
+}
+
 Scheduler::Entry& Scheduler::new_entry(SequenceId id, const SequenceCounts& counts) {
   SLUICE_CHECK(id.value >= 0 && counts.prompt_tokens >= 1 && counts.max_tokens >= 1,
                "a sequence has a prompt and an answer");

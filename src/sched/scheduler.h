@@ -119,6 +119,8 @@ class Scheduler {
 
   // Whether such a sequence can ever run; the error has the numbers.
   Status check(const SequenceCounts& counts) const;
+  // The largest max_tokens that passes check() with such a prompt; 0: none does.
+  int most_tokens(int prompt_tokens) const;
 
   // `id` is any number >= 0 that no live sequence has; small ones keep the table small. The counts must pass check().
   void add(SequenceId id, const SequenceCounts& counts);

@@ -208,6 +208,22 @@ TEST(SchedulerTest, WhatNeverFitsIsRefusedWithNumbers) {
               HasSubstr("need 4 window pages of 128 tokens, but there are 3"));
 }
 
+TEST(SchedulerTest, MostTokensIsTheLargestNumberThatPassesTheCheck) {
+  SchedulerLimits longest = limits(16), pages = limits(16), uncut = limits(10000);
+  pages.latent_pages = 5;
+  uncut.chunked_prefill = false;
+  uncut.window_pages = 3;
+  for (const SchedulerLimits& l : {longest, pages, uncut}) {
+    const Scheduler scheduler(l);
+    for (const int prompt : {1, 100, 128, 384, 385, 640, 641, 9999, 10000, 20000}) {
+      const int most = scheduler.most_tokens(prompt);
+      ASSERT_GE(most, 0);
+      EXPECT_TRUE(most == 0 || scheduler.check({prompt, most}).ok()) << prompt;
+      EXPECT_FALSE(scheduler.check({prompt, most + 1}).ok()) << prompt;
+    }
+  }
+}
+
 TEST(SchedulerTest, SequencesEndInEveryState) {
   SchedulerLimits l = limits(200);
   l.max_seqs = 2;
