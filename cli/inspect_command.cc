@@ -84,7 +84,7 @@ Result<MemoryRequest> memory_request(const EngineOptions& options, const ModelCo
   }
   return MemoryRequest{.budget_bytes = resolve_kv_cache_memory(options),
                        .max_seqs = options.max_num_seqs,
-                       .max_batched_tokens = most_step_rows(options),
+                       .max_batched_tokens = resolve_step_rows(options),
                        .max_model_len = options.max_model_len > 0 ? options.max_model_len : limit};
 }
 

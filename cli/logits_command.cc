@@ -138,7 +138,7 @@ Status compute_logits(const LogitsOptions& options) {
   EngineOptions engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   engine.max_num_seqs = 1;
-  engine.max_num_batched_tokens = most_step_rows(engine);  // nobody waits for the end of a step
+  engine.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_RETURN_IF_ERROR(check_size(*runner, task, options.greedy));
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());

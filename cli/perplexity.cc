@@ -165,7 +165,7 @@ Status measure_perplexity(const PerplexityOptions& given) {
                                         given.text, given.window, ids.size()));
   }
   options.max_num_seqs = 1;
-  options.max_num_batched_tokens = most_step_rows(options);  // nobody waits for the end of a step
+  options.max_num_batched_tokens = resolve_step_rows(options);  // nobody waits for the end of a step
   Score score;
   score.window = given.window;
   SLUICE_ASSIGN_OR_RETURN(score.sides, load_sides(options, given.against));

@@ -7,7 +7,6 @@
 #include "cli/exit_code.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
-#include "serve/local_engine_client.h"
 #include "serve/server.h"
 
 namespace sluice {
@@ -39,7 +38,6 @@ Status serve_model(const ServeOptions& options) {
   EngineOptions engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
-  LocalEngineClient client(*model.engine);
   ServerOptions server;
   server.http.host = options.host;
   server.http.port = options.port;
@@ -48,7 +46,7 @@ Status serve_model(const ServeOptions& options) {
                                  : options.served_model_name;
   server.enable_debug_endpoints = options.enable_debug_endpoints;
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
-  return serve({client, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
+  return serve({*model.engine, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
 }
 
 }  // namespace

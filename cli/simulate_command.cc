@@ -69,7 +69,7 @@ Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
     return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
   }
   engine.model_folder = path;
-  engine.max_num_batched_tokens = most_step_rows(engine);  // as in the simulation
+  engine.max_num_batched_tokens = resolve_step_rows(engine);  // as in the simulation
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CostSample> samples,
                           measure_steps(runner.get(), engine.max_num_batched_tokens, kCalibrationSeconds));
@@ -109,7 +109,7 @@ json::object describe(const SimulateOptions& options, const SimulatedModel& mode
           {"cost", cost.text()},
           {"latent_page_bytes", model.cache_layout.latent_page_bytes()},
           {"window_page_bytes", model.cache_layout.window_page_bytes()},
-          {"max_num_batched_tokens", most_step_rows(engine)},
+          {"max_num_batched_tokens", resolve_step_rows(engine)},
           {"max_num_seqs", engine.max_num_seqs},
           {"long_prefill_token_threshold", engine.long_prefill_token_threshold},
           {"prefix_caching", engine.enable_prefix_caching}};

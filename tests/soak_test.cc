@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
+#include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
 #include "engine/runner.h"
@@ -178,7 +179,7 @@ void SoakTest::compare_with_alone(const SoakLedger& ledger) {
   EngineOptions options = options_;
   options.enable_prefix_caching = false;
   options.hidden_latent_pages = options.force_preempt_every = 0;
-  auto engine = Engine::start(make_runner(options, [] {}), options, {}).value();
+  auto engine = start_engine(make_runner(options, [] {}), options, {}).value();
   int compared = 0;
   for (const auto& entry : ledger.kept()) {
     for (std::size_t c = 0; c < entry->choices.size(); ++c) {
@@ -223,7 +224,7 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
     options_.hidden_latent_pages = std::max(0, pages - starved);
     runner = make_runner(options_, [&] { ledger.step(running); });
   }
-  auto engine = Engine::start(std::move(runner), options_, {}).value();
+  auto engine = start_engine(std::move(runner), options_, {}).value();
   running = engine.get();
 
   const auto start = std::chrono::steady_clock::now();

@@ -16,9 +16,8 @@
 
 namespace sluice {
 
-class Runner;  // engine/runner.h
-
 inline constexpr int kMostStepRows = 512;
+inline constexpr int kMaxChoices = 1024;  // of a request
 
 // Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
 struct EngineOptions {
@@ -81,7 +80,7 @@ struct Request {
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
   // Choices: each is an answer of its own. They share the prompt; choice i samples with choice_seed(sampling.seed, i).
-  int n = 1;               // 1 to 1024
+  int n = 1;               // 1 to kMaxChoices
   int priority = 0;        // lower first; only policy "priority" looks at it
   std::string cache_salt;  // requests share cached blocks with those of the same salt only
   // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
@@ -122,35 +121,29 @@ class Engine {
  public:
   // Loads the model (with a progress bar on stderr when it is a terminal) and starts the step loop.
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options);
-  // The same over a runner that was made before, with these options.
-  static Result<std::unique_ptr<Engine>> start(std::unique_ptr<Runner> runner, const EngineOptions& options,
-                                               std::vector<std::int32_t> end_token_ids);
-  ~Engine();  // cancels what still runs
+  virtual ~Engine() = default;  // cancels what still runs
 
   // Queues a request. Refuses at once, with numbers, what can never run: an empty prompt, an id outside the vocabulary,
   // prompt + max_tokens beyond max_model_len or beyond the cache's memory. Waits (kept in order) for memory otherwise.
-  Result<RequestId> submit(Request request);
+  virtual Result<RequestId> submit(Request request) = 0;
   // Ends a request within a step and frees its memory; its last Output has reason kCancelled. Unknown ids are ignored.
-  void cancel(RequestId id);
+  virtual void cancel(RequestId id) = 0;
   // The same for one choice of it.
-  void cancel(RequestId id, int choice);
+  virtual void cancel(RequestId id, int choice) = 0;
 
-  EngineStats stats() const;
+  virtual EngineStats stats() const = 0;
   // Makes one token outside the queue, to prove that the engine lives. False when it took longer than `seconds`.
-  bool probe(double seconds);
+  virtual bool probe(double seconds) = 0;
   // Forgets every cached page that no running sequence holds; true when done within `seconds`.
-  bool reset_prefix_cache(double seconds);
+  virtual bool reset_prefix_cache(double seconds) = 0;
 
-  int vocab_size() const;
-  int max_model_len() const;
-  std::vector<std::int32_t> end_token_ids() const;  // of config.json and generation_config.json
-  std::string profile_name() const;                 // e.g. "v4-default f32 kv=fp8 index=fp4"
-  std::string isa_name() const;
-
- private:
-  class Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual int vocab_size() const = 0;
+  virtual int max_model_len() const = 0;
+  // The largest Request::max_tokens that submit() takes for a prompt of so many tokens; 0: it takes no such prompt.
+  virtual int most_tokens(int prompt_tokens) const = 0;
+  virtual std::vector<std::int32_t> end_token_ids() const = 0;  // of config.json and generation_config.json
+  virtual std::string profile_name() const = 0;                 // e.g. "v4-default f32 kv=fp8 index=fp4"
+  virtual std::string isa_name() const = 0;
 };
 
 }  // namespace sluice

@@ -7,21 +7,32 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <limits>
 
 #include "sluice/status.h"
 
 namespace sluice {
 
 struct SamplingParams {
-  float temperature = 1.0F;  // >= 0; 0: greedy
-  float top_p = 1.0F;        // (0, 1]
+  float temperature = 1.0F;  // 0: greedy
+  float top_p = 1.0F;        // 1: off
   int top_k = 0;             // 0 or -1: off
-  float min_p = 0.0F;        // [0, 1]: tokens below min_p times the best probability are dropped
+  float min_p = 0.0F;        // tokens below min_p times the best probability are dropped
   std::uint64_t seed = 0;    // the caller draws one when the request has none
-  int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best (<= 20)
+  int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best
 };
+
+// What is legal. Whoever reads a parameter from somewhere checks with these; an API may allow less.
+template <class T>
+struct SamplingRange {
+  T low, high;
+  constexpr bool contains(T value) const { return value >= low && value <= high; }  // false for NaN
+};
+inline constexpr SamplingRange<float> kTemperatures{0.0F, std::numeric_limits<float>::max()};
+inline constexpr SamplingRange<float> kTopPs{std::numeric_limits<float>::min(), 1.0F};  // more than 0
+inline constexpr SamplingRange<int> kTopKs{-1, std::numeric_limits<int>::max()};
+inline constexpr SamplingRange<float> kMinPs{0.0F, 1.0F};
+inline constexpr int kMaxTopLogprobs = 20;
 
 // Checks the ranges; the message names the field, the range and the value.
 Status validate(const SamplingParams& params);

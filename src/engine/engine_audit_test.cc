@@ -21,7 +21,7 @@ class DamagedEngine {
     };
     auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value();
     runner_ = runner.get();
-    engine_ = Engine::start(std::move(runner), options, {}).value();
+    engine_ = start_engine(std::move(runner), options, {}).value();
   }
   // To a prompt of 200 tokens, which takes four steps; its one full block is published by the second.
   std::vector<TokenId> answer() {

@@ -6,9 +6,27 @@
 #include <memory>
 #include <utility>
 
+#include "base/philox.h"
+#include "engine/engine_options.h"
+
 namespace sluice {
-Engine::Impl::Impl(std::unique_ptr<Runner> runner, const EngineOptions& options,
-                   std::vector<std::int32_t> end_token_ids)
+
+std::uint64_t choice_seed(std::uint64_t seed, int choice) {
+  if (choice == 0) return seed;
+  const auto low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
+  constexpr std::uint32_t kPurpose = 0x63686F69;  // "choi": apart from the draws of the sampler
+  const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(choice), 0, 0, kPurpose}, {low, high});
+  return (std::uint64_t{words[1]} << 32) | words[0];
+}
+
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineOptions& options,
+                                             std::vector<std::int32_t> end_token_ids) {
+  SLUICE_RETURN_IF_ERROR(validate(options));
+  return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(runner), options, std::move(end_token_ids)));
+}
+
+EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineOptions& options,
+                       std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
       stepper_(runner_.get(), options),
       audit_(options.audit),
@@ -18,7 +36,7 @@ Engine::Impl::Impl(std::unique_ptr<Runner> runner, const EngineOptions& options,
   thread_ = std::thread([this] { run(); });
 }
 
-Engine::Impl::~Impl() {
+EngineImpl::~EngineImpl() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
@@ -28,7 +46,7 @@ Engine::Impl::~Impl() {
   thread_.join();
 }
 
-Status Engine::Impl::check(const Request& request) const {
+Status EngineImpl::check(const Request& request) const {
   if (request.prompt.empty()) return invalid_argument("prompt: expected at least one token, found none");
   const auto vocab = static_cast<std::int32_t>(runner_->vocab_size());
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
@@ -50,7 +68,7 @@ Status Engine::Impl::check(const Request& request) const {
   return stepper_.check(static_cast<int>(request.prompt.size()), std::max(1, request.max_tokens));
 }
 
-Result<RequestId> Engine::Impl::submit(Request request) {
+Result<RequestId> EngineImpl::submit(Request request) {
   SLUICE_RETURN_IF_ERROR(check(request));
   RequestId id = 0;
   {
@@ -63,7 +81,7 @@ Result<RequestId> Engine::Impl::submit(Request request) {
   return id;
 }
 
-void Engine::Impl::cancel(RequestId id, int choice) {
+void EngineImpl::cancel(RequestId id, int choice) {
   {
     std::lock_guard lock(mutex_);
     cancels_.push_back({id, choice});
@@ -71,7 +89,7 @@ void Engine::Impl::cancel(RequestId id, int choice) {
   wake_.notify_one();
 }
 
-EngineStats Engine::Impl::stats() const {
+EngineStats EngineImpl::stats() const {
   constexpr double kNever = 1e9;
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
@@ -81,15 +99,15 @@ EngineStats Engine::Impl::stats() const {
   return stats;
 }
 
-bool Engine::Impl::probe(double seconds) {
+bool EngineImpl::probe(double seconds) {
   return run_task([this] { run_probe(); }, seconds);
 }
 
-bool Engine::Impl::reset_prefix_cache(double seconds) {
+bool EngineImpl::reset_prefix_cache(double seconds) {
   return run_task([this] { stepper_.reset_prefix_cache(); }, seconds);
 }
 
-bool Engine::Impl::run_task(std::function<void()> work, double seconds) {
+bool EngineImpl::run_task(std::function<void()> work, double seconds) {
   constexpr double kLongest = 3600;
   const std::chrono::duration<double> patience(seconds > 0 ? std::min(seconds, kLongest) : 0);
   const auto task = std::make_shared<Task>();
@@ -102,7 +120,7 @@ bool Engine::Impl::run_task(std::function<void()> work, double seconds) {
 }
 
 // Only the engine thread waits on wake_.
-bool Engine::Impl::take_inbox() {
+bool EngineImpl::take_inbox() {
   std::unique_lock lock(mutex_);
   wake_.wait(lock,
              [&] { return stop_ || !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || !stepper_.idle(); });
@@ -113,7 +131,7 @@ bool Engine::Impl::take_inbox() {
   return true;
 }
 
-void Engine::Impl::run_tasks() {
+void EngineImpl::run_tasks() {
   for (const auto& task : taken_tasks_) {
     task->work();
     publish_stats();
@@ -124,7 +142,7 @@ void Engine::Impl::run_tasks() {
   taken_tasks_.clear();
 }
 
-void Engine::Impl::publish_stats() {
+void EngineImpl::publish_stats() {
   EngineStats stats;
   stepper_.fill(&stats);
   stats.generated_tokens = generated_tokens_;

@@ -1,4 +1,4 @@
-// Engine::Impl: the inbox (any thread) and the step loop (one thread of its own).
+// EngineImpl: the Engine over a Runner: the inbox (any thread) and the step loop (one thread of its own).
 //
 // A step: take arrivals, cancellations and tasks, let the stepper plan and compute, sample, report. Everything below
 // "engine thread only" is touched by that thread alone; callbacks run without any lock held.
@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -21,24 +22,28 @@
 
 namespace sluice {
 
-class Engine::Impl {
+class EngineImpl final : public Engine {
  public:
-  Impl(std::unique_ptr<Runner> runner, const EngineOptions& options, std::vector<std::int32_t> end_token_ids);
-  ~Impl();  // cancels what still runs
+  // The options are valid, and the runner was made with them.
+  EngineImpl(std::unique_ptr<Runner> runner, const EngineOptions& options, std::vector<std::int32_t> end_token_ids);
+  ~EngineImpl() override;
 
-  Result<RequestId> submit(Request request);
-  void cancel(RequestId id, int choice);  // choice kAllChoices: the request
-  EngineStats stats() const;
-  bool probe(double seconds);
-  bool reset_prefix_cache(double seconds);
+  Result<RequestId> submit(Request request) override;
+  void cancel(RequestId id) override { cancel(id, kAllChoices); }
+  void cancel(RequestId id, int choice) override;
+  EngineStats stats() const override;
+  bool probe(double seconds) override;
+  bool reset_prefix_cache(double seconds) override;
 
-  const Runner& runner() const { return *runner_; }
-  const std::vector<std::int32_t>& end_token_ids() const { return end_token_ids_; }
-
-  static constexpr int kAllChoices = -1;
-  static constexpr int kMaxChoices = 1024;  // of a request
+  int vocab_size() const override { return static_cast<int>(runner_->vocab_size()); }
+  int max_model_len() const override { return runner_->max_model_len(); }
+  int most_tokens(int prompt_tokens) const override { return stepper_.most_tokens(prompt_tokens); }
+  std::vector<std::int32_t> end_token_ids() const override { return end_token_ids_; }
+  std::string profile_name() const override { return runner_->model().profile().text(); }
+  std::string isa_name() const override { return runner_->isa_name(); }
 
  private:
+  static constexpr int kAllChoices = -1;
   using Clock = std::chrono::steady_clock;
 
   struct Arrival {
@@ -54,19 +59,6 @@ class Engine::Impl {
     std::function<void()> work;
     bool done = false;
   };
-  struct Pending {  // a request with choices that have not ended
-    RequestId id = 0;
-    Request request;
-    std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
-    std::vector<bool> ended;
-    int unfinished = 0;
-  };
-  struct Answer {  // one choice, by SequenceId
-    Pending* request = nullptr;
-    int choice = 0;
-    int generated = 0;
-    SamplingParams sampling;
-  };
   struct Sample {
     Sampled sampled;
     Status status;
@@ -80,10 +72,10 @@ class Engine::Impl {
   bool take_inbox();  // waits while there is nothing to do; false: stop
   void run_tasks();
   void arrive(Arrival arrival);
-  void begin_choice(Pending& pending, int choice);
-  void adopt(SequenceId id, Pending& pending, int choice);
+  SequenceAnswer answer_of(PendingRequest& pending, int choice) const;
+  void begin_again(SequenceId first, int choice);
   void cancel_now(const Cancel& cancel);
-  void cancel_choice(Pending& pending, int choice);
+  void cancel_choice(PendingRequest& pending, int choice);
   void run_probe();
   void step();
   void sample_all();
@@ -93,10 +85,10 @@ class Engine::Impl {
   void audit() const;
   void finish(SequenceId id, Output output);
   // One choice has ended; the last one ends the request. The pending request may be gone afterwards.
-  void end_choice(Pending& pending, int choice, Output output);
+  void end_choice(PendingRequest& pending, int choice, Output output);
   void report(const Request& request, Output output);
   void publish_stats();
-  Answer& answer(SequenceId id) { return answers_[static_cast<std::size_t>(id.value)]; }
+  SequenceAnswer& answer(SequenceId id) { return stepper_.answer(id); }
 
   std::unique_ptr<Runner> runner_;
   Stepper stepper_;
@@ -118,9 +110,8 @@ class Engine::Impl {
   std::vector<Arrival> taken_arrivals_;
   std::vector<Cancel> taken_cancels_;
   std::vector<std::shared_ptr<Task>> taken_tasks_;
-  std::unordered_map<RequestId, Pending> pending_;  // only looked up, never iterated on the way to a plan
-  std::vector<Answer> answers_;                     // by SequenceId
-  std::vector<SequenceId> in_step_;                 // whose tokens were chosen in this step
+  std::unordered_map<RequestId, PendingRequest> pending_;  // only looked up, never iterated on the way to a plan
+  std::vector<SequenceId> in_step_;                        // whose tokens were chosen in this step
   std::vector<Sample> samples_;
   Sampler sampler_;
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
@@ -128,5 +119,9 @@ class Engine::Impl {
 
   std::thread thread_;  // last: it starts when the rest is there
 };
+
+// Engine::start() over a runner that was made before, with these options.
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineOptions& options,
+                                             std::vector<std::int32_t> end_token_ids);
 
 }  // namespace sluice

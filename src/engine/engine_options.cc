@@ -59,11 +59,11 @@ SchedulingPolicy scheduling_policy(const EngineOptions& options) {
 Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan) {
   if (options.enable_chunked_prefill) return {};
-  if (most_step_rows(options) < max_model_len) {
+  if (resolve_step_rows(options) < max_model_len) {
     return invalid_argument(
         fmt::format("--no-enable-chunked-prefill computes a prompt in one step, so it needs --max-num-batched-tokens "
                     "of at least --max-model-len, found {} and {}: raise the first, lower the second, or allow chunks",
-                    most_step_rows(options), max_model_len));
+                    resolve_step_rows(options), max_model_len));
   }
   const int needed = plan.sequences * geometry.steady_window_pages() + geometry.extra_window_pages(max_model_len) + 1;
   if (!geometry.has_windows || plan.window_pages >= needed) return {};
@@ -73,8 +73,8 @@ Status check_unchunked(const EngineOptions& options, int max_model_len, const Pa
       max_model_len, needed, plan.window_pages));
 }
 
-int most_step_rows(const EngineOptions& options) {
-  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : kMostStepRows;
+int resolve_step_rows(const EngineOptions& options, int unset) {
+  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : unset;
 }
 
 int resolve_threads(const EngineOptions& options) {

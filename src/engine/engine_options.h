@@ -21,7 +21,8 @@ SchedulingPolicy scheduling_policy(const EngineOptions& options);  // of valid o
 Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);
 
-int most_step_rows(const EngineOptions& options);                   // 0: kMostStepRows
+// Rows of one step, at most; 0: `unset`, which a runner lowers to what takes under a second (step_time.h).
+int resolve_step_rows(const EngineOptions& options, int unset = kMostStepRows);
 int resolve_threads(const EngineOptions& options);                  // 0: one per usable core
 std::size_t resolve_kv_cache_memory(const EngineOptions& options);  // 0: a quarter of the usable memory
 

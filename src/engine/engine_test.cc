@@ -65,7 +65,7 @@ TEST(EngineTest, EndTokensAreTheCallersChoice) {
   const auto all = alone({5, 6, 7}, 40, {.temperature = 0});
   auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, small_options()).value();
   Answer answer;
-  auto engine = Engine::start(std::move(runner), small_options(), {all[3]}).value();
+  auto engine = start_engine(std::move(runner), small_options(), {all[3]}).value();
   EXPECT_EQ(engine->end_token_ids(), std::vector<std::int32_t>{all[3]});
   ASSERT_TRUE(engine->submit(request(answer, {5, 6, 7}, 40)).ok());
   EXPECT_EQ(answer.wait().reason, FinishReason::kLength);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/engine_impl.h"
 #include "engine/stepper_testing.h"
 #include "sluice/engine.h"
 
@@ -23,7 +24,7 @@ inline std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_
                                            FakeModel::Settings settings = {}) {
   auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options);
   EXPECT_TRUE(runner.ok()) << runner.status().message();
-  return Engine::start(std::move(runner).value(), options, {1, 2}).value();
+  return start_engine(std::move(runner).value(), options, {1, 2}).value();
 }
 
 // Collects the outputs of one request, and sees that each choice ends once. Outlives the engine.

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/step_time.h"
@@ -61,7 +62,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
   for (const std::int32_t id : generation.eos_token_ids) {
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }
-  return start(std::move(runner), options, std::move(ends));
+  return start_engine(std::move(runner), options, std::move(ends));
 }
 
 }  // namespace sluice

@@ -59,7 +59,7 @@ Status Runner::set_up(const EngineOptions& options) {
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
                           resolve_max_model_len(options.max_model_len, model_->config().max_position_embeddings));
-  step_rows_ = most_step_rows(options);
+  step_rows_ = resolve_step_rows(options);
   const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
                               .max_seqs = options.max_num_seqs,
                               .max_batched_tokens = step_rows_,

@@ -2,33 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "kernels/device.h"
 #include "kernels/kernel_table.h"
 
 namespace sluice {
-namespace {
 
-Status out_of_range(const char* field, const char* range, double found) {
-  return invalid_argument(fmt::format("{}: expected {}, found {}", field, range, found));
-}
-
-}  // namespace
-
-Status validate(const SamplingParams& p) {
-  if (!(p.temperature >= 0.0F) || !std::isfinite(p.temperature)) {
-    return out_of_range("temperature", "a number >= 0", static_cast<double>(p.temperature));
-  }
-  if (!(p.top_p > 0.0F && p.top_p <= 1.0F))
-    return out_of_range("top_p", "more than 0 and at most 1", static_cast<double>(p.top_p));
-  if (p.top_k < -1) return out_of_range("top_k", "-1 or 0 (off) or a count", p.top_k);
-  if (!(p.min_p >= 0.0F && p.min_p <= 1.0F)) return out_of_range("min_p", "0 to 1", static_cast<double>(p.min_p));
-  if (p.top_logprobs < -1 || p.top_logprobs > kSampledTop) {
-    return out_of_range("top_logprobs", "-1 (off) to 20", p.top_logprobs);
-  }
-  return {};
-}
+static_assert(kSampledTop >= kMaxTopLogprobs);
 
 void Sampler::clear() {
   rows_.clear();

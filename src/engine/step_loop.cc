@@ -19,7 +19,7 @@ Output ending(FinishReason reason, Status status = {}) {
 
 }  // namespace
 
-void Engine::Impl::run() {
+void EngineImpl::run() {
   runner_->pin_caller();
   while (take_inbox()) {
     for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
@@ -42,43 +42,47 @@ void Engine::Impl::run() {
   publish_stats();
 }
 
-void Engine::Impl::arrive(Arrival arrival) {
+void EngineImpl::arrive(Arrival arrival) {
   const RequestId id = arrival.id;
-  Pending& pending = pending_[id];
+  PendingRequest& pending = pending_[id];
   pending.id = id;
   pending.request = std::move(arrival.request);
-  const int n = pending.request.n;
-  pending.choices.resize(static_cast<std::size_t>(n));
-  pending.ended.resize(static_cast<std::size_t>(n));
-  pending.unfinished = n;
-  if (pending.request.max_tokens > 0) return begin_choice(pending, 0);
-  for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
-}
-
-// As a sequence of its own, which computes the prompt or finds it in the prefix cache.
-void Engine::Impl::begin_choice(Pending& pending, int choice) {
-  const Request& request = pending.request;
+  Request& request = pending.request;
+  pending.choices.resize(static_cast<std::size_t>(request.n));
+  pending.ended.resize(static_cast<std::size_t>(request.n));
+  pending.unfinished = request.n;
+  if (request.max_tokens == 0) {
+    const int n = request.n;  // the last one ends the request
+    for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
+    return;
+  }
   NewSequence sequence;
-  sequence.prompt = request.prompt;
+  sequence.prompt = std::move(request.prompt);
   sequence.max_tokens = request.max_tokens;
   sequence.priority = request.priority;
-  sequence.cache_salt = request.cache_salt;
-  sequence.message_starts = request.message_starts;
-  adopt(stepper_.add(std::move(sequence)), pending, choice);
+  sequence.cache_salt = std::move(request.cache_salt);
+  sequence.message_starts = std::move(request.message_starts);
+  sequence.answer = answer_of(pending, 0);
+  pending.choices[0] = stepper_.add(std::move(sequence));
 }
 
-void Engine::Impl::adopt(SequenceId id, Pending& pending, int choice) {
-  const auto index = static_cast<std::size_t>(id.value);
-  if (index >= answers_.size()) answers_.resize(index + 1);
-  answers_[index] = {.request = &pending, .choice = choice, .generated = 0, .sampling = pending.request.sampling};
-  answers_[index].sampling.seed = choice_seed(pending.request.sampling.seed, choice);
-  pending.choices[static_cast<std::size_t>(choice)] = id;
+SequenceAnswer EngineImpl::answer_of(PendingRequest& pending, int choice) const {
+  SequenceAnswer answer{.request = &pending, .choice = choice, .sampling = pending.request.sampling};
+  answer.sampling.seed = choice_seed(pending.request.sampling.seed, choice);
+  return answer;
 }
 
-void Engine::Impl::cancel_now(const Cancel& cancel) {
+// Another choice of the first one's request as a sequence of its own, which computes the prompt or finds it in the
+// prefix cache.
+void EngineImpl::begin_again(SequenceId first, int choice) {
+  PendingRequest& pending = *answer(first).request;
+  pending.choices[static_cast<std::size_t>(choice)] = stepper_.add_again(first, answer_of(pending, choice));
+}
+
+void EngineImpl::cancel_now(const Cancel& cancel) {
   const auto found = pending_.find(cancel.id);
   if (found == pending_.end()) return;  // unknown, or finished meanwhile
-  Pending& pending = found->second;
+  PendingRequest& pending = found->second;
   const int n = pending.request.n;
   if (cancel.choice != kAllChoices) {
     if (cancel.choice >= 0 && cancel.choice < n) cancel_choice(pending, cancel.choice);
@@ -88,7 +92,7 @@ void Engine::Impl::cancel_now(const Cancel& cancel) {
   for (int choice = n - 1; choice >= 0 && pending_.contains(cancel.id); --choice) cancel_choice(pending, choice);
 }
 
-void Engine::Impl::cancel_choice(Pending& pending, int choice) {
+void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   const auto index = static_cast<std::size_t>(choice);
   if (pending.ended[index]) return;
   if (!pending.choices[index]) return end_choice(pending, choice, ending(FinishReason::kCancelled));
@@ -96,14 +100,14 @@ void Engine::Impl::cancel_choice(Pending& pending, int choice) {
   if (choice == 0) {
     for (int other = 1; other < pending.request.n; ++other) {
       const auto o = static_cast<std::size_t>(other);
-      if (!pending.ended[o] && !pending.choices[o]) begin_choice(pending, other);
+      if (!pending.ended[o] && !pending.choices[o]) begin_again(pending.choices[index], other);
     }
   }
   finish(pending.choices[index], ending(FinishReason::kCancelled));
 }
 
 // One token of a sequence of its own, whose state and pages are kept back for it.
-void Engine::Impl::run_probe() {
+void EngineImpl::run_probe() {
   constexpr TokenId kId = 0;
   constexpr int kRow = 0;
   Result<StateSlot> state = runner_->open();
@@ -115,27 +119,27 @@ void Engine::Impl::run_probe() {
   made_token_ = true;
 }
 
-void Engine::Impl::step() {
+void EngineImpl::step() {
   const Status status = stepper_.step();
   if (!status.ok()) return fail_step(status);
   sample_all();
   // Callbacks may end sequences; forks come after the sequence that they were made from.
   for (std::size_t row = 0; row < in_step_.size(); ++row) {
     const SequenceId id = in_step_[row];
-    Answer& a = answer(id);
-    if (a.choice == 0 && a.generated == 0 && a.request->request.n > 1) fork_choices(id, row);
+    const SequenceAnswer& a = answer(id);
+    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->request.n > 1) fork_choices(id, row);
     deliver(id, samples_[row]);
   }
 }
 
 // Also after what came without a step: a cancellation of the last request, the end.
-void Engine::Impl::audit() const {
+void EngineImpl::audit() const {
   if (!audit_) return;
   const Status sound = stepper_.audit();
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
 
-void Engine::Impl::sample_all() {
+void EngineImpl::sample_all() {
   in_step_.assign(stepper_.sampled().begin(), stepper_.sampled().end());
   sampler_.clear();
   for (std::size_t row = 0; row < in_step_.size(); ++row) {
@@ -151,31 +155,30 @@ void Engine::Impl::sample_all() {
 
 // The prompt is computed: the request's other choices go on from here, each with a seed of its own. One that has no
 // place or memory now begins by itself; its tokens are the same.
-void Engine::Impl::fork_choices(SequenceId first, std::size_t row) {
-  Pending& pending = *answer(first).request;
+void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
+  PendingRequest& pending = *answer(first).request;
   const auto position = static_cast<Position>(stepper_.tokens(first).size());
   for (int choice = 1; choice < pending.request.n; ++choice) {
     const auto index = static_cast<std::size_t>(choice);
     if (pending.ended[index] || pending.choices[index]) continue;
-    const SequenceId id = stepper_.fork(first);
+    const SequenceId id = stepper_.fork(first, answer_of(pending, choice));
     if (!id) {
-      begin_choice(pending, choice);
+      begin_again(first, choice);
       continue;
     }
-    adopt(id, pending, choice);
+    pending.choices[index] = id;
     Sample sample;
     sample.status = sample_one(runner_->exec(), runner_->logits(row), answer(id).sampling, position, &sample.sampled);
     deliver(id, sample);
   }
 }
 
-void Engine::Impl::deliver(SequenceId id, Sample& sample) {
+void EngineImpl::deliver(SequenceId id, Sample& sample) {
   if (!sample.status.ok()) return finish(id, ending(FinishReason::kError, std::move(sample.status)));
-  Answer& a = answer(id);
+  const SequenceAnswer& a = answer(id);
   const Request& request = a.request->request;
   const TokenId token = sample.sampled.token;
   stepper_.append(id, token);
-  ++a.generated;
   ++generated_tokens_;
   made_token_ = true;
   Output output;
@@ -186,18 +189,18 @@ void Engine::Impl::deliver(SequenceId id, Sample& sample) {
   output.cached_tokens = stepper_.cached_tokens(id);
   const std::vector<std::int32_t>& stops = request.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-  if (!stopped && a.generated < request.max_tokens) return report(request, std::move(output));
+  if (!stopped && stepper_.generated(id) < request.max_tokens) return report(request, std::move(output));
   output.finished = true;
   output.reason = stopped ? FinishReason::kStop : FinishReason::kLength;
   finish(id, std::move(output));
 }
 
 // A step that could not run ends the requests that were in it, and nothing else.
-void Engine::Impl::fail_step(const Status& status) {
+void EngineImpl::fail_step(const Status& status) {
   log_error("a step failed: {}", status.message());
   const std::vector<SequenceId> failed(stepper_.failed().begin(), stepper_.failed().end());
   for (const SequenceId id : failed) {
-    Pending& pending = *answer(id).request;
+    PendingRequest& pending = *answer(id).request;
     const RequestId request = pending.id;
     const int choice = answer(id).choice;
     for (int other = pending.request.n - 1; choice == 0 && other > 0; --other) {
@@ -211,14 +214,14 @@ void Engine::Impl::fail_step(const Status& status) {
 
 // Frees everything before the last report, so that whoever hears of the end finds the memory free and the request
 // counted.
-void Engine::Impl::finish(SequenceId id, Output output) {
-  const Answer a = std::exchange(answer(id), {});
+void EngineImpl::finish(SequenceId id, Output output) {
+  const SequenceAnswer a = answer(id);
   if (output.cached_tokens == 0) output.cached_tokens = stepper_.cached_tokens(id);
   stepper_.end(id);
   end_choice(*a.request, a.choice, std::move(output));
 }
 
-void Engine::Impl::end_choice(Pending& pending, int choice, Output output) {
+void EngineImpl::end_choice(PendingRequest& pending, int choice, Output output) {
   output.choice = choice;
   pending.ended[static_cast<std::size_t>(choice)] = true;
   pending.choices[static_cast<std::size_t>(choice)] = {};
@@ -230,7 +233,7 @@ void Engine::Impl::end_choice(Pending& pending, int choice, Output output) {
   report(request, std::move(output));
 }
 
-void Engine::Impl::report(const Request& request, Output output) {
+void EngineImpl::report(const Request& request, Output output) {
   if (request.on_output) request.on_output(std::move(output));
 }
 

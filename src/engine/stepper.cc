@@ -20,14 +20,10 @@ struct PreemptionCosts {
   double row = 0, page = 0;  // seconds
 };
 
-int rows_of_a_step(const Runner& runner, const EngineOptions& options) {
-  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : runner.step_rows();
-}
-
 PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
   if (options.swap_space == 0) return {};
   constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
-  const int rows = std::min({64, rows_of_a_step(runner, options), runner.max_model_len()});
+  const int rows = std::min({64, resolve_step_rows(options, runner.step_rows()), runner.max_model_len()});
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
   const Result<StateSlot> slot = runner.open();
   if (!slot.ok()) return {};
@@ -47,7 +43,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
-  limits.max_batched_tokens = rows_of_a_step(runner, options);
+  limits.max_batched_tokens = resolve_step_rows(options, runner.step_rows());
   limits.max_seqs = std::min(pools.plan().sequences, options.max_num_seqs);
   limits.max_model_len = runner.max_model_len();
   limits.latent_pages = std::max(0, pools.latents().free() - kProbePages);
@@ -65,9 +61,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
 }  // namespace
 
 Stepper::Stepper(Runner* runner, const EngineOptions& options)
-    : runner_(runner),
-      force_preempt_every_(options.force_preempt_every),
-      scheduler_(limits_of(*runner, options), this) {}
+    : runner_(runner), force_preempt_every_(options.force_preempt_every), scheduler_(limits_of(*runner, options)) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -92,46 +86,58 @@ SequenceId Stepper::new_id() {
   return id;
 }
 
-SequenceId Stepper::add(NewSequence given) {
+SequenceId Stepper::enter(Sequence given) {
+  given.alive = true;
   const SequenceId id = new_id();
-  Sequence& s = sequence(id);
-  s = {};
-  s.alive = true;
-  s.tokens = std::move(given.prompt);
-  s.prompt_tokens = static_cast<int>(s.tokens.size());
-  s.max_tokens = given.max_tokens;
-  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
-  s.chain->set_kept_blocks(blocks_to_keep(runner_->prefix_cache().retention(), s.prompt_tokens, given.message_starts));
-  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
-  SequenceCounts counts;
-  counts.prompt_tokens = s.prompt_tokens;
-  counts.max_tokens = s.max_tokens;
-  counts.priority = given.priority;
-  scheduler_.add(id, counts);
+  scheduler_.add(id, given.counts);
+  sequence(id) = std::move(given);
   return id;
 }
 
-SequenceId Stepper::fork(SequenceId parent_id) {
-  SLUICE_CHECK(sequence(parent_id).tokens.size() == static_cast<std::size_t>(sequence(parent_id).prompt_tokens),
-               "a sequence is forked before its answer begins");
+SequenceId Stepper::add(NewSequence given) {
+  Sequence s;
+  s.tokens = std::move(given.prompt);
+  s.counts = {
+      .prompt_tokens = static_cast<int>(s.tokens.size()), .max_tokens = given.max_tokens, .priority = given.priority};
+  s.answer = given.answer;
+  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
+  s.chain->set_kept_blocks(
+      blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
+  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
+  return enter(std::move(s));
+}
+
+// The tokens, what names them and what was promised for them.
+Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceAnswer& answer) {
+  SLUICE_CHECK(other.tokens.size() == static_cast<std::size_t>(other.counts.prompt_tokens),
+               "a sequence is copied before its answer begins");
+  Sequence s;
+  s.tokens = other.tokens;
+  s.counts = other.counts;
+  s.answer = answer;
+  s.chain = std::make_unique<BlockChain>(*other.chain);
+  return s;
+}
+
+SequenceId Stepper::add_again(SequenceId other, const SequenceAnswer& answer) {
+  return enter(copy_of_prompt(sequence(other), answer));
+}
+
+SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
+  Sequence s = copy_of_prompt(sequence(parent_id), answer);
   const SequenceId id = new_id();
-  const Sequence& parent = sequence(parent_id);
-  if (!scheduler_.fork(parent_id, id)) {
+  if (!scheduler_.fork(parent_id, id, free_latent_pages())) {
     free_ids_.push_back(id);
     return {};
   }
+  const Sequence& parent = sequence(parent_id);
   const Result<StateSlot> slot = runner_->fork(parent.slot);
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
-  Sequence& s = sequence(id);
-  s = {};
   s.alive = true;
-  s.tokens = parent.tokens;
-  s.prompt_tokens = parent.prompt_tokens;
-  s.max_tokens = parent.max_tokens;
   s.cached_tokens = parent.cached_tokens;
   s.admitted_before = true;
   s.slot = *slot;
-  s.chain = std::make_unique<BlockChain>(*parent.chain);
+  sequence(id) = std::move(s);
   return id;
 }
 
@@ -156,11 +162,11 @@ void Stepper::append(SequenceId id, TokenId token) {
 Status Stepper::step() {
   sampled_.clear();
   failed_.clear();
-  swap_bytes_planned_ = 0;
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
     scheduler_.force_preemption();
   }
-  plan_ = scheduler_.plan();
+  gather_facts();
+  plan_ = scheduler_.plan(facts_);
   carry_out_plan();
   build_spans();
   if (step_spans_.empty()) {
@@ -178,6 +184,8 @@ Status Stepper::step() {
 
 void Stepper::carry_out_plan() {
   for (const Preemption& preemption : plan_.preemptions) preempt(preemption);
+  for (const Admission& admission : plan_.admissions) expect_blocks(sequence(admission.sequence));
+  for (const SequenceId id : plan_.waits) wait_for_blocks(sequence(id));
   // Cached pages are claimed before anything is allocated, which might evict them.
   for (const Admission& admission : plan_.admissions) {
     if (!admission.restore) resume(admission.sequence);
@@ -220,8 +228,8 @@ void Stepper::resume(SequenceId id) {
   if (s.hit.shared > 0) runner_->resume(s.slot, *s.chain, s.hit);
   count_admission(s);
   if (!s.admitted_before) {
-    s.cached_tokens = std::min(s.hit.resume, s.prompt_tokens - 1);
-    s.tokens.reserve(static_cast<std::size_t>(s.prompt_tokens + s.max_tokens));
+    s.cached_tokens = std::min(s.hit.resume, s.counts.prompt_tokens - 1);
+    s.tokens.reserve(static_cast<std::size_t>(s.counts.prompt_tokens + s.counts.max_tokens));
   }
   s.admitted_before = true;
 }
@@ -258,7 +266,7 @@ void Stepper::build_spans() {
                            .keep = true,
                            .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr});
     counters_.prompt_tokens +=
-        static_cast<std::uint64_t>(std::clamp(s.prompt_tokens - span.first_position, 0, span.rows));
+        static_cast<std::uint64_t>(std::clamp(s.counts.prompt_tokens - span.first_position, 0, span.rows));
     if (span.samples) sampled_.push_back(span.sequence);
   }
 }
@@ -278,11 +286,18 @@ void Stepper::leave(Sequence& s, bool keep_boundary) {
   runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
 }
 
-void Stepper::expect_blocks(Sequence& s, int begin) {
+// What an admitted one is about to compute.
+void Stepper::expect_blocks(Sequence& s) {
   if (!runner_->prefix_cache().enabled()) return;
-  s.expected_begin = begin;
-  s.expected_end = std::max(begin, s.chain->blocks());
+  s.expected_begin = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
+  s.expected_end = std::max(s.expected_begin, s.chain->blocks());
   runner_->prefix_cache().expect(*s.chain, s.expected_begin, s.expected_end);
+}
+
+// Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
+void Stepper::wait_for_blocks(Sequence& s) {
+  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
 void Stepper::forget_expected_before(Sequence& s, int block) {
@@ -307,27 +322,31 @@ int Stepper::free_latent_pages() const {
   return std::max(0, runner_->pools().latents().free() - kProbePages);
 }
 
-PrefixHit Stepper::probe(SequenceId id) {
+void Stepper::gather_facts() {
+  facts_.free_latent_pages = free_latent_pages();
+  facts_.swap_bytes = runner_->swap_space().bytes_total() - runner_->swap_space().bytes_used();
+  gather(
+      &scheduler_, &facts_, [this](SequenceId id) { return look_up(id); },
+      [this](SequenceId id) { return leaver(id); });
+}
+
+PrefixLookup Stepper::look_up(SequenceId id) {
   Sequence& s = sequence(id);
-  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
-  if (s.hit.wait && !std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
-  return s.hit;
+  s.hit = {};
+  if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
+  if (!s.swapped) s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 
-void Stepper::admitted(SequenceId id) {
-  Sequence& s = sequence(id);
-  expect_blocks(s, (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens);
+std::uint64_t Stepper::next_block(const Sequence& s) const {
+  int block = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
+  while (s.swapped && block < s.chain->blocks() && runner_->pools().latents().find((*s.chain)[block])) ++block;
+  return block < s.chain->blocks() ? (*s.chain)[block].word() : 0;
 }
 
-int Stepper::exclusive_latent_pages(SequenceId id) const {
-  return runner_->state(sequence(id).slot).exclusive_latent_pages();
-}
-
-bool Stepper::can_swap(SequenceId id) {
-  const std::size_t bytes = runner_->state(sequence(id).slot).saved_bytes();
-  if (!runner_->swap_space().has_room(swap_bytes_planned_ + bytes)) return false;
-  swap_bytes_planned_ += bytes;
-  return true;
+Leaver Stepper::leaver(SequenceId id) const {
+  const SequenceState& state = runner_->state(sequence(id).slot);
+  return {.sequence = id, .latent_pages = state.exclusive_latent_pages(), .image_bytes = state.saved_bytes()};
 }
 
 void Stepper::fill(EngineStats* stats) const {

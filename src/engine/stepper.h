@@ -18,10 +18,25 @@
 #include "cache/block_chain.h"
 #include "engine/runner.h"
 #include "sched/scheduler.h"
-#include "sched/scheduler_memory.h"
 #include "sluice/engine.h"
 
 namespace sluice {
+
+// A request with choices that have not ended. Its prompt is in its sequences.
+struct PendingRequest {
+  RequestId id = 0;
+  Request request;
+  std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
+  std::vector<bool> ended;
+  int unfinished = 0;
+};
+
+// What a sequence is an answer to: one choice of a request. The stepper only keeps it.
+struct SequenceAnswer {
+  PendingRequest* request = nullptr;
+  int choice = 0;
+  SamplingParams sampling;  // with the choice's own seed
+};
 
 struct NewSequence {
   std::vector<TokenId> prompt;  // at least one
@@ -29,21 +44,25 @@ struct NewSequence {
   int priority = 0;
   std::string cache_salt;
   std::vector<Position> message_starts;  // ascending
+  SequenceAnswer answer;
 };
 
-class Stepper final : private SchedulerMemory {
+class Stepper final {
  public:
   // `runner` must outlive it and compute nothing for others. The options are valid (engine_options.h). What latent
   // pages are free now is the memory that it plans with.
   Stepper(Runner* runner, const EngineOptions& options);
-  ~Stepper() override;
+  ~Stepper();
 
   Status check(int prompt_tokens, int max_tokens) const;
+  int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
   SequenceId add(NewSequence sequence);
+  // The same prompt once more. `other` has no token of its answer yet.
+  SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
   // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet: it shares what
   // is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
-  // memory for it now: then add() the prompt instead.
-  SequenceId fork(SequenceId parent);
+  // memory for it now: then add_again() instead.
+  SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
   void append(SequenceId id, TokenId token);
 
@@ -57,7 +76,9 @@ class Stepper final : private SchedulerMemory {
   int running() const { return scheduler_.running(); }
   int waiting() const { return scheduler_.waiting(); }
   const std::vector<TokenId>& tokens(SequenceId id) const { return sequence(id).tokens; }
-  int prompt_tokens(SequenceId id) const { return sequence(id).prompt_tokens; }
+  int prompt_tokens(SequenceId id) const { return sequence(id).counts.prompt_tokens; }
+  int generated(SequenceId id) const { return static_cast<int>(tokens(id).size()) - prompt_tokens(id); }
+  SequenceAnswer& answer(SequenceId id) { return sequence(id).answer; }
   // Tokens that were not computed when it was first admitted; 0 before.
   int cached_tokens(SequenceId id) const { return sequence(id).cached_tokens; }
   Runner& runner() { return *runner_; }
@@ -73,21 +94,23 @@ class Stepper final : private SchedulerMemory {
   struct Sequence {
     bool alive = false;
     std::vector<TokenId> tokens;
-    int prompt_tokens = 0, max_tokens = 0, cached_tokens = 0;
+    SequenceCounts counts;
+    SequenceAnswer answer;
+    int cached_tokens = 0;
     bool admitted_before = false, waited = false;
     StateSlot slot;      // while running
     SwapHandle swapped;  // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
-    PrefixHit hit;                             // of the last probe
+    PrefixHit hit;                             // of the last lookup
     int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
   };
 
-  int free_latent_pages() const override;
-  PrefixHit probe(SequenceId id) override;
-  void admitted(SequenceId id) override;
-  int exclusive_latent_pages(SequenceId id) const override;
-  bool can_swap(SequenceId id) override;
+  int free_latent_pages() const;
+  void gather_facts();
+  PrefixLookup look_up(SequenceId id);
+  Leaver leaver(SequenceId id) const;
+  std::uint64_t next_block(const Sequence& s) const;
 
   void carry_out_plan();
   void preempt(const Preemption& preemption);
@@ -96,18 +119,22 @@ class Stepper final : private SchedulerMemory {
   void build_spans();
   void after_step();
   void leave(Sequence& s, bool keep_boundary);
-  void expect_blocks(Sequence& s, int begin);
+  void expect_blocks(Sequence& s);
+  void wait_for_blocks(Sequence& s);
   void forget_expected_before(Sequence& s, int block);
   void count_admission(Sequence& s);
   Status audit_swaps() const;
   Status audit_chain() const;
   SequenceId new_id();
+  SequenceId enter(Sequence given);
+  static Sequence copy_of_prompt(const Sequence& other, const SequenceAnswer& answer);
   Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
   const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
 
   Runner* runner_;
   const int force_preempt_every_;
   Scheduler scheduler_;
+  PlanFacts facts_;
   StepPlan plan_;
   std::vector<Sequence> sequences_;  // by SequenceId
   std::vector<SequenceId> free_ids_;
@@ -115,7 +142,6 @@ class Stepper final : private SchedulerMemory {
   std::vector<StepSpan> step_spans_;
   std::vector<SequenceId> step_ids_;  // of step_spans_
   std::vector<int> last_rows_;        // what step_spans_' logit_rows point into
-  std::size_t swap_bytes_planned_ = 0;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;
 };

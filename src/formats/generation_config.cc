@@ -8,6 +8,7 @@
 #include "formats/json.h"
 #include "formats/json_fields.h"
 #include "formats/token_ids.h"
+#include "sluice/sampling.h"
 
 namespace sluice {
 
@@ -19,9 +20,9 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, std::str
     if (fields.has(key)) fields.read(key, out.emplace(), range...);
   };
   read("do_sample", config.do_sample);
-  read("temperature", config.temperature, 0.0F, 100.0F);
-  read("top_p", config.top_p, std::numeric_limits<float>::min(), 1.0F);
-  read("top_k", config.top_k, -1, std::numeric_limits<int>::max());
+  read("temperature", config.temperature, kTemperatures.low, kTemperatures.high);
+  read("top_p", config.top_p, kTopPs.low, kTopPs.high);
+  read("top_k", config.top_k, kTopKs.low, kTopKs.high);
   config.eos_token_ids = read_token_ids(fields, "eos_token_id", std::numeric_limits<std::int32_t>::max());
   SLUICE_RETURN_IF_ERROR(fields.status());
   return config;

@@ -15,9 +15,9 @@ namespace sluice {
 // What the file does not say has no value.
 struct GenerationConfig {
   std::optional<bool> do_sample;     // false: greedy unless the request says otherwise
-  std::optional<float> temperature;  // [0, 100]
-  std::optional<float> top_p;        // (0, 1]
-  std::optional<int> top_k;          // 0: off
+  std::optional<float> temperature;  // these in the ranges of sluice/sampling.h
+  std::optional<float> top_p;
+  std::optional<int> top_k;
   std::vector<std::int32_t> eos_token_ids;
 };
 

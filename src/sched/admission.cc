@@ -6,13 +6,6 @@
 
 namespace sluice {
 
-namespace {
-
-constexpr int kMostParkedInAPlan = 32;
-constexpr int kParkedProbesInAPlan = 16;
-
-}  // namespace
-
 bool Scheduler::may_admit() const {
   return admissions_open_ && (passed_over_ == nullptr || passed_over_->bypassed < kMaxBypasses);
 }
@@ -21,19 +14,15 @@ bool Scheduler::has_place() const {
   return running() < limits_.max_seqs && spare_windows_ >= steady_windows_;
 }
 
-void Scheduler::probe(Entry& e) {
-  if (e.probed_plan == plan_number_) return;
-  e.probed_plan = plan_number_;
-  e.hit = e.swapped ? PrefixHit{} : memory_->probe(e.rank.id);
-  SLUICE_CHECK(e.hit.resume >= 0 && e.hit.resume % kBlockTokens == 0 && e.hit.resume < e.known,
-               "a hit leaves a token to compute");
-  SLUICE_CHECK(e.hit.shared >= e.hit.resume && e.hit.shared <= e.known && e.hit.claimed_free >= 0 &&
-                   e.hit.claimed_free <= limits_.geometry.latent_pages(e.hit.shared),
-               "a hit has pages for what it resumes");
+// Whether another one that this plan admits will compute the next block that `e` needs and leaves a token.
+bool Scheduler::shares_next_block(const Entry& e) const {
+  return e.next_block != 0 && e.hit.shared / kBlockTokens < (e.known - 1) / kBlockTokens &&
+         coming_blocks_.contains(e.next_block);
 }
 
-bool Scheduler::must_park(const Entry& e) const {
-  return e.hit.wait && !running_.empty() && (e.wait_until == 0 || plan_number_ < e.wait_until);
+bool Scheduler::would_wait(const Entry& e) const {
+  if (e.swapped || (e.wait_until != 0 && plan_number_ >= e.wait_until)) return false;
+  return e.hit.wait || shares_next_block(e);
 }
 
 void Scheduler::park(Entry& e) {
@@ -41,22 +30,21 @@ void Scheduler::park(Entry& e) {
   e.state = State::kParked;
   if (e.wait_until == 0) e.wait_until = plan_number_ + kMaxShareWaits;
   parked_.push_back(e.rank.id);
-  if (++parked_now_ == kMostParkedInAPlan) admissions_open_ = false;
+  plan_.waits.push_back(e.rank.id);
+  if (++parked_now_ == kMostWaits) admissions_open_ = false;
 }
 
-// Some are asked again, by turns; all of them leave when their time is over.
+// Those that were asked about, by turns, leave when they need not wait, and all of them when their time is over.
 void Scheduler::wake_parked() {
-  if (parked_.empty()) return;
-  int probes = has_place() ? kParkedProbesInAPlan : 0;
-  std::size_t kept = 0, kept_after_probe = 0;
+  int asked = has_place() ? kParkedQuestions : 0;
+  std::size_t kept = 0, kept_after_lookup = 0;
   for (const SequenceId id : parked_) {
     Entry& e = entry(id);
     bool waits = !running_.empty() && plan_number_ < e.wait_until;
-    if (waits && probes > 0) {
-      --probes;
-      probe(e);
+    if (waits && asked > 0) {
+      --asked;
       waits = e.hit.wait;
-      kept_after_probe += waits;
+      kept_after_lookup += waits;
     }
     if (waits) {
       parked_[kept++] = id;
@@ -65,7 +53,7 @@ void Scheduler::wake_parked() {
     }
   }
   parked_.resize(kept);
-  std::rotate(parked_.begin(), parked_.begin() + static_cast<std::ptrdiff_t>(kept_after_probe), parked_.end());
+  std::rotate(parked_.begin(), parked_.begin() + static_cast<std::ptrdiff_t>(kept_after_lookup), parked_.end());
 }
 
 Scheduler::Intake Scheduler::intake(const Entry& e) const {
@@ -77,10 +65,14 @@ Scheduler::Intake Scheduler::intake(const Entry& e) const {
   return {e.hit.resume, shared, plan_.preemptions.empty() ? e.hit.claimed_free : shared};
 }
 
-// How many latent pages `e` lacks to be admitted; <= 0: none.
+// Latent pages that must be unpromised to admit `e`, beside the watermark.
+int Scheduler::pages_to_admit(const Entry& e, const Intake& in) const {
+  return limits_.geometry.latent_pages(e.known) - in.held + in.taken;
+}
+
+// How many of them are not; <= 0: none.
 int Scheduler::page_shortage(const Entry& e, const Intake& in) const {
-  const int needed = limits_.geometry.latent_pages(e.known) - in.held + in.taken;
-  return needed + (running_.empty() ? 0 : watermark_) - unpromised_pages();
+  return pages_to_admit(e, in) + (running_.empty() ? 0 : watermark_) - unpromised_pages();
 }
 
 // Window pages that must be unpromised to admit `e`.
@@ -91,7 +83,10 @@ int Scheduler::first_windows(const Entry& e, Position first) const {
 
 Scheduler::Verdict Scheduler::try_admit(Entry& e, int most_rows) {
   if (e.preempted_plan == plan_number_ || !has_place()) return Verdict::kNoRoom;
-  probe(e);
+  if (!looked_up(e)) {
+    admissions_open_ = false;
+    return Verdict::kNoRoom;
+  }
   if (must_park(e)) {
     park(e);
     return Verdict::kParked;
@@ -116,7 +111,7 @@ void Scheduler::admit(Entry& e, const Intake& in) {
   e.bypassed = 0;
   if (passed_over_ != nullptr) ++passed_over_->bypassed;
   enter_running(e, State::kPrompt);
-  memory_->admitted(e.rank.id);
+  if (e.next_block != 0) coming_blocks_.insert(e.next_block);
 }
 
 }  // namespace sluice

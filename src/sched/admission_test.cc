@@ -209,6 +209,17 @@ TEST(ShareWaitTest, TheSecondOfTwoWaitsForTheFirst) {
   EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(1), false, 512}));
 }
 
+TEST(ShareWaitTest, ItWaitsAlsoForOneOfItsOwnPlan) {
+  SchedulerWorld w(limits(40, 2000));
+  w.add(0, {520, 3}, 1, 512);
+  w.add(1, {520, 3}, 1, 512);
+  w.add(2, {520, 3}, 2, 512);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(admitted(plan), ElementsAre(0, 2));
+  EXPECT_THAT(plan.waits, ElementsAre(id(1)));
+  EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(1), false, 512}));
+}
+
 TEST(ShareWaitTest, OneThatWaitsDoesNotHoldUpOthers) {
   SchedulerLimits l = limits(40, 256);
   l.policy = SchedulingPolicy::kFcfs;
@@ -245,15 +256,14 @@ TEST(ShareWaitTest, ABetterOneWithoutAPlaceWaitsNoLonger) {
   l.max_seqs = 1;
   ToldMemory memory;
   memory.wait = true;
-  Scheduler scheduler(l, &memory);
+  Scheduler scheduler(l);
   scheduler.add(id(0), {5, 1000, 1});
-  scheduler.plan();
+  memory.plan(&scheduler);
   scheduler.completed();
   scheduler.add(id(1), {5, 1000, 0});
   int plans = 1;
   for (; plans < 2 * Scheduler::kMaxShareWaits; ++plans) {
-    memory.asked.clear();
-    const bool preempts = !scheduler.plan().preemptions.empty();
+    const bool preempts = !memory.plan(&scheduler).preemptions.empty();
     scheduler.completed();
     if (preempts) break;
   }
@@ -263,15 +273,14 @@ TEST(ShareWaitTest, ABetterOneWithoutAPlaceWaitsNoLonger) {
 class EndlessWaitTest : public testing::Test {
  protected:
   // One that runs, and others that are told to wait for it.
-  explicit EndlessWaitTest() : scheduler_(limits(100), &memory_) {
+  explicit EndlessWaitTest() : scheduler_(limits(100)) {
     scheduler_.add(id(0), {5, 1000});
     memory_.wait = true;
     EXPECT_EQ(step(), 1);  // nothing runs that it could wait for
   }
   // Returns how many were admitted.
   int step() {
-    memory_.asked.clear();
-    const int n = static_cast<int>(scheduler_.plan().admissions.size());
+    const int n = static_cast<int>(memory_.plan(&scheduler_).admissions.size());
     scheduler_.completed();
     return n;
   }

@@ -18,7 +18,7 @@ void Scheduler::plan_decodes(int count) {
 void Scheduler::plan_other_decodes() {
   for (;;) {
     chosen_.clear();
-    const int rows = budget_left() / kDecodeRows;
+    const int rows = budget_left() / limits_.decode_rows;
     for (int i = 0; i < turns_.size() && static_cast<int>(chosen_.size()) < rows; ++i) {
       if (!has_span(entry(turns_[i]))) chosen_.push_back(turns_[i]);
     }
@@ -28,8 +28,11 @@ void Scheduler::plan_other_decodes() {
 
 // False when one was passed over for want of a page.
 bool Scheduler::serve_chosen() {
-  int pages = 0;
-  for (const SequenceId id : chosen_) pages += new_decode_pages(entry(id));
+  int pages = static_cast<int>(chosen_.size()) * most_decode_pages();
+  if (pages > unpromised_pages()) {
+    pages = 0;
+    for (const SequenceId id : chosen_) pages += new_decode_pages(entry(id));
+  }
   if (pages > unpromised_pages()) {  // the best choose first
     std::sort(chosen_.begin(), chosen_.end(),
               [this](SequenceId a, SequenceId b) { return entry(a).rank < entry(b).rank; });
@@ -38,16 +41,12 @@ bool Scheduler::serve_chosen() {
     Entry& e = entry(id);
     if (e.state != State::kDecoding) continue;  // preempted meanwhile
     if (make_room(e)) {
-      give(e, kDecodeRows);
+      give(e, std::min(decode_rows(e), budget_left()));
     } else if (e.state == State::kDecoding) {
       return false;
     }
   }
   return true;
-}
-
-int Scheduler::new_decode_pages(const Entry& e) const {
-  return std::max(0, limits_.geometry.latent_pages(e.computed + kDecodeRows) - e.held);
 }
 
 // Preempts until there is a page for the next row. False when `e` has none: it was preempted itself, or, after others

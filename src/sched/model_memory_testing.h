@@ -1,5 +1,5 @@
-// ModelMemory: a SchedulerMemory that tells the truth, for tests: latent pages with owners, a prefix cache, copies on
-// write after a fork, a swap space. It carries plans out, and says in problem() what could not be.
+// ModelMemory: what a scheduler plans with, for tests: latent pages with owners, a prefix cache, copies on write after
+// a fork, a swap space. It answers questions truly, carries plans out, and says in problem() what could not be.
 //
 // What a sequence's blocks contain is told by its family: the first `common` tokens of all of a family are the same,
 // the others are its own.
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@
 
 namespace sluice {
 
-class ModelMemory final : public SchedulerMemory {
+class ModelMemory {
  public:
   explicit ModelMemory(const SchedulerLimits& limits, int swap_pages = 0, bool caches = true)
       : geometry_(limits.geometry),
@@ -35,8 +36,6 @@ class ModelMemory final : public SchedulerMemory {
     std::vector<int> pages;          // [block]
     std::vector<std::int64_t> keys;  // of the full blocks of known tokens
     PrefixHit hit;
-    std::int64_t probed_step = -1;
-    bool admitted_now = false;
   };
 
   void add(SequenceId id, int prompt_tokens, int family = -1, int common = 0) {
@@ -58,9 +57,9 @@ class ModelMemory final : public SchedulerMemory {
     release(s);
     sequences_.erase(id.value);
   }
-  void append(SequenceId id) {
+  void append(SequenceId id, int tokens = 1) {
     Sequence& s = sequences_.at(id.value);
-    ++s.known;
+    s.known += tokens;
     name_blocks(s);
   }
   const Sequence& sequence(SequenceId id) const { return sequences_.at(id.value); }
@@ -70,19 +69,38 @@ class ModelMemory final : public SchedulerMemory {
         std::count_if(pages_.begin(), pages_.end(), [](const Page& p) { return p.owners == 0 && p.key >= 0; }));
   }
   int swap_used() const { return swap_used_; }
-  int probes() const { return probes_; }
 
-  int free_latent_pages() const override {
+  int free_latent_pages() const {
     return static_cast<int>(std::count_if(pages_.begin(), pages_.end(), [](const Page& p) { return p.owners == 0; }));
   }
 
-  PrefixHit probe(SequenceId id) override {
+  // Answers what the scheduler asks for its next plan.
+  PlanFacts answers(Scheduler* scheduler) {
+    PlanFacts facts{.free_latent_pages = free_latent_pages(),
+                    .swap_bytes = static_cast<std::size_t>(swap_pages_ - swap_used_),
+                    .lookups = {},
+                    .leavers = {}};
+    std::set<int> asked;
+    const auto note = [&](SequenceId id) {
+      if (!asked.insert(id.value).second) complain(fmt::format("two questions about sequence {}", id.value));
+      return id;
+    };
+    gather(
+        scheduler, &facts, [&](SequenceId id) { return look_up(note(id)); },
+        [&](SequenceId id) { return leaver(note(id)); });
+    return facts;
+  }
+
+  PrefixLookup look_up(SequenceId id) {
     Sequence& s = sequences_.at(id.value);
-    ++probes_;
-    if (s.running || s.swapped) complain(fmt::format("a probe of sequence {}, which runs or is swapped", id.value));
-    if (std::exchange(s.probed_step, steps_) == steps_) complain(fmt::format("two probes of sequence {}", id.value));
+    if (s.running) complain(fmt::format("a question about the prefix of sequence {}, which runs", id.value));
     s.hit = {};
-    if (!caches_) return s.hit;
+    PrefixLookup lookup{.sequence = id, .hit = {}};
+    if (!caches_) return lookup;
+    if (s.swapped) {
+      lookup.next_block = next_block(s, static_cast<std::size_t>(s.computed / kBlockTokens));
+      return lookup;
+    }
     std::size_t matching = 0;
     while (matching < s.keys.size() && published_.count(s.keys[matching]) != 0) ++matching;
     s.hit.shared = static_cast<Position>(matching) * kBlockTokens;
@@ -91,37 +109,30 @@ class ModelMemory final : public SchedulerMemory {
       const Position end = static_cast<Position>(b + 1) * kBlockTokens;
       if (end < s.known && resumable(s.keys[b])) s.hit.resume = end;
     }
-    s.hit.wait = matching < s.keys.size() && expected(s.keys[matching]);
-    return s.hit;
-  }
-  void admitted(SequenceId id) override { sequences_.at(id.value).admitted_now = true; }
-
-  int exclusive_latent_pages(SequenceId id) const override {
-    const Sequence& s = sequences_.at(id.value);
-    return static_cast<int>(
-        std::count_if(s.pages.begin(), s.pages.end(), [this](int page) { return page_at(page).owners == 1; }));
+    s.hit.wait = static_cast<int>(matching) < (s.known - 1) / kBlockTokens && expected(s.keys[matching]);
+    lookup.hit = s.hit;
+    lookup.next_block = next_block(s, matching);
+    return lookup;
   }
 
-  bool can_swap(SequenceId id) override {
+  Leaver leaver(SequenceId id) const {
     const Sequence& s = sequences_.at(id.value);
-    if (swap_used_ + swap_planned_ + swap_pages(s) > swap_pages_) return false;
-    swap_planned_ += swap_pages(s);
-    return true;
+    const auto own = std::count_if(s.pages.begin(), s.pages.end(), [this](int p) { return page_at(p).owners == 1; });
+    return {
+        .sequence = id, .latent_pages = static_cast<int>(own), .image_bytes = static_cast<std::size_t>(swap_pages(s))};
   }
 
   void carry_out(const StepPlan& plan) {
-    ++steps_;
     for (const Preemption& p : plan.preemptions) {
       Sequence& s = sequences_.at(p.sequence.value);
       if (!s.running) complain(fmt::format("sequence {} is preempted and does not run", p.sequence.value));
       s.running = false;
       s.swapped = p.swap;
       if (p.swap) swap_used_ += swap_pages(s);
-      if (p.swap) swap_planned_ -= swap_pages(s);
       release(s);
       if (!p.swap) s.computed = 0;
     }
-    if (swap_planned_ != 0) complain("can_swap() was asked and nothing swapped");
+    if (swap_used_ > swap_pages_) complain("the swap space has no room");
     for (const Admission& a : plan.admissions) {
       if (!a.restore) claim(a);
     }
@@ -131,13 +142,15 @@ class ModelMemory final : public SchedulerMemory {
     for (const Span& span : plan.spans) reserve(span);
   }
 
-  // The spans of the plan were computed.
-  void finish(const StepPlan& plan) {
-    for (const Span& span : plan.spans) {
-      const auto found = sequences_.find(span.sequence.value);
+  // The spans of the plan were computed. kept[i]: how many rows of span i are; without `kept` all are.
+  void finish(const StepPlan& plan, std::span<const int> kept = {}) {
+    for (std::size_t i = 0; i < plan.spans.size(); ++i) {
+      const auto found = sequences_.find(plan.spans[i].sequence.value);
       if (found == sequences_.end() || !found->second.running) continue;
-      found->second.computed += span.rows;
-      if (caches_) publish(found->second);
+      Sequence& s = found->second;
+      s.computed += kept.empty() ? plan.spans[i].rows : kept[i];
+      for (; static_cast<int>(s.pages.size()) > pages_of(s); s.pages.pop_back()) --page_at(s.pages.back()).owners;
+      if (caches_) publish(s);
     }
   }
 
@@ -155,7 +168,7 @@ class ModelMemory final : public SchedulerMemory {
     std::vector<int> owners(pages_.size());
     for (const auto& [id, s] : sequences_) {
       for (const int page : s.pages) ++owners[static_cast<std::size_t>(page)];
-      const int blocks = s.running ? std::max(geometry_.latent_pages(s.computed), geometry_.latent_pages(s.shared)) : 0;
+      const int blocks = s.running ? pages_of(s) : 0;
       if (static_cast<int>(s.pages.size()) != blocks) {
         complain(fmt::format("sequence {} holds {} pages, not {}", id, s.pages.size(), blocks));
       }
@@ -179,6 +192,14 @@ class ModelMemory final : public SchedulerMemory {
   // Some windows are not kept.
   static bool resumable(std::int64_t key) { return key % 7 != 4; }
   int swap_pages(const Sequence& s) const { return geometry_.latent_pages(s.computed) + 1; }
+  int pages_of(const Sequence& s) const {
+    return std::max(geometry_.latent_pages(s.computed), geometry_.latent_pages(s.shared));
+  }
+  // The first from `block` on that is not cached; keys begin at 0.
+  std::uint64_t next_block(const Sequence& s, std::size_t block) const {
+    while (block < s.keys.size() && published_.count(s.keys[block]) != 0) ++block;
+    return block < s.keys.size() ? static_cast<std::uint64_t>(s.keys[block]) + 1 : 0;
+  }
 
   void name_blocks(Sequence& s) {
     while (static_cast<int>(s.keys.size()) < s.known / kBlockTokens) {
@@ -191,9 +212,9 @@ class ModelMemory final : public SchedulerMemory {
   bool expected(std::int64_t key) const {
     return std::any_of(sequences_.begin(), sequences_.end(), [key](const auto& entry) {
       const Sequence& s = entry.second;
-      if (!s.running && !s.admitted_now) return false;
-      const auto from = s.keys.begin() + std::min<std::ptrdiff_t>(s.running ? s.computed / kBlockTokens : 0,
-                                                                  static_cast<std::ptrdiff_t>(s.keys.size()));
+      if (!s.running) return false;
+      const auto from = s.keys.begin() +
+                        std::min<std::ptrdiff_t>(s.computed / kBlockTokens, static_cast<std::ptrdiff_t>(s.keys.size()));
       return std::find(from, s.keys.end(), key) != s.keys.end();
     });
   }
@@ -232,7 +253,6 @@ class ModelMemory final : public SchedulerMemory {
   void claim(const Admission& a) {
     Sequence& s = sequences_.at(a.sequence.value);
     if (s.running || s.swapped) complain(fmt::format("sequence {} is admitted twice", a.sequence.value));
-    s.admitted_now = false;
     s.running = true;
     s.computed = s.hit.resume;
     if (a.first_position != s.hit.resume) complain("an admission is not where the hit ends");
@@ -250,7 +270,7 @@ class ModelMemory final : public SchedulerMemory {
     if (!s.swapped) complain(fmt::format("sequence {} is restored and was not swapped", a.sequence.value));
     if (a.first_position != s.computed) complain("a sequence is restored elsewhere");
     swap_used_ -= swap_pages(s);
-    s.admitted_now = s.swapped = false;
+    s.swapped = false;
     s.running = true;
     for (int b = 0; b < geometry_.latent_pages(s.computed); ++b) take_page(s.pages, s.pages.size());
   }
@@ -284,8 +304,8 @@ class ModelMemory final : public SchedulerMemory {
 
   PageGeometry geometry_;
   bool caches_;
-  int swap_pages_, swap_used_ = 0, swap_planned_ = 0, probes_ = 0;
-  std::int64_t steps_ = 0, own_blocks_ = 0;
+  int swap_pages_, swap_used_ = 0;
+  std::int64_t own_blocks_ = 0;
   std::vector<Page> pages_;
   std::map<std::int64_t, int> published_;  // key to page
   std::map<int, Sequence> sequences_;

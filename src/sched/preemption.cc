@@ -6,17 +6,23 @@
 
 namespace sluice {
 
+// Room for its state beside those that this plan swaps already.
+bool Scheduler::take_swap_room(const Entry& e) {
+  if (!may_leave(e) || e.image_bytes > swap_bytes_) return false;
+  swap_bytes_ -= e.image_bytes;
+  return true;
+}
+
 bool Scheduler::swap_pays(const Entry& e) {
   if (limits_.recompute_cost_per_row <= 0 || limits_.swap_cost_per_page <= 0) return false;
   const int pages = e.held + steady_windows_;
-  return e.computed * limits_.recompute_cost_per_row > 2 * pages * limits_.swap_cost_per_page &&
-         memory_->can_swap(e.rank.id);
+  return e.computed * limits_.recompute_cost_per_row > 2 * pages * limits_.swap_cost_per_page && take_swap_room(e);
 }
 
 void Scheduler::preempt(Entry& e, bool swap) {
   SLUICE_CHECK(!has_span(e), "what is computed in a step is not preempted in it");
   plan_.preemptions.push_back({e.rank.id, swap});
-  free_pages_ += memory_->exclusive_latent_pages(e.rank.id);
+  if (may_leave(e)) free_pages_ += e.own_pages;
   leave_running(e);
   if (running_.empty()) free_pages_ = limits_.latent_pages;
   e.preempted_at = e.computed;
@@ -36,50 +42,32 @@ void Scheduler::lost(SequenceId id) {
   enter_waiting(e);
 }
 
-void Scheduler::preempt_by_force() {
+// The next one that force_preemption() takes, if there is one.
+Scheduler::Entry* Scheduler::next_forced() {
   auto next = running_.upper_bound(last_forced_);
   for (std::size_t i = 0; i < running_.size(); ++i, ++next) {
     if (next == running_.end()) next = running_.begin();
     Entry& e = entry(next->id);
-    if (e.computed <= e.preempted_at) continue;
-    last_forced_ = e.rank;
-    preempt(e, next_forced_swaps_ && memory_->can_swap(e.rank.id));
-    next_forced_swaps_ = !next_forced_swaps_;
-    preemption_forced_ = false;
-    return;
+    if (e.computed > e.preempted_at) return &e;
   }
+  return nullptr;
 }
 
-// Where the best waiting sequence lacks a place or memory and running ones of worse priority have it.
-void Scheduler::preempt_for_best_waiting() {
-  if (waiting_.empty() || running_.empty()) return;
+// The best waiting sequence, if running ones of worse priority may have to leave for it.
+Scheduler::Entry* Scheduler::best_waiting() {
+  if (limits_.policy != SchedulingPolicy::kPriority || waiting_.empty() || running_.empty()) return nullptr;
   Entry& best = entry(waiting_.by_rank().begin()->id);
-  if (best.preempted_plan == plan_number_ || running_.rbegin()->priority <= best.rank.priority) return;
+  if (best.preempted_plan == plan_number_ || running_.rbegin()->priority <= best.rank.priority) return nullptr;
   // Behind a better prompt it would get no rows.
-  if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return;
-  probe(best);
-  if (must_park(best)) return park(best);
-  if (!choose_victims(best)) return;
-  for (const SequenceId id : chosen_) preempt(entry(id), swap_pays(entry(id)));
+  if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return nullptr;
+  return &best;
 }
 
-// The fewest, from the lowest rank up, without which `best` can be admitted; false when it can be without any of this,
-// or not even with it. An estimate: where they alone hold pages of its prefix hit, it may take one plan more.
-bool Scheduler::choose_victims(const Entry& best) {
-  chosen_.clear();
+Scheduler::Lack Scheduler::lack_of(const Entry& best) const {
   const Intake in = intake(best);
-  int places = running() + 1 - limits_.max_seqs;
-  int windows = first_windows(best, in.first_position) - spare_windows_;
-  int pages = page_shortage(best, in);
-  if (places <= 0 && windows <= 0 && pages <= 0) return false;
-  for (auto next = running_.rbegin(); next != running_.rend() && next->priority > best.rank.priority; ++next) {
-    if (places <= 0 && windows <= 0 && pages <= 0) return true;
-    places -= 1;
-    windows -= steady_windows_;
-    pages -= memory_->exclusive_latent_pages(next->id) + entry(next->id).promised;
-    chosen_.push_back(next->id);
-  }
-  return (places <= 0 && windows <= 0 && pages <= 0) || static_cast<int>(chosen_.size()) == running();
+  return {.places = running() + 1 - limits_.max_seqs,
+          .windows = first_windows(best, in.first_position) - spare_windows_,
+          .pages = page_shortage(best, in)};
 }
 
 // There is one.

@@ -79,6 +79,18 @@ TEST(PreemptionTest, ThoseOfLowerRankGoOneByOne) {
   EXPECT_THAT(preempted, ElementsAre(3, 2));
 }
 
+TEST(PreemptionTest, HalfOfThemLeaveWhenAllNeedAPageAtOnce) {
+  SchedulerLimits l = limits(6);
+  l.max_batched_tokens = 1000;
+  SchedulerWorld w(l);
+  for (int i = 0; i < 6; ++i) w.add(i, {127, 100});
+  w.steps(2);
+  const StepPlan plan = w.step();
+  EXPECT_THAT(plan.preemptions,
+              ElementsAre(Preemption{id(5), false}, Preemption{id(4), false}, Preemption{id(3), false}));
+  EXPECT_EQ(plan.spans.size(), 3U);
+}
+
 TEST(PreemptionTest, ADecodeOfTheLowestRankLeavesItself) {
   SchedulerWorld w(limits(3));
   w.add(0, {200, 20});
@@ -118,10 +130,9 @@ TEST(PreemptionTest, TheBestOneStaysWhenItsTurnFindsNoPage) {
   l.mixed = false;
   l.policy = SchedulingPolicy::kFcfs;
   ToldMemory memory;
-  Scheduler s(l, &memory);
+  Scheduler s(l);
   const auto step = [&] {
-    memory.asked.clear();
-    const StepPlan plan = s.plan();
+    const StepPlan plan = memory.plan(&s);
     s.completed();
     return plan;
   };
@@ -134,7 +145,7 @@ TEST(PreemptionTest, TheBestOneStaysWhenItsTurnFindsNoPage) {
     seen = !spans.empty() && spans.back() == last;
   }
   ASSERT_TRUE(seen);
-  ASSERT_TRUE(s.fork(id(1), id(2)));
+  ASSERT_TRUE(s.fork(id(1), id(2), memory.free));
   EXPECT_THAT(step().spans, ElementsAre(Span{id(0), 126, 1, true}, Span{id(1), 127, 1, true}));
   EXPECT_THAT(step().spans, ElementsAre(Span{id(2), 127, 1, true}, Span{id(0), 127, 1, true}));
   memory.free = 0;
@@ -152,19 +163,18 @@ TEST(PreemptionTest, NobodyLeavesAfterAnAdmission) {
   SchedulerLimits l = limits(100);
   l.max_batched_tokens = 4;
   ToldMemory memory;
-  Scheduler s(l, &memory);
+  Scheduler s(l);
   s.add(id(0), {127, 200});
   for (int i = 0; i < 32; ++i) {
-    s.plan();
+    memory.plan(&s);
     s.completed();
   }
-  for (int child = 1; child < 6; ++child) ASSERT_TRUE(s.fork(id(0), id(child)));
-  EXPECT_EQ(s.plan().rows, 4);  // six in two steps of four rows: two are not due in the next one
+  for (int child = 1; child < 6; ++child) ASSERT_TRUE(s.fork(id(0), id(child), memory.free));
+  EXPECT_EQ(memory.plan(&s).rows, 4);  // six in two steps of four rows: two are not due in the next one
   s.completed();
-  memory.asked.clear();
   memory.free = 3;  // two for the copies that are due
   s.add(id(6), {1, 5});
-  const StepPlan plan = s.plan();
+  const StepPlan plan = memory.plan(&s);
   EXPECT_THAT(plan.preemptions, IsEmpty());
   EXPECT_THAT(plan.spans, ElementsAre(Span{id(4), 127, 1, true}, Span{id(5), 127, 1, true}, Span{id(6), 0, 1, true}));
 }
@@ -411,7 +421,7 @@ TEST(SwapTest, ALostStateIsComputedAnew) {
     w.scheduler.force_preemption();
     w.steps(3);
     w.scheduler.force_preemption();
-    const StepPlan out = w.scheduler.plan();
+    const StepPlan out = w.plan();
     ASSERT_THAT(out.preemptions, ElementsAre(Preemption{id(0), true}));
     w.memory.carry_out(out);
     if (on_the_way_out) {
@@ -420,7 +430,7 @@ TEST(SwapTest, ALostStateIsComputedAnew) {
     }
     w.scheduler.completed();
     if (!on_the_way_out) {
-      const StepPlan back = w.scheduler.plan();
+      const StepPlan back = w.plan();
       ASSERT_THAT(back.admissions, ElementsAre(Admission{id(0), true, 12}));
       w.memory.carry_out(back);
       w.scheduler.lost(id(0));
@@ -492,7 +502,7 @@ TEST(ForkTest, AtABlockBoundaryNothingIsCopied) {
   SchedulerWorld w(limits(2));
   w.add(0, {128, 1});
   w.add(1, {128, 1});
-  EXPECT_EQ(w.scheduler.plan().spans.size(), 2U);
+  EXPECT_EQ(w.plan().spans.size(), 2U);
   w.scheduler.completed();
   SchedulerWorld v(limits(2));
   v.add(0, {128, 9});

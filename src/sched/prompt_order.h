@@ -1,4 +1,5 @@
 // Rank: who goes first. PromptOrder: sequences with rows of known tokens to compute, by rank and by how few these are.
+// MergedOrder: two such orders as one.
 #pragma once
 
 #include <compare>
@@ -43,6 +44,39 @@ class PromptOrder {
  private:
   std::set<Rank> by_rank_;
   std::set<Short> by_rows_;
+};
+
+inline SequenceId id_of(const Rank& rank) {
+  return rank.id;
+}
+inline SequenceId id_of(const PromptOrder::Short& key) {
+  return key.rank.id;
+}
+
+// Running and waiting sequences, the smallest key first. What was passed may leave its set, and others may enter.
+template <class Key>
+class MergedOrder {
+ public:
+  MergedOrder() = default;
+  MergedOrder(const std::set<Key>& running, const std::set<Key>& waiting)
+      : running_(running.begin()),
+        running_end_(running.end()),
+        waiting_(waiting.begin()),
+        waiting_end_(waiting.end()) {}
+
+  // The next one; a false id: there is none.
+  SequenceId front(bool with_waiting) const {
+    if (waiting_first(with_waiting)) return id_of(*waiting_);
+    return running_ == running_end_ ? SequenceId() : id_of(*running_);
+  }
+  void pass(bool with_waiting) { waiting_first(with_waiting) ? ++waiting_ : ++running_; }
+
+ private:
+  bool waiting_first(bool with_waiting) const {
+    return with_waiting && waiting_ != waiting_end_ && (running_ == running_end_ || *waiting_ < *running_);
+  }
+
+  typename std::set<Key>::const_iterator running_, running_end_, waiting_, waiting_end_;
 };
 
 }  // namespace sluice

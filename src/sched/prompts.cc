@@ -5,17 +5,6 @@
 
 namespace sluice {
 
-namespace {
-
-SequenceId id_of(const Rank& rank) {
-  return rank.id;
-}
-SequenceId id_of(const PromptOrder::Short& key) {
-  return key.rank.id;
-}
-
-}  // namespace
-
 void Scheduler::plan_prompts() {
   first_prompt_span_ = plan_.spans.size();
   if (budget_left() == 0) return;
@@ -32,18 +21,15 @@ void Scheduler::plan_prompts() {
 // Visits running prompts and, while somebody may be admitted, waiting ones, the smallest key first, until `visit` says
 // no. What is admitted on the way is not visited again: its key is not larger than before.
 template <class Key, class Visit>
-void Scheduler::walk(const std::set<Key>& running, const std::set<Key>& waiting, const Visit& visit) {
-  auto r = running.begin();
-  auto w = waiting.begin();
-  for (;;) {
-    const bool waiting_first = may_admit() && w != waiting.end() && (r == running.end() || *w < *r);
-    if (!waiting_first && r == running.end()) return;
-    if (!visit(entry(id_of(waiting_first ? *w++ : *r++)))) return;
+void Scheduler::walk(MergedOrder<Key> order, const Visit& visit) {
+  while (const SequenceId id = order.front(may_admit())) {
+    order.pass(may_admit());
+    if (!visit(entry(id))) return;
   }
 }
 
 void Scheduler::plan_prompts_in_order() {
-  walk(prompts_.by_rank(), waiting_.by_rank(), [this](Entry& e) {
+  walk(MergedOrder(prompts_.by_rank(), waiting_.by_rank()), [this](Entry& e) {
     const Verdict verdict = allot(e, budget_left());
     if (verdict == Verdict::kNoRoom) admissions_open_ = false;
     return verdict != Verdict::kTooFewRows && budget_left() > 0;
@@ -53,7 +39,7 @@ void Scheduler::plan_prompts_in_order() {
 void Scheduler::plan_oldest_prompt() {
   const bool was_open = admissions_open_;
   const int half = limits_.chunked_prefill ? (budget_left() + 1) / 2 : budget_left();
-  walk(prompts_.by_rank(), waiting_.by_rank(), [this, half](Entry& e) {
+  walk(MergedOrder(prompts_.by_rank(), waiting_.by_rank()), [this, half](Entry& e) {
     const Verdict verdict = allot(e, half);
     if (verdict == Verdict::kNoRoom) {  // the half goes to the oldest one that runs
       passed_over_ = &e;
@@ -66,7 +52,7 @@ void Scheduler::plan_oldest_prompt() {
 
 void Scheduler::plan_shortest_prompts() {
   if (budget_left() == 0) return;
-  walk(prompts_.by_rows(), waiting_.by_rows(), [this](Entry& e) {
+  walk(MergedOrder(prompts_.by_rows(), waiting_.by_rows()), [this](Entry& e) {
     if (&e == passed_over_) return true;
     const Verdict verdict = allot(e, budget_left());
     if (verdict == Verdict::kNoRoom) admissions_open_ = false;

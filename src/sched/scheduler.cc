@@ -17,14 +17,13 @@ int watermark_of(const SchedulerLimits& limits) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerLimits& limits, SchedulerMemory* memory)
+Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
-      memory_(memory),
       watermark_(watermark_of(limits)),
       steady_windows_(limits.geometry.steady_window_pages()),
       turns_(decodes_per_step()) {
-  SLUICE_CHECK(memory != nullptr, "a scheduler needs a memory to ask");
   SLUICE_CHECK(limits.max_batched_tokens >= 1 && limits.max_seqs >= 1, "a scheduler needs a budget and a place");
+  SLUICE_CHECK(limits.decode_rows >= 1 && limits.decode_rows <= limits.max_batched_tokens, "a decode fits the budget");
   SLUICE_CHECK(limits.window_pages >= steady_windows_, "one sequence must fit the window pool");
   SLUICE_CHECK(limits.chunked_prefill || limits.max_batched_tokens >= limits.max_model_len,
                "a prompt in one piece must fit the budget");
@@ -56,10 +55,19 @@ Status Scheduler::check(const SequenceCounts& counts) const {
   return {};
 }
 
+int Scheduler::most_tokens(int prompt_tokens) const {
+  std::int64_t rows = std::int64_t{limits_.max_model_len} - 1;
+  if (limits_.geometry.has_latents) rows = std::min(rows, std::int64_t{limits_.latent_pages} * kBlockTokens);
+  if (limits_.geometry.has_windows && !limits_.chunked_prefill) {
+    rows = std::min(rows, std::int64_t{limits_.window_pages} * kBlockTokens);
+  }
+  return static_cast<int>(std::max<std::int64_t>(0, rows + 1 - prompt_tokens));
+}
+
 Scheduler::Entry& Scheduler::new_entry(SequenceId id, const SequenceCounts& counts) {
   SLUICE_CHECK(id.value >= 0 && counts.prompt_tokens >= 1 && counts.max_tokens >= 1,
                "a sequence has a prompt and an answer");
-  if (static_cast<std::size_t>(id.value) >= entries_.size()) entries_.resize(static_cast<std::size_t>(id.value) + 1);
+  if (index_of(id) >= entries_.size()) entries_.resize(index_of(id) + 1);
   Entry& e = entry(id);
   SLUICE_CHECK(e.state == State::kNone, "a live sequence was added again");
   e = {};
@@ -74,14 +82,14 @@ void Scheduler::add(SequenceId id, const SequenceCounts& counts) {
   enter_waiting(e);
 }
 
-bool Scheduler::fork(SequenceId parent_id, SequenceId child_id) {
+bool Scheduler::fork(SequenceId parent_id, SequenceId child_id, int free_latent_pages) {
   const Entry parent = entry(parent_id);
   SLUICE_CHECK(parent.runs() && !has_span(parent), "what is forked runs, and is between two steps");
   const bool copies = limits_.geometry.has_latents && parent.computed % kBlockTokens != 0;
   const int promise = parent.promised - parent.owes_copy + copies;
   // Of those that share an open page the last one to write needs no copy; but who that is, is not known.
   const int parents_copy = copies && !parent.owes_copy;
-  const int unpromised = memory_->free_latent_pages() - promised_pages_;
+  const int unpromised = free_latent_pages - promised_pages_;
   if (running() >= limits_.max_seqs || (running() + 1) * steady_windows_ > limits_.window_pages ||
       unpromised < promise + parents_copy + watermark_) {
     return false;
@@ -148,29 +156,14 @@ void Scheduler::update_promise(Entry& e) {
   promised_pages_ += e.promised;
 }
 
-void Scheduler::begin_plan() {
-  SLUICE_CHECK(plan_.spans.empty(), "a plan is completed before the next one is made");
-  ++plan_number_;
-  plan_.preemptions.clear();
-  plan_.admissions.clear();
-  plan_.spans.clear();
-  plan_.rows = 0;
-  first_prompt_span_ = 0;
-  free_pages_ = memory_->free_latent_pages();
-  spare_windows_ = limits_.window_pages - running() * steady_windows_;
-  admissions_open_ = true;
-  parked_now_ = 0;
-  passed_over_ = nullptr;
-}
-
-const StepPlan& Scheduler::plan() {
-  begin_plan();
-  if (preemption_forced_) preempt_by_force();
-  if (limits_.policy == SchedulingPolicy::kPriority) preempt_for_best_waiting();
-  wake_parked();
-  const bool prompts_only = prompts_next_ || limits_.policy == SchedulingPolicy::kPrefillFirst;
+const StepPlan& Scheduler::plan(const PlanFacts& facts) {
+  SLUICE_CHECK(stage_ == Stage::kAnswered, "a plan is made when its questions are answered");
+  learn(facts);
+  stage_ = Stage::kNone;
+  coming_blocks_.clear();
+  const bool only_prompts = prompts_only();
   prompts_next_ = false;
-  if (prompts_only) plan_prompts();
+  if (only_prompts) plan_prompts();
   if (plan_.empty()) plan_with_decodes();
   return plan_;
 }
@@ -186,8 +179,12 @@ void Scheduler::plan_with_decodes() {
 }
 
 int Scheduler::extra_windows(const Span& span) const {
-  if (span.rows == 0) return 0;
+  if (span.rows <= 1) return 0;  // steady_windows_ are enough
   return std::max(0, limits_.geometry.window_pages(span.first_position, span.rows) - steady_windows_);
+}
+
+int Scheduler::rows_to_give(const Entry& e) const {
+  return e.state == State::kDecoding ? decode_rows(e) : e.rows_left();
 }
 
 // Up to `most_rows` more rows for a running sequence in this step, as the window pool allows; returns how many. The
@@ -201,11 +198,11 @@ int Scheduler::give(Entry& e, int most_rows) {
   Span& span = plan_.spans[e.span_index];
   const int extra_before = extra_windows(span);
   const int fitting = limits_.geometry.rows_within(e.computed, steady_windows_ + spare_windows_ + extra_before);
-  const int rows = std::min({span.rows + most_rows, e.rows_left(), fitting});
+  const int rows = std::min({span.rows + most_rows, rows_to_give(e), fitting});
   SLUICE_CHECK(rows >= 1 && rows >= span.rows, "a running sequence has a row to compute and the pages for it");
   const int given = rows - span.rows;
   span.rows = rows;
-  span.samples = rows == e.rows_left();
+  span.samples = rows >= e.rows_left();
   plan_.rows += given;
   spare_windows_ -= extra_windows(span) - extra_before;
   const int pages = std::max(0, limits_.geometry.latent_pages(e.computed + rows) - e.held);
@@ -216,19 +213,29 @@ int Scheduler::give(Entry& e, int most_rows) {
   return given;
 }
 
-void Scheduler::completed() {
-  for (const Span& span : plan_.spans) {
+void Scheduler::completed(std::span<const int> tokens) {
+  SLUICE_CHECK(tokens.empty() || tokens.size() == plan_.spans.size(), "each span sampled so many tokens");
+  for (std::size_t i = 0; i < plan_.spans.size(); ++i) {
+    const Span& span = plan_.spans[i];
     Entry& e = entry(span.sequence);
     if (!has_span(e)) continue;  // ended
     e.span_plan = 0;
-    if (e.state == State::kPrompt) prompts_.erase(e.rank, e.rows_left());
+    const int sampled = tokens.empty() ? 1 : tokens[i];
+    if (e.state == State::kDecoding) {
+      SLUICE_CHECK(sampled >= 1 && sampled <= span.rows, "a decode samples a token for each row at most");
+      e.computed += sampled;
+      e.known += sampled;
+      if (sampled < span.rows) e.held = limits_.geometry.latent_pages(e.computed);
+      continue;
+    }
+    prompts_.erase(e.rank, e.rows_left());
     e.computed += span.rows;
     if (!span.samples) {
       prompts_.insert(e.rank, e.rows_left());
       continue;
     }
+    SLUICE_CHECK(sampled == 1, "a prompt samples one token");
     ++e.known;
-    if (e.state == State::kDecoding) continue;
     e.state = State::kDecoding;
     turns_.add(span.sequence);
     update_promise(e);

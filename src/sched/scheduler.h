@@ -1,16 +1,20 @@
 // Scheduler: decides which rows of which sequences the next step computes, and who enters and leaves the memory for it.
 // A pure component: it sees counts, never token values, tensors, clocks or I/O, so the same code runs in the server,
-// under tests and in simulations. Its decisions depend on the order of the calls and the answers of the SchedulerMemory
-// only.
+// under tests and in simulations. Its decisions depend on the order of the calls and the facts that it is told only
+// (plan_facts.h).
 //
 // A sequence waits, or it runs: it holds memory. A running one either has known tokens to compute before its next token
 // can be sampled (a prompt, or what a preemption dropped: called a prompt here), or it decodes: all but its newest
 // token are computed.
 //
+// Before each plan it asks what the plan may depend on, one fact after the other, and nothing while the plan is made:
+// questions.cc says which, and why these suffice and are few.
+//
 // Rows of a step (B = max_batched_tokens):
 //   1. Every decoding sequence gets its row. More than B of them take turns, each within ceil(decoding / B) steps;
 //      turns that are not due may be passed over for prompts (decode_turns.h has the rule and its proof). While exactly
-//      B decode, that bound leaves no row to prompts.
+//      B decode, that bound leaves no row to prompts. With decode_rows = D a decoding sequence gets up to D rows, its
+//      newest token and guesses at those that follow, and the bound is the one of B / D.
 //   2. The rest, b rows, goes to prompts, running and waiting ones alike, by policy; a waiting one is admitted when it
 //      gets rows. A span that does not end its prompt ends at a block boundary if others use the rows that this costs,
 //      and these are less than a quarter. The last of several prompts gets no sliver: none rather than less than
@@ -40,8 +44,8 @@
 //     refuses what does not fit in these. No sequence with a span in the plan is preempted.
 //   - A preempted sequence keeps its rank, so it comes back first, and its tokens: it is computed anew, from what the
 //     prefix cache still has, or swapped: its state is kept elsewhere and restored. Swapping is chosen if both costs
-//     are set, computed rows * recompute_cost_per_row > 2 * pages * swap_cost_per_page, and can_swap(); can_swap() is
-//     asked last, so a true answer means a swap.
+//     are set, computed rows * recompute_cost_per_row > 2 * pages * swap_cost_per_page, and the swap space has room
+//     beside the others that this plan swaps.
 //   - A plan that preempts for memory admits nobody; in one that preempts otherwise, every page of a prefix hit counts
 //     as taken from the free ones, since its holder may be the one that leaves.
 // Progress: if anything lives, the plan has a span, but for the plan in which force_preemption() takes the last running
@@ -49,22 +53,24 @@
 // running sequence gets nearer to its end, so by induction every sequence ends (under kPriority: while better ones stop
 // coming).
 //
-// Call order: add / fork / end / force_preemption at any time between steps, then plan(), then completed() before the
-// next plan; end and lost also between these two. A plan of 1,000 decodes takes some 10 us; all else is O(log waiting)
-// each. Thread safety: one thread at a time; check() is const over values fixed at construction and may be called from
-// any.
+// Call order: add / fork / end / force_preemption at any time between steps, then gather() and plan() with nothing
+// between, then completed() before the next plan; end and lost also between these two. A plan of 1,000 decodes takes
+// some 10 us; all else is O(log waiting) each. Thread safety: one thread at a time; check() is const over values fixed
+// at construction and may be called from any.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "base/index_types.h"
 #include "cache/page_geometry.h"
 #include "sched/decode_turns.h"
+#include "sched/plan_facts.h"
 #include "sched/prompt_order.h"
-#include "sched/scheduler_memory.h"
 #include "sched/step_plan.h"
 #include "sluice/status.h"
 
@@ -83,6 +89,7 @@ enum class SchedulingPolicy {
 struct SchedulerLimits {
   int max_batched_tokens = 512;  // rows of one step, >= 1
   int max_seqs = 64;             // running at once, >= 1
+  int decode_rows = 1;           // most rows of a decode, and tokens that it may get: 1 to max_batched_tokens
   int max_model_len = 0;         // prompt + answer
   int latent_pages = 0, window_pages = 0;
   PageGeometry geometry;
@@ -108,18 +115,19 @@ class Scheduler {
   static constexpr int kMaxShareWaits = 64;  // plans that a sequence waits in all for others to compute its prefix
   static constexpr int kMaxBypasses = 16;    // sequences admitted before an older one that finds no room
 
-  // `memory` must outlive the scheduler.
-  Scheduler(const SchedulerLimits& limits, SchedulerMemory* memory);
+  explicit Scheduler(const SchedulerLimits& limits);
 
   // Whether such a sequence can ever run; the error has the numbers.
   Status check(const SequenceCounts& counts) const;
+  // The largest max_tokens that passes check() with such a prompt; 0: none does.
+  int most_tokens(int prompt_tokens) const;
 
   // `id` is any number >= 0 that no live sequence has; small ones keep the table small. The counts must pass check().
   void add(SequenceId id, const SequenceCounts& counts);
   // `child` runs from where the running `parent` is, with the same tokens known and computed and the same counts.
-  // False, and nothing happened, when there is no place or memory for it now: it can be add()ed. Ranks as if it arrived
-  // now.
-  bool fork(SequenceId parent, SequenceId child);
+  // False, and nothing happened, when there is no place or memory for it now, with so many latent pages free: it can be
+  // add()ed. Ranks as if it arrived now.
+  bool fork(SequenceId parent, SequenceId child, int free_latent_pages);
   // Ends a sequence, waiting, swapped or running: finished, cancelled or failed. Its memory counts as free at once.
   // A sequence is ended at the latest when its answer has max_tokens.
   void end(SequenceId id);
@@ -129,42 +137,53 @@ class Scheduler {
   void lost(SequenceId id);
 
   // For tests: the next plan preempts a running sequence, by turns in the order of ranks, every second time by swapping
-  // if can_swap(). Only one that came further than at its last preemption, so that all progress; the request stands
+  // if there is room. Only one that came further than at its last preemption, so that all progress; the request stands
   // until there is one.
   void force_preemption() { preemption_forced_ = true; }
 
-  // Valid until the next call.
-  const StepPlan& plan();
-  // The step was computed: positions advance, and every sampled sequence that was not ended has one more token.
-  void completed();
+  // What the next plan may depend on and `facts` does not say yet; the answer is to be the last of its lookups or
+  // leavers when this is called again. About nothing: plan() may be called. See gather().
+  Question next_question(const PlanFacts& facts);
+  // Valid until the next call. `facts` answers all questions; more of them change nothing.
+  const StepPlan& plan(const PlanFacts& facts);
+  // The step was computed: positions advance, and every sampled sequence that was not ended has new tokens. tokens[i]:
+  // how many span i of the plan sampled, 1 to its rows if it decoded, else 1; without `tokens` one each. Rows behind
+  // the first tokens[i] of a decoding sequence were guesses that failed: they and their pages are given up.
+  void completed(std::span<const int> tokens = {});
 
   int running() const { return static_cast<int>(running_.size()); }
   int waiting() const { return waiting_.size() + static_cast<int>(parked_.size()); }
   const SchedulerLimits& limits() const { return limits_; }
 
  private:
-  static constexpr int kDecodeRows = 1;  // of a decoding sequence in a step
+  static constexpr int kMostWaits = 32;        // that may begin in a plan
+  static constexpr int kParkedQuestions = 16;  // about those that wait for a prefix, in a plan
 
   enum class State { kNone, kWaiting, kParked, kPrompt, kDecoding };
 
   struct Entry {
     SequenceCounts counts;
-    Rank rank;
     State state = State::kNone;
+    Rank rank;
     Position computed = 0;   // rows done, or in the swap space
     int known = 0;           // tokens known: the prompt and what was sampled
     int held = 0;            // latent pages, those of the plan included
     int promised = 0;        // latent pages that it will need without being asked again
     bool owes_copy = false;  // forked, so its next row may have to copy the page that it shares
     bool swapped = false;
-    Position preempted_at = -1;       // computed, at its last preemption
-    std::int64_t preempted_plan = 0;  // numbers of plans: its last preemption,
-    std::int64_t wait_until = 0;      // the end of its waits for others to compute its prefix,
-    std::int64_t probed_plan = 0;     // the one of `hit`,
-    std::int64_t span_plan = 0;       // its last span, spans[span_index]
+    int bypassed = 0;            // by sequences admitted while it found no room
+    std::int64_t span_plan = 0;  // numbers of plans: its last span, spans[span_index],
     std::size_t span_index = 0;
+    std::int64_t preempted_plan = 0;  // its last preemption,
+    std::int64_t wait_until = 0;      // the end of its waits for others to compute its prefix,
+    std::int64_t lookup_plan = 0;     // the one of `hit` and `next_block`,
+    std::int64_t leaver_plan = 0;     // the one of `own_pages` and `image_bytes`,
+    std::int64_t counted_plan = 0;    // the one whose questions have counted it as the oldest, or before that
+    Position preempted_at = -1;       // computed, at its last preemption
     PrefixHit hit;
-    int bypassed = 0;  // by sequences admitted while it found no room
+    std::uint64_t next_block = 0;
+    int own_pages = 0;
+    std::size_t image_bytes = 0;
 
     int rows_left() const { return known - computed; }
     bool runs() const { return state == State::kPrompt || state == State::kDecoding; }
@@ -183,27 +202,75 @@ class Scheduler {
     kTooFewRows  // are left in this step
   };
 
+  // What is missing; <= 0: nothing.
+  struct Lack {
+    int places = 0, windows = 0, pages = 0;
+    bool any() const { return places > 0 || windows > 0 || pages > 0; }
+  };
+
+  // The stages of a plan: up to kAnswered questions are asked.
+  enum class Stage { kNone, kForced, kBest, kVictims, kParked, kDecodes, kOldest, kPrompts, kAnswered };
+
+  // How far next_question() has come, and the most that a plan can still give.
+  struct Asking {
+    std::size_t lookups = 0, leavers = 0;  // known of the facts
+    std::set<Rank>::const_reverse_iterator next_leaver;
+    Lack lack;
+    int places = 0, pages = 0, rows = 0;
+    int waits = 0, visits_left = 0;
+    MergedOrder<Rank> by_rank;
+    MergedOrder<PromptOrder::Short> by_rows;
+  };
+
   // scheduler.cc
-  Entry& entry(SequenceId id) { return entries_[static_cast<std::size_t>(id.value)]; }
+  static std::size_t index_of(SequenceId id) { return static_cast<std::size_t>(id.value); }
+  Entry& entry(SequenceId id) { return entries_[index_of(id)]; }
   Entry& new_entry(SequenceId id, const SequenceCounts& counts);
-  void begin_plan();
+  bool prompts_only() const { return prompts_next_ || limits_.policy == SchedulingPolicy::kPrefillFirst; }
   void plan_with_decodes();
   bool has_span(const Entry& e) const { return e.span_plan == plan_number_; }
   int budget_left() const { return limits_.max_batched_tokens - plan_.rows; }
   int unpromised_pages() const { return free_pages_ - promised_pages_; }
   int extra_windows(const Span& span) const;
+  int rows_to_give(const Entry& e) const;
   int give(Entry& e, int most_rows);
   void update_promise(Entry& e);
   void enter_running(Entry& e, State state);
   void leave_running(Entry& e);
   void enter_waiting(Entry& e);
 
+  // questions.cc
+  void begin_plan(const PlanFacts& facts);
+  void learn(const PlanFacts& facts);
+  bool looked_up(const Entry& e) const { return e.lookup_plan == plan_number_; }
+  bool may_leave(const Entry& e) const { return e.leaver_plan == plan_number_; }
+  static Question about_prefix(const Entry& e) { return {Question::About::kPrefix, e.rank.id}; }
+  static Question about_leaving(const Entry& e) { return {Question::About::kLeaving, e.rank.id}; }
+  Question question_of_stage();
+  Question ask_forced();
+  Question ask_best();
+  Question ask_victims();
+  Question ask_parked();
+  Question ask_decodes();
+  Question ask_oldest();
+  template <class Key>
+  Question ask_prompts(MergedOrder<Key>* order);
+  int decode_shortage() const;
+  void begin_prompt_questions();
+  bool count_waiting(const Entry& e);
+  bool count_rows(int wanted);
+
   // decodes.cc
-  int decodes_per_step() const { return std::max(1, limits_.max_batched_tokens / kDecodeRows); }
+  int decodes_per_step() const { return limits_.max_batched_tokens / limits_.decode_rows; }
+  // No guess is computed for what lies behind the end of the answer.
+  int decode_rows(const Entry& e) const { return std::min(limits_.decode_rows, e.counts.rows() - e.computed); }
+  int new_decode_pages(const Entry& e) const {
+    return std::max(0, limits_.geometry.latent_pages(e.computed + decode_rows(e)) - e.held);
+  }
+  int most_decode_pages() const { return limits_.geometry.has_latents ? blocks_for(limits_.decode_rows) : 0; }
   void plan_decodes(int count);
   void plan_other_decodes();
   bool serve_chosen();
-  int new_decode_pages(const Entry& e) const;
   bool make_room(Entry& e);
 
   // prompts.cc
@@ -212,7 +279,7 @@ class Scheduler {
   void plan_oldest_prompt();
   void plan_shortest_prompts();
   template <class Key, class Visit>
-  void walk(const std::set<Key>& running, const std::set<Key>& waiting, const Visit& visit);
+  void walk(MergedOrder<Key> order, const Visit& visit);
   int wanted_rows(int rows_left) const;
   bool worth_starting(int wanted, int most_rows) const;
   bool has_prompt_span() const { return plan_.spans.size() > first_prompt_span_; }
@@ -222,26 +289,28 @@ class Scheduler {
   // admission.cc
   bool may_admit() const;
   bool has_place() const;
-  void probe(Entry& e);
-  bool must_park(const Entry& e) const;
+  bool shares_next_block(const Entry& e) const;
+  bool would_wait(const Entry& e) const;
+  bool must_park(const Entry& e) const { return !running_.empty() && would_wait(e); }
   void park(Entry& e);
   void wake_parked();
   Intake intake(const Entry& e) const;
+  int pages_to_admit(const Entry& e, const Intake& in) const;
   int page_shortage(const Entry& e, const Intake& in) const;
   int first_windows(const Entry& e, Position first) const;
   Verdict try_admit(Entry& e, int most_rows);
   void admit(Entry& e, const Intake& in);
 
   // preemption.cc
+  bool take_swap_room(const Entry& e);
   bool swap_pays(const Entry& e);
   void preempt(Entry& e, bool swap);
-  void preempt_by_force();
-  void preempt_for_best_waiting();
-  bool choose_victims(const Entry& best);
+  Entry* next_forced();
+  Entry* best_waiting();
+  Lack lack_of(const Entry& best) const;
   Entry& lowest_without_span();
 
   SchedulerLimits limits_;
-  SchedulerMemory* memory_;
   int watermark_;
   int steady_windows_;          // of one sequence
   std::vector<Entry> entries_;  // by SequenceId
@@ -249,7 +318,7 @@ class Scheduler {
   std::set<Rank> running_;
   PromptOrder prompts_;  // that run
   PromptOrder waiting_;
-  std::vector<SequenceId> parked_;  // that wait for their prefix; the next one to be probed first
+  std::vector<SequenceId> parked_;  // that wait for their prefix; the next one to be asked about first
   DecodeTurns turns_;
   int promised_pages_ = 0;  // sum of Entry::promised
   bool preemption_forced_ = false, next_forced_swaps_ = false;
@@ -258,9 +327,14 @@ class Scheduler {
 
   // Of the plan being made.
   std::int64_t plan_number_ = 1;
+  Stage stage_ = Stage::kNone;
+  Asking asking_;
   StepPlan plan_;
-  int free_pages_ = 0;     // latent
-  int spare_windows_ = 0;  // beyond the promised ones
+  int free_pages_ = 0;          // latent
+  int spare_windows_ = 0;       // beyond the promised ones
+  std::size_t swap_bytes_ = 0;  // free
+  // The next blocks of those that are admitted; while questions are asked, of those that may be.
+  std::unordered_set<std::uint64_t> coming_blocks_;
   std::size_t first_prompt_span_ = 0;
   int sliver_rows_ = 0;
   bool admissions_open_ = true;
@@ -268,5 +342,19 @@ class Scheduler {
   Entry* passed_over_ = nullptr;  // the oldest, which found no room
   std::vector<SequenceId> chosen_;
 };
+
+// Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.
+template <class LookUp, class Leaving>
+void gather(Scheduler* scheduler, PlanFacts* facts, const LookUp& look_up, const Leaving& leaving) {
+  facts->lookups.clear();
+  facts->leavers.clear();
+  while (const Question question = scheduler->next_question(*facts)) {
+    if (question.about == Question::About::kPrefix) {
+      facts->lookups.push_back(look_up(question.sequence));
+    } else {
+      facts->leavers.push_back(leaving(question.sequence));
+    }
+  }
+}
 
 }  // namespace sluice

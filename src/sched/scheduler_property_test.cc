@@ -1,10 +1,13 @@
-// Random workloads against every promise of scheduler.h, checked by a model of its own that knows only the plans.
+// Random workloads against every promise of scheduler.h, checked by a model of its own that knows only the plans. A
+// second scheduler is told more than it asks, and has to make the same plans.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <random>
+#include <vector>
 
 #include "base/test_seed_testing.h"
 #include "sched/model_memory_testing.h"
@@ -15,13 +18,15 @@ namespace {
 
 class Fuzz {
  public:
-  // The k-th arrival has the id id_factor * k: plans must not depend on it.
-  Fuzz(unsigned seed, int id_factor)
+  // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to decode_rows tokens a
+  // step.
+  Fuzz(unsigned seed, int id_factor, int decode_rows = 1)
       : random_(seed),
         id_factor_(id_factor),
-        limits_(random_limits()),
+        limits_(random_limits(decode_rows)),
         memory_(limits_, below(2) * below(40), below(4) != 0),
-        scheduler_(limits_, &memory_),
+        scheduler_(limits_),
+        informed_(limits_),
         preempts_by_force_(below(3) == 0),
         loses_swapped_(below(4) == 0) {}
 
@@ -43,7 +48,8 @@ class Fuzz {
     return fmt::format("budget {} seqs {} pages {}+{} policy {} chunked {} mixed {} threshold {}",
                        limits_.max_batched_tokens, limits_.max_seqs, limits_.latent_pages, limits_.window_pages,
                        static_cast<int>(limits_.policy), limits_.chunked_prefill, limits_.mixed,
-                       limits_.long_prefill_token_threshold);
+                       limits_.long_prefill_token_threshold) +
+           fmt::format(" decode rows {}", limits_.decode_rows);
   }
 
  private:
@@ -55,7 +61,8 @@ class Fuzz {
     int known = 0;
     std::int64_t due = 0;         // when it decodes: the last step that may serve it
     int bypassed = 0;             // younger ones admitted while it was the oldest prompt and found no room
-    std::int64_t first_wait = 0;  // when it was first told to wait for another
+    bool waits = false;           // for another
+    std::int64_t first_wait = 0;  // when it first did
     int span_rows = 0;            // in this plan
 
     bool is_prompt() const { return running && !decoding; }
@@ -67,12 +74,13 @@ class Fuzz {
   int number(SequenceId sequence) const { return numbers_.at(sequence.value); }
   Live& live(SequenceId sequence) { return live_.at(number(sequence)); }
 
-  SchedulerLimits random_limits() {
+  SchedulerLimits random_limits(int decode_rows) {
     SchedulerLimits l;
     l.max_model_len = 1500;
     l.max_batched_tokens = 1 + below(below(2) ? 8 : 600);
     l.chunked_prefill = below(4) != 0;
     if (!l.chunked_prefill) l.max_batched_tokens = l.max_model_len + below(300);
+    l.decode_rows = std::min(decode_rows, l.max_batched_tokens);
     l.mixed = below(4) != 0;
     l.max_seqs = 1 + below(20);
     l.geometry = {.resume_pages = below(3), .has_latents = below(8) != 0, .has_windows = below(8) != 0};
@@ -91,7 +99,7 @@ class Fuzz {
     for (const auto& [k, s] : live_) rows += s.counts.rows();
     return rows;
   }
-  int decodes_per_round() const { return limits_.max_batched_tokens; }
+  int decodes_per_round() const { return limits_.max_batched_tokens / limits_.decode_rows; }
   std::int64_t turn_bound(int decoding) const {
     const int rounds = (decoding + decodes_per_round() - 1) / decodes_per_round();
     return limits_.mixed && limits_.chunked_prefill ? rounds : 2 * rounds;
@@ -121,6 +129,7 @@ class Fuzz {
       live_[k] = {.counts = counts, .arrival = k, .known = counts.prompt_tokens};
       memory_.add(id(k), counts.prompt_tokens, family, common);
       scheduler_.add(id(k), counts);
+      informed_.add(id(k), counts);
     }
   }
 
@@ -133,6 +142,7 @@ class Fuzz {
 
   void end(int k) {
     scheduler_.end(id(k));
+    informed_.end(id(k));
     memory_.end(id(k));
     live_.erase(k);
   }
@@ -142,12 +152,16 @@ class Fuzz {
     if (!parent || !live_.at(*parent).running || below(4) != 0) return;
     for (int n = 1 + below(4); n > 0; --n) {
       const int child = new_number();
-      if (!scheduler_.fork(id(*parent), id(child))) return;
+      const int free = memory_.free_latent_pages();
+      const bool forked = scheduler_.fork(id(*parent), id(child), free);
+      ASSERT_EQ(forked, informed_.fork(id(*parent), id(child), free));
+      if (!forked) return;
       memory_.fork(id(*parent), id(child));
       Live& c = live_[child] = live_.at(*parent);
       c.arrival = child;
       c.preempted_at = -1;
       c.bypassed = 0;
+      c.waits = false;
       c.first_wait = 0;
       if (c.decoding) c.due = now_ - 1 + turn_bound(decoding());
       ASSERT_LE(scheduler_.running(), limits_.max_seqs);
@@ -162,9 +176,14 @@ class Fuzz {
     if (const std::optional<int> k = any_live(); k && below(8) == 0) end(*k);
     if (preempts_by_force_ && below(12) == 0) {
       scheduler_.force_preemption();
+      informed_.force_preemption();
       forced_ = true;
     }
-    const StepPlan plan = scheduler_.plan();
+    const PlanFacts facts = memory_.answers(&scheduler_);
+    ASSERT_LE(static_cast<int>(facts.lookups.size()), limits_.max_seqs + 2 * 32 + 10);
+    const StepPlan plan = scheduler_.plan(facts);
+    plan_informed(plan);
+    note_waits(facts, plan);
     write_log(plan);
     memory_.carry_out(plan);
     for (auto& [k, s] : live_) s.span_rows = 0;
@@ -179,6 +198,29 @@ class Fuzz {
     advance(plan);
     memory_.audit();
     ASSERT_EQ(memory_.problem(), "");
+  }
+
+  // From the plan that says so to the answer that it need not.
+  void note_waits(const PlanFacts& facts, const StepPlan& plan) {
+    for (const PrefixLookup& lookup : facts.lookups) live(lookup.sequence).waits &= lookup.hit.wait;
+    for (const SequenceId sequence : plan.waits) live(sequence).waits = true;
+  }
+
+  // What was not asked changes no plan.
+  void plan_informed(const StepPlan& plan) {
+    PlanFacts facts = memory_.answers(&informed_);
+    const auto told = [](const auto& answers, SequenceId sequence) {
+      return std::any_of(answers.begin(), answers.end(), [=](const auto& a) { return a.sequence == sequence; });
+    };
+    for (const auto& [k, s] : live_) {
+      if (s.running && !told(facts.leavers, id(k))) facts.leavers.push_back(memory_.leaver(id(k)));
+      if (!s.running && !told(facts.lookups, id(k))) facts.lookups.push_back(memory_.look_up(id(k)));
+    }
+    const StepPlan& other = informed_.plan(facts);
+    ASSERT_EQ(plan.preemptions, other.preemptions);
+    ASSERT_EQ(plan.admissions, other.admissions);
+    ASSERT_EQ(plan.spans, other.spans);
+    ASSERT_EQ(plan.waits, other.waits);
   }
 
   void write_log(const StepPlan& plan) {
@@ -257,10 +299,9 @@ class Fuzz {
     ASSERT_LE(oldest->bypassed, most) << "younger ones passed";
   }
 
-  // As the memory said when it was last asked.
   bool waits_for_another(int k) {
     Live& s = live_.at(k);
-    if (s.running || !memory_.sequence(id(k)).hit.wait) return false;
+    if (s.running || !s.waits) return false;
     if (s.first_wait == 0) s.first_wait = now_;
     return now_ < s.first_wait + Scheduler::kMaxShareWaits;
   }
@@ -274,8 +315,14 @@ class Fuzz {
       ASSERT_TRUE(s.running);
       ASSERT_EQ(span.first_position, s.computed);
       ASSERT_GE(span.rows, 1);
-      ASSERT_LE(span.first_position + span.rows, s.known);
-      ASSERT_EQ(span.samples, span.first_position + span.rows == s.known);
+      if (s.decoding) {
+        ASSERT_LE(span.rows, limits_.decode_rows);
+        ASSERT_LE(span.first_position + span.rows, s.counts.rows());
+        ASSERT_TRUE(span.samples);
+      } else {
+        ASSERT_LE(span.first_position + span.rows, s.known);
+        ASSERT_EQ(span.samples, span.first_position + span.rows == s.known);
+      }
       ASSERT_TRUE(span.samples || limits_.chunked_prefill || !s.is_prompt()) << "a prompt was cut";
       if (s.is_prompt() && limits_.chunked_prefill && limits_.long_prefill_token_threshold > 0) {
         ASSERT_LE(span.rows, limits_.long_prefill_token_threshold);
@@ -288,7 +335,7 @@ class Fuzz {
     ASSERT_LE(rows, limits_.max_batched_tokens);
     ASSERT_TRUE(limits_.mixed || decodes == 0 || decodes == static_cast<int>(plan.spans.size())) << "mixed";
     ASSERT_TRUE(!plan.empty() || live_.empty() || (forced_now_ && scheduler_.running() == 0)) << "nothing was planned";
-    if (decoding() <= limits_.max_batched_tokens && limits_.mixed && limits_.chunked_prefill) {
+    if (decoding() <= decodes_per_round() && limits_.mixed && limits_.chunked_prefill) {
       ASSERT_EQ(decodes, decoding()) << "a decode was left out";
     }
   }
@@ -348,6 +395,7 @@ class Fuzz {
     }
     for (const SequenceId sequence : lost) {
       scheduler_.lost(sequence);
+      informed_.lost(sequence);
       memory_.lose(sequence);
       Live& s = live(sequence);
       s.running = s.swapped = false;
@@ -357,22 +405,33 @@ class Fuzz {
   }
 
   void advance(const StepPlan& plan) {
-    memory_.finish(plan);
-    std::vector<int> ended;
+    std::vector<int> ended, kept, tokens;
     for (const Span& span : plan.spans) {
+      tokens.push_back(live(span.sequence).decoding && span.rows > 1 ? 1 + below(span.rows) : 1);
+      kept.push_back(live(span.sequence).decoding ? tokens.back() : span.rows);
+    }
+    memory_.finish(plan, kept);
+    for (std::size_t i = 0; i < plan.spans.size(); ++i) {
+      const Span& span = plan.spans[i];
       Live& s = live(span.sequence);
       if (s.span_rows == 0) continue;  // lost
-      s.computed += span.rows;
+      s.computed += kept[i];
       if (!span.samples) continue;
-      ++s.known;
-      memory_.append(span.sequence);
+      s.known += tokens[i];
+      memory_.append(span.sequence, tokens[i]);
       const bool complete = s.known == s.counts.prompt_tokens + s.counts.max_tokens;
       if (complete || below(60) == 0) ended.push_back(number(span.sequence));
     }
     const bool end_first = below(2) == 0;  // ends may come before or after the step counts as done
-    if (!end_first) scheduler_.completed();
+    if (!end_first) complete(plan, tokens);
     for (const int k : ended) end(k);
-    if (end_first) scheduler_.completed();
+    if (end_first) complete(plan, tokens);
+  }
+
+  void complete(const StepPlan& plan, const std::vector<int>& tokens) {
+    const bool all_one = std::all_of(tokens.begin(), tokens.end(), [](int n) { return n == 1; });
+    scheduler_.completed(all_one ? std::vector<int>() : tokens);
+    informed_.completed(tokens);
     std::vector<Live*> fresh;
     for (const Span& span : plan.spans) {
       const auto found = live_.find(number(span.sequence));
@@ -387,7 +446,7 @@ class Fuzz {
   int id_factor_;
   SchedulerLimits limits_;
   ModelMemory memory_;
-  Scheduler scheduler_;
+  Scheduler scheduler_, informed_;
   bool preempts_by_force_, loses_swapped_;
   bool forced_ = false, forced_now_ = false;
   std::map<int, Live> live_;    // by number
@@ -401,6 +460,16 @@ TEST(SchedulerPropertyTest, KeepsItsPromisesOnRandomWorkloads) {
   const unsigned first = test_seed();
   for (unsigned i = 0; i < 200; ++i) {
     Fuzz fuzz(first + i, 1);
+    SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i << ": " << fuzz.described());
+    fuzz.run();
+    if (HasFailure()) return;
+  }
+}
+
+TEST(SchedulerPropertyTest, KeepsThemWhenDecodesGetSeveralTokens) {
+  const unsigned first = test_seed();
+  for (unsigned i = 0; i < 200; ++i) {
+    Fuzz fuzz(first + i, 1, i % 5 == 4 ? 200 : 2 + static_cast<int>(i % 5));
     SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i << ": " << fuzz.described());
     fuzz.run();
     if (HasFailure()) return;

@@ -161,6 +161,33 @@ TEST(SchedulerTest, APromptGetsTheTurnsThatAreNotDue) {
   EXPECT_LE(steps, 32);
 }
 
+TEST(SchedulerTest, ADecodeGoesOnBehindTheTokensThatItGot) {
+  SchedulerLimits l = limits(200);
+  l.decode_rows = 4;
+  SchedulerWorld w(l);
+  w.add(0, {126, 9});
+  w.add(1, {3, 9});
+  const auto step = [&](std::vector<int> tokens) {
+    const StepPlan plan = w.plan();
+    w.memory.carry_out(plan);
+    w.memory.finish(plan, tokens);
+    w.scheduler.completed(tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i) w.memory.append(plan.spans[i].sequence, tokens[i]);
+    w.memory.audit();
+    EXPECT_EQ(w.memory.problem(), "");
+    return plan.spans;
+  };
+  EXPECT_THAT(w.spans(), ElementsAre(Span{id(0), 0, 126, true}, Span{id(1), 0, 3, true}));
+  EXPECT_EQ(w.memory.free_latent_pages(), 98);
+  // Four rows each: the first one's reach into a block, whose page it gives back with the rows.
+  EXPECT_THAT(step({1, 3}), ElementsAre(Span{id(0), 126, 4, true}, Span{id(1), 3, 4, true}));
+  EXPECT_EQ(w.memory.free_latent_pages(), 98);
+  EXPECT_THAT(step({4, 1}), ElementsAre(Span{id(0), 127, 4, true}, Span{id(1), 6, 4, true}));
+  EXPECT_EQ(w.memory.free_latent_pages(), 97);
+  // 126 + 9 tokens are 134 rows, of which 131 are computed: no guess goes beyond them.
+  EXPECT_THAT(w.plan().spans, ElementsAre(Span{id(0), 131, 3, true}, Span{id(1), 7, 4, true}));
+}
+
 TEST(SchedulerTest, WhatNeverFitsIsRefusedWithNumbers) {
   SchedulerWorld w(limits(16));
   EXPECT_TRUE(w.scheduler.check({1, 1}).ok());
@@ -179,6 +206,22 @@ TEST(SchedulerTest, WhatNeverFitsIsRefusedWithNumbers) {
   EXPECT_TRUE(whole.scheduler.check({384, 1}).ok());
   EXPECT_THAT(whole.scheduler.check({384, 2}).message(),
               HasSubstr("need 4 window pages of 128 tokens, but there are 3"));
+}
+
+TEST(SchedulerTest, MostTokensIsTheLargestNumberThatPassesTheCheck) {
+  SchedulerLimits longest = limits(16), pages = limits(16), uncut = limits(10000);
+  pages.latent_pages = 5;
+  uncut.chunked_prefill = false;
+  uncut.window_pages = 3;
+  for (const SchedulerLimits& l : {longest, pages, uncut}) {
+    const Scheduler scheduler(l);
+    for (const int prompt : {1, 100, 128, 384, 385, 640, 641, 9999, 10000, 20000}) {
+      const int most = scheduler.most_tokens(prompt);
+      ASSERT_GE(most, 0);
+      EXPECT_TRUE(most == 0 || scheduler.check({prompt, most}).ok()) << prompt;
+      EXPECT_FALSE(scheduler.check({prompt, most + 1}).ok()) << prompt;
+    }
+  }
 }
 
 TEST(SchedulerTest, SequencesEndInEveryState) {
@@ -215,10 +258,10 @@ TEST(SchedulerTest, ASequenceMayEndBetweenPlanAndCompletion) {
   SchedulerWorld w(limits(16));
   w.add(0, {4, 5});
   w.add(1, {4, 5});
-  EXPECT_EQ(w.scheduler.plan().spans.size(), 2U);
+  EXPECT_EQ(w.plan().spans.size(), 2U);
   w.scheduler.end(id(0));
   w.scheduler.completed();
-  EXPECT_THAT(w.scheduler.plan().spans, ElementsAre(Span{id(1), 4, 1, true}));
+  EXPECT_THAT(w.plan().spans, ElementsAre(Span{id(1), 4, 1, true}));
   w.scheduler.completed();
 }
 

@@ -1,4 +1,4 @@
-// SchedulerWorld: a scheduler and a truthful memory, for tests of what one step after the other does.
+// SchedulerWorld: a scheduler and a memory that answers it, for tests of what one step after the other does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace sluice {
 class SchedulerWorld {
  public:
   explicit SchedulerWorld(const SchedulerLimits& limits, int swap_pages = 0, bool caches = true)
-      : memory(limits, swap_pages, caches), scheduler(limits, &memory) {}
+      : memory(limits, swap_pages, caches), scheduler(limits) {}
 
   void add(int i, const SequenceCounts& counts, int family = -1, int common = 0) {
     EXPECT_TRUE(scheduler.check(counts).ok()) << scheduler.check(counts).message();
@@ -23,7 +23,7 @@ class SchedulerWorld {
     answers_left_[i] = counts.max_tokens;
   }
   bool fork(int parent, int child) {
-    if (!scheduler.fork(SequenceId(parent), SequenceId(child))) return false;
+    if (!scheduler.fork(SequenceId(parent), SequenceId(child), memory.free_latent_pages())) return false;
     memory.fork(SequenceId(parent), SequenceId(child));
     answers_left_[child] = answers_left_.at(parent);
     return true;
@@ -37,12 +37,14 @@ class SchedulerWorld {
   bool runs(int i) const { return memory.sequence(SequenceId(i)).running; }
   Position computed(int i) const { return memory.sequence(SequenceId(i)).computed; }
 
+  const StepPlan& plan() { return scheduler.plan(memory.answers(&scheduler)); }
+
   // A whole step; sequences whose answer is complete end. Tests wait in loops for what the steps lead to: if it never
   // comes, an exception ends the test.
   StepPlan step() {
     constexpr int kMostSteps = 20'000;
     if (++steps_ > kMostSteps) throw std::runtime_error("what the test waits for has not come in 20,000 steps");
-    const StepPlan plan = scheduler.plan();
+    const StepPlan plan = this->plan();
     memory.carry_out(plan);
     memory.finish(plan);
     scheduler.completed();

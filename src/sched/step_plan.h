@@ -41,6 +41,7 @@ struct StepPlan {
   std::vector<Admission> admissions;
   std::vector<Span> spans;  // at most one per sequence
   int rows = 0;
+  std::vector<SequenceId> waits;  // these begin to wait for one that runs, or is admitted, to compute their prefix
 
   bool empty() const { return spans.empty(); }
 };

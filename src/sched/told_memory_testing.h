@@ -1,27 +1,31 @@
-// ToldMemory: a SchedulerMemory that says what it is told to say, for tests.
+// ToldMemory: answers a scheduler's questions as it is told to, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "sched/scheduler_memory.h"
+#include "sched/scheduler.h"
 
 namespace sluice {
 
-class ToldMemory final : public SchedulerMemory {
- public:
-  int free_latent_pages() const override { return free; }
-  PrefixHit probe(SequenceId id) override {
-    EXPECT_TRUE(asked.insert(id.value).second) << "twice in a plan";
-    return {.resume = 0, .shared = 0, .claimed_free = 0, .wait = wait};
+struct ToldMemory {
+  const StepPlan& plan(Scheduler* scheduler) {
+    asked.clear();
+    PlanFacts facts{.free_latent_pages = free, .swap_bytes = 0, .lookups = {}, .leavers = {}};
+    gather(
+        scheduler, &facts,
+        [this](SequenceId id) {
+          EXPECT_TRUE(asked.insert(id.value).second) << "twice in a plan";
+          return PrefixLookup{.sequence = id, .hit = {.wait = wait}};
+        },
+        [this](SequenceId id) { return Leaver{.sequence = id, .latent_pages = exclusive, .image_bytes = 1}; });
+    return scheduler->plan(facts);
   }
-  int exclusive_latent_pages(SequenceId) const override { return exclusive; }
-  bool can_swap(SequenceId) override { return false; }
 
   int free = 100, exclusive = 0;
   bool wait = false;
-  std::set<int> asked;  // since it was last cleared
+  std::set<int> asked;  // about prefixes, by the last plan
 };
 
 }  // namespace sluice

@@ -9,17 +9,17 @@
 
 #include "formats/chat.h"
 #include "formats/tokenizer.h"
-#include "serve/engine_client.h"
 #include "serve/job_registry.h"
 #include "serve/message_starts.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
 #include "serve/task_queue.h"
+#include "sluice/engine.h"
 
 namespace sluice {
 
 struct ApiContext {
-  EngineClient& engine;
+  Engine& engine;
   const Tokenizer& tokenizer;
   const ChatEncoding* chat;  // null: a family without one; chat is refused, completions work
   MessageStarts message_starts;

@@ -1,20 +1,22 @@
 // FakeEngine: an engine for tests that "generates" what the test tells it to.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "serve/engine_client.h"
+#include "sluice/engine.h"
 
 namespace sluice {
 
-class FakeEngine final : public EngineClient {
+class FakeEngine final : public Engine {
  public:
   FakeEngine() : thread_([this] { run(); }) {}
   ~FakeEngine() override {
@@ -35,8 +37,9 @@ class FakeEngine final : public EngineClient {
   std::function<void()> before_output;                 // called on the engine's thread, before each one
   bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
-  bool alive = true;   // what probe says
-  bool resets = true;  // what reset_prefix_cache says
+  int cache_tokens = 1 << 20;  // what prompt and answer have room for
+  bool alive = true;           // what probe says
+  bool resets = true;          // what reset_prefix_cache says
   int cached_tokens = 0;
   EngineStats counters;  // of stats(), but for what the fake counts itself
   double idle_seconds = 1e9;
@@ -92,8 +95,12 @@ class FakeEngine final : public EngineClient {
   }
   int vocab_size() const override { return 4096; }
   int max_model_len() const override { return context_tokens; }
+  int most_tokens(int prompt_tokens) const override {
+    return std::max(0, std::min(context_tokens, cache_tokens) - prompt_tokens);
+  }
   std::vector<std::int32_t> end_token_ids() const override { return {1}; }
   std::string profile_name() const override { return "fake"; }
+  std::string isa_name() const override { return "none"; }
 
   std::vector<Request> seen() const {
     const std::lock_guard lock(mutex_);

@@ -14,11 +14,11 @@ namespace json = boost::json;
 void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& options) {
   std::optional<double> temperature, top_p, min_p;
   std::optional<std::int64_t> top_k;
-  fields.read("temperature", temperature, 0.0, 2.0);
-  fields.read("top_p", top_p, 0.0, 1.0);
+  fields.read("temperature", temperature, kTemperatures.low, kMaxApiTemperature);
+  fields.read("top_p", top_p, 0.0, kTopPs.high);
   if (top_p == 0.0) fields.fail("top_p", "a number above 0 and at most 1");
-  fields.read("top_k", top_k, -1, std::numeric_limits<std::int32_t>::max());
-  fields.read("min_p", min_p, 0.0, 1.0);
+  fields.read("top_k", top_k, kTopKs.low, kTopKs.high);
+  fields.read("min_p", min_p, kMinPs.low, kMinPs.high);
   fields.read_seed("seed", options.seed);
   SamplingParams& out = options.sampling;
   out.temperature = temperature ? static_cast<float>(*temperature) : defaults.temperature;
@@ -73,11 +73,11 @@ void read_streaming(RequestFields& fields, GenerationOptions& out) {
 // After read_streaming.
 void read_choices(RequestFields& fields, GenerationOptions& out) {
   std::optional<std::int64_t> n, best_of;
-  fields.read("n", n, 1, kMaxChoices);
-  fields.read("best_of", best_of, 1, kMaxChoices);
+  fields.read("n", n, 1, kMaxApiChoices);
+  fields.read("best_of", best_of, 1, kMaxApiChoices);
   out.n = static_cast<int>(n.value_or(1));
   out.best_of = static_cast<int>(best_of.value_or(out.n));
-  if (out.best_of < out.n) fields.fail("best_of", fmt::format("an integer from {} (n) to {}", out.n, kMaxChoices));
+  if (out.best_of < out.n) fields.fail("best_of", fmt::format("an integer from {} (n) to {}", out.n, kMaxApiChoices));
   if (out.stream && out.ranks()) {
     fields.refuse("best_of",
                   fmt::format("best_of: expected {} (n) with stream, as choices are compared when they are complete; "

@@ -112,15 +112,13 @@ Result<RequestId> GenerationJob::submit(std::size_t index, std::vector<std::int3
     request.stop_token_ids.insert(request.stop_token_ids.end(), ends.begin(), ends.end());
   }
   request.on_output = [self = shared_from_this(), index](Output output) { self->on_output(index, std::move(output)); };
-  const int room = context_.engine.max_model_len() - static_cast<int>(request.prompt.size());
-  request.max_tokens = options_.max_tokens.value_or(room);
-  auto id = context_.engine.submit(request);
+  const int prompt_tokens = static_cast<int>(request.prompt.size());
+  const int room = context_.engine.max_model_len() - prompt_tokens;
   // Who asks for no limit gets what the engine's memory can hold, if that is less than the context.
-  while (!id.ok() && is_refusal(id.status()) && !options_.max_tokens && request.max_tokens > 1) {
-    request.max_tokens /= 2;
-    id = context_.engine.submit(request);
-  }
-  if (id.ok()) context_.metrics.prompt_length.observe(static_cast<double>(request.prompt.size()));
+  const int most = room > 1 ? std::max(1, context_.engine.most_tokens(prompt_tokens)) : room;
+  request.max_tokens = options_.max_tokens.value_or(most);
+  auto id = context_.engine.submit(std::move(request));
+  if (id.ok()) context_.metrics.prompt_length.observe(prompt_tokens);
   return id;
 }
 

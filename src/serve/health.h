@@ -8,22 +8,22 @@
 #include <mutex>
 #include <vector>
 
-#include "serve/engine_client.h"
 #include "serve/http.h"
 #include "serve/task_queue.h"
+#include "sluice/engine.h"
 
 namespace sluice {
 
 class HealthCheck {
  public:
-  explicit HealthCheck(EngineClient& engine) : engine_(engine) {}
+  explicit HealthCheck(Engine& engine) : engine_(engine) {}
 
   void answer(HttpExchangePtr exchange);
 
  private:
   void probe();
 
-  EngineClient& engine_;
+  Engine& engine_;
   std::mutex mutex_;
   std::vector<HttpExchangePtr> waiting_;  // not empty: a probe runs or is about to
   TaskQueue prober_{1};

@@ -20,9 +20,9 @@
 namespace sluice {
 
 inline constexpr int kMaxStopStrings = 16;
-inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
-inline constexpr int kMaxChoices = 16;        // of n and best_of
+inline constexpr int kMaxApiChoices = 16;     // of n and best_of
 inline constexpr int kMaxPriority = 1000000;  // and its negative
 inline constexpr int kMaxCacheSaltBytes = 256;
 

@@ -8,9 +8,9 @@
 
 #include "formats/chat.h"
 #include "formats/tokenizer.h"
-#include "serve/engine_client.h"
 #include "serve/http_server.h"
 #include "serve/openai_request.h"
+#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -27,7 +27,7 @@ struct ServerOptions {
 
 // What is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.
 struct ServedModel {
-  EngineClient& engine;
+  Engine& engine;
   const Tokenizer& tokenizer;
   const ChatEncoding* chat;
   SamplingDefaults defaults;

@@ -13,7 +13,7 @@ std::vector<double> token_buckets() {
   return {16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
 }
 
-void add_engine_metrics(Metrics& metrics, const EngineClient& engine) {
+void add_engine_metrics(Metrics& metrics, const Engine& engine) {
   using Stats = EngineStats;
   const auto gauge = [&](const char* name, const char* help, auto read, const char* labels = "") {
     metrics.gauge(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); }, labels);
@@ -45,7 +45,7 @@ void add_engine_metrics(Metrics& metrics, const EngineClient& engine) {
 }
 
 // Tokens are counted when a request is admitted, again after a preemption.
-void add_cache_metrics(Metrics& metrics, const EngineClient& engine) {
+void add_cache_metrics(Metrics& metrics, const Engine& engine) {
   using Cache = CacheStats;
   const auto counter = [&](const char* name, const char* help, auto read, const char* labels = "") {
     metrics.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats().cache)); }, labels);
@@ -70,7 +70,7 @@ void add_cache_metrics(Metrics& metrics, const EngineClient& engine) {
   counter(kEvicted, kEvictedHelp, [](const Cache& c) { return c.evicted_windows; }, R"(pool="window")");
 }
 
-void add_page_metrics(Metrics& metrics, const EngineClient& engine) {
+void add_page_metrics(Metrics& metrics, const Engine& engine) {
   struct Pool {
     const char* name;
     int CacheStats::* total;
@@ -95,7 +95,7 @@ void add_page_metrics(Metrics& metrics, const EngineClient& engine) {
 
 }  // namespace
 
-ServerMetrics::ServerMetrics(const EngineClient& engine)
+ServerMetrics::ServerMetrics(const Engine& engine)
     : time_to_first_token(registry_.histogram("sluice_time_to_first_token_seconds",
                                               "From the request to its first token.", second_buckets())),
       time_per_output_token(registry_.histogram("sluice_time_per_output_token_seconds",

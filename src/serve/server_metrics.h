@@ -3,16 +3,16 @@
 
 #include <string_view>
 
-#include "serve/engine_client.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
+#include "sluice/engine.h"
 
 namespace sluice {
 
 class ServerMetrics {
  public:
   // The engine is asked for its counters whenever the metrics are read; it must outlive them.
-  explicit ServerMetrics(const EngineClient& engine);
+  explicit ServerMetrics(const Engine& engine);
 
   void on_exchange(const HttpSummary& summary, std::string_view route);
   void on_finished(std::string_view reason, double seconds);  // "stop", "length", "tool_calls", "abort", "error"

@@ -62,7 +62,7 @@ Result<EngineOptions> null_model_options(const CacheLayout& real, int max_positi
   MemoryRequest request;
   request.budget_bytes = resolve_kv_cache_memory(options);
   request.max_seqs = options.max_num_seqs;
-  request.max_batched_tokens = most_step_rows(options);
+  request.max_batched_tokens = resolve_step_rows(options);
   request.max_model_len =
       options.max_model_len > 0 ? std::min(options.max_model_len, max_position_embeddings) : max_position_embeddings;
   request.prefix_caching = options.enable_prefix_caching;
