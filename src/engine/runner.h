@@ -27,8 +27,8 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
+#include "model/engine_setup.h"
 #include "model/model.h"
-#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -44,11 +44,11 @@ struct StepSpan {
 
 class Runner {
  public:
-  // Loads options.model_folder, with a progress bar on stderr when it is a terminal.
-  static Result<std::unique_ptr<Runner>> load(const EngineOptions& options);
+  // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
+  static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
   // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none.
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
-                                                const EngineOptions& options);
+                                                const EngineSetup& options);
 
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
@@ -115,7 +115,7 @@ class Runner {
 
  private:
   Runner() = default;
-  Status set_up(const EngineOptions& options);
+  Status set_up(const EngineSetup& options);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
   Status check(std::span<const StepSpan> spans);
   Status check_span(const StepSpan& span);
@@ -134,7 +134,7 @@ class Runner {
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::unique_ptr<SwapSpace> swap_space_;
-  EngineOptions options_;
+  EngineSetup options_;
   MemoryPlan plan_;
   mutable std::uint64_t audits_ = 0;
   LoadReport load_report_;
