@@ -43,17 +43,17 @@ class Bench {
   explicit Bench(const BenchOptions& options) : options_(options) {
     auto config = load_model_config(options.config);
     check(config.status());
-    EngineOptions engine;
-    engine.threads = 1;
-    engine.max_num_seqs = options.running;
-    engine.max_num_batched_tokens = 8192;
-    engine.max_model_len = 8192;
+    EngineSetup engine;
+    engine.machine.threads = 1;
+    engine.scheduler.max_num_seqs = options.running;
+    engine.scheduler.max_num_batched_tokens = 8192;
+    engine.model.max_model_len = 8192;
     auto plan = plan_model(std::move(config).value(), engine);
     check(plan.status());
     const CacheLayout& layout = plan->cache_layout;
     const auto group = static_cast<std::int64_t>(16 * layout.latent_page_bytes() + layout.window_page_bytes());
-    engine.kv_cache_memory = group * (options.cached_blocks / 14 + options.running) +
-                             static_cast<std::int64_t>(layout.window_page_bytes()) * (3 * options.running + 100);
+    engine.cache.kv_cache_memory = group * (options.cached_blocks / 14 + options.running) +
+                                   static_cast<std::int64_t>(layout.window_page_bytes()) * (3 * options.running + 100);
     auto sized = null_model_options(layout, kMaxPositions, engine);
     check(sized.status());
     engine = *sized;

@@ -78,23 +78,24 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
 }
 
 // Nothing may be answered from what an earlier run left, and every test has to find a place.
-EngineOptions engine_options(const BenchOptions& options) {
-  EngineOptions engine = options.engine;
-  engine.enable_prefix_caching = false;
-  for (const int concurrency : options.concurrency) engine.max_num_seqs = std::max(engine.max_num_seqs, concurrency);
+EngineSetup engine_options(const BenchOptions& options) {
+  EngineSetup engine = options.engine;
+  engine.cache.enable_prefix_caching = false;
+  for (const int concurrency : options.concurrency)
+    engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
   return engine;
 }
 
-boost::json::object flags_json(const EngineOptions& engine, const Runner& runner) {
-  return {{"compute_dtype", engine.compute_dtype},
-          {"kv_cache_dtype", engine.kv_cache_dtype},
-          {"index_cache_dtype", engine.index_cache_dtype},
-          {"mla_prefill", engine.mla_prefill},
-          {"profile", engine.profile},
+boost::json::object flags_json(const EngineSetup& engine, const Runner& runner) {
+  return {{"compute_dtype", engine.numerics.compute_dtype},
+          {"kv_cache_dtype", engine.numerics.kv_cache_dtype},
+          {"index_cache_dtype", engine.numerics.index_cache_dtype},
+          {"mla_prefill", engine.numerics.mla_prefill},
+          {"profile", engine.numerics.profile},
           {"isa", runner.isa_name()},
           {"threads", runner.threads()},
           {"max_num_batched_tokens", runner.step_rows()},
-          {"scheduling_policy", engine.scheduling_policy}};
+          {"scheduling_policy", engine.scheduler.scheduling_policy}};
 }
 
 Status write_file(const fs::path& path, const std::string& text) {
@@ -105,7 +106,7 @@ Status write_file(const fs::path& path, const std::string& text) {
 }
 
 // The JSON, and beside it the same as a picture.
-Status write_results(const BenchOptions& options, const EngineOptions& engine, const std::string& model,
+Status write_results(const BenchOptions& options, const EngineSetup& engine, const std::string& model,
                      const Runner& runner, const MachineProbe& probe, const RoundsResult& result) {
   const Fingerprint fingerprint = take_fingerprint();
   boost::json::object json{{"program", "sluice"},
@@ -144,14 +145,14 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
   const std::vector<SpeedCase> tests = tests_of(options);
-  EngineOptions engine = engine_options(options);
-  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
+  EngineSetup engine = engine_options(options);
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
-  const std::string model = model_name(options.engine.model_folder, engine.model_folder);
+  const std::string model = model_name(options.engine.model.folder, engine.model.folder);
   const MachineProbe probe(runner->exec().pool, probe_bytes(options, runner->threads()));
   SpeedCases speed_cases(runner.get(), engine);
   Result<RoundsResult> result = internal_error("not run");

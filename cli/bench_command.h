@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct BenchOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
+  EngineSetup engine;  // model.folder as given; "": the embedded model
   std::vector<int> prefill = {512}, decode = {64}, depth = {0}, concurrency = {1};
   int concurrent_prompt = 32, concurrent_tokens = 16;
   int rounds = 5;

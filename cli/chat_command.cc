@@ -108,16 +108,16 @@ class Conversation {
 
 Status converse(const ChatOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const SamplingParams sampling, sampling_params(options.text));
-  EngineOptions engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
-  engine.max_num_seqs = 1;
+  EngineSetup engine = options.engine;
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());
 
   Conversation conversation(model, *chat, options, sampling);
   const bool interactive = isatty(STDIN_FILENO) == 1;
   if (interactive)
-    fmt::print(stderr, "{}. /help lists the commands.\n", model_name(options.engine.model_folder, engine.model_folder));
+    fmt::print(stderr, "{}. /help lists the commands.\n", model_name(options.engine.model.folder, engine.model.folder));
   catch_interrupts();
   LineReader reader;
   std::string line;

@@ -5,12 +5,12 @@
 
 #include "cli/text_options.h"
 #include "formats/chat.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct ChatOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
+  EngineSetup engine;  // model.folder as given; "": the embedded model
   TextOptions text;
   ChatEncodingOptions chat;
   std::string system;

@@ -49,35 +49,38 @@ void add_plain_switch(CLI::App& command, const std::string& name, bool& value, c
 }
 
 // None of these changes a bit of any answer either.
-void add_loading_flags(CLI::App& command, EngineOptions& options) {
-  add_plain_switch(command, "pack", options.pack,
+void add_loading_flags(CLI::App& command, EngineSetup& options) {
+  add_plain_switch(command, "pack", options.model.pack,
                    "Bring weights into the kernels' form at load; off: use them from the checkpoint's shared pages");
-  add_plain_switch(command, "pack-cache", options.pack_cache,
+  add_plain_switch(command, "pack-cache", options.model.pack_cache,
                    "Keep the packed form of large models in the cache folder for the next start");
-  add_plain_switch(command, "pin-threads", options.pin_threads,
+  add_plain_switch(command, "pin-threads", options.machine.pin_threads,
                    "Each thread on a core of its own, if there are as many");
 }
 
 // None of these changes a bit of any answer.
-void add_scheduling_flags(CLI::App& command, EngineOptions& options) {
-  add_switch(command, "prefix-caching", options.enable_prefix_caching, "Reuse what equal prompt starts have computed");
-  add_switch(command, "chunked-prefill", options.enable_chunked_prefill,
+void add_scheduling_flags(CLI::App& command, EngineSetup& options) {
+  add_switch(command, "prefix-caching", options.cache.enable_prefix_caching,
+             "Reuse what equal prompt starts have computed");
+  add_switch(command, "chunked-prefill", options.scheduler.enable_chunked_prefill,
              "Cut long prompts; off needs --max-num-batched-tokens of at least --max-model-len");
-  add_switch(command, "mixed-prefill-decode", options.enable_mixed_prefill_decode,
+  add_switch(command, "mixed-prefill-decode", options.scheduler.enable_mixed_prefill_decode,
              "Prompts and answers in the same step");
-  add_count(command, "--long-prefill-token-threshold", options.long_prefill_token_threshold,
+  add_count(command, "--long-prefill-token-threshold", options.scheduler.long_prefill_token_threshold,
             "Most rows of one prompt in a step; 0: no limit");
-  add_choice(command, "--scheduling-policy", options.scheduling_policy,
+  add_choice(command, "--scheduling-policy", options.scheduler.scheduling_policy,
              "fair (prompts share a step), fcfs (in order of arrival) or priority (by the requests' priority)",
              {"fair", "fcfs", "priority"});
-  add_size(command, "--swap-space", options.swap_space, "For the state of preempted requests; 0: it is computed again");
-  command.add_option("--swap-dir", options.swap_dir, "A folder for the swap space; by default it is in memory")
+  add_size(command, "--swap-space", options.cache.swap_space,
+           "For the state of preempted requests; 0: it is computed again");
+  command.add_option("--swap-dir", options.cache.swap_dir, "A folder for the swap space; by default it is in memory")
       ->option_text("DIR")
       ->group(kGroup);
   command.add_flag("--audit", options.audit, "Check the cache and the plan after every step")->group(kGroup);
-  add_count(command, "--force-preempt-every", options.force_preempt_every,
+  add_count(command, "--force-preempt-every", options.testing.force_preempt_every,
             "For tests: preempt a running request every N steps; 0: never");
-  command.add_option("--inject", options.inject_fault, "A deliberate fault, to see that it is found")->group("");
+  command.add_option("--inject", options.testing.inject_fault, "A deliberate fault, to see that it is found")
+      ->group("");
 }
 
 }  // namespace
@@ -87,38 +90,41 @@ void add_log_level_flag(CLI::App& command, std::string& log_level) {
       ->option_text("LEVEL [" + log_level + "]");
 }
 
-void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& log_level) {
+void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_level) {
   command
-      .add_option("MODEL", options.model_folder,
+      .add_option("MODEL", options.model.folder,
                   "A checkpoint's folder, a .gguf file or a known name (smollm2); by default the embedded model")
       ->option_text(" ");
   add_log_level_flag(command, log_level);
-  add_choice(command, "--device", options.device,
+  add_choice(command, "--device", options.machine.device,
              "Where the model runs: cpu; emulated is for tests of what a GPU asks for", {"cpu", "emulated"});
-  add_choice(command, "--isa", options.isa, "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
+  add_choice(command, "--isa", options.machine.isa,
+             "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});
-  add_choice(command, "--profile", options.profile,
+  add_choice(command, "--profile", options.numerics.profile,
              "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated) or ref (f32, "
              "training's quantisation simulated)",
              {"default", "plain", "ref"});
-  add_choice(command, "--compute-dtype", options.compute_dtype,
+  add_choice(command, "--compute-dtype", options.numerics.compute_dtype,
              "Inputs of linears: auto, f32, bf16, int8, or fp8 (as official inference rounds them)",
              {"auto", "f32", "bf16", "int8", "fp8"});
-  add_choice(command, "--kv-cache-dtype", options.kv_cache_dtype, "auto, f32, bf16 or fp8",
+  add_choice(command, "--kv-cache-dtype", options.numerics.kv_cache_dtype, "auto, f32, bf16 or fp8",
              {"auto", "f32", "bf16", "fp8"});
-  add_choice(command, "--index-cache-dtype", options.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",
+  add_choice(command, "--index-cache-dtype", options.numerics.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",
              {"auto", "f32", "bf16", "fp8", "fp4"});
-  add_choice(command, "--mla-prefill", options.mla_prefill,
+  add_choice(command, "--mla-prefill", options.numerics.mla_prefill,
              "Latent attention of long spans: absorbed, or expanded (faster, but logits depend on how prompts are cut)",
              {"absorbed", "expanded"});
-  add_count(command, "--attn-prefill-chunk-size", options.attn_prefill_chunk_size,
+  add_count(command, "--attn-prefill-chunk-size", options.numerics.attn_prefill_chunk_size,
             "With --mla-prefill expanded: tokens of a prefix expanded at once; 0: 1024");
-  add_count(command, "--threads", options.threads, "0: one per core; changes no bit of any result");
-  add_count(command, "--max-num-batched-tokens", options.max_num_batched_tokens,
+  add_count(command, "--threads", options.machine.threads, "0: one per core; changes no bit of any result");
+  add_count(command, "--max-num-batched-tokens", options.scheduler.max_num_batched_tokens,
             "Rows of one step; 0: as many as take under a second, 512 at most");
-  add_count(command, "--max-num-seqs", options.max_num_seqs, "Sequences that run at once");
-  add_count(command, "--max-model-len", options.max_model_len, "Tokens of prompt and answer; 0: the model's own limit");
-  add_size(command, "--kv-cache-memory", options.kv_cache_memory, "Such as 512MiB or 4GB; 0: a quarter of the memory");
+  add_count(command, "--max-num-seqs", options.scheduler.max_num_seqs, "Sequences that run at once");
+  add_count(command, "--max-model-len", options.model.max_model_len,
+            "Tokens of prompt and answer; 0: the model's own limit");
+  add_size(command, "--kv-cache-memory", options.cache.kv_cache_memory,
+           "Such as 512MiB or 4GB; 0: a quarter of the memory");
   add_loading_flags(command, options);
   add_scheduling_flags(command, options);
 }

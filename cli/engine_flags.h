@@ -1,9 +1,9 @@
-// The flags that every command with a model has: one for each field of EngineOptions.
+// The flags that every command with a model has: one for each field of EngineSetup.
 #pragma once
 
 #include <string>
 
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace CLI {
 class App;
@@ -15,7 +15,7 @@ struct ChatEncodingOptions;
 
 void add_log_level_flag(CLI::App& command, std::string& log_level);
 // Also the positional MODEL and --log-level.
-void add_engine_flags(CLI::App& command, EngineOptions& options, std::string& log_level);
+void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_level);
 
 // How conversations are written and answers taken apart, where it is not to be as the model says.
 void add_chat_flags(CLI::App& command, ChatEncodingOptions& options);

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "formats/chat.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct EvalOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
+  EngineSetup engine;  // model.folder as given; "": the embedded model
   ChatEncodingOptions chat;
   std::string task;        // JSON lines, see eval_task.h
   std::string perplexity;  // instead of a task: a text whose perplexity to measure

@@ -62,11 +62,11 @@ Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const C
 // In every combination of types that the model takes.
 std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
   std::vector<InspectedCache> caches;
-  EngineOptions options;
+  EngineSetup options;
   for (const char* kv : {"f32", "bf16", "fp8"}) {
     for (const char* index : {"f32", "bf16", "fp8", "fp4"}) {
-      options.kv_cache_dtype = kv;
-      options.index_cache_dtype = plan.profile.indexed ? index : "auto";
+      options.numerics.kv_cache_dtype = kv;
+      options.numerics.index_cache_dtype = plan.profile.indexed ? index : "auto";
       auto other = plan_model(plan.config, options);  // an error: the model does not take these
       if (other.ok()) caches.push_back({kv, plan.profile.indexed ? index : "-", std::move(other)->cache_layout});
       if (!plan.profile.indexed) break;
@@ -75,21 +75,21 @@ std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
   return caches;
 }
 
-Result<MemoryRequest> memory_request(const EngineOptions& options, const ModelConfig& config) {
+Result<MemoryRequest> memory_request(const EngineSetup& options, const ModelConfig& config) {
   SLUICE_RETURN_IF_ERROR(validate(options));
   const int limit = config.max_position_embeddings;
-  if (options.max_model_len > limit) {
+  if (options.model.max_model_len > limit) {
     return invalid_argument(fmt::format("--max-model-len: expected at most {}, the model's own limit, found {}", limit,
-                                        options.max_model_len));
+                                        options.model.max_model_len));
   }
   return MemoryRequest{.budget_bytes = resolve_kv_cache_memory(options),
-                       .max_seqs = options.max_num_seqs,
+                       .max_seqs = options.scheduler.max_num_seqs,
                        .max_batched_tokens = resolve_step_rows(options),
-                       .max_model_len = options.max_model_len > 0 ? options.max_model_len : limit};
+                       .max_model_len = options.model.max_model_len > 0 ? options.model.max_model_len : limit};
 }
 
 Status inspect(const InspectOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
   std::error_code error;
   const bool config_only = fs::is_regular_file(path, error) && !is_gguf_path(path);
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));

@@ -6,6 +6,7 @@
 #include "formats/chat.h"
 #include "formats/generation_config.h"
 #include "formats/tokenizer.h"
+#include "model/engine_setup.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
 
@@ -21,7 +22,7 @@ struct LoadedModel {
   Result<const ChatEncoding*> require_chat() const;
 };
 
-// Loads options.model_folder: the small files first, so that their errors do not wait for the weights.
-Result<LoadedModel> load_model_for_text(const EngineOptions& options, const ChatEncodingOptions& chat);
+// Loads options.model.folder: the small files first, so that their errors do not wait for the weights.
+Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEncodingOptions& chat);
 
 }  // namespace sluice

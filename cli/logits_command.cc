@@ -135,16 +135,17 @@ TensorSource source(const char* name, DType dtype, std::vector<std::int64_t> sha
 
 Status compute_logits(const LogitsOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const Task task, read_task(options));
-  EngineOptions engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
-  engine.max_num_seqs = 1;
-  engine.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
+  EngineSetup engine = options.engine;
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  engine.scheduler.max_num_seqs = 1;
+  engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_RETURN_IF_ERROR(check_size(*runner, task, options.greedy));
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
 
   std::vector<float> logits;
-  SLUICE_RETURN_IF_ERROR(compute(*runner, sequence, task, engine.max_num_batched_tokens, options.greedy > 0, logits));
+  SLUICE_RETURN_IF_ERROR(
+      compute(*runner, sequence, task, engine.scheduler.max_num_batched_tokens, options.greedy > 0, logits));
   std::vector<std::int64_t> greedy;
   if (options.greedy > 0) {
     SLUICE_ASSIGN_OR_RETURN(greedy, continue_greedily(*runner, sequence, options.greedy));

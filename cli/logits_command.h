@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct LogitsOptions {
-  EngineOptions engine;       // model_folder as given; "": the embedded model
+  EngineSetup engine;         // model.folder as given; "": the embedded model
   std::string ids, ids_file;  // one of them
   std::string positions;      // "": all
   std::string out;            // the file to write

@@ -124,18 +124,18 @@ void print(const Score& score) {
 }
 
 // As it is by itself, in the rest as given.
-EngineOptions with_profile(EngineOptions options, const std::string& profile) {
-  const EngineOptions defaults;
-  options.profile = profile;
-  options.compute_dtype = defaults.compute_dtype;
-  options.kv_cache_dtype = defaults.kv_cache_dtype;
-  options.index_cache_dtype = defaults.index_cache_dtype;
-  options.mla_prefill = defaults.mla_prefill;
-  options.attn_prefill_chunk_size = defaults.attn_prefill_chunk_size;
+EngineSetup with_profile(EngineSetup options, const std::string& profile) {
+  const EngineSetup defaults;
+  options.numerics.profile = profile;
+  options.numerics.compute_dtype = defaults.numerics.compute_dtype;
+  options.numerics.kv_cache_dtype = defaults.numerics.kv_cache_dtype;
+  options.numerics.index_cache_dtype = defaults.numerics.index_cache_dtype;
+  options.numerics.mla_prefill = defaults.numerics.mla_prefill;
+  options.numerics.attn_prefill_chunk_size = defaults.numerics.attn_prefill_chunk_size;
   return options;
 }
 
-Result<std::vector<Side>> load_sides(const EngineOptions& options, const std::string& against) {
+Result<std::vector<Side>> load_sides(const EngineSetup& options, const std::string& against) {
   std::vector<Side> sides;
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> own, Runner::load(options));
   sides.push_back({.runner = std::move(own), .sequence = {}});
@@ -153,9 +153,9 @@ Status measure_perplexity(const PerplexityOptions& given) {
     return invalid_argument(fmt::format("--window: expected at least {}, found {}", kMinWindow, given.window));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(given.text));
-  EngineOptions options = given.engine;
-  SLUICE_ASSIGN_OR_RETURN(options.model_folder, resolve_model_folder(given.engine.model_folder));
-  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::load(options.model_folder));
+  EngineSetup options = given.engine;
+  SLUICE_ASSIGN_OR_RETURN(options.model.folder, resolve_model_folder(given.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::load(options.model.folder));
   EncodeOptions encoding;
   encoding.parse_special = false;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, tokenizer->encode(text, encoding));
@@ -164,8 +164,8 @@ Status measure_perplexity(const PerplexityOptions& given) {
     return invalid_argument(fmt::format("--perplexity {}: expected at least one window of {} tokens, found {}",
                                         given.text, given.window, ids.size()));
   }
-  options.max_num_seqs = 1;
-  options.max_num_batched_tokens = resolve_step_rows(options);  // nobody waits for the end of a step
+  options.scheduler.max_num_seqs = 1;
+  options.scheduler.max_num_batched_tokens = resolve_step_rows(options);  // nobody waits for the end of a step
   Score score;
   score.window = given.window;
   SLUICE_ASSIGN_OR_RETURN(score.sides, load_sides(options, given.against));
@@ -177,7 +177,7 @@ Status measure_perplexity(const PerplexityOptions& given) {
     ProgressBar bar("windows", ProgressBar::Unit::kItems);
     for (std::size_t i = 0; i < windows; ++i) {
       SLUICE_RETURN_IF_ERROR(
-          score_window(std::span(ids).subspan(i * size, size), options.max_num_batched_tokens, &score));
+          score_window(std::span(ids).subspan(i * size, size), options.scheduler.max_num_batched_tokens, &score));
       bar.update(i + 1, windows);
     }
   }

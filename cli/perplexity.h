@@ -11,13 +11,13 @@
 
 #include <string>
 
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
 struct PerplexityOptions {
-  EngineOptions engine;
+  EngineSetup engine;
   std::string text;  // a file
   int window = 512;
   std::string

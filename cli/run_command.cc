@@ -48,10 +48,10 @@ Status run(const RunOptions& given) {
   }
   GenerationRequest request;
   SLUICE_ASSIGN_OR_RETURN(request.sampling, sampling_params(options.text));
-  SLUICE_ASSIGN_OR_RETURN(options.engine.model_folder, resolve_model_folder(given.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder, resolve_model_folder(given.engine.model.folder));
   std::string text = options.prompt;
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  options.engine.max_num_seqs = 1;
+  options.engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(options.engine, options.chat));
   SLUICE_RETURN_IF_ERROR(encode_prompt(model, options, text, request));
   request.max_tokens = options.text.max_tokens;

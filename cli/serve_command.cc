@@ -35,14 +35,14 @@ Status check(const ServeOptions& options) {
 
 Status serve_model(const ServeOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
-  EngineOptions engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model_folder, resolve_model_folder(options.engine.model_folder));
+  EngineSetup engine = options.engine;
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   ServerOptions server;
   server.http.host = options.host;
   server.http.port = options.port;
   server.served_model_name = options.served_model_name.empty()
-                                 ? model_name(options.engine.model_folder, engine.model_folder)
+                                 ? model_name(options.engine.model.folder, engine.model.folder)
                                  : options.served_model_name;
   server.enable_debug_endpoints = options.enable_debug_endpoints;
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));

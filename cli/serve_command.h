@@ -4,12 +4,12 @@
 #include <string>
 
 #include "formats/chat.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct ServeOptions {
-  EngineOptions engine;  // model_folder as given; "": the embedded model
+  EngineSetup engine;  // model.folder as given; "": the embedded model
   ChatEncodingOptions chat;
   std::string host = "127.0.0.1";
   int port = 8000;

@@ -63,16 +63,16 @@ Result<RetentionRules> retention_without(const std::vector<std::string>& names) 
   return rules;
 }
 
-Result<CostModel> calibrate(EngineOptions engine, const std::string& path) {
+Result<CostModel> calibrate(EngineSetup engine, const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error) && !is_gguf_path(path)) {
     return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
   }
-  engine.model_folder = path;
-  engine.max_num_batched_tokens = resolve_step_rows(engine);  // as in the simulation
+  engine.model.folder = path;
+  engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // as in the simulation
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CostSample> samples,
-                          measure_steps(runner.get(), engine.max_num_batched_tokens, kCalibrationSeconds));
+                          measure_steps(runner.get(), engine.scheduler.max_num_batched_tokens, kCalibrationSeconds));
   const CostModel cost = fit_cost(samples);
   log_info("calibrated on {} steps, typical error {:.0f} %", samples.size(), 100 * cost_error(cost, samples));
   return cost;
@@ -97,7 +97,7 @@ Result<Trace> trace_of(const SimulateOptions& options, const CostModel& cost, do
 }
 
 json::object describe(const SimulateOptions& options, const SimulatedModel& model, const CostModel& cost, double rate) {
-  const EngineOptions& engine = options.engine;
+  const EngineSetup& engine = options.engine;
   json::object trace;
   if (options.trace.empty()) {
     trace = {{"workload", options.workload.name}, {"seed", options.workload.seed}, {"rate", rate}};
@@ -110,16 +110,16 @@ json::object describe(const SimulateOptions& options, const SimulatedModel& mode
           {"latent_page_bytes", model.cache_layout.latent_page_bytes()},
           {"window_page_bytes", model.cache_layout.window_page_bytes()},
           {"max_num_batched_tokens", resolve_step_rows(engine)},
-          {"max_num_seqs", engine.max_num_seqs},
-          {"long_prefill_token_threshold", engine.long_prefill_token_threshold},
-          {"prefix_caching", engine.enable_prefix_caching}};
+          {"max_num_seqs", engine.scheduler.max_num_seqs},
+          {"long_prefill_token_threshold", engine.scheduler.long_prefill_token_threshold},
+          {"prefix_caching", engine.cache.enable_prefix_caching}};
 }
 
 Result<SimulationOptions> simulation_options(const SimulateOptions& options, const std::string& policy,
                                              const CostModel& cost) {
   SimulationOptions simulation;
   simulation.engine = options.engine;
-  simulation.engine.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
+  simulation.engine.scheduler.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
   simulation.cost = cost;
   simulation.concurrency = options.concurrency;
   simulation.audit_at_end = true;
@@ -167,13 +167,13 @@ Result<Job> prepare(const SimulateOptions& options) {
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error) return invalid_argument(fmt::format("--out {}: cannot be made: {}", options.out, error.message()));
-  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   SLUICE_ASSIGN_OR_RETURN(ModelPlan plan, plan_model(std::move(config), options.engine));
   job.model = {std::move(plan.cache_layout), plan.config.max_position_embeddings};
   SLUICE_ASSIGN_OR_RETURN(job.cost, cost_of(options, path));
   job.policies = options.policies;
-  if (job.policies.empty()) job.policies.push_back(options.engine.scheduling_policy);
+  if (job.policies.empty()) job.policies.push_back(options.engine.scheduler.scheduling_policy);
   for (const std::string& policy : job.policies) {
     SLUICE_ASSIGN_OR_RETURN(SimulationOptions simulation, simulation_options(options, policy, job.cost));
     SLUICE_RETURN_IF_ERROR(

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "model/engine_setup.h"
 #include "sim/workload.h"
-#include "sluice/engine.h"
 
 namespace sluice {
 
 struct SimulateOptions {
-  EngineOptions engine;  // its model_folder may be a config.json
+  EngineSetup engine;  // its model.folder may be a config.json
   WorkloadOptions workload;
   std::string trace;  // a file; empty: the workload
   int hash_block_tokens = 512;

@@ -126,8 +126,8 @@ Result<Written> write_folder(const SynthOptions& options, const std::string& con
 Status synthesise(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
-  EngineOptions engine;
-  engine.profile = "plain";  // weights are the same in every profile, and this one asks nothing of the shapes
+  EngineSetup engine;
+  engine.numerics.profile = "plain";  // weights are the same in every profile, and this one asks nothing of the shapes
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), engine));
   if (!options.tokenizer.empty()) {  // before the long part
     SLUICE_RETURN_IF_ERROR(read_text_file(options.tokenizer + "/tokenizer.json").status());

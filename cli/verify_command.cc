@@ -52,7 +52,7 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
 Status write_json(const VerifyReport& report, const VerifyOptions& options, const std::string& path) {
   const LawReport& laws = report.laws;
   boost::json::object json;
-  json["model"] = options.engine.model_folder;
+  json["model"] = options.engine.model.folder;
   json["profile"] = report.profile;
   json["isa"] = report.isa;
   json["threads"] = report.threads;
@@ -88,9 +88,9 @@ int run_verify(const VerifyCommandOptions& given) {
   if (options.schedules < 1) {
     return report(invalid_argument(fmt::format("--schedules: expected at least 1, found {}", options.schedules)));
   }
-  Result<std::string> folder = resolve_model_folder(given.engine.model_folder);
+  Result<std::string> folder = resolve_model_folder(given.engine.model.folder);
   if (!folder.ok()) return report(folder.status());
-  options.engine.model_folder = *folder;
+  options.engine.model.folder = *folder;
   Result<VerifyReport> checked = internal_error("not run");
   {
     ProgressBar bar("schedules", ProgressBar::Unit::kItems);

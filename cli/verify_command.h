@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
 struct VerifyCommandOptions {
-  EngineOptions engine;       // model_folder as given; "": the embedded model
+  EngineSetup engine;         // model.folder as given; "": the embedded model
   std::string half = "both";  // both | rows | scheduling
   int schedules = 100;
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed

@@ -12,13 +12,13 @@ namespace sluice {
 namespace {
 
 std::string default_profile() {
-  const EngineOptions options;
+  const EngineSetup options;
   const Result<std::string> folder = resolve_model_folder("");
-  if (!folder.ok()) return options.profile;
+  if (!folder.ok()) return options.numerics.profile;
   const Result<ModelConfig> config = load_model_config(*folder);
-  if (!config.ok()) return options.profile;
+  if (!config.ok()) return options.numerics.profile;
   const Result<NumericsProfile> profile = resolve_profile(options, *config);
-  return profile.ok() ? fmt::format("{} ({})", profile->text(), model_name("", *folder)) : options.profile;
+  return profile.ok() ? fmt::format("{} ({})", profile->text(), model_name("", *folder)) : options.numerics.profile;
 }
 
 }  // namespace

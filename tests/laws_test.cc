@@ -74,12 +74,12 @@ double seconds_of(const Case& c) {
 
 VerifyOptions verify_options(const Case& c) {
   VerifyOptions options;
-  options.engine.model_folder = folder_of(c.model);
-  options.engine.profile = c.profile;
-  options.engine.compute_dtype = c.compute;
-  options.engine.kv_cache_dtype = c.kv;
-  options.engine.index_cache_dtype = c.index;
-  options.engine.threads = 4;
+  options.engine.model.folder = folder_of(c.model);
+  options.engine.numerics.profile = c.profile;
+  options.engine.numerics.compute_dtype = c.compute;
+  options.engine.numerics.kv_cache_dtype = c.kv;
+  options.engine.numerics.index_cache_dtype = c.index;
+  options.engine.machine.threads = 4;
   options.seed = test_seed();
   return options;
 }
@@ -155,7 +155,7 @@ TEST(LawsCorpusTest, WhatOnceFoundAFaultStillDoes) {
     const auto without = verify(options);
     ASSERT_TRUE(without.ok()) << without.status().message();
     EXPECT_TRUE(without->sound()) << without->laws.difference->text;
-    options.engine.inject_fault = fault;
+    options.engine.testing.inject_fault = fault;
     const auto with = verify(options);
     ASSERT_TRUE(with.ok()) << with.status().message();
     EXPECT_FALSE(with->sound()) << "the schedules no longer find what they are here for";
@@ -198,7 +198,7 @@ TEST_P(FaultTest, IsFound) {
   VerifyOptions options = verify_options(case_of(c.model));
   options.half = c.half;
   options.schedules = 5 * kLawSituations;  // twice and more what the worst of many seeds needed
-  options.engine.inject_fault = c.fault;
+  options.engine.testing.inject_fault = c.fault;
   options.shrink = c.model == "flash_default";
   const auto report = verify(options);
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);

@@ -66,7 +66,7 @@ struct Phase {
   const char* name;
   int parts;  // of the requests, of 20
   bool starved;
-  void (*change)(EngineOptions&);
+  void (*change)(EngineSetup&);
   SoakPromises promises = {};
 };
 
@@ -95,26 +95,26 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
  protected:
   SoakTest() {
     set_log_level(LogLevel::kError);
-    options_.model_folder = model_folder();
-    options_.threads = 2;
-    options_.max_model_len = kMaxModelLen;
-    options_.max_num_seqs = 64;
-    options_.max_num_batched_tokens = 256;
+    options_.model.folder = model_folder();
+    options_.machine.threads = 2;
+    options_.model.max_model_len = kMaxModelLen;
+    options_.scheduler.max_num_seqs = 64;
+    options_.scheduler.max_num_batched_tokens = 256;
     options_.audit = true;
-    options_.kv_cache_memory = model_folder().empty() ? kPoolBytes : kModelPoolBytes;
+    options_.cache.kv_cache_memory = model_folder().empty() ? kPoolBytes : kModelPoolBytes;
   }
 
-  std::unique_ptr<Runner> make_runner(const EngineOptions& options, std::function<void()> on_step) {
+  std::unique_ptr<Runner> make_runner(const EngineSetup& options, std::function<void()> on_step) {
     const KernelTable* kernels = nullptr;
     std::unique_ptr<Model> model;
     if (model_folder().empty()) {
       model = std::make_unique<FakeModel>();
     } else {
-      kernels = select_kernels(options.isa).value();
+      kernels = select_kernels(options.machine.isa).value();
       ThreadPool pool(resolve_threads(options));
       LoadReport report;
       const Exec exec{.pool = &pool, .kernels = kernels};
-      model = load_model(exec, options.model_folder, options, [](std::size_t, std::size_t) {}, &report).value();
+      model = load_model(exec, options.model.folder, options, [](std::size_t, std::size_t) {}, &report).value();
     }
     return Runner::create(std::make_unique<WatchedModel>(std::move(model), std::move(on_step)), kernels, options)
         .value();
@@ -129,7 +129,7 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
       const SoakRequest r = sample.next();
       if (!r.too_large) blocks += blocks_for(static_cast<std::int64_t>(r.prompt.size()) + r.max_tokens);
     }
-    const auto needed = static_cast<int>(blocks * options_.max_num_seqs / kSample);
+    const auto needed = static_cast<int>(blocks * options_.scheduler.max_num_seqs / kSample);
     return std::max(needed / kStarvedTimes, blocks_for(kMaxModelLen) + 1);
   }
 
@@ -139,7 +139,7 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
     for (std::uint64_t c = 0; c < kClients; ++c) {
       clients.emplace_back([&, c] {
         SoakRequests shapes(seed_ * kClients + c, engine.vocab_size(), kMaxModelLen);
-        while (left.fetch_sub(1) > 0) ledger.submit(engine, shapes.next(), options_.max_num_seqs);
+        while (left.fetch_sub(1) > 0) ledger.submit(engine, shapes.next(), options_.scheduler.max_num_seqs);
       });
     }
     for (auto& client : clients) client.join();
@@ -170,15 +170,15 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
 
   void compare_with_alone(const SoakLedger& ledger);
 
-  EngineOptions options_;
+  EngineSetup options_;
   const std::uint64_t seed_ = test_seed();
 };
 
 // Those that the books kept, again, each choice by itself and from nothing.
 void SoakTest::compare_with_alone(const SoakLedger& ledger) {
-  EngineOptions options = options_;
-  options.enable_prefix_caching = false;
-  options.hidden_latent_pages = options.force_preempt_every = 0;
+  EngineSetup options = options_;
+  options.cache.enable_prefix_caching = false;
+  options.testing.hidden_latent_pages = options.testing.force_preempt_every = 0;
   auto engine = start_engine(make_runner(options, [] {}), options, {}).value();
   int compared = 0;
   for (const auto& entry : ledger.kept()) {
@@ -212,7 +212,7 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   const Phase& phase = GetParam();
   const TempFolder folder;
   phase.change(options_);
-  if (options_.swap_dir == "disk") options_.swap_dir = folder.path();
+  if (options_.cache.swap_dir == "disk") options_.cache.swap_dir = folder.path();
   const std::string asked = given("SLUICE_SOAK_REQUESTS");
   const int requests = (asked.empty() ? 20000 : std::atoi(asked.c_str())) * phase.parts / 20;
   SoakLedger ledger(phase.promises, std::max(1, requests / 40));
@@ -221,7 +221,7 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   const int pages = runner->pools().latents().total() - 1;
   const int starved = phase.starved ? pages_when_starved(static_cast<int>(runner->vocab_size())) : pages;
   if (phase.starved) {
-    options_.hidden_latent_pages = std::max(0, pages - starved);
+    options_.testing.hidden_latent_pages = std::max(0, pages - starved);
     runner = make_runner(options_, [&] { ledger.step(running); });
   }
   auto engine = start_engine(std::move(runner), options_, {}).value();
@@ -254,7 +254,7 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
       n.longest_gap, phase.promises.token_gap > 0 ? fmt::format("bound {}", phase.promises.token_gap) : kNoBound,
       static_cast<double>(grown) / 1048576);
   constexpr int kEnoughToSwap = 500;
-  if (options_.swap_space > 0 && requests >= kEnoughToSwap) {
+  if (options_.cache.swap_space > 0 && requests >= kEnoughToSwap) {
     EXPECT_GT(stats.swaps_restored, 0U);
   }
   if (phase.starved) {
@@ -272,37 +272,37 @@ const Phase kPhases[] = {
     {"roomy_fair",
      5,
      false,
-     [](EngineOptions&) {},
+     [](EngineSetup&) {},
      {.token_gap = 1, .rows_per_step = kRowsOfTheOldest, .most_share_waits = Scheduler::kMaxShareWaits}},
     {"roomy_turns_uncached",
      2,
      false,
-     [](EngineOptions& o) {
-       o.enable_prefix_caching = false;
-       o.max_num_batched_tokens = 3;
+     [](EngineSetup& o) {
+       o.cache.enable_prefix_caching = false;
+       o.scheduler.max_num_batched_tokens = 3;
      },
      {.token_gap = 22}},
     {"roomy_unmixed",
      1,
      false,
-     [](EngineOptions& o) {
-       o.enable_mixed_prefill_decode = false;
-       o.long_prefill_token_threshold = 100;
+     [](EngineSetup& o) {
+       o.scheduler.enable_mixed_prefill_decode = false;
+       o.scheduler.long_prefill_token_threshold = 100;
      },
      {.token_gap = 2}},
-    {"starved_fair", 4, true, [](EngineOptions&) {}},
+    {"starved_fair", 4, true, [](EngineSetup&) {}},
     {"starved_fcfs_swap", 4, true,
-     [](EngineOptions& o) {
-       o.scheduling_policy = "fcfs";
-       o.swap_space = 256 << 20;
-       o.force_preempt_every = 40;
+     [](EngineSetup& o) {
+       o.scheduler.scheduling_policy = "fcfs";
+       o.cache.swap_space = 256 << 20;
+       o.testing.force_preempt_every = 40;
      }},
     {"starved_priority_disk", 4, true,
-     [](EngineOptions& o) {
-       o.scheduling_policy = "priority";
-       o.swap_space = 4 << 20;
-       o.swap_dir = "disk";
-       o.force_preempt_every = 25;
+     [](EngineSetup& o) {
+       o.scheduler.scheduling_policy = "priority";
+       o.cache.swap_space = 4 << 20;
+       o.cache.swap_dir = "disk";
+       o.testing.force_preempt_every = 25;
      }},
 };
 

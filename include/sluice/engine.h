@@ -19,40 +19,55 @@ namespace sluice {
 inline constexpr int kMostStepRows = 512;
 inline constexpr int kMaxChoices = 1024;  // of a request
 
-// Every flag of the engine, with its default; the command line fills it (see cli/engine_flags.h).
-struct EngineOptions {
-  std::string model_folder;
-  std::string device = "cpu";              // cpu | emulated, which is for tests: ops are done later, by another thread
-  std::string isa = "auto";                // auto | scalar | avx2 | avx512 | avx512vbmi
+// The flags of the engine, with their defaults; the command line fills them (cli/engine_flags.h).
+struct ModelOptions {
+  std::string folder;
+  int max_model_len = 0;   // tokens of prompt + answer; 0: the model's own limit
+  bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
+  bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
+};
+
+// What decides bits. All that is not among these does not (docs/laws.md).
+struct NumericsOptions {
   std::string profile = "default";         // default | plain | ref
-  std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8
+  std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
   std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
   std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/laws.md)
   int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
-  int mla_expand_from = 128;               // expanded: spans of so many rows are; for tests
-  int threads = 0;                         // 0: one per core
+};
+
+struct MachineOptions {
+  std::string device = "cpu";  // cpu | emulated, which is for tests: ops are done later, by another thread
+  std::string isa = "auto";  // auto | scalar | avx2 | avx512 | avx512vbmi
+  int threads = 0;           // 0: one per core
+  bool pin_threads = true;   // each thread on a core of its own, where there are enough
+};
+
+struct CacheOptions {
+  std::int64_t kv_cache_memory = 0;  // bytes; 0: a quarter of the machine's memory
+  bool enable_prefix_caching = true;
+  std::int64_t swap_space = 0;  // bytes for the state of preempted sequences; 0: they are recomputed
+  std::string swap_dir;         // where to keep it; empty: in memory
+};
+
+struct SchedulerOptions {
   // Rows of one step; 0: kMostStepRows, or fewer where a model is loaded from disk that would take a second for them.
   int max_num_batched_tokens = 0;
-  int max_num_seqs = 64;             // sequences running at once
-  int max_model_len = 0;             // tokens of prompt + answer; 0: the model's own limit
-  std::int64_t kv_cache_memory = 0;  // bytes; 0: a quarter of the machine's memory
-
-  // None of what follows changes a bit of any answer.
-  bool pack = true;         // off: weights are used from the checkpoint's own pages, which processes share
-  bool pack_cache = true;   // keep the packed form of large models in the cache folder, for the next start
-  bool pin_threads = true;  // each thread on a core of its own, where there are enough
-  bool enable_prefix_caching = true;
+  int max_num_seqs = 64;                    // sequences running at once
   bool enable_chunked_prefill = true;       // off needs max_num_batched_tokens >= max_model_len
   bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps
   int long_prefill_token_threshold = 0;     // most rows of one prompt in a step; 0: no limit
   std::string scheduling_policy = "fair";   // fair | fcfs | priority
-  std::int64_t swap_space = 0;              // bytes for the state of preempted sequences; 0: they are recomputed
-  std::string swap_dir;                     // where to keep it; empty: in memory
-  bool audit = false;                       // check the cache and the plan after every step
-  int force_preempt_every = 0;              // for tests: preempt a running sequence every so many steps; 0: never
-  int hidden_latent_pages = 0;              // for tests of short memory: so many pages are not used
-  std::string inject_fault;                 // for tests of the tests: one of cache/fault.h; empty: none
+};
+
+struct EngineOptions {
+  ModelOptions model;
+  NumericsOptions numerics;
+  MachineOptions machine;
+  CacheOptions cache;
+  SchedulerOptions scheduler;
+  bool audit = false;  // check the cache and the plan after every step
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };

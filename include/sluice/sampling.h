@@ -28,7 +28,7 @@ struct SamplingRange {
   T low, high;
   constexpr bool contains(T value) const { return value >= low && value <= high; }  // false for NaN
 };
-inline constexpr SamplingRange<float> kTemperatures{0.0F, std::numeric_limits<float>::max()};
+inline constexpr SamplingRange<float> kTemperatures{0.0F, 100.0F};
 inline constexpr SamplingRange<float> kTopPs{std::numeric_limits<float>::min(), 1.0F};  // more than 0
 inline constexpr SamplingRange<int> kTopKs{-1, std::numeric_limits<int>::max()};
 inline constexpr SamplingRange<float> kMinPs{0.0F, 1.0F};

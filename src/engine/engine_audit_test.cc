@@ -13,7 +13,7 @@ namespace {
 class DamagedEngine {
  public:
   DamagedEngine(bool audit, int at_step, const std::function<void(CachePools&)>& damage) {
-    EngineOptions options = small_options();
+    EngineSetup options = small_options();
     options.audit = audit;
     FakeModel::Settings settings;
     settings.on_step = [this, at_step, damage](const StepTables&) {

@@ -34,13 +34,13 @@ bool begins_with(const std::vector<TokenId>& whole, const std::vector<TokenId>& 
   return head.size() <= whole.size() && std::equal(head.begin(), head.end(), whole.begin());
 }
 
-EngineOptions options_for(State state) {
-  EngineOptions options = small_options();
-  options.swap_space = 1 << 20;
-  options.max_num_batched_tokens = state == State::kMidPrefill ? 64 : 512;
-  if (state == State::kWaiting) options.max_num_seqs = 1;
-  if (state == State::kPreempted) options.force_preempt_every = 4;
-  if (state == State::kSwapped) options.force_preempt_every = 3;
+EngineSetup options_for(State state) {
+  EngineSetup options = small_options();
+  options.cache.swap_space = 1 << 20;
+  options.scheduler.max_num_batched_tokens = state == State::kMidPrefill ? 64 : 512;
+  if (state == State::kWaiting) options.scheduler.max_num_seqs = 1;
+  if (state == State::kPreempted) options.testing.force_preempt_every = 4;
+  if (state == State::kSwapped) options.testing.force_preempt_every = 3;
   return options;
 }
 

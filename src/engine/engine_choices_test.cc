@@ -42,8 +42,8 @@ TEST(EngineChoicesTest, SeedsOfChoices) {
 TEST(EngineChoicesTest, ForksShareThePrompt) {
   for (const bool caching : {true, false}) {
     for (const int length : {1, 256, 300}) {  // alone, at a boundary, within a block
-      EngineOptions options = small_options();
-      options.enable_prefix_caching = caching;
+      EngineSetup options = small_options();
+      options.cache.enable_prefix_caching = caching;
       Answer answer(4);
       auto engine = make_engine(options);
       const auto prompt = random_tokens(length, 1);
@@ -79,9 +79,9 @@ TEST(EngineChoicesTest, ChoicesDifferAndAreReproducible) {
 
 TEST(EngineChoicesTest, WithoutAPlaceAChoiceBeginsByItself) {
   for (const bool caching : {true, false}) {
-    EngineOptions options = small_options();
-    options.max_num_seqs = 2;
-    options.enable_prefix_caching = caching;
+    EngineSetup options = small_options();
+    options.scheduler.max_num_seqs = 2;
+    options.cache.enable_prefix_caching = caching;
     Answer answer(5);
     auto engine = make_engine(options);
     const auto prompt = random_tokens(300, 1);
@@ -95,10 +95,10 @@ TEST(EngineChoicesTest, WithoutAPlaceAChoiceBeginsByItself) {
 }
 
 TEST(EngineChoicesTest, WithoutMemoryAChoiceBeginsByItself) {
-  EngineOptions options = small_options();
-  options.max_model_len = 1024;
-  options.kv_cache_memory = 20 << 10;
-  options.enable_prefix_caching = false;
+  EngineSetup options = small_options();
+  options.model.max_model_len = 1024;
+  options.cache.kv_cache_memory = 20 << 10;
+  options.cache.enable_prefix_caching = false;
   Answer answer(4);
   auto engine = make_engine(options);
   const auto prompt = random_tokens(700, 1);
@@ -198,9 +198,9 @@ TEST(EngineChoicesTest, ABadRowAtTheEndOfThePromptEndsAll) {
 
 TEST(EngineChoicesTest, PreemptionChangesNothing) {
   for (int every = 1; every <= 7; ++every) {
-    EngineOptions options = small_options();
-    options.force_preempt_every = every;
-    options.swap_space = 1 << 20;
+    EngineSetup options = small_options();
+    options.testing.force_preempt_every = every;
+    options.cache.swap_space = 1 << 20;
     std::vector<Answer> answers(3);
     Answer choices(3);
     auto engine = make_engine(options);

@@ -19,13 +19,13 @@ std::uint64_t choice_seed(std::uint64_t seed, int choice) {
   return (std::uint64_t{words[1]} << 32) | words[0];
 }
 
-Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineOptions& options,
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineSetup& options,
                                              std::vector<std::int32_t> end_token_ids) {
   SLUICE_RETURN_IF_ERROR(validate(options));
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(runner), options, std::move(end_token_ids)));
 }
 
-EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineOptions& options,
+EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& options,
                        std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
       stepper_(runner_.get(), options),

@@ -18,6 +18,7 @@
 #include "engine/runner.h"
 #include "engine/sampler.h"
 #include "engine/stepper.h"
+#include "model/engine_setup.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -25,7 +26,7 @@ namespace sluice {
 class EngineImpl final : public Engine {
  public:
   // The options are valid, and the runner was made with them.
-  EngineImpl(std::unique_ptr<Runner> runner, const EngineOptions& options, std::vector<std::int32_t> end_token_ids);
+  EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& options, std::vector<std::int32_t> end_token_ids);
   ~EngineImpl() override;
 
   Result<RequestId> submit(Request request) override;
@@ -120,8 +121,10 @@ class EngineImpl final : public Engine {
   std::thread thread_;  // last: it starts when the rest is there
 };
 
-// Engine::start() over a runner that was made before, with these options.
-Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineOptions& options,
+// Engine::start(), with hooks.
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options);
+// The same over a runner that was made before, with these options.
+Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineSetup& options,
                                              std::vector<std::int32_t> end_token_ids);
 
 }  // namespace sluice

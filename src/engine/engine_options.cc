@@ -17,31 +17,31 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t low, std::int
 
 }  // namespace
 
-Status validate(const EngineOptions& options) {
+Status validate(const EngineSetup& options) {
   constexpr int kMaxThreads = 1024, kMaxSeqs = 1 << 16, kMaxRows = 1 << 20;
-  SLUICE_RETURN_IF_ERROR(in_range("--threads", options.threads, 0, kMaxThreads));
-  SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.max_num_seqs, 1, kMaxSeqs));
-  SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.max_num_batched_tokens, 0, kMaxRows));
-  SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.max_model_len, 0, INT32_MAX));
-  SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.kv_cache_memory, 0, INT64_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--threads", options.machine.threads, 0, kMaxThreads));
+  SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.scheduler.max_num_seqs, 1, kMaxSeqs));
+  SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.scheduler.max_num_batched_tokens, 0, kMaxRows));
+  SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.model.max_model_len, 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.cache.kv_cache_memory, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(
-      in_range("--long-prefill-token-threshold", options.long_prefill_token_threshold, 0, INT32_MAX));
-  SLUICE_RETURN_IF_ERROR(in_range("--swap-space", options.swap_space, 0, INT64_MAX));
-  SLUICE_RETURN_IF_ERROR(in_range("--force-preempt-every", options.force_preempt_every, 0, INT32_MAX));
-  SLUICE_RETURN_IF_ERROR(in_range("hidden_latent_pages", options.hidden_latent_pages, 0, INT32_MAX / 2));
-  if (!options.swap_dir.empty() && options.swap_space == 0) {
+      in_range("--long-prefill-token-threshold", options.scheduler.long_prefill_token_threshold, 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--swap-space", options.cache.swap_space, 0, INT64_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("--force-preempt-every", options.testing.force_preempt_every, 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(in_range("hidden_latent_pages", options.testing.hidden_latent_pages, 0, INT32_MAX / 2));
+  if (!options.cache.swap_dir.empty() && options.cache.swap_space == 0) {
     return invalid_argument(
         fmt::format("--swap-dir {}: expected --swap-space SIZE beside it, how much may be kept there, found none",
-                    options.swap_dir));
+                    options.cache.swap_dir));
   }
-  if (!options.enable_chunked_prefill && options.long_prefill_token_threshold > 0) {
+  if (!options.scheduler.enable_chunked_prefill && options.scheduler.long_prefill_token_threshold > 0) {
     return invalid_argument(
         fmt::format("--long-prefill-token-threshold {}: cuts prompts into chunks, which --no-enable-chunked-prefill "
                     "forbids; leave out one of them",
-                    options.long_prefill_token_threshold));
+                    options.scheduler.long_prefill_token_threshold));
   }
-  SLUICE_RETURN_IF_ERROR(parse_fault(options.inject_fault).status());
-  return parse_policy(options.scheduling_policy).status();
+  SLUICE_RETURN_IF_ERROR(parse_fault(options.testing.inject_fault).status());
+  return parse_policy(options.scheduler.scheduling_policy).status();
 }
 
 Result<SchedulingPolicy> parse_policy(const std::string& name) {
@@ -52,13 +52,13 @@ Result<SchedulingPolicy> parse_policy(const std::string& name) {
   return invalid_argument(fmt::format("--scheduling-policy: expected fair, fcfs or priority, found '{}'", name));
 }
 
-SchedulingPolicy scheduling_policy(const EngineOptions& options) {
-  return parse_policy(options.scheduling_policy).value();
+SchedulingPolicy scheduling_policy(const EngineSetup& options) {
+  return parse_policy(options.scheduler.scheduling_policy).value();
 }
 
-Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
+Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan) {
-  if (options.enable_chunked_prefill) return {};
+  if (options.scheduler.enable_chunked_prefill) return {};
   if (resolve_step_rows(options) < max_model_len) {
     return invalid_argument(
         fmt::format("--no-enable-chunked-prefill computes a prompt in one step, so it needs --max-num-batched-tokens "
@@ -73,16 +73,17 @@ Status check_unchunked(const EngineOptions& options, int max_model_len, const Pa
       max_model_len, needed, plan.window_pages));
 }
 
-int resolve_step_rows(const EngineOptions& options, int unset) {
-  return options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : unset;
+int resolve_step_rows(const EngineSetup& options, int unset) {
+  return options.scheduler.max_num_batched_tokens > 0 ? options.scheduler.max_num_batched_tokens : unset;
 }
 
-int resolve_threads(const EngineOptions& options) {
-  return options.threads > 0 ? options.threads : usable_cores();
+int resolve_threads(const EngineSetup& options) {
+  return options.machine.threads > 0 ? options.machine.threads : usable_cores();
 }
 
-std::size_t resolve_kv_cache_memory(const EngineOptions& options) {
-  return options.kv_cache_memory > 0 ? static_cast<std::size_t>(options.kv_cache_memory) : usable_memory() / 4;
+std::size_t resolve_kv_cache_memory(const EngineSetup& options) {
+  return options.cache.kv_cache_memory > 0 ? static_cast<std::size_t>(options.cache.kv_cache_memory)
+                                           : usable_memory() / 4;
 }
 
 }  // namespace sluice

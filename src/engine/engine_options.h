@@ -1,29 +1,29 @@
-// Checks of EngineOptions that need no model, and the values that "0" stands for.
+// Checks of EngineSetup that need no model, and the values that "0" stands for.
 #pragma once
 
 #include <string>
 
 #include "cache/memory_plan.h"
 #include "cache/page_geometry.h"
+#include "model/engine_setup.h"
 #include "sched/scheduler.h"
-#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
 // The message names the flag, its range and the value.
-Status validate(const EngineOptions& options);
+Status validate(const EngineSetup& options);
 
 Result<SchedulingPolicy> parse_policy(const std::string& name);
-SchedulingPolicy scheduling_policy(const EngineOptions& options);  // of valid options
+SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid options
 
 // --no-enable-chunked-prefill needs room for the longest prompt in one step.
-Status check_unchunked(const EngineOptions& options, int max_model_len, const PageGeometry& geometry,
+Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);
 
 // Rows of one step, at most; 0: `unset`, which a runner lowers to what takes under a second (step_time.h).
-int resolve_step_rows(const EngineOptions& options, int unset = kMostStepRows);
-int resolve_threads(const EngineOptions& options);                  // 0: one per usable core
-std::size_t resolve_kv_cache_memory(const EngineOptions& options);  // 0: a quarter of the usable memory
+int resolve_step_rows(const EngineSetup& options, int unset = kMostStepRows);
+int resolve_threads(const EngineSetup& options);                  // 0: one per usable core
+std::size_t resolve_kv_cache_memory(const EngineSetup& options);  // 0: a quarter of the usable memory
 
 }  // namespace sluice

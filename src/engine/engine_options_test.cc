@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 template <class Change>
 std::string message(Change change) {
-  EngineOptions options = small_options();
+  EngineSetup options = small_options();
   change(options);
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options);
   EXPECT_FALSE(runner.ok());
@@ -24,65 +24,65 @@ std::string message(Change change) {
 
 TEST(EngineOptionsTest, UncutPromptsNeedTheBudgetForTheLongest) {
   EXPECT_THAT(message([](auto& o) {
-                o.enable_chunked_prefill = false;
-                o.max_num_batched_tokens = 999;
-                o.max_model_len = 1000;
+                o.scheduler.enable_chunked_prefill = false;
+                o.scheduler.max_num_batched_tokens = 999;
+                o.model.max_model_len = 1000;
               }),
               AllOf(HasSubstr("--no-enable-chunked-prefill"), HasSubstr("--max-num-batched-tokens"),
                     HasSubstr("--max-model-len"), HasSubstr("found 999 and 1000")));
   EXPECT_THAT(message([](auto& o) {  // the model's own limit counts when none is given
-                o.enable_chunked_prefill = false;
-                o.max_num_batched_tokens = 4095;
+                o.scheduler.enable_chunked_prefill = false;
+                o.scheduler.max_num_batched_tokens = 4095;
               }),
               HasSubstr("found 4095 and 4096"));
 }
 
 TEST(EngineOptionsTest, UncutPromptsNeedWindowPagesForTheLongest) {
   EXPECT_THAT(message([](auto& o) {
-                o.enable_chunked_prefill = false;
-                o.max_num_batched_tokens = 4096;
-                o.kv_cache_memory = 30 << 10;
+                o.scheduler.enable_chunked_prefill = false;
+                o.scheduler.max_num_batched_tokens = 4096;
+                o.cache.kv_cache_memory = 30 << 10;
               }),
               AllOf(HasSubstr("--no-enable-chunked-prefill"), HasSubstr("window pages"), HasSubstr("--kv-cache-memory"),
                     HasSubstr("--max-model-len 4096")));
 }
 
 TEST(EngineOptionsTest, SchedulingIsChecked) {
-  EXPECT_THAT(message([](auto& o) { o.scheduling_policy = "lifo"; }),
+  EXPECT_THAT(message([](auto& o) { o.scheduler.scheduling_policy = "lifo"; }),
               HasSubstr("--scheduling-policy: expected fair, fcfs or priority, found 'lifo'"));
-  EXPECT_THAT(message([](auto& o) { o.scheduling_policy = ""; }), HasSubstr("found ''"));
-  EXPECT_THAT(message([](auto& o) { o.long_prefill_token_threshold = -1; }),
+  EXPECT_THAT(message([](auto& o) { o.scheduler.scheduling_policy = ""; }), HasSubstr("found ''"));
+  EXPECT_THAT(message([](auto& o) { o.scheduler.long_prefill_token_threshold = -1; }),
               HasSubstr("--long-prefill-token-threshold: expected 0 to"));
   EXPECT_THAT(message([](auto& o) {
-                o.enable_chunked_prefill = false;
-                o.max_num_batched_tokens = 4096;
-                o.long_prefill_token_threshold = 64;
+                o.scheduler.enable_chunked_prefill = false;
+                o.scheduler.max_num_batched_tokens = 4096;
+                o.scheduler.long_prefill_token_threshold = 64;
               }),
               AllOf(HasSubstr("--long-prefill-token-threshold 64"), HasSubstr("--no-enable-chunked-prefill")));
-  EXPECT_THAT(message([](auto& o) { o.force_preempt_every = -1; }), HasSubstr("--force-preempt-every"));
-  EXPECT_THAT(message([](auto& o) { o.inject_fault = "none-such"; }), HasSubstr("none-such"));
+  EXPECT_THAT(message([](auto& o) { o.testing.force_preempt_every = -1; }), HasSubstr("--force-preempt-every"));
+  EXPECT_THAT(message([](auto& o) { o.testing.inject_fault = "none-such"; }), HasSubstr("none-such"));
 }
 
 TEST(EngineOptionsTest, SwappingIsChecked) {
   const TempFolder folder;
-  EXPECT_THAT(message([](auto& o) { o.swap_space = -1; }), HasSubstr("--swap-space: expected 0 to"));
-  EXPECT_THAT(message([&](auto& o) { o.swap_dir = folder.path(); }),
+  EXPECT_THAT(message([](auto& o) { o.cache.swap_space = -1; }), HasSubstr("--swap-space: expected 0 to"));
+  EXPECT_THAT(message([&](auto& o) { o.cache.swap_dir = folder.path(); }),
               AllOf(HasSubstr("--swap-dir"), HasSubstr("--swap-space")));
   EXPECT_THAT(message([&](auto& o) {
-                o.swap_space = 1 << 20;
-                o.swap_dir = folder.file("missing");
+                o.cache.swap_space = 1 << 20;
+                o.cache.swap_dir = folder.file("missing");
               }),
               AllOf(HasSubstr("--swap-dir"), HasSubstr("missing"), HasSubstr("No such file")));
   EXPECT_THAT(message([&](auto& o) {
-                o.swap_space = 1 << 20;
-                o.swap_dir = folder.write("file", "x");
+                o.cache.swap_space = 1 << 20;
+                o.cache.swap_dir = folder.write("file", "x");
               }),
               AllOf(HasSubstr("--swap-dir"), HasSubstr("Not a directory")));
 }
 
 struct Variant {
   const char* name;
-  void (*change)(EngineOptions&);
+  void (*change)(EngineSetup&);
 };
 
 void PrintTo(const Variant& v, std::ostream* out) {
@@ -93,9 +93,9 @@ class EngineVariantTest : public ::testing::TestWithParam<Variant> {};
 
 // None of these flags changes a token.
 TEST_P(EngineVariantTest, AnswersAreTheSame) {
-  EngineOptions options = small_options();
-  options.max_model_len = 700;
-  options.max_num_batched_tokens = 700;
+  EngineSetup options = small_options();
+  options.model.max_model_len = 700;
+  options.scheduler.max_num_batched_tokens = 700;
   GetParam().change(options);
   constexpr int kRequests = 8;
   std::vector<Answer> answers(kRequests);
@@ -117,35 +117,35 @@ TEST_P(EngineVariantTest, AnswersAreTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Flags, EngineVariantTest,
-    ::testing::Values(Variant{"unchunked", [](EngineOptions& o) { o.enable_chunked_prefill = false; }},
-                      Variant{"unmixed", [](EngineOptions& o) { o.enable_mixed_prefill_decode = false; }},
+    ::testing::Values(Variant{"unchunked", [](EngineSetup& o) { o.scheduler.enable_chunked_prefill = false; }},
+                      Variant{"unmixed", [](EngineSetup& o) { o.scheduler.enable_mixed_prefill_decode = false; }},
                       Variant{"unchunked_unmixed",
-                              [](EngineOptions& o) {
-                                o.enable_chunked_prefill = false;
-                                o.enable_mixed_prefill_decode = false;
+                              [](EngineSetup& o) {
+                                o.scheduler.enable_chunked_prefill = false;
+                                o.scheduler.enable_mixed_prefill_decode = false;
                               }},
                       Variant{"uncached_unmixed",
-                              [](EngineOptions& o) {
-                                o.enable_prefix_caching = false;
-                                o.enable_mixed_prefill_decode = false;
+                              [](EngineSetup& o) {
+                                o.cache.enable_prefix_caching = false;
+                                o.scheduler.enable_mixed_prefill_decode = false;
                               }},
-                      Variant{"budget_1", [](EngineOptions& o) { o.max_num_batched_tokens = 1; }},
+                      Variant{"budget_1", [](EngineSetup& o) { o.scheduler.max_num_batched_tokens = 1; }},
                       Variant{"budget_3_unmixed",
-                              [](EngineOptions& o) {
-                                o.max_num_batched_tokens = 3;
-                                o.enable_mixed_prefill_decode = false;
+                              [](EngineSetup& o) {
+                                o.scheduler.max_num_batched_tokens = 3;
+                                o.scheduler.enable_mixed_prefill_decode = false;
                               }},
-                      Variant{"threshold", [](EngineOptions& o) { o.long_prefill_token_threshold = 17; }},
-                      Variant{"fcfs", [](EngineOptions& o) { o.scheduling_policy = "fcfs"; }},
-                      Variant{"priority", [](EngineOptions& o) { o.scheduling_policy = "priority"; }},
-                      Variant{"one_at_a_time", [](EngineOptions& o) { o.max_num_seqs = 1; }},
-                      Variant{"threads", [](EngineOptions& o) { o.threads = 4; }}),
+                      Variant{"threshold", [](EngineSetup& o) { o.scheduler.long_prefill_token_threshold = 17; }},
+                      Variant{"fcfs", [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs"; }},
+                      Variant{"priority", [](EngineSetup& o) { o.scheduler.scheduling_policy = "priority"; }},
+                      Variant{"one_at_a_time", [](EngineSetup& o) { o.scheduler.max_num_seqs = 1; }},
+                      Variant{"threads", [](EngineSetup& o) { o.machine.threads = 4; }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(EngineRefusalTest, PromptsLargerThanThePoolWithTheNumbers) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
-  options.kv_cache_memory = 12 << 10;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
+  options.cache.kv_cache_memory = 12 << 10;
   Answer answer;
   auto engine = make_engine(options);
   const int pages = engine->stats().cache.latent_pages_total - 1;  // one is kept back for the health probe

@@ -24,7 +24,7 @@ struct Asked {
 // Request a has 1 for all its tokens, b has 2: the model repeats what it sees.
 class PlannedEngine {
  public:
-  explicit PlannedEngine(const EngineOptions& options) : engine_(options, settings()) {}
+  explicit PlannedEngine(const EngineSetup& options) : engine_(options, settings()) {}
 
   Steps run(const std::vector<Asked>& requests) {
     steps_.clear();  // what the engine computed to measure the costs of swapping
@@ -67,10 +67,10 @@ class PlannedEngine {
 
 struct Case {
   const char* name;
-  void (*change)(EngineOptions&);
+  void (*change)(EngineSetup&);
   std::vector<Asked> requests;
   Steps without, with;  // the flag
-  void (*base)(EngineOptions&) = [](EngineOptions&) {};
+  void (*base)(EngineSetup&) = [](EngineSetup&) {};
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -81,7 +81,7 @@ class EnginePlansTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EnginePlansTest, TheFlagChangesTheSteps) {
   const Case& c = GetParam();
-  EngineOptions options = small_options();  // 64 rows a step, four sequences
+  EngineSetup options = small_options();  // 64 rows a step, four sequences
   c.base(options);
   EXPECT_THAT(PlannedEngine(options).run(c.requests), ElementsAreArray(c.without)) << "without the flag";
   c.change(options);
@@ -89,54 +89,54 @@ TEST_P(EnginePlansTest, TheFlagChangesTheSteps) {
 }
 
 std::vector<Case> cases() {
-  const auto fcfs = [](EngineOptions& o) { o.scheduling_policy = "fcfs"; };
-  const auto preempts = [](EngineOptions& o) { o.force_preempt_every = 3; };
+  const auto fcfs = [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs"; };
+  const auto preempts = [](EngineSetup& o) { o.testing.force_preempt_every = 3; };
   return {
       {"max_num_batched_tokens",
-       [](EngineOptions& o) { o.max_num_batched_tokens = 30; },
+       [](EngineSetup& o) { o.scheduler.max_num_batched_tokens = 30; },
        {{70, 2}},
        {"a0+64", "a64+6", "a70+1"},
        {"a0+30", "a30+30", "a60+10", "a70+1"}},
       {"max_num_seqs",
-       [](EngineOptions& o) { o.max_num_seqs = 1; },
+       [](EngineSetup& o) { o.scheduler.max_num_seqs = 1; },
        {{10, 2}, {10, 2}},
        {"a0+10 b0+10", "a10+1 b10+1"},
        {"a0+10", "a10+1", "b0+10", "b10+1"}},
       {"long_prefill_token_threshold",
-       [](EngineOptions& o) { o.long_prefill_token_threshold = 20; },
+       [](EngineSetup& o) { o.scheduler.long_prefill_token_threshold = 20; },
        {{50, 2}, {10, 1}},
        {"a0+50 b0+10", "a50+1"},
        {"a0+20 b0+10", "a20+20", "a40+10", "a50+1"},
        fcfs},
       {"no_enable_mixed_prefill_decode",
-       [](EngineOptions& o) { o.enable_mixed_prefill_decode = false; },
+       [](EngineSetup& o) { o.scheduler.enable_mixed_prefill_decode = false; },
        {{4, 4}, {100, 2}},
        {"a0+4 b0+60", "a4+1 b60+40", "a5+1 b100+1", "a6+1"},
        {"a0+4 b0+60", "a4+1", "b60+40", "a5+1 b100+1", "a6+1"},
        fcfs},
       {"no_enable_chunked_prefill",
-       [](EngineOptions& o) { o.enable_chunked_prefill = false; },
+       [](EngineSetup& o) { o.scheduler.enable_chunked_prefill = false; },
        {{40, 1}, {40, 1}},
        {"a0+40 b0+24", "b24+16"},
        {"a0+40", "b0+40"},
-       [](EngineOptions& o) { o.scheduling_policy = "fcfs", o.max_model_len = 64; }},
+       [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs", o.model.max_model_len = 64; }},
       {"scheduling_policy_fcfs",  // instead of fair
        fcfs,
        {{100, 1}, {10, 1}},
        {"a0+54 b0+10", "a54+46"},
        {"a0+64", "a64+36 b0+10"}},
       {"scheduling_policy_priority",
-       [](EngineOptions& o) { o.scheduling_policy = "priority"; },
+       [](EngineSetup& o) { o.scheduler.scheduling_policy = "priority"; },
        {{100, 1, 1}, {10, 1, 0}},
        {"a0+64", "a64+36 b0+10"},
        {"b0+10 a0+54", "a54+46"},
        fcfs},
       {"no_enable_prefix_caching",  // what a preemption leaves is found again, or not
-       [](EngineOptions& o) { o.enable_prefix_caching = false; },
+       [](EngineSetup& o) { o.cache.enable_prefix_caching = false; },
        {{130, 2}},
        {"a0+130", "a128+3"},
        {"a0+130", "a0+131"},
-       [](EngineOptions& o) { o.force_preempt_every = 3, o.max_num_batched_tokens = 200; }},
+       [](EngineSetup& o) { o.testing.force_preempt_every = 3, o.scheduler.max_num_batched_tokens = 200; }},
       // What is preempted in vain, as nothing runs, is preempted one step later.
       {"force_preempt_every",
        preempts,
@@ -144,13 +144,13 @@ std::vector<Case> cases() {
        {"a0+10", "a10+1", "a11+1", "a12+1", "a13+1"},
        {"a0+10", "a0+11", "a0+12", "a12+1", "a0+14"}},
       {"swap_space",  // every second time
-       [](EngineOptions& o) { o.swap_space = 1 << 20; },
+       [](EngineSetup& o) { o.cache.swap_space = 1 << 20; },
        {{10, 9}},
        {"a0+10", "a0+11", "a0+12", "a12+1", "a0+14", "a0+15", "a15+1", "a0+17", "a0+18"},
        {"a0+10", "a0+11", "a11+1", "a12+1", "a0+14", "a14+1", "a15+1", "a0+17", "a17+1"},
        preempts},
       {"hidden_latent_pages",
-       [](EngineOptions& o) { o.hidden_latent_pages = 1 << 20; },
+       [](EngineSetup& o) { o.testing.hidden_latent_pages = 1 << 20; },
        {{20, 1}, {20, 1}},
        {"a0+20 b0+20"},
        {"a0+20", "b0+20"}},
@@ -162,8 +162,8 @@ INSTANTIATE_TEST_SUITE_P(Flags, EnginePlansTest, ::testing::ValuesIn(cases()),
 
 // A limit of the engine's own where the flag is 0.
 TEST(EngineStepRowsTest, WithoutALimitAStepHas512Rows) {
-  EngineOptions options = small_options();
-  options.max_num_batched_tokens = 0;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 0;
   EXPECT_THAT(PlannedEngine(options).run({{600, 1}}), ElementsAreArray({"a0+512", "a512+88"}));
 }
 

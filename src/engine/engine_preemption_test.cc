@@ -68,24 +68,24 @@ EngineStats run_mixed_work(Engine& engine) {
 }
 
 // Places for eight sequences, and pages for seven blocks: one of the largest requests and little more.
-EngineOptions short_of_memory(bool caching = true) {
-  EngineOptions options = small_options();
-  options.enable_prefix_caching = caching;
-  options.max_num_seqs = 8;
-  options.max_num_batched_tokens = 128;
-  options.max_model_len = 640;
-  options.kv_cache_memory = 40 << 10;
+EngineSetup short_of_memory(bool caching = true) {
+  EngineSetup options = small_options();
+  options.cache.enable_prefix_caching = caching;
+  options.scheduler.max_num_seqs = 8;
+  options.scheduler.max_num_batched_tokens = 128;
+  options.model.max_model_len = 640;
+  options.cache.kv_cache_memory = 40 << 10;
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
   EXPECT_EQ(runner->pools().plan().sequences, 8);
-  options.hidden_latent_pages = runner->pools().latents().total() - 1 - 7;
+  options.testing.hidden_latent_pages = runner->pools().latents().total() - 1 - 7;
   return options;
 }
 
 TEST(EnginePreemptionTest, APoolTooSmallForAll) {
   for (const char* policy : {"fair", "fcfs", "priority"}) {
     for (const bool caching : {true, false}) {
-      EngineOptions options = short_of_memory(caching);
-      options.scheduling_policy = policy;
+      EngineSetup options = short_of_memory(caching);
+      options.scheduler.scheduling_policy = policy;
       auto engine = make_engine(options);
       const EngineStats stats = run_mixed_work(*engine);
       EXPECT_GT(stats.preemptions_recompute, 0U) << policy;
@@ -98,11 +98,11 @@ TEST(EnginePreemptionTest, SwapsToMemoryOrDisk) {
   const TempFolder folder;
   for (const std::string& place : {std::string(), folder.path()}) {
     for (const bool caching : {true, false}) {
-      EngineOptions options = small_options();
-      options.force_preempt_every = 3;
-      options.swap_space = 1 << 20;
-      options.swap_dir = place;
-      options.enable_prefix_caching = caching;
+      EngineSetup options = small_options();
+      options.testing.force_preempt_every = 3;
+      options.cache.swap_space = 1 << 20;
+      options.cache.swap_dir = place;
+      options.cache.enable_prefix_caching = caching;
       auto engine = make_engine(options);
       const EngineStats stats = run_mixed_work(*engine);
       EXPECT_GT(stats.preemptions_swap, 10U);
@@ -114,9 +114,9 @@ TEST(EnginePreemptionTest, SwapsToMemoryOrDisk) {
 }
 
 TEST(EnginePreemptionTest, SwapSpaceForOneStateOnly) {
-  EngineOptions options = small_options();
-  options.force_preempt_every = 1;
-  options.swap_space = 3000;  // a state of a block is 1,304 bytes, one of 300 tokens more than this
+  EngineSetup options = small_options();
+  options.testing.force_preempt_every = 1;
+  options.cache.swap_space = 3000;  // a state of a block is 1,304 bytes, one of 300 tokens more than this
   auto engine = make_engine(options);
   const EngineStats stats = run_mixed_work(*engine);
   EXPECT_GT(stats.preemptions_swap, 0U);
@@ -127,14 +127,14 @@ TEST(EnginePreemptionTest, SwapSpaceForOneStateOnly) {
 TEST(EnginePreemptionTest, EverySoManyStepsWithEverythingOn) {
   const TempFolder folder;
   for (int every = 1; every <= 7; ++every) {
-    EngineOptions options = short_of_memory();
-    options.scheduling_policy = every % 2 == 0 ? "priority" : "fair";
-    options.long_prefill_token_threshold = every == 3 ? 50 : 0;
-    options.enable_mixed_prefill_decode = every != 5;
-    options.force_preempt_every = every;
-    options.swap_space = 1 << 20;
-    options.swap_dir = every % 3 == 0 ? folder.path() : "";
-    options.threads = 1 + every % 2;
+    EngineSetup options = short_of_memory();
+    options.scheduler.scheduling_policy = every % 2 == 0 ? "priority" : "fair";
+    options.scheduler.long_prefill_token_threshold = every == 3 ? 50 : 0;
+    options.scheduler.enable_mixed_prefill_decode = every != 5;
+    options.testing.force_preempt_every = every;
+    options.cache.swap_space = 1 << 20;
+    options.cache.swap_dir = every % 3 == 0 ? folder.path() : "";
+    options.machine.threads = 1 + every % 2;
     auto engine = make_engine(options);
     const EngineStats stats = run_mixed_work(*engine);
     EXPECT_GT(stats.preemptions_swap, 0U) << every;
@@ -146,10 +146,10 @@ TEST(EnginePreemptionTest, EverySoManyStepsWithEverythingOn) {
 // The directory is there when the engine starts and gone when a state is to be written.
 TEST(EnginePreemptionTest, ADirectoryThatGoesAway) {
   auto folder = std::make_unique<TempFolder>();
-  EngineOptions options = small_options();
-  options.force_preempt_every = 2;
-  options.swap_space = 1 << 20;
-  options.swap_dir = folder->path();
+  EngineSetup options = small_options();
+  options.testing.force_preempt_every = 2;
+  options.cache.swap_space = 1 << 20;
+  options.cache.swap_dir = folder->path();
   auto engine = make_engine(options);
   folder.reset();
   const EngineStats stats = run_mixed_work(*engine);
@@ -179,10 +179,10 @@ class ShortFiles {
 
 TEST(EnginePreemptionTest, ADiskThatIsFull) {
   const TempFolder folder;
-  EngineOptions options = small_options();
-  options.force_preempt_every = 2;
-  options.swap_space = 1 << 20;
-  options.swap_dir = folder.path();
+  EngineSetup options = small_options();
+  options.testing.force_preempt_every = 2;
+  options.cache.swap_space = 1 << 20;
+  options.cache.swap_dir = folder.path();
   auto engine = make_engine(options);
   EngineStats stats;
   {
@@ -196,10 +196,10 @@ TEST(EnginePreemptionTest, ADiskThatIsFull) {
 // The image is gone, or cut short, when it is to be read: nothing but time is lost.
 TEST(EnginePreemptionTest, ASwappedStateThatCannotBeReadBack) {
   const TempFolder folder;
-  EngineOptions options = small_options();
-  options.force_preempt_every = 2;
-  options.swap_space = 1 << 20;
-  options.swap_dir = folder.path();
+  EngineSetup options = small_options();
+  options.testing.force_preempt_every = 2;
+  options.cache.swap_space = 1 << 20;
+  options.cache.swap_dir = folder.path();
   Stage stage(options);
   const auto a = random_tokens(200, 1), b = random_tokens(90, 2);
   stage.add("a", a, 20);
@@ -221,9 +221,9 @@ TEST(EnginePreemptionTest, ASwappedStateThatCannotBeReadBack) {
 }
 
 TEST(EnginePreemptionTest, ABetterPriorityTakesThePlace) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
-  options.scheduling_policy = "priority";
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
+  options.scheduler.scheduling_policy = "priority";
   const auto low_prompt = random_tokens(150, 1), high_prompt = random_tokens(150, 2);
   Answer low, high;
   GatedEngine engine(options);

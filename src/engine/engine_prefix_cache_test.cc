@@ -12,7 +12,7 @@ constexpr SamplingParams kGreedy{.temperature = 0};
 // Submits, waits, checks the tokens, and returns how many rows of the prompt were computed.
 class CachedEngine {
  public:
-  explicit CachedEngine(const EngineOptions& options = small_options()) : engine_(make_engine(options)) {}
+  explicit CachedEngine(const EngineSetup& options = small_options()) : engine_(make_engine(options)) {}
 
   int rows(const std::vector<TokenId>& prompt, int max_tokens = 3, const std::string& salt = "",
            std::vector<std::int32_t> message_starts = {}) {
@@ -152,8 +152,8 @@ TEST(EnginePrefixCacheTest, ResetWhileRequestsRun) {
 }
 
 TEST(EnginePrefixCacheTest, Disabled) {
-  EngineOptions options = small_options();
-  options.enable_prefix_caching = false;
+  EngineSetup options = small_options();
+  options.cache.enable_prefix_caching = false;
   CachedEngine engine(options);
   const auto prompt = random_tokens(300, 1);
   EXPECT_EQ(engine.rows(prompt, 150), 300);
@@ -166,10 +166,10 @@ TEST(EnginePrefixCacheTest, Disabled) {
 }
 
 TEST(EnginePrefixCacheTest, WhatIsEvictedIsComputedAgain) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
-  options.max_model_len = 1024;
-  options.kv_cache_memory = 20 << 10;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
+  options.model.max_model_len = 1024;
+  options.cache.kv_cache_memory = 20 << 10;
   CachedEngine engine(options);
   const auto prompt = random_tokens(600, 1);
   EXPECT_EQ(engine.rows(prompt), 600);

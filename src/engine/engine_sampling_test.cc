@@ -45,7 +45,7 @@ std::vector<TokenId> by_definition(std::vector<TokenId> tokens, int max_tokens, 
 
 struct Case {
   const char* name;
-  void (*change)(EngineOptions&);
+  void (*change)(EngineSetup&);
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -63,7 +63,7 @@ TEST_P(EngineSamplingTest, FollowsTheDefinition) {
                                         {.temperature = 3, .top_k = 20, .min_p = 0.1F}};
   constexpr int kLengths[] = {1, 7, 128, 300};
   constexpr int kChoices = 3, kTokens = 20;
-  EngineOptions options = small_options();
+  EngineSetup options = small_options();
   GetParam().change(options);
   std::deque<Answer> answers;
   for (std::size_t i = 0; i < std::size(kParams) * std::size(kLengths); ++i) answers.emplace_back(kChoices);
@@ -90,11 +90,13 @@ TEST_P(EngineSamplingTest, FollowsTheDefinition) {
 }
 
 constexpr Case kCases[] = {
-    {"as_it_is", [](EngineOptions&) {}},
-    {"two_threads_small_steps", [](EngineOptions& o) { o.threads = 2, o.max_num_batched_tokens = 5; }},
-    {"preempted", [](EngineOptions& o) { o.force_preempt_every = 3; }},
+    {"as_it_is", [](EngineSetup&) {}},
+    {"two_threads_small_steps", [](EngineSetup& o) { o.machine.threads = 2, o.scheduler.max_num_batched_tokens = 5; }},
+    {"preempted", [](EngineSetup& o) { o.testing.force_preempt_every = 3; }},
     {"swapped_without_caching",
-     [](EngineOptions& o) { o.force_preempt_every = 2, o.swap_space = 1 << 20, o.enable_prefix_caching = false; }},
+     [](EngineSetup& o) {
+       o.testing.force_preempt_every = 2, o.cache.swap_space = 1 << 20, o.cache.enable_prefix_caching = false;
+     }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineSamplingTest, ::testing::ValuesIn(kCases),

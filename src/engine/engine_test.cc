@@ -77,8 +77,8 @@ TEST(EngineTest, TheEndComesWithTheFirstToken) {
   const auto prompt = random_tokens(300, 1);
   const TokenId first = alone(prompt, 1, {.temperature = 0})[0];
   for (const int every : {0, 1, 3}) {
-    EngineOptions options = small_options();
-    options.force_preempt_every = every;
+    EngineSetup options = small_options();
+    options.testing.force_preempt_every = every;
     auto engine = make_engine(options);
     for (const bool stops : {false, true, true}) {
       Answer answer;
@@ -114,10 +114,10 @@ TEST(EngineTest, LogprobsComeWhenAskedFor) {
 }
 
 TEST(EngineTest, RefusesWhatCanNeverRun) {
-  EngineOptions options = small_options();
-  options.max_model_len = 2000;
-  options.max_num_seqs = 1;
-  options.kv_cache_memory = 12 << 10;
+  EngineSetup options = small_options();
+  options.model.max_model_len = 2000;
+  options.scheduler.max_num_seqs = 1;
+  options.cache.kv_cache_memory = 12 << 10;
   Answer answer;  // outlives the engine, as in every test here
   auto engine = make_engine(options);
   EXPECT_EQ(engine->max_model_len(), 2000);
@@ -140,8 +140,8 @@ TEST(EngineTest, RefusesWhatCanNeverRun) {
 
 // Neither those that run nor those that come after it wait for one that is refused, and it holds no memory.
 TEST(EngineTest, ARefusedRequestHoldsNothingUp) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
   Answer running, next, refused;
   GatedEngine engine(options);
   ASSERT_TRUE(engine->submit(request(running, random_tokens(10, 1), 5)).ok());
@@ -237,8 +237,8 @@ TEST(EngineTest, StatsAreReadWhileItRuns) {
 }
 
 TEST(EngineTest, ARequestMayCancelItselfAndWaitingOnesCanBeCancelled) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
   FakeModel::Settings settings;
   settings.step_time = 1ms;  // the second request must not be through before it is cancelled
   Answer first, second;
@@ -260,9 +260,9 @@ TEST(EngineTest, ARequestMayCancelItselfAndWaitingOnesCanBeCancelled) {
 }
 
 TEST(EngineTest, WaitsForMemoryInOrder) {
-  EngineOptions options = small_options();
-  options.max_model_len = 1024;
-  options.kv_cache_memory = 64 << 10;
+  EngineSetup options = small_options();
+  options.model.max_model_len = 1024;
+  options.cache.kv_cache_memory = 64 << 10;
   std::vector<Answer> answers(6);
   auto engine = make_engine(options);
   for (auto& answer : answers) ASSERT_TRUE(engine->submit(request(answer, random_tokens(500, 1), 200)).ok());
@@ -275,9 +275,9 @@ TEST(EngineTest, WaitsForMemoryInOrder) {
 }
 
 TEST(EngineTest, ProbesPassWhileTheCacheIsFull) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
-  options.kv_cache_memory = 16 << 10;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
+  options.cache.kv_cache_memory = 16 << 10;
   FakeModel::Settings settings;
   settings.step_time = 1ms;
   Answer answer;
@@ -308,9 +308,9 @@ TEST(EngineTest, TheEndOfTheEngineCancelsWhatRunsAndWaits) {
 }
 
 TEST(EngineTest, ManyThreadsSubmitAndCancel) {
-  EngineOptions options = small_options();
-  options.threads = 2;
-  options.kv_cache_memory = 256 << 10;
+  EngineSetup options = small_options();
+  options.machine.threads = 2;
+  options.cache.kv_cache_memory = 256 << 10;
   auto engine = make_engine(options);
   constexpr unsigned kClients = 6, kRequests = 25;
   std::atomic<int> cancelled{0}, ended{0};

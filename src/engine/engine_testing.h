@@ -14,13 +14,14 @@
 
 #include "engine/engine_impl.h"
 #include "engine/stepper_testing.h"
+#include "model/engine_setup.h"
 #include "sluice/engine.h"
 
 namespace sluice {
 
 constexpr std::chrono::seconds kTestPatience{120};
 
-inline std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_options(),
+inline std::unique_ptr<Engine> make_engine(const EngineSetup& options = small_options(),
                                            FakeModel::Settings settings = {}) {
   auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options);
   EXPECT_TRUE(runner.ok()) << runner.status().message();
@@ -95,8 +96,8 @@ inline Request request(Answer& answer, std::vector<TokenId> prompt, int max_toke
 // What a request gives when it runs alone and nothing is cached.
 inline std::vector<TokenId> alone(const std::vector<TokenId>& prompt, int max_tokens, SamplingParams sampling,
                                   FakeModel::Settings settings = {}) {
-  EngineOptions options = small_options();
-  options.enable_prefix_caching = false;
+  EngineSetup options = small_options();
+  options.cache.enable_prefix_caching = false;
   Answer answer;
   auto engine = make_engine(options, std::move(settings));
   EXPECT_TRUE(engine->submit(request(answer, prompt, max_tokens, sampling)).ok());
@@ -158,7 +159,7 @@ class StepGate {
 // a step before it waits.
 class GatedEngine {
  public:
-  explicit GatedEngine(const EngineOptions& options = small_options(), FakeModel::Settings settings = {}) {
+  explicit GatedEngine(const EngineSetup& options = small_options(), FakeModel::Settings settings = {}) {
     settings.on_step = [gate = gate_.hook(), before = std::move(settings.on_step)](const StepTables& step) {
       if (before) before(step);
       gate(step);

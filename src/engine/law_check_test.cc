@@ -36,14 +36,14 @@ std::vector<std::vector<TokenId>> make_prompts() {
 }
 
 std::unique_ptr<Runner> make_runner(const FakeModel::Settings& settings, const char* fault = "") {
-  EngineOptions options;
-  options.threads = 1;
-  options.max_num_seqs = 8;
-  options.max_num_batched_tokens = 1024;
-  options.kv_cache_memory = 8 << 20;
-  options.swap_space = 64 << 20;
+  EngineSetup options;
+  options.machine.threads = 1;
+  options.scheduler.max_num_seqs = 8;
+  options.scheduler.max_num_batched_tokens = 1024;
+  options.cache.kv_cache_memory = 8 << 20;
+  options.cache.swap_space = 64 << 20;
   options.audit = true;
-  options.inject_fault = fault;
+  options.testing.inject_fault = fault;
   return Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
 }
 
@@ -311,7 +311,7 @@ TEST(VerifyTest, ALongPromptMakesTheIndexerChoose) {
     const int tokens = long_prompt_tokens(choosing);
     EXPECT_GT(tokens, chooses_from(choosing) + 200);
     EXPECT_EQ(law_prompts(64, tokens).back().size(), static_cast<std::size_t>(tokens));
-    EXPECT_GT(law_options({}, choosing)->max_model_len, tokens + 100);
+    EXPECT_GT(law_options({}, choosing)->model.max_model_len, tokens + 100);
   }
   EXPECT_EQ(long_prompt_tokens(layout(4096, 4)), 0);  // 16,387 tokens: too many
 }

@@ -11,12 +11,13 @@
 namespace sluice {
 
 std::string Workload::text() const {
-  const EngineOptions& o = options;
+  const EngineSetup& o = options;
   std::string text = fmt::format(
       "  --max-num-batched-tokens {} --max-num-seqs {} --scheduling-policy {} --long-prefill-token-threshold {} "
       "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --force-preempt-every {} --swap-space {}, {} threads",
-      o.max_num_batched_tokens, o.max_num_seqs, o.scheduling_policy, o.long_prefill_token_threshold,
-      o.enable_mixed_prefill_decode ? "" : "no-", caching ? "" : "no-", o.force_preempt_every, o.swap_space, threads);
+      o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, o.scheduler.scheduling_policy,
+      o.scheduler.long_prefill_token_threshold, o.scheduler.enable_mixed_prefill_decode ? "" : "no-",
+      caching ? "" : "no-", o.testing.force_preempt_every, o.cache.swap_space, threads);
   if (pages > 0) text += fmt::format(", {} pages", pages);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
@@ -82,26 +83,26 @@ class Maker {
   int length(int prompt) const { return static_cast<int>(prompts_[static_cast<std::size_t>(prompt)].size()); }
 
   void choose_options() {
-    EngineOptions& o = work_.options;
-    o.max_num_batched_tokens = situation_ == Situation::kAny ? pick(1, 3, 7, 64, 100, 128, 129, 200, 512, 700)
-                                                             : pick(64, 100, 128, 129, 200, 512, 700);
-    o.max_num_seqs = pick(1, 2, 3, 8, 8, 8);
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_batched_tokens = situation_ == Situation::kAny ? pick(1, 3, 7, 64, 100, 128, 129, 200, 512, 700)
+                                                                       : pick(64, 100, 128, 129, 200, 512, 700);
+    o.scheduler.max_num_seqs = pick(1, 2, 3, 8, 8, 8);
     const char* policies[] = {"fair", "fcfs", "priority"};
-    o.scheduling_policy = policies[below(3)];
-    o.long_prefill_token_threshold = one_in(3) ? 1 + below(200) : 0;
-    o.enable_mixed_prefill_decode = !one_in(4);
-    o.force_preempt_every = one_in(3) ? (o.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
-    o.swap_space = below(2);  // more than none: the runner's own
+    o.scheduler.scheduling_policy = policies[below(3)];
+    o.scheduler.long_prefill_token_threshold = one_in(3) ? 1 + below(200) : 0;
+    o.scheduler.enable_mixed_prefill_decode = !one_in(4);
+    o.testing.force_preempt_every = one_in(3) ? (o.scheduler.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
+    o.cache.swap_space = below(2);  // more than none: the runner's own
     work_.caching = !one_in(5);
     work_.threads = laws_.thread_counts[static_cast<std::size_t>(number_) % laws_.thread_counts.size()];
   }
 
   void preempt_often() {
-    EngineOptions& o = work_.options;
-    o.max_num_seqs = pick(3, 8);
-    o.long_prefill_token_threshold = 0;
-    o.force_preempt_every = 1 + below(2);
-    o.swap_space = 1;
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_seqs = pick(3, 8);
+    o.scheduler.long_prefill_token_threshold = 0;
+    o.testing.force_preempt_every = 1 + below(2);
+    o.cache.swap_space = 1;
     work_.cancels_swapped = true;
     for (int i = 0; i < 3; ++i) {
       WorkRequest& r = add_any();
@@ -113,11 +114,11 @@ class Maker {
 
   // The same prompt, after its blocks are cached: with another salt, and with its own.
   void add_choices_and_salts() {
-    EngineOptions& o = work_.options;
-    o.max_num_batched_tokens = pick(512, 700);
-    o.max_num_seqs = 8;
-    o.long_prefill_token_threshold = 0;
-    o.force_preempt_every = (number_ / kLawSituations) % 2 == 0 ? 0 : o.force_preempt_every;
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_batched_tokens = pick(512, 700);
+    o.scheduler.max_num_seqs = 8;
+    o.scheduler.long_prefill_token_threshold = 0;
+    o.testing.force_preempt_every = (number_ / kLawSituations) % 2 == 0 ? 0 : o.testing.force_preempt_every;
     work_.caching = true;
     std::vector<int> long_enough;
     for (int p = 0; p < short_prompts_; ++p) {
@@ -143,7 +144,8 @@ class Maker {
     const std::vector<int> strangers = strangers_of(prompts_, candidates);
     if (strangers.size() < 3) return false;
     work_.caching = true;
-    work_.options.max_num_batched_tokens = pick(64, 100);  // so that every prompt is cut within its first block
+    work_.options.scheduler.max_num_batched_tokens =
+        pick(64, 100);  // so that every prompt is cut within its first block
     for (int blocks = 0; requests() < laws_.max_sequences;) {
       if (requests() >= 3 && blocks > blocks_for(longest_) + 8 && rows_ >= laws_.min_rows) break;
       const int prompt = strangers[static_cast<std::size_t>(requests()) % strangers.size()];
@@ -155,14 +157,14 @@ class Maker {
   }
 
   void add_long() {
-    work_.options.max_num_batched_tokens = pick(200, 512, 700);
+    work_.options.scheduler.max_num_batched_tokens = pick(200, 512, 700);
     const int prompt = short_prompts_ + below(laws_.long_prompts);
     add({.prompt = prompt, .max_tokens = 1 + below(12), .n = 1 + below(2), .greedy = false});
     add({.prompt = prompt, .max_tokens = 1 + below(12), .arrives = below(30)});
   }
 
   WorkRequest& add_any() {
-    const int budget = work_.options.max_num_batched_tokens;
+    const int budget = work_.options.scheduler.max_num_batched_tokens;
     WorkRequest r;
     r.prompt = requests() > 0 && one_in(3) ? work_.requests.back().prompt : below(short_prompts_);
     // One row a step is slow: such a budget gets short prompts only.

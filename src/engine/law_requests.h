@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/law_check.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
@@ -25,7 +25,7 @@ struct WorkRequest {
 };
 
 struct Workload {
-  EngineOptions options;
+  EngineSetup options;
   int threads = 1;
   int pages = 0;  // latent pages that are there; 0: all
   bool caching = true;

@@ -29,9 +29,9 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
 
 }  // namespace
 
-Result<std::unique_ptr<Runner>> Runner::load(const EngineOptions& options) {
+Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(validate(options));
-  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.isa));
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa));
   ThreadPool pool(resolve_threads(options));
   const Exec exec{.pool = &pool, .kernels = kernels};
   LoadReport report;
@@ -39,13 +39,13 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineOptions& options) {
   {
     ProgressBar bar("loading");
     const LoadProgress progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
-    SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model_folder, options, progress, &report));
+    SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model.folder, options, progress, &report));
   }
-  log_load(report, *model, options.model_folder, exec);
+  log_load(report, *model, options.model.folder, exec);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, create(std::move(model), kernels, options));
   runner->load_report_ = std::move(report);
-  if (options.pin_threads) runner->pin_threads();
-  if (options.max_num_batched_tokens == 0 && options.enable_chunked_prefill) {
+  if (options.machine.pin_threads) runner->pin_threads();
+  if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
     // It may fail where the cache is too small for so many rows, and then there is nothing to bound.
     if (const auto step = measure_step(*runner); step.ok()) {
       runner->set_step_rows(step->rows);
@@ -56,8 +56,12 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
+  return start_engine(options);
+}
+
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
-  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model.folder));
   std::vector<std::int32_t> ends = runner->model().config().eos_token_ids;
   for (const std::int32_t id : generation.eos_token_ids) {
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);

@@ -34,7 +34,7 @@ void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
-                                               const EngineOptions& options) {
+                                               const EngineSetup& options) {
   std::unique_ptr<Runner> runner(new Runner);
   SLUICE_RETURN_IF_ERROR(validate(options));
   runner->set_threads(resolve_threads(options));
@@ -44,8 +44,8 @@ Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, con
   return runner;
 }
 
-Status Runner::choose_device(const EngineOptions& options) {
-  if (options.device == "emulated") {
+Status Runner::choose_device(const EngineSetup& options) {
+  if (options.machine.device == "emulated") {
     emulated_ = std::make_unique<EmulatedDevice>(std::random_device()());
     device_ = emulated_.get();
     exec_.ops = &emulated_op_table();
@@ -54,22 +54,22 @@ Status Runner::choose_device(const EngineOptions& options) {
   return {};
 }
 
-Status Runner::set_up(const EngineOptions& options) {
+Status Runner::set_up(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(choose_device(options));
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
-                          resolve_max_model_len(options.max_model_len, model_->config().max_position_embeddings));
+                          resolve_max_model_len(options.model.max_model_len, model_->config().max_position_embeddings));
   step_rows_ = resolve_step_rows(options);
   const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
-                              .max_seqs = options.max_num_seqs,
+                              .max_seqs = options.scheduler.max_num_seqs,
                               .max_batched_tokens = step_rows_,
                               .max_model_len = max_model_len_,
-                              .prefix_caching = options.enable_prefix_caching};
+                              .prefix_caching = options.cache.enable_prefix_caching};
   SLUICE_ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(model_->cache_layout(), request));
-  hide_latent_pages(options.hidden_latent_pages, model_->cache_layout(), &plan);
-  if (plan.sequences < options.max_num_seqs) {
+  hide_latent_pages(options.testing.hidden_latent_pages, model_->cache_layout(), &plan);
+  if (plan.sequences < options.scheduler.max_num_seqs) {
     log_info("--kv-cache-memory holds {} sequences at once, fewer than --max-num-seqs {}", plan.sequences,
-             options.max_num_seqs);
+             options.scheduler.max_num_seqs);
   }
   SLUICE_RETURN_IF_ERROR(check_unchunked(options, max_model_len_, PageGeometry::of(model_->cache_layout()), plan));
   log_debug("cache: {}", plan.text());
@@ -79,19 +79,19 @@ Status Runner::set_up(const EngineOptions& options) {
 }
 
 Status Runner::clear_cache() {
-  const EngineOptions& options = options_;
+  const EngineSetup& options = options_;
   builder_ = StepBuilder(model_->cache_layout().table_shape());
   states_.clear();  // before the pools that they point to
   prefix_cache_.reset();
   SLUICE_ASSIGN_OR_RETURN(pools_, CachePools::create(*device_, model_->cache_layout(), plan_));
-  SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.inject_fault));
+  SLUICE_ASSIGN_OR_RETURN(const Fault fault, parse_fault(options.testing.inject_fault));
   PrefixCacheOptions caching;
-  caching.enabled = options.enable_prefix_caching;
+  caching.enabled = options.cache.enable_prefix_caching;
   caching.digests = options.audit;
   caching.fault = fault;
   prefix_cache_ = std::make_unique<PrefixCache>(pools_.get(), caching);
-  SLUICE_ASSIGN_OR_RETURN(swap_space_,
-                          SwapSpace::create(static_cast<std::size_t>(options.swap_space), options.swap_dir));
+  SLUICE_ASSIGN_OR_RETURN(
+      swap_space_, SwapSpace::create(static_cast<std::size_t>(options.cache.swap_space), options.cache.swap_dir));
   exec_.fault_chunk_anchored_splits = fault == Fault::kChunkReduction;
   prepared_rows_ = 0;
   SLUICE_RETURN_IF_ERROR(prepare_for(step_rows_));

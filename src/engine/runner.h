@@ -29,8 +29,8 @@
 #include "kernels/device_tables.h"
 #include "kernels/emulated_device.h"
 #include "kernels/step_builder.h"
+#include "model/engine_setup.h"
 #include "model/model.h"
-#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -46,11 +46,11 @@ struct StepSpan {
 
 class Runner {
  public:
-  // Loads options.model_folder, with a progress bar on stderr when it is a terminal.
-  static Result<std::unique_ptr<Runner>> load(const EngineOptions& options);
+  // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
+  static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
   // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none.
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
-                                                const EngineOptions& options);
+                                                const EngineSetup& options);
 
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
@@ -118,8 +118,8 @@ class Runner {
 
  private:
   Runner() = default;
-  Status set_up(const EngineOptions& options);
-  Status choose_device(const EngineOptions& options);
+  Status set_up(const EngineSetup& options);
+  Status choose_device(const EngineSetup& options);
   Status take_logits_memory();
   Status prepare_for(int rows);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
@@ -142,7 +142,7 @@ class Runner {
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::unique_ptr<SwapSpace> swap_space_;
-  EngineOptions options_;
+  EngineSetup options_;
   MemoryPlan plan_;
   mutable std::uint64_t audits_ = 0;
   LoadReport load_report_;

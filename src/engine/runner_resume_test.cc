@@ -18,8 +18,8 @@ class RunnerResumeTest : public ::testing::TestWithParam<int> {  // tokens of th
   RunnerResumeTest() : ids_(random_tokens(kTokens, 1)), chain_(BlockHash{}) {
     FakeModel::Settings settings;
     settings.window_tokens = GetParam();
-    EngineOptions options = small_options();
-    options.max_num_batched_tokens = kTokens;
+    EngineSetup options = small_options();
+    options.scheduler.max_num_batched_tokens = kTokens;
     runner_ = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
     chain_.extend(ids_);
     std::vector<int> all(kBlocks);

@@ -16,16 +16,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-EngineOptions small_options() {
-  EngineOptions options;
-  options.threads = 1;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 256;
-  options.kv_cache_memory = 4 << 20;
+EngineSetup small_options() {
+  EngineSetup options;
+  options.machine.threads = 1;
+  options.scheduler.max_num_seqs = 4;
+  options.scheduler.max_num_batched_tokens = 256;
+  options.cache.kv_cache_memory = 4 << 20;
   return options;
 }
 
-std::unique_ptr<Runner> make_runner(const EngineOptions& options = small_options()) {
+std::unique_ptr<Runner> make_runner(const EngineSetup& options = small_options()) {
   auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options);
   EXPECT_TRUE(runner.ok()) << runner.status().message();
   return std::move(runner).value();
@@ -109,9 +109,9 @@ TEST(RunnerTest, RefusesWhatItCannotRunAndStaysAsItWas) {
 }
 
 TEST(RunnerTest, AShortageOfPagesChangesNothing) {
-  EngineOptions options = small_options();
-  options.kv_cache_memory = 64 << 10;
-  options.max_num_seqs = 2;
+  EngineSetup options = small_options();
+  options.cache.kv_cache_memory = 64 << 10;
+  options.scheduler.max_num_seqs = 2;
   auto runner = make_runner(options);
   const StateSlot a = runner->open().value(), b = runner->open().value();
   const auto ids = tokens(4096, 5);
@@ -145,8 +145,8 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
     runner.close(slot);
   };
   for (const int threads : {1, 2, 3}) {
-    EngineOptions options = small_options();
-    options.threads = threads;
+    EngineSetup options = small_options();
+    options.machine.threads = threads;
     auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
     ASSERT_NO_FATAL_FAILURE(compute(*runner, threads));
     for (const int others : {4, 1, 2}) {
@@ -165,44 +165,46 @@ TEST(RunnerTest, OpensOneSequenceMoreThanRun) {
 // The chains of two profiles begin apart, so none of their pages are ever shared.
 TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
   const auto root = [](auto change, const char* salt = "") {
-    EngineOptions options = small_options();
-    options.model_folder = SLUICE_TEST_DATA_DIR "/oracles/v2-lite-like";
+    EngineSetup options = small_options();
+    options.model.folder = SLUICE_TEST_DATA_DIR "/oracles/v2-lite-like";
     change(options);
     auto runner = Runner::load(options);
     EXPECT_TRUE(runner.ok()) << runner.status().message();
     return (*runner)->root(salt).bytes;
   };
-  const auto expanded = [](auto& o) { o.mla_prefill = "expanded"; };
+  const auto expanded = [](auto& o) { o.numerics.mla_prefill = "expanded"; };
   const std::vector roots{
       root([](auto&) {}),
       root([](auto&) {}, "salt"),
-      root([](auto& o) { o.profile = "plain"; }),
-      root([](auto& o) { o.kv_cache_dtype = "fp8"; }),
+      root([](auto& o) { o.numerics.profile = "plain"; }),
+      root([](auto& o) { o.numerics.kv_cache_dtype = "fp8"; }),
       root(expanded),
       root(expanded, "salt"),
-      root([](auto& o) { o.mla_prefill = "expanded", o.attn_prefill_chunk_size = 512; }),
-      root([](auto& o) { o.mla_prefill = "expanded", o.mla_expand_from = 64; }),
+      root([](auto& o) { o.numerics.mla_prefill = "expanded", o.numerics.attn_prefill_chunk_size = 512; }),
+      root([](auto& o) { o.numerics.mla_prefill = "expanded", o.testing.mla_expand_from = 64; }),
   };
   for (std::size_t i = 0; i < roots.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(roots[i], roots[j]) << i << " and " << j;
   }
   EXPECT_EQ(root(expanded), roots[4]);
-  EXPECT_EQ(root([](auto& o) { o.threads = 2, o.isa = "scalar"; }), roots[0]) << "neither is part of a profile";
+  EXPECT_EQ(root([](auto& o) { o.machine.threads = 2, o.machine.isa = "scalar"; }), roots[0])
+      << "neither is part of a profile";
 }
 
 TEST(RunnerTest, OptionsAreChecked) {
   const auto message = [](auto change) {
-    EngineOptions options = small_options();
+    EngineSetup options = small_options();
     change(options);
     return Runner::create(std::make_unique<FakeModel>(), nullptr, options).status().message();
   };
-  EXPECT_THAT(message([](auto& o) { o.threads = -1; }), HasSubstr("--threads: expected 0 to 1024, found -1"));
-  EXPECT_THAT(message([](auto& o) { o.max_num_seqs = 0; }), HasSubstr("--max-num-seqs"));
-  EXPECT_THAT(message([](auto& o) { o.max_num_batched_tokens = -1; }), HasSubstr("--max-num-batched-tokens"));
-  EXPECT_THAT(message([](auto& o) { o.max_model_len = 4097; }), HasSubstr("--max-model-len: expected 1 to 4096"));
-  EXPECT_THAT(message([](auto& o) { o.max_model_len = -1; }), HasSubstr("--max-model-len"));
-  EXPECT_THAT(message([](auto& o) { o.kv_cache_memory = -1; }), HasSubstr("--kv-cache-memory"));
-  EXPECT_THAT(message([](auto& o) { o.kv_cache_memory = 1000; }), HasSubstr("--kv-cache-memory: expected at least"));
+  EXPECT_THAT(message([](auto& o) { o.machine.threads = -1; }), HasSubstr("--threads: expected 0 to 1024, found -1"));
+  EXPECT_THAT(message([](auto& o) { o.scheduler.max_num_seqs = 0; }), HasSubstr("--max-num-seqs"));
+  EXPECT_THAT(message([](auto& o) { o.scheduler.max_num_batched_tokens = -1; }), HasSubstr("--max-num-batched-tokens"));
+  EXPECT_THAT(message([](auto& o) { o.model.max_model_len = 4097; }), HasSubstr("--max-model-len: expected 1 to 4096"));
+  EXPECT_THAT(message([](auto& o) { o.model.max_model_len = -1; }), HasSubstr("--max-model-len"));
+  EXPECT_THAT(message([](auto& o) { o.cache.kv_cache_memory = -1; }), HasSubstr("--kv-cache-memory"));
+  EXPECT_THAT(message([](auto& o) { o.cache.kv_cache_memory = 1000; }),
+              HasSubstr("--kv-cache-memory: expected at least"));
 }
 
 }  // namespace

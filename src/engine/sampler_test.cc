@@ -125,7 +125,8 @@ TEST(SamplerTest, ParametersAreChecked) {
   EXPECT_TRUE(validate(SamplingParams{}).ok());
   EXPECT_TRUE(validate({.temperature = 0, .top_p = 0.1F, .top_k = -1, .min_p = 1, .seed = 0, .top_logprobs = 20}).ok());
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(validate({.temperature = -1}).message(), HasSubstr("temperature: expected a number >= 0, found -1"));
+  EXPECT_THAT(validate({.temperature = -1}).message(), HasSubstr("temperature: expected 0 to 100, found -1"));
+  EXPECT_FALSE(validate({.temperature = 101}).ok());
   EXPECT_FALSE(validate({.temperature = nan}).ok());
   EXPECT_FALSE(validate({.temperature = kInf}).ok());
   EXPECT_THAT(validate({.top_p = 0}).message(), HasSubstr("top_p"));

@@ -13,7 +13,7 @@ Status out_of_range(const char* field, const char* range, double found) {
 
 Status validate(const SamplingParams& p) {
   if (!kTemperatures.contains(p.temperature)) {
-    return out_of_range("temperature", "a number >= 0", static_cast<double>(p.temperature));
+    return out_of_range("temperature", "0 to 100", static_cast<double>(p.temperature));
   }
   if (!kTopPs.contains(p.top_p)) {
     return out_of_range("top_p", "more than 0 and at most 1", static_cast<double>(p.top_p));

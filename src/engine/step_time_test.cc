@@ -38,9 +38,9 @@ TEST(StepTime, SlowModelsGetTheFewestRows) {
 }
 
 TEST(StepTime, LeavesTheRunnerAsItWas) {
-  EngineOptions options;
-  options.max_model_len = 40;  // fewer than a pass has rows
-  options.kv_cache_memory = 64 << 20;
+  EngineSetup options;
+  options.model.max_model_len = 40;  // fewer than a pass has rows
+  options.cache.kv_cache_memory = 64 << 20;
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
   EXPECT_EQ(runner->step_rows(), kMostStepRows);
   const auto step = measure_step(*runner);

@@ -20,8 +20,8 @@ struct PreemptionCosts {
   double row = 0, page = 0;  // seconds
 };
 
-PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
-  if (options.swap_space == 0) return {};
+PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
+  if (options.cache.swap_space == 0) return {};
   constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
   const int rows = std::min({64, resolve_step_rows(options, runner.step_rows()), runner.max_model_len()});
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
@@ -33,25 +33,25 @@ PreemptionCosts measure_costs(Runner& runner, const EngineOptions& options) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   runner.close(*slot);
   if (!status.ok()) return {};
-  const double speed = options.swap_dir.empty() ? kMemoryBytesPerSecond : kDiskBytesPerSecond;
+  const double speed = options.cache.swap_dir.empty() ? kMemoryBytesPerSecond : kDiskBytesPerSecond;
   return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
 }
 
 constexpr int kProbePages = 1;  // of either pool, kept back for the health probe (cache/memory_plan.h)
 
-SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
+SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   const CachePools& pools = runner.pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
   limits.max_batched_tokens = resolve_step_rows(options, runner.step_rows());
-  limits.max_seqs = std::min(pools.plan().sequences, options.max_num_seqs);
+  limits.max_seqs = std::min(pools.plan().sequences, options.scheduler.max_num_seqs);
   limits.max_model_len = runner.max_model_len();
   limits.latent_pages = std::max(0, pools.latents().free() - kProbePages);
   limits.window_pages = std::max(0, pools.windows().total() - kProbePages);
   limits.geometry = pools.geometry();
-  limits.long_prefill_token_threshold = options.long_prefill_token_threshold;
-  limits.chunked_prefill = options.enable_chunked_prefill;
-  limits.mixed = options.enable_mixed_prefill_decode;
+  limits.long_prefill_token_threshold = options.scheduler.long_prefill_token_threshold;
+  limits.chunked_prefill = options.scheduler.enable_chunked_prefill;
+  limits.mixed = options.scheduler.enable_mixed_prefill_decode;
   limits.policy = scheduling_policy(options);
   limits.recompute_cost_per_row = costs.row;
   limits.swap_cost_per_page = costs.page;
@@ -60,8 +60,10 @@ SchedulerLimits limits_of(Runner& runner, const EngineOptions& options) {
 
 }  // namespace
 
-Stepper::Stepper(Runner* runner, const EngineOptions& options)
-    : runner_(runner), force_preempt_every_(options.force_preempt_every), scheduler_(limits_of(*runner, options)) {}
+Stepper::Stepper(Runner* runner, const EngineSetup& options)
+    : runner_(runner),
+      force_preempt_every_(options.testing.force_preempt_every),
+      scheduler_(limits_of(*runner, options)) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {

@@ -17,8 +17,8 @@
 
 #include "cache/block_chain.h"
 #include "engine/runner.h"
+#include "model/engine_setup.h"
 #include "sched/scheduler.h"
-#include "sluice/engine.h"
 
 namespace sluice {
 
@@ -51,7 +51,7 @@ class Stepper final {
  public:
   // `runner` must outlive it and compute nothing for others. The options are valid (engine_options.h). What latent
   // pages are free now is the memory that it plans with.
-  Stepper(Runner* runner, const EngineOptions& options);
+  Stepper(Runner* runner, const EngineSetup& options);
   ~Stepper();
 
   Status check(int prompt_tokens, int max_tokens) const;

@@ -18,10 +18,10 @@ using ::testing::UnorderedElementsAre;
 
 // A sequence is admitted behind a window page that only the sequence held which the same plan swaps out.
 TEST(StepperTest, AHitOnPagesOfASequenceThatIsSwappedInTheSamePlan) {
-  EngineOptions options = small_options();
-  options.max_num_batched_tokens = 256;
-  options.swap_space = 1 << 20;
-  options.force_preempt_every = 1;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 256;
+  options.cache.swap_space = 1 << 20;
+  options.testing.force_preempt_every = 1;
   Stage stage(options);
   const auto prompt = random_tokens(900, 1);
   const auto branch = joined({prompt.begin(), prompt.begin() + 512}, random_tokens(100, 2));
@@ -38,8 +38,8 @@ TEST(StepperTest, AHitOnPagesOfASequenceThatIsSwappedInTheSamePlan) {
 }
 
 TEST(StepperTest, OfTwoThatArriveTogetherTheSecondWaitsForTheCommonPrefix) {
-  EngineOptions options = small_options();
-  options.max_num_batched_tokens = 1024;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 1024;
   Stage stage(options);
   const auto prompt = random_tokens(300, 1);
   stage.add("first", prompt, 3);
@@ -82,8 +82,8 @@ TEST(StepperTest, AMiddlePieceOfAPromptSamplesNothing) {
 }
 
 TEST(StepperTest, ADecodeRidesWithAPrompt) {
-  EngineOptions options = small_options();
-  options.max_num_batched_tokens = 8;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 8;
   Stage stage(options);
   const auto a = random_tokens(3, 1), b = random_tokens(8, 2);
   stage.add("a", a, 5);
@@ -98,8 +98,8 @@ TEST(StepperTest, ADecodeRidesWithAPrompt) {
 
 // A sequence that decodes but has no row in a step gets no token from it, and no other's.
 TEST(StepperTest, ADecodeThatWaitsItsTurnGetsNoToken) {
-  EngineOptions options = small_options();
-  options.max_num_batched_tokens = 2;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 2;
   Stage stage(options);
   const std::vector<TokenId> prompt = {7};
   const SequenceId first = stage.add("0", prompt, 12);
@@ -128,9 +128,10 @@ TEST(StepperTest, ADecodeThatWaitsItsTurnGetsNoToken) {
 
 TEST(StepperTest, PreemptionLosesNoToken) {
   for (const bool swaps : {false, true}) {
-    EngineOptions options = small_options();
-    options.swap_space = swaps ? 1 << 20 : 0;
-    options.force_preempt_every = 1;  // in the middle of the prompt, at its end, and between all tokens of the answer
+    EngineSetup options = small_options();
+    options.cache.swap_space = swaps ? 1 << 20 : 0;
+    options.testing.force_preempt_every =
+        1;  // in the middle of the prompt, at its end, and between all tokens of the answer
     Stage stage(options);
     const auto prompt = random_tokens(200, 1);
     const SequenceId id = stage.add("a", prompt, 10);
@@ -153,10 +154,10 @@ TEST(StepperTest, PreemptionLosesNoToken) {
 
 // Two pages, two sequences that both grow into a second one.
 TEST(StepperTest, ADecodeWithoutAPagePreemptsTheLaterOne) {
-  EngineOptions options = small_options();
-  options.enable_prefix_caching = false;
+  EngineSetup options = small_options();
+  options.cache.enable_prefix_caching = false;
   const int pages = Stage(options).runner().pools().latents().total() - 1;
-  options.hidden_latent_pages = pages - 3;  // one is left free by admissions, the watermark
+  options.testing.hidden_latent_pages = pages - 3;  // one is left free by admissions, the watermark
   Stage stage(options);
   const auto a = random_tokens(120, 1), b = random_tokens(60, 2);
   stage.add("a", a, 200);
@@ -177,10 +178,10 @@ TEST(StepperTest, ADecodeWithoutAPagePreemptsTheLaterOne) {
 TEST(StepperTest, ASpanOf65536Rows) {
   FakeModel::Settings settings;
   settings.max_position_embeddings = 1 << 17;
-  EngineOptions options = small_options();
+  EngineSetup options = small_options();
   options.audit = false;
-  options.max_num_batched_tokens = 1 << 16;
-  options.kv_cache_memory = 64 << 20;
+  options.scheduler.max_num_batched_tokens = 1 << 16;
+  options.cache.kv_cache_memory = 64 << 20;
   Stage stage(options, settings);
   const auto prompt = random_tokens((1 << 16) + 5, 1);
   stage.add("a", prompt, 3);
@@ -191,8 +192,8 @@ TEST(StepperTest, ASpanOf65536Rows) {
 
 // A step that cannot run changes nothing for those that were not in it.
 TEST(StepperTest, AStepThatFailsEndsWhoWasInItOnly) {
-  EngineOptions options = small_options();
-  options.max_num_seqs = 1;
+  EngineSetup options = small_options();
+  options.scheduler.max_num_seqs = 1;
   Stage stage(options);
   const auto waiting = random_tokens(50, 2);
   const SequenceId bad = stage.add("bad", {1, 2, 64}, 2);  // an id beyond the vocabulary, which submit() would refuse
@@ -222,8 +223,8 @@ TEST(StepperTest, TheAuditLooksAtThePages) {
 }
 
 TEST(StepperTest, TheAuditLooksAtTheSwapSpace) {
-  EngineOptions options = small_options();
-  options.swap_space = 1 << 20;
+  EngineSetup options = small_options();
+  options.cache.swap_space = 1 << 20;
   Stage stage(options);
   stage.add("a", random_tokens(100, 1), 3);
   stage.step();

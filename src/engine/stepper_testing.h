@@ -15,6 +15,7 @@
 #include "engine/fake_model_testing.h"
 #include "engine/runner.h"
 #include "engine/stepper.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
@@ -31,19 +32,19 @@ inline std::vector<TokenId> joined(std::vector<TokenId> head, const std::vector<
   return head;
 }
 
-inline EngineOptions small_options() {
-  EngineOptions options;
-  options.threads = 1;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 64;
-  options.kv_cache_memory = 4 << 20;
+inline EngineSetup small_options() {
+  EngineSetup options;
+  options.machine.threads = 1;
+  options.scheduler.max_num_seqs = 4;
+  options.scheduler.max_num_batched_tokens = 64;
+  options.cache.kv_cache_memory = 4 << 20;
   options.audit = true;
   return options;
 }
 
 class Stage {
  public:
-  explicit Stage(const EngineOptions& options = small_options(), FakeModel::Settings settings = {})
+  explicit Stage(const EngineSetup& options = small_options(), FakeModel::Settings settings = {})
       : runner_(Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value()),
         stepper_(std::make_unique<Stepper>(runner_.get(), options)) {}
 
@@ -129,8 +130,8 @@ class Stage {
 // What a greedy request gives when nothing else runs and nothing is cached.
 inline std::vector<TokenId> greedy_alone(const std::vector<TokenId>& prompt, int max_tokens,
                                          FakeModel::Settings settings = {}) {
-  EngineOptions options = small_options();
-  options.enable_prefix_caching = false;
+  EngineSetup options = small_options();
+  options.cache.enable_prefix_caching = false;
   Stage stage(options, std::move(settings));
   stage.add("alone", prompt, max_tokens);
   stage.run();

@@ -69,16 +69,16 @@ int long_prompt_tokens(const CacheLayout& layout) {
   return from + kRowsThatChoose <= kLongestPrompt || from > kLatestChoice ? 0 : from + kRowsThatChoose;
 }
 
-Result<EngineOptions> law_options(EngineOptions options, const CacheLayout& layout) {
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout) {
   const int longest = std::max(kLongestPrompt, long_prompt_tokens(layout));
-  options.max_num_seqs = kSequences;
-  options.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
-  options.max_model_len = longest + kLongestAnswer;
+  options.scheduler.max_num_seqs = kSequences;
+  options.scheduler.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
+  options.model.max_model_len = longest + kLongestAnswer;
   options.audit = true;
   MemoryRequest request{.budget_bytes = 1,
-                        .max_seqs = options.max_num_seqs,
-                        .max_batched_tokens = options.max_num_batched_tokens,
-                        .max_model_len = options.max_model_len};
+                        .max_seqs = options.scheduler.max_num_seqs,
+                        .max_batched_tokens = options.scheduler.max_num_batched_tokens,
+                        .max_model_len = options.model.max_model_len};
   // The least memory that holds that many sequences: nothing else brings pages into other hands.
   const auto enough = [&](std::size_t bytes) {
     request.budget_bytes = bytes;
@@ -91,17 +91,18 @@ Result<EngineOptions> law_options(EngineOptions options, const CacheLayout& layo
     const std::size_t middle = low + (high - low) / 2;
     (enough(middle) ? high : low) = middle;
   }
-  options.kv_cache_memory = static_cast<std::int64_t>(high);
-  const std::size_t state = static_cast<std::size_t>(blocks_for(options.max_model_len)) * layout.latent_page_bytes() +
-                            8 * layout.window_page_bytes() + layout.open_bytes();
-  options.swap_space = static_cast<std::int64_t>(kSequences * state);
+  options.cache.kv_cache_memory = static_cast<std::int64_t>(high);
+  const std::size_t state =
+      static_cast<std::size_t>(blocks_for(options.model.max_model_len)) * layout.latent_page_bytes() +
+      8 * layout.window_page_bytes() + layout.open_bytes();
+  options.cache.swap_space = static_cast<std::int64_t>(kSequences * state);
   return options;
 }
 
 Result<VerifyReport> verify(const VerifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SLUICE_RETURN_IF_ERROR(validate(options.engine));
-  if (options.engine.mla_prefill == "expanded") {
+  if (options.engine.numerics.mla_prefill == "expanded") {
     return invalid_argument(
         "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
         "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
@@ -109,9 +110,9 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   if (options.half != "both" && options.half != "rows" && options.half != "scheduling") {
     return invalid_argument(fmt::format("--half: expected both, rows or scheduling, found '{}'", options.half));
   }
-  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model_folder));
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
-  SLUICE_ASSIGN_OR_RETURN(const EngineOptions engine, law_options(options.engine, plan.cache_layout));
+  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(options.engine, plan.cache_layout));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
 
   VerifyReport report;

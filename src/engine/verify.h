@@ -10,13 +10,13 @@
 
 #include "engine/law_check.h"
 #include "model/cache_layout.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
 struct VerifyOptions {
-  EngineOptions engine;       // of which the model, the numerics, the threads and the fault count
+  EngineSetup engine;         // of which the model, the numerics, the threads and the fault count
   std::string half = "both";  // both | rows | scheduling
   std::uint64_t seed = 0;
   int schedules = 100;  // of both halves together
@@ -51,6 +51,6 @@ Position chooses_from(const CacheLayout& layout);
 int long_prompt_tokens(const CacheLayout& layout);
 
 // `options` with the memory, places and limits that schedules over law_prompts() need, and the audit on.
-Result<EngineOptions> law_options(EngineOptions options, const CacheLayout& layout);
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout);
 
 }  // namespace sluice

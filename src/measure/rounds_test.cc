@@ -10,14 +10,14 @@
 namespace sluice::rounds_test {
 namespace {
 
-EngineOptions tiny_options() {
-  EngineOptions options;
-  options.model_folder = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
-  options.threads = 2;
-  options.max_num_seqs = 4;
-  options.max_num_batched_tokens = 64;
-  options.kv_cache_memory = 64 << 20;
-  options.enable_prefix_caching = false;
+EngineSetup tiny_options() {
+  EngineSetup options;
+  options.model.folder = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
+  options.machine.threads = 2;
+  options.scheduler.max_num_seqs = 4;
+  options.scheduler.max_num_batched_tokens = 64;
+  options.cache.kv_cache_memory = 64 << 20;
+  options.cache.enable_prefix_caching = false;
   return options;
 }
 
@@ -28,7 +28,7 @@ class SpeedCasesTest : public ::testing::Test {
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     runner_ = std::move(loaded).value();
   }
-  EngineOptions options_ = tiny_options();
+  EngineSetup options_ = tiny_options();
   std::unique_ptr<Runner> runner_;
 };
 

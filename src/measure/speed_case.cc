@@ -43,7 +43,7 @@ int SpeedCase::context() const {
   return kind == Kind::kConcurrent ? prompt + tokens + kFirstToken + kHeadStart : depth + tokens;
 }
 
-SpeedCases::SpeedCases(Runner* runner, const EngineOptions& options)
+SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       options_(options),
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {

@@ -14,6 +14,7 @@
 
 #include "engine/runner.h"
 #include "measure/step_work.h"
+#include "model/engine_setup.h"
 
 namespace sluice {
 
@@ -33,7 +34,7 @@ struct SpeedCase {
 // What the tests of a model share: the runner, and options as it was loaded with.
 class SpeedCases {
  public:
-  SpeedCases(Runner* runner, const EngineOptions& options);
+  SpeedCases(Runner* runner, const EngineSetup& options);
 
   // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
   Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
@@ -46,7 +47,7 @@ class SpeedCases {
   void count(StepShape shape, std::vector<StepWork>* steps);
 
   Runner* runner_;
-  EngineOptions options_;
+  EngineSetup options_;
   ModelWork work_;
   Probe watch_routing_;
   double experts_chosen_ = 0;  // since the last step that was counted

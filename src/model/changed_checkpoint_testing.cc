@@ -25,8 +25,8 @@ ChangedCheckpoint::ChangedCheckpoint(const std::string& folder, const ConfigEdit
 std::vector<float> plain_logits(const std::string& folder) {
   ThreadPool pool(2);
   const Exec exec{&pool, select_kernels("auto").value()};
-  EngineOptions options;
-  options.profile = "plain";
+  EngineSetup options;
+  options.numerics.profile = "plain";
   auto model = load_model(exec, folder, options, {}, nullptr);
   EXPECT_TRUE(model.ok()) << model.status().message();
   if (!model.ok()) return {};

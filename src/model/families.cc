@@ -37,25 +37,25 @@ Family family_of(const ModelConfig& config) {
 
 }  // namespace
 
-Result<NumericsProfile> resolve_profile(const EngineOptions& options, const ModelConfig& config) {
+Result<NumericsProfile> resolve_profile(const EngineSetup& options, const ModelConfig& config) {
   return make_profile(options, family_of(config).cache_types(config));
 }
 
-Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineOptions& options,
+Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
   const Family family = family_of(config);
   Loading loading;
-  loading.packing.pack = options.pack;
-  loading.packing.cache = options.pack_cache;
+  loading.packing.pack = options.model.pack;
+  loading.packing.cache = options.model.pack_cache;
   loading.progress = progress;
   loading.report = report;
   return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
 }
 
-Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options) {
+Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
   return family.plan(std::move(config), std::move(profile));

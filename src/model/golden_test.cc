@@ -54,20 +54,20 @@ struct Loaded {
   Exec exec{&pool, select_kernels("auto").value()};
   std::unique_ptr<Model> model;
 
-  explicit Loaded(const EngineOptions& options) {
+  explicit Loaded(const EngineSetup& options) {
     auto loaded = load_model(exec, SLUICE_SOURCE_DIR "/models/sluice-tiny-v4", options, {}, nullptr);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = std::move(loaded).value();
   }
 };
 
-EngineOptions options_of(const std::string& profile, const std::string& compute = "auto",
-                         const std::string& kv = "auto", const std::string& index = "auto") {
-  EngineOptions options;
-  options.profile = profile;
-  options.compute_dtype = compute;
-  options.kv_cache_dtype = kv;
-  options.index_cache_dtype = index;
+EngineSetup options_of(const std::string& profile, const std::string& compute = "auto", const std::string& kv = "auto",
+                       const std::string& index = "auto") {
+  EngineSetup options;
+  options.numerics.profile = profile;
+  options.numerics.compute_dtype = compute;
+  options.numerics.kv_cache_dtype = kv;
+  options.numerics.index_cache_dtype = index;
   return options;
 }
 
@@ -84,7 +84,7 @@ struct Comparison {
 };
 
 // All positions for the argmax, the stored ones for the logits. `mode` is the golden's: "plain" or "ref".
-Comparison compare(const EngineOptions& options, const std::string& mode, const Prompts& prompts = kPrompts) {
+Comparison compare(const EngineSetup& options, const std::string& mode, const Prompts& prompts = kPrompts) {
   Loaded loaded(options);
   const Golden golden("goldens");
   const auto vocab = static_cast<std::size_t>(loaded.model->config().vocab_size);
@@ -151,7 +151,7 @@ const Comparison& default_next_to_ref() {
 // What the types on offer cost, next to `ref`. The default ones are held stage by stage in default_profile_test.cc;
 // here a broken type shows in the median, in the rows that it hits hard, or in the best tokens.
 struct Offer {
-  EngineOptions options;
+  EngineSetup options;
   double median, p99, agreement;  // a third more than measured, or twice as many other tokens
 };
 

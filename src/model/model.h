@@ -17,6 +17,7 @@
 #include "model/batch.h"
 #include "model/bound_weight.h"
 #include "model/cache_layout.h"
+#include "model/engine_setup.h"
 #include "model/numerics.h"
 #include "sluice/status.h"
 
@@ -67,7 +68,7 @@ struct Loading {
 };
 
 // Loads the checkpoint in `folder`: config, weights (checked, bound, packed for exec.kernels).
-Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineOptions& options,
+Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,
                                           const LoadProgress& progress, LoadReport* report);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "formats/model_config.h"
 #include "model/cache_layout.h"
+#include "model/engine_setup.h"
 #include "model/numerics.h"
 #include "model/weight_table.h"
 #include "sluice/status.h"
@@ -49,7 +50,7 @@ struct ParameterCount {
 ParameterCount count_parameters(const ModelPlan& plan);
 
 // For `config`, with the numerics that the options name. Fails where load_model() would by the config alone.
-Result<ModelPlan> plan_model(ModelConfig config, const EngineOptions& options);
+Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options);
 
 // How the official checkpoints of a family store the scales of "x.weight": "x<suffix>", and those of FP8 weights as f32
 // or as quantization_config says.

@@ -10,15 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-EngineOptions with(const std::string& profile, const std::string& kv = "auto", const std::string& index = "auto") {
-  EngineOptions options;
-  options.profile = profile;
-  options.kv_cache_dtype = kv;
-  options.index_cache_dtype = index;
+EngineSetup with(const std::string& profile, const std::string& kv = "auto", const std::string& index = "auto") {
+  EngineSetup options;
+  options.numerics.profile = profile;
+  options.numerics.kv_cache_dtype = kv;
+  options.numerics.index_cache_dtype = index;
   return options;
 }
 
-Result<ModelPlan> plan(const std::string& name, const EngineOptions& options = {}) {
+Result<ModelPlan> plan(const std::string& name, const EngineSetup& options = {}) {
   auto config = load_model_config(SLUICE_SOURCE_DIR "/tests/configs/" + name + ".json");
   EXPECT_TRUE(config.ok()) << config.status().message();
   return plan_model(std::move(config).value(), options);
@@ -77,7 +77,7 @@ TEST(ModelPlan, ScalesAreTheFamilysOwn) {
 }
 
 TEST(CacheTypes, AreThoseOfOfficialInference) {
-  const auto text = [](const std::string& name, const EngineOptions& options) {
+  const auto text = [](const std::string& name, const EngineSetup& options) {
     const auto found = plan(name, options);
     return found.ok() ? found->profile.text() : found.status().message();
   };

@@ -44,18 +44,18 @@ const char* short_name(RowCodec codec) {
   return "?";
 }
 
-Status choose_prefill(const EngineOptions& options, const CacheTypes& types, NumericsProfile& profile) {
-  const int chunk = options.attn_prefill_chunk_size;
-  if (options.mla_prefill == "absorbed") {
+Status choose_prefill(const EngineSetup& options, const CacheTypes& types, NumericsProfile& profile) {
+  const int chunk = options.numerics.attn_prefill_chunk_size;
+  if (options.numerics.mla_prefill == "absorbed") {
     if (chunk == 0) return {};
     return invalid_argument(
         fmt::format("--attn-prefill-chunk-size {}: cuts the prefix that --mla-prefill expanded expands; give that flag "
                     "too, or leave out both",
                     chunk));
   }
-  if (options.mla_prefill != "expanded") {
+  if (options.numerics.mla_prefill != "expanded") {
     return invalid_argument(
-        fmt::format("--mla-prefill: expected absorbed or expanded, found '{}'", options.mla_prefill));
+        fmt::format("--mla-prefill: expected absorbed or expanded, found '{}'", options.numerics.mla_prefill));
   }
   if (types.why_not_expanded != nullptr) {
     return invalid_argument(
@@ -65,7 +65,7 @@ Status choose_prefill(const EngineOptions& options, const CacheTypes& types, Num
     return invalid_argument(
         fmt::format("--attn-prefill-chunk-size: expected 0 to {}, found {}", kMaxPrefixChunk, chunk));
   }
-  profile.expand_from = options.mla_expand_from;
+  profile.expand_from = options.testing.mla_expand_from;
   profile.prefix_chunk = chunk > 0 ? chunk : kPrefixChunk;
   return {};
 }
@@ -114,19 +114,23 @@ std::string NumericsProfile::text() const {
   return text;
 }
 
-Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTypes& types) {
+Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheTypes& types) {
   NumericsProfile p;
-  p.name = options.profile;
-  if (options.profile != "default" && options.profile != "plain" && options.profile != "ref") {
-    return invalid_argument(fmt::format("--profile: expected default, plain or ref, found '{}'", options.profile));
+  p.name = options.numerics.profile;
+  if (options.numerics.profile != "default" && options.numerics.profile != "plain" &&
+      options.numerics.profile != "ref") {
+    return invalid_argument(
+        fmt::format("--profile: expected default, plain or ref, found '{}'", options.numerics.profile));
   }
   SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
-  const bool as_shipped = options.profile == "default";
-  SLUICE_ASSIGN_OR_RETURN(p.kv, kv_codec(options.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
-  SLUICE_ASSIGN_OR_RETURN(p.index,
-                          index_codec(options.index_cache_dtype, as_shipped ? types.index : RowCodec::kF32, types));
-  SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.compute_dtype, as_shipped ? InputForm::kInt8 : InputForm::kF32));
-  const bool simulate = options.profile == "ref" || (as_shipped && types.simulated_by_default);
+  const bool as_shipped = options.numerics.profile == "default";
+  SLUICE_ASSIGN_OR_RETURN(p.kv,
+                          kv_codec(options.numerics.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
+  SLUICE_ASSIGN_OR_RETURN(
+      p.index, index_codec(options.numerics.index_cache_dtype, as_shipped ? types.index : RowCodec::kF32, types));
+  SLUICE_ASSIGN_OR_RETURN(p.inputs,
+                          inputs_of(options.numerics.compute_dtype, as_shipped ? InputForm::kInt8 : InputForm::kF32));
+  const bool simulate = options.numerics.profile == "ref" || (as_shipped && types.simulated_by_default);
   if (simulate && !quantised(p.kv)) p.kv_simulation = types.kv_trained;
   p.indexed = types.indexed;
   if (!types.indexed) {

@@ -18,7 +18,7 @@
 #include "formats/model_config.h"
 #include "kernels/linear.h"
 #include "kernels/stream.h"
-#include "sluice/engine.h"
+#include "model/engine_setup.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -58,8 +58,8 @@ struct NumericsProfile {
 };
 
 // Unknown names are errors that list what is known.
-Result<NumericsProfile> make_profile(const EngineOptions& options, const CacheTypes& types);
+Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheTypes& types);
 // For the family of `config`.
-Result<NumericsProfile> resolve_profile(const EngineOptions& options, const ModelConfig& config);
+Result<NumericsProfile> resolve_profile(const EngineSetup& options, const ModelConfig& config);
 
 }  // namespace sluice

@@ -26,10 +26,10 @@ ModelConfig config_of(const std::string& name) {
   return load_model_config(file).value();
 }
 
-EngineOptions with(const std::string& profile, const std::string& compute = "auto") {
-  EngineOptions options;
-  options.profile = profile;
-  options.compute_dtype = compute;
+EngineSetup with(const std::string& profile, const std::string& compute = "auto") {
+  EngineSetup options;
+  options.numerics.profile = profile;
+  options.numerics.compute_dtype = compute;
   return options;
 }
 
@@ -240,7 +240,7 @@ WeightFormat format_of(Storage storage, bool transposed) {
 }
 
 // Without layers for multi-token prediction.
-Linears linears_of(const std::string& name, const EngineOptions& options) {
+Linears linears_of(const std::string& name, const EngineSetup& options) {
   const ModelConfig config = config_of(name);
   const NumericsProfile profile = resolve_profile(options, config).value();
   v4::Weights v4;

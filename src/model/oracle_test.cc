@@ -27,9 +27,9 @@ struct Oracle {
   std::unique_ptr<Model> model;
   std::unique_ptr<SafetensorsFile> golden;
 
-  Oracle(const std::string& kind, const std::string& isa, EngineOptions options = {}) {
+  Oracle(const std::string& kind, const std::string& isa, EngineSetup options = {}) {
     exec = {&pool, select_kernels(isa).value()};
-    options.profile = "plain";
+    options.numerics.profile = "plain";
     auto loaded = load_model(exec, oracle_folder(kind), options, {}, nullptr);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = std::move(loaded).value();
@@ -78,7 +78,7 @@ class OracleTest : public ::testing::TestWithParam<Kind> {};
 
 // The prompts of these lengths that the oracle has, cut in pieces of `chunk` rows.
 void expect_logits(const Kind& kind, const std::string& isa, int chunk, const std::vector<int>& lengths,
-                   const EngineOptions& options = {}) {
+                   const EngineSetup& options = {}) {
   Oracle oracle(kind.name, isa, options);
   const auto ids = oracle.read<TokenId>("input_ids");
   const auto vocab = static_cast<std::size_t>(oracle.model->config().vocab_size);
@@ -140,15 +140,15 @@ TEST_P(OracleTest, Greedy) {
 // Latent attention with expanded keys and values, whatever the length of a span, over prefixes in pieces of any size.
 TEST(ExpandedOracleTest, Logits) {
   for (const Kind& kind : {Kind{"v2-like", 1.2e-4}, Kind{"v2-lite-like", 7e-5}, Kind{"v3-like", 1e-4}}) {
-    EngineOptions options;
-    options.mla_prefill = "expanded";
-    options.mla_expand_from = 1;
+    EngineSetup options;
+    options.numerics.mla_prefill = "expanded";
+    options.testing.mla_expand_from = 1;
     expect_logits(kind, "auto", kWhole, kLengths, options);
     for (const int piece : {1, 7, 64, 4096}) {
-      options.attn_prefill_chunk_size = piece;
+      options.numerics.attn_prefill_chunk_size = piece;
       expect_logits(kind, "auto", 100, kLengths, options);
     }
-    options.attn_prefill_chunk_size = 16;
+    options.numerics.attn_prefill_chunk_size = 16;
     expect_logits(kind, "scalar", 50, kFewLengths, options);
     if (avx2_kernels() != nullptr) expect_logits(kind, "avx2", 50, kFewLengths, options);
   }

@@ -88,11 +88,11 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
 
   void SetUp() override {
     const Case& c = GetParam();
-    EngineOptions options;
-    options.profile = c.profile;
-    options.compute_dtype = c.compute;
-    options.kv_cache_dtype = c.kv;
-    options.index_cache_dtype = c.index;
+    EngineSetup options;
+    options.numerics.profile = c.profile;
+    options.numerics.compute_dtype = c.compute;
+    options.numerics.kv_cache_dtype = c.kv;
+    options.numerics.index_cache_dtype = c.index;
     std::string folder = folder_of(c.model);
     if (c.window > 0) {
       link_with_window(folder, c.window, changed_);

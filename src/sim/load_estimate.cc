@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-double bearable_rate(const Trace& trace, const CostModel& cost, const EngineOptions& engine) {
+double bearable_rate(const Trace& trace, const CostModel& cost, const EngineSetup& engine) {
   double input = 0, output = 0, leaders = 0;
   for (const TraceRequest& request : trace.requests) {
     input += request.input_length;
@@ -19,8 +19,8 @@ double bearable_rate(const Trace& trace, const CostModel& cost, const EngineOpti
 
   // The steady state: for each request that decodes, the prompt rows that replace it when it ends.
   const double prompt_rows_each = input / output;
-  const int decodes =
-      std::clamp(static_cast<int>(resolve_step_rows(engine) / (1 + prompt_rows_each)), 1, engine.max_num_seqs);
+  const int decodes = std::clamp(static_cast<int>(resolve_step_rows(engine) / (1 + prompt_rows_each)), 1,
+                                 engine.scheduler.max_num_seqs);
   const auto prompt_rows = static_cast<int>(decodes * prompt_rows_each);
   StepPlan plan;
   for (int i = 0; i < decodes; ++i)

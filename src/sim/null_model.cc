@@ -57,19 +57,20 @@ std::unique_ptr<Model> make_null_model(const CacheLayout& real, int max_position
   return std::make_unique<NullModel>(real, max_position_embeddings);
 }
 
-Result<EngineOptions> null_model_options(const CacheLayout& real, int max_position_embeddings, EngineOptions options) {
+Result<EngineSetup> null_model_options(const CacheLayout& real, int max_position_embeddings, EngineSetup options) {
   SLUICE_RETURN_IF_ERROR(validate(options));
   MemoryRequest request;
   request.budget_bytes = resolve_kv_cache_memory(options);
-  request.max_seqs = options.max_num_seqs;
+  request.max_seqs = options.scheduler.max_num_seqs;
   request.max_batched_tokens = resolve_step_rows(options);
-  request.max_model_len =
-      options.max_model_len > 0 ? std::min(options.max_model_len, max_position_embeddings) : max_position_embeddings;
-  request.prefix_caching = options.enable_prefix_caching;
+  request.max_model_len = options.model.max_model_len > 0
+                              ? std::min(options.model.max_model_len, max_position_embeddings)
+                              : max_position_embeddings;
+  request.prefix_caching = options.cache.enable_prefix_caching;
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(real, request));
-  options.max_num_seqs = plan.sequences;
-  options.kv_cache_memory = static_cast<std::int64_t>(request.budget_bytes - plan.open_bytes);
-  options.threads = 1;
+  options.scheduler.max_num_seqs = plan.sequences;
+  options.cache.kv_cache_memory = static_cast<std::int64_t>(request.budget_bytes - plan.open_bytes);
+  options.machine.threads = 1;
   return options;
 }
 

@@ -8,8 +8,8 @@
 
 #include <memory>
 
+#include "model/engine_setup.h"
 #include "model/model.h"
-#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -18,6 +18,6 @@ std::unique_ptr<Model> make_null_model(const CacheLayout& real, int max_position
 
 // `options` for an engine over the null model, so that it has the places and pages that an engine over the real one
 // would have with them.
-Result<EngineOptions> null_model_options(const CacheLayout& real, int max_position_embeddings, EngineOptions options);
+Result<EngineSetup> null_model_options(const CacheLayout& real, int max_position_embeddings, EngineSetup options);
 
 }  // namespace sluice

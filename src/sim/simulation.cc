@@ -43,7 +43,7 @@ class MemorySeries {
 
 class Simulation {
  public:
-  Simulation(const Trace& trace, const SimulationOptions& options, Runner* runner, const EngineOptions& engine)
+  Simulation(const Trace& trace, const SimulationOptions& options, Runner* runner, const EngineSetup& engine)
       : trace_(trace), options_(options), stepper_(runner, engine), arrivals_(trace, options.concurrency) {
     result_.requests.resize(trace.requests.size());
   }
@@ -172,7 +172,7 @@ class Simulation {
 }  // namespace
 
 Result<SimulationResult> simulate(const Trace& trace, const SimulatedModel& model, const SimulationOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const EngineOptions engine,
+  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine,
                           null_model_options(model.cache_layout, model.max_position_embeddings, options.engine));
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<Runner> runner,

@@ -14,10 +14,10 @@
 
 #include "cache/retention.h"
 #include "model/cache_layout.h"
+#include "model/engine_setup.h"
 #include "sim/cost_model.h"
 #include "sim/percentiles.h"
 #include "sim/trace.h"
-#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -29,7 +29,7 @@ struct SimulatedModel {
 };
 
 struct SimulationOptions {
-  EngineOptions engine;  // limits, policy and cache; the model's own options are not looked at
+  EngineSetup engine;  // limits, policy and cache; the model's own options are not looked at
   CostModel cost;
   RetentionRules retention;
   int concurrency = 0;  // 0: requests arrive at their times

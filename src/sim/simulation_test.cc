@@ -18,7 +18,7 @@ namespace {
 ModelPlan flash_plan() {
   Result<ModelConfig> config = load_model_config(std::string(SLUICE_SOURCE_DIR) + "/tests/configs/v4-flash.json");
   EXPECT_TRUE(config.ok()) << config.status().message();
-  Result<ModelPlan> plan = plan_model(std::move(config).value(), EngineOptions());
+  Result<ModelPlan> plan = plan_model(std::move(config).value(), EngineSetup());
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   return std::move(plan).value();
 }
@@ -29,9 +29,9 @@ class SimulationTest : public testing::Test {
   SimulationTest() {
     ModelPlan plan = flash_plan();
     model_ = {std::move(plan.cache_layout), 65536};
-    options_.engine.max_num_batched_tokens = 128;
-    options_.engine.max_num_seqs = 16;
-    options_.engine.kv_cache_memory = 2'000'000'000;
+    options_.engine.scheduler.max_num_batched_tokens = 128;
+    options_.engine.scheduler.max_num_seqs = 16;
+    options_.engine.cache.kv_cache_memory = 2'000'000'000;
     options_.cost = {.step = 1, .row = 0.01};
     options_.audit_at_end = true;
   }
@@ -101,7 +101,7 @@ TEST_F(SimulationTest, AFollowUpFindsPromptAndAnswer) {
   EXPECT_EQ(result.requests[0].cached_tokens, 0);
   EXPECT_EQ(result.requests[1].cached_tokens, 256);  // of the answer's last token no row was computed: 259 tokens
   EXPECT_DOUBLE_EQ(result.requests[1].arrival, result.requests[0].end + 1);
-  options_.engine.enable_prefix_caching = false;
+  options_.engine.cache.enable_prefix_caching = false;
   EXPECT_EQ(run(trace).requests[1].cached_tokens, 0);
 }
 
@@ -121,7 +121,7 @@ TEST_F(SimulationTest, EveryRequestEndsAndEveryPageComesBack) {
   for (const char* name : {"default", "chat"}) {
     for (const char* policy : {"fair", "fcfs", "priority"}) {
       SCOPED_TRACE(std::string(name) + " " + policy);
-      options_.engine.scheduling_policy = policy;
+      options_.engine.scheduler.scheduling_policy = policy;
       const Trace trace = workload(name, 2000, 20);
       const SimulationResult result = run(trace);
       for (std::size_t i = 0; i < trace.requests.size(); ++i) {
@@ -157,7 +157,7 @@ TEST_F(SimulationTest, TheSameRunTwice) {
 
 TEST_F(SimulationTest, ShortMemoryPreemptsAndAllEnd) {
   options_.cost = {.step = 1e-3, .row = 1e-5};
-  options_.engine.kv_cache_memory = 250'000'000;
+  options_.engine.cache.kv_cache_memory = 250'000'000;
   WorkloadOptions workload;
   workload.requests = 300;
   workload.rate = 1000;
@@ -172,20 +172,20 @@ TEST(NullModelTest, GivesTheScheduleTheRealModelsPlacesAndPages) {
   const ModelPlan real = flash_plan();
   for (const bool caching : {false, true}) {
     for (const std::int64_t budget : {300'000'000LL, 4'000'000'000LL, 60'000'000'000LL}) {
-      EngineOptions options;
-      options.kv_cache_memory = budget;
-      options.max_num_seqs = 48;
-      options.max_num_batched_tokens = 512;
-      options.enable_prefix_caching = caching;
+      EngineSetup options;
+      options.cache.kv_cache_memory = budget;
+      options.scheduler.max_num_seqs = 48;
+      options.scheduler.max_num_batched_tokens = 512;
+      options.cache.enable_prefix_caching = caching;
       MemoryRequest request;
       request.budget_bytes = static_cast<std::size_t>(budget);
       request.max_seqs = 48;
-      request.max_batched_tokens = options.max_num_batched_tokens;
+      request.max_batched_tokens = options.scheduler.max_num_batched_tokens;
       request.max_model_len = 65536;
       request.prefix_caching = caching;
       const Result<MemoryPlan> plan = plan_memory(real.cache_layout, request);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
-      const Result<EngineOptions> null_options = null_model_options(real.cache_layout, 65536, options);
+      const Result<EngineSetup> null_options = null_model_options(real.cache_layout, 65536, options);
       ASSERT_TRUE(null_options.ok()) << null_options.status().message();
       const Result<std::unique_ptr<Runner>> runner =
           Runner::create(make_null_model(real.cache_layout, 65536), nullptr, *null_options);

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-void check_plan(const ModelConfig& config, const EngineOptions& options) {
+void check_plan(const ModelConfig& config, const EngineSetup& options) {
   const Result<ModelPlan> plan = plan_model(config, options);
   if (!plan.ok()) return fuzz_expect(!plan.status().message().empty(), "an error without a message");
   const ParameterCount count = count_parameters(*plan);
@@ -24,9 +24,9 @@ void check(std::string_view input) {
   // A plan lists every tensor, which takes a second for the largest that are let through.
   if (std::int64_t{config->num_hidden_layers} * (4 + config->moe.n_routed_experts) > 4096) return;
   check_plan(*config, {});
-  EngineOptions other;
-  other.profile = "plain";
-  other.kv_cache_dtype = "fp8";
+  EngineSetup other;
+  other.numerics.profile = "plain";
+  other.numerics.kv_cache_dtype = "fp8";
   check_plan(*config, other);
 }
 

@@ -61,8 +61,8 @@ double worst(const json::object& config) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   const TempFolder folder;
   folder.write("config.json", dump_json(config));
-  EngineOptions options;
-  options.profile = "plain";
+  EngineSetup options;
+  options.numerics.profile = "plain";
   const auto plan = plan_model(parse_model_config(dump_json(config), "config.json").value(), options);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   write_weights(*plan, folder.path(), seed);

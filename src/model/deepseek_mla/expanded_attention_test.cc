@@ -20,12 +20,12 @@ std::string checkpoint(const std::string& kind) {
   return SLUICE_TEST_DATA_DIR "/oracles/" + kind;
 }
 
-EngineOptions expanded(const std::string& profile, int from, int prefix_chunk = 0) {
-  EngineOptions options;
-  options.profile = profile;
-  options.mla_prefill = "expanded";
-  options.mla_expand_from = from;
-  options.attn_prefill_chunk_size = prefix_chunk;
+EngineSetup expanded(const std::string& profile, int from, int prefix_chunk = 0) {
+  EngineSetup options;
+  options.numerics.profile = profile;
+  options.numerics.mla_prefill = "expanded";
+  options.testing.mla_expand_from = from;
+  options.numerics.attn_prefill_chunk_size = prefix_chunk;
   return options;
 }
 
@@ -40,7 +40,7 @@ struct Loaded {
   Exec exec{&pool, select_kernels("auto").value()};
   std::unique_ptr<Model> model;
 
-  Loaded(const std::string& kind, const EngineOptions& options) {
+  Loaded(const std::string& kind, const EngineSetup& options) {
     auto loaded = load_model(exec, checkpoint(kind), options, {}, nullptr);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = std::move(loaded).value();
@@ -69,8 +69,8 @@ TEST(ExpandedPrefill, IsCloseToAbsorbedHoweverThePromptIsCut) {
   const auto ids = some_tokens(300);
   for (const char* kind : {"v2-like", "v2-lite-like", "v3-like"}) {
     SCOPED_TRACE(kind);
-    EngineOptions absorbed;
-    absorbed.profile = "plain";
+    EngineSetup absorbed;
+    absorbed.numerics.profile = "plain";
     const auto expected = Loaded(kind, absorbed).last_logits(ids, {300});
     Loaded other(kind, expanded("plain", 40, 33));
     for (const std::vector<int>& ends : std::vector<std::vector<int>>{
@@ -88,16 +88,16 @@ TEST(ExpandedPrefill, DefaultIsAsCloseAsItsCachesAllow) {
   for (const char* kind : {"v2-like", "v2-lite-like", "v3-like"}) {
     const auto plain = Loaded(kind,
                               [] {
-                                EngineOptions options;
-                                options.profile = "plain";
+                                EngineSetup options;
+                                options.numerics.profile = "plain";
                                 return options;
                               }())
                            .last_logits(ids, {300});
-    const auto f32 = [](EngineOptions options) {
-      options.compute_dtype = "f32";
+    const auto f32 = [](EngineSetup options) {
+      options.numerics.compute_dtype = "f32";
       return options;
     };
-    const auto absorbed = Loaded(kind, f32(EngineOptions{})).last_logits(ids, {150, 300});
+    const auto absorbed = Loaded(kind, f32(EngineSetup{})).last_logits(ids, {150, 300});
     const auto found = Loaded(kind, f32(expanded("default", 40, 64))).last_logits(ids, {150, 300});
     EXPECT_LE(distance(found, absorbed), 0.03 * distance(absorbed, plain)) << kind;
   }
@@ -106,8 +106,8 @@ TEST(ExpandedPrefill, DefaultIsAsCloseAsItsCachesAllow) {
 TEST(ExpandedPrefill, ShortSpansAreAbsorbedBitForBit) {
   const auto ids = some_tokens(90);
   for (const char* profile : {"plain", "default"}) {
-    EngineOptions absorbed;
-    absorbed.profile = profile;
+    EngineSetup absorbed;
+    absorbed.numerics.profile = profile;
     const auto expected = Loaded("v2-lite-like", absorbed).last_logits(ids, {30, 89, 90});
     EXPECT_EQ(Loaded("v2-lite-like", expanded(profile, 60)).last_logits(ids, {30, 89, 90}), expected) << profile;
     EXPECT_NE(Loaded("v2-lite-like", expanded(profile, 59)).last_logits(ids, {30, 89, 90}), expected) << profile;
@@ -152,7 +152,7 @@ TEST(ExpandedPrefill, SpansOfABatchAreApart) {
 }
 
 TEST(ExpandedPrefill, IsAProfileOfItsOwn) {
-  const Loaded absorbed("v3-like", EngineOptions{}), other("v3-like", expanded("default", 128)),
+  const Loaded absorbed("v3-like", EngineSetup{}), other("v3-like", expanded("default", 128)),
       smaller("v3-like", expanded("default", 128, 512));
   EXPECT_EQ(absorbed.model->profile().text(), "default int8 kv=bf16");
   EXPECT_EQ(other.model->profile().text(), "default int8 kv=bf16 mla=expanded(from 128, prefix by 1024)");
@@ -175,9 +175,9 @@ TEST(ExpandedPrefill, OtherModelsRefuseWithTheReason) {
 
 TEST(ExpandedPrefill, ChunksAreChecked) {
   const auto message = [](const std::string& prefill, int chunk) {
-    EngineOptions options;
-    options.mla_prefill = prefill;
-    options.attn_prefill_chunk_size = chunk;
+    EngineSetup options;
+    options.numerics.mla_prefill = prefill;
+    options.numerics.attn_prefill_chunk_size = chunk;
     return plan_model(load_model_config(checkpoint("v3-like")).value(), options).status().message();
   };
   EXPECT_EQ(message("expanded", 0), "");

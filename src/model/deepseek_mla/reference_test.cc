@@ -20,9 +20,9 @@ std::vector<double> differences(const std::string& kind, const std::string& prof
   const ChangedCheckpoint folder(SLUICE_TEST_DATA_DIR "/oracles/" + kind, edit);
   ThreadPool pool(2);
   const Exec exec{&pool, select_kernels("auto").value()};
-  EngineOptions options;
-  options.profile = profile;
-  options.compute_dtype = "f32";  // the reference rounds no inputs of linears
+  EngineSetup options;
+  options.numerics.profile = profile;
+  options.numerics.compute_dtype = "f32";  // the reference rounds no inputs of linears
   auto model = load_model(exec, folder.path(), options, {}, nullptr);
   EXPECT_TRUE(model.ok()) << model.status().message();
   if (!model.ok()) return {};
