@@ -39,9 +39,9 @@ struct NumericsOptions {
 
 struct MachineOptions {
   std::string device = "cpu";  // cpu | emulated, which is for tests: ops are done later, by another thread
-  std::string isa = "auto";  // auto | scalar | avx2 | avx512 | avx512vbmi
-  int threads = 0;           // 0: one per core
-  bool pin_threads = true;   // each thread on a core of its own, where there are enough
+  std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512vbmi
+  int threads = 0;             // 0: one per core
+  bool pin_threads = true;     // each thread on a core of its own, where there are enough
 };
 
 struct CacheOptions {
