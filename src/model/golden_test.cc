@@ -219,7 +219,12 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
     const std::string key = fmt::format("{}.{}", prefix, name);
     if (!golden.has(key)) return;
-    const auto expected = golden.read<float>(key);
+    std::vector<float> expected;
+    if (name.ends_with("router_ids")) {
+      for (const std::int32_t id : golden.read<std::int32_t>(key)) expected.push_back(static_cast<float>(id));
+    } else {
+      expected = golden.read<float>(key);
+    }
     const auto width = static_cast<std::size_t>(columns);
     const bool every_row = expected.size() == static_cast<std::size_t>(rows) * width;
     ASSERT_TRUE(every_row || expected.size() == shown.size() * width) << key;
