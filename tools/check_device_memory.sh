@@ -12,6 +12,7 @@ folders=(
   src/cache
   src/engine
   src/measure
+  src/model
 )
 words='(\.|->)(base|open_base|open_in|open_out)\b|(\.|->)(row|boundary|address|open_state)\(|\bRowRef\b|\b(en|de)code_rows?\('
 words+='|\b(latent|window)_row\('
@@ -19,8 +20,14 @@ words+='|\b(latent|window)_row\('
 # FILE WORDS: what a file may name all the same.
 allowed=(
   'src/cache/cache_memory.cc .*'                                  # its purpose
-  'src/cache/sequence_state.cc open_in|open_out|address'          # hands the addresses to the ops of a step
   'src/measure/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
+  'src/model/cache_layout.cc base'                                # where a stream's view begins: handed on
+  'src/model/batch.h row'                                         # an address for ops
+  'src/model/deepseek_v4/weights.cc base'                         # a weight's name
+  'src/model/deepseek_v4/attention.cc encode_rows'                # the op
+  'src/model/deepseek_mla/attention.cc encode_rows'
+  'src/model/deepseek_mla/expanded_attention.cc decode_rows'
+  'src/model/decoder/attention.cc encode_rows'
 )
 
 # Whether everything that a line names is allowed in its file.
