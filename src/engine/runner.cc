@@ -232,7 +232,7 @@ std::span<const float> Runner::logits() const {
   const auto* on_device = reinterpret_cast<const float*>(logits_memory_.data());
   const std::size_t count = logit_count_ * vocab_size_;
   if (device_ == &cpu_device()) return {on_device, count};
-  if (!logits_fetched_) {
+  if (!logits_fetched_ && count > 0) {
     host_logits_.resize(count);
     device_->download(
         {reinterpret_cast<std::byte*>(host_logits_.data()), logits_memory_.data(), count * sizeof(float)});

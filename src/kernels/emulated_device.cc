@@ -17,7 +17,9 @@ namespace {
 constexpr std::byte kPoison{0xA5};
 
 void move_bytes(std::span<const ByteMove> moves) {
-  for (const ByteMove& move : moves) std::memcpy(move.to, move.from, move.bytes);
+  for (const ByteMove& move : moves) {
+    if (move.bytes > 0) std::memcpy(move.to, move.from, move.bytes);
+  }
 }
 
 // Arguments for later, with the counts and addresses of the step's tables, which the host makes anew in the meantime.

@@ -64,7 +64,7 @@ struct CacheLayout {
   std::size_t open_offset(StreamId id) const;                 // in those bytes; 64-byte aligned
   std::size_t read_bytes(Position position, int rows) const;  // of all streams
   int window_tokens() const;                                  // the widest window; 0: none
-  TableShape table_shape() const;                               // what the tables of a step tell of its streams
+  TableShape table_shape() const;                             // what the tables of a step tell of its streams
   // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one
   // where that has boundary bytes.
   int window_pages_to_resume() const;
