@@ -70,7 +70,9 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
         EXPECT_EQ(step.latent_page(span, p / kBlockTokens), s.latents[block]);
         EXPECT_EQ(step.window_page(span, p / kBlockTokens), window);
         EXPECT_EQ(step.window_slots[row].value, window.value * kBlockTokens + p % kBlockTokens);
-        if ((p + 1) % kBlockTokens == 0) EXPECT_EQ(step.boundary_pages[ended++], window);
+        if ((p + 1) % kBlockTokens == 0) {
+          EXPECT_EQ(step.boundary_pages[ended++], window);
+        }
         for (std::size_t r = 0; r < 3; ++r) {
           const int ratio = ratios[r], rows_per_page = kBlockTokens / ratio;
           if ((p + 1) % ratio != 0) continue;
