@@ -186,11 +186,15 @@ Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
   logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
   int rows = 0;
-  for (const StepSpan& span : spans) rows += static_cast<int>(span.ids.size());
+  std::size_t wanted = 0;
+  for (const StepSpan& span : spans) {
+    rows += static_cast<int>(span.ids.size());
+    wanted += span.logit_rows.size();
+  }
   SLUICE_RETURN_IF_ERROR(prepare_for(rows));
-  SLUICE_RETURN_IF_ERROR(reserve(spans));
+  SLUICE_RETURN_IF_ERROR(take_logits_memory(wanted));
+  SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
   const StepTables& tables = build_tables(spans);
-  SLUICE_RETURN_IF_ERROR(take_logits_memory());
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
   model_->forward(exec_, device_ == &cpu_device() ? tables : device_tables_.upload(tables), pools_->view(),
@@ -219,9 +223,9 @@ Status Runner::prepare_for(int rows) {
   return {};
 }
 
-Status Runner::take_logits_memory() {
+Status Runner::take_logits_memory(std::size_t rows) {
   logits_fetched_ = false;
-  const std::size_t bytes = logit_count_ * vocab_size_ * sizeof(float);
+  const std::size_t bytes = rows * vocab_size_ * sizeof(float);
   if (bytes <= logits_memory_.size()) return {};
   logits_memory_ = DeviceMemory();
   SLUICE_ASSIGN_OR_RETURN(logits_memory_, device_->map(bytes + bytes / 4, "logits"));
@@ -239,7 +243,7 @@ std::span<const float> Runner::logits() const {
     device_->wait();
     logits_fetched_ = true;
   }
-  return host_logits_;
+  return {host_logits_.data(), count};
 }
 
 Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write) {

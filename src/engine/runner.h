@@ -120,7 +120,7 @@ class Runner {
   Runner() = default;
   Status set_up(const EngineSetup& options);
   Status choose_device(const EngineSetup& options);
-  Status take_logits_memory();
+  Status take_logits_memory(std::size_t rows);
   Status prepare_for(int rows);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
   Status check(std::span<const StepSpan> spans);
