@@ -49,7 +49,8 @@ namespace sluice {
   X(attend, AttendArgs)                  \
   X(attend_expanded, AttendExpandedArgs) \
   X(merge_attention, MergeAttentionArgs) \
-  X(sample, SampleArgs)
+  X(sample, SampleArgs)                  \
+  X(take_ids, TakeIdsArgs)
 
 struct OpTable {
   const char* device;

@@ -200,6 +200,12 @@ void sample(const Exec&, const SampleArgs& args) {
   ref::sample(args, 0, args.rows);
 }
 
+void take_ids(const Exec&, const TakeIdsArgs& args) {
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.slots[row] >= 0) args.ids[row] = args.newest[args.slots[row]];
+  }
+}
+
 void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
   for (int head = 0; head < args.heads; ++head) {
     for (int row = 0; row < args.rows; row += 64) ref::attend_expanded(args, head, row, std::min(args.rows, row + 64));
