@@ -70,6 +70,7 @@ Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].alive) end(SequenceId(static_cast<std::int32_t>(i)));
   }
+  if (outstanding()) take();
 }
 
 Status Stepper::check(int prompt_tokens, int max_tokens) const {

@@ -18,6 +18,13 @@ namespace sluice {
 
 class TokenDraws {
  public:
+  TokenDraws() = default;
+  TokenDraws(const TokenDraws&) = delete;
+  TokenDraws& operator=(const TokenDraws&) = delete;
+  ~TokenDraws() {
+    if (outstanding_) take();  // the device writes to rows_ until then
+  }
+
   // For so many sequences, each with a slot and a draw in a step at most. `device` must outlive it.
   Status reserve(Device& device, int sequences);
   // Each row's slot is below `sequences`; `logits` as SampleArgs has them.
