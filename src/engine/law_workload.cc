@@ -153,10 +153,7 @@ std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequ
 
 // Tokens for all that the step sampled, and for the choices that begin there.
 void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
-  if (stepper.sampled().empty()) return;
-  logits_.resize(stepper.sampled().size() * runner_.vocab_size());
   rows_.clear();
-  runner_.fetch_logits(logits_);
   for (std::size_t row = 0; row < stepper.sampled().size(); ++row) {
     if (!stepper.sampled()[row]) continue;  // ended since
     std::vector<SequenceId> takers;
@@ -168,6 +165,9 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
       rows_.push_back(row);
     }
   }
+  if (rows_.empty()) return;
+  logits_.resize(stepper.sampled().size() * runner_.vocab_size());
+  runner_.fetch_logits(logits_);  // there when the tokens are
   stepper.send();
 }
 
