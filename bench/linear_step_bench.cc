@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/experts.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "measure/machine_probe.h"
 
 namespace sluice {

@@ -22,7 +22,7 @@
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
 #include "engine/runner.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "sched/scheduler.h"
 #include "soak_ledger.h"
 

@@ -11,7 +11,7 @@
 #include "cache/audit.h"
 #include "engine/engine_options.h"
 #include "kernels/device.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 namespace {
@@ -119,7 +119,7 @@ void Runner::pin_caller() const {
 }
 
 const char* Runner::isa_name() const {
-  return exec_.kernels != nullptr ? exec_.kernels->isa : "none";
+  return exec_.kernels != nullptr ? sluice::isa_name(*exec_.kernels) : "none";
 }
 
 Result<StateSlot> Runner::open() {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/device.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 

@@ -35,4 +35,16 @@ struct ExpertsArgs {
 
 void experts(const Exec& exec, const ExpertsArgs& args);
 
+// silu(gate) * up * weight of rows, the activation m of kernels/experts.h: gate, up, out [rows, dim] with row stride
+// ld; out may be either.
+struct SwiGluArgs {
+  const float* gate;
+  const float* up;
+  const float* row_weight;  // [rows]; null: 1
+  float* out;
+  int dim;
+  std::ptrdiff_t ld;
+  float limit;
+};
+
 }  // namespace sluice

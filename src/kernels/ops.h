@@ -19,7 +19,6 @@
 #include "kernels/indexer.h"
 #include "kernels/parts.h"
 #include "kernels/project.h"
-#include "kernels/residual.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"
 #include "kernels/store_kv.h"

@@ -9,6 +9,7 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/indexer.h"
 #include "kernels/linear.h"
+#include "kernels/residual.h"
 #include "kernels/router.h"
 #include "kernels/stream.h"
 
@@ -26,6 +27,7 @@ namespace sluice {
   X(gather_rows, GatherRowsArgs)         \
   X(copy_heads, CopyHeadsArgs)           \
   X(prepare_rows, PrepareRowsArgs)       \
+  X(norm_inputs, NormInputsArgs)         \
   X(linear, LinearArgs)                  \
   X(hc_mix, HcMixArgs)                   \
   X(hc_collapse, HcCollapseArgs)         \

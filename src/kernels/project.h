@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "kernels/exec.h"
+#include "kernels/input_forms.h"
 #include "kernels/linear.h"
 #include "kernels/rows.h"
 
@@ -40,6 +41,12 @@ struct ProjectArgs {
     return *this;
   }
   ProjectArgs& add(const LinearWeight& weight, const Rows& y) { return add({.weights = {&weight, 1}, .y = y}); }
+  // What the products multiply: those of x that should be made.
+  InputForms forms() const {
+    InputForms forms;
+    for (int i = 0; i < count; ++i) forms.add(products[static_cast<std::size_t>(i)].weights.front());
+    return forms;
+  }
 };
 void project(const Exec& exec, const ProjectArgs& args);
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/elementwise.h"
 #include "kernels/exec.h"
 #include "kernels/rows.h"
 
@@ -24,5 +25,13 @@ struct AddNormArgs {
   std::span<const std::int32_t> only = {};
 };
 void add_norm(const Exec& exec, const AddNormArgs& args);
+
+// Norms and the forms of what they give, in one pass: rms_norm() of `norm`, whose y and ldy are those of `y`; then the
+// forms of y that have memory.
+struct NormInputsArgs {
+  RmsNormArgs norm = {};
+  Rows y = {};
+};
+void norm_inputs(const Exec& exec, const NormInputsArgs& args);
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 //   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
 //   SLUICE_RETURN_IF_ERROR(scratch.take(device));   they have their places
 //   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
+// A tensor that linears read has room for the forms of it that they multiply (kernels/rows.h), too.
 // Thread safety: get() by any thread once taken.
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include "base/check.h"
 #include "kernels/device.h"
+#include "kernels/input_forms.h"
 #include "kernels/rows.h"
 #include "sluice/status.h"
 
@@ -24,7 +26,14 @@ class ScratchTensor {
  public:
   float* floats(int rows) const { return at<float>(rows); }
   std::int32_t* ints(int rows) const { return at<std::int32_t>(rows); }
-  Rows rows(int rows) const { return contiguous_rows(floats(rows), static_cast<int>(columns_)); }
+  // With memory for `forms`, which are among those that were asked for.
+  Rows rows(int rows, const InputForms& forms = {}) const {
+    Rows found = contiguous_rows(floats(rows), static_cast<int>(columns_));
+    for (const InputForm form : kPreparedForms) {
+      if (forms.has(form)) found.forms[static_cast<std::size_t>(form)] = forms_[static_cast<std::size_t>(form)];
+    }
+    return found;
+  }
   int columns() const { return static_cast<int>(columns_); }
 
  private:
@@ -35,13 +44,15 @@ class ScratchTensor {
     return reinterpret_cast<T*>(data_);
   }
   std::byte* data_ = nullptr;
+  std::array<float*, 4> forms_{};
+  InputForms wanted_;
   std::size_t rows_ = 0, columns_ = 0;
 };
 
 class Scratch {
  public:
-  void add(std::size_t rows, std::int64_t columns, ScratchTensor* tensor) {
-    tensor->rows_ = rows, tensor->columns_ = static_cast<std::size_t>(columns);
+  void add(std::size_t rows, std::int64_t columns, ScratchTensor* tensor, const InputForms& forms = {}) {
+    tensor->rows_ = rows, tensor->columns_ = static_cast<std::size_t>(columns), tensor->wanted_ = forms;
     tensors_.push_back(tensor);
   }
   // Gives back what it has, and places all that was added since the last take(). kResourceExhausted with the bytes.

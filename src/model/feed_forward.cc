@@ -19,6 +19,13 @@ RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
   return rule;
 }
 
+InputForms inputs_of(const FeedForwardWeights& weights) {
+  InputForms forms;
+  forms.add(weights.shared.gate).add(weights.shared.up);
+  if (!weights.experts.empty()) forms.add(weights.gate).add(weights.experts[0].gate).add(weights.experts[0].up);
+  return forms;
+}
+
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch) {
   const MoeConfig& moe = config.moe;

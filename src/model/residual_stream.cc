@@ -4,8 +4,9 @@
 
 namespace sluice {
 
-void ResidualStream::reserve(Scratch& scratch, std::size_t rows) {
-  for (ScratchTensor* tensor : {&x_, &normed_, &sub_layer_}) scratch.add(rows, hidden_, tensor);
+void ResidualStream::reserve(Scratch& scratch, std::size_t rows, InputForm inputs) {
+  for (ScratchTensor* tensor : {&x_, &sub_layer_}) scratch.add(rows, hidden_, tensor);
+  scratch.add(rows, hidden_, &normed_, InputForms::of_profile(inputs));
 }
 
 void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
@@ -13,8 +14,9 @@ void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
   sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.floats(step.rows())});
 }
 
-Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm, std::span<const std::int32_t> only) {
-  const Rows x = x_.rows(step.rows()), normed = normed_.rows(step.rows());
+Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+                           std::span<const std::int32_t> only) {
+  const Rows x = x_.rows(step.rows()), normed = normed_.rows(step.rows(), inputs);
   const Output last = std::exchange(last_, {});
   add_norm(step.exec,
            {step.rows(), hidden_, x.values, last.y, norm != nullptr ? norm->data() : nullptr, eps_, normed, only});
@@ -25,7 +27,7 @@ Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm
 void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
                             float* logits) {
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
-  const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, wanted);
+  const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), wanted);
   if (wanted.empty()) return;
   project(step.exec, static_cast<int>(wanted.size()), normed, head, contiguous_rows(logits, head.out()));
 }

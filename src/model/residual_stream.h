@@ -15,17 +15,18 @@ class ResidualStream {
  public:
   ResidualStream(int hidden, double rms_norm_eps) : hidden_(hidden), eps_(static_cast<float>(rms_norm_eps)) {}
 
-  void reserve(Scratch& scratch, std::size_t rows);
+  // `inputs`: the profile's (NumericsProfile::inputs).
+  void reserve(Scratch& scratch, std::size_t rows, InputForm inputs);
   // The step's tokens; embedding: [vocab, hidden].
   void embed(const ModelStep& step, const WeightView& embedding);
 
-  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream. The probe sees y as `output` and the
-  // sum as `sum`.
+  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The probe
+  // sees y as `output` and the sum as `sum`.
   template <class SubLayer>
-  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const char* output, const char* sum,
-           const SubLayer& sub_layer) {
+  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const InputForms& inputs,
+           const char* output, const char* sum, const SubLayer& sub_layer) {
     const Rows y = sub_layer_.rows(step.rows());
-    sub_layer(enter(step, &norm, {}), y);
+    sub_layer(enter(step, &norm, inputs, {}), y);
     step.show(layer, output, y);
     last_ = {y.values, layer, sum};
   }
@@ -41,7 +42,8 @@ class ResidualStream {
     const char* sum = nullptr;
   };
   // The sum normed, of all rows or those of `only`; without a norm it is only added.
-  Rows enter(const ModelStep& step, const std::vector<float>* norm, std::span<const std::int32_t> only);
+  Rows enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+             std::span<const std::int32_t> only);
 
   int hidden_;
   float eps_;

@@ -19,8 +19,7 @@ void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args) {
   hc_mix(exec, {rows, dim, x, args.weights, args.norm_eps, args.hc_eps, args.sinkhorn_iterations, args.mixes, args.pre,
                 head ? nullptr : args.post, head ? nullptr : args.comb});
   hc_collapse(exec, {rows, dim, x, args.pre, args.collapsed});
-  rms_norm(exec, {rows, dim, args.collapsed, dim, args.norm, args.norm_eps, args.normed.values, args.normed.ld});
-  make_forms(exec, rows, args.normed);
+  norm_to(exec, rows, args.collapsed, dim, args.norm, args.norm_eps, args.normed);
 }
 
 void add_norm(const Exec& exec, const AddNormArgs& args) {
@@ -34,8 +33,7 @@ void add_norm(const Exec& exec, const AddNormArgs& args) {
     gather_rows(exec, {args.only, dim, x, args.normed.values});
     x = args.normed.values;
   }
-  rms_norm(exec, {rows, dim, x, dim, args.norm, args.eps, args.normed.values, args.normed.ld});
-  make_forms(exec, rows, args.normed);
+  norm_to(exec, rows, x, dim, args.norm, args.eps, args.normed);
 }
 
 }  // namespace sluice::composed

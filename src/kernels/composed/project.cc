@@ -26,9 +26,10 @@ void project(const Exec& exec, const ProjectArgs& args) {
     const Rows& y = product.y;
     if (product.bias != nullptr) add_bias(exec, {args.rows, y.columns, product.bias, y.values});
     if (product.norm != nullptr) {
-      rms_norm(exec, {args.rows, y.columns, y.values, y.ld, product.norm, product.norm_eps, y.values, y.ld});
+      norm_to(exec, args.rows, y.values, y.ld, product.norm, product.norm_eps, y);
+    } else {
+      make_forms(exec, args.rows, y);
     }
-    make_forms(exec, args.rows, y);
   }
 }
 

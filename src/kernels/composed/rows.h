@@ -3,15 +3,17 @@
 #pragma once
 
 #include "kernels/elementwise.h"
+#include "kernels/input_forms.h"
 #include "kernels/linear.h"
 #include "kernels/linear_inputs.h"
+#include "kernels/residual.h"
 #include "kernels/rows.h"
 
 namespace sluice::composed {
 
 // Makes the forms of `rows` that have memory.
 inline void make_forms(const Exec& exec, int count, const Rows& rows) {
-  for (const InputForm form : {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
+  for (const InputForm form : kPreparedForms) {
     if (rows.form(form) == nullptr) continue;
     const int width = input_floats(form, rows.columns);
     for (int part = 0; part < rows.parts; ++part) {
@@ -19,6 +21,12 @@ inline void make_forms(const Exec& exec, int count, const Rows& rows) {
                           rows.form(form) + std::ptrdiff_t{part} * width, std::ptrdiff_t{rows.parts} * width});
     }
   }
+}
+
+// y = the RMS norm of x, and its forms that have memory. May run in place.
+inline void norm_to(const Exec& exec, int count, const float* x, std::ptrdiff_t ldx, const float* norm, float eps,
+                    const Rows& y) {
+  norm_inputs(exec, {{count, y.columns, x, ldx, norm, eps, y.values, y.ld}, y});
 }
 
 // y = weight * (part `part` of x).

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_split.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
-#include "kernels/linear_split.h"
 
 namespace sluice::cpu_ops {
 
@@ -161,7 +161,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   sort_pairs(args, scratch);
   make_groups(args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
-  const int out_tile = exec.kernels->linear.out_tile;
+  const int out_tile = exec.kernels->linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
   for (const Group& g : scratch.groups) {
     activation_tile = std::lcm(activation_tile, input_block(g.weights->down.input_form()));

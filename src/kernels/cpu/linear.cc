@@ -3,12 +3,32 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_split.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
-#include "kernels/linear_split.h"
 
 namespace sluice::cpu_ops {
+
+void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end) {
+  if (!job.weight->packed_when_used()) return kernels.run(job, rows, begin, end);
+  // Few rows are through with a tile while it is in L2; many share the copies of inputs that kernels make for more.
+  constexpr int kFewRows = 16, kOutputsForMany = 256;
+  const int step = rows <= kFewRows ? kernels.packing.out_tile : std::max(kernels.packing.out_tile, kOutputsForMany);
+  thread_local AlignedBytes packed;
+  for (int first = begin; first < end; first += step) {
+    const int count = std::min(step, end - first);
+    const WeightView slice = slice_rows(job.weight->view(), first, count);
+    const std::size_t bytes = kernels.packing.packed_bytes(slice);
+    if (packed.size() < bytes) packed = AlignedBytes(bytes);
+    kernels.packing.pack(slice, 0, count, packed.data());
+    const LinearWeight weight = LinearWeight::packed_at(slice, job.weight->input_form(), packed.data(), bytes);
+    LinearJob part = job;
+    part.weight = &weight;
+    part.y += first;
+    kernels.run(part, rows, 0, count);
+  }
+}
 
 namespace {
 
@@ -28,7 +48,7 @@ void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int
 void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   const LinearKernels& kernels = exec.kernels->linear;
   split_linear(
-      *exec.pool, kernels.out_tile, static_cast<int>(jobs.size()),
+      *exec.pool, kernels.packing.out_tile, static_cast<int>(jobs.size()),
       [&](int i) {
         const LinearWeight& weight = *jobs[static_cast<std::size_t>(i)].weight;
         return LinearExtent{rows, weight.out(), weight.in()};

@@ -3,6 +3,7 @@
 // thread computes a row, never how.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/ops.h"
 
 namespace sluice::cpu_ops {
@@ -11,5 +12,9 @@ namespace sluice::cpu_ops {
 SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
+
+// kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
+// of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.
+void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
 
 }  // namespace sluice::cpu_ops

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
 #include "kernels/sample_noise.h"
 
 namespace sluice::cpu_ops {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/ops.h"
 #include "kernels/ref/kernels.h"
@@ -25,7 +26,7 @@ void product(const LinearWeight& weight, const float* x, bool x_prepared, float*
     x = prepared.data();
   }
   const LinearJob job{.weight = &weight, .x = x, .ldx = 0, .y = y, .ldy = 0};
-  scalar_linear_kernels().run(job, 1, 0, weight.out());
+  scalar_linear(job, 1, 0, weight.out());
 }
 
 // The down product of one expert for one row.
@@ -74,6 +75,16 @@ void embed(const Exec&, const EmbedArgs& args) {
 
 void rms_norm(const Exec&, const RmsNormArgs& args) {
   ref::rms_norm(args, 0, args.rows);
+}
+void norm_inputs(const Exec&, const NormInputsArgs& args) {
+  const RmsNormArgs& norm = args.norm;
+  ref::rms_norm(norm, 0, norm.rows);
+  for (const InputForm form : kPreparedForms) {
+    const std::ptrdiff_t width = input_floats(form, norm.dim);
+    for (int r = 0; args.y.form(form) != nullptr && r < norm.rows; ++r) {
+      prepare_inputs(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
+    }
+  }
 }
 void layer_norm(const Exec&, const LayerNormArgs& args) {
   ref::layer_norm(args, 0, args.rows);

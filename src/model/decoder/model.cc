@@ -33,7 +33,7 @@ void Decoder::reserve(Scratch& scratch, std::size_t rows) {
   for (ScratchTensor* of_heads : {&w.q, &w.attended}) scratch.add(rows, heads * dim, of_heads);
   for (ScratchTensor* of_keys : {&w.k, &w.v}) scratch.add(rows, key_heads * dim, of_keys);
   scratch.add(rows, key_heads * (value_offset(config_.head_dim) + dim), &w.kv);
-  residual_.reserve(scratch, rows);
+  residual_.reserve(scratch, rows, profile_.inputs);
   w.feed_forward.reserve(scratch, config_.moe, rows);
 }
 
@@ -45,11 +45,12 @@ void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheVie
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-    residual_.add(step, i, layer.attn_norm, "attn_out", "resid_mid",
+    residual_.add(step, i, layer.attn_norm, inputs_of(layer.attn), "attn_out", "resid_mid",
                   [&](const Rows& x, const Rows& y) { attention(step, i, x, y); });
-    residual_.add(step, i, layer.ffn_norm, "ffn_out", "resid_out", [&](const Rows& x, const Rows& y) {
-      feed_forward(step, i, config_, layer.ffn, routing(config_.moe, layer.ffn), x, y, w.feed_forward);
-    });
+    residual_.add(step, i, layer.ffn_norm, inputs_of(layer.ffn), "ffn_out", "resid_out",
+                  [&](const Rows& x, const Rows& y) {
+                    feed_forward(step, i, config_, layer.ffn, routing(config_.moe, layer.ffn), x, y, w.feed_forward);
+                  });
   }
   residual_.logits(step, weights_.norm, weights_.head, logits);
 }

@@ -41,24 +41,23 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
   const DeepSeekMlaConfig& mla = config_.mla();
   const int rows = step.rows(), rope_dims = mla.qk_rope_head_dim, index_dim = mla.index_head_dim;
-  const Rows q_a = w.q_a.rows(rows), q = w.q.rows(rows), latent = w.latent.rows(rows), index_k = w.index_k.rows(rows);
+  ProjectArgs from_q_a{.rows = rows};
+  const Rows q = w.q.rows(rows), latent = w.latent.rows(rows), index_k = w.index_k.rows(rows);
 
+  if (mla.q_lora_rank > 0) from_q_a.add(a.q_b, q);
+  if (step.selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
+  from_q_a.x = w.q_a.rows(rows, from_q_a.forms());
   ProjectArgs from_x{.rows = rows, .x = x};
   from_x.add(a.kv_a, latent);
   if (mla.q_lora_rank > 0) {
-    from_x.add({.weights = {&a.q_a, 1}, .y = q_a, .norm = a.q_norm.data(), .norm_eps = kLatentNormEps});
+    from_x.add({.weights = {&a.q_a, 1}, .y = from_q_a.x, .norm = a.q_norm.data(), .norm_eps = kLatentNormEps});
   } else {
     from_x.add(a.q_b, q);
   }
   if (mla.index_n_heads > 0) from_x.add(a.indexer.k, index_k);
   if (step.selects) from_x.add(a.indexer.head_weights, w.index_weights.rows(rows));
   project(step.exec, from_x);
-  if (mla.q_lora_rank > 0) {
-    ProjectArgs from_q_a{.rows = rows, .x = q_a};
-    from_q_a.add(a.q_b, q);
-    if (step.selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
-    project(step.exec, from_q_a);
-  }
+  if (mla.q_lora_rank > 0) project(step.exec, from_q_a);
 
   StoreKvArgs store{.step = &step.tables};
   store.add({.streams = &step.cache[streams.latent],

@@ -41,7 +41,7 @@ void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
   Workspace& w = *workspace_;
   const DeepSeekMlaConfig& mla = config_.mla();
   const std::int64_t heads = config_.num_attention_heads, index_heads = mla.index_n_heads;
-  scratch.add(rows, mla.q_lora_rank, &w.q_a);
+  scratch.add(rows, mla.q_lora_rank, &w.q_a, InputForms::of_profile(profile_.inputs));
   scratch.add(rows, heads * mla.qk_head_dim(), &w.q);
   scratch.add(rows, mla.latent_dim(), &w.latent);
   scratch.add(rows, heads * mla.latent_dim(), &w.absorbed);
@@ -52,7 +52,7 @@ void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
   scratch.add(rows, index_heads, &w.index_weights);
   scratch.add(rows, index_heads > 0 ? mla.index_topk : 0, &w.selected);
   scratch.add(rows, 1, &w.selected_count);
-  residual_.reserve(scratch, rows);
+  residual_.reserve(scratch, rows, profile_.inputs);
   w.feed_forward.reserve(scratch, config_.moe, rows);
   if (profile_.expand_from == 0) return;
   const auto keys = std::max(static_cast<std::int64_t>(rows), std::int64_t{profile_.prefix_chunk});
@@ -71,11 +71,12 @@ void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const Cach
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-    residual_.add(step, i, layer.attn_norm, "attn_out", "resid_mid",
+    residual_.add(step, i, layer.attn_norm, inputs_of(layer.attn), "attn_out", "resid_mid",
                   [&](const Rows& x, const Rows& y) { attention(step, i, x, y); });
-    residual_.add(step, i, layer.ffn_norm, "ffn_out", "resid_out", [&](const Rows& x, const Rows& y) {
-      feed_forward(step, i, config_, layer.ffn, routing(config_.moe, layer.ffn), x, y, w.feed_forward);
-    });
+    residual_.add(step, i, layer.ffn_norm, inputs_of(layer.ffn), "ffn_out", "resid_out",
+                  [&](const Rows& x, const Rows& y) {
+                    feed_forward(step, i, config_, layer.ffn, routing(config_.moe, layer.ffn), x, y, w.feed_forward);
+                  });
   }
   residual_.logits(step, weights_.norm, weights_.head, logits);
 }

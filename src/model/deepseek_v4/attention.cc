@@ -14,9 +14,10 @@ void add_compressor(const CompressorWeights& weights, const CompressorScratch& w
 
 }  // namespace
 
-void DeepSeekV4::attention(Step& step, int index, const Rows& x, const Rows& y) {
+void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   Workspace& w = step.w;
-  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const AttentionWeights& a = layer.attn;
   const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
   const DeepSeekV4Config& v4 = config_.v4();
   const int ratio = v4.layers[static_cast<std::size_t>(index)].compress_ratio;
@@ -25,18 +26,19 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& x, const Rows& y) 
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const bool indexes = ratio == 4, selects = indexes && step.scores_index;
   const Rotation rope{(ratio == 0 ? window_rope() : compress_rope()).data(), rope_dims, dim - rope_dims};
-  const Rows q_a = w.q_a.rows(rows), q = w.q.rows(rows), kv = w.kv.rows(rows), o = w.attended.rows(rows);
+  const Rows q = w.q.rows(rows), kv = w.kv.rows(rows), o = w.attended.rows(rows);
 
-  ProjectArgs from_x{.rows = rows, .x = x};
+  ProjectArgs from_x{.rows = rows}, from_q_a{.rows = rows};
+  from_q_a.add(a.q_b, q);
+  if (selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
+  const Rows q_a = from_q_a.x = w.q_a.rows(rows, from_q_a.forms());
   from_x.add({.weights = {&a.q_a, 1}, .y = q_a, .norm = a.q_norm.data(), .norm_eps = eps}).add(a.kv, kv);
   if (ratio != 0) add_compressor(a.compressor, w.compressor, &from_x);
   if (indexes) add_compressor(a.indexer.compressor, w.index_compressor, &from_x);
   if (selects) from_x.add(a.indexer.head_weights, w.index_weights.rows(rows));
+  from_x.x = enter(step, index, layer.hc_attn, layer.attn_norm, from_x.forms());
   project(step.exec, from_x);
   step.show(index, "qr", q_a);
-  ProjectArgs from_q_a{.rows = rows, .x = q_a};
-  from_q_a.add(a.q_b, q);
-  if (selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
   project(step.exec, from_q_a);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.

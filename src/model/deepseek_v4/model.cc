@@ -45,11 +45,13 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = config_.num_attention_heads;
   const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
   for (ScratchTensor* streams : {&w.streams, &w.wanted}) scratch.add(rows, kHcStreams * hidden, streams);
-  for (ScratchTensor* of_hidden : {&w.collapsed, &w.normed, &w.sub_layer}) scratch.add(rows, hidden, of_hidden);
+  const InputForms forms = InputForms::of_profile(profile_.inputs);
+  for (ScratchTensor* of_hidden : {&w.collapsed, &w.sub_layer}) scratch.add(rows, hidden, of_hidden);
+  scratch.add(rows, hidden, &w.normed, forms);
   scratch.add(rows, 24, &w.mixes);
   for (ScratchTensor* weights : {&w.pre, &w.post}) scratch.add(rows, kHcStreams, weights);
   scratch.add(rows, kHcStreams * kHcStreams, &w.comb);
-  scratch.add(rows, v4.q_lora_rank, &w.q_a);
+  scratch.add(rows, v4.q_lora_rank, &w.q_a, forms);
   for (ScratchTensor* of_heads : {&w.q, &w.attended}) scratch.add(rows, heads * dim, of_heads);
   scratch.add(rows, dim, &w.kv);
   scratch.add(rows, std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
@@ -76,16 +78,16 @@ void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const Cache
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, streams.values});
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-    attention(step, i, enter(step, i, layer.hc_attn, layer.attn_norm, i == 0), y);
+    attention(step, i, y);
     step.show(i, "attn_out", y);
-    const Rows x = enter(step, i, layer.hc_ffn, layer.ffn_norm, false);
+    const Rows x = enter(step, i, layer.hc_ffn, layer.ffn_norm, inputs_of(layer.ffn));
     feed_forward(step, i, config_, layer.ffn, {}, x, y, w.feed_forward);
     step.show(i, "ffn_out", y);
   }
   head(step, logits);
 }
 
-HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first) const {
+HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first, const InputForms& inputs) const {
   Workspace& w = step.w;
   const int rows = step.rows();
   HcLeaveEnterArgs args;
@@ -94,18 +96,19 @@ HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first) const {
   if (!first) args.y = w.sub_layer.floats(rows);
   args.norm_eps = static_cast<float>(config_.rms_norm_eps), args.hc_eps = static_cast<float>(config_.v4().hc_eps);
   args.mixes = w.mixes.floats(rows), args.pre = w.pre.floats(rows), args.post = w.post.floats(rows);
-  args.comb = w.comb.floats(rows), args.collapsed = w.collapsed.floats(rows), args.normed = w.normed.rows(rows);
+  args.comb = w.comb.floats(rows), args.collapsed = w.collapsed.floats(rows), args.normed = w.normed.rows(rows, inputs);
   return args;
 }
 
 Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
-                       bool first) {
-  HcLeaveEnterArgs args = leave(step, first);
+                       const InputForms& inputs) {
+  const bool attention = &site == &weights_.layers[static_cast<std::size_t>(index)].hc_attn;
+  const bool first = index == 0 && attention;
+  HcLeaveEnterArgs args = leave(step, first, inputs);
   args.weights = &site.op, args.sinkhorn_iterations = config_.v4().hc_sinkhorn_iters;
   args.norm = norm.data();
   hc_leave_enter(step.exec, args);
   const Workspace& w = step.w;
-  const bool attention = &site == &weights_.layers[static_cast<std::size_t>(index)].hc_attn;
   if (!first)
     step.show(attention ? index - 1 : index, attention ? "resid_out" : "resid_mid", w.streams.rows(args.rows));
   step.show(index, attention ? "hc_attn_x" : "hc_ffn_x", w.collapsed.rows(args.rows));
@@ -116,7 +119,7 @@ Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, c
 
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
 void DeepSeekV4::head(Step& step, float* logits) {
-  HcLeaveEnterArgs args = leave(step, false);
+  HcLeaveEnterArgs args = leave(step, false, InputForms().add(weights_.head));
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
   const int rows = static_cast<int>(wanted.size());
   if (rows > 0) {

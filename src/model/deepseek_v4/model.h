@@ -46,10 +46,12 @@ class DeepSeekV4 final : public FamilyModel {
 
   DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
   void reserve(Scratch& scratch, std::size_t rows) override;
-  // Leaves the site before, unless it is the step's first, for this one: its normed input, [rows, hidden].
-  Rows enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm, bool first);
-  HcLeaveEnterArgs leave(Step& step, bool first) const;
-  void attention(Step& step, int index, const Rows& x, const Rows& y);
+  // Leaves the site before, unless it is the step's first, for this one: its normed input, [rows, hidden],
+  // in the forms of `inputs`.
+  Rows enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
+             const InputForms& inputs);
+  HcLeaveEnterArgs leave(Step& step, bool first, const InputForms& inputs) const;
+  void attention(Step& step, int index, const Rows& y);
   KvRows entries(Step& step, int index, bool of_index) const;
   void select_entries(Step& step, int index);
   void head(Step& step, float* logits);
