@@ -12,8 +12,9 @@
 // An address in device memory is for ops and for these functions. Nothing else may read or write through it, although
 // on the CPU it could: elsewhere it is not the host's memory, or not yet what the host believes.
 //
-// Errors: only map() fails with a Status; a device that breaks down ends the program. Thread safety: one thread at a
-// time. cpu_device() may be used by any number at once, as memory may: not the same bytes, one of them writing.
+// Errors: map() fails with a Status. A device that breaks down does nothing more, and status() says so from then on:
+// whoever waited for bytes asks before using them. Thread safety: one thread at a time. cpu_device() may be used by any
+// number at once, as memory may: not the same bytes, one of them writing.
 #pragma once
 
 #include <cstddef>
@@ -76,6 +77,10 @@ class Device {
   virtual void download_all(std::span<const ByteMove> moves) = 0;
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
+
+  // kInternal once something that was enqueued went wrong, as far as the host has waited: what was downloaded since,
+  // and by the waiting call that found it, is not to be used. Never ok again.
+  virtual Status status() const { return {}; }
 
   // The place in the queue behind all that was enqueued; wait_for() returns when all before it is done.
   using Mark = std::uint64_t;

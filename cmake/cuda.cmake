@@ -1,0 +1,85 @@
+# NVIDIA GPUs. SLUICE_CUDA: ON, OFF, or AUTO, where an nvcc of SLUICE_CUDA_LEAST is found: in .cache/cuda, where
+# `./run build --cuda` puts one, on the PATH, or where NVIDIA's packages install it. Without it the program is the same
+# but for --device cuda; builds with sanitizers are without it, too.
+#
+#   sluice_cuda            the device and its ops; everything above src/kernels may use it
+#   sluice_cuda_emulated   the same kernels compiled by the C++ compiler, for tests (src/kernels/cuda/launch.h)
+set(SLUICE_CUDA "AUTO" CACHE STRING "Support NVIDIA GPUs: ON, OFF or AUTO (where nvcc is found)")
+set(SLUICE_CUDA_LEAST 12.8)
+
+# sluice_find_nvcc(RESULT): its path, or nothing and the reason in SLUICE_NO_NVCC.
+function(sluice_find_nvcc RESULT)
+  find_program(SLUICE_NVCC nvcc HINTS ${CMAKE_SOURCE_DIR}/.cache/cuda/bin PATHS /usr/local/cuda/bin)
+  set(SLUICE_NO_NVCC "no nvcc was found" PARENT_SCOPE)
+  set(${RESULT} "" PARENT_SCOPE)
+  if(SLUICE_NVCC)
+    execute_process(COMMAND ${SLUICE_NVCC} --version OUTPUT_VARIABLE text ERROR_QUIET)
+    string(REGEX MATCH "release ([0-9.]+)" found "${text}")
+    if(CMAKE_MATCH_1 AND NOT CMAKE_MATCH_1 VERSION_LESS SLUICE_CUDA_LEAST)
+      set(${RESULT} ${SLUICE_NVCC} PARENT_SCOPE)
+    else()
+      set(SLUICE_NO_NVCC "${SLUICE_NVCC} is version '${CMAKE_MATCH_1}', not ${SLUICE_CUDA_LEAST} or later" PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+set(SLUICE_HAS_CUDA OFF)
+if(SLUICE_CUDA AND NOT SLUICE_SANITIZE)
+  sluice_find_nvcc(nvcc)
+  if(nvcc)
+    set(SLUICE_HAS_CUDA ON)
+  elseif(NOT SLUICE_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "SLUICE_CUDA=ON: ${SLUICE_NO_NVCC}. `./run build --cuda` brings one into .cache/cuda.")
+  endif()
+endif()
+
+if(SLUICE_HAS_CUDA)
+  set(CMAKE_CUDA_COMPILER ${nvcc})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # linked below, by its path
+  # Machine code for these, and for what comes after them code that the driver compiles when it first loads it.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  enable_language(CUDA)
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+  find_library(SLUICE_CUDART cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+  add_library(cudart-static STATIC IMPORTED)
+  set_target_properties(cudart-static PROPERTIES IMPORTED_LOCATION ${SLUICE_CUDART}
+    INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};rt")
+  target_include_directories(cudart-static SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+endif()
+
+# Each rounding is part of the result, so that it is the CPU's.
+set(SLUICE_CUDA_FLAGS -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
+  -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
+
+# After sluice_layer(kernels).
+function(sluice_cuda_libraries)
+  set(folder ${CMAKE_SOURCE_DIR}/src/kernels/cuda)
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/shared/*.cu)
+  file(GLOB host CONFIGURE_DEPENDS ${folder}/*.cc ${folder}/*.cu)
+  list(FILTER host EXCLUDE REGEX "(_test|_testing|/absent)\\.cc$")
+  if(SLUICE_HAS_CUDA)
+    add_library(sluice_cuda STATIC ${host} ${kernels})
+    target_compile_options(sluice_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${SLUICE_CUDA_FLAGS}>")
+    target_link_libraries(sluice_cuda PUBLIC sluice_kernels PRIVATE cudart-static)
+  else()
+    add_library(sluice_cuda STATIC ${folder}/absent.cc)
+    target_link_libraries(sluice_cuda PUBLIC sluice_kernels)
+  endif()
+
+  # Copies by another name: a source has one language in a folder of CMake.
+  if(SLUICE_BUILD_TESTS)
+    set(emulated)
+    foreach(kernel ${kernels})
+      get_filename_component(name ${kernel} NAME_WE)
+      set(unit ${CMAKE_BINARY_DIR}/groups/cuda_emulated_${name}.cc)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"kernels/cuda/shared/${name}.cu\"\n" @ONLY)
+      list(APPEND emulated ${unit})
+    endforeach()
+    add_library(sluice_cuda_emulated STATIC ${emulated})
+    target_link_libraries(sluice_cuda_emulated PUBLIC sluice_kernels)
+  endif()
+endfunction()
