@@ -2,8 +2,7 @@
 # `./run build --cuda` puts one, on the PATH, or where NVIDIA's packages install it. Without it the program is the same
 # but for --device cuda; builds with sanitizers are without it, too.
 #
-#   sluice_cuda            the device and its ops; everything above src/kernels may use it
-#   sluice_cuda_emulated   the same kernels compiled by the C++ compiler, for tests (src/kernels/cuda/launch.h)
+# The library sluice_cuda is the device and its ops; everything above src/kernels may use it.
 set(SLUICE_CUDA "AUTO" CACHE STRING "Support NVIDIA GPUs: ON, OFF or AUTO (where nvcc is found)")
 set(SLUICE_CUDA_LEAST 12.8)
 
@@ -36,14 +35,14 @@ endif()
 if(SLUICE_HAS_CUDA)
   set(CMAKE_CUDA_COMPILER ${nvcc})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # linked below, by its path
   # Machine code for these, and for what comes after them code that the driver compiles when it first loads it.
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
   enable_language(CUDA)
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 knows of none
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   find_library(SLUICE_CUDART cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
   add_library(cudart-static STATIC IMPORTED)
   set_target_properties(cudart-static PROPERTIES IMPORTED_LOCATION ${SLUICE_CUDART}
@@ -55,31 +54,18 @@ endif()
 set(SLUICE_CUDA_FLAGS -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
   -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
 
-# After sluice_layer(kernels).
-function(sluice_cuda_libraries)
+# After sluice_layer(kernels), which has what does not need CUDA's headers: how weights are packed, and the tests of the
+# kernels, compiled by the C++ compiler (src/kernels/cuda/launch.h).
+function(sluice_cuda_library)
   set(folder ${CMAKE_SOURCE_DIR}/src/kernels/cuda)
-  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/shared/*.cu)
-  file(GLOB host CONFIGURE_DEPENDS ${folder}/*.cc ${folder}/*.cu)
-  list(FILTER host EXCLUDE REGEX "(_test|_testing|/absent)\\.cc$")
   if(SLUICE_HAS_CUDA)
-    add_library(sluice_cuda STATIC ${host} ${kernels})
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/runtime/*.cc ${folder}/runtime/*.cu ${folder}/shared/*.cu)
+    list(FILTER sources EXCLUDE REGEX "/absent\\.cc$")
+    add_library(sluice_cuda STATIC ${sources})
     target_compile_options(sluice_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${SLUICE_CUDA_FLAGS}>")
     target_link_libraries(sluice_cuda PUBLIC sluice_kernels PRIVATE cudart-static)
   else()
-    add_library(sluice_cuda STATIC ${folder}/absent.cc)
+    add_library(sluice_cuda STATIC ${folder}/runtime/absent.cc)
     target_link_libraries(sluice_cuda PUBLIC sluice_kernels)
-  endif()
-
-  # Copies by another name: a source has one language in a folder of CMake.
-  if(SLUICE_BUILD_TESTS)
-    set(emulated)
-    foreach(kernel ${kernels})
-      get_filename_component(name ${kernel} NAME_WE)
-      set(unit ${CMAKE_BINARY_DIR}/groups/cuda_emulated_${name}.cc)
-      file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"kernels/cuda/shared/${name}.cu\"\n" @ONLY)
-      list(APPEND emulated ${unit})
-    endforeach()
-    add_library(sluice_cuda_emulated STATIC ${emulated})
-    target_link_libraries(sluice_cuda_emulated PUBLIC sluice_kernels)
   endif()
 endfunction()

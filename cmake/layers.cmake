@@ -75,7 +75,7 @@ endfunction()
 function(sluice_layer NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/kernels/cuda/")  # cmake/cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "/kernels/cuda/runtime/")  # cmake/cuda.cmake
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|testing)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")

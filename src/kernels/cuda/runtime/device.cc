@@ -8,11 +8,12 @@
 
 #include "base/check.h"
 #include "base/progress.h"
-#include "kernels/cuda/fault.h"
+#include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/runtime/staging.h"
 
 namespace sluice {
+
 namespace {
 
 constexpr int kLeastMajor = 8;  // compute capability

@@ -1,4 +1,4 @@
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/runtime/staging.h"
 
 #include <algorithm>
 #include <cstring>

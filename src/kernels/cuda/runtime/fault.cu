@@ -1,4 +1,4 @@
-#include "kernels/cuda/fault.h"
+#include "kernels/cuda/runtime/fault.h"
 
 #include <cuda_runtime.h>
 
