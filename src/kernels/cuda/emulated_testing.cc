@@ -1,0 +1,27 @@
+#include "kernels/cuda/emulated_testing.h"
+
+#include "kernels/cuda/shared/norms.cu"
+#include "kernels/cuda/shared/rotations.cu"
+#include "kernels/cuda/shared/rows.cu"
+
+namespace sluice {
+
+const OpTable& cuda_emulated_op_table() {
+  static constexpr OpTable kTable = [] {
+    OpTable table = {};
+    table.device = "cuda, emulated";
+    table.rms_norm = cuda_emulated_ops::rms_norm;
+    table.layer_norm = cuda_emulated_ops::layer_norm;
+    table.rope_heads = cuda_emulated_ops::rope_heads;
+    table.hadamard = cuda_emulated_ops::hadamard;
+    table.add = cuda_emulated_ops::add;
+    table.add_bias = cuda_emulated_ops::add_bias;
+    table.scale = cuda_emulated_ops::scale;
+    table.gather_rows = cuda_emulated_ops::gather_rows;
+    table.copy_heads = cuda_emulated_ops::copy_heads;
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace sluice
