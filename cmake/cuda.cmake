@@ -37,8 +37,7 @@ if(SLUICE_HAS_CUDA)
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # linked below, by its path
-  # Machine code for these, and for what comes after them code that the driver compiles when it first loads it.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  set(CMAKE_CUDA_ARCHITECTURES OFF)  # SLUICE_CUDA_FLAGS
   enable_language(CUDA)
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 knows of none
@@ -50,8 +49,10 @@ if(SLUICE_HAS_CUDA)
   target_include_directories(cudart-static SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 endif()
 
-# Each rounding is part of the result, so that it is the CPU's.
-set(SLUICE_CUDA_FLAGS -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
+# Machine code for these, from one pass of the compiler, and for what comes after them PTX, which the driver compiles when
+# it first loads it. Each rounding is part of the result, so that it is the CPU's.
+set(SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]" "SHELL:-Xfatbin -compress-all"
+  -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
   -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
 
 # After sluice_layer(kernels), which has what does not need CUDA's headers: how weights are packed, and the tests of the
