@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "gpu_testing.h"
-#include "kernels/elementwise.h"
 #include "kernels/op_testing.h"
 
 namespace sluice::gpu_device_test {

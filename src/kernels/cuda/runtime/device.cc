@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/progress.h"
-#include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/runtime/staging.h"
 
 namespace sluice {
@@ -94,7 +94,8 @@ Status Gpu::open() {
     if (const auto error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming)) return failed(error, "its events");
   }
   SLUICE_ASSIGN_OR_RETURN(workspace_, map(kCudaWorkspaceBytes, "the workspace of ops"));
-  return {};
+  wait();
+  return status_;
 }
 
 Gpu::~Gpu() {
@@ -205,9 +206,10 @@ Result<int> count_gpus() {
     return unavailable("--device cuda: this machine has no NVIDIA driver (libcuda.so.1)");
   }
   if (driver / 1000 < CUDART_VERSION / 1000) {
-    return unavailable(fmt::format("--device cuda: the NVIDIA driver supports CUDA {}, this program needs {}.0: "
-                                   "install a newer driver",
-                                   version_text(driver), CUDART_VERSION / 1000));
+    return unavailable(
+        fmt::format("--device cuda: the NVIDIA driver supports CUDA {}, this program needs {}.0: "
+                    "install a newer driver",
+                    version_text(driver), CUDART_VERSION / 1000));
   }
   const cudaError_t error = cudaGetDeviceCount(&gpus);
   if (error == cudaErrorNoDevice || (error == cudaSuccess && gpus == 0)) {

@@ -8,8 +8,7 @@ namespace sluice {
 const OpTable& cuda_op_table() {
   static constexpr OpTable kTable = [] {
     OpTable table{.device = "cuda",
-#define SLUICE_OP(op, Args) \
-  .op = [](const Exec&, const Args&) { SLUICE_CHECK(false, "op " #op " has a CUDA kernel"); },
+#define SLUICE_OP(op, Args) .op = [](const Exec&, const Args&) { SLUICE_CHECK(false, "op " #op " has a CUDA kernel"); },
                   SLUICE_OPS(SLUICE_OP)
 #undef SLUICE_OP
     };
