@@ -35,8 +35,18 @@ void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
 
 Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                const EngineSetup& options) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
+  return create(std::move(model), kernels, options, std::move(device));
+}
+
+Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                               const EngineSetup& options, DeviceChoice device) {
   std::unique_ptr<Runner> runner(new Runner);
   SLUICE_RETURN_IF_ERROR(validate(options));
+  runner->device_ = &device.device();
+  runner->owned_device_ = std::move(device.owned);
+  runner->exec_.ops = device.ops;
+  runner->exec_.device = runner->device_;
   runner->set_threads(resolve_threads(options));
   runner->exec_.kernels = kernels;
   runner->model_ = std::move(model);
@@ -44,18 +54,7 @@ Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, con
   return runner;
 }
 
-Status Runner::choose_device(const EngineSetup& options) {
-  if (options.machine.device == "emulated") {
-    emulated_ = std::make_unique<EmulatedDevice>(std::random_device()());
-    device_ = emulated_.get();
-    exec_.ops = &emulated_op_table();
-  }
-  exec_.device = device_;
-  return {};
-}
-
 Status Runner::set_up(const EngineSetup& options) {
-  SLUICE_RETURN_IF_ERROR(choose_device(options));
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
                           resolve_max_model_len(options.model.max_model_len, model_->config().max_position_embeddings));

@@ -9,12 +9,13 @@
 #include "kernels/experts.h"
 #include "kernels/scratch.h"
 #include "model/model_step.h"
+#include "model/param.h"
 
 namespace sluice {
 
 struct FeedForwardWeights {
   LinearWeight gate;             // the router: [experts, hidden]
-  std::vector<float> gate_bias;  // [experts] with sigmoid routing; empty: softmax
+  Param<float> gate_bias;  // [experts] with sigmoid routing; empty: softmax
   std::vector<ExpertWeights> experts;
   ExpertWeights shared;  // of a dense layer: all of it
 };

@@ -15,7 +15,7 @@ void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
   sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.get(step.floats(hidden_))});
 }
 
-float* ResidualStream::normed(const ModelStep& step, const std::vector<float>& norm) {
+float* ResidualStream::normed(const ModelStep& step, const Param<float>& norm) {
   float* to = normed_.get(step.floats(hidden_));
   rms_norm(step.exec, {step.rows(), hidden_, x_.get(step.floats(hidden_)), hidden_, norm.data(), eps_, to, hidden_});
   return to;
@@ -27,7 +27,7 @@ const float* ResidualStream::add(const ModelStep& step, const float* y) {
   return x;
 }
 
-void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
+void ResidualStream::logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head,
                             float* logits) {
   if (step.tables.logit_rows.empty()) return;
   const int rows = static_cast<int>(step.tables.logit_rows.size());

@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "kernels/scratch.h"
 #include "model/model_step.h"
+#include "model/param.h"
 
 namespace sluice {
 
@@ -22,7 +23,7 @@ class ResidualStream {
   // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream. The probe sees y as `output` and the
   // sum as `sum`.
   template <class SubLayer>
-  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const char* output, const char* sum,
+  void add(const ModelStep& step, int layer, const Param<float>& norm, const char* output, const char* sum,
            const SubLayer& sub_layer) {
     float* y = sub_layer_.get(step.floats(hidden_));
     sub_layer(static_cast<const float*>(normed(step, norm)), y);
@@ -31,10 +32,10 @@ class ResidualStream {
   }
 
   // Of the rows that want them: [logit_rows, head.out()].
-  void logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head, float* logits);
+  void logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits);
 
  private:
-  float* normed(const ModelStep& step, const std::vector<float>& norm);
+  float* normed(const ModelStep& step, const Param<float>& norm);
   const float* add(const ModelStep& step, const float* y);
 
   int hidden_;

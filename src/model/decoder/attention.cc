@@ -55,7 +55,7 @@ void Decoder::project(Step& step, int index, const float* x, float* q, float* kv
   const LinearJob jobs[] = {
       {&a.q.weight, x, hidden, q, q_width}, {&a.k.weight, x, hidden, k, k_width}, {&a.v.weight, x, hidden, v, k_width}};
   linear(step.exec, rows, jobs);
-  const auto finish = [&](const std::vector<float>& bias, const std::vector<float>& norm, int n, float* values) {
+  const auto finish = [&](const Param<float>& bias, const Param<float>& norm, int n, float* values) {
     if (!bias.empty()) add_bias(step.exec, {rows, n * dim, bias.data(), values});
     if (!norm.empty()) rms_norm(step.exec, {rows * n, dim, values, dim, norm.data(), eps, values, dim});
   };

@@ -110,7 +110,7 @@ void DeepSeekV4::layer(Step& step, int index) {
   float* normed = w.normed.get(step.floats(hidden));
   float* y = w.sub_layer.get(step.floats(hidden));
 
-  const auto enter = [&](const HyperConnectionSite& site, const std::vector<float>& norm, const char* shown_x,
+  const auto enter = [&](const HyperConnectionSite& site, const Param<float>& norm, const char* shown_x,
                          const char* shown_post, const char* shown_comb) {
     hc_mix(step.exec, {rows, hidden, x, &site.op, eps, static_cast<float>(config_.v4().hc_eps),
                        config_.v4().hc_sinkhorn_iters, w.mixes.get(step.floats(24)), pre, post, comb});
