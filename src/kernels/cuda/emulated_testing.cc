@@ -1,5 +1,6 @@
 #include "kernels/cuda/emulated_testing.h"
 
+#include "kernels/cuda/shared/linear.cu"
 #include "kernels/cuda/shared/norms.cu"
 #include "kernels/cuda/shared/rotations.cu"
 #include "kernels/cuda/shared/rows.cu"
@@ -19,6 +20,7 @@ const OpTable& cuda_emulated_op_table() {
     table.scale = cuda_emulated_ops::scale;
     table.gather_rows = cuda_emulated_ops::gather_rows;
     table.copy_heads = cuda_emulated_ops::copy_heads;
+    table.linear = cuda_emulated_ops::linear;
     return table;
   }();
   return kTable;

@@ -37,6 +37,8 @@
 #include <cuda_runtime.h>
 #define SLUICE_DEVICE __device__ __forceinline__
 #define SLUICE_CUDA_OPS cuda_ops
+#define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_UNROLL_8 _Pragma("unroll 8")
 #else
 #include <algorithm>
 #include <array>
@@ -46,6 +48,8 @@
 #include "base/thread_pool.h"
 #define SLUICE_DEVICE
 #define SLUICE_CUDA_OPS cuda_emulated_ops
+#define SLUICE_UNROLL
+#define SLUICE_UNROLL_8
 #endif
 
 namespace sluice {

@@ -81,10 +81,11 @@ struct OpCases {
 };
 // All ops, by the files that make them.
 std::vector<OpCases> row_cases();
+std::vector<OpCases> linear_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
-  for (const auto& cases : {row_cases()}) all.insert(all.end(), cases.begin(), cases.end());
+  for (const auto& cases : {row_cases(), linear_cases()}) all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
 

@@ -36,7 +36,7 @@ struct RopeHeads {
     PerThread<float, kThreads> squares;
     team.each([&](int t) {
       float lane = 0.0F;
-#pragma unroll 8
+      SLUICE_UNROLL_8
       for (int i = t; i < args.head_dim; i += kThreads) lane = std::fma(x[i], x[i], lane);
       squares[t] = lane;
     });

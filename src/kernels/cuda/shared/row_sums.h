@@ -29,7 +29,7 @@ SLUICE_DEVICE float sum_row(const Team<kRowThreads>& team, int n, const Value& v
     team.each([&](int t) {
       if (t >= 16) return;
       float lane = sum[t];
-#pragma unroll 8
+      SLUICE_UNROLL_8
       for (int i = t; i < count; i += 16) lane = add(lane, staged[i]);
       sum[t] = lane;
     });
