@@ -21,6 +21,7 @@ const OpTable& cuda_op_table() {
     table.scale = cuda_ops::scale;
     table.gather_rows = cuda_ops::gather_rows;
     table.copy_heads = cuda_ops::copy_heads;
+    table.linear = cuda_ops::linear;
     return table;
   }();
   return kTable;
