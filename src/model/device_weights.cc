@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kPieceAlignment = 256;
 
 // Host bytes that shall lie on the device, each once, in one piece of its memory.
 class Placement {
@@ -18,7 +18,7 @@ class Placement {
   void want(const void* bytes, std::size_t count) {
     if (count == 0) return;
     const auto [place, is_new] = places_.try_emplace({static_cast<const std::byte*>(bytes), count}, bytes_);
-    if (is_new) bytes_ += (count + kAlignment - 1) / kAlignment * kAlignment;
+    if (is_new) bytes_ += (count + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
   }
   Status upload(Device& device, Checkpoint& checkpoint) {
     SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device.map(bytes_, "the model's weights"));

@@ -12,10 +12,10 @@ namespace {
 // Pinned memory, which a GPU reaches at the host's addresses. Pieces lie apart, poisoned between.
 class PinnedArena {
  public:
-  static constexpr std::size_t kBytes = std::size_t{1} << 30, kGap = 256;
+  static constexpr std::size_t kBytes = std::size_t{1} << 28, kGap = 256;
   PinnedArena() {
     void* bytes = nullptr;
-    SLUICE_CHECK(cudaMallocHost(&bytes, kBytes) == cudaSuccess, "a GiB of pinned memory");
+    SLUICE_CHECK(cudaMallocHost(&bytes, kBytes) == cudaSuccess, "a quarter GiB of pinned memory");
     bytes_ = static_cast<std::byte*>(bytes);
   }
   ~PinnedArena() { cudaFreeHost(bytes_); }
