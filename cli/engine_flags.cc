@@ -97,9 +97,10 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
       ->option_text(" ");
   add_log_level_flag(command, log_level);
   command
-      .add_option("--device", options.machine.device,
-                  "Where the model runs: cpu, cuda (an NVIDIA GPU; cuda:N for the Nth), or auto: a GPU if there is one; "
-                  "emulated is for tests of what a GPU asks for")
+      .add_option(
+          "--device", options.machine.device,
+          "Where the model runs: cpu, cuda (an NVIDIA GPU; cuda:N for the Nth), or auto: a GPU if there is one; "
+          "emulated is for tests of what a GPU asks for")
       ->option_text("NAME [" + options.machine.device + "]")
       ->group(kGroup);
   add_choice(command, "--isa", options.machine.isa,

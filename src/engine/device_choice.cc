@@ -37,8 +37,7 @@ Result<DeviceChoice> choose_device(const MachineOptions& options) {
   constexpr std::string_view kNumbered = "cuda:";
   if (name == "cpu") return DeviceChoice{};
   if (name == "emulated") {
-    return DeviceChoice{.owned = std::make_unique<EmulatedDevice>(std::random_device()()),
-                        .ops = &emulated_op_table()};
+    return DeviceChoice{.owned = std::make_unique<EmulatedDevice>(std::random_device()()), .ops = &emulated_op_table()};
   }
   if (name == "auto") {
     if (!has_cuda_device()) return DeviceChoice{};

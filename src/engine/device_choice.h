@@ -13,8 +13,8 @@
 namespace sluice {
 
 struct DeviceChoice {
-  std::unique_ptr<Device> owned;  // null: the CPU
-  const OpTable* ops = nullptr;   // null: the CPU's
+  std::unique_ptr<Device> owned;         // null: the CPU
+  const OpTable* ops = nullptr;          // null: the CPU's
   const KernelTable* kernels = nullptr;  // how its ops want weights packed; null: as those of --isa do
 
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }

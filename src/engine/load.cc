@@ -44,7 +44,8 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
     SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model.folder, options, progress, &report));
   }
   log_load(report, *model, options.model.folder, exec);
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, create(std::move(model), kernels, options, std::move(device)));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
+                          create(std::move(model), kernels, options, std::move(device)));
   runner->load_report_ = std::move(report);
   if (options.machine.pin_threads) runner->pin_threads();
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {

@@ -122,6 +122,7 @@ class Runner {
  private:
   Runner() = default;
   Status set_up(const EngineSetup& options);
+  Result<std::size_t> cache_budget(const EngineSetup& options);
   Status take_logits_memory(std::size_t rows);
   Status prepare_for(int rows);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }

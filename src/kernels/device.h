@@ -69,6 +69,8 @@ class Device {
   // Zeroed memory. Where the system can, it is taken from the machine when it is first used, so much may be asked for.
   // kResourceExhausted names the bytes, `what` they are for and the system's reason.
   virtual Result<DeviceMemory> map(std::size_t bytes, std::string_view what) = 0;
+  // What can still be mapped, roughly; 0 where that is a matter of the whole machine (base/machine.h).
+  virtual std::size_t free_bytes() const { return 0; }
   // A hint for mapped memory that is not used yet: it will be read all over, a piece of `piece_bytes` at a time.
   virtual void expect_pieces(std::byte* /*at*/, std::size_t /*bytes*/, std::size_t /*piece_bytes*/) {}
 

@@ -14,8 +14,8 @@ namespace sluice {
 // Whether the ops of `exec` read weights from its device's memory.
 bool weights_on_device(const Exec& exec);
 
-// Moves what the specs have bound and the packer (model/weight_packer.h) has not moved already. The checkpoint keeps the
-// device's memory. kResourceExhausted names the bytes.
+// Moves what the specs have bound and the packer (model/weight_packer.h) has not moved already. The checkpoint keeps
+// the device's memory. kResourceExhausted names the bytes.
 Status place_weights(const Exec& exec, Checkpoint& checkpoint, std::span<const WeightSpec* const> bound);
 
 }  // namespace sluice

@@ -46,9 +46,9 @@ struct WeightSpec {
 
 using WeightTable = std::vector<WeightSpec>;
 
-// Finds, checks and binds every spec, in memory that the ops of `exec` read (model/device_weights.h). A missing or misshapen tensor is an error that names it, what was expected and
-// found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound; it keeps the copies
-// that are made for it.
+// Finds, checks and binds every spec, in memory that the ops of `exec` read (model/device_weights.h). A missing or
+// misshapen tensor is an error that names it, what was expected and found; tensors that nothing asked for become a
+// note. The checkpoint must outlive what is bound; it keeps the copies that are made for it.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const Loading& loading);
 

@@ -21,7 +21,6 @@ namespace sluice {
 class CudaDevice : public Device {
  public:
   virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
-  virtual std::size_t free_bytes() const = 0;  // of its memory, for other programs too
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
   virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h)
