@@ -177,7 +177,7 @@ class Step {
     experts(exec_, {.rows = rows,
                     .hidden = kHidden,
                     .slots = kSlots,
-                    .x = normed_.data(),
+                    .x = contiguous_rows(normed_.data(), kHidden),
                     .expert_ids = ids_.data(),
                     .expert_weights = weights_.data(),
                     .experts = layer.experts,

@@ -24,7 +24,7 @@ struct ExpertWeights {
 
 struct ExpertsArgs {
   int rows = 0, hidden = 0, slots = 0;
-  const float* x = nullptr;
+  Rows x = {};
   const std::int32_t* expert_ids = nullptr;  // each in [0, experts.size())
   const float* expert_weights = nullptr;
   std::span<const ExpertWeights> experts;

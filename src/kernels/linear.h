@@ -33,6 +33,7 @@
 #include "base/aligned.h"
 #include "base/dtype.h"
 #include "kernels/exec.h"
+#include "kernels/rows.h"
 
 namespace sluice {
 
@@ -47,7 +48,6 @@ enum class WeightFormat {
   kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
-enum class InputForm { kF32, kBf16, kInt8, kFp8 };
 
 const char* name(WeightFormat format);
 // What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers.
@@ -140,6 +140,18 @@ WeightView transposed_codes(const WeightView& view);
 WeightView transposed_shape(const WeightView& view);
 void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
 
+// The inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes input_floats(form,
+// in) floats (kernels/linear_inputs.h) at to + r * ldto.
+struct PrepareRowsArgs {
+  InputForm form = InputForm::kBf16;
+  int rows = 0, in = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  float* to = nullptr;
+  std::ptrdiff_t ldto = 0;
+};
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args);
+
 // One product of a stage. Jobs of one call may share x; they run in one fork/join.
 struct LinearJob {
   const LinearWeight* weight = nullptr;
@@ -157,6 +169,7 @@ struct LinearArgs {
   int rows = 0;
   std::span<const LinearJob> jobs;
 };
+// What project() is made of: any products at all, in one stage. The list may end with the call.
 void linear(const Exec& exec, const LinearArgs& args);
 inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   linear(exec, LinearArgs{rows, jobs});

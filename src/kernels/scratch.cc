@@ -8,7 +8,7 @@ Status Scratch::take(Device& device) {
   std::vector<std::size_t> offsets;
   for (const ScratchTensor* tensor : tensors_) {
     offsets.push_back(bytes);
-    bytes += (tensor->values_ * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+    bytes += (tensor->rows_ * tensor->columns_ * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
   }
   memory_ = DeviceMemory();
   SLUICE_ASSIGN_OR_RETURN(memory_, device.map(bytes, "the tensors of a step (--max-num-batched-tokens)"));

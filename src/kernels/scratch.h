@@ -2,9 +2,9 @@
 // the most rows of a step. Addresses do not move afterwards, and no two tensors that live at once share memory.
 //
 //   Scratch scratch;
-//   scratch.add(rows * dim, &workspace.q);          for each tensor, at its largest
+//   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
 //   SLUICE_RETURN_IF_ERROR(scratch.take(device));   they have their places
-//   float* q = workspace.q.get(n);                  n values or fewer than were asked for
+//   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
 // Thread safety: get() by any thread once taken.
 #pragma once
 
@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "kernels/device.h"
+#include "kernels/rows.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -21,24 +22,26 @@ namespace sluice {
 // Of f32 or int32 values.
 class ScratchTensor {
  public:
-  float* get(std::size_t values) const { return at<float>(values); }
-  std::int32_t* ints(std::size_t values) const { return at<std::int32_t>(values); }
+  float* floats(int rows) const { return at<float>(rows); }
+  std::int32_t* ints(int rows) const { return at<std::int32_t>(rows); }
+  Rows rows(int rows) const { return contiguous_rows(floats(rows), static_cast<int>(columns_)); }
+  int columns() const { return static_cast<int>(columns_); }
 
  private:
   friend class Scratch;
   template <class T>
-  T* at(std::size_t values) const {
-    SLUICE_CHECK(values <= values_, "a step has no more rows than its scratch was made for");
+  T* at(int rows) const {
+    SLUICE_CHECK(static_cast<std::size_t>(rows) <= rows_, "a step has no more rows than its scratch was made for");
     return reinterpret_cast<T*>(data_);
   }
   std::byte* data_ = nullptr;
-  std::size_t values_ = 0;
+  std::size_t rows_ = 0, columns_ = 0;
 };
 
 class Scratch {
  public:
-  void add(std::size_t values, ScratchTensor* tensor) {
-    tensor->values_ = values;
+  void add(std::size_t rows, std::int64_t columns, ScratchTensor* tensor) {
+    tensor->rows_ = rows, tensor->columns_ = static_cast<std::size_t>(columns);
     tensors_.push_back(tensor);
   }
   // Gives back what it has, and places all that was added since the last take(). kResourceExhausted with the bytes.

@@ -94,8 +94,9 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
 const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const LinearWeight& weight,
                        std::ptrdiff_t& stride) {
   const InputForm form = weight.input_form();
-  stride = input_floats(form, args.hidden);
-  return form == InputForm::kF32 ? args.x : scratch.inputs[static_cast<std::size_t>(form)].get(0);
+  stride = form == InputForm::kF32 ? args.x.ld : input_floats(form, args.hidden);
+  if (form == InputForm::kF32) return args.x.values;
+  return args.x.form(form) != nullptr ? args.x.form(form) : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
 
 // The activation m of the outputs of one piece of one group, in gate and, unless that is f32, in the form that the down
@@ -171,11 +172,11 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     const auto wants = [&](const Group& g) {
       return g.weights->gate.input_form() == form || g.weights->up.input_form() == form;
     };
-    if (std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
-    const auto width = static_cast<std::size_t>(input_floats(form, args.hidden));
-    float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) * width);
-    const LinearJob job{.weight = nullptr, .x = args.x, .ldx = args.hidden, .y = nullptr, .ldy = 0};
-    prepare_rows(exec, args.rows, args.hidden, job, form, buffer);
+    if (args.x.form(form) != nullptr || std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
+    const int width = input_floats(form, args.hidden);
+    float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) *
+                                                                       static_cast<std::size_t>(width));
+    cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   split_linear(
       *exec.pool, activation_tile, groups,

@@ -211,7 +211,7 @@ class Selection {
 
 }  // namespace
 
-void index_select(const Exec& exec, const IndexSelectArgs& args) {
+void select_entries(const Exec& exec, const IndexSelectArgs& args) {
   thread_local Plan plan;
   plan.groups.clear();
   plan.tiles.clear();

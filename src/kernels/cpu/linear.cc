@@ -10,19 +10,20 @@
 
 namespace sluice::cpu_ops {
 
-void prepare_rows(const Exec& exec, int rows, int in, const LinearJob& job, InputForm form, float* out) {
+namespace {
+
+// Row r is that of `job`.
+void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int rows, int in, float* to,
+                     std::ptrdiff_t ldto) {
   constexpr int kFloatsPerPiece = 64 << 10;
   const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
   auto prepare = [&](int piece, int) {
     for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
-      exec.kernels->linear.prepare(form, in, job.x_row(r),
-                                   out + static_cast<std::ptrdiff_t>(r) * input_floats(form, in));
+      exec.kernels->linear.prepare(form, in, job.x_row(r), to + r * ldto);
     }
   };
   exec.pool->run((rows + step - 1) / step, std::ref(prepare));
 }
-
-namespace {
 
 void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   const LinearKernels& kernels = exec.kernels->linear;
@@ -44,17 +45,17 @@ void prepare_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, Float
   const auto row_floats = [](const LinearJob& job) { return input_floats(job.weight->input_form(), job.weight->in()); };
   std::size_t floats = 0;
   for (const LinearJob& job : jobs)
-    floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(row_floats(job));
+    if (!job.x_prepared) floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(row_floats(job));
   float* next = buffer.get(floats);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const InputForm form = jobs[i].weight->input_form();
     if (form == InputForm::kF32 || jobs[i].x_prepared) continue;
     const LinearJob original = jobs[i];
     const int in = original.weight->in(), width = row_floats(original);
-    prepare_rows(exec, rows, in, original, form, next);
+    prepare_rows_of(exec, original, form, rows, in, next, width);
     for (std::size_t j = i; j < jobs.size(); ++j) {
       LinearJob& job = jobs[j];
-      if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows) continue;
+      if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows || job.x_prepared) continue;
       if (job.weight->input_form() != form || job.weight->in() != in) continue;
       job.x = next;
       job.ldx = width;
@@ -67,10 +68,17 @@ void prepare_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, Float
 
 }  // namespace
 
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
+  const LinearJob job{.x = args.x, .ldx = args.ldx};
+  prepare_rows_of(exec, job, args.form, args.rows, args.in, args.to, args.ldto);
+}
+
 void linear(const Exec& exec, const LinearArgs& args) {
   const auto& [rows, jobs] = args;
   if (rows == 0) return;
-  const auto as_it_is = [](const LinearJob& job) { return job.weight->input_form() == InputForm::kF32; };
+  const auto as_it_is = [](const LinearJob& job) {
+    return job.x_prepared || job.weight->input_form() == InputForm::kF32;
+  };
   if (std::all_of(jobs.begin(), jobs.end(), as_it_is)) return run_jobs(exec, rows, jobs);
   thread_local FloatBuffer buffer;
   thread_local std::vector<LinearJob> prepared;

@@ -84,7 +84,7 @@ void rope_heads(const Exec&, const RopeHeadsArgs& args) {
 void hadamard(const Exec&, const HadamardArgs& args) {
   ref::hadamard(args, 0, args.rows);
 }
-void route(const Exec&, const RouteArgs& args) {
+void choose_experts(const Exec&, const RouteArgs& args) {
   ref::route(args, 0, args.rows);
 }
 void hc_collapse(const Exec&, const HcCollapseArgs& args) {
@@ -121,6 +121,11 @@ void copy_heads(const Exec&, const CopyHeadsArgs& args) {
   }
 }
 
+void prepare_rows(const Exec&, const PrepareRowsArgs& args) {
+  for (int r = 0; r < args.rows; ++r)
+    prepare_inputs(args.form, args.in, args.x + r * args.ldx, args.to + r * args.ldto);
+}
+
 void linear(const Exec&, const LinearArgs& args) {
   for (const LinearJob& job : args.jobs) {
     for (int r = 0; r < args.rows; ++r) product(*job.weight, job.x_row(r), job.x_prepared, job.y + r * job.ldy);
@@ -138,7 +143,7 @@ void hc_mix(const Exec& exec, const HcMixArgs& args) {
 
 void experts(const Exec&, const ExpertsArgs& args) {
   for (int t = 0; t < args.rows; ++t) {
-    const float* x = args.x + std::ptrdiff_t{t} * args.hidden;
+    const float* x = args.x.values + t * args.x.ld;
     float* y = args.y + std::ptrdiff_t{t} * args.hidden;
     bool first = true;
     const auto add = [&](const std::vector<float>& out) {
@@ -175,7 +180,7 @@ void compress(const Exec&, const CompressArgs& args) {
   for (std::size_t s = 0; s < args.step->spans.size(); ++s) ref::compress(args, static_cast<int>(s), 0, args.dim);
 }
 
-void index_select(const Exec&, const IndexSelectArgs& args) {
+void select_entries(const Exec&, const IndexSelectArgs& args) {
   for (std::ptrdiff_t i = 0; args.scores != nullptr && i < args.rows * args.scores_stride; ++i) args.scores[i] = 0.0F;
   for (std::size_t s = 0; s < args.step->spans.size(); ++s) {
     const RowSpan& span = args.step->spans[s];
@@ -183,7 +188,7 @@ void index_select(const Exec&, const IndexSelectArgs& args) {
   }
 }
 
-void attend(const Exec& exec, const AttendArgs& given) {
+void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   for (const StreamView* rows : {args.latent, args.window}) {
@@ -200,6 +205,12 @@ void sample(const Exec&, const SampleArgs& args) {
   ref::sample(args, 0, args.rows);
 }
 
+void take_ids(const Exec&, const TakeIdsArgs& args) {
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.slots[row] >= 0) args.ids[row] = args.newest[args.slots[row]];
+  }
+}
+
 void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
   for (int head = 0; head < args.heads; ++head) {
     for (int row = 0; row < args.rows; row += 64) ref::attend_expanded(args, head, row, std::min(args.rows, row + 64));
@@ -209,13 +220,17 @@ void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
 }  // namespace ref_ops
 
 const OpTable& ref_op_table() {
-  static constexpr OpTable kTable{.device = "ref",
 #define SLUICE_OP(op, Args)                      \
   .op = [](const Exec& exec, const Args& args) { \
     const FlushDenormals flush;                  \
     ref_ops::op(exec, args);                     \
   },
-                                  SLUICE_OPS(SLUICE_OP)
+  static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
+  static constexpr OpTable kTable{.device = "ref",
+                                  .parts = &kParts,
+#define SLUICE_COMPOSED(op, Args) .op = composed::op,
+                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+#undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
   return kTable;
