@@ -82,10 +82,13 @@ struct OpCases {
 // All ops, by the files that make them.
 std::vector<OpCases> row_cases();
 std::vector<OpCases> linear_cases();
+std::vector<OpCases> state_cases();
+std::vector<OpCases> layer_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
-  for (const auto& cases : {row_cases(), linear_cases()}) all.insert(all.end(), cases.begin(), cases.end());
+  for (const auto& cases : {row_cases(), linear_cases(), state_cases(), layer_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
 
@@ -102,5 +105,10 @@ struct CaseWeight {
 // Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight).
 CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in,
                           InputForm wanted);
+
+// The tables of a step where the device reaches them.
+const StepTables& put_step(CaseMemory& memory, const StepTables& host);
+// A stream of random bytes.
+StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
 
 }  // namespace sluice
