@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/shared/compressor.cu"
 #include "kernels/cuda/shared/embedding.cu"
+#include "kernels/cuda/shared/experts.cu"
 #include "kernels/cuda/shared/hyper_connection.cu"
 #include "kernels/cuda/shared/linear.cu"
 #include "kernels/cuda/shared/norms.cu"
@@ -35,6 +36,7 @@ const OpTable& cuda_emulated_op_table() {
     table.decode_rows = cuda_emulated_ops::decode_rows;
     table.simulate_rows = cuda_emulated_ops::simulate_rows;
     table.compress = cuda_emulated_ops::compress;
+    table.experts = cuda_emulated_ops::experts;
     return table;
   }();
   return kTable;

@@ -150,8 +150,9 @@ inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
   return cuda_workspace(exec);
 }
 
-SLUICE_DEVICE void add_atomically(std::int32_t* to, std::int32_t value) {
-  atomicAdd(to, value);
+// Returns what was there.
+SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
+  return atomicAdd(to, value);
 }
 
 #else
@@ -215,8 +216,9 @@ inline std::byte* workspace(const Exec&, std::size_t bytes) {
   return memory.data();
 }
 
-inline void add_atomically(std::int32_t* to, std::int32_t value) {
+inline std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   *to += value;
+  return *to - value;
 }
 
 #endif
