@@ -1,5 +1,7 @@
 #include "kernels/cuda/emulated_testing.h"
 
+#include "kernels/cuda/shared/attend.cu"
+#include "kernels/cuda/shared/attend_expanded.cu"
 #include "kernels/cuda/shared/compressor.cu"
 #include "kernels/cuda/shared/embedding.cu"
 #include "kernels/cuda/shared/experts.cu"
@@ -37,6 +39,9 @@ const OpTable& cuda_emulated_op_table() {
     table.simulate_rows = cuda_emulated_ops::simulate_rows;
     table.compress = cuda_emulated_ops::compress;
     table.experts = cuda_emulated_ops::experts;
+    table.attend = cuda_emulated_ops::attend;
+    table.attend_expanded = cuda_emulated_ops::attend_expanded;
+    table.merge_attention = cuda_emulated_ops::merge_attention;
     return table;
   }();
   return kTable;

@@ -85,10 +85,12 @@ std::vector<OpCases> linear_cases();
 std::vector<OpCases> state_cases();
 std::vector<OpCases> layer_cases();
 std::vector<OpCases> experts_cases();
+std::vector<OpCases> attention_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
-  for (const auto& cases : {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases()})
+  for (const auto& cases :
+       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
