@@ -18,8 +18,8 @@
 //
 // Outside of each() all threads of a team do the same: control flow there depends on arguments and team.index alone,
 // or on what broadcast() gives. Inside, a thread knows its number t and its own elements of PerThread values. Threads
-// tell each other something by tree_sum16(), or through memory with sync() between writing and reading. Teams know
-// nothing of each other; the emulation runs them last to first.
+// tell each other something by tree_sum16() and max16(), or through memory with sync() between writing and reading.
+// Teams know nothing of each other; the emulation runs them last to first.
 //
 // Teams of 1 to 32 threads share a block of 128 (those of one thread: 256); larger ones are blocks of their own.
 // Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
@@ -104,6 +104,16 @@ SLUICE_DEVICE void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>&
   }
 }
 
+// Each sixteen consecutive threads: all have the largest of their values, none of them NaN.
+template <int kThreads>
+SLUICE_DEVICE void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int half = 8; half > 0; half /= 2) {
+    const float other = __shfl_xor_sync(Team<kThreads>::mask(), lanes.value, half, 16);
+    lanes.value = other > lanes.value ? other : lanes.value;
+  }
+}
+
 template <class Kernel>
 inline constexpr int kBlockThreads = Kernel::kThreads > 32   ? Kernel::kThreads
                                      : Kernel::kThreads == 1 ? 256
@@ -140,8 +150,9 @@ inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
   return cuda_workspace(exec);
 }
 
-SLUICE_DEVICE void add_atomically(std::int32_t* to, std::int32_t value) {
-  atomicAdd(to, value);
+// Returns what was there.
+SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
+  return atomicAdd(to, value);
 }
 
 #else
@@ -176,6 +187,16 @@ void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
   }
 }
 
+template <int kThreads>
+void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int first = 0; first < kThreads; first += 16) {
+    float largest = lanes[first];
+    for (int l = first; l < first + 16; ++l) largest = lanes[l] > largest ? lanes[l] : largest;
+    for (int l = first; l < first + 16; ++l) lanes[l] = largest;
+  }
+}
+
 template <class Kernel>
 void launch(const Exec&, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
   const FlushDenormals flush;
@@ -195,8 +216,9 @@ inline std::byte* workspace(const Exec&, std::size_t bytes) {
   return memory.data();
 }
 
-inline void add_atomically(std::int32_t* to, std::int32_t value) {
+inline std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   *to += value;
+  return *to - value;
 }
 
 #endif

@@ -28,7 +28,8 @@ OpCase linear_case(Random& random, CaseMemory& memory) {
     const InputForm form = kForms[random.between(0, 3)];
     const WeightSpec& of_job = random.between(0, 3) == 0 ? random.pick(specs) : spec;
     const CaseWeight& weight =
-        random_weight(random, memory, of_job, random.pick(kOuts), i == 0 || random.between(0, 2) > 0 ? in : 160, form);
+        random_weight(random, memory, of_job, random.pick(kOuts), i == 0 || random.between(0, 2) > 0 ? in : 160, form,
+                      random.between(0, 5) == 0);
     const int width = weight.reference.in(), gap = random.between(0, 3), out = weight.reference.out();
     const int x_count = rows + random.between(0, 4);
     if (x.size() < static_cast<std::size_t>(x_count * (width + gap)) || random.between(0, 1) == 0) {
@@ -59,12 +60,11 @@ OpCase linear_case(Random& random, CaseMemory& memory) {
 
 }  // namespace
 
-CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in,
-                          InputForm wanted) {
+CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
+                          bool transposed) {
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
   WeightView view = memory.keep<RandomWeight>(values, spec, out, in).view();
-  const bool transposed = spec.format == WeightFormat::kCodes && wanted == InputForm::kF32 && random.between(0, 2) == 0;
-  if (transposed && view.out % dtype_block(spec.codes).elements == 0) view = transposed_codes(view);
+  if (transposed && spec.format == WeightFormat::kCodes) view = transposed_codes(view);
   CaseWeight& weight = memory.keep<CaseWeight>();
   weight.reference = LinearWeight::in_place(scalar_kernels().linear, view, wanted);
   const LinearKernels& packing = cuda_linear_packing();

@@ -82,10 +82,16 @@ struct OpCases {
 // All ops, by the files that make them.
 std::vector<OpCases> row_cases();
 std::vector<OpCases> linear_cases();
+std::vector<OpCases> state_cases();
+std::vector<OpCases> layer_cases();
+std::vector<OpCases> experts_cases();
+std::vector<OpCases> attention_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
-  for (const auto& cases : {row_cases(), linear_cases()}) all.insert(all.end(), cases.begin(), cases.end());
+  for (const auto& cases :
+       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
 
@@ -99,8 +105,14 @@ struct CaseWeight {
   LinearWeight reference, packed;
   const LinearWeight& in(bool wants_packed) const { return wants_packed ? packed : reference; }
 };
-// Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight).
-CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in,
-                          InputForm wanted);
+// Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight). transposed: of integer codes,
+// that are then [in, out].
+CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
+                          bool transposed = false);
+
+// The tables of a step where the device reaches them.
+const StepTables& put_step(CaseMemory& memory, const StepTables& host);
+// A stream of random bytes.
+StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
 
 }  // namespace sluice

@@ -50,8 +50,8 @@ inline constexpr int kLinearOutputs = 2;
 struct BlockScale {
   float scale, min;
 };
-SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, int n, int b) {
-  const std::byte* at = w.data + w.scales_at + static_cast<std::size_t>(n) * w.scale_row_bytes;
+SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, const std::byte* data, int n, int b) {
+  const std::byte* at = data + w.scales_at + static_cast<std::size_t>(n) * w.scale_row_bytes;
   const auto* halves = reinterpret_cast<const f16*>(at);
   const auto* floats = reinterpret_cast<const float*>(at);
   switch (w.scale_kind) {
@@ -125,9 +125,10 @@ class LinearTile {
  public:
   static constexpr int kThreads = kLinearThreads;
 
-  SLUICE_DEVICE LinearTile(const Team<kThreads>& team, const CudaLinear& w, const LinearCut& cut, InputForm form,
-                           const XRow& x_row, const YRow& y_row)
-      : team_(team), w_(w), cut_(cut), form_(form), x_row_(x_row), y_row_(y_row) {
+  // `data`: the packed weight, of the layout of `w`.
+  SLUICE_DEVICE LinearTile(const Team<kThreads>& team, const CudaLinear& w, const std::byte* data, const LinearCut& cut,
+                           InputForm form, const XRow& x_row, const YRow& y_row)
+      : team_(team), w_(w), data_(data), cut_(cut), form_(form), x_row_(x_row), y_row_(y_row) {
     quantized_ = reinterpret_cast<QuantizedInputs*>(team.shared);
     inputs_ = reinterpret_cast<float*>(quantized_ + cut.quantized(w.block));
     partials_ = inputs_ + cut.input_floats(w.block);
@@ -248,7 +249,7 @@ class LinearTile {
   }
 
   SLUICE_DEVICE const Chunk* chunk(int n, int block, int c) const {
-    const std::byte* row = w_.data + static_cast<std::size_t>(n) * w_.row_bytes;
+    const std::byte* row = data_ + static_cast<std::size_t>(n) * w_.row_bytes;
     return reinterpret_cast<const Chunk*>(row) + c * w_.blocks + block;
   }
 
@@ -259,7 +260,7 @@ class LinearTile {
     SLUICE_UNROLL
     for (int u = 0; u < kLinearOutputs; ++u) {
       rows[u] = begin + n + u < w_.out ? begin + n + u : w_.out - 1;
-      scales[u] = block_scale(w_, rows[u], first + b);
+      scales[u] = block_scale(w_, data_, rows[u], first + b);
     }
     float sums[kLinearOutputs][kRows];
     if constexpr (Weights::kWords == 0) {
@@ -365,6 +366,7 @@ class LinearTile {
 
   const Team<kThreads>& team_;
   const CudaLinear& w_;
+  const std::byte* const data_;
   const LinearCut& cut_;
   const InputForm form_;
   const XRow& x_row_;
