@@ -1,29 +1,25 @@
-// The ops of kernels/cuda/ops.h as a table.
-#include "base/check.h"
+// Kernels in the orders of the CPU as a table: composed ops are made of them as they are on the CPU.
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/ops.h"
 
 namespace sluice {
 
-const OpTable& cuda_op_table() {
-  static constexpr OpTable kTable = [] {
-    OpTable table{.device = "cuda",
-#define SLUICE_OP(op, Args) .op = [](const Exec&, const Args&) { SLUICE_CHECK(false, "op " #op " has a CUDA kernel"); },
-                  SLUICE_OPS(SLUICE_OP)
+namespace cuda_ops {
+#define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
+SLUICE_PARTS(SLUICE_OP)
+SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
-    };
-    table.rms_norm = cuda_ops::rms_norm;
-    table.layer_norm = cuda_ops::layer_norm;
-    table.rope_heads = cuda_ops::rope_heads;
-    table.hadamard = cuda_ops::hadamard;
-    table.add = cuda_ops::add;
-    table.add_bias = cuda_ops::add_bias;
-    table.scale = cuda_ops::scale;
-    table.gather_rows = cuda_ops::gather_rows;
-    table.copy_heads = cuda_ops::copy_heads;
-    table.linear = cuda_ops::linear;
-    return table;
-  }();
+}  // namespace cuda_ops
+
+const OpTable& cuda_op_table() {
+#define SLUICE_OP(op, Args) .op = cuda_ops::op,
+  static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
+  static constexpr OpTable kTable{.device = "cuda",
+                                  .parts = &kParts,
+#define SLUICE_COMPOSED(op, Args) .op = composed::op,
+                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+#undef SLUICE_COMPOSED
+#undef SLUICE_OP
+  };
   return kTable;
 }
 
