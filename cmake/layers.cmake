@@ -24,6 +24,7 @@ set(SLUICE_GROUP_BYTES 70000)
 set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
   serve/http_separate                      # Asio and Beast whole
+  base/sha256                              # OpenSSL stays out of programs that hash nothing
   formats/deepseek_v32_chat formats/deepseek_v4_chat formats/gguf_deepseek2 formats/gguf_deepseek4 formats/gguf_llama
 )                                          # families: the same functions by the same names
 function(sluice_group RESULT NAME)
@@ -75,6 +76,7 @@ endfunction()
 function(sluice_layer NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/kernels/cuda/runtime/")  # cmake/cuda.cmake
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|testing)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")

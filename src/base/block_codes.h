@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/host_device.h"
 
 namespace sluice {
 
@@ -36,6 +37,10 @@ struct CodedPart {
 void read_part(DType dtype, const std::byte* data, std::size_t part, CodedPart& out);
 
 // The part's values.
-void decode_part(const BlockCodes& form, const CodedPart& part, float* out);
+SLUICE_HD inline void decode_part(const BlockCodes& form, const CodedPart& part, float* out) {
+  for (int i = 0; i < form.inputs; ++i) out[i] = part.scale * static_cast<float>(part.codes[i]);
+  if (!form.min) return;
+  for (int i = 0; i < form.inputs; ++i) out[i] += part.min;
+}
 
 }  // namespace sluice

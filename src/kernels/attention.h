@@ -42,10 +42,10 @@ namespace sluice {
 inline constexpr int kSplitKeys = 256;
 
 // Entry e of a latent stream that holds one row per `tokens_per_row` tokens.
-inline RowRef latent_row(const StepTables& step, const RowSpan& span, const StreamView& stream, std::int32_t e) {
+constexpr RowRef latent_row(const StepTables& step, const RowSpan& span, const StreamView& stream, std::int32_t e) {
   return stream.row(step.latent_page(span, e / stream.rows_per_page).value, e % stream.rows_per_page);
 }
-inline RowRef window_row(const StepTables& step, const RowSpan& span, const StreamView& stream, Position p) {
+constexpr RowRef window_row(const StepTables& step, const RowSpan& span, const StreamView& stream, Position p) {
   return stream.row(step.window_page(span, p / kBlockTokens).value, p % kBlockTokens);
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/host_device.h"
 #include "kernels/linear.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ struct QuantizedScale {
   float scale, inverse;  // inverse 0: the codes are 0
 };
 // For the bits of the largest magnitude of a block.
-inline QuantizedScale quantized_scale(std::int32_t largest) {
+SLUICE_HD inline QuantizedScale quantized_scale(std::int32_t largest) {
   // Below it 127 / a would not be finite. The block counts as zero, as a denormal does.
   constexpr float kSmallest = 0x1p-120F;
   if (largest >= 0x7F800000) return {std::numeric_limits<float>::quiet_NaN(), 0.0F};

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/host_device.h"
+
 namespace sluice {
 
 inline constexpr float kExpLow = -87.33F, kExpHigh = 88.72F;
@@ -24,7 +26,7 @@ inline constexpr float kLog0 = 7.0376836292e-2F, kLog1 = -1.1514610310e-1F, kLog
                        kLog6 = 2.0000714765e-1F, kLog7 = -2.4999993993e-1F, kLog8 = 3.3333331174e-1F;
 inline constexpr std::int32_t kSqrtHalfBits = 0x3F3504F3;
 
-inline float exp_f32(float x) {
+SLUICE_HD inline float exp_f32(float x) {
   if (!(x > kExpLow)) return x != x ? x : 0.0F;
   if (x > kExpHigh) return std::bit_cast<float>(0x7F800000U);
   const float n = std::nearbyint(x * kLog2E);
@@ -44,7 +46,7 @@ inline float exp_f32(float x) {
 }
 
 // log((1 + f) * 2^e), f where the polynomial holds.
-inline float log_of_parts(float f, int e) {
+SLUICE_HD inline float log_of_parts(float f, int e) {
   const float z = f * f;
   float p = std::fma(kLog0, f, kLog1);
   p = std::fma(p, f, kLog2);
@@ -61,28 +63,28 @@ inline float log_of_parts(float f, int e) {
   return std::fma(n, kLn2High, f + p);
 }
 // x = m * 2^e with m in [sqrt(1/2), sqrt(2))
-inline int log_exponent(float x) {
+SLUICE_HD inline int log_exponent(float x) {
   return (std::bit_cast<std::int32_t>(x) - kSqrtHalfBits) >> 23;
 }
-inline float log_f32(float x) {  // x normal and positive
+SLUICE_HD inline float log_f32(float x) {  // x normal and positive
   const int e = log_exponent(x);
   return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
 }
 // log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but where e is 0 the rounding of 1 + x does not enter.
-inline float log1p_f32(float x) {
+SLUICE_HD inline float log1p_f32(float x) {
   return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }
 
-inline float sigmoid_f32(float x) {
+SLUICE_HD inline float sigmoid_f32(float x) {
   return 1.0F / (1.0F + exp_f32(-x));
 }
-inline float silu_f32(float x) {
+SLUICE_HD inline float silu_f32(float x) {
   return x / (1.0F + exp_f32(-x));
 }
 // ln(1 + e^x); x itself above 20 (spec section 8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1)) undoes the
 // rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an unlikely
 // expert.
-inline float softplus_f32(float x) {
+SLUICE_HD inline float softplus_f32(float x) {
   const float e = exp_f32(x);
   const float u = 1.0F + e;
   if (x > 20.0F) return x;

@@ -2,15 +2,17 @@
 // and a NaN has a fixed place (a positive one above +inf, a negative one below -inf).
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
+#include "base/host_device.h"
+
 namespace sluice {
 
-inline std::int32_t order_key(float score) {
+SLUICE_HD inline std::int32_t order_key(float score) {
   const auto bits = std::bit_cast<std::int32_t>(score + 0.0F);
-  return std::max(bits ^ ((bits >> 31) & 0x7FFFFFFF), INT32_MIN + 1);
+  const std::int32_t key = bits ^ ((bits >> 31) & 0x7FFFFFFF);
+  return key > INT32_MIN ? key : INT32_MIN + 1;
 }
 
 }  // namespace sluice

@@ -13,7 +13,8 @@ inline constexpr std::int32_t kNoKey = INT32_MIN;
 
 // keys[e]: the order key of biased score biased[e]. Keys of groups that are not kept become kNoKey. group_keys
 // [groups] is scratch.
-inline void keep_best_groups(const RouteArgs& args, const float* biased, std::int32_t* keys, std::int32_t* group_keys) {
+SLUICE_HD inline void keep_best_groups(const RouteArgs& args, const float* biased, std::int32_t* keys,
+                                       std::int32_t* group_keys) {
   const int size = args.experts / args.groups;
   for (int g = 0; g < args.groups; ++g) {
     int best = g * size, second = best;

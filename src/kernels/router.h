@@ -42,7 +42,9 @@ struct RouteArgs {
   int groups = 1, kept_groups = 1;  // groups divides experts; slots <= kept_groups * experts / groups
   GroupScore group_score = GroupScore::kLargest;
 
-  std::int32_t given_id(int row, int slot) const { return hash_ids[std::ptrdiff_t{tokens[row]} * slots + slot]; }
+  constexpr std::int32_t given_id(int row, int slot) const {
+    return hash_ids[std::ptrdiff_t{tokens[row]} * slots + slot];
+  }
 };
 void route(const Exec& exec, const RouteArgs& args);
 // The part of route() after the logits.

@@ -57,15 +57,15 @@ struct StepTables {
   std::span<const RowSpan> host_spans;  // the spans once more, for the host while it enqueues the step
 
   int rows() const { return static_cast<int>(ids.size()); }
-  const ClosedWindows& closed_by(int ratio) const {
+  constexpr const ClosedWindows& closed_by(int ratio) const {
     const ClosedWindows* found = closed.data();
     while (found->ratio != ratio) ++found;
     return *found;
   }
-  LatentPage latent_page(const RowSpan& span, std::int32_t block) const {
+  constexpr LatentPage latent_page(const RowSpan& span, std::int32_t block) const {
     return latent_pages[span.latent_list + block];
   }
-  WindowPage window_page(const RowSpan& span, std::int32_t block) const {
+  constexpr WindowPage window_page(const RowSpan& span, std::int32_t block) const {
     return window_pages[span.window_list + block - span.first_window_block];
   }
 };

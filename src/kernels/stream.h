@@ -33,7 +33,7 @@ struct RowFormat {
   RowCodec codec = RowCodec::kF32;
   int dims = 0, rope_dims = 0;
   int data_bytes = 0, scale_bytes = 0;
-  int row_bytes() const { return data_bytes + scale_bytes; }
+  constexpr int row_bytes() const { return data_bytes + scale_bytes; }
 };
 RowFormat make_row_format(RowCodec codec, int dims, int rope_dims);
 
@@ -50,13 +50,13 @@ struct StreamView {
   RowFormat format;
 
   // The one place that turns (page, row) into an address. 64-bit throughout: pools exceed 4 GiB.
-  RowRef row(std::int32_t page, int r) const {
+  constexpr RowRef row(std::int32_t page, int r) const {
     std::byte* p = base + static_cast<std::size_t>(page) * page_bytes;
     return {p + static_cast<std::size_t>(r) * static_cast<std::size_t>(format.data_bytes),
             p + static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.data_bytes) +
                 static_cast<std::size_t>(r) * static_cast<std::size_t>(format.scale_bytes)};
   }
-  RowRef row(RowSlot slot) const { return row(slot.value / rows_per_page, slot.value % rows_per_page); }
+  constexpr RowRef row(RowSlot slot) const { return row(slot.value / rows_per_page, slot.value % rows_per_page); }
 };
 
 // x [dims] -> coded row, and back: the scalar definitions.

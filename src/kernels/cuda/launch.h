@@ -1,0 +1,227 @@
+// launch(): a kernel over teams of threads, on a GPU or, compiled by a C++ compiler, on the CPU, where tests run whole
+// grids of the same sources.
+//
+// A kernel is a struct of plain values, its arguments, with the number of threads of a team and a call operator:
+//
+//   struct ScaleRows {
+//     static constexpr int kThreads = 16;
+//     const float* x;
+//     float* y;
+//     SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+//       PerThread<float, kThreads> sum;
+//       team.each([&](int t) { sum[t] = x[team.index * 16 + t]; });
+//       tree_sum16(team, sum);
+//       team.each([&](int t) { y[team.index * 16 + t] = sum[t]; });
+//     }
+//   };
+//   launch(exec, teams, ScaleRows{x, y});
+//
+// Outside of each() all threads of a team do the same: control flow there depends on arguments and team.index alone,
+// or on what broadcast() gives. Inside, a thread knows its number t and its own elements of PerThread values. Threads
+// tell each other something by tree_sum16() and max16(), or through memory with sync() between writing and reading.
+// Teams know nothing of each other; the emulation runs them last to first.
+//
+// Teams of 1 to 32 threads share a block of 128 (those of one thread: 256); larger ones are blocks of their own.
+// Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
+//
+// Errors: those of a launch are left in the runtime, for who waits for the device to read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "kernels/exec.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#define SLUICE_DEVICE __device__ __forceinline__
+#define SLUICE_CUDA_OPS cuda_ops
+#define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_UNROLL_8 _Pragma("unroll 8")
+#else
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/aligned.h"
+#include "base/thread_pool.h"
+#define SLUICE_DEVICE
+#define SLUICE_CUDA_OPS cuda_emulated_ops
+#define SLUICE_UNROLL
+#define SLUICE_UNROLL_8
+#endif
+
+namespace sluice {
+
+// Of the device that exec.device is (kernels/cuda/device.h): the stream that its ops go to, a cudaStream_t; and memory
+// for what the kernels of one op hand to each other, kCudaWorkspaceBytes aligned to 256.
+inline constexpr std::size_t kCudaWorkspaceBytes = std::size_t{64} << 20;
+void* cuda_stream(const Exec& exec);
+std::byte* cuda_workspace(const Exec& exec);
+
+namespace SLUICE_CUDA_OPS {
+
+#ifdef __CUDACC__
+
+// One value of each thread of a team.
+template <class T, int kThreads>
+struct PerThread {
+  T value;
+  SLUICE_DEVICE T& operator[](int) { return value; }
+  SLUICE_DEVICE const T& operator[](int) const { return value; }
+};
+
+template <int kThreads>
+struct Team {
+  int index;
+  std::byte* shared;  // of the team, aligned to 16
+
+  template <class Body>
+  SLUICE_DEVICE void each(const Body& body) const {
+    body(static_cast<int>(threadIdx.x) % kThreads);
+  }
+  // What a thread wrote to memory before it is seen by all threads of the team after it.
+  SLUICE_DEVICE void sync() const {
+    if constexpr (kThreads > 32) {
+      __syncthreads();
+    } else if constexpr (kThreads > 1) {
+      __syncwarp(mask());
+    }
+  }
+  static SLUICE_DEVICE unsigned mask() {  // of the team's threads, or of the sixteen if it is larger than a warp
+    if constexpr (kThreads == 32) return 0xFFFFFFFFU;
+    return 0xFFFFU << (threadIdx.x & 16U);
+  }
+};
+
+// Each sixteen consecutive threads: all have the tree sum of lanes16 (kernels/exec.h).
+template <int kThreads>
+SLUICE_DEVICE void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int half = 8; half > 0; half /= 2) {
+    lanes.value += __shfl_xor_sync(Team<kThreads>::mask(), lanes.value, half, 16);
+  }
+}
+
+// Each sixteen consecutive threads: all have the largest of their values, none of them NaN.
+template <int kThreads>
+SLUICE_DEVICE void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int half = 8; half > 0; half /= 2) {
+    const float other = __shfl_xor_sync(Team<kThreads>::mask(), lanes.value, half, 16);
+    lanes.value = other > lanes.value ? other : lanes.value;
+  }
+}
+
+template <class Kernel>
+inline constexpr int kBlockThreads = Kernel::kThreads > 32   ? Kernel::kThreads
+                                     : Kernel::kThreads == 1 ? 256
+                                                             : 128;
+
+template <class Kernel>
+__global__ void __launch_bounds__(kBlockThreads<Kernel>)
+    run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
+  extern __shared__ __align__(16) std::byte shared[];
+  constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
+  const int of_block = static_cast<int>(threadIdx.x) / Kernel::kThreads;
+  const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
+  if (index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
+}
+
+template <class Kernel>
+void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
+  constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
+  constexpr std::size_t kWithoutAsking = std::size_t{48} << 10;
+  if (teams <= 0) return;
+  SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
+  const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16, bytes = team_bytes * kTeams;
+  if (bytes > kWithoutAsking) {
+    cudaFuncSetAttribute(run_teams<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  }
+  run_teams<Kernel>
+      <<<static_cast<unsigned>((teams + kTeams - 1) / kTeams), kBlockThreads<Kernel>, bytes,
+         static_cast<cudaStream_t>(cuda_stream(exec))>>>(kernel, static_cast<int>(teams), static_cast<int>(team_bytes));
+}
+
+// The workspace, of which an op uses `bytes`: it cuts its work so that there are enough. Unspecified bytes.
+inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
+  SLUICE_CHECK(bytes <= kCudaWorkspaceBytes, "an op cuts its work so that the workspace is enough");
+  return cuda_workspace(exec);
+}
+
+// Returns what was there.
+SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
+  return atomicAdd(to, value);
+}
+
+#else
+
+template <class T, int kThreads>
+struct PerThread {
+  std::array<T, kThreads> values;
+  T& operator[](int t) { return values[static_cast<std::size_t>(t)]; }
+  const T& operator[](int t) const { return values[static_cast<std::size_t>(t)]; }
+};
+
+template <int kThreads>
+struct Team {
+  int index;
+  std::byte* shared;
+
+  template <class Body>
+  void each(const Body& body) const {
+    for (int t = 0; t < kThreads; ++t) body(t);
+  }
+  void sync() const {}
+};
+
+template <int kThreads>
+void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int first = 0; first < kThreads; first += 16) {
+    for (int half = 8; half > 0; half /= 2) {
+      for (int l = first; l < first + half; ++l) lanes[l] += lanes[l + half];
+    }
+    for (int l = first + 1; l < first + 16; ++l) lanes[l] = lanes[first];
+  }
+}
+
+template <int kThreads>
+void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
+  static_assert(kThreads % 16 == 0);
+  for (int first = 0; first < kThreads; first += 16) {
+    float largest = lanes[first];
+    for (int l = first; l < first + 16; ++l) largest = lanes[l] > largest ? lanes[l] : largest;
+    for (int l = first; l < first + 16; ++l) lanes[l] = largest;
+  }
+}
+
+template <class Kernel>
+void launch(const Exec&, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
+  const FlushDenormals flush;
+  std::vector<std::byte> shared(shared_bytes);
+  SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
+  for (std::int64_t index = teams - 1; index >= 0; --index) {
+    std::fill(shared.begin(), shared.end(), std::byte{0xFF});  // NaN
+    kernel(Team<Kernel::kThreads>{static_cast<int>(index), shared.data()});
+  }
+}
+
+inline std::byte* workspace(const Exec&, std::size_t bytes) {
+  thread_local AlignedBytes memory;
+  SLUICE_CHECK(bytes <= kCudaWorkspaceBytes, "an op cuts its work so that the workspace is enough");
+  if (memory.size() < bytes) memory = AlignedBytes(bytes);
+  std::fill_n(memory.data(), bytes, std::byte{0xFF});
+  return memory.data();
+}
+
+inline std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
+  *to += value;
+  return *to - value;
+}
+
+#endif
+
+}  // namespace SLUICE_CUDA_OPS
+}  // namespace sluice

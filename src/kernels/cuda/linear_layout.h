@@ -1,0 +1,37 @@
+// How CUDA kernels in the CPU's orders (kernels/linear.h) keep the weights of linears.
+//
+// A row (an output) is cut into blocks of `block` inputs, each a chain of its own, so that neighbouring threads take
+// neighbouring blocks: a block is `chunks` pieces of 16 bytes, zeros behind its last input, and a row is all blocks'
+// first pieces, then all second ones, and so on: [row][chunk][block] 16 bytes. In a piece inputs ascend:
+//   f32, bf16, fp8   as stored; transposed codes are f32 values
+//   mxfp4, codes4    two to a byte, the first in the low half; codes less the least one
+//   codes8           a byte each, signed
+// Behind the rows lie the scales, [row][block]: e8m0 bytes, f32, or those of integer codes, each with its minimum
+// behind it where the type has minima, f16 or f32 (base/block_codes.h); nothing without scales.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/linear.h"
+
+namespace sluice {
+
+enum class CudaWeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes4, kCodes8 };
+enum class CudaScaleKind { kNone, kE8m0, kF32, kF32Min, kF16, kF16Min };
+
+// Plain values: kernels take them as they are. `data` is null until somebody says where the packed bytes lie.
+struct CudaLinear {
+  explicit CudaLinear(const WeightView& view);
+  CudaLinear() = default;
+
+  std::size_t bytes() const { return scales_at + static_cast<std::size_t>(out) * scale_row_bytes; }
+
+  const std::byte* data = nullptr;
+  std::size_t row_bytes = 0, scales_at = 0, scale_row_bytes = 0;
+  CudaWeightKind kind = CudaWeightKind::kF32;
+  CudaScaleKind scale_kind = CudaScaleKind::kNone;
+  int out = 0, in = 0, block = 0, blocks = 0, chunks = 0;
+  int lowest = 0;  // of codes4: what a nibble of 0 stands for
+};
+
+}  // namespace sluice

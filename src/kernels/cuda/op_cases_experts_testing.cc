@@ -1,0 +1,82 @@
+// Cases of kernels/experts.h.
+#include <fmt/format.h>
+
+#include "kernels/cuda/op_cases_testing.h"
+
+namespace sluice {
+namespace {
+
+struct CaseExpert {
+  CaseWeight *gate, *up, *down;
+};
+
+ExpertWeights over(const CaseExpert& expert, bool packed) {
+  const auto weight = [&](const CaseWeight& w) {
+    return packed ? LinearWeight::packed_at(w.packed.view(), w.packed.input_form(), w.packed.packed(),
+                                            w.packed.packed_bytes())
+                  : LinearWeight::in_place(linear_packing(scalar_kernels()), w.reference.view(), w.reference.input_form());
+  };
+  return {weight(*expert.gate), weight(*expert.up), weight(*expert.down)};
+}
+
+OpCase experts_case(Random& random, CaseMemory& memory) {
+  struct Shape {
+    int experts, slots, hidden, inter, shared_inter;  // shared_inter 0: no shared expert
+  };
+  static const std::vector<Shape> kShapes{{16, 4, 256, 128, 128}, {5, 3, 70, 40, 0},  {7, 1, 33, 100, 200},
+                                          {40, 8, 128, 32, 64},   {3, 0, 64, 32, 64}, {2, 2, 512, 256, 0}};
+  static const std::vector<WeightSpec> kSpecs{
+      {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
+      {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
+      {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
+  Shape shape = random.pick(kShapes);
+  const WeightSpec spec = random.pick(kSpecs);
+  if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) shape = kShapes[0];
+  const auto form = static_cast<InputForm>(random.between(0, 3));
+  auto& experts = memory.keep<std::vector<CaseExpert>>();
+  const auto expert = [&](const WeightSpec& of_expert, int inter) {
+    return CaseExpert{&random_weight(random, memory, of_expert, inter, shape.hidden, form),
+                      &random_weight(random, memory, of_expert, inter, shape.hidden, form),
+                      &random_weight(random, memory, of_expert, shape.hidden, inter, form)};
+  };
+  for (int e = 0; e < shape.experts; ++e) experts.push_back(expert(spec, shape.inter));
+  if (shape.shared_inter > 0) {
+    experts.push_back(expert({WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, shape.shared_inter));
+  }
+  ExpertsArgs args{
+      .rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70}), .hidden = shape.hidden, .slots = shape.slots};
+  const auto n = static_cast<std::size_t>(args.rows), pairs = n * static_cast<std::size_t>(args.slots);
+  std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
+  auto x = random_inputs(values, n * static_cast<std::size_t>(args.hidden));
+  for (float& value : x) value = std::min(value, 4.0F) * 0.05F;
+  const auto ids = memory.poisoned<std::int32_t>(pairs);
+  for (std::int32_t& id : ids) id = random.between(0, shape.experts - 1);
+  const auto y = memory.poisoned<float>(x.size());
+  args.x = memory.put(x).data();
+  args.expert_ids = ids.data();
+  args.expert_weights = memory.put(random.floats(pairs)).data();
+  args.limit = random.between(0, 1) == 0 ? 0.0F : 0.7F;
+  args.y = y.data();
+  const auto run = [args, shape, &experts](const Exec& exec, bool packed) {
+    std::vector<ExpertWeights> weights;
+    for (const CaseExpert& e : experts) weights.push_back(over(e, packed));
+    ExpertsArgs with_weights = args;
+    with_weights.experts = std::span(weights).first(static_cast<std::size_t>(shape.experts));
+    with_weights.shared = shape.shared_inter > 0 ? &weights.back() : nullptr;
+    sluice::experts(exec, with_weights);
+  };
+  return {
+      fmt::format("rows {}, {} of {} {}, {} x {}, shared {}, as {}, limit {}", args.rows, shape.slots, shape.experts,
+                  describe(spec), shape.hidden, shape.inter, shape.shared_inter, static_cast<int>(form), args.limit),
+      run,
+      {y},
+      {}};
+}
+
+}  // namespace
+
+std::vector<OpCases> experts_cases() {
+  return {{"experts", experts_case}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,193 @@
+// Cases of kernels/stream.h and kernels/compressor.h.
+#include <fmt/format.h>
+
+#include "kernels/cuda/op_cases_testing.h"
+
+namespace sluice {
+
+const StepTables& put_step(CaseMemory& memory, const StepTables& host) {
+  StepTables& tables = memory.keep<StepTables>(host);
+  const auto put = [&](const auto* values, std::size_t count) { return memory.put(std::span(values, count)).data(); };
+  const std::size_t rows = host.ids.size(), spans = host.spans.size();
+  tables.ids = memory.put(host.ids);
+  tables.positions = memory.put(host.positions);
+  tables.spans = memory.put(host.spans);
+  tables.host_spans = memory.keep<std::vector<RowSpan>>(host.spans.begin(), host.spans.end());
+  tables.latent_pages = put(host.latent_pages, static_cast<std::size_t>(host.latent_count));
+  tables.window_pages = put(host.window_pages, static_cast<std::size_t>(host.window_count));
+  if (host.window_slots != nullptr) {
+    tables.window_slots = put(host.window_slots, rows);
+    tables.ended_blocks = put(host.ended_blocks, spans + 1);
+    tables.boundary_pages = put(host.boundary_pages, static_cast<std::size_t>(host.ended_blocks[spans]));
+  }
+  for (ClosedWindows& closed : tables.closed) {
+    if (closed.ratio == 0) break;
+    const auto count = static_cast<std::size_t>(closed.count);
+    closed.begin = put(closed.begin, spans + 1);
+    closed.positions = put(closed.positions, count);
+    closed.slots = put(closed.slots, count);
+  }
+  return tables;
+}
+
+StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages) {
+  StreamView& view = memory.keep<StreamView>();
+  view.format = format;
+  view.rows_per_page = rows_per_page;
+  const std::size_t bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.row_bytes());
+  view.page_bytes = (bytes + 15) / 16 * 16;
+  const auto all = memory.poisoned<std::byte>(view.page_bytes * static_cast<std::size_t>(pages));
+  for (std::byte& byte : all) byte = static_cast<std::byte>(random.between(0, 255));
+  view.base = all.data();
+  return view;
+}
+
+namespace {
+
+// Any row, with now and then a large value, an infinity or a NaN.
+std::vector<float> row_values(Random& random, std::size_t count) {
+  std::vector<float> values = random.floats(count, random.between(0, 1) == 0 ? 1.0F : 300.0F);
+  for (int i = 0; i < 3; ++i) {
+    constexpr float kOdd[] = {1e30F, -1e-30F, 1e-39F, -0.0F, INFINITY, NAN};
+    values[static_cast<std::size_t>(random.between(0, static_cast<int>(count) - 1))] = kOdd[random.between(0, 5)];
+  }
+  return values;
+}
+
+RowFormat random_format(Random& random) {
+  struct Shape {
+    RowCodec codec;
+    int dims, rope;
+  };
+  static const std::vector<Shape> kShapes{
+      {RowCodec::kF32, 512, 64},     {RowCodec::kF32, 100, 0},      {RowCodec::kBf16, 512, 64},
+      {RowCodec::kBf16, 33, 0},      {RowCodec::kV4Fp8, 512, 64},   {RowCodec::kV4Fp8, 128, 64},
+      {RowCodec::kV4Fp8, 80, 16},    {RowCodec::kMlaFp8, 576, 64},  {RowCodec::kMlaFp8, 100, 4},
+      {RowCodec::kMlaFp8, 200, 0},   {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp8, 64, 64},
+      {RowCodec::kIndexFp4, 128, 0}, {RowCodec::kIndexFp4, 64, 0}};
+  const Shape shape = random.pick(kShapes);
+  return make_row_format(shape.codec, shape.dims, shape.rope);
+}
+
+OpCase encode_rows_case(Random& random, CaseMemory& memory) {
+  constexpr int kPages = 5;
+  const RowFormat format = random_format(random);
+  const int of_page = random.pick(std::vector<int>{1, 32, 128}), gap = random.between(0, 3);
+  const int count = random.between(1, std::min(40, of_page * kPages));
+  const StreamView& stream = random_stream(random, memory, format, of_page, kPages);
+  const auto order = random.permutation(of_page * kPages);
+  const auto slots = memory.poisoned<RowSlot>(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (random.between(0, 5) > 0) slots[i] = RowSlot(order[i]);
+  }
+  const auto x = memory.put(row_values(random, static_cast<std::size_t>(count * (format.dims + gap))));
+  const EncodeRowsArgs args{&stream, count, x.data(), format.dims + gap, slots.data()};
+  return {fmt::format("{} rows of {} {}", count, name(format.codec), format.dims),
+          [args](const Exec& exec, bool) { encode_rows(exec, args); },
+          {},
+          {std::span(stream.base, stream.page_bytes * kPages)}};
+}
+
+OpCase decode_rows_case(Random& random, CaseMemory& memory) {
+  const RowFormat format = random_format(random);
+  const int tokens_per_row = random.pick(std::vector<int>{1, 4, 128}), tokens = random.between(tokens_per_row, 500);
+  const int pages = (tokens + kBlockTokens - 1) / kBlockTokens + 2;
+  const StreamView& stream = random_stream(random, memory, format, kBlockTokens / tokens_per_row, pages);
+  const StreamView& window = random_stream(random, memory, make_row_format(RowCodec::kBf16, 16, 0), 128, pages);
+  auto latent_pages = random.permutation(pages), window_pages = random.permutation(pages);
+  const TestSequence sequence(random, tokens, tokens_per_row, stream, window, latent_pages, window_pages);
+  TestStep step({tokens_per_row});
+  step.add(sequence.span(1, tokens - 1));
+  const StepTables& tables = put_step(memory, step.tables());
+  DecodeRowsArgs args{&tables, tables.host_spans[0], &stream};
+  args.first = random.between(0, tokens / tokens_per_row - 1);
+  args.count = random.between(0, tokens / tokens_per_row - args.first);
+  const auto x = memory.poisoned<float>(static_cast<std::size_t>(args.count * format.dims));
+  args.x = x.data();
+  return {fmt::format("{} rows of {} {}", args.count, name(format.codec), format.dims),
+          [args](const Exec& exec, bool) { decode_rows(exec, args); },
+          {x},
+          {}};
+}
+
+OpCase simulate_rows_case(Random& random, CaseMemory& memory) {
+  const RowFormat format = random_format(random);
+  const int count = random.between(1, 20), gap = random.between(0, 3);
+  const auto x = memory.put(row_values(random, static_cast<std::size_t>(count * (format.dims + gap))));
+  const SimulateRowsArgs args{format.codec, format.dims, format.rope_dims, count, x.data(), format.dims + gap};
+  return {fmt::format("{} rows of {} {}", count, name(format.codec), format.dims),
+          [args](const Exec& exec, bool) { simulate_rows(exec, args); },
+          {x},
+          {}};
+}
+
+OpCase compress_case(Random& random, CaseMemory& memory) {
+  CompressArgs args;
+  args.overlap = random.between(0, 1) == 0;
+  args.ratio = args.overlap ? 4 : 128;
+  args.dim = random.pick(std::vector<int>{1, 17, 64, 128, 512});
+  const int width = args.overlap ? 2 * args.dim : args.dim, spans = random.between(1, 3);
+  const std::size_t state_floats = static_cast<std::size_t>(compressor_state_floats(args.dim, args.overlap));
+  std::vector<float> states;
+  TestStep step({args.ratio});
+  int rows = 0, pages = 0;
+  for (int s = 0; s < spans; ++s) {
+    const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
+    const int count = random.pick(std::vector<int>{1, 1, 3, 70, 260});
+    std::vector<float> state(state_floats);
+    reset_compressor_state(args.dim, args.overlap, state.data());
+    if (first > 0 && random.between(0, 3) > 0) {
+      for (float& value : state) value = std::fabs(random.normal()) + 1.0F;
+    }
+    states.insert(states.end(), state.begin(), state.end());
+    states.resize(states.size() + state_floats, NAN);
+    std::vector<LatentPage> latents;
+    std::vector<WindowPage> windows;
+    for (int b = 0; b * kBlockTokens < first + count; ++b) {
+      latents.emplace_back(0);
+      windows.emplace_back(b < first / kBlockTokens ? -1 : pages++);
+    }
+    step.add({.rows = count,
+              .first_position = first,
+              .latent_pages = latents,
+              .window_pages = windows,
+              .state_in = 2 * s,
+              .state_out = 2 * s + 1});
+    rows += count;
+  }
+  const StepTables& tables = put_step(memory, step.tables());
+  args.step = &tables;
+  args.ld = 2 * width;
+  const auto x = memory.put(random.floats(static_cast<std::size_t>(rows * 2 * width), 3.0F));
+  args.kv = x.data();
+  args.gate = x.data() + width;
+  args.ape = memory.put(random.floats(static_cast<std::size_t>(args.ratio * width))).data();
+  const auto state_bytes = memory.put(states);
+  args.states = reinterpret_cast<std::byte*>(state_bytes.data());
+  args.state_bytes = state_floats * sizeof(float);
+  const auto pooled = memory.poisoned<float>(static_cast<std::size_t>(tables.closed_by(args.ratio).count * args.dim));
+  args.pooled = pooled.data();
+  OpCase op_case{fmt::format("{} rows in {} spans, dim {} ratio {}", rows, spans, args.dim, args.ratio),
+                 nullptr,
+                 {pooled, state_bytes},
+                 {}};
+  if (random.between(0, 1) == 0) {
+    const StreamView& boundaries =
+        random_stream(random, memory, make_row_format(RowCodec::kF32, 3 * args.dim, 0), 1, std::max(pages, 1));
+    args.boundaries = &boundaries;
+    op_case.bytes = {std::span(boundaries.base, boundaries.page_bytes * static_cast<std::size_t>(std::max(pages, 1)))};
+  }
+  op_case.run = [args](const Exec& exec, bool) { compress(exec, args); };
+  return op_case;
+}
+
+}  // namespace
+
+std::vector<OpCases> state_cases() {
+  return {{"encode_rows", encode_rows_case},
+          {"decode_rows", decode_rows_case},
+          {"simulate_rows", simulate_rows_case},
+          {"compress", compress_case}};
+}
+
+}  // namespace sluice

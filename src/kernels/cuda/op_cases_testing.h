@@ -1,0 +1,118 @@
+// Random cases of every op, to compare the kernels of a CUDA device, or their emulation, with the reference ops bit by
+// bit: shapes, strides and arguments at random, among them those of real models.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/linear_testing.h"
+#include "kernels/op_testing.h"
+#include "kernels/ops.h"
+
+namespace sluice {
+
+// Memory that the host and the device under test both reach. Lives as long as its cases.
+class CaseMemory {
+ public:
+  virtual ~CaseMemory() = default;
+
+  // Bytes of 0xFF: NaN as floats, -1 as integers.
+  template <class T>
+  std::span<T> poisoned(std::size_t count) {
+    std::byte* bytes = allocate(std::max<std::size_t>(count, 1) * sizeof(T));
+    std::fill_n(bytes, count * sizeof(T), std::byte{0xFF});
+    return {reinterpret_cast<T*>(bytes), count};
+  }
+  // A copy of `values`.
+  template <class Values>
+  auto put(const Values& values) {
+    using T = std::remove_cvref_t<decltype(*values.data())>;
+    static_assert(std::is_trivially_copyable_v<T>);
+    auto* to = reinterpret_cast<T*>(allocate(std::max<std::size_t>(values.size(), 1) * sizeof(T)));
+    std::copy(values.begin(), values.end(), to);
+    return std::span<T>(to, values.size());
+  }
+  // Owned by the memory, on the host.
+  template <class T, class... Args>
+  T& keep(Args&&... args) {
+    auto owned = std::make_shared<T>(std::forward<Args>(args)...);
+    kept_.push_back(owned);
+    return *owned;
+  }
+
+ protected:
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+
+ private:
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+// On the heap, each piece by itself, so that a sanitizer sees what is read beside it.
+class HostCaseMemory final : public CaseMemory {
+  std::byte* allocate(std::size_t bytes) override {
+    pieces_.emplace_back(new (std::align_val_t{64}) std::byte[bytes]);
+    return pieces_.back().get();
+  }
+  struct Free {
+    void operator()(std::byte* piece) const { ::operator delete[](piece, std::align_val_t{64}); }
+  };
+  std::vector<std::unique_ptr<std::byte[], Free>> pieces_;
+};
+
+struct OpCase {
+  std::string text;  // the shapes
+  // Calls the op. Weights are those of the reference, or packed for CUDA.
+  std::function<void(const Exec& exec, bool packed)> run;
+  // All that it writes, where values that it adds to or leaves alone have been set. NaNs of floats are equal.
+  std::vector<std::span<float>> floats;
+  std::vector<std::span<std::byte>> bytes;
+};
+
+struct OpCases {
+  const char* op;
+  OpCase (*make)(Random& random, CaseMemory& memory);
+};
+// All ops, by the files that make them.
+std::vector<OpCases> row_cases();
+std::vector<OpCases> linear_cases();
+std::vector<OpCases> state_cases();
+std::vector<OpCases> layer_cases();
+std::vector<OpCases> experts_cases();
+std::vector<OpCases> attention_cases();
+
+inline std::vector<OpCases> all_op_cases() {
+  std::vector<OpCases> all;
+  for (const auto& cases :
+       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
+  return all;
+}
+
+// Runs a case with `exec`, after it has run with the reference ops on the same memory. `wait` returns when the device
+// is done.
+::testing::AssertionResult same_as_reference(const OpCase& op_case, const Exec& exec,
+                                             const std::function<void()>& wait);
+
+// A weight in both forms.
+struct CaseWeight {
+  LinearWeight reference, packed;
+  const LinearWeight& in(bool wants_packed) const { return wants_packed ? packed : reference; }
+};
+// Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight). transposed: of integer codes,
+// that are then [in, out].
+CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
+                          bool transposed = false);
+
+// The tables of a step where the device reaches them.
+const StepTables& put_step(CaseMemory& memory, const StepTables& host);
+// A stream of random bytes.
+StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
+
+}  // namespace sluice

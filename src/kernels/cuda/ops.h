@@ -1,0 +1,13 @@
+// The whole ops of a CUDA device in the orders of the CPU: each enqueues kernels (kernels/cuda/launch.h) on the stream
+// of exec.device and returns. Weights are packed by cuda_linear_packing() (kernels/cuda/pack.h).
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace sluice::cuda_ops {
+
+#define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
+SLUICE_OPS(SLUICE_OP)
+#undef SLUICE_OP
+
+}  // namespace sluice::cuda_ops

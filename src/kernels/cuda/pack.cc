@@ -1,0 +1,185 @@
+#include "kernels/cuda/pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/block_codes.h"
+#include "base/check.h"
+#include "base/number_formats.h"
+#include "base/thread_pool.h"
+#include "kernels/cuda/linear_layout.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kChunkBytes = 16;
+
+CudaWeightKind kind_of(const WeightView& view) {
+  switch (view.format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kTransposedCodes:
+      return CudaWeightKind::kF32;
+    case WeightFormat::kBf16:
+      return CudaWeightKind::kBf16;
+    case WeightFormat::kFp8:
+      return CudaWeightKind::kFp8;
+    case WeightFormat::kMxfp4:
+      return CudaWeightKind::kMxfp4;
+    case WeightFormat::kCodes:
+      break;
+  }
+  return block_codes(view.codes).bits == 4 ? CudaWeightKind::kCodes4 : CudaWeightKind::kCodes8;
+}
+
+int inputs_of_chunk(CudaWeightKind kind) {
+  switch (kind) {
+    case CudaWeightKind::kF32:
+      return 4;
+    case CudaWeightKind::kBf16:
+      return 8;
+    case CudaWeightKind::kFp8:
+    case CudaWeightKind::kCodes8:
+      return 16;
+    default:
+      return 32;
+  }
+}
+
+CudaScaleKind scale_kind_of(const WeightView& view) {
+  if (view.format == WeightFormat::kCodes) {
+    const BlockCodes form = block_codes(view.codes);
+    if (form.f16) return form.min ? CudaScaleKind::kF16Min : CudaScaleKind::kF16;
+    return form.min ? CudaScaleKind::kF32Min : CudaScaleKind::kF32;
+  }
+  if (view.format == WeightFormat::kTransposedCodes || view.scale_format == ScaleFormat::kNone) {
+    return CudaScaleKind::kNone;
+  }
+  return view.scale_format == ScaleFormat::kE8m0 ? CudaScaleKind::kE8m0 : CudaScaleKind::kF32;
+}
+
+int bytes_of(CudaScaleKind kind) {
+  switch (kind) {
+    case CudaScaleKind::kNone:
+      return 0;
+    case CudaScaleKind::kE8m0:
+      return 1;
+    case CudaScaleKind::kF16:
+      return 2;
+    case CudaScaleKind::kF32:
+    case CudaScaleKind::kF16Min:
+      return 4;
+    case CudaScaleKind::kF32Min:
+      return 8;
+  }
+  return 0;
+}
+
+// Inputs [0, count) of a block as stored, `bytes` of them in all, to a row's place for it.
+void put_block(const CudaLinear& to, const std::byte* values, std::size_t bytes, int block, std::byte* row) {
+  for (std::size_t c = 0; c * kChunkBytes < bytes; ++c) {
+    std::byte* chunk = row + (c * static_cast<std::size_t>(to.blocks) + static_cast<std::size_t>(block)) * kChunkBytes;
+    std::memcpy(chunk, values + c * kChunkBytes, std::min<std::size_t>(kChunkBytes, bytes - c * kChunkBytes));
+  }
+}
+
+void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::byte* row, std::byte* scales) {
+  const std::byte* from = view.data + static_cast<std::size_t>(n) * view.row_bytes();
+  for (int b = 0; b < to.blocks; ++b) {
+    CodedPart part;
+    read_part(view.codes, from, static_cast<std::size_t>(b), part);
+    std::byte values[32] = {};
+    for (int i = 0; i < to.block; ++i) {
+      if (to.kind == CudaWeightKind::kCodes4) {
+        values[i / 2] |= static_cast<std::byte>((part.codes[i] - to.lowest) << (i % 2 * 4));
+      } else {
+        values[i] = static_cast<std::byte>(part.codes[i]);
+      }
+    }
+    put_block(to, values, static_cast<std::size_t>(to.kind == CudaWeightKind::kCodes4 ? to.block / 2 : to.block), b,
+              row);
+    const auto put_scale = [&](float value) {
+      if (to.scale_kind == CudaScaleKind::kF16 || to.scale_kind == CudaScaleKind::kF16Min) {
+        const f16 half = to_f16(value);
+        std::memcpy(scales, &half, sizeof half);
+        scales += sizeof half;
+      } else {
+        std::memcpy(scales, &value, sizeof value);
+        scales += sizeof value;
+      }
+    };
+    put_scale(part.scale);
+    if (block_codes(view.codes).min) put_scale(part.min);
+  }
+}
+
+void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* row, std::byte* scales) {
+  const std::byte* from = view.data + static_cast<std::size_t>(n) * view.row_bytes();
+  std::byte nibbles[16];
+  for (int b = 0; b < to.blocks; ++b) {
+    const int first = b * to.block, count = std::min(to.block, view.in - first);
+    if (view.format == WeightFormat::kTransposedCodes) {
+      for (int i = 0; i < count; ++i) {
+        const float value = view.element(n, first + i);
+        std::byte* chunk = row + (static_cast<std::size_t>(i / 4 * to.blocks + b)) * kChunkBytes;
+        std::memcpy(chunk + i % 4 * 4, &value, sizeof value);
+      }
+    } else if (view.format == WeightFormat::kMxfp4) {
+      const auto bytes = static_cast<std::size_t>((count + 1) / 2);
+      std::memcpy(nibbles, from + first / 2, bytes);
+      if (count % 2 != 0) nibbles[bytes - 1] &= std::byte{0x0F};  // a row may end in the middle of a byte
+      put_block(to, nibbles, bytes, b, row);
+    } else {
+      const auto width = static_cast<std::size_t>(kChunkBytes / inputs_of_chunk(to.kind));
+      put_block(to, from + static_cast<std::size_t>(first) * width, static_cast<std::size_t>(count) * width, b, row);
+    }
+    if (to.scale_kind == CudaScaleKind::kNone) continue;
+    const auto index =
+        static_cast<std::size_t>((view.first_row + n) / view.block_out) * static_cast<std::size_t>(view.scale_columns) +
+        static_cast<std::size_t>(b);
+    const auto bytes = static_cast<std::size_t>(bytes_of(to.scale_kind));
+    std::memcpy(scales + static_cast<std::size_t>(b) * bytes, view.scales + index * bytes, bytes);
+  }
+}
+
+std::size_t packed_bytes(const WeightView& view) {
+  return CudaLinear(view).bytes();
+}
+
+void pack(const WeightView& view, int begin, int end, std::byte* packed) {
+  const KeepDenormals exact;
+  const CudaLinear to(view);
+  for (int n = begin; n < end; ++n) {
+    std::byte* row = packed + static_cast<std::size_t>(n) * to.row_bytes;
+    std::byte* scales = packed + to.scales_at + static_cast<std::size_t>(n) * to.scale_row_bytes;
+    std::memset(row, 0, to.row_bytes);
+    if (view.format == WeightFormat::kCodes) {
+      pack_codes_row(view, to, n, row, scales);
+    } else {
+      pack_row(view, to, n, row, scales);
+    }
+  }
+}
+
+}  // namespace
+
+CudaLinear::CudaLinear(const WeightView& view) {
+  kind = kind_of(view);
+  scale_kind = scale_kind_of(view);
+  out = view.out;
+  in = view.in;
+  block = view.format == WeightFormat::kTransposedCodes ? 128 : view.block_inputs();
+  SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || block == 32, "MXFP4 has one scale for 32 inputs");
+  blocks = (in + block - 1) / block;
+  chunks = (block + inputs_of_chunk(kind) - 1) / inputs_of_chunk(kind);
+  if (view.format == WeightFormat::kCodes) lowest = block_codes(view.codes).lowest;
+  row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(chunks) * kChunkBytes;
+  scales_at = row_bytes * static_cast<std::size_t>(out);
+  scale_row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes_of(scale_kind));
+}
+
+const LinearPacking& cuda_linear_packing() {
+  static constexpr LinearPacking kPacking{packed_bytes, pack, 1};
+  return kPacking;
+}
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// Products with packed weights, which several ops are made of.
+#pragma once
+
+#include <span>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear_layout.h"
+#include "kernels/linear.h"
+
+namespace sluice::SLUICE_CUDA_OPS {
+
+inline constexpr int kManyRows = 8;  // of a tile, where a product has more than one
+
+// Rows of a product that share a weight, as a kernel before it has found out: up to as many as a tile has.
+struct RowGroup {
+  const std::byte* data;  // the packed weight; any if there are no rows
+  int first, rows;
+};
+
+// y [rows, out] = W x. Row r of x is row x_rows[r], or r where that is null.
+struct LinearProduct {
+  CudaLinear weight;
+  InputForm form = InputForm::kF32;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  const std::int32_t* x_rows = nullptr;
+  float* y = nullptr;
+  std::ptrdiff_t ldy = 0;
+  // Not null: the weight is that of the group of a row, and so many groups there are, some of them maybe empty.
+  const RowGroup* groups = nullptr;
+  int group_count = 0;
+};
+
+CudaLinear packed_linear(const LinearWeight& weight);
+
+// Tiles of one row, or of up to kManyRows (`many`), which is also what a group has at most. `rows` of each product but
+// for groups.
+void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProduct> products);
+
+}  // namespace sluice::SLUICE_CUDA_OPS

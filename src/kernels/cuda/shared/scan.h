@@ -1,0 +1,25 @@
+// Sums of what stands before, by a large team.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace sluice::SLUICE_CUDA_OPS {
+
+// values[t] becomes the sum of those of threads 0 to t. `scratch`, in shared memory: kThreads integers. All threads
+// have passed a sync() when it returns, and may read scratch, which holds the same.
+template <int kThreads>
+SLUICE_DEVICE void scan(const Team<kThreads>& team, PerThread<std::int32_t, kThreads>& values, std::int32_t* scratch) {
+  team.sync();
+  team.each([&](int t) { scratch[t] = values[t]; });
+  for (int distance = 1; distance < kThreads; distance *= 2) {
+    team.sync();
+    team.each([&](int t) {
+      if (t >= distance) values[t] += scratch[t - distance];
+    });
+    team.sync();
+    team.each([&](int t) { scratch[t] = values[t]; });
+  }
+  team.sync();
+}
+
+}  // namespace sluice::SLUICE_CUDA_OPS
