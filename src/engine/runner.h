@@ -127,6 +127,9 @@ class Runner {
   BlockHash root(std::string_view cache_salt) const;
   const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
+  // Of the device: not ok once it has broken down. Then nothing that it computed is to be believed: whoever has taken
+  // tokens or logits asks before using them.
+  Status device_status() const { return device_->status(); }
   // A step may still be computed when begin() has returned.
   bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }
