@@ -43,8 +43,10 @@ OpCase experts_case(Random& random, CaseMemory& memory) {
   if (shape.shared_inter > 0) {
     experts.push_back(expert({WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, shape.shared_inter));
   }
-  ExpertsArgs args{
-      .rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70}), .hidden = shape.hidden, .slots = shape.slots};
+  ExpertsArgs args;
+  args.rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70});
+  args.hidden = shape.hidden;
+  args.slots = shape.slots;
   const auto n = static_cast<std::size_t>(args.rows), pairs = n * static_cast<std::size_t>(args.slots);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
   auto x = random_inputs(values, n * static_cast<std::size_t>(args.hidden));

@@ -86,11 +86,12 @@ std::vector<OpCases> state_cases();
 std::vector<OpCases> layer_cases();
 std::vector<OpCases> experts_cases();
 std::vector<OpCases> attention_cases();
+std::vector<OpCases> choice_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
   for (const auto& cases :
-       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases()})
+       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases(), choice_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }

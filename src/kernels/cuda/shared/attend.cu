@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/shared/attend_team.h"
 #include "kernels/cuda/shared/row_codec.h"
+#include "kernels/cuda/shared/step_rows.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
@@ -41,14 +42,7 @@ struct AttendPlan {
   AttendShape shape;
   float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, v
 
-  SLUICE_DEVICE RowSpan span_of(int row) const {
-    int low = 0, high = spans;  // the last span that does not begin behind the row
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (args.spans.data()[middle].row_begin <= row ? low : high) = middle;
-    }
-    return args.spans.data()[low];
-  }
+  SLUICE_DEVICE RowSpan span_of(int row) const { return span_of_row(args.spans.data(), spans, row); }
   SLUICE_DEVICE Position position_of(const RowSpan& span, int row) const {
     return span.first_position + (row - span.row_begin);
   }
