@@ -92,8 +92,9 @@ struct Fp8Weights {
   static constexpr bool kLater = kScaleLater;
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale& scale, const std::uint32_t* words, float* out) {
     expand_e4m3(words[0], out);
-    if constexpr (kLater) return;
-    for (int i = 0; i < kInputs; ++i) out[i] *= scale.scale;
+    if constexpr (!kLater) {
+      for (int i = 0; i < kInputs; ++i) out[i] *= scale.scale;
+    }
   }
 };
 struct Mxfp4Weights {
