@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/indexer.h"
-#include "kernels/kernel_table.h"
 #include "kernels/step_builder.h"
 #include "measure/machine_probe.h"
 
@@ -94,8 +94,8 @@ class Bench {
         keys_(options) {}
 
   void run() {
-    fmt::print("isa {}, {} threads, {} keys, {} heads x {}, top {}\n", table_->isa, options_.threads, options_.codec,
-               options_.heads, options_.dims, options_.top_k);
+    fmt::print("isa {}, {} threads, {} keys, {} heads x {}, top {}\n", isa_name(*table_), options_.threads,
+               options_.codec, options_.heads, options_.dims, options_.top_k);
     fmt::print("{:>6}{:>8}{:>12}{:>10}{:>9}{:>9}{:>12}{:>8}{:>9}\n", "rows", "keys", "scores us", "GOP/s", "GB/s",
                "% floor", "top-k us", "ratio", "% floor");
     for (const int rows : options_.rows) {

@@ -27,7 +27,7 @@ void KernelBench::print_header() {
   const MachineProbe probe(&pool_, probe_bytes_per_thread(options_.threads));
   speed_ = probe.measure();
   fmt::print("isa {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s\n",
-             table_->isa, options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
+             isa_name(*table_), options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
              speed_.int8_gops);
   fmt::print("{:<40}{:>6}{:>12}{:>10}{:>7}{:>9}{:>7}\n", "kernel", "rows", "us", "GFLOP/s", "%", "GB/s", "%");
 }

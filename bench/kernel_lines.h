@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "measure/machine_probe.h"
 
 namespace sluice {

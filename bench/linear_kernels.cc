@@ -145,7 +145,7 @@ void bench_experts(KernelBench& bench, int count, int slots, int hidden, int int
                [&](int turn) {
                  ExpertsArgs args;
                  args.rows = rows, args.hidden = hidden, args.slots = slots;
-                 args.x = x.data(), args.y = y.data();
+                 args.x = contiguous_rows(x.data(), hidden), args.y = y.data();
                  args.expert_ids = ids[static_cast<std::size_t>(turn % kDraws)].data(), args.expert_weights = c.data();
                  args.experts = layer, args.shared = layer.data();
                  args.limit = 10.0F;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/experts.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "measure/machine_probe.h"
 
 namespace sluice {
@@ -177,7 +177,7 @@ class Step {
     experts(exec_, {.rows = rows,
                     .hidden = kHidden,
                     .slots = kSlots,
-                    .x = normed_.data(),
+                    .x = contiguous_rows(normed_.data(), kHidden),
                     .expert_ids = ids_.data(),
                     .expert_weights = weights_.data(),
                     .experts = layer.experts,

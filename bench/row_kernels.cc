@@ -88,7 +88,8 @@ void bench_hyper_connection(KernelBench& bench, int rows) {
 void bench_router(KernelBench& bench, int rows) {
   constexpr int kExperts = 256, kSlots = 8;
   if (!bench.wants("route 8 of 256")) return;
-  const auto logits = random_floats(size(rows, kExperts)), bias = random_floats(kExperts);
+  auto logits = random_floats(size(rows, kExperts));
+  const auto bias = random_floats(kExperts);
   std::vector<std::int32_t> ids(size(rows, kSlots));
   std::vector<float> weights(ids.size());
   RouteArgs args;

@@ -71,6 +71,10 @@ void add_scheduling_flags(CLI::App& command, EngineSetup& options) {
   add_choice(command, "--scheduling-policy", options.scheduler.scheduling_policy,
              "fair (prompts share a step), fcfs (in order of arrival) or priority (by the requests' priority)",
              {"fair", "fcfs", "priority"});
+  add_choice(command, "--async-scheduling", options.scheduler.async_scheduling,
+             "Begin a step before the tokens of the one before are known: auto (where a device computes by itself), on "
+             "or off",
+             {"auto", "on", "off"});
   add_size(command, "--swap-space", options.cache.swap_space,
            "For the state of preempted requests; 0: it is computed again");
   command.add_option("--swap-dir", options.cache.swap_dir, "A folder for the swap space; by default it is in memory")

@@ -4,7 +4,7 @@
 
 #include "cli/model_path.h"
 #include "formats/model_config.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/numerics.h"
 #include "sluice_version.h"
 
@@ -26,7 +26,7 @@ std::string default_profile() {
 std::string version_text() {
   const Result<const KernelTable*> kernels = select_kernels("auto");
   return fmt::format("sluice {} ({})\nisa      {}\nprofile  {}", SLUICE_VERSION, SLUICE_COMMIT,
-                     kernels.ok() ? (*kernels)->isa : "none", default_profile());
+                     kernels.ok() ? isa_name(**kernels) : "none", default_profile());
 }
 
 const char* program_version() {

@@ -22,7 +22,7 @@
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
 #include "engine/runner.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "sched/scheduler.h"
 #include "soak_ledger.h"
 
@@ -97,6 +97,8 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
     set_log_level(LogLevel::kError);
     options_.model.folder = model_folder();
     options_.machine.threads = 2;
+    if (!given("SLUICE_SOAK_DEVICE").empty()) options_.machine.device = given("SLUICE_SOAK_DEVICE");
+    if (!given("SLUICE_SOAK_ASYNC").empty()) options_.scheduler.async_scheduling = given("SLUICE_SOAK_ASYNC");
     options_.model.max_model_len = kMaxModelLen;
     options_.scheduler.max_num_seqs = 64;
     options_.scheduler.max_num_batched_tokens = 256;

@@ -2,6 +2,8 @@
 # check_layering.sh [TREE]: the dependencies between the folders of src/ only point down.
 #   - a file of src/X includes only folders that the table below gives X, and the public headers of include/sluice;
 #   - include/sluice includes only itself and the standard library;
+#   - src/kernels/cpu is for itself, for the tests of the kernels, and for benchmarks: everyone else has kernels/isa.h and
+#     the ops;
 #   - nothing in src/ includes cli/, tests/ or bench/, and no include path climbs with ..;
 #   - only the ISA folders of the kernels, the CPU detection, the thread pool's pause and the benchmark that measures the
 #     machine's peak know the processor.
@@ -49,6 +51,10 @@ while IFS=: read -r file line included; do
   case $path in
     *..*) violation "$file:$line" "$included climbs; includes are relative to src/ or include/" && continue ;;
     cli/* | tests/* | bench/*) violation "$file:$line" "$included is above src/" && continue ;;
+    kernels/cpu/*)
+      [[ $file =~ ^src/kernels/(cpu/|[a-z_]+_(test|testing)\.) ]] ||
+        violation "$file:$line" "$included is of the CPU's ops alone; kernels/isa.h and the ops are for everyone"
+      ;;
     sluice/*) continue ;;
   esac
   if [ -d "src/$top" ]; then
@@ -57,6 +63,10 @@ while IFS=: read -r file line included; do
     violation "$file:$line" "$included is not a file of src/ or include/ (write <...> for libraries)"
   fi
 done < <(includes src)
+
+while IFS=: read -r file line included; do
+  [[ $included != \"kernels/cpu/* ]] || violation "$file:$line" "$included is of the CPU's ops alone"
+done < <(includes cli tests 2>/dev/null)
 
 while IFS=: read -r file line included; do
   path=${included:1:-1}

@@ -8,7 +8,8 @@ mkdir -p "$tree"/{include/sluice,src/{base,formats,kernels/cpu/avx2,model,engine
 echo '#include <vector>' >"$tree/include/sluice/status.h"
 printf '#include "sluice/status.h"\n#include "base/good.h"\n' >"$tree/src/base/good.h"
 printf '#include "kernels/op.h"\n#include "formats/f.h"\n' >"$tree/src/model/good.cc"
-echo '#include <immintrin.h>' >"$tree/src/kernels/cpu/avx2/op.cc"
+printf '#include <immintrin.h>\n#include "kernels/cpu/kernel_table.h"\n' >"$tree/src/kernels/cpu/avx2/op.cc"
+echo '#include "kernels/cpu/kernel_table.h"' >"$tree/src/kernels/op_test.cc"
 "$check" "$tree" || { echo "check_layering_test: a good tree was refused" >&2; exit 1; }
 
 planted=0
@@ -33,6 +34,10 @@ plant src/base/bad.cc '#include "good.h"' 'is not a file of src/ or include/'
 plant include/sluice/bad.h '#include "base/good.h"' 'a public header may include only'
 plant include/sluice/bad.h '#include <fmt/format.h>' 'a public header may include only'
 plant src/model/bad.cc 'auto x = _mm512_setzero_ps();' 'processor-specific code'
+plant src/kernels/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
+plant src/kernels/ref/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
+plant src/engine/bad_test.cc '#include "kernels/cpu/tiles.h"' "of the CPU's ops alone"
+plant cli/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
 plant src/kernels/cpu/bad.cc '#ifdef __AVX512F__' 'processor-specific code'
 mkdir "$tree/src/extra"
 plant src/extra/a.h "#include <vector>" "has no place in the table"

@@ -59,6 +59,8 @@ struct SchedulerOptions {
   bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps
   int long_prefill_token_threshold = 0;     // most rows of one prompt in a step; 0: no limit
   std::string scheduling_policy = "fair";   // fair | fcfs | priority
+  // A step begins before the tokens of the one before are known: auto (where the device computes by itself) | on | off.
+  std::string async_scheduling = "auto";
 };
 
 struct EngineOptions {

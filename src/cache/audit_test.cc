@@ -20,7 +20,7 @@ class AuditTest : public ::testing::Test {
     world_.open(0);
     EXPECT_TRUE(world_[0].reserve(300));
     static_cast<void>(world_.forward(0, tokens_));
-    world_[0].commit(&world_.cache(), &chain_);
+    world_[0].commit(world_[0].reserved_rows(), &world_.cache(), &chain_);
   }
   ~AuditTest() override = default;
 

@@ -122,10 +122,10 @@ BatchSpan SequenceState::span() const {
           .state_out = scratch().value};
 }
 
-void SequenceState::commit(PrefixCache* cache, const BlockChain* chain) {
-  SLUICE_CHECK(reserved_ > 0, "a commit needs a reservation");
+void SequenceState::commit(int rows, PrefixCache* cache, const BlockChain* chain) {
+  SLUICE_CHECK(rows > 0 && rows == reserved_, "a commit is of all rows that were reserved");
   const int before = position_ / kBlockTokens;
-  position_ += reserved_;
+  position_ += rows;
   reserved_ = 0;
   latents_end_ = position_;
   committed_copy_ = 1 - committed_copy_;

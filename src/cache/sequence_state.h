@@ -54,8 +54,9 @@ class SequenceState {
   bool reserve(int rows);
   // Valid until the next call of anything but a const function.
   BatchSpan span() const;
-  // With a cache, the blocks that the rows complete are published under their names in `chain`.
-  void commit(PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
+  // The first `rows` rows of the reservation stay, for now all of them. With a cache, the blocks that they complete are
+  // published under their names in `chain`.
+  void commit(int rows, PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
   // The open state that the rows of the reservation write.
   OpenState scratch() const { return open_state(slot_, 1 - committed_copy_); }

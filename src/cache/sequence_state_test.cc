@@ -64,7 +64,7 @@ TEST_F(SequenceStateTest, TheOpenStateSwapsAtCommitOnly) {
   ASSERT_TRUE(s_.reserve(1));
   EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{0x33});
   device.fill(view.state(s_.span().state_out), std::byte{2}, 1);
-  s_.commit();
+  s_.commit(s_.reserved_rows());
   ASSERT_TRUE(s_.reserve(1));
   EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{2});
   EXPECT_NE(s_.span().state_in, s_.span().state_out);
@@ -84,7 +84,7 @@ TEST_F(SequenceStateTest, NothingButSavingWaitsForTheDevice) {
   ASSERT_EQ(s_.position(), 640);
   world_.fork(0, 1);
   ASSERT_TRUE(s_.reserve(5));
-  s_.commit();
+  s_.commit(s_.reserved_rows());
   world_.fork(0, 2);
   ASSERT_TRUE(world_[2].reserve(1));  // copies the pages of the block that both are in
   world_[2].discard();

@@ -81,7 +81,7 @@ class ToyWorld {
   bool compute(std::size_t i, std::span<const TokenId> tokens, int rows, const BlockChain* chain) {
     if (!states_[i].reserve(rows)) return false;
     compare(i, tokens);
-    states_[i].commit(chain != nullptr ? cache_.get() : nullptr, chain);
+    states_[i].commit(states_[i].reserved_rows(), chain != nullptr ? cache_.get() : nullptr, chain);
     expect_sound();
     return true;
   }

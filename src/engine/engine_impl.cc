@@ -122,8 +122,10 @@ bool EngineImpl::run_task(std::function<void()> work, double seconds) {
 // Only the engine thread waits on wake_.
 bool EngineImpl::take_inbox() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock,
-             [&] { return stop_ || !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || !stepper_.idle(); });
+  wake_.wait(lock, [&] {
+    return stop_ || !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || !stepper_.idle() ||
+           stepper_.outstanding();
+  });
   if (stop_) return false;
   taken_arrivals_.swap(arrivals_);
   taken_cancels_.swap(cancels_);

@@ -1,7 +1,7 @@
 // EngineImpl: the Engine over a Runner: the inbox (any thread) and the step loop (one thread of its own).
 //
-// A step: take arrivals, cancellations and tasks, let the stepper plan and compute, sample, report. Everything below
-// "engine thread only" is touched by that thread alone; callbacks run without any lock held.
+// A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, report; with
+// asynchronous steps the tokens of the one before. Everything below "engine thread only" is touched by that thread alone; callbacks run without any lock held.
 #pragma once
 
 #include <chrono>
@@ -60,10 +60,6 @@ class EngineImpl final : public Engine {
     std::function<void()> work;
     bool done = false;
   };
-  struct Sample {
-    Sampled sampled;
-    Status status;
-  };
 
   Status check(const Request& request) const;
   bool run_task(std::function<void()> work, double seconds);
@@ -79,9 +75,10 @@ class EngineImpl final : public Engine {
   void cancel_choice(PendingRequest& pending, int choice);
   void run_probe();
   void step();
-  void sample_all();
+  void draw_all();
   void fork_choices(SequenceId first, std::size_t row);
-  void deliver(SequenceId id, Sample& sample);
+  void deliver_all();
+  void deliver(SequenceId id, const SampledRow& row);
   void fail_step(const Status& status);
   void audit() const;
   void finish(SequenceId id, Output output);
@@ -112,9 +109,6 @@ class EngineImpl final : public Engine {
   std::vector<Cancel> taken_cancels_;
   std::vector<std::shared_ptr<Task>> taken_tasks_;
   std::unordered_map<RequestId, PendingRequest> pending_;  // only looked up, never iterated on the way to a plan
-  std::vector<SequenceId> in_step_;                        // whose tokens were chosen in this step
-  std::vector<Sample> samples_;
-  Sampler sampler_;
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
 

@@ -40,8 +40,16 @@ Status validate(const EngineSetup& options) {
                     "forbids; leave out one of them",
                     options.scheduler.long_prefill_token_threshold));
   }
+  if (const std::string& async = options.scheduler.async_scheduling; async != "auto" && async != "on" && async != "off") {
+    return invalid_argument(fmt::format("--async-scheduling: expected auto, on or off, found '{}'", async));
+  }
   SLUICE_RETURN_IF_ERROR(parse_fault(options.testing.inject_fault).status());
   return parse_policy(options.scheduler.scheduling_policy).status();
+}
+
+bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later) {
+  const std::string& asked = options.scheduler.async_scheduling;
+  return asked == "on" || (asked == "auto" && device_computes_later);
 }
 
 Result<SchedulingPolicy> parse_policy(const std::string& name) {

@@ -17,6 +17,9 @@ Status validate(const EngineSetup& options);
 Result<SchedulingPolicy> parse_policy(const std::string& name);
 SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid options
 
+// Whether a step is begun before the tokens of the one before are known (Stepper).
+bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
+
 // --no-enable-chunked-prefill needs room for the longest prompt in one step.
 Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/emulated_device.h"
 #include "model/model.h"
 
 namespace sluice {
@@ -61,6 +62,13 @@ class FakeModel final : public Model {
   Status prepare(Device&, int, Position) override { return {}; }
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Probe*) override {
+    const auto work = [this, exec, step, &cache, logits] { compute(exec, step, cache, logits); };
+    if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
+    work();
+  }
+
+ private:
+  void compute(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits) {
     if (settings_.on_step) settings_.on_step(step);
     if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);
     after_.resize(step.ids.size());
@@ -72,7 +80,6 @@ class FakeModel final : public Model {
     });
   }
 
- private:
   using Word = std::uint64_t;
   struct Open {
     Word csa, hca, last;

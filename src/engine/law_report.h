@@ -35,6 +35,7 @@ struct LawReport {
   std::int64_t aborts = 0;                  // ended before their end
   std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
   std::int64_t evictions = 0;               // cached pages given to others
+  std::int64_t in_flight = 0;               // steps begun while tokens of the one before were on their way
   std::set<int> thread_counts;              // that steps ran on
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 
@@ -61,6 +62,7 @@ inline constexpr LawCount kLawCounts[] = {
     {"aborts", &LawReport::aborts},
     {"forgotten_spans", &LawReport::forgotten_spans},
     {"evictions", &LawReport::evictions},
+    {"in_flight", &LawReport::in_flight},
 };
 
 inline void LawReport::add(const LawReport& part) {

@@ -14,10 +14,11 @@ std::string Workload::text() const {
   const EngineSetup& o = options;
   std::string text = fmt::format(
       "  --max-num-batched-tokens {} --max-num-seqs {} --scheduling-policy {} --long-prefill-token-threshold {} "
-      "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --force-preempt-every {} --swap-space {}, {} threads",
+      "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --async-scheduling {} --force-preempt-every {} "
+      "--swap-space {}, {} threads",
       o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, o.scheduler.scheduling_policy,
       o.scheduler.long_prefill_token_threshold, o.scheduler.enable_mixed_prefill_decode ? "" : "no-",
-      caching ? "" : "no-", o.testing.force_preempt_every, o.cache.swap_space, threads);
+      caching ? "" : "no-", o.scheduler.async_scheduling, o.testing.force_preempt_every, o.cache.swap_space, threads);
   if (pages > 0) text += fmt::format(", {} pages", pages);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
@@ -93,6 +94,7 @@ class Maker {
     o.scheduler.enable_mixed_prefill_decode = !one_in(4);
     o.testing.force_preempt_every = one_in(3) ? (o.scheduler.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
     o.cache.swap_space = below(2);  // more than none: the runner's own
+    if ((number_ + number_ / kLawSituations) % 2 == 1) o.scheduler.async_scheduling = "on";
     work_.caching = !one_in(5);
     work_.threads = laws_.thread_counts[static_cast<std::size_t>(number_) % laws_.thread_counts.size()];
   }

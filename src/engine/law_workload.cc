@@ -61,7 +61,9 @@ class WorkloadChecker {
   Status arrive(Stepper& stepper, const Workload& work, int step);
   void begin(Stepper& stepper, const Workload& work, int request, int choice);
   void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
-  std::optional<Found> take(Stepper& stepper, const Workload& work, SequenceId id, std::size_t row);
+  void draw(Stepper& stepper, const Workload& work);
+  std::optional<Found> take_all(Stepper& stepper, const Workload& work);
+  std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn, std::span<const float> row);
   std::optional<Found> check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id);
   void cancel(Stepper& stepper, int request);
   void cancel_swapped(Stepper& stepper);
@@ -74,6 +76,8 @@ class WorkloadChecker {
   std::map<std::int32_t, Choice> live_;                    // by SequenceId
   std::vector<const WorkRequest*> begun_;                  // of all sequences that have begun
   int swapped_ = 0;                                        // sequences so far
+  std::vector<float> logits_;                              // of the step whose tokens are on their way
+  std::vector<std::size_t> rows_;                          // of these, for each token
 };
 
 // The request by itself, with nothing cached and one row after the other.
@@ -147,8 +151,41 @@ std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequ
                                    r.prompt, c.request, c.choice, r.salt, cached, common)};
 }
 
-// The next token of a sequence, from its row of logits. Says what differs.
-std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, SequenceId id, std::size_t row) {
+// Tokens for all that the step sampled, and for the choices that begin there.
+void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
+  rows_.clear();
+  for (std::size_t row = 0; row < stepper.sampled().size(); ++row) {
+    if (!stepper.sampled()[row]) continue;  // ended since
+    std::vector<SequenceId> takers;
+    fork(stepper, work, stepper.sampled()[row], &takers);
+    takers.push_back(stepper.sampled()[row]);
+    for (const SequenceId id : takers) {
+      const Choice& c = live_.at(id.value);
+      stepper.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
+      rows_.push_back(row);
+    }
+  }
+  if (rows_.empty()) return;
+  logits_.resize(stepper.sampled().size() * runner_.vocab_size());
+  runner_.fetch_logits(logits_);  // there when the tokens are
+  stepper.send();
+}
+
+std::optional<Found> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
+  const std::span<const DrawnToken> taken = stepper.take();
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const std::size_t vocab = runner_.vocab_size();
+    const std::span<const float> row = std::span(logits_).subspan(rows_[i] * vocab, vocab);
+    if (!taken[i].id) continue;
+    if (auto difference = take(stepper, work, taken[i], row)) return difference;
+  }
+  return std::nullopt;
+}
+
+// The next token of a sequence, and its row of logits. Says what differs.
+std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
+                                           std::span<const float> row) {
+  const SequenceId id = drawn.id;
   Choice& c = live_.at(id.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   if (c.generated == 0) {
@@ -156,8 +193,8 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
   }
   const auto position = static_cast<Position>(stepper.tokens(id).size());
   Sampled sampled;
-  const Status status = sample_one(runner_.exec(), runner_.logits(row), sampling_of(r, c.choice), position, &sampled);
-  const bool same_logits = bit_digest(runner_.logits(row)) == c.expected->digests[c.generated];
+  const Status status = read_sample(*drawn.row, position, &sampled);
+  const bool same_logits = bit_digest(row) == c.expected->digests[c.generated];
   if (!status.ok() || !same_logits || sampled.token != c.expected->tokens[c.generated]) {
     return Found{
         same_logits ? "token" : "logits",
@@ -255,22 +292,25 @@ Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Work
   constexpr int kMostSteps = 100000;
   int last_arrival = 0;
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
-  for (int step = 0; step <= last_arrival || !stepper.idle(); ++step) {
+  for (int step = 0; step <= last_arrival || !stepper.idle() || stepper.outstanding(); ++step) {
     if (step > kMostSteps) return internal_error("the requests do not end");
     SLUICE_RETURN_IF_ERROR(arrive(stepper, work, step));
-    if (stepper.idle()) continue;
-    SLUICE_RETURN_IF_ERROR(stepper.step());
-    const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());
-    for (std::size_t row = 0; row < sampled.size(); ++row) {
-      std::vector<SequenceId> takers;
-      fork(stepper, work, sampled[row], &takers);
-      takers.push_back(sampled[row]);
-      for (const SequenceId id : takers) {
-        if (auto difference = take(stepper, work, id, row)) return difference;
-      }
+    if (stepper.idle() && !stepper.outstanding()) continue;
+    const bool delayed = stepper.outstanding();
+    const Status begun = stepper.begin();
+    report_.in_flight += delayed && !stepper.plan().empty();
+    if (delayed) {
+      if (auto difference = take_all(stepper, work)) return difference;
+    }
+    stepper.settle();
+    SLUICE_RETURN_IF_ERROR(begun);
+    draw(stepper, work);
+    if (!stepper.asynchronous() && stepper.outstanding()) {
+      if (auto difference = take_all(stepper, work)) return difference;
     }
     if (work.cancels_swapped) cancel_swapped(stepper);
-    SLUICE_RETURN_IF_ERROR(stepper.audit());
+    // An audit waits for all that was enqueued.
+    if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());
   }
   return std::optional<Found>();
 }

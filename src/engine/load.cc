@@ -12,7 +12,7 @@
 #include "engine/step_time.h"
 #include "formats/generation_config.h"
 #include "formats/model_config.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 namespace {
@@ -23,7 +23,7 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
            format_bytes(static_cast<double>(report.checkpoint_bytes)), report.seconds,
            format_bytes(static_cast<double>(report.checkpoint_bytes) / seconds),
            format_bytes(static_cast<double>(report.packed_bytes)), report.packing.empty() ? "" : ", ", report.packing,
-           model.profile().text(), exec.kernels->isa, exec.pool->threads());
+           model.profile().text(), isa_name(*exec.kernels), exec.pool->threads());
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
 }
 

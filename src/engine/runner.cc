@@ -11,7 +11,7 @@
 #include "cache/audit.h"
 #include "engine/engine_options.h"
 #include "kernels/device.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 namespace {
@@ -96,6 +96,7 @@ Status Runner::clear_cache() {
   prepared_rows_ = 0;
   SLUICE_RETURN_IF_ERROR(prepare_for(step_rows_));
   states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan_.sequences) + 1);
+  SLUICE_RETURN_IF_ERROR(draws_.reserve(*device_, plan_.sequences + 1));
   for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
   in_step_.assign(states_.size(), 0);
   return {};
@@ -118,7 +119,7 @@ void Runner::pin_caller() const {
 }
 
 const char* Runner::isa_name() const {
-  return exec_.kernels != nullptr ? exec_.kernels->isa : "none";
+  return exec_.kernels != nullptr ? sluice::isa_name(*exec_.kernels) : "none";
 }
 
 Result<StateSlot> Runner::open() {
@@ -183,27 +184,47 @@ BlockHash Runner::root(std::string_view cache_salt) const {
 }
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
+  SLUICE_RETURN_IF_ERROR(begin(spans, probe));
+  for (const StepSpan& span : spans) settle(span.sequence, span.keep ? span.rows() : 0, span.chain);
+  return {};
+}
+
+Status Runner::begin(std::span<const StepSpan> spans, const Probe* probe) {
   logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
   int rows = 0;
   std::size_t wanted = 0;
   for (const StepSpan& span : spans) {
-    rows += static_cast<int>(span.ids.size());
+    rows += span.rows();
     wanted += span.logit_rows.size();
   }
   SLUICE_RETURN_IF_ERROR(prepare_for(rows));
   SLUICE_RETURN_IF_ERROR(take_logits_memory(wanted));
   SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
-  const StepTables& tables = build_tables(spans);
+  const StepTables& tables = tables_of(spans);
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
-  model_->forward(exec_, device_ == &cpu_device() ? tables : device_tables_.upload(tables), pools_->view(),
-                  reinterpret_cast<float*>(logits_memory_.data()), probe != nullptr ? probe : watcher_);
+  model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
+                  probe != nullptr ? probe : watcher_);
   for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
-  for (const StepSpan& span : spans) {
-    span.keep ? commit(span) : states_[index(span.sequence)].discard();
-  }
   return {};
+}
+
+void Runner::settle(StateSlot sequence, int rows, const BlockChain* chain) {
+  SequenceState& state = states_[index(sequence)];
+  if (rows == 0) return state.discard();
+  state.commit(rows, chain != nullptr ? prefix_cache_.get() : nullptr, chain);
+}
+
+void Runner::draw(std::span<const SampleRow> rows) {
+  draws_.send(exec_, reinterpret_cast<const float*>(logits_memory_.data()), vocab_size_, rows);
+}
+
+void Runner::fetch_logits(std::span<float> to) {
+  SLUICE_CHECK(to.size() >= logit_count_ * vocab_size_, "there is room for the logits");
+  if (logit_count_ == 0) return;
+  device_->download({reinterpret_cast<std::byte*>(to.data()), logits_memory_.data(),
+                     logit_count_ * vocab_size_ * sizeof(float)});
 }
 
 // Memory for steps of so many rows; once warm there is enough.
@@ -254,7 +275,7 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   SequenceState& state = states_[index(sequence)];
   write(state.span(), pools_->memory());
   pools_->memory().write_initial_state(state.scratch());
-  state.commit();
+  state.commit(rows);
   return {};
 }
 
@@ -281,10 +302,6 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   return rows;
 }
 
-void Runner::commit(const StepSpan& span) {
-  states_[index(span.sequence)].commit(span.chain != nullptr ? prefix_cache_.get() : nullptr, span.chain);
-}
-
 Status Runner::check(std::span<const StepSpan> spans) {
   if (spans.empty()) return invalid_argument("a step needs at least one span");
   ++step_;
@@ -303,12 +320,12 @@ Status Runner::check_span(const StepSpan& span) {
   if (slot.value < 0 || index(slot) >= states_.size() || !states_[index(slot)].is_open()) {
     return invalid_argument(fmt::format("sequence {} is not open", slot.value));
   }
-  if (span.ids.empty()) return invalid_argument(fmt::format("sequence {} has an empty span", slot.value));
+  if (span.rows() == 0) return invalid_argument(fmt::format("sequence {} has an empty span", slot.value));
   const Position position = states_[index(slot)].position();
-  if (span.ids.size() > static_cast<std::size_t>(max_model_len_ - position)) {
+  if (span.rows() > max_model_len_ - position) {
     return invalid_argument(
         fmt::format("sequence {} at position {}: {} more tokens exceed the longest sequence, {} tokens", slot.value,
-                    position, span.ids.size(), max_model_len_));
+                    position, span.rows(), max_model_len_));
   }
   for (std::size_t i = 0; i < span.ids.size(); ++i) {
     const TokenId id = span.ids[i];
@@ -319,9 +336,9 @@ Status Runner::check_span(const StepSpan& span) {
   }
   int last = -1;
   for (const int row : span.logit_rows) {
-    if (row <= last || static_cast<std::size_t>(row) >= span.ids.size()) {
+    if (row <= last || row >= span.rows()) {
       return invalid_argument(fmt::format("logit rows: expected ascending numbers in [0, {}), found {} after {}",
-                                          span.ids.size(), row, last));
+                                          span.rows(), row, last));
     }
     last = row;
   }
@@ -330,27 +347,32 @@ Status Runner::check_span(const StepSpan& span) {
 
 Status Runner::reserve(std::span<const StepSpan> spans) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    if (states_[index(spans[i].sequence)].reserve(static_cast<int>(spans[i].ids.size()))) continue;
+    if (states_[index(spans[i].sequence)].reserve(spans[i].rows())) continue;
     for (std::size_t j = 0; j < i; ++j) states_[index(spans[j].sequence)].discard();
     return resource_exhausted(
         fmt::format("{} rows for sequence {} at position {} need more cache pages than are free ({} latent, {} "
                     "window): use fewer rows "
                     "or sequences, or give the cache more memory",
-                    spans[i].ids.size(), spans[i].sequence.value, position(spans[i].sequence), pools_->latents().free(),
+                    spans[i].rows(), spans[i].sequence.value, position(spans[i].sequence), pools_->latents().free(),
                     pools_->windows().free()));
   }
   return {};
 }
 
-const StepTables& Runner::build_tables(std::span<const StepSpan> spans) {
+// Where the model reads them.
+const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   builder_.begin();
   spans_.clear();
   for (const StepSpan& span : spans) {
     spans_.push_back(states_[index(span.sequence)].span());
-    builder_.add(spans_.back(), span.ids, span.logit_rows);
+    builder_.add(spans_.back(), span.ids, span.logit_rows, span.newest ? span.sequence.value : -1);
   }
-  const StepTables& tables = builder_.finish();
-  logit_count_ = tables.logit_rows.size();
+  const StepTables& host = builder_.finish();
+  logit_count_ = host.logit_rows.size();
+  const StepTables& tables = device_ == &cpu_device() ? host : device_tables_.upload(host);
+  if (tables.id_slots != nullptr) {
+    take_ids(exec_, {tables.rows(), tables.id_slots, draws_.newest(), const_cast<TokenId*>(tables.ids.data())});
+  }
   return tables;
 }
 

@@ -8,6 +8,15 @@
 //   runner->logits()  // [rows asked for, in span order; vocab]
 //   runner->close(s);
 //
+// Where work is done later (kernels/device.h) a step's tokens may be left where they are while the next is enqueued:
+//   begin(spans)          enqueues the step; its pages stay reserved
+//   settle(s, rows, ...)  for each span, when its own ids are known: the rows that stay become part of the sequence,
+//                         and the blocks that they complete are published, under names made of those ids. What computes
+//                         them is enqueued before whatever could read them
+//   draw(rows)            chooses tokens from the step's logits
+//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is still on
+//                         its way
+//
 // The prefix cache works through BlockChain: resume() takes over what a probe found, spans that carry their chain
 // publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
 // law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
@@ -26,6 +35,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
+#include "engine/token_draws.h"
 #include "kernels/device_tables.h"
 #include "kernels/emulated_device.h"
 #include "kernels/step_builder.h"
@@ -38,10 +48,13 @@ namespace sluice {
 // The next ids.size() tokens of a sequence, and which of them want their logits.
 struct StepSpan {
   StateSlot sequence;
-  std::span<const TokenId> ids;       // at least one
-  std::span<const int> logit_rows;    // indices into ids, ascending
+  std::span<const TokenId> ids;       // at least one, or `newest`
+  std::span<const int> logit_rows;    // indices of its rows, ascending
   bool keep = true;                   // false: computed, then forgotten; the sequence stays where it was
   const BlockChain* chain = nullptr;  // of the sequence, up to these tokens: publish the blocks that are complete
+  bool newest = false;                // one more row: the token that was drawn for the sequence last
+
+  int rows() const { return static_cast<int>(ids.size()) + newest; }
 };
 
 class Runner {
@@ -78,6 +91,18 @@ class Runner {
   //                       logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
   Status run_step(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  // The same without the end: each span stays reserved until settle(). Spans' `keep` and `chain` are not looked at.
+  Status begin(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  // The first `rows` rows of the sequence's span stay, for now all of them or none.
+  void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
+  // SampleRow::row: of the logits of the step begun last; slot: of the sequence, as sample_row() gives it.
+  void draw(std::span<const SampleRow> rows);
+  bool draws_outstanding() const { return draws_.outstanding(); }
+  // Waits for what was drawn; valid until the next draw().
+  std::span<const SampledRow> finish() { return draws_.take(); }
+  // Brings the logits of the step begun last to `to`, which has room for them; they are there once draws that come
+  // later are finished.
+  void fetch_logits(std::span<float> to);
   // The probe of steps that bring none; null: none. It must outlive them.
   void watch(const Probe* probe) { watcher_ = probe; }
   // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
@@ -99,6 +124,8 @@ class Runner {
   BlockHash root(std::string_view cache_salt) const;
   const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
+  // A step may still be computed when begin() has returned.
+  bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }
   void set_threads(int threads);  // >= 1; changes no bit of any result
   // Each thread stays on a core of its own from now on, if there are as many (base/cpu_topology.h); set_threads() ends
@@ -126,8 +153,7 @@ class Runner {
   Status check(std::span<const StepSpan> spans);
   Status check_span(const StepSpan& span);
   Status reserve(std::span<const StepSpan> spans);
-  const StepTables& build_tables(std::span<const StepSpan> spans);
-  void commit(const StepSpan& span);
+  const StepTables& tables_of(std::span<const StepSpan> spans);
   struct SpoiledRow {
     CacheMemory::Rows at;
     std::vector<std::byte> before;
@@ -160,6 +186,7 @@ class Runner {
   std::size_t logit_count_ = 0;
   DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
   DeviceMemory logits_memory_;  // of the device
+  TokenDraws draws_;
   mutable std::vector<float> host_logits_;
   mutable bool logits_fetched_ = false;
 };

@@ -3,41 +3,28 @@
 #include <fmt/format.h>
 
 #include "kernels/device.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 
 static_assert(kSampledTop >= kMaxTopLogprobs);
 
-void Sampler::clear() {
-  rows_.clear();
+SampleRow sample_row(const SamplingParams& params, std::size_t row, Position position, std::int32_t slot) {
+  return {.row = static_cast<int>(row),
+          .temperature = params.temperature,
+          .top_k = params.top_k,
+          .top_p = params.top_p,
+          .min_p = params.min_p,
+          .seed = params.seed,
+          .position = position,
+          .top_logprobs = params.top_logprobs,
+          .slot = slot};
 }
 
-void Sampler::add(std::size_t row, const SamplingParams& params, Position position) {
-  rows_.push_back({.row = static_cast<int>(row),
-                   .temperature = params.temperature,
-                   .top_k = params.top_k,
-                   .top_p = params.top_p,
-                   .min_p = params.min_p,
-                   .seed = params.seed,
-                   .position = position,
-                   .top_logprobs = params.top_logprobs});
-}
-
-void Sampler::run(const Exec& exec, std::span<const float> logits, std::size_t vocab) {
-  Exec own = exec;
-  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // a model that uses none
-  sampled_.resize(rows_.size());
-  sluice::sample(
-      own, {static_cast<int>(rows_.size()), static_cast<int>(vocab), logits.data(), rows_.data(), sampled_.data()});
-  if (own.device != nullptr) own.device->wait();
-}
-
-Status Sampler::take(std::size_t i, Sampled* out) const {
-  const SampledRow& row = sampled_[i];
+Status read_sample(const SampledRow& row, Position position, Sampled* out) {
   out->top.clear();
   if (row.status != SampleStatus::kOk) {
-    return internal_error(fmt::format("the logits of position {} are {}", rows_[i].position - 1,
+    return internal_error(fmt::format("the logits of position {} are {}", position - 1,
                                       row.status == SampleStatus::kNotNumbers ? "not numbers" : "all -infinity"));
   }
   out->token = row.token;
@@ -50,10 +37,17 @@ Status Sampler::take(std::size_t i, Sampled* out) const {
 
 Status sample_one(const Exec& exec, std::span<const float> logits, const SamplingParams& params, Position position,
                   Sampled* out) {
-  Sampler sampler;
-  sampler.add(0, params, position);
-  sampler.run(exec, logits, logits.size());
-  return sampler.take(0, out);
+  Exec own = exec;
+  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // a model that uses none
+  const SampleRow row = sample_row(params, 0, position);
+  SampledRow sampled;
+  sluice::sample(own, {.rows = 1,
+                       .vocab = static_cast<int>(logits.size()),
+                       .logits = logits.data(),
+                       .params = &row,
+                       .out = &sampled});
+  if (own.device != nullptr) own.device->wait();
+  return read_sample(sampled, position, out);
 }
 
 }  // namespace sluice

@@ -1,10 +1,9 @@
-// Sampler: the tokens of a step, one for each row of logits. A token is a function of (logits, parameters, position)
-// only, the sampling law; kernels/sample.h says which.
-//
-// Thread safety: one thread at a time per object (it owns memory that is reused); rows run on the pool of the Exec.
+// Between the API's sampling parameters and tokens and the op that draws (kernels/sample.h). A token is a function of
+// (logits, parameters, position) only, the sampling law.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,24 +21,15 @@ struct Sampled {
   std::vector<TokenLogprob> top;  // the params.top_logprobs best, best first
 };
 
-class Sampler {
- public:
-  void clear();
-  // A token from row `row` of the logits. `params` must be valid; `position` is the index of the new token in its
-  // sequence.
-  void add(std::size_t row, const SamplingParams& params, Position position);
-  // Draws all that were added since clear(). logits: [rows, vocab].
-  void run(const Exec& exec, std::span<const float> logits, std::size_t vocab);
-  // The i-th that was added; kInternal when its logits are not a distribution: one is NaN or +infinity, or all are
-  // -infinity.
-  Status take(std::size_t i, Sampled* out) const;
+// What the op wants for a token from row `row` of the logits. `params` must be valid; `position` is the index of the new
+// token in its sequence, `slot` where the device keeps it (-1: nowhere).
+SampleRow sample_row(const SamplingParams& params, std::size_t row, Position position, std::int32_t slot = -1);
 
- private:
-  std::vector<SampleRow> rows_;
-  std::vector<SampledRow> sampled_;
-};
+// What the op gave for the token at `position`. kInternal when the logits are not a distribution: one is NaN or
+// +infinity, or all are -infinity.
+Status read_sample(const SampledRow& row, Position position, Sampled* out);
 
-// One token from one row.
+// One token from one row of logits on the host.
 Status sample_one(const Exec& exec, std::span<const float> logits, const SamplingParams& params, Position position,
                   Sampled* out);
 

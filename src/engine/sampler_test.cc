@@ -11,6 +11,7 @@
 
 #include "base/test_seed_testing.h"
 #include "engine/sampler_testing.h"
+#include "engine/token_draws.h"
 
 namespace sluice::sampler_test {
 namespace {
@@ -47,10 +48,11 @@ TEST(SamplerTest, FollowsTheDefinitionInEveryRow) {
   constexpr std::size_t kRows = 400, kVocab = 100;
   std::vector<float> logits(kRows * kVocab);
   for (float& l : logits) l = normal(random);
-  Sampler sampler;
+  TokenDraws draws;
+  ASSERT_TRUE(draws.reserve(cpu_device(), kRows).ok());
   for (int round = 0; round < 2; ++round) {  // the second finds nothing of the first
     std::vector<TokenId> expected;
-    sampler.clear();
+    std::vector<SampleRow> rows;
     for (std::size_t row = round == 0 ? 0 : 7; row < kRows; ++row) {
       const SamplingParams params{.temperature = pick({0, 0.6F, 1, 3}),
                                   .top_p = pick({1, 0.9F, 0.5F}),
@@ -60,14 +62,17 @@ TEST(SamplerTest, FollowsTheDefinitionInEveryRow) {
       const auto position = static_cast<Position>(random() % 10000);
       const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * kVocab);
       expected.push_back(sampled_by_definition({begin, begin + kVocab}, params, position));
-      sampler.add(row, params, position);
+      rows.push_back(sample_row(params, row, position, static_cast<std::int32_t>(kRows - 1 - row)));
     }
     ThreadPool pool(2);
-    sampler.run(Exec{.pool = &pool}, logits, kVocab);
+    draws.send(Exec{.pool = &pool}, logits.data(), kVocab, rows);
+    const std::span<const SampledRow> taken = draws.take();
+    ASSERT_EQ(taken.size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
       Sampled sampled;
-      ASSERT_TRUE(sampler.take(i, &sampled).ok());
+      ASSERT_TRUE(read_sample(taken[i], rows[i].position, &sampled).ok());
       ASSERT_EQ(sampled.token, expected[i]) << "row " << i;
+      ASSERT_EQ(draws.newest()[rows[i].slot], expected[i]) << "row " << i;
     }
   }
 }

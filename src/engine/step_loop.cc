@@ -1,5 +1,6 @@
 // The engine's thread: take the inbox, step, sample, report.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -27,7 +28,11 @@ void EngineImpl::run() {
     for (const Cancel& cancel : taken_cancels_) cancel_now(cancel);
     taken_cancels_.clear();
     run_tasks();
-    if (!stepper_.idle()) step();
+    if (!stepper_.idle()) {
+      step();
+    } else if (stepper_.outstanding()) {
+      deliver_all();
+    }
     audit();
     publish_stats();
   }
@@ -114,22 +119,21 @@ void EngineImpl::run_probe() {
   SLUICE_CHECK(state.ok(), "a state is kept for the probe");
   const StepSpan span{.sequence = *state, .ids = {&kId, 1}, .logit_rows = {&kRow, 1}};
   const Status status = runner_->run_step({&span, 1});
-  runner_->close(*state);
   SLUICE_CHECK(status.ok(), "pages are kept for the probe");
+  std::ignore = runner_->logits();  // waits
+  runner_->close(*state);
   made_token_ = true;
 }
 
+// Asynchronous: the tokens that are delivered are those of the step before the one that was begun.
 void EngineImpl::step() {
-  const Status status = stepper_.step();
+  const bool delayed = stepper_.outstanding();
+  const Status status = stepper_.begin();
+  if (delayed) deliver_all();
+  stepper_.settle();
   if (!status.ok()) return fail_step(status);
-  sample_all();
-  // Callbacks may end sequences; forks come after the sequence that they were made from.
-  for (std::size_t row = 0; row < in_step_.size(); ++row) {
-    const SequenceId id = in_step_[row];
-    const SequenceAnswer& a = answer(id);
-    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->request.n > 1) fork_choices(id, row);
-    deliver(id, samples_[row]);
-  }
+  draw_all();
+  if (!stepper_.asynchronous() && stepper_.outstanding()) deliver_all();
 }
 
 // Also after what came without a step: a cancellation of the last request, the end.
@@ -139,25 +143,21 @@ void EngineImpl::audit() const {
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
 
-void EngineImpl::sample_all() {
-  in_step_.assign(stepper_.sampled().begin(), stepper_.sampled().end());
-  sampler_.clear();
-  for (std::size_t row = 0; row < in_step_.size(); ++row) {
-    const SequenceId id = in_step_[row];
-    sampler_.add(row, answer(id).sampling, static_cast<Position>(stepper_.tokens(id).size()));
+void EngineImpl::draw_all() {
+  for (std::size_t row = 0; row < stepper_.sampled().size(); ++row) {
+    const SequenceId id = stepper_.sampled()[row];
+    if (!id) continue;
+    const SequenceAnswer& a = answer(id);
+    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->request.n > 1) fork_choices(id, row);
+    stepper_.draw(id, row, answer(id).sampling);
   }
-  sampler_.run(runner_->exec(), runner_->logits(), runner_->vocab_size());
-  samples_.resize(in_step_.size());
-  for (std::size_t row = 0; row < in_step_.size(); ++row) {
-    samples_[row].status = sampler_.take(row, &samples_[row].sampled);
-  }
+  stepper_.send();
 }
 
 // The prompt is computed: the request's other choices go on from here, each with a seed of its own. One that has no
 // place or memory now begins by itself; its tokens are the same.
 void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
   PendingRequest& pending = *answer(first).request;
-  const auto position = static_cast<Position>(stepper_.tokens(first).size());
   for (int choice = 1; choice < pending.request.n; ++choice) {
     const auto index = static_cast<std::size_t>(choice);
     if (pending.ended[index] || pending.choices[index]) continue;
@@ -167,25 +167,33 @@ void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
       continue;
     }
     pending.choices[index] = id;
-    Sample sample;
-    sample.status = sample_one(runner_->exec(), runner_->logits(row), answer(id).sampling, position, &sample.sampled);
-    deliver(id, sample);
+    stepper_.draw(id, row, answer(id).sampling);
   }
 }
 
-void EngineImpl::deliver(SequenceId id, Sample& sample) {
-  if (!sample.status.ok()) return finish(id, ending(FinishReason::kError, std::move(sample.status)));
+// Callbacks may end sequences.
+void EngineImpl::deliver_all() {
+  const std::span<const DrawnToken> taken = stepper_.take();
+  for (const DrawnToken& drawn : taken) {
+    if (drawn.id) deliver(drawn.id, *drawn.row);
+  }
+}
+
+void EngineImpl::deliver(SequenceId id, const SampledRow& row) {
+  Sampled sampled;
+  Status status = read_sample(row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
+  if (!status.ok()) return finish(id, ending(FinishReason::kError, std::move(status)));
   const SequenceAnswer& a = answer(id);
   const Request& request = a.request->request;
-  const TokenId token = sample.sampled.token;
+  const TokenId token = sampled.token;
   stepper_.append(id, token);
   ++generated_tokens_;
   made_token_ = true;
   Output output;
   output.choice = a.choice;
   output.token = token;
-  output.logprob = sample.sampled.logprob;
-  output.top = sample.sampled.top;
+  output.logprob = sampled.logprob;
+  output.top = std::move(sampled.top);
   output.cached_tokens = stepper_.cached_tokens(id);
   const std::vector<std::int32_t>& stops = request.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
@@ -200,6 +208,7 @@ void EngineImpl::fail_step(const Status& status) {
   log_error("a step failed: {}", status.message());
   const std::vector<SequenceId> failed(stepper_.failed().begin(), stepper_.failed().end());
   for (const SequenceId id : failed) {
+    if (!id) continue;  // ended meanwhile
     PendingRequest& pending = *answer(id).request;
     const RequestId request = pending.id;
     const int choice = answer(id).choice;

@@ -63,12 +63,14 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
 Stepper::Stepper(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       force_preempt_every_(options.testing.force_preempt_every),
+      asynchronous_(resolve_async_scheduling(options, runner->computes_later())),
       scheduler_(limits_of(*runner, options)) {}
 
 Stepper::~Stepper() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].alive) end(SequenceId(static_cast<std::int32_t>(i)));
   }
+  if (outstanding()) take();
 }
 
 Status Stepper::check(int prompt_tokens, int max_tokens) const {
@@ -111,7 +113,7 @@ SequenceId Stepper::add(NewSequence given) {
 
 // The tokens, what names them and what was promised for them.
 Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceAnswer& answer) {
-  SLUICE_CHECK(other.tokens.size() == static_cast<std::size_t>(other.counts.prompt_tokens),
+  SLUICE_CHECK(other.tokens.size() == static_cast<std::size_t>(other.counts.prompt_tokens) && other.draw < 0,
                "a sequence is copied before its answer begins");
   Sequence s;
   s.tokens = other.tokens;
@@ -146,7 +148,10 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
 void Stepper::end(SequenceId id) {
   Sequence& s = sequence(id);
   SLUICE_CHECK(s.alive, "a sequence was ended twice");
-  scheduler_.end(id);
+  leave_step(s);
+  if (s.draw >= 0) drawn_[static_cast<std::size_t>(s.draw)] = {};
+  std::replace(failed_.begin(), failed_.end(), id, SequenceId());
+  if (!s.complete) scheduler_.end(id);
   if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
   if (s.swapped) runner_->swap_space().drop(s.swapped);
   s = {};
@@ -155,6 +160,7 @@ void Stepper::end(SequenceId id) {
 
 void Stepper::append(SequenceId id, TokenId token) {
   Sequence& s = sequence(id);
+  SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
@@ -162,6 +168,13 @@ void Stepper::append(SequenceId id, TokenId token) {
 }
 
 Status Stepper::step() {
+  const Status status = begin();
+  settle();
+  return status;
+}
+
+Status Stepper::begin() {
+  SLUICE_CHECK(step_spans_.empty(), "a step is settled before the next begins");
   sampled_.clear();
   failed_.clear();
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
@@ -174,14 +187,74 @@ Status Stepper::step() {
   if (step_spans_.empty()) {
     SLUICE_CHECK(idle() || !plan_.empty() || !plan_.preemptions.empty() || running() > 0,
                  "what waits with nothing running fits, or was refused");
-    scheduler_.completed();
     return {};
   }
-  const Status status = runner_->run_step(step_spans_);
+  const Status status = runner_->begin(step_spans_);
   ++counters_.steps;
-  if (!status.ok()) failed_ = step_ids_;
-  after_step();
+  if (status.ok()) return {};
+  failed_ = step_ids_;
+  sampled_.clear();
+  for (const SequenceId id : step_ids_) sequence(id).span = -1;
+  step_spans_.clear();
   return status;
+}
+
+void Stepper::settle() {
+  for (std::size_t i = 0; i < step_spans_.size(); ++i) {
+    if (!step_ids_[i]) continue;  // ended since
+    Sequence& s = sequence(step_ids_[i]);
+    runner_->settle(s.slot, step_spans_[i].rows(), step_spans_[i].chain);
+    s.span = -1;
+    if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
+  }
+  step_spans_.clear();
+  scheduler_.completed();
+}
+
+// What the step that was begun computes of it is in vain.
+void Stepper::leave_step(Sequence& s) {
+  if (s.span < 0) return;
+  const auto span = static_cast<std::size_t>(s.span);
+  runner_->settle(s.slot, 0);
+  for (SequenceId& id : sampled_) {
+    if (id == step_ids_[span]) id = {};
+  }
+  step_ids_[span] = {};
+  s.span = -1;
+}
+
+void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& sampling) {
+  SLUICE_CHECK(!outstanding(), "tokens are taken before others are drawn");
+  Sequence& s = sequence(id);
+  SLUICE_CHECK(s.slot && s.draw < 0, "a sequence that runs gets one token from a step");
+  s.draw = static_cast<int>(drawn_.size());
+  drawn_.push_back(id);
+  draw_rows_.push_back(sample_row(sampling, row, static_cast<Position>(s.tokens.size()), s.slot.value));
+}
+
+void Stepper::send() {
+  if (drawn_.empty()) return;
+  runner_->draw(draw_rows_);
+  draw_rows_.clear();
+  for (const SequenceId id : drawn_) {
+    if (!id) continue;  // ended since
+    Sequence& s = sequence(id);
+    if (generated(id) + 1 < s.counts.max_tokens) continue;
+    scheduler_.end(id);
+    leave(s, runner_->prefix_cache().retention().finished);
+    s.complete = true;
+  }
+}
+
+std::span<const DrawnToken> Stepper::take() {
+  const std::span<const SampledRow> rows = runner_->finish();
+  taken_.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    taken_.push_back({drawn_[i], &rows[i]});
+    if (drawn_[i]) sequence(drawn_[i]).draw = -1;
+  }
+  drawn_.clear();
+  return taken_;
 }
 
 void Stepper::carry_out_plan() {
@@ -256,30 +329,25 @@ void Stepper::build_spans() {
   step_ids_.clear();
   for (std::size_t i = 0; i < plan_.spans.size(); ++i) {
     const Span& span = plan_.spans[i];
-    const Sequence& s = sequence(span.sequence);
+    Sequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
     SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
     last_rows_[i] = span.rows - 1;
+    s.span = static_cast<int>(step_spans_.size());
     step_ids_.push_back(span.sequence);
+    const bool newest = span.first_position + span.rows > static_cast<Position>(s.tokens.size());
+    SLUICE_CHECK(!newest || s.draw >= 0, "the tokens of a span are known, but for one that is on its way");
     step_spans_.push_back({.sequence = s.slot,
                            .ids = std::span(s.tokens).subspan(static_cast<std::size_t>(span.first_position),
-                                                              static_cast<std::size_t>(span.rows)),
+                                                              static_cast<std::size_t>(span.rows - newest)),
                            .logit_rows = {&last_rows_[i], span.samples ? std::size_t{1} : std::size_t{0}},
                            .keep = true,
-                           .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr});
+                           .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr,
+                           .newest = newest});
     counters_.prompt_tokens +=
         static_cast<std::uint64_t>(std::clamp(s.counts.prompt_tokens - span.first_position, 0, span.rows));
     if (span.samples) sampled_.push_back(span.sequence);
   }
-}
-
-void Stepper::after_step() {
-  if (!failed_.empty()) sampled_.clear();
-  for (const SequenceId id : step_ids_) {
-    Sequence& s = sequence(id);
-    if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
-  }
-  scheduler_.completed();
 }
 
 // The sequence gives back its pages.

@@ -5,8 +5,16 @@
 //   stepper.step();                                plans and computes
 //   for (i < stepper.sampled().size())             row i of runner.logits() chooses the next token of sampled()[i]:
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
-// Every sampled sequence must get its token or its end before the next step. end() is allowed at any time in between,
-// for sequences in any state. Thread safety: one thread at a time; check() may be called from any.
+// Every sampled sequence must get its token or its end before the next step, or a token on its way:
+//   stepper.begin();                               step() in two: plans and enqueues,
+//   stepper.settle();                              makes what was computed part of the sequences;
+//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are. A sequence whose last token is
+//   stepper.send();                                drawn leaves the plans and the memory at once
+//   for (... : stepper.take())                     waits for them: append() or end()
+// With asynchronous() take() may come between the next begin() and its settle(): one step is in flight. Plans need
+// counts, not tokens, so only an end that depends on a token is noticed a step late; the row that was begun for it is
+// discarded. end() is allowed at any time, for sequences in any state. Thread safety: one thread at a time; check() may
+// be called from any.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +25,7 @@
 
 #include "cache/block_chain.h"
 #include "engine/runner.h"
+#include "engine/sampler.h"
 #include "model/engine_setup.h"
 #include "sched/scheduler.h"
 
@@ -36,6 +45,12 @@ struct SequenceAnswer {
   PendingRequest* request = nullptr;
   int choice = 0;
   SamplingParams sampling;  // with the choice's own seed
+};
+
+// A token that was drawn for a sequence; `id` is false when it ended in the meantime.
+struct DrawnToken {
+  SequenceId id;
+  const SampledRow* row = nullptr;
 };
 
 struct NewSequence {
@@ -59,8 +74,8 @@ class Stepper final {
   SequenceId add(NewSequence sequence);
   // The same prompt once more. `other` has no token of its answer yet.
   SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
-  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet: it shares what
-  // is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
+  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one on its
+  // way: it shares what is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
   // memory for it now: then add_again() instead.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
@@ -68,10 +83,20 @@ class Stepper final {
 
   // An error means that the step could not be computed: nothing has changed, and failed() lists who was in it.
   Status step();
-  std::span<const SequenceId> sampled() const { return sampled_; }  // row i of the logits is for [i]
-  std::span<const SequenceId> failed() const { return failed_; }
+  Status begin();
+  void settle();
+  // Row i of the logits is for [i]; false: that one was ended since begin().
+  std::span<const SequenceId> sampled() const { return sampled_; }
+  void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
+  void send();
+  // What was drawn for the last send(), in that order; once for each. Valid until the next draw().
+  std::span<const DrawnToken> take();
+  bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
+  bool asynchronous() const { return asynchronous_; }               // how the options want it; nothing here depends on it
+  std::span<const SequenceId> failed() const { return failed_; }  // false: ended since
   const StepPlan& plan() const { return plan_; }  // what the last step() did
 
+  // Nothing is left to be computed; tokens may still be on their way.
   bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0; }
   int running() const { return scheduler_.running(); }
   int waiting() const { return scheduler_.waiting(); }
@@ -98,6 +123,9 @@ class Stepper final {
     SequenceAnswer answer;
     int cached_tokens = 0;
     bool admitted_before = false, waited = false;
+    int span = -1;          // of the step that was begun, in step_spans_
+    int draw = -1;          // of its next token, which is on its way, in drawn_
+    bool complete = false;  // that one is its last: it has left the scheduler and the memory
     StateSlot slot;      // while running
     SwapHandle swapped;  // while its state is in the swap space
     Position swapped_position = 0;
@@ -112,12 +140,12 @@ class Stepper final {
   Leaver leaver(SequenceId id) const;
   std::uint64_t next_block(const Sequence& s) const;
 
+  void leave_step(Sequence& s);
   void carry_out_plan();
   void preempt(const Preemption& preemption);
   void resume(SequenceId id);
   void restore(SequenceId id);
   void build_spans();
-  void after_step();
   void leave(Sequence& s, bool keep_boundary);
   void expect_blocks(Sequence& s);
   void wait_for_blocks(Sequence& s);
@@ -133,6 +161,7 @@ class Stepper final {
 
   Runner* runner_;
   const int force_preempt_every_;
+  const bool asynchronous_;
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
@@ -142,6 +171,9 @@ class Stepper final {
   std::vector<StepSpan> step_spans_;
   std::vector<SequenceId> step_ids_;  // of step_spans_
   std::vector<int> last_rows_;        // what step_spans_' logit_rows point into
+  std::vector<SequenceId> drawn_;     // whose tokens are on their way, or are about to be sent for
+  std::vector<SampleRow> draw_rows_;  // of drawn_
+  std::vector<DrawnToken> taken_;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;
 };

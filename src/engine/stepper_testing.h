@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -32,8 +33,19 @@ inline std::vector<TokenId> joined(std::vector<TokenId> head, const std::vector<
   return head;
 }
 
+// The same tests run on another device, and with asynchronous steps.
+inline const char* test_device() {
+  const char* device = std::getenv("SLUICE_TEST_DEVICE");
+  return device != nullptr ? device : "cpu";
+}
+inline bool tests_asynchronous() {
+  return std::getenv("SLUICE_TEST_ASYNC") != nullptr;
+}
+
 inline EngineSetup small_options() {
   EngineSetup options;
+  options.machine.device = test_device();
+  options.scheduler.async_scheduling = tests_asynchronous() ? "on" : "off";
   options.machine.threads = 1;
   options.scheduler.max_num_seqs = 4;
   options.scheduler.max_num_batched_tokens = 64;

@@ -20,6 +20,10 @@
 //   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;  v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or
 //   of all positions (part 2).
 // The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
+// Before: the heads of `query`, which may be q or lie elsewhere, are normed and rotated in place (HeadForm of
+//   kernels/elementwise.h); those elsewhere have their rotary dims copied to where they belong in q (latent attention,
+//   absorbed: what turned the other dims to the latent's side has filled those of q).
+// After: with out_rope, each head of the output is rotated back; then the forms of `out` that have memory.
 // Leaving out a masked key and giving it weight 0 are the same bits, so rows of a span may share decoded keys.
 #pragma once
 
@@ -27,7 +31,9 @@
 #include <span>
 
 #include "base/index_types.h"
+#include "kernels/elementwise.h"
 #include "kernels/exec.h"
+#include "kernels/rows.h"
 #include "kernels/step_tables.h"
 #include "kernels/stream.h"
 
@@ -45,7 +51,10 @@ constexpr RowRef window_row(const StepTables& step, const RowSpan& span, const S
 
 struct AttendArgs {
   int rows = 0, heads = 0, dims = 0, value_dims = 0;
-  const float* q = nullptr;  // [rows, heads, dims]
+  float* q = nullptr;  // [rows of the step, heads, dims]
+  HeadForm query = {};
+  float* query_heads = nullptr;  // [rows of the step, heads, query_dims]; null: q, of dims
+  int query_dims = 0;
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   const StepTables* step = nullptr;
@@ -62,8 +71,12 @@ struct AttendArgs {
   bool bf16 = false;     // see above; attend() clears it where rows are kF32
   // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
   bool fault_chunk_anchored_splits = false;
-  float* out = nullptr;  // [rows, heads, value_dims]
+  float* out = nullptr;    // [rows of the step, heads, value_dims]
+  Rotation out_rope = {};  // table null: none
+  Rows out_rows = {};      // `out` once more, with the forms that are wanted of it; values null: none
 };
 void attend(const Exec& exec, const AttendArgs& args);
+// The part of attend() between the two.
+void attend_keys(const Exec& exec, const AttendArgs& args);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Norms and rotations of rows. Orders as in kernels/exec.h. All may run in place (y == x).
+// Norms and rotations of rows: parts of the composed ops (kernels/parts.h). Orders as in kernels/exec.h. All may run in
+// place (y == x).
 #pragma once
 
 #include <cstddef>
@@ -52,6 +53,21 @@ struct RopeHeadsArgs {
   bool half_split = false;
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
+
+// The rotation that an op gives heads before it uses them: rope_heads() by these. table null: none.
+struct Rotation {
+  const float* table = nullptr;
+  int dims = 0, offset = 0;
+  bool half_split = false;
+};
+
+// What attend() does to queries first: with eps >= 0 each head is RMS-normed, then multiplied by `norm` where that is
+// not null; then it is rotated.
+struct HeadForm {
+  const float* norm = nullptr;  // [head_dim]
+  float eps = -1.0F;
+  Rotation rope = {};
+};
 
 // x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (spec section 7.2): butterflies
 // (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:

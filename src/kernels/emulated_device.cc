@@ -36,14 +36,6 @@ struct Later {
   Args args;
   StepTables tables;
 };
-// What a call lists itself may be gone by then.
-template <>
-struct Later<LinearArgs> {
-  explicit Later(const LinearArgs& given) : rows(given.rows), jobs(given.jobs.begin(), given.jobs.end()) {}
-  int rows;
-  std::vector<LinearJob> jobs;
-  LinearArgs get() const { return {rows, jobs}; }
-};
 
 template <class Args>
 void enqueue(const Exec& exec, const Args& args, void (*op)(const Exec&, const Args&)) {
@@ -180,6 +172,7 @@ void EmulatedDevice::run() {
 
 const OpTable& emulated_op_table() {
   static constexpr OpTable kTable{.device = "emulated",
+                                  .parts = nullptr,
 #define SLUICE_OP(op, Args) \
   .op = [](const Exec& exec, const Args& args) { enqueue<Args>(exec, args, cpu_op_table().op); },
                                   SLUICE_OPS(SLUICE_OP)

@@ -42,18 +42,18 @@ TEST_F(EmulatedDeviceTest, OpsAndMovesAreDoneInTheOrderOfTheCalls) {
   for (int turn = 0; turn < kTurns; ++turn) {
     std::fill(staged.begin(), staged.end(), static_cast<float>(turn));
     upload(staged, x);  // the same host memory in each turn
-    add(exec_, {1, kValues, in(x), in(y)});
-    if (turn % 2 == 0) scale(exec_, {1, kValues, 0.5F, in(y)});
+    add_norm(exec_, {.rows = 1, .dim = kValues, .x = in(y), .y = in(x)});
+    if (turn % 16 == 0) add_norm(exec_, {.rows = 1, .dim = kValues, .x = in(y), .y = in(y)});
   }
   float expected = 0.0F;
   for (int turn = 0; turn < kTurns; ++turn) {
     expected += static_cast<float>(turn);
-    if (turn % 2 == 0) expected *= 0.5F;
+    if (turn % 16 == 0) expected *= 2.0F;
   }
   EXPECT_EQ(download(y, kValues), std::vector<float>(kValues, expected));
 }
 
-TEST_F(EmulatedDeviceTest, AnOpKeepsTheListsThatItWasCalledWith) {
+TEST_F(EmulatedDeviceTest, AnOpKeepsTheArgumentsThatItWasCalledWith) {
   Random random(81);
   const std::vector<float> x = random.floats(64), w = random.floats(64 * 48);
   WeightView view;
@@ -62,9 +62,10 @@ TEST_F(EmulatedDeviceTest, AnOpKeepsTheListsThatItWasCalledWith) {
   const DeviceMemory input = floats(64), output = floats(48);
   upload(x, input);
   {
-    std::vector<LinearJob> jobs{{&weight, in(input), 64, in(output), 48}};
-    linear(exec_, 1, jobs);
-    jobs[0] = {};
+    ProjectArgs args{.rows = 1, .x = contiguous_rows(in(input), 64)};
+    args.add(weight, contiguous_rows(in(output), 48));
+    project(exec_, args);
+    args = {};
   }
   std::vector<float> expected(48);
   const LinearJob job{&weight, x.data(), 64, expected.data(), 48};
@@ -87,8 +88,8 @@ TEST_F(EmulatedDeviceTest, ARecordingIsReplayedOverWhatTheMemoryHoldsNow) {
   const DeviceMemory x = floats(4), y = floats(4);
   upload({0, 0, 0, 0}, y);
   device_.record();
-  add(exec_, {1, 4, in(x), in(y)});
-  scale(exec_, {1, 4, 2.0F, in(y)});
+  add_norm(exec_, {.rows = 1, .dim = 4, .x = in(y), .y = in(x)});
+  add_norm(exec_, {.rows = 1, .dim = 4, .x = in(y), .y = in(y)});
   const EmulatedDevice::Recording recording = device_.recorded();
   EXPECT_EQ(download(y, 4), std::vector<float>(4, 0.0F)) << "recorded, not done";
   upload({1, 2, 3, 4}, x);

@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-struct KernelTable;  // kernels/kernel_table.h
+struct KernelTable;  // kernels/cpu/kernel_table.h
 struct OpTable;      // kernels/ops.h
 class Device;        // kernels/device.h
 

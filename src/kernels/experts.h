@@ -24,7 +24,7 @@ struct ExpertWeights {
 
 struct ExpertsArgs {
   int rows = 0, hidden = 0, slots = 0;
-  const float* x = nullptr;
+  Rows x = {};
   const std::int32_t* expert_ids = nullptr;  // each in [0, experts.size())
   const float* expert_weights = nullptr;
   std::span<const ExpertWeights> experts;
@@ -34,5 +34,17 @@ struct ExpertsArgs {
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args);
+
+// silu(gate) * up * weight of rows, the activation m of kernels/experts.h: gate, up, out [rows, dim] with row stride
+// ld; out may be either.
+struct SwiGluArgs {
+  const float* gate;
+  const float* up;
+  const float* row_weight;  // [rows]; null: 1
+  float* out;
+  int dim;
+  std::ptrdiff_t ld;
+  float limit;
+};
 
 }  // namespace sluice

@@ -58,11 +58,11 @@ Rows random_rows(std::mt19937& random, const Shape& shape, int count) {
 
 std::vector<float> run(const Exec& exec, const Shape& shape, const std::vector<ExpertWeights>& packed, const Rows& rows,
                        float limit) {
-  std::vector<float> y(static_cast<std::size_t>(rows.count * shape.hidden), -1.0F);
+  std::vector<float> x = rows.x, y(static_cast<std::size_t>(rows.count * shape.hidden), -1.0F);
   const ExpertsArgs args{.rows = rows.count,
                          .hidden = shape.hidden,
                          .slots = shape.slots,
-                         .x = rows.x.data(),
+                         .x = contiguous_rows(x.data(), shape.hidden),
                          .expert_ids = rows.ids.data(),
                          .expert_weights = rows.weights.data(),
                          .experts = std::span(packed).first(static_cast<std::size_t>(shape.experts)),

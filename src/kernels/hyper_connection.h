@@ -13,9 +13,17 @@
 //   collapse: x[d] = fma chain over j from pre_0 * X_0[d]
 //   expand:   X'_k[d] = fma chain over j of comb_jk * X_j[d] (the first index!) from post_k * y[d]
 // streams is 4.
+//
+// hc_leave_enter: from one sub-layer to the next, all rows at once:
+//   y not null:        leave: expand, with post and comb as the last enter left them
+//   weights not null:  enter: mix, collapse, and normed = rms_norm(collapsed, norm, norm_eps) (kernels/elementwise.h);
+//                      then the forms of `normed` that have memory. Of the rows `only` where only.data() is not null:
+//                      then row i of mixes, pre, post, comb, collapsed and normed is row only[i] of x.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <span>
 
 #include "kernels/exec.h"
 #include "kernels/linear.h"
@@ -62,5 +70,23 @@ struct HcExpandArgs {
   float* x = nullptr;
 };
 void hc_expand(const Exec& exec, const HcExpandArgs& args);
+
+struct HcLeaveEnterArgs {
+  int rows = 0, dim = 0;
+  float* x = nullptr;                               // [rows, 4, dim]
+  const float* y = nullptr;                         // [rows, dim]
+  const HyperConnectionWeights* weights = nullptr;  // of the site that is entered
+  float norm_eps = 0.0F, hc_eps = 0.0F;
+  int sinkhorn_iterations = 0;
+  float* mixes = nullptr;                 // scratch [rows, 24]
+  float *pre = nullptr, *post = nullptr;  // [rows, 4]; the head writes no post and comb
+  float* comb = nullptr;                  // [rows, 4, 4]
+  float* collapsed = nullptr;             // [rows, dim]
+  const float* norm = nullptr;            // [dim]
+  Rows normed = {};                       // [rows, dim]
+  std::span<const std::int32_t> only = {};
+  float* gathered = nullptr;  // with only: scratch [only.size(), 4, dim]
+};
+void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 //
 //   score(t, e) = chain over heads h of weight[t, h] * relu(dot(q[t, h], key_e)), for the entries that the row sees:
 //                 e < (p + 1) / tokens_per_row
+//                 q and weight as they are after `query`, hadamard, rounding and factor, below
 //   selected    = the min(top_k, visible) best, by higher score, then lower entry (-0 equals 0), in ascending order
 // When no more than top_k entries are visible all are taken and nothing is scored (unless `scores` is asked for).
 //
@@ -29,8 +30,14 @@ inline constexpr std::uint8_t kMinIndexScale = 127 - 62, kMaxIndexScale = 127 + 
 
 struct IndexSelectArgs {
   int rows = 0, heads = 0, dims = 0;
-  const float* q = nullptr;        // [rows, heads, dims]
-  const float* weights = nullptr;  // [rows, heads]
+  float* q = nullptr;        // [rows, heads, dims]
+  float* weights = nullptr;  // [rows, heads]
+  // First, in this order: queries are rotated, each head is multiplied by H (kernels/elementwise.h), and rounded as
+  // simulate_rows() does (kernels/stream.h); weights are multiplied by the factor.
+  Rotation query_rope = {};
+  bool query_hadamard = false;
+  RowCodec query_simulation = RowCodec::kF32;
+  float weight_factor = 1.0F;
   const StepTables* step = nullptr;
   const StreamView* keys = nullptr;
   int tokens_per_row = 4, top_k = 0;
@@ -40,5 +47,7 @@ struct IndexSelectArgs {
   std::ptrdiff_t scores_stride = 0;
 };
 void index_select(const Exec& exec, const IndexSelectArgs& args);
+// The part of index_select() after queries and weights.
+void select_entries(const Exec& exec, const IndexSelectArgs& args);
 
 }  // namespace sluice

@@ -88,9 +88,14 @@ class Scene {
     out.entries.assign(static_cast<std::size_t>(rows * top_k), -1);
     out.count.assign(static_cast<std::size_t>(rows), -1);
     if (with_scores) out.scores.assign(static_cast<std::size_t>(rows * stride), 7.0F);
-    index_select(exec,
-                 {rows, heads_, dims_, q.data(), weights.data(), &step.tables(), &keys_.view(), tokens_per_row_, top_k,
-                  out.entries.data(), out.count.data(), with_scores ? out.scores.data() : nullptr, stride});
+    IndexSelectArgs args;
+    args.rows = rows, args.heads = heads_, args.dims = dims_;
+    args.q = q.data(), args.weights = weights.data();
+    args.step = &step.tables(), args.keys = &keys_.view();
+    args.tokens_per_row = tokens_per_row_, args.top_k = top_k;
+    args.selected = out.entries.data(), args.count = out.count.data();
+    if (with_scores) args.scores = out.scores.data(), args.scores_stride = stride;
+    index_select(exec, args);
     return out;
   }
 
@@ -292,7 +297,13 @@ std::vector<std::int32_t> select_among(Random& random, const Exec& exec, const s
   }
   std::vector<std::int32_t> selected(static_cast<std::size_t>(top_k), -1);
   std::int32_t count = 0;
-  index_select(exec, {1, 1, dims, q.data(), &weight, &step.tables(), &keys.view(), 1, top_k, selected.data(), &count});
+  IndexSelectArgs args;
+  args.rows = 1, args.heads = 1, args.dims = dims;
+  args.q = q.data(), args.weights = &weight;
+  args.step = &step.tables(), args.keys = &keys.view();
+  args.tokens_per_row = 1, args.top_k = top_k;
+  args.selected = selected.data(), args.count = &count;
+  index_select(exec, args);
   selected.resize(static_cast<std::size_t>(count));
   return selected;
 }

@@ -8,9 +8,7 @@
 #include "base/block_codes.h"
 #include "base/check.h"
 #include "base/number_formats.h"
-#include "kernels/kernel_table.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/linear_split.h"
+#include "kernels/linear_packing.h"
 
 namespace sluice {
 
@@ -141,7 +139,7 @@ WeightView slice_rows(const WeightView& view, int first, int count) {
 }
 
 LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, InputForm wanted) {
-  return pack(exec.pool, exec.kernels->linear, view, wanted);
+  return pack(exec.pool, linear_packing(*exec.kernels), view, wanted);
 }
 
 LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted) {
@@ -154,13 +152,13 @@ LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, Aligne
   return weight;
 }
 
-LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view,
+LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view,
                                 InputForm wanted) {
   LinearWeight weight = over(view, wanted);
-  weight.packed_ = AlignedBytes(kernels.packed_bytes(view));
+  weight.packed_ = AlignedBytes(packing.packed_bytes(view));
   weight.packed_at_ = weight.packed_.data();
   weight.packed_bytes_ = weight.packed_.size();
-  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, kernels, view, weight.packed_.data());
+  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, packing, view, weight.packed_.data());
   return weight;
 }
 
@@ -173,9 +171,9 @@ LinearWeight LinearWeight::packed_at(const WeightView& view, InputForm wanted, c
   return weight;
 }
 
-LinearWeight LinearWeight::in_place(const LinearKernels& kernels, const WeightView& view, InputForm wanted) {
+LinearWeight LinearWeight::in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted) {
   LinearWeight weight = over(view, wanted);
-  weight.packed_when_used_ = kernels.packed_bytes(view) > 0;
+  weight.packed_when_used_ = packing.packed_bytes(view) > 0;
   return weight;
 }
 
@@ -203,12 +201,12 @@ LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& v
   return pack(exec, transpose, std::move(bytes), wanted);
 }
 
-void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, std::byte* to) {
+void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to) {
   constexpr int kOutputsPerPiece = 256;
-  const int step = (kOutputsPerPiece + kernels.out_tile - 1) / kernels.out_tile * kernels.out_tile;
+  const int step = (kOutputsPerPiece + packing.out_tile - 1) / packing.out_tile * packing.out_tile;
   const int pieces = (view.out + step - 1) / step;
   auto pack_piece = [&](int piece, int) {
-    kernels.pack(view, piece * step, std::min(view.out, (piece + 1) * step), to);
+    packing.pack(view, piece * step, std::min(view.out, (piece + 1) * step), to);
   };
   if (pool != nullptr) {
     pool->run(pieces, std::ref(pack_piece));
@@ -254,26 +252,6 @@ void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to) {
     }
   };
   pool->run((view.in + kColumnsPerPiece - 1) / kColumnsPerPiece, write_columns);
-}
-
-void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end) {
-  if (!job.weight->packed_when_used()) return kernels.run(job, rows, begin, end);
-  // Few rows are through with a tile while it is in L2; many share the copies of inputs that kernels make for more.
-  constexpr int kFewRows = 16, kOutputsForMany = 256;
-  const int step = rows <= kFewRows ? kernels.out_tile : std::max(kernels.out_tile, kOutputsForMany);
-  thread_local AlignedBytes packed;
-  for (int first = begin; first < end; first += step) {
-    const int count = std::min(step, end - first);
-    const WeightView slice = slice_rows(job.weight->view(), first, count);
-    const std::size_t bytes = kernels.packed_bytes(slice);
-    if (packed.size() < bytes) packed = AlignedBytes(bytes);
-    kernels.pack(slice, 0, count, packed.data());
-    const LinearWeight weight = LinearWeight::packed_at(slice, job.weight->input_form(), packed.data(), bytes);
-    LinearJob part = job;
-    part.weight = &weight;
-    part.y += first;
-    kernels.run(part, rows, 0, count);
-  }
 }
 
 }  // namespace sluice

@@ -33,10 +33,11 @@
 #include "base/aligned.h"
 #include "base/dtype.h"
 #include "kernels/exec.h"
+#include "kernels/rows.h"
 
 namespace sluice {
 
-struct LinearKernels;  // kernels/kernel_table.h
+struct LinearPacking;  // kernels/linear_packing.h
 
 enum class WeightFormat {
   kF32,
@@ -47,7 +48,6 @@ enum class WeightFormat {
   kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
 };
 enum class ScaleFormat { kNone, kE8m0, kF32 };
-enum class InputForm { kF32, kBf16, kInt8, kFp8 };
 
 const char* name(WeightFormat format);
 // What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers.
@@ -92,7 +92,7 @@ class LinearWeight {
   InputForm input_form() const { return input_form_; }
   const std::byte* packed() const { return packed_at_; }
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // Its kernels want it packed, and it is not: run_outputs() packs what it needs when it needs it.
+  // Its kernels want it packed, and it is not: they pack what they need when they need it.
   bool packed_when_used() const { return packed_when_used_; }
 
   // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
@@ -102,14 +102,15 @@ class LinearWeight {
   static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
   // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
   static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
-  // pack() for one kernel set; `pool` may be null.
-  static LinearWeight pack(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, InputForm wanted);
+  // pack() in one form; `pool` may be null.
+  static LinearWeight pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, InputForm wanted);
   // Over what pack_linear_weight() made of `view`, of packed_bytes bytes, which outlive the weight; its bytes in the
   // checkpoint need not.
   static LinearWeight packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
                                 std::size_t packed_bytes);
-  // Not packed: its kernels work on `view`, whose bytes outlive the weight, by themselves or through run_outputs().
-  static LinearWeight in_place(const LinearKernels& kernels, const WeightView& view, InputForm wanted);
+  // Not packed: its kernels work on `view`, whose bytes outlive the weight, by themselves or a piece at a time when it
+  // is used.
+  static LinearWeight in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted);
 
  private:
   static LinearWeight over(const WeightView& view, InputForm wanted);
@@ -123,8 +124,8 @@ class LinearWeight {
   AlignedBytes kept_;    // what view_ is of, where it is not the checkpoint
 };
 
-// The packed form of `view` for `kernels`, kernels.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
-void pack_linear_weight(ThreadPool* pool, const LinearKernels& kernels, const WeightView& view, std::byte* to);
+// The packed form of `view` for `kernels`, packing.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
+void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to);
 
 // The transpose of `view`, kCodes, over the same bytes: kTransposedCodes.
 WeightView transposed_codes(const WeightView& view);
@@ -133,6 +134,18 @@ WeightView transposed_codes(const WeightView& view);
 // scales multiplied in and rounded to f32, to `to`.
 WeightView transposed_shape(const WeightView& view);
 void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
+
+// The inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes input_floats(form,
+// in) floats (kernels/linear_inputs.h) at to + r * ldto.
+struct PrepareRowsArgs {
+  InputForm form = InputForm::kBf16;
+  int rows = 0, in = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  float* to = nullptr;
+  std::ptrdiff_t ldto = 0;
+};
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args);
 
 // One product of a stage. Jobs of one call may share x; they run in one fork/join.
 struct LinearJob {
@@ -151,13 +164,10 @@ struct LinearArgs {
   int rows = 0;
   std::span<const LinearJob> jobs;
 };
+// What project() is made of: any products at all, in one stage. The list may end with the call.
 void linear(const Exec& exec, const LinearArgs& args);
 inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   linear(exec, LinearArgs{rows, jobs});
 }
-
-// kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
-// of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.
-void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
 
 }  // namespace sluice

@@ -397,11 +397,12 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
     if (std::string(table.isa) == "scalar") continue;
     const RandomWeight fp8(random, {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, 512, 256);
     const RandomWeight fp4(random, {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, 512, 256);
-    EXPECT_EQ(table.linear.packed_bytes(fp8.view()), 512U * 256U + 512U * 2U) << table.isa;
-    EXPECT_EQ(table.linear.packed_bytes(fp4.view()), 512U * 256U / 2U + 512U * 8U) << table.isa;
+    EXPECT_EQ(table.linear.packing.packed_bytes(fp8.view()), 512U * 256U + 512U * 2U) << table.isa;
+    EXPECT_EQ(table.linear.packing.packed_bytes(fp4.view()), 512U * 256U / 2U + 512U * 8U) << table.isa;
     for (const DType codes : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
       const RandomWeight weight(random, {.format = WeightFormat::kCodes, .codes = codes}, 512, 256);
-      EXPECT_EQ(table.linear.packed_bytes(weight.view()), 512U * weight.view().row_bytes()) << dtype_name(codes);
+      EXPECT_EQ(table.linear.packing.packed_bytes(weight.view()), 512U * weight.view().row_bytes())
+          << dtype_name(codes);
     }
   }
 }

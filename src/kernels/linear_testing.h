@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice {
 

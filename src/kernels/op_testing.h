@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/step_builder.h"
 
 namespace sluice {

@@ -16,4 +16,11 @@ const OpTable& table_of(const Exec& exec) {
 SLUICE_OPS(SLUICE_OP)
 #undef SLUICE_OP
 
+#define SLUICE_PART(part, Args)                   \
+  void part(const Exec& exec, const Args& args) { \
+    table_of(exec).parts->part(exec, args);       \
+  }
+SLUICE_PARTS(SLUICE_PART)
+#undef SLUICE_PART
+
 }  // namespace sluice

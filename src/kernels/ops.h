@@ -3,56 +3,48 @@
 // set and the threads of exec.pool, ref_op_table() follows the headers in plain scalar loops and is the oracle of every
 // device.
 //
+// Ops are of the grain at which a device can fuse. The composed ones are, where a device has nothing better, its parts
+// (kernels/parts.h) one after the other: composed::OP, which calls those of exec.ops. So a new device has all ops as
+// soon as it has the parts, and replaces an entry where one kernel does the work of several.
+//
 // Arguments are plain values: numbers, and addresses of what outlives the step (weights, scratch, tables, the pools'
-// streams), so that an op may be computed after the call has returned. Only the lists that a call brings itself
-// (LinearArgs::jobs) may end with it: who computes later copies them.
+// streams), so that an op may be computed after the call has returned.
 #pragma once
 
-#include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
-#include "kernels/compressor.h"
-#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/expand_and_attend.h"
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/indexer.h"
-#include "kernels/linear.h"
+#include "kernels/parts.h"
+#include "kernels/project.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"
-#include "kernels/stream.h"
+#include "kernels/store_kv.h"
 
 namespace sluice {
 
 // op, its arguments
-#define SLUICE_OPS(X)                    \
-  X(embed, EmbedArgs)                    \
-  X(rms_norm, RmsNormArgs)               \
-  X(layer_norm, LayerNormArgs)           \
-  X(rope_heads, RopeHeadsArgs)           \
-  X(hadamard, HadamardArgs)              \
-  X(add, AddArgs)                        \
-  X(add_bias, AddBiasArgs)               \
-  X(scale, ScaleArgs)                    \
-  X(gather_rows, GatherRowsArgs)         \
-  X(copy_heads, CopyHeadsArgs)           \
-  X(linear, LinearArgs)                  \
-  X(hc_mix, HcMixArgs)                   \
-  X(hc_collapse, HcCollapseArgs)         \
-  X(hc_expand, HcExpandArgs)             \
-  X(route, RouteArgs)                    \
-  X(experts, ExpertsArgs)                \
-  X(encode_rows, EncodeRowsArgs)         \
-  X(decode_rows, DecodeRowsArgs)         \
-  X(simulate_rows, SimulateRowsArgs)     \
-  X(compress, CompressArgs)              \
-  X(index_select, IndexSelectArgs)       \
-  X(attend, AttendArgs)                  \
-  X(attend_expanded, AttendExpandedArgs) \
-  X(merge_attention, MergeAttentionArgs) \
-  X(sample, SampleArgs)
+#define SLUICE_COMPOSED_OPS(X)              \
+  X(hc_leave_enter, HcLeaveEnterArgs)       \
+  X(add_norm, AddNormArgs)                  \
+  X(project, ProjectArgs)                   \
+  X(store_kv, StoreKvArgs)                  \
+  X(index_select, IndexSelectArgs)          \
+  X(attend, AttendArgs)                     \
+  X(expand_and_attend, ExpandAndAttendArgs) \
+  X(route, RouteArgs)
+#define SLUICE_WHOLE_OPS(X) \
+  X(embed, EmbedArgs)       \
+  X(experts, ExpertsArgs)   \
+  X(sample, SampleArgs)     \
+  X(take_ids, TakeIdsArgs)
+#define SLUICE_OPS(X) SLUICE_COMPOSED_OPS(X) SLUICE_WHOLE_OPS(X)
 
 struct OpTable {
   const char* device;
+  const PartTable* parts;  // null: composed ops are done elsewhere, by a table that has them
 #define SLUICE_OP(op, Args) void (*op)(const Exec& exec, const Args& args);
   SLUICE_OPS(SLUICE_OP)
 #undef SLUICE_OP
@@ -60,5 +52,11 @@ struct OpTable {
 
 const OpTable& cpu_op_table();
 const OpTable& ref_op_table();
+
+namespace composed {
+#define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
+SLUICE_COMPOSED_OPS(SLUICE_OP)
+#undef SLUICE_OP
+}  // namespace composed
 
 }  // namespace sluice

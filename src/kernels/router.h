@@ -1,5 +1,6 @@
 // Expert routing (spec sections 8.1, 17.2, 18).
 //
+//   logits    with a gate: gate x, in the order of kernels/linear.h; without, they are given
 //   score_e   kSqrtSoftplus: sqrt(softplus(logit_e));  kSigmoid: 1 / (1 + exp(-logit_e));
 //             kSoftmax: exp(logit_e - m) / z, m the largest logit, z the sum of the exponentials (lanes16, plain sums)
 //   choice    biased_e = score_e + bias_e. With groups > 1 the experts are `groups` runs of equal length; a group's
@@ -17,6 +18,7 @@
 
 #include "base/index_types.h"
 #include "kernels/exec.h"
+#include "kernels/linear.h"
 
 namespace sluice {
 
@@ -25,7 +27,9 @@ enum class GroupScore { kLargest, kTwoLargest };
 
 struct RouteArgs {
   int rows = 0, experts = 0, slots = 0;
-  const float* logits = nullptr;           // [rows, experts]
+  const LinearWeight* gate = nullptr;      // [experts, in]
+  Rows x = {};                             // [rows, in]
+  float* logits = nullptr;                 // [rows, experts]
   const float* bias = nullptr;             // [experts]; null: 0
   const std::int32_t* hash_ids = nullptr;  // [vocab, slots] for hash layers: by token, not by score; null: by score
   const TokenId* tokens = nullptr;         // [rows], with hash_ids
@@ -43,5 +47,7 @@ struct RouteArgs {
   }
 };
 void route(const Exec& exec, const RouteArgs& args);
+// The part of route() after the logits.
+void choose_experts(const Exec& exec, const RouteArgs& args);
 
 }  // namespace sluice

@@ -29,9 +29,18 @@ struct Router {
     Routed out;
     out.ids.resize(static_cast<std::size_t>(rows * slots));
     out.weights.resize(out.ids.size());
-    route(exec, {rows, experts, slots, logits.data() + first * experts, bias.empty() ? nullptr : bias.data(),
-                 hash_ids.empty() ? nullptr : hash_ids.data(), hash_ids.empty() ? nullptr : tokens.data() + first, 1.5F,
-                 out.ids.data(), out.weights.data(), score, normalised, 1e-20F, groups, kept_groups, group_score});
+    RouteArgs args;
+    args.rows = rows, args.experts = experts, args.slots = slots;
+    std::vector<float> of_rows(logits.begin() + std::ptrdiff_t{first} * experts,
+                               logits.begin() + std::ptrdiff_t{first + rows} * experts);
+    args.logits = of_rows.data();
+    if (!bias.empty()) args.bias = bias.data();
+    if (!hash_ids.empty()) args.hash_ids = hash_ids.data(), args.tokens = tokens.data() + first;
+    args.scaling = 1.5F;
+    args.ids = out.ids.data(), args.weights = out.weights.data();
+    args.score = score, args.normalised = normalised, args.sum_epsilon = 1e-20F;
+    args.groups = groups, args.kept_groups = kept_groups, args.group_score = group_score;
+    route(exec, args);
     return out;
   }
 };

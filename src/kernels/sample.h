@@ -50,6 +50,7 @@ struct SampleRow {
   int top_logprobs = -1;                   // -1: no log-probabilities; n: of the token and the n best, 20 at most
   const std::uint32_t* allowed = nullptr;  // id i: bit i mod 32 of word i / 32; null: all ids
   const float* bias = nullptr;             // [vocab], finite or -inf; null: 0
+  std::int32_t slot = -1;                  // of `newest`, where the token is kept; -1: nowhere
 };
 
 enum class SampleStatus : std::uint8_t {
@@ -72,8 +73,19 @@ struct SampleArgs {
   const float* logits = nullptr;      // [any number of rows, vocab]; several rows may draw from one of them
   const SampleRow* params = nullptr;  // [rows]
   SampledRow* out = nullptr;          // [rows]
+  TokenId* newest = nullptr;          // [slots]: the token last drawn for each; 0 where there was none to draw
 };
 void sample(const Exec& exec, const SampleArgs& args);
+
+// ids[row] = newest[slots[row]] for the rows whose slot is not -1: tokens that were drawn a step ago and that the host
+// need not know. slots [rows]; each newest[slot] was drawn before.
+struct TakeIdsArgs {
+  int rows = 0;
+  const std::int32_t* slots = nullptr;
+  const TokenId* newest = nullptr;
+  TokenId* ids = nullptr;
+};
+void take_ids(const Exec& exec, const TakeIdsArgs& args);
 
 struct SampleWeightsArgs {
   const float* a = nullptr;  // [n]

@@ -1,18 +1,34 @@
 #include "kernels/scratch.h"
 
+#include "kernels/linear_inputs.h"
+
 namespace sluice {
 
 Status Scratch::take(Device& device) {
-  constexpr std::size_t kAlignment = 256;
   std::size_t bytes = 0;
-  std::vector<std::size_t> offsets;
-  for (const ScratchTensor* tensor : tensors_) {
-    offsets.push_back(bytes);
-    bytes += (tensor->values_ * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  // The place of so many floats.
+  const auto place = [&bytes](std::size_t floats) {
+    constexpr std::size_t kAlignment = 256;
+    const std::size_t at = bytes;
+    bytes += (floats * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+    return at;
+  };
+  const auto place_all = [&](auto&& at) {
+    bytes = 0;
+    for (ScratchTensor* tensor : tensors_) {
+      tensor->data_ = at(place(tensor->rows_ * tensor->columns_));
+      for (const InputForm form : kPreparedForms) {
+        if (!tensor->wanted_.has(form)) continue;
+        const int floats = input_floats(form, static_cast<int>(tensor->columns_));
+        tensor->forms_[static_cast<std::size_t>(form)] =
+            reinterpret_cast<float*>(at(place(tensor->rows_ * static_cast<std::size_t>(floats))));
+      }
+    }
+  };
+  place_all([](std::size_t) { return static_cast<std::byte*>(nullptr); });  // for the sum
   memory_ = DeviceMemory();
   SLUICE_ASSIGN_OR_RETURN(memory_, device.map(bytes, "the tensors of a step (--max-num-batched-tokens)"));
-  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i]->data_ = memory_.data() + offsets[i];
+  place_all([this](std::size_t offset) { return memory_.data() + offset; });
   tensors_.clear();
   return {};
 }

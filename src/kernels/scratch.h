@@ -2,9 +2,10 @@
 // the most rows of a step. Addresses do not move afterwards, and no two tensors that live at once share memory.
 //
 //   Scratch scratch;
-//   scratch.add(rows * dim, &workspace.q);          for each tensor, at its largest
+//   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
 //   SLUICE_RETURN_IF_ERROR(scratch.take(device));   they have their places
-//   float* q = workspace.q.get(n);                  n values or fewer than were asked for
+//   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
+// A tensor that linears read has room for the forms of it that they multiply (kernels/rows.h), too.
 // Thread safety: get() by any thread once taken.
 #pragma once
 
@@ -14,6 +15,8 @@
 
 #include "base/check.h"
 #include "kernels/device.h"
+#include "kernels/input_forms.h"
+#include "kernels/rows.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -21,24 +24,35 @@ namespace sluice {
 // Of f32 or int32 values.
 class ScratchTensor {
  public:
-  float* get(std::size_t values) const { return at<float>(values); }
-  std::int32_t* ints(std::size_t values) const { return at<std::int32_t>(values); }
+  float* floats(int rows) const { return at<float>(rows); }
+  std::int32_t* ints(int rows) const { return at<std::int32_t>(rows); }
+  // With memory for `forms`, which are among those that were asked for.
+  Rows rows(int rows, const InputForms& forms = {}) const {
+    Rows found = contiguous_rows(floats(rows), static_cast<int>(columns_));
+    for (const InputForm form : kPreparedForms) {
+      if (forms.has(form)) found.forms[static_cast<std::size_t>(form)] = forms_[static_cast<std::size_t>(form)];
+    }
+    return found;
+  }
+  int columns() const { return static_cast<int>(columns_); }
 
  private:
   friend class Scratch;
   template <class T>
-  T* at(std::size_t values) const {
-    SLUICE_CHECK(values <= values_, "a step has no more rows than its scratch was made for");
+  T* at(int rows) const {
+    SLUICE_CHECK(static_cast<std::size_t>(rows) <= rows_, "a step has no more rows than its scratch was made for");
     return reinterpret_cast<T*>(data_);
   }
   std::byte* data_ = nullptr;
-  std::size_t values_ = 0;
+  std::array<float*, 4> forms_{};
+  InputForms wanted_;
+  std::size_t rows_ = 0, columns_ = 0;
 };
 
 class Scratch {
  public:
-  void add(std::size_t values, ScratchTensor* tensor) {
-    tensor->values_ = values;
+  void add(std::size_t rows, std::int64_t columns, ScratchTensor* tensor, const InputForms& forms = {}) {
+    tensor->rows_ = rows, tensor->columns_ = static_cast<std::size_t>(columns), tensor->wanted_ = forms;
     tensors_.push_back(tensor);
   }
   // Gives back what it has, and places all that was added since the last take(). kResourceExhausted with the bytes.

@@ -8,6 +8,8 @@ namespace sluice {
 
 void StepBuilder::begin() {
   ids_.clear();
+  id_slots_.clear();
+  late_ids_ = false;
   positions_.clear();
   spans_.clear();
   logit_rows_.clear();
@@ -24,8 +26,9 @@ void StepBuilder::begin() {
   tables_ = {};
 }
 
-void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows) {
-  SLUICE_CHECK(span.rows == static_cast<int>(ids.size()), "a span has a token for each row");
+void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
+                      std::int32_t id_slot) {
+  SLUICE_CHECK(span.rows == static_cast<int>(ids.size()) + (id_slot >= 0), "a span has a token for each row");
   const auto row_begin = static_cast<int>(ids_.size());
   spans_.push_back({.row_begin = row_begin,
                     .rows = span.rows,
@@ -36,6 +39,12 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
                     .state_in = span.state_in,
                     .state_out = span.state_out});
   ids_.insert(ids_.end(), ids.begin(), ids.end());
+  id_slots_.resize(ids_.size(), -1);
+  if (id_slot >= 0) {
+    ids_.push_back(-1);  // which nothing may take for a token
+    id_slots_.push_back(id_slot);
+    late_ids_ = true;
+  }
   for (int i = 0; i < span.rows; ++i) positions_.push_back(span.first_position + i);
   for (const int row : logit_rows) logit_rows_.push_back(row_begin + row);
   latent_pages_.insert(latent_pages_.end(), span.latent_pages.begin(), span.latent_pages.end());
@@ -85,6 +94,7 @@ const StepTables& StepBuilder::finish() {
                          .slots = closed.slots.data()};
   }
   tables_.ids = ids_;
+  tables_.id_slots = late_ids_ ? id_slots_.data() : nullptr;
   tables_.positions = positions_;
   tables_.spans = tables_.host_spans = spans_;
   tables_.logit_rows = logit_rows_;

@@ -34,8 +34,10 @@ class StepBuilder {
   explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
 
   void begin();  // a new step
-  // Appends the rows of `span`, which are ids.size(); logit_rows: indices into ids, ascending.
-  void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows);
+  // Appends the rows of `span`, which are ids.size(), and with an id_slot (StepTables::id_slots) one more; logit_rows:
+  // indices of rows, ascending.
+  void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
+           std::int32_t id_slot = -1);
   // Of all that was added; valid until begin() or the end of the builder.
   const StepTables& finish();
 
@@ -50,6 +52,8 @@ class StepBuilder {
 
   TableShape shape_;
   std::vector<TokenId> ids_;
+  std::vector<std::int32_t> id_slots_;
+  bool late_ids_ = false;
   std::vector<Position> positions_;
   std::vector<RowSpan> spans_;
   std::vector<std::int32_t> logit_rows_;

@@ -38,7 +38,7 @@ struct ClosedWindows {
 };
 
 struct StepTables {
-  std::span<const TokenId> ids;              // [rows]; tokens only, never placeholders
+  std::span<const TokenId> ids;              // [rows]; tokens only, once take_ids() has brought those of id_slots
   std::span<const Position> positions;       // [rows]
   std::span<const RowSpan> spans;            // in row order, covering every row
   std::span<const std::int32_t> logit_rows;  // ascending rows whose logits are wanted
@@ -49,6 +49,9 @@ struct StepTables {
   std::array<ClosedWindows, 4> closed;              // one for each number of tokens that a Latent stream's rows have
   const std::int32_t* ended_blocks = nullptr;       // [spans + 1]: where those of a span begin in boundary_pages
   const WindowPage* boundary_pages = nullptr;       // of the blocks whose last token is in the step
+  // [rows]: the slot of take_ids() that has the row's token, which the host does not know yet; -1: `ids` has it. Null:
+  // the host knows all.
+  const std::int32_t* id_slots = nullptr;
   Position end = 0;                                 // behind the last position of any row
 
   std::span<const RowSpan> host_spans;  // the spans once more, for the host while it enqueues the step

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/exec.h"
 #include "kernels/step_tables.h"
@@ -76,6 +77,8 @@ struct EncodeRowsArgs {
   const RowSlot* slots = nullptr;
 };
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args);
+// On this thread, to rows in the host's memory; x: [rows, dims].
+void encode_on_host(const KernelTable& kernels, const RowFormat& format, const float* x, std::span<const RowRef> rows);
 // Rows [first, first + count) of the sequence of a span, from a latent stream to x [count, dims].
 struct DecodeRowsArgs {
   const StepTables* step = nullptr;

@@ -115,7 +115,8 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     stepper.add({.prompt = ids(test.prompt, i),
                  .max_tokens = test.context() - test.prompt,
                  .cache_salt = {},
-                 .message_starts = {}});
+                 .message_starts = {},
+                 .answer = {}});
   }
   const auto step = [&](StepShape* shape) -> Status {
     SLUICE_RETURN_IF_ERROR(stepper.step());

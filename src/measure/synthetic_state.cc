@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 namespace {
@@ -55,7 +55,7 @@ CodedRows code_rows(const Runner& runner, StreamId id, const BatchSpan& span) {
   const StreamView on_host{coded.bytes.data(), coded.bytes.size(), count, stream.format};
   std::vector<RowRef> refs;
   for (int r = 0; r < count; ++r) refs.push_back(on_host.row(0, r));
-  runner.exec().kernels->encode_rows(stream.format, x.data(), stream.format.dims, refs.data(), count);
+  encode_on_host(*runner.exec().kernels, stream.format, x.data(), refs);
   return coded;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "formats/json.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/decoder/reference_testing.h"
 #include "model/deepseek_mla/reference_testing.h"
 #include "model/deepseek_v4/reference_testing.h"

@@ -8,7 +8,7 @@
 #include "base/test_seed_testing.h"
 #include "kernels/device_tables.h"
 #include "kernels/emulated_device.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 
 namespace sluice::emulated_test {

@@ -1,5 +1,5 @@
 // The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from
-// (spec sections 17.2, 18), beside a shared one where there is one.
+// (spec sections 8, 17.2, 18), beside a shared one where there is one.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,16 @@
 
 #include "formats/model_config.h"
 #include "kernels/experts.h"
+#include "kernels/router.h"
 #include "kernels/scratch.h"
 #include "model/model_step.h"
 
 namespace sluice {
 
 struct FeedForwardWeights {
-  LinearWeight gate;             // the router: [experts, hidden]
-  std::vector<float> gate_bias;  // [experts] with sigmoid routing; empty: softmax
+  LinearWeight gate;                  // the router: [experts, hidden]
+  std::vector<float> gate_bias;       // [experts]; empty: none
+  std::vector<std::int32_t> tid2eid;  // [vocab, slots]: experts by token id; empty: by score
   std::vector<ExpertWeights> experts;
   ExpertWeights shared;  // of a dense layer: all of it
 };
@@ -24,8 +26,15 @@ struct FeedForwardScratch {
   void reserve(Scratch& scratch, const MoeConfig& config, std::size_t rows);
 };
 
-// x, y: [rows, hidden], not the same memory. The probe sees "router_weights" and "router_ids".
+// How a layer's router scores: sigmoids where it has a bias, softmax elsewhere (DeepSeek-V2 to V3.2, Qwen3-MoE).
+RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);
+
+// What its weights multiply.
+InputForms inputs_of(const FeedForwardWeights& weights);
+
+// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, and nothing of rows. The probe sees
+// "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
-                  const float* x, float* y, FeedForwardScratch& scratch);
+                  const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch);
 
 }  // namespace sluice

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "formats/safetensors.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 
 namespace sluice::golden_test {

@@ -4,10 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "kernels/attention.h"
+#include "base/aligned.h"
 #include "kernels/device.h"
+#include "kernels/ops.h"
 #include "model/batch.h"
 
 namespace sluice {
@@ -20,16 +20,14 @@ struct ModelStep {
 
   int rows() const { return tables.rows(); }
   Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
-  // Of a buffer [rows(), columns].
-  std::size_t floats(std::int64_t columns) const {
-    return static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns);
-  }
   // Gives the probe values [rows, columns] of a layer: "layers.3.NAME".
   void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const;
-  void show(int layer, const char* name, const float* values, std::int64_t columns) const {
-    show(layer, name, values, rows(), columns);
+  void show(int layer, const char* name, const Rows& values) const {
+    show(layer, name, values.values, rows(), values.ld);
   }
   void show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const;
+  // For a probe the indexer keeps all scores, in `buffer`.
+  void score_all(FloatBuffer& buffer, IndexSelectArgs* args) const;
 };
 
 }  // namespace sluice

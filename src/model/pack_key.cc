@@ -54,12 +54,12 @@ Kind kind_of(const PackedWeightPlace& weight) {
 }
 
 // A weight like this one of known bytes, one tile and a part of one, as it is packed.
-void add_packed_sample(Sha256& hash, const WeightView& like, const LinearKernels& kernels) {
+void add_packed_sample(Sha256& hash, const WeightView& like, const LinearPacking& packing) {
   constexpr int kInputs = 256;
   WeightView view = like;
   view.in = std::min(like.in, 2 * kInputs + like.in % kInputs);
   const bool transposed = view.format == WeightFormat::kTransposedCodes;
-  view.out = kernels.out_tile + (transposed ? dtype_block(view.codes).elements : 5);  // stored rows are whole blocks
+  view.out = packing.out_tile + (transposed ? dtype_block(view.codes).elements : 5);  // stored rows are whole blocks
   view.first_row = 0;
   view.scale_columns = view.scale_format == ScaleFormat::kNone ? 0 : (view.in + view.block_in - 1) / view.block_in;
   const auto fill = [](AlignedBytes& bytes, std::uint32_t state) {
@@ -75,8 +75,8 @@ void add_packed_sample(Sha256& hash, const WeightView& like, const LinearKernels
   fill(scales, 2);
   view.data = data.data();
   view.scales = scales.data();
-  AlignedBytes packed(kernels.packed_bytes(view), /*zero=*/true);
-  kernels.pack(view, 0, view.out, packed.data());
+  AlignedBytes packed(packing.packed_bytes(view), /*zero=*/true);
+  packing.pack(view, 0, view.out, packed.data());
   hash.add(packed.data(), packed.size());
 }
 
@@ -86,7 +86,7 @@ PackedKey pack_key(std::span<const MappedFile* const> files, std::span<const Pac
                    const KernelTable& kernels) {
   Sha256 hash;
   hash.begin();
-  add_text(hash, kernels.isa);
+  add_text(hash, isa_name(kernels));
   add(hash, files.size());
   for (const MappedFile* file : files) add_file(hash, *file);
   add(hash, weights.size());
@@ -101,7 +101,7 @@ PackedKey pack_key(std::span<const MappedFile* const> files, std::span<const Pac
     add(hash, weight.bytes);
     const Kind kind = kind_of(weight);
     for (const std::int64_t part : kind) add(hash, part);
-    if (kinds.insert(kind).second) add_packed_sample(hash, view, kernels.linear);
+    if (kinds.insert(kind).second) add_packed_sample(hash, view, linear_packing(kernels));
   }
   return hash.finish();
 }

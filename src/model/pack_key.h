@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "kernels/kernel_table.h"
+#include "kernels/linear_packing.h"
 #include "model/packed_file.h"
 
 namespace sluice {

@@ -1,42 +1,35 @@
 #include "model/residual_stream.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
+#include <utility>
 
 namespace sluice {
 
-void ResidualStream::reserve(Scratch& scratch, std::size_t rows) {
-  for (ScratchTensor* tensor : {&x_, &normed_, &sub_layer_}) {
-    scratch.add(rows * static_cast<std::size_t>(hidden_), tensor);
-  }
+void ResidualStream::reserve(Scratch& scratch, std::size_t rows, InputForm inputs) {
+  for (ScratchTensor* tensor : {&x_, &sub_layer_}) scratch.add(rows, hidden_, tensor);
+  scratch.add(rows, hidden_, &normed_, InputForms::of_profile(inputs));
 }
 
 void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
-  sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.get(step.floats(hidden_))});
+  last_ = {};
+  sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.floats(step.rows())});
 }
 
-float* ResidualStream::normed(const ModelStep& step, const std::vector<float>& norm) {
-  float* to = normed_.get(step.floats(hidden_));
-  rms_norm(step.exec, {step.rows(), hidden_, x_.get(step.floats(hidden_)), hidden_, norm.data(), eps_, to, hidden_});
-  return to;
-}
-
-const float* ResidualStream::add(const ModelStep& step, const float* y) {
-  float* x = x_.get(step.floats(hidden_));
-  sluice::add(step.exec, {step.rows(), hidden_, y, x});
-  return x;
+Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+                           std::span<const std::int32_t> only) {
+  const Rows x = x_.rows(step.rows()), normed = normed_.rows(step.rows(), inputs);
+  const Output last = std::exchange(last_, {});
+  add_norm(step.exec,
+           {step.rows(), hidden_, x.values, last.y, norm != nullptr ? norm->data() : nullptr, eps_, normed, only});
+  if (last.y != nullptr) step.show(last.layer, last.sum, x);
+  return normed;
 }
 
 void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
                             float* logits) {
-  if (step.tables.logit_rows.empty()) return;
-  const int rows = static_cast<int>(step.tables.logit_rows.size());
-  float* wanted = sub_layer_.get(step.floats(hidden_));  // spent
-  gather_rows(step.exec, {step.tables.logit_rows, hidden_, x_.get(0), wanted});
-  float* to = normed_.get(step.floats(hidden_));
-  rms_norm(step.exec, {rows, hidden_, wanted, hidden_, norm.data(), eps_, to, hidden_});
-  const LinearJob job{&head, to, hidden_, logits, head.out()};
-  linear(step.exec, rows, {&job, 1});
+  const std::span<const std::int32_t> wanted = step.tables.logit_rows;
+  const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), wanted);
+  if (wanted.empty()) return;
+  project(step.exec, static_cast<int>(wanted.size()), normed, head, contiguous_rows(logits, head.out()));
 }
 
 }  // namespace sluice

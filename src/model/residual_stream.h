@@ -15,31 +15,40 @@ class ResidualStream {
  public:
   ResidualStream(int hidden, double rms_norm_eps) : hidden_(hidden), eps_(static_cast<float>(rms_norm_eps)) {}
 
-  void reserve(Scratch& scratch, std::size_t rows);
+  // `inputs`: the profile's (NumericsProfile::inputs).
+  void reserve(Scratch& scratch, std::size_t rows, InputForm inputs);
   // The step's tokens; embedding: [vocab, hidden].
   void embed(const ModelStep& step, const WeightView& embedding);
 
-  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream. The probe sees y as `output` and the
-  // sum as `sum`.
+  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The probe
+  // sees y as `output` and the sum as `sum`.
   template <class SubLayer>
-  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const char* output, const char* sum,
-           const SubLayer& sub_layer) {
-    float* y = sub_layer_.get(step.floats(hidden_));
-    sub_layer(static_cast<const float*>(normed(step, norm)), y);
-    step.show(layer, output, y, hidden_);
-    step.show(layer, sum, add(step, y), hidden_);
+  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const InputForms& inputs,
+           const char* output, const char* sum, const SubLayer& sub_layer) {
+    const Rows y = sub_layer_.rows(step.rows());
+    sub_layer(enter(step, &norm, inputs, {}), y);
+    step.show(layer, output, y);
+    last_ = {y.values, layer, sum};
   }
 
   // Of the rows that want them: [logit_rows, head.out()].
   void logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head, float* logits);
 
  private:
-  float* normed(const ModelStep& step, const std::vector<float>& norm);
-  const float* add(const ModelStep& step, const float* y);
+  // A sub-layer's output that is not added yet; the next one's norm adds it.
+  struct Output {
+    const float* y = nullptr;
+    int layer = 0;
+    const char* sum = nullptr;
+  };
+  // The sum normed, of all rows or those of `only`; without a norm it is only added.
+  Rows enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+             std::span<const std::int32_t> only);
 
   int hidden_;
   float eps_;
   ScratchTensor x_, normed_, sub_layer_;  // [rows, hidden]
+  Output last_;
 };
 
 }  // namespace sluice

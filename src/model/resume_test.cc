@@ -11,7 +11,7 @@
 
 #include "base/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 
 namespace sluice::resume_test {

@@ -10,7 +10,7 @@
 #include "base/cache_folder.h"
 #include "base/large_bytes.h"
 #include "base/log.h"
-#include "kernels/kernel_table.h"
+#include "kernels/linear_packing.h"
 #include "model/pack_cache.h"
 
 namespace sluice {
@@ -59,8 +59,8 @@ struct PackedNow {
 
 void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs,
                        MakeValues values) {
-  const LinearKernels& kernels = exec_.kernels->linear;
-  const std::size_t bytes = kernels.packed_bytes(view);
+  const LinearPacking& packing = linear_packing(*exec_.kernels);
+  const std::size_t bytes = packing.packed_bytes(view);
   if (bytes > 0 && options_.pack) {
     into = LinearWeight::packed_at(view, inputs, nullptr, bytes);
     items_.push_back({&into, {std::move(name), view, inputs, bytes}, std::move(values), arena_bytes_});
@@ -74,7 +74,7 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
   } else if (view.format == WeightFormat::kTransposedCodes) {  // its rows cannot be packed one by one when used
     into = LinearWeight::pack(exec_, view, inputs);
   } else {
-    into = LinearWeight::in_place(kernels, view, inputs);
+    into = LinearWeight::in_place(packing, view, inputs);
   }
   packed_bytes_ += into.packed_bytes();
 }
@@ -115,7 +115,7 @@ PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
 }
 
 void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const {
-  const LinearKernels& kernels = exec_.kernels->linear;
+  const LinearPacking& packing = linear_packing(*exec_.kernels);
   struct Piece {
     const Item* item;
     int begin, end;
@@ -124,14 +124,14 @@ void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const
   // Pieces of many weights at once, so that no thread waits for another at the end of each.
   constexpr std::size_t kBytesAtOnce = std::size_t{64} << 20;
   constexpr int kPieceOutputs = 256;
-  const int step = (kPieceOutputs + kernels.out_tile - 1) / kernels.out_tile * kernels.out_tile;
+  const int step = (kPieceOutputs + packing.out_tile - 1) / packing.out_tile * packing.out_tile;
   std::size_t bytes = 0;
   const auto pack_pieces = [&](const std::byte* values) {
     exec_.pool->run(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<std::size_t>(i)];
       WeightView view = piece.item->place.view;
       if (values != nullptr) view.data = values;
-      kernels.pack(view, piece.begin, piece.end, base + piece.item->offset);
+      packing.pack(view, piece.begin, piece.end, base + piece.item->offset);
     });
     if (progress && !pieces.empty())
       progress(pieces.back().item->offset + pieces.back().item->place.bytes, arena_bytes_);

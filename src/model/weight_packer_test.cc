@@ -11,7 +11,7 @@
 
 #include "base/temp_folder_testing.h"
 #include "formats/safetensors_writer.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice::weight_packer_test {
 namespace {
@@ -128,15 +128,14 @@ TEST_P(WeightPackerTest, UnpackedWeightsLieInTheFile) {
 
 std::vector<const KernelTable*> packing_tables() {
   std::vector<const KernelTable*> tables;
-  for (const KernelTable* table : {avx2_kernels(), avx512_kernels(), avx512vbmi_kernels()}) {
-    if (table != nullptr) tables.push_back(table);
-  }
+  std::ranges::copy_if(present_kernels(), std::back_inserter(tables),
+                       [](const KernelTable* table) { return table != &scalar_kernels(); });
   return tables;
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WeightPackerTest);
 INSTANTIATE_TEST_SUITE_P(Isas, WeightPackerTest, ::testing::ValuesIn(packing_tables()),
-                         [](const auto& info) { return std::string(info.param->isa); });
+                         [](const auto& info) { return std::string(isa_name(*info.param)); });
 
 }  // namespace
 }  // namespace sluice::weight_packer_test

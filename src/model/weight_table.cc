@@ -163,7 +163,7 @@ class Loader {
   }
 
   // Kernels that read weights as they lie would take each value of a transpose from another row.
-  bool packs(const WeightView& view) const { return exec_.kernels->linear.packed_bytes(view) > 0; }
+  bool packs(const WeightView& view) const { return linear_packing(*exec_.kernels).packed_bytes(view) > 0; }
 
   // `decode`: empty where the view's bytes are the checkpoint's.
   WeightPacker::MakeValues transpose(const WeightView& view, WeightPacker::MakeValues decode) const {

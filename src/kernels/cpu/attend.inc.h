@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/products.inc.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu {
 

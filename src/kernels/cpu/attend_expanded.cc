@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {

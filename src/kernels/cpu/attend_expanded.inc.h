@@ -7,7 +7,7 @@
 
 #include "kernels/attend_expanded.h"
 #include "kernels/cpu/products.inc.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu {
 

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {
@@ -66,7 +66,7 @@ std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& til
 
 }  // namespace
 
-void attend(const Exec& exec, const AttendArgs& given) {
+void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");

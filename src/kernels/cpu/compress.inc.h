@@ -1,8 +1,8 @@
 // The compressor's pooling (kernels/compressor.h) over sixteen channels at once.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/math.inc.h"
-#include "kernels/kernel_table.h"
 
 namespace sluice::cpu {
 

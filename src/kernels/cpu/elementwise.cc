@@ -2,15 +2,32 @@
 #include <bit>
 
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
 
 namespace sluice::cpu_ops {
 
 void rms_norm(const Exec& exec, const RmsNormArgs& args) {
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.dim),
                 [&](int begin, int end) { exec.kernels->rms_norm(args, begin, end); });
+}
+
+void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
+  const RmsNormArgs& norm = args.norm;
+  SLUICE_CHECK(args.y.parts == 1 && args.y.columns == norm.dim, "a norm is of whole rows");
+  run_row_tiles(exec, norm.rows, static_cast<std::size_t>(4 * norm.dim), [&](int begin, int end) {
+    exec.kernels->rms_norm(norm, begin, end);
+    for (const InputForm form : kPreparedForms) {
+      if (args.y.form(form) == nullptr) continue;
+      const std::ptrdiff_t width = input_floats(form, norm.dim);
+      for (int r = begin; r < end; ++r) {
+        exec.kernels->linear.prepare(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
+      }
+    }
+  });
 }
 
 void layer_norm(const Exec& exec, const LayerNormArgs& args) {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_split.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
 #include "kernels/linear_inputs.h"
-#include "kernels/linear_split.h"
 
 namespace sluice::cpu_ops {
 
@@ -94,8 +94,9 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
 const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const LinearWeight& weight,
                        std::ptrdiff_t& stride) {
   const InputForm form = weight.input_form();
-  stride = input_floats(form, args.hidden);
-  return form == InputForm::kF32 ? args.x : scratch.inputs[static_cast<std::size_t>(form)].get(0);
+  stride = form == InputForm::kF32 ? args.x.ld : input_floats(form, args.hidden);
+  if (form == InputForm::kF32) return args.x.values;
+  return args.x.form(form) != nullptr ? args.x.form(form) : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
 
 // The activation m of the outputs of one piece of one group, in gate and, unless that is f32, in the form that the down
@@ -160,7 +161,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   sort_pairs(args, scratch);
   make_groups(args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
-  const int out_tile = exec.kernels->linear.out_tile;
+  const int out_tile = exec.kernels->linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
   for (const Group& g : scratch.groups) {
     activation_tile = std::lcm(activation_tile, input_block(g.weights->down.input_form()));
@@ -171,11 +172,11 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     const auto wants = [&](const Group& g) {
       return g.weights->gate.input_form() == form || g.weights->up.input_form() == form;
     };
-    if (std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
-    const auto width = static_cast<std::size_t>(input_floats(form, args.hidden));
-    float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) * width);
-    const LinearJob job{.weight = nullptr, .x = args.x, .ldx = args.hidden, .y = nullptr, .ldy = 0};
-    prepare_rows(exec, args.rows, args.hidden, job, form, buffer);
+    if (args.x.form(form) != nullptr || std::none_of(scratch.groups.begin(), scratch.groups.end(), wants)) continue;
+    const int width = input_floats(form, args.hidden);
+    float* buffer = scratch.inputs[static_cast<std::size_t>(form)].get(static_cast<std::size_t>(args.rows) *
+                                                                       static_cast<std::size_t>(width));
+    cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   split_linear(
       *exec.pool, activation_tile, groups,

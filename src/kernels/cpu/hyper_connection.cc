@@ -1,7 +1,7 @@
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 

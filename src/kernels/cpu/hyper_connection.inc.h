@@ -2,9 +2,9 @@
 // j + k.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/math.inc.h"
 #include "kernels/hyper_connection.h"
-#include "kernels/kernel_table.h"
 
 namespace sluice::cpu {
 

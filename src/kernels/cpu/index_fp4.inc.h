@@ -16,7 +16,7 @@
 
 #include "kernels/cpu/index_select.inc.h"
 #include "kernels/cpu/rows.inc.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu {
 

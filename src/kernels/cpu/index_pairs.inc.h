@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/index_select.inc.h"
 #include "kernels/cpu/keys.inc.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu {
 

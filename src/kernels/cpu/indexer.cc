@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {
@@ -211,7 +211,7 @@ class Selection {
 
 }  // namespace
 
-void index_select(const Exec& exec, const IndexSelectArgs& args) {
+void select_entries(const Exec& exec, const IndexSelectArgs& args) {
   thread_local Plan plan;
   plan.groups.clear();
   plan.tiles.clear();

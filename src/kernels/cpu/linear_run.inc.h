@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/linear_direct.inc.h"
 #include "kernels/cpu/linear_panel.inc.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/linear_inputs.h"
-#include "kernels/tiles.h"
 
 namespace sluice::cpu {
 

@@ -1,9 +1,9 @@
 // Norms and rotations (kernels/elementwise.h) over sixteen lanes V.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/math.inc.h"
 #include "kernels/elementwise.h"
-#include "kernels/kernel_table.h"
 #include "kernels/ref/kernels.h"
 
 namespace sluice::cpu {

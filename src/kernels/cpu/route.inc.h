@@ -1,10 +1,10 @@
 // Expert routing (kernels/router.h) over sixteen lanes V.
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/order.inc.h"
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/route_groups.h"
-#include "kernels/tiles.h"
 
 namespace sluice::cpu {
 

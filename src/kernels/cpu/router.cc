@@ -1,11 +1,11 @@
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 
-void route(const Exec& exec, const RouteArgs& args) {
+void choose_experts(const Exec& exec, const RouteArgs& args) {
   SLUICE_CHECK(args.hash_ids != nullptr || args.slots <= args.experts,
                "a row cannot choose more experts than there are");
   SLUICE_CHECK(args.groups > 0 && args.experts % args.groups == 0 && args.kept_groups <= args.groups,

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {
@@ -54,3 +54,11 @@ void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {
 }
 
 }  // namespace sluice::cpu_ops
+
+namespace sluice {
+
+void encode_on_host(const KernelTable& kernels, const RowFormat& format, const float* x, std::span<const RowRef> rows) {
+  kernels.encode_rows(format, x, format.dims, rows.data(), static_cast<int>(rows.size()));
+}
+
+}  // namespace sluice

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/kernel_table.h"
 #include "kernels/sample_noise.h"
 
 namespace sluice::cpu_ops {
@@ -268,6 +268,7 @@ void sample_row(const KernelTable& kernels, const SampleArgs& args, int index) {
     if (row.temperature != 0.0F) out.token = RowSampler(kernels, row, a, args.vocab, peak.first, scratch).draw();
     if (row.top_logprobs >= 0) add_logprobs(kernels, row, logits, args.vocab, raw.first.a, &out);
   }
+  if (row.slot >= 0) args.newest[row.slot] = std::max(out.token, 0);
 }
 
 }  // namespace
@@ -276,6 +277,12 @@ void sample(const Exec& exec, const SampleArgs& args) {
   SLUICE_CHECK(args.vocab <= kMaxSampleVocab, "a vocabulary whose weights can be summed");
   const auto tile = [&](int row, int) { sample_row(*exec.kernels, args, row); };
   exec.pool->run(args.rows, std::ref(tile));
+}
+
+void take_ids(const Exec&, const TakeIdsArgs& args) {
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.slots[row] >= 0) args.ids[row] = args.newest[args.slots[row]];
+  }
 }
 
 }  // namespace sluice::cpu_ops

@@ -1,8 +1,8 @@
 // SwiGLU (kernels/experts.h) over sixteen lanes V (cpu/<isa>/vec.h).
 #pragma once
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/math.inc.h"
-#include "kernels/kernel_table.h"
 
 namespace sluice::cpu {
 

@@ -1,7 +1,8 @@
 // The scalar kernels: each follows the order in its op's header literally, and is the oracle of every other ISA.
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/index_tile.h"
+#include "kernels/ops.h"
 
 namespace sluice::ref {
 

@@ -11,11 +11,6 @@ namespace sluice {
 
 namespace {
 
-std::size_t packed_bytes(const WeightView&) {
-  return 0;
-}
-void pack(const WeightView&, int, int, std::byte*) {}
-
 // The weights of output n for inputs [begin, begin + count), with the scale already multiplied in if `prescaled`.
 void unpack_block(const WeightView& view, bool prescaled, int n, int begin, int count, float* weights) {
   if (view.format == WeightFormat::kCodes) return view.read(n, begin, count, weights);
@@ -82,7 +77,9 @@ void run_int8(const LinearJob& job, int rows, int begin, int end) {
   }
 }
 
-void run(const LinearJob& job, int rows, int begin, int end) {
+}  // namespace
+
+void scalar_linear(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->input_form() == InputForm::kInt8) return run_int8(job, rows, begin, end);
   const WeightView& view = job.weight->view();
   const int block = view.block_inputs();
@@ -105,13 +102,6 @@ void run(const LinearJob& job, int rows, int begin, int end) {
       }
     }
   }
-}
-
-}  // namespace
-
-const LinearKernels& scalar_linear_kernels() {
-  static constexpr LinearKernels kKernels{packed_bytes, pack, 32, run, prepare_inputs};
-  return kKernels;
 }
 
 }  // namespace sluice

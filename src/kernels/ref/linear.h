@@ -1,11 +1,13 @@
 // The scalar forms of kernels/linear.h and of SwiGLU (kernels/experts.h): the oracle of the others.
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/experts.h"
+#include "kernels/linear.h"
 
 namespace sluice {
 
-const LinearKernels& scalar_linear_kernels();
+// Outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not packed.
+void scalar_linear(const LinearJob& job, int rows, int begin, int end);
 void swiglu_scalar(const SwiGluArgs& args, int begin, int end);
 
 }  // namespace sluice

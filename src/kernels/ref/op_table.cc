@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/ops.h"
 #include "kernels/ref/kernels.h"
@@ -25,7 +26,7 @@ void product(const LinearWeight& weight, const float* x, bool x_prepared, float*
     x = prepared.data();
   }
   const LinearJob job{.weight = &weight, .x = x, .ldx = 0, .y = y, .ldy = 0};
-  scalar_linear_kernels().run(job, 1, 0, weight.out());
+  scalar_linear(job, 1, 0, weight.out());
 }
 
 // The down product of one expert for one row.
@@ -75,6 +76,16 @@ void embed(const Exec&, const EmbedArgs& args) {
 void rms_norm(const Exec&, const RmsNormArgs& args) {
   ref::rms_norm(args, 0, args.rows);
 }
+void norm_inputs(const Exec&, const NormInputsArgs& args) {
+  const RmsNormArgs& norm = args.norm;
+  ref::rms_norm(norm, 0, norm.rows);
+  for (const InputForm form : kPreparedForms) {
+    const std::ptrdiff_t width = input_floats(form, norm.dim);
+    for (int r = 0; args.y.form(form) != nullptr && r < norm.rows; ++r) {
+      prepare_inputs(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
+    }
+  }
+}
 void layer_norm(const Exec&, const LayerNormArgs& args) {
   ref::layer_norm(args, 0, args.rows);
 }
@@ -84,7 +95,7 @@ void rope_heads(const Exec&, const RopeHeadsArgs& args) {
 void hadamard(const Exec&, const HadamardArgs& args) {
   ref::hadamard(args, 0, args.rows);
 }
-void route(const Exec&, const RouteArgs& args) {
+void choose_experts(const Exec&, const RouteArgs& args) {
   ref::route(args, 0, args.rows);
 }
 void hc_collapse(const Exec&, const HcCollapseArgs& args) {
@@ -121,6 +132,11 @@ void copy_heads(const Exec&, const CopyHeadsArgs& args) {
   }
 }
 
+void prepare_rows(const Exec&, const PrepareRowsArgs& args) {
+  for (int r = 0; r < args.rows; ++r)
+    prepare_inputs(args.form, args.in, args.x + r * args.ldx, args.to + r * args.ldto);
+}
+
 void linear(const Exec&, const LinearArgs& args) {
   for (const LinearJob& job : args.jobs) {
     for (int r = 0; r < args.rows; ++r) product(*job.weight, job.x_row(r), job.x_prepared, job.y + r * job.ldy);
@@ -138,7 +154,7 @@ void hc_mix(const Exec& exec, const HcMixArgs& args) {
 
 void experts(const Exec&, const ExpertsArgs& args) {
   for (int t = 0; t < args.rows; ++t) {
-    const float* x = args.x + std::ptrdiff_t{t} * args.hidden;
+    const float* x = args.x.values + t * args.x.ld;
     float* y = args.y + std::ptrdiff_t{t} * args.hidden;
     bool first = true;
     const auto add = [&](const std::vector<float>& out) {
@@ -175,7 +191,7 @@ void compress(const Exec&, const CompressArgs& args) {
   for (std::size_t s = 0; s < args.step->spans.size(); ++s) ref::compress(args, static_cast<int>(s), 0, args.dim);
 }
 
-void index_select(const Exec&, const IndexSelectArgs& args) {
+void select_entries(const Exec&, const IndexSelectArgs& args) {
   for (std::ptrdiff_t i = 0; args.scores != nullptr && i < args.rows * args.scores_stride; ++i) args.scores[i] = 0.0F;
   for (std::size_t s = 0; s < args.step->spans.size(); ++s) {
     const RowSpan& span = args.step->spans[s];
@@ -183,7 +199,7 @@ void index_select(const Exec&, const IndexSelectArgs& args) {
   }
 }
 
-void attend(const Exec& exec, const AttendArgs& given) {
+void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   for (const StreamView* rows : {args.latent, args.window}) {
@@ -200,6 +216,12 @@ void sample(const Exec&, const SampleArgs& args) {
   ref::sample(args, 0, args.rows);
 }
 
+void take_ids(const Exec&, const TakeIdsArgs& args) {
+  for (int row = 0; row < args.rows; ++row) {
+    if (args.slots[row] >= 0) args.ids[row] = args.newest[args.slots[row]];
+  }
+}
+
 void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
   for (int head = 0; head < args.heads; ++head) {
     for (int row = 0; row < args.rows; row += 64) ref::attend_expanded(args, head, row, std::min(args.rows, row + 64));
@@ -209,13 +231,17 @@ void attend_expanded(const Exec&, const AttendExpandedArgs& args) {
 }  // namespace ref_ops
 
 const OpTable& ref_op_table() {
-  static constexpr OpTable kTable{.device = "ref",
 #define SLUICE_OP(op, Args)                      \
   .op = [](const Exec& exec, const Args& args) { \
     const FlushDenormals flush;                  \
     ref_ops::op(exec, args);                     \
   },
-                                  SLUICE_OPS(SLUICE_OP)
+  static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
+  static constexpr OpTable kTable{.device = "ref",
+                                  .parts = &kParts,
+#define SLUICE_COMPOSED(op, Args) .op = composed::op,
+                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+#undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
   return kTable;

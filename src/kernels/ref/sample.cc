@@ -84,6 +84,7 @@ void sample(const SampleArgs& args, int begin, int end) {
     const SampleRow& row = args.params[i];
     SampledRow& out = args.out[i];
     out = {};
+    if (row.slot >= 0) args.newest[row.slot] = 0;
     const float* from = args.logits + static_cast<std::size_t>(row.row) * vocab;
     const std::vector<float> logits(from, from + vocab);
     std::vector<float> a = logits;
@@ -99,6 +100,7 @@ void sample(const SampleArgs& args, int begin, int end) {
       continue;
     }
     out.token = draw(a, row);
+    if (row.slot >= 0) args.newest[row.slot] = out.token;
     if (row.top_logprobs >= 0) add_logprobs(logits, row, &out);
   }
 }

@@ -8,9 +8,8 @@
 
 #include <memory>
 
-#include "kernels/rope_table.h"
 #include "model/decoder/weights.h"
-#include "model/model.h"
+#include "model/family_model.h"
 #include "model/model_plan.h"
 #include "model/residual_stream.h"
 
@@ -26,16 +25,12 @@ CacheTypes cache_types(const ModelConfig& config);
 
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 
-class Decoder final : public Model {
+class Decoder final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
   ~Decoder() override;
 
-  const ModelConfig& config() const override { return config_; }
-  const NumericsProfile& profile() const override { return profile_; }
-  const CacheLayout& cache_layout() const override { return layout_; }
-  Status prepare(Device& device, int rows, Position positions) override;
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
@@ -44,18 +39,11 @@ class Decoder final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
-  void reserve(std::size_t rows);
-  void attention(Step& step, int index, const float* x, float* y);
-  void project(Step& step, int index, const float* x, float* q, float* kv);
-  void write_rows(Step& step, int index, const float* kv);
+  void reserve(Scratch& scratch, std::size_t rows) override;
+  void attention(Step& step, int index, const Rows& x, const Rows& y);
 
-  Checkpoint checkpoint_;
-  ModelConfig config_;
-  NumericsProfile profile_;
   Weights weights_;
-  std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
-  CacheLayout layout_;
-  RopeTable rope_;
+  std::vector<LayerStreams> streams_;
   ResidualStream residual_;
   std::unique_ptr<Workspace> workspace_;
 };

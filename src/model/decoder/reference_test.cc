@@ -12,7 +12,7 @@
 #include "base/test_seed_testing.h"
 #include "formats/json.h"
 #include "formats/safetensors_writer.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/decoder/reference_testing.h"
 #include "model/model_plan.h"

@@ -2,19 +2,15 @@
 // to this folder.
 #pragma once
 
-#include "kernels/scratch.h"
 #include "model/decoder/model.h"
 
 namespace sluice::decoder {
 
 // Where the tensors of a step lie.
 struct Decoder::Workspace {
-  Device* device = nullptr;
-  int rows = 0;                     // of a step at most
   ScratchTensor q, k, v, attended;  // [rows, heads, head_dim]
   ScratchTensor kv;                 // [rows, key-value heads, key then value]
   FeedForwardScratch feed_forward;
-  Scratch scratch;
 };
 
 struct Decoder::Step : ModelStep {

@@ -20,6 +20,10 @@ struct AttentionWeights {
   std::vector<float> q_norm, k_norm;  // [head_dim], with qk_norm
 };
 
+inline InputForms inputs_of(const AttentionWeights& a) {
+  return InputForms().add(a.q.weight).add(a.k.weight).add(a.v.weight);
+}
+
 struct LayerWeights {
   std::vector<float> attn_norm, ffn_norm;
   AttentionWeights attn;

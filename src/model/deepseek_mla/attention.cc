@@ -1,145 +1,173 @@
-// Attention of one layer (spec section 17.1): project, write the cache, then attend through it, absorbed, or in long
-// spans of a profile that asks for it expanded (expanded_attention.cc).
-#include "kernels/attention.h"
+// Attention of one layer (spec sections 17.1, 19): project, write the cache, then attend through it, absorbed, or in
+// long spans of a profile that asks for it expanded.
+#include <cmath>
 
-#include "kernels/elementwise.h"
-#include "kernels/stream.h"
 #include "model/deepseek_mla/step.h"
 
 namespace sluice::mla {
 namespace {
 
 constexpr float kLatentNormEps = 1e-6F;  // of the norms of q_a and kv_a, whatever rms_norm_eps says
+constexpr float kIndexNormEps = 1e-6F;
 
 }  // namespace
 
-void DeepSeekMla::attention(Step& step, int index, const float* x, float* y) {
+void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
-  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
-  const DeepSeekMlaConfig& mla = config_.mla();
-  const int rows = step.rows(), hidden = config_.hidden_size, heads = config_.num_attention_heads;
-  const int rope_dims = mla.qk_rope_head_dim, latent_dim = mla.latent_dim();
-
-  float* q = w.q.get(step.floats(heads * mla.qk_head_dim()));
-  float* latent = w.latent.get(step.floats(latent_dim));
-  project(step, index, x, q, latent);
-  simulate_rows(step.exec, {profile_.kv_simulation, latent_dim, rope_dims, rows, latent, latent_dim});
-  step.show(index, "q", q, heads * mla.qk_head_dim());
-  step.show(index, "kv", latent, latent_dim);
-  write_rows(step, streams.latent, latent);
-  if (mla.index_n_heads > 0) write_index_keys(step, index);
+  const int rows = step.rows();
+  project_and_store(step, index, x);
   if (step.selects) select_keys(step, index);
 
-  float* values = w.values.get(step.floats(heads * mla.v_head_dim));
   const std::span<const RowSpan> spans = step.tables.host_spans;
   const auto expands = [&](const RowSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };
   for (std::size_t from = 0; from < spans.size();) {
     std::size_t to = from;
     while (to < spans.size() && !expands(spans[to])) ++to;
-    if (from < to) attend_absorbed(step, index, from, to, q, values);
-    if (to < spans.size()) attend_expanded(step, index, spans[to], q, values);
+    if (from < to) attend_absorbed(step, index, from, to);
+    if (to < spans.size()) attend_expanded(step, index, spans[to]);
     from = to + 1;
   }
-  step.show(index, "attn_o", values, heads * mla.v_head_dim);
-  const LinearJob out{&a.o, values, heads * mla.v_head_dim, y, hidden};
-  linear(step.exec, rows, {&out, 1});
+  step.show(index, "q", w.q.rows(rows));
+  step.show(index, "attn_o", w.values.rows(rows));
+  project(step.exec, rows, w.values.rows(rows), a.o, y);
+}
+
+// Queries as they come out of their product, and in the cache (normed latent | rotated key that all heads share); with
+// an indexer also its keys, queries and weights.
+void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
+  Workspace& w = step.w;
+  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int rows = step.rows(), rope_dims = mla.qk_rope_head_dim, index_dim = mla.index_head_dim;
+  ProjectArgs from_q_a{.rows = rows};
+  const Rows q = w.q.rows(rows), latent = w.latent.rows(rows), index_k = w.index_k.rows(rows);
+
+  if (mla.q_lora_rank > 0) from_q_a.add(a.q_b, q);
+  if (step.selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
+  from_q_a.x = w.q_a.rows(rows, from_q_a.forms());
+  ProjectArgs from_x{.rows = rows, .x = x};
+  from_x.add(a.kv_a, latent);
+  if (mla.q_lora_rank > 0) {
+    from_x.add({.weights = {&a.q_a, 1}, .y = from_q_a.x, .norm = a.q_norm.data(), .norm_eps = kLatentNormEps});
+  } else {
+    from_x.add(a.q_b, q);
+  }
+  if (mla.index_n_heads > 0) from_x.add(a.indexer.k, index_k);
+  if (step.selects) from_x.add(a.indexer.head_weights, w.index_weights.rows(rows));
+  project(step.exec, from_x);
+  if (mla.q_lora_rank > 0) project(step.exec, from_q_a);
+
+  StoreKvArgs store{.step = &step.tables};
+  store.add({.streams = &step.cache[streams.latent],
+             .ratio = 1,
+             .dims = mla.latent_dim(),
+             .x = latent.values,
+             .norm = {a.kv_norm.data(), nullptr, kLatentNormEps, mla.kv_lora_rank},
+             .rope = {ropes_[0].data(), rope_dims, mla.kv_lora_rank, !mla.rope_interleave},
+             .simulation = profile_.kv_simulation,
+             .simulated_rope_dims = rope_dims});
+  if (mla.index_n_heads > 0) {
+    store.add({.streams = &step.cache[streams.index],
+               .ratio = 1,
+               .dims = index_dim,
+               .x = index_k.values,
+               .norm = {a.indexer.k_norm.data(), a.indexer.k_norm_bias.data(), kIndexNormEps, index_dim},
+               .rope = {ropes_[0].data(), rope_dims, 0, /*half_split=*/true},
+               .hadamard = profile_.index_hadamard,
+               .simulation = profile_.simulate_index ? profile_.index_query : RowCodec::kF32});
+  }
+  store_kv(step.exec, store);
+  step.show(index, "kv", latent);
+  if (mla.index_n_heads > 0) step.show(index, "index_k", index_k);
+}
+
+// The index_topk best keys of each row, all of them while there are no more (spec section 19).
+void DeepSeekMla::select_keys(Step& step, int index) {
+  Workspace& w = step.w;
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int rows = step.rows(), heads = mla.index_n_heads, dim = mla.index_head_dim;
+  IndexSelectArgs args;
+  args.rows = rows, args.heads = heads, args.dims = dim;
+  args.q = w.index_q.floats(rows), args.weights = w.index_weights.floats(rows);
+  args.query_rope = {ropes_[0].data(), mla.qk_rope_head_dim, 0, /*half_split=*/true};
+  args.query_hadamard = profile_.index_hadamard, args.query_simulation = profile_.index_query;
+  args.weight_factor =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
+  args.step = &step.tables;
+  args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index];
+  args.tokens_per_row = 1, args.top_k = mla.index_topk;
+  args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
+  step.score_all(w.index_scores, &args);
+  index_select(step.exec, args);
+  step.show(index, "index_q", w.index_q.rows(rows));
+  step.show(index, "index_scores", args.scores, rows, args.scores_stride);
 }
 
 // Turns the queries of neighbouring spans to the latent's side, head by head, attends, and turns what comes out to
 // values.
-void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::size_t to, const float* q,
-                                  float* values) {
-  const std::span<const RowSpan> spans = step.tables.host_spans.subspan(from, to - from);
+void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::size_t to) {
   Workspace& w = step.w;
+  const std::span<const RowSpan> spans = step.tables.host_spans.subspan(from, to - from);
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const DeepSeekMlaConfig& mla = config_.mla();
-  const int heads = config_.num_attention_heads, rank = mla.kv_lora_rank, latent_dim = mla.latent_dim();
-  const int nope = mla.qk_nope_head_dim, head_dim = mla.qk_head_dim(), value_dim = mla.v_head_dim;
-  const std::ptrdiff_t begin = spans.front().row_begin;
-  const int rows = spans.back().row_begin + spans.back().rows - spans.front().row_begin;
-  float* absorbed = w.absorbed.get(step.floats(heads * latent_dim));
-  float* attended = w.attended.get(step.floats(heads * rank));
-  q += begin * heads * head_dim;
-
-  std::vector<LinearJob>& jobs = w.jobs;
-  jobs.clear();
-  float* of_rows = absorbed + begin * heads * latent_dim;
-  for (int h = 0; h < heads; ++h) {
-    jobs.push_back({&a.k_up[static_cast<std::size_t>(h)], q + h * head_dim, heads * head_dim, of_rows + h * latent_dim,
-                    heads * latent_dim});
-  }
-  linear(step.exec, rows, jobs);
-  copy_heads(step.exec, {rows, heads, mla.qk_rope_head_dim, q + nope, head_dim, heads * head_dim, of_rows + rank,
-                         latent_dim, heads * latent_dim});
+  const int heads = config_.num_attention_heads, rank = mla.kv_lora_rank, all = step.rows();
+  const int begin = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - begin;
+  const Rows q = by_head(w.q.rows(all), begin, mla.qk_nope_head_dim);
+  const Rows absorbed = by_head(w.absorbed.rows(all), begin, rank);
+  const Rows attended = by_head(w.attended.rows(all), begin, rank);
+  const Rows values = by_head(w.values.rows(all), begin, mla.v_head_dim);
+  project(step.exec,
+          ProjectArgs{.rows = rows, .x = q}.add({.weights = a.k_up, .y = absorbed, .y_step = absorbed.part_step}));
   AttendArgs args;
-  args.rows = rows, args.heads = heads, args.dims = latent_dim, args.value_dims = rank;
-  args.q = absorbed, args.scale = softmax_scale_;
+  args.rows = rows, args.heads = heads, args.dims = mla.latent_dim(), args.value_dims = rank;
+  args.q = w.absorbed.floats(all), args.scale = softmax_scale_;
+  args.query = query_form(), args.query_heads = w.q.floats(all), args.query_dims = mla.qk_head_dim();
   args.step = &step.tables, args.spans = step.tables.spans.subspan(from, to - from);
   args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
-    args.selected = w.selected.ints(step.floats(mla.index_topk));
-    args.selected_count = w.selected_count.ints(step.floats(1));
+    args.selected = w.selected.ints(all), args.selected_count = w.selected_count.ints(all);
     args.max_selected = mla.index_topk;
   }
-  args.out = attended;
+  args.out = w.attended.floats(all);
   args.bf16 = profile_.bf16_attention();
   attend(step.exec, args);
-
-  jobs.clear();
-  for (int h = 0; h < heads; ++h) {
-    jobs.push_back({&a.v_up[static_cast<std::size_t>(h)], attended + (begin * heads + h) * rank, heads * rank,
-                    values + (begin * heads + h) * value_dim, heads * value_dim});
-  }
-  linear(step.exec, rows, jobs);
+  project(step.exec,
+          ProjectArgs{.rows = rows, .x = attended}.add({.weights = a.v_up, .y = values, .y_step = values.part_step}));
 }
 
-// Queries with their rotary dims turned, and (normed latent | rotated key that all heads share); with an indexer also
-// what it projects, as it comes out of the linears.
-void DeepSeekMla::project(Step& step, int index, const float* x, float* q, float* latent) {
+void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const DeepSeekMlaConfig& mla = config_.mla();
-  const int rows = step.rows(), heads = config_.num_attention_heads;
-  const int q_rank = mla.q_lora_rank, q_width = heads * mla.qk_head_dim(), latent_dim = mla.latent_dim();
-
-  float* q_a = w.q_a.get(step.floats(q_rank));
-  std::vector<LinearJob>& jobs = w.jobs;
-  const auto from = [&](const LinearWeight& weight, const float* input, float* output) {
-    jobs.push_back({&weight, input, weight.in(), output, weight.out()});
-  };
-  jobs.clear();
-  from(a.kv_a, x, latent);
-  q_rank > 0 ? from(a.q_a, x, q_a) : from(a.q_b, x, q);
-  if (mla.index_n_heads > 0) from(a.indexer.k, x, w.index_k.get(step.floats(mla.index_head_dim)));
-  if (step.selects) from(a.indexer.head_weights, x, w.index_weights.get(step.floats(mla.index_n_heads)));
-  linear(step.exec, rows, jobs);
-  if (q_rank > 0) {
-    rms_norm(step.exec, {rows, q_rank, q_a, q_rank, a.q_norm.data(), kLatentNormEps, q_a, q_rank});
-    jobs.clear();
-    from(a.q_b, q_a, q);
-    if (step.selects) from(a.indexer.q, q_a, w.index_q.get(step.floats(a.indexer.q.out())));
-    linear(step.exec, rows, jobs);
-  }
-  rms_norm(step.exec,
-           {rows, mla.kv_lora_rank, latent, latent_dim, a.kv_norm.data(), kLatentNormEps, latent, latent_dim});
-
-  RopeHeadsArgs rope;
-  rope.rows = rows, rope.rope_dims = mla.qk_rope_head_dim;
-  rope.positions = step.tables.positions.data(), rope.table = rope_.data();
-  rope.half_split = !mla.rope_interleave;
-  rope.heads = heads, rope.head_dim = mla.qk_head_dim(), rope.offset = mla.qk_nope_head_dim;
-  rope.x = q, rope.ldx = q_width;
-  rope_heads(step.exec, rope);
-  rope.heads = 1, rope.head_dim = latent_dim, rope.offset = mla.kv_lora_rank;
-  rope.x = latent, rope.ldx = latent_dim;
-  rope_heads(step.exec, rope);
+  ExpandAndAttendArgs args;
+  args.step = &step.tables, args.span = span;
+  args.heads = config_.num_attention_heads, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;
+  args.rank = mla.kv_lora_rank, args.prefix_chunk = profile_.prefix_chunk;
+  args.k_expand = a.k_expand, args.v_up = a.v_up;
+  args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
+  args.q = w.q.floats(step.rows()), args.query = query_form(), args.scale = softmax_scale_;
+  args.latents = w.piece_latents.floats(1), args.expanded = w.expanded.floats(1);
+  args.piece = w.piece.floats(span.rows), args.piece_lse = w.piece_lse.floats(span.rows);
+  args.lse = w.lse.floats(span.rows);
+  args.out = w.values.floats(step.rows());
+  expand_and_attend(step.exec, args);
 }
 
-// Row t of x, one a token, goes to its place in `id`; not below latents_from, where it is published already.
-void DeepSeekMla::write_rows(Step& step, StreamId id, const float* x) {
-  const StreamView& stream = step.cache[id];
-  encode_rows(step.exec, {&stream, step.rows(), x, stream.format.dims, step.tables.closed_by(1).slots});
+HeadForm DeepSeekMla::query_form() const {
+  const DeepSeekMlaConfig& mla = config_.mla();
+  return {.rope = {ropes_[0].data(), mla.qk_rope_head_dim, mla.qk_nope_head_dim, !mla.rope_interleave}};
+}
+
+// Rows from `begin` on, of which each head is a part, `columns` of it.
+Rows DeepSeekMla::by_head(const Rows& rows, int begin, int columns) const {
+  const int heads = config_.num_attention_heads;
+  return {.values = rows.values + begin * rows.ld,
+          .ld = rows.ld,
+          .columns = columns,
+          .parts = heads,
+          .part_step = rows.ld / heads};
 }
 
 }  // namespace sluice::mla

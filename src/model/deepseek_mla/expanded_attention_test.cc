@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/model_plan.h"
 

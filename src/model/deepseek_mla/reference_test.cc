@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/changed_checkpoint_testing.h"
 #include "model/deepseek_mla/reference_testing.h"

@@ -2,28 +2,21 @@
 // to this folder.
 #pragma once
 
-#include <vector>
-
 #include "base/aligned.h"
-#include "kernels/scratch.h"
 #include "model/deepseek_mla/model.h"
 
 namespace sluice::mla {
 
 // Where the tensors of a step lie. Every name is one of the specification, [rows, ...].
 struct DeepSeekMla::Workspace {
-  Device* device = nullptr;
-  int rows = 0;                           // of a step at most
   ScratchTensor q_a, q, latent;           // latent: (c | k_pe)
   ScratchTensor absorbed;                 // [rows, heads, kv_lora_rank + rope]
   ScratchTensor attended, values;         // [rows, heads, kv_lora_rank], [rows, heads, v_head_dim]
-  ScratchTensor piece_latents, expanded;  // [keys, latent], [heads, keys, expanded_row_floats] of a group of heads
-  ScratchTensor piece, piece_lse, lse;    // [rows, heads, v_head_dim], [rows, heads], [rows, heads]
+  ScratchTensor piece_latents, expanded;  // of expand_and_attend()
+  ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
   FloatBuffer index_scores;  // for probes
-  std::vector<LinearJob> jobs;
   FeedForwardScratch feed_forward;
-  Scratch scratch;
 };
 
 struct DeepSeekMla::Step : ModelStep {

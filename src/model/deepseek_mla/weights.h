@@ -25,6 +25,10 @@ struct AttentionWeights {
   IndexerWeights indexer;  // with index_n_heads
 };
 
+inline InputForms inputs_of(const AttentionWeights& a) {
+  return InputForms().add(a.q_a.out() > 0 ? a.q_a : a.q_b).add(a.kv_a).add(a.indexer.k);
+}
+
 struct LayerWeights {
   std::vector<float> attn_norm, ffn_norm;
   AttentionWeights attn;

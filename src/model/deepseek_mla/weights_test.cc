@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 #include "model/changed_checkpoint_testing.h"
 
 namespace sluice::weights_test {

@@ -1,11 +1,7 @@
 #include "model/deepseek_v4/model.h"
 
-#include <algorithm>
+#include <utility>
 
-#include "base/check.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/router.h"
 #include "model/deepseek_v4/step.h"
 #include "model/rope.h"
 
@@ -22,13 +18,13 @@ RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
 }  // namespace
 
 DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
-    : checkpoint_(std::move(checkpoint)),
-      config_(std::move(config)),
-      profile_(std::move(profile)),
-      layout_(make_cache_layout(config_, profile_, streams_)),
-      window_rope_(make_rope(config_.rope, config_.v4().qk_rope_head_dim)),
-      compress_rope_(make_rope(config_.compress_rope, config_.v4().qk_rope_head_dim)),
-      workspace_(std::make_unique<Workspace>()) {}
+    : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
+      workspace_(std::make_unique<Workspace>()) {
+  layout_ = make_cache_layout(config_, profile_, streams_);
+  for (const RopeConfig* rope : {&config_.rope, &config_.compress_rope}) {
+    ropes_.push_back(make_rope(*rope, config_.v4().qk_rope_head_dim));
+  }
+}
 
 DeepSeekV4::~DeepSeekV4() = default;
 
@@ -43,141 +39,98 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
   return std::unique_ptr<Model>(std::move(model));
 }
 
-void DeepSeekV4::reserve(std::size_t rows) {
+void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   Workspace& w = *workspace_;
   const DeepSeekV4Config& v4 = config_.v4();
-  const auto add = [&](std::int64_t columns, ScratchTensor* tensor) {
-    w.scratch.add(rows * static_cast<std::size_t>(columns), tensor);
-  };
   const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = config_.num_attention_heads;
-  for (ScratchTensor* streams : {&w.streams, &w.wanted}) add(kHcStreams * hidden, streams);
-  for (ScratchTensor* of_hidden : {&w.collapsed, &w.normed, &w.sub_layer}) add(hidden, of_hidden);
-  add(24, &w.mixes);
-  for (ScratchTensor* weights : {&w.pre, &w.post}) add(kHcStreams, weights);
-  add(kHcStreams * kHcStreams, &w.comb);
-  add(v4.q_lora_rank, &w.q_a);
-  for (ScratchTensor* of_heads : {&w.q, &w.attended}) add(heads * dim, of_heads);
-  for (ScratchTensor* of_head : {&w.kv, &w.pooled}) add(dim, of_head);
-  add(std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
-  for (ScratchTensor* compressed : {&w.comp_kv, &w.comp_gate}) add(2 * dim, compressed);  // 2: of CSA
   const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
-  for (ScratchTensor* compressed : {&w.index_kv, &w.index_gate}) add(2 * index_dim, compressed);
-  add(index_dim, &w.index_pooled);
-  add(index_heads * index_dim, &w.index_q);
-  add(index_heads, &w.index_weights);
-  add(v4.index_topk, &w.selected);
-  add(1, &w.selected_count);
-  add(config_.moe.n_routed_experts, &w.router_logits);
-  for (ScratchTensor* routed : {&w.router_weights, &w.router_ids}) add(config_.moe.num_experts_per_tok, routed);
-}
-
-Status DeepSeekV4::prepare(Device& device, int rows, Position positions) {
-  Workspace& w = *workspace_;
-  if (w.device == &device && rows <= w.rows && positions <= window_rope_.reserved()) return {};
-  w.device = &device;
-  w.rows = std::max(rows, w.rows);
-  reserve(static_cast<std::size_t>(w.rows));
-  SLUICE_RETURN_IF_ERROR(w.scratch.take(device));
-  const Position most = std::max(positions, window_rope_.reserved());
-  SLUICE_RETURN_IF_ERROR(window_rope_.reserve(device, most));
-  return compress_rope_.reserve(device, most);
-}
-
-void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                         const Probe* probe) {
-  Workspace& w = *workspace_;
-  window_rope_.ensure(tables.end);
-  compress_rope_.ensure(tables.end);
-
-  Step step{{exec, tables, cache, probe}, w, tables.end / 4 > config_.v4().index_topk};
-  embed(exec,
-        {tables.ids, &weights_.embedding, kHcStreams, w.streams.get(step.floats(kHcStreams * config_.hidden_size))});
-  for (int i = 0; i < config_.num_hidden_layers; ++i) layer(step, i);
-  if (!tables.logit_rows.empty()) head(step, logits);
+  for (ScratchTensor* streams : {&w.streams, &w.wanted}) scratch.add(rows, kHcStreams * hidden, streams);
+  const InputForms forms = InputForms::of_profile(profile_.inputs);
+  for (ScratchTensor* of_hidden : {&w.collapsed, &w.sub_layer}) scratch.add(rows, hidden, of_hidden);
+  scratch.add(rows, hidden, &w.normed, forms);
+  scratch.add(rows, 24, &w.mixes);
+  for (ScratchTensor* weights : {&w.pre, &w.post}) scratch.add(rows, kHcStreams, weights);
+  scratch.add(rows, kHcStreams * kHcStreams, &w.comb);
+  scratch.add(rows, v4.q_lora_rank, &w.q_a, forms);
+  for (ScratchTensor* of_heads : {&w.q, &w.attended}) scratch.add(rows, heads * dim, of_heads);
+  scratch.add(rows, dim, &w.kv);
+  scratch.add(rows, std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
+  const auto add_compressor = [&](std::int64_t dims, CompressorScratch* compressor) {
+    for (ScratchTensor* projected : {&compressor->kv, &compressor->gate}) scratch.add(rows, 2 * dims, projected);
+    scratch.add(rows, dims, &compressor->pooled);
+  };
+  add_compressor(dim, &w.compressor);
+  add_compressor(index_dim, &w.index_compressor);
+  scratch.add(rows, index_heads * index_dim, &w.index_q);
+  scratch.add(rows, index_heads, &w.index_weights);
+  scratch.add(rows, v4.index_topk, &w.selected);
+  scratch.add(rows, 1, &w.selected_count);
+  w.feed_forward.reserve(scratch, config_.moe, rows);
 }
 
 // The two sub-layers of a layer, each between the halves of a hyper-connection.
-void DeepSeekV4::layer(Step& step, int index) {
-  Workspace& w = step.w;
-  const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(index)];
-  const int rows = step.rows(), hidden = config_.hidden_size;
-  const auto eps = static_cast<float>(config_.rms_norm_eps);
-  float* x = w.streams.get(step.floats(kHcStreams * hidden));
-  float* pre = w.pre.get(step.floats(kHcStreams));
-  float* post = w.post.get(step.floats(kHcStreams));
-  float* comb = w.comb.get(step.floats(kHcStreams * kHcStreams));
-  float* collapsed = w.collapsed.get(step.floats(hidden));
-  float* normed = w.normed.get(step.floats(hidden));
-  float* y = w.sub_layer.get(step.floats(hidden));
-
-  const auto enter = [&](const HyperConnectionSite& site, const std::vector<float>& norm, const char* shown_x,
-                         const char* shown_post, const char* shown_comb) {
-    hc_mix(step.exec, {rows, hidden, x, &site.op, eps, static_cast<float>(config_.v4().hc_eps),
-                       config_.v4().hc_sinkhorn_iters, w.mixes.get(step.floats(24)), pre, post, comb});
-    hc_collapse(step.exec, {rows, hidden, x, pre, collapsed});
-    step.show(index, shown_x, collapsed, rows, hidden);
-    step.show(index, shown_post, post, rows, kHcStreams);
-    step.show(index, shown_comb, comb, rows, kHcStreams * kHcStreams);
-    rms_norm(step.exec, {rows, hidden, collapsed, hidden, norm.data(), eps, normed, hidden});
-  };
-
-  enter(weights.hc_attn, weights.attn_norm, "hc_attn_x", "hc_attn_post", "hc_attn_comb");
-  attention(step, index, normed, y);
-  step.show(index, "attn_out", y, rows, hidden);
-  hc_expand(step.exec, {rows, hidden, y, post, comb, x});
-  step.show(index, "resid_mid", x, rows, kHcStreams * hidden);
-
-  enter(weights.hc_ffn, weights.ffn_norm, "hc_ffn_x", "hc_ffn_post", "hc_ffn_comb");
-  feed_forward(step, index, normed, y);
-  step.show(index, "ffn_out", y, rows, hidden);
-  hc_expand(step.exec, {rows, hidden, y, post, comb, x});
-  step.show(index, "resid_out", x, rows, kHcStreams * hidden);
+void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
+                         const Probe* probe) {
+  begin(tables);
+  Workspace& w = *workspace_;
+  Step step{{exec, tables, cache, probe}, w, tables.end / 4 > config_.v4().index_topk};
+  const Rows y = w.sub_layer.rows(step.rows()), streams = w.streams.rows(step.rows());
+  embed(exec, {tables.ids, &weights_.embedding, kHcStreams, streams.values});
+  for (int i = 0; i < config_.num_hidden_layers; ++i) {
+    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+    attention(step, i, y);
+    step.show(i, "attn_out", y);
+    const Rows x = enter(step, i, layer.hc_ffn, layer.ffn_norm, inputs_of(layer.ffn));
+    feed_forward(step, i, config_, layer.ffn, {}, x, y, w.feed_forward);
+    step.show(i, "ffn_out", y);
+  }
+  head(step, logits);
 }
 
-// Router and experts (spec section 8).
-void DeepSeekV4::feed_forward(Step& step, int index, const float* x, float* y) {
+HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first, const InputForms& inputs) const {
   Workspace& w = step.w;
-  const FeedForwardWeights& ffn = weights_.layers[static_cast<std::size_t>(index)].ffn;
-  const int rows = step.rows(), hidden = config_.hidden_size;
-  const int experts_count = config_.moe.n_routed_experts, slots = config_.moe.num_experts_per_tok;
-  const auto pairs = static_cast<std::size_t>(rows) * static_cast<std::size_t>(slots);
+  const int rows = step.rows();
+  HcLeaveEnterArgs args;
+  args.rows = rows, args.dim = config_.hidden_size;
+  args.x = w.streams.floats(rows);
+  if (!first) args.y = w.sub_layer.floats(rows);
+  args.norm_eps = static_cast<float>(config_.rms_norm_eps), args.hc_eps = static_cast<float>(config_.v4().hc_eps);
+  args.mixes = w.mixes.floats(rows), args.pre = w.pre.floats(rows), args.post = w.post.floats(rows);
+  args.comb = w.comb.floats(rows), args.collapsed = w.collapsed.floats(rows), args.normed = w.normed.rows(rows, inputs);
+  return args;
+}
 
-  float* router_logits = w.router_logits.get(step.floats(experts_count));
-  const LinearJob gate{&ffn.gate, x, hidden, router_logits, experts_count};
-  linear(step.exec, rows, {&gate, 1});
-
-  float* router_weights = w.router_weights.get(pairs);
-  RouteArgs router;
-  router.rows = rows, router.experts = experts_count, router.slots = slots;
-  router.logits = router_logits;
-  router.bias = ffn.gate_bias.empty() ? nullptr : ffn.gate_bias.data();
-  if (!ffn.tid2eid.empty()) router.hash_ids = ffn.tid2eid.data(), router.tokens = step.tables.ids.data();
-  router.scaling = static_cast<float>(config_.moe.routed_scaling_factor);
-  router.ids = w.router_ids.ints(pairs), router.weights = router_weights;
-  route(step.exec, router);
-  step.show(index, "router_weights", router_weights, rows, slots);
-  step.show(index, "router_ids", router.ids, slots);
-
-  experts(step.exec, {rows, hidden, slots, x, router.ids, router_weights, ffn.experts, &ffn.shared,
-                      static_cast<float>(config_.moe.swiglu_limit.value_or(0.0)), y});
+Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
+                       const InputForms& inputs) {
+  const bool attention = &site == &weights_.layers[static_cast<std::size_t>(index)].hc_attn;
+  const bool first = index == 0 && attention;
+  HcLeaveEnterArgs args = leave(step, first, inputs);
+  args.weights = &site.op, args.sinkhorn_iterations = config_.v4().hc_sinkhorn_iters;
+  args.norm = norm.data();
+  hc_leave_enter(step.exec, args);
+  const Workspace& w = step.w;
+  if (!first)
+    step.show(attention ? index - 1 : index, attention ? "resid_out" : "resid_mid", w.streams.rows(args.rows));
+  step.show(index, attention ? "hc_attn_x" : "hc_ffn_x", w.collapsed.rows(args.rows));
+  step.show(index, attention ? "hc_attn_post" : "hc_ffn_post", w.post.rows(args.rows));
+  step.show(index, attention ? "hc_attn_comb" : "hc_ffn_comb", w.comb.rows(args.rows));
+  return args.normed;
 }
 
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
 void DeepSeekV4::head(Step& step, float* logits) {
-  Workspace& w = step.w;
-  const int rows = static_cast<int>(step.tables.logit_rows.size()), hidden = config_.hidden_size;
-  const auto eps = static_cast<float>(config_.rms_norm_eps);
-  float* x = w.wanted.get(static_cast<std::size_t>(rows) * static_cast<std::size_t>(kHcStreams * hidden));
-  gather_rows(step.exec, {step.tables.logit_rows, kHcStreams * hidden, w.streams.get(0), x});
-  float* pre = w.pre.get(step.floats(kHcStreams));
-  float* h = w.collapsed.get(step.floats(hidden));
-  float* normed = w.normed.get(step.floats(hidden));
-  hc_mix(step.exec, {rows, hidden, x, &weights_.hc_head.op, eps, static_cast<float>(config_.v4().hc_eps), 0,
-                     w.mixes.get(step.floats(24)), pre, nullptr, nullptr});
-  hc_collapse(step.exec, {rows, hidden, x, pre, h});
-  rms_norm(step.exec, {rows, hidden, h, hidden, weights_.norm.data(), eps, normed, hidden});
-  const LinearJob job{&weights_.head, normed, hidden, logits, config_.vocab_size};
-  linear(step.exec, rows, {&job, 1});
+  HcLeaveEnterArgs args = leave(step, false, InputForms().add(weights_.head));
+  const std::span<const std::int32_t> wanted = step.tables.logit_rows;
+  const int rows = static_cast<int>(wanted.size());
+  if (rows > 0) {
+    args.weights = &weights_.hc_head.op, args.norm = weights_.norm.data();
+    args.only = wanted, args.gathered = step.w.wanted.floats(rows);
+  }
+  hc_leave_enter(step.exec, args);
+  step.show(config_.num_hidden_layers - 1, "resid_out", step.w.streams.rows(step.rows()));
+  if (rows > 0) {
+    project(step.exec, rows, args.normed, weights_.head, contiguous_rows(logits, config_.vocab_size));
+  }
 }
 
 }  // namespace sluice::v4

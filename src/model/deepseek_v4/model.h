@@ -7,11 +7,8 @@
 
 #include <memory>
 
-#include "kernels/attention.h"
-#include "kernels/compressor.h"
-#include "kernels/rope_table.h"
 #include "model/deepseek_v4/weights.h"
-#include "model/model.h"
+#include "model/family_model.h"
 #include "model/model_plan.h"
 
 namespace sluice::v4 {
@@ -33,15 +30,13 @@ CacheTypes cache_types(const ModelConfig& config);
 
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
 
-class DeepSeekV4 final : public Model {
+class DeepSeekV4 final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
 
-  const ModelConfig& config() const override { return config_; }
-  const NumericsProfile& profile() const override { return profile_; }
-  const CacheLayout& cache_layout() const override { return layout_; }
-  Status prepare(Device& device, int rows, Position positions) override;
+  ~DeepSeekV4() override;
+
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Probe* probe) override;
 
@@ -50,26 +45,22 @@ class DeepSeekV4 final : public Model {
   struct Workspace;  // buffers kept between steps (step.h)
 
   DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
-  void reserve(std::size_t rows);
-  void layer(Step& step, int index);
-  void attention(Step& step, int index, const float* x, float* y);
-  void compress_layer(Step& step, int index, const CompressorWeights& weights, StreamId open, StreamId latent, int dim,
-                      bool is_index, const float* kv, const float* gate);
+  void reserve(Scratch& scratch, std::size_t rows) override;
+  // Leaves the site before, unless it is the step's first, for this one: its normed input, [rows, hidden],
+  // in the forms of `inputs`.
+  Rows enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
+             const InputForms& inputs);
+  HcLeaveEnterArgs leave(Step& step, bool first, const InputForms& inputs) const;
+  void attention(Step& step, int index, const Rows& y);
+  KvRows entries(Step& step, int index, bool of_index) const;
   void select_entries(Step& step, int index);
-  void feed_forward(Step& step, int index, const float* x, float* y);
   void head(Step& step, float* logits);
+  const RopeTable& window_rope() const { return ropes_[0]; }
+  const RopeTable& compress_rope() const { return ropes_[1]; }
 
-  Checkpoint checkpoint_;
-  ModelConfig config_;
-  NumericsProfile profile_;
   Weights weights_;
-  std::vector<LayerStreams> streams_;  // before layout_, whose making fills it
-  CacheLayout layout_;
-  RopeTable window_rope_, compress_rope_;
+  std::vector<LayerStreams> streams_;
   std::unique_ptr<Workspace> workspace_;
-
- public:
-  ~DeepSeekV4() override;
 };
 
 }  // namespace sluice::v4

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
+#include "model/feed_forward.h"
 #include "model/weight_table.h"
 
 namespace sluice::v4 {
@@ -33,14 +33,6 @@ struct AttentionWeights {
   std::vector<float> q_norm, kv_norm, sink;
   CompressorWeights compressor;  // CSA and HCA layers
   IndexerWeights indexer;        // CSA layers
-};
-
-struct FeedForwardWeights {
-  LinearWeight gate;                  // the router
-  std::vector<float> gate_bias;       // score-routed layers
-  std::vector<std::int32_t> tid2eid;  // hash-routed layers: [vocab, slots]
-  std::vector<ExpertWeights> experts;
-  ExpertWeights shared;
 };
 
 struct LayerWeights {

@@ -1,7 +1,7 @@
 // The kernels of this ISA. Callable only where the machine has it (kernels/cpu_features.h).
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice::avx2 {
 

@@ -40,8 +40,10 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 }  // namespace avx2
 
 const LinearKernels& avx2_linear_kernels() {
-  static constexpr LinearKernels kKernels{avx2::packed_bytes, avx2::pack, avx2::LinearIsa::kTileGroups * kGroupOutputs,
-                                          avx2::run, cpu::prepare_inputs<avx2::F32x16>};
+  static constexpr LinearKernels kKernels{
+      {avx2::packed_bytes, avx2::pack, avx2::LinearIsa::kTileGroups * kGroupOutputs},
+      avx2::run,
+      cpu::prepare_inputs<avx2::F32x16>};
   return kKernels;
 }
 

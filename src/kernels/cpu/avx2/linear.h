@@ -1,7 +1,7 @@
 // The AVX2 forms (with FMA and F16C) of kernels/linear.h and of SwiGLU (kernels/experts.h).
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice {
 

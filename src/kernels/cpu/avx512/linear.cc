@@ -40,9 +40,10 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 }  // namespace avx512
 
 const LinearKernels& avx512_linear_kernels() {
-  static constexpr LinearKernels kKernels{avx512::packed_bytes, avx512::pack,
-                                          avx512::LinearIsa::kTileGroups * kGroupOutputs, avx512::run,
-                                          cpu::prepare_inputs<avx512::F32x16>};
+  static constexpr LinearKernels kKernels{
+      {avx512::packed_bytes, avx512::pack, avx512::LinearIsa::kTileGroups * kGroupOutputs},
+      avx512::run,
+      cpu::prepare_inputs<avx512::F32x16>};
   return kKernels;
 }
 

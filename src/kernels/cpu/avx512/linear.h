@@ -1,7 +1,7 @@
 // The AVX-512 forms (F, BW, DQ, VL) of kernels/linear.h and of SwiGLU (kernels/experts.h).
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 // is avx512's. Callable only where the machine has it (kernels/cpu_features.h).
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice::avx512vbmi {
 

@@ -52,9 +52,10 @@ void run(const LinearJob& job, int rows, int begin, int end) {
 }  // namespace avx512vbmi
 
 const LinearKernels& avx512vbmi_linear_kernels() {
-  static const LinearKernels kernels{avx512vbmi::packed_bytes, avx512vbmi::pack,
-                                     avx512vbmi::LinearIsa::kTileGroups * kGroupOutputs, avx512vbmi::run,
-                                     avx512_linear_kernels().prepare};
+  static const LinearKernels kernels{
+      {avx512vbmi::packed_bytes, avx512vbmi::pack, avx512vbmi::LinearIsa::kTileGroups * kGroupOutputs},
+      avx512vbmi::run,
+      avx512_linear_kernels().prepare};
   return kernels;
 }
 

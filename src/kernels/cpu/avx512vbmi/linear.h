@@ -1,7 +1,7 @@
 // The forms of kernels/linear.h for AVX-512 with VBMI and VNNI.
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 namespace sluice {
 

@@ -15,8 +15,8 @@
 #include "kernels/cpu/avx512vbmi/linear_kernels.h"
 #include "kernels/cpu/linear_int8.inc.h"
 #include "kernels/cpu/linear_tile.inc.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/linear_inputs.h"
-#include "kernels/tiles.h"
 
 #pragma GCC push_options
 #pragma GCC target("amx-tile,amx-int8")

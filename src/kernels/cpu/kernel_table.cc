@@ -1,4 +1,4 @@
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 #include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
@@ -7,13 +7,6 @@
 
 namespace sluice {
 namespace {
-
-// Those that the machine has, best first.
-std::vector<const KernelTable*> present_kernels() {
-  std::vector<const KernelTable*> tables{avx512vbmi_kernels(), avx512_kernels(), avx2_kernels(), &scalar_kernels()};
-  std::erase(tables, nullptr);
-  return tables;
-}
 
 // Where an entry of `table` comes from: the lowest of its ISA and those below that has the same kernel.
 template <class GetEntry>
@@ -27,6 +20,20 @@ KernelRow describe(const char* op, const KernelTable& table, const GetEntry& ent
 }
 
 }  // namespace
+
+std::vector<const KernelTable*> present_kernels() {
+  std::vector<const KernelTable*> tables{avx512vbmi_kernels(), avx512_kernels(), avx2_kernels(), &scalar_kernels()};
+  std::erase(tables, nullptr);
+  return tables;
+}
+
+const char* isa_name(const KernelTable& table) {
+  return table.isa;
+}
+
+const LinearPacking& linear_packing(const KernelTable& table) {
+  return table.linear.packing;
+}
 
 const KernelTable* avx2_kernels() {
   return cpu_has_avx2() ? &avx2::kernels() : nullptr;

@@ -1,12 +1,23 @@
+// The scalar kernels as a table: those of kernels/ref, on weights as they lie.
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/linear.h"
 
 namespace sluice {
+namespace {
+
+std::size_t no_packed_bytes(const WeightView&) {
+  return 0;
+}
+void pack_nothing(const WeightView&, int, int, std::byte*) {}
+
+}  // namespace
 
 const KernelTable& scalar_kernels() {
   static const KernelTable table{
       .isa = "scalar",
-      .linear = scalar_linear_kernels(),
+      .linear = {{no_packed_bytes, pack_nothing, 32}, scalar_linear, prepare_inputs},
       .swiglu = swiglu_scalar,
       .rms_norm = ref::rms_norm,
       .layer_norm = ref::layer_norm,

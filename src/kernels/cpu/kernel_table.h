@@ -1,13 +1,12 @@
-// The kernels of one ISA: plain function pointers over tiles of rows, chosen once at start and never mixed within a
-// run.
+// The kernels of one ISA (kernels/isa.h): plain function pointers over tiles of rows. For kernels/cpu and its tests
+// alone (tools/check_layering.sh).
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so an ISA changes speed only.
-// A table may leave an entry to the next lower ISA; `sluice kernels` prints which is which.
+// A table may leave an entry to the next lower ISA.
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
+#include <cstdint>
 
 #include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
@@ -16,10 +15,12 @@
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/index_tile.h"
+#include "kernels/isa.h"
 #include "kernels/linear.h"
+#include "kernels/linear_packing.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"
-#include "sluice/status.h"
+#include "kernels/stream.h"
 
 namespace sluice {
 
@@ -28,27 +29,13 @@ template <class Args>
 using RowsKernel = void (*)(const Args& args, int begin, int end);
 
 struct LinearKernels {
-  // Bytes of the packed form of `view` (0: works on the view itself), and the packing of outputs [begin, end),
-  // multiples of `out_tile` but for the last.
-  std::size_t (*packed_bytes)(const WeightView& view);
-  void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
-  int out_tile;
+  LinearPacking packing;
   // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
   void (*run)(const LinearJob& job, int rows, int begin, int end);
   // kernels/linear_inputs.h's prepare_inputs().
   void (*prepare)(InputForm form, int count, const float* x, float* to);
 };
 
-struct SwiGluArgs {  // gate, up, out: [rows, dim] with row stride ld, out may be either; row_weight [rows] or null for
-                     // 1
-  const float* gate;
-  const float* up;
-  const float* row_weight;
-  float* out;
-  int dim;
-  std::ptrdiff_t ld;
-  float limit;
-};
 struct KernelTable {
   const char* isa = "scalar";
   LinearKernels linear{};
@@ -81,19 +68,9 @@ struct KernelTable {
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
-const KernelTable& scalar_kernels();
 // Null when this build or this machine lacks the ISA.
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
 const KernelTable* avx512vbmi_kernels();
-
-// "auto" picks the best that the machine has; a name that is unknown or that it lacks is an error that says what it
-// has.
-Result<const KernelTable*> select_kernels(const std::string& isa);
-
-struct KernelRow {  // for `sluice kernels`
-  std::string op, isa, why;
-};
-std::vector<KernelRow> describe_kernels(const KernelTable& table);
 
 }  // namespace sluice

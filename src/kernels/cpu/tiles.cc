@@ -1,4 +1,4 @@
-#include "kernels/tiles.h"
+#include "kernels/cpu/tiles.h"
 
 #include "base/aligned.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/kernel_table.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,59 @@
+// attend() and expand_and_attend().
+#include "kernels/composed/rows.h"
+#include "kernels/ops.h"
+
+namespace sluice::composed {
+
+void attend(const Exec& exec, const AttendArgs& args) {
+  if (args.spans.empty()) return;
+  const std::ptrdiff_t first = args.spans.front().row_begin;
+  const int heads = args.heads, rows = args.rows;
+  const Position* positions = args.step->positions.data() + first;
+  float* q = args.q + first * heads * args.dims;
+  if (args.query_heads == nullptr) {
+    form_heads(exec, args.query, rows, heads, args.dims, q, std::ptrdiff_t{heads} * args.dims, positions);
+  } else {
+    const int dims = args.query_dims, rope_dims = args.query.rope.dims;
+    const std::ptrdiff_t ld = std::ptrdiff_t{heads} * dims;
+    float* x = args.query_heads + first * ld;
+    form_heads(exec, args.query, rows, heads, dims, x, ld, positions);
+    copy_heads(exec, {rows, heads, rope_dims, x + args.query.rope.offset, dims, ld, q + args.dims - rope_dims,
+                      args.dims, std::ptrdiff_t{heads} * args.dims});
+  }
+  attend_keys(exec, args);
+  const std::ptrdiff_t ldo = std::ptrdiff_t{heads} * args.value_dims;
+  if (args.out_rope.table != nullptr) {
+    rope_heads(exec, {.rows = rows,
+                      .heads = heads,
+                      .head_dim = args.value_dims,
+                      .rope_dims = args.out_rope.dims,
+                      .offset = args.out_rope.offset,
+                      .x = args.out + first * ldo,
+                      .ldx = ldo,
+                      .positions = positions,
+                      .table = args.out_rope.table,
+                      .inverse = true,
+                      .half_split = args.out_rope.half_split});
+  }
+  make_forms(exec, rows, args.out_rows);
+}
+
+void index_select(const Exec& exec, const IndexSelectArgs& args) {
+  const int rows = args.rows, heads = args.heads, dims = args.dims;
+  form_heads(exec, {.rope = args.query_rope}, rows, heads, dims, args.q, std::ptrdiff_t{heads} * dims,
+             args.step->positions.data());
+  if (args.query_hadamard) hadamard(exec, {rows * heads, dims, args.q});
+  simulate_rows(exec, {args.query_simulation, dims, 0, rows * heads, args.q, dims});
+  if (args.weight_factor != 1.0F) scale(exec, {rows, heads, args.weight_factor, args.weights});
+  select_entries(exec, args);
+}
+
+void route(const Exec& exec, const RouteArgs& args) {
+  if (args.gate != nullptr) {
+    const LinearJob logits = product_of(*args.gate, args.x, 0, args.logits, args.experts);
+    linear(exec, {args.rows, {&logits, 1}});
+  }
+  choose_experts(exec, args);
+}
+
+}  // namespace sluice::composed

@@ -1,0 +1,36 @@
+#include "kernels/project.h"
+
+#include <vector>
+
+#include "kernels/composed/rows.h"
+#include "kernels/ops.h"
+
+namespace sluice::composed {
+
+void project(const Exec& exec, const ProjectArgs& args) {
+  thread_local std::vector<LinearJob> jobs;  // reused, so that a step allocates nothing once warm
+  jobs.clear();
+  const std::span<const Product> products(args.products.data(), static_cast<std::size_t>(args.count));
+  for (const Product& product : products) {
+    SLUICE_CHECK(args.x.parts == 1 || args.x.parts == static_cast<int>(product.weights.size()),
+                 "a weight for each part of the input");
+    for (std::size_t i = 0; i < product.weights.size(); ++i) {
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      SLUICE_CHECK(product.weights[i].in() == args.x.columns, "a weight multiplies the whole of its part");
+      jobs.push_back(product_of(product.weights[i], args.x, args.x.parts > 1 ? static_cast<int>(i) : 0,
+                                product.y.values + at * product.y_step, product.y.ld));
+    }
+  }
+  linear(exec, {args.rows, jobs});
+  for (const Product& product : products) {
+    const Rows& y = product.y;
+    if (product.bias != nullptr) add_bias(exec, {args.rows, y.columns, product.bias, y.values});
+    if (product.norm != nullptr) {
+      norm_to(exec, args.rows, y.values, y.ld, product.norm, product.norm_eps, y);
+    } else {
+      make_forms(exec, args.rows, y);
+    }
+  }
+}
+
+}  // namespace sluice::composed

@@ -1,0 +1,55 @@
+// expand_and_attend: latent attention of one long span over keys and values of its heads, k = (W_UK c, rotated key) and
+// v = W_UV c, made anew from the cached latents (c | rotated key that all heads share): of the prefix in pieces of
+// `prefix_chunk` tokens, then of the span itself.
+//   query     as attend()'s (kernels/attention.h), in place
+//   a piece   W_UK c and W_UV c in the order of kernels/linear.h, then attend_expanded() over its keys
+//   merge     the first piece is the result; each later one meets it by merge_attention() (kernels/attend_expanded.h)
+//
+// A key costs rank * (nope + v) products in the making, and saves a row 2 * rank - nope - v of them, per head: with
+// 512, 128 and 128 it pays from 171 rows on, and earlier in fact, since making them is a plain matrix product, and
+// since those of the span itself cost no more than turning its queries and values would.
+//
+// Row contract: as every op's, but that the pieces follow from where the span begins: a profile of its own.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/attend_expanded.h"
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+#include "kernels/step_tables.h"
+#include "kernels/stream.h"
+
+namespace sluice {
+
+struct ExpandAndAttendArgs {
+  const StepTables* step = nullptr;
+  RowSpan span;
+  int heads = 0, key_dims = 0, value_dims = 0, rank = 0, prefix_chunk = 0;
+  std::span<const LinearWeight> k_expand, v_up;  // [heads]: [key_dims - rotary, rank], [value_dims, rank]
+  const StreamView* latent = nullptr;            // rows (c, rotated key)
+  float* q = nullptr;                            // [rows of the step, heads, key_dims]
+  HeadForm query = {};
+  float scale = 1.0F;
+  // Scratch; keys = max(span.rows, prefix_chunk): [keys, rank + rotary]; [expanded_floats()]; [span.rows, heads,
+  // value_dims]; [span.rows, heads] each
+  float *latents = nullptr, *expanded = nullptr, *piece = nullptr, *piece_lse = nullptr, *lse = nullptr;
+  float* out = nullptr;  // [rows of the step, heads, value_dims]
+
+  int rotary() const { return latent->format.dims - rank; }
+  // So many heads are expanded at a time that they take about 16 MiB.
+  static constexpr std::int64_t kMostFloats = std::int64_t{1} << 22;
+  static int heads_at_once(int heads, int keys, int key_dims, int value_dims) {
+    const std::int64_t head = std::int64_t{keys} * expanded_row_floats(key_dims, value_dims);
+    return static_cast<int>(std::clamp<std::int64_t>(kMostFloats / head, 1, heads));
+  }
+  // With at most so many keys.
+  static std::int64_t expanded_floats(std::int64_t heads, std::int64_t keys, int key_dims, int value_dims) {
+    const std::int64_t head = keys * expanded_row_floats(key_dims, value_dims);
+    return std::min(heads * head, std::max(head, kMostFloats));
+  }
+};
+void expand_and_attend(const Exec& exec, const ExpandAndAttendArgs& args);
+
+}  // namespace sluice

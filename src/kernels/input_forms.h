@@ -1,0 +1,38 @@
+// InputForms: which forms of their inputs some weights multiply, so that whoever writes these inputs makes them (Rows
+// of kernels/rows.h). Plain values.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+
+#include "kernels/linear.h"
+#include "kernels/rows.h"
+
+namespace sluice {
+
+class InputForms {
+ public:
+  InputForms() = default;
+  InputForms(std::initializer_list<InputForm> forms) {
+    for (const InputForm form : forms) add(form);
+  }
+  // Those that weights may multiply in a profile that wants `inputs` (input_form() of kernels/linear.h).
+  static InputForms of_profile(InputForm inputs) {
+    return inputs == InputForm::kInt8 ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
+  }
+
+  InputForms& add(InputForm form) {
+    has_[static_cast<std::size_t>(form)] = true;
+    return *this;
+  }
+  // Of a weight; one that does not exist multiplies nothing.
+  InputForms& add(const LinearWeight& weight) { return weight.out() > 0 ? add(weight.input_form()) : *this; }
+  bool has(InputForm form) const { return has_[static_cast<std::size_t>(form)]; }
+
+ private:
+  std::array<bool, 4> has_{};
+};
+
+inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// store_kv: what a step's rows leave in the cache for one layer, before the layer attends through it. Up to three kinds
+// of rows: keys and values a token; compressed entries; an indexer's keys. Per kind:
+//   ratio > 1: x = the windows that close in the step, pooled (kernels/compressor.h); else x is given, a row a token
+//   norm      the first norm.dims values of each head: RMS norm, or layer norm where there is a bias
+//             (kernels/elementwise.h)
+//   rope      rotation at the row's position, or that of its window's first token
+//   hadamard  (kernels/elementwise.h) of each head
+//   rounding  simulate_rows() by the codec `simulation` (kernels/stream.h)
+//   values    with values, row = (key, zeros, value at value_offset), made in `joined`; without, the row is the key
+//   coding    encode_rows() to the slots that the step has for the stream: window_slots with ratio 0, else those of
+//             closed_by(ratio)
+// x becomes what was coded (but for the coding). Each kind is independent of the others.
+#pragma once
+
+#include <array>
+
+#include "base/check.h"
+#include "kernels/compressor.h"
+#include "kernels/elementwise.h"
+#include "kernels/stream.h"
+
+namespace sluice {
+
+struct KvNorm {
+  const float* weight = nullptr;  // [dims]; null: none
+  const float* bias = nullptr;    // [dims]; null: an RMS norm
+  float eps = 0.0F;
+  int dims = 0;
+};
+
+struct KvRows {
+  const StreamView* streams = nullptr;  // [heads]
+  int ratio = 0;                        // tokens a row; 0: a Window stream's rows, one a token
+  int heads = 1, dims = 0;
+  float* x = nullptr;            // [rows, heads, dims]; with ratio > 1 [closed windows, dims], which the op fills
+  CompressArgs compressor = {};  // with ratio > 1: all but dim, ratio, step and pooled
+  KvNorm norm = {};
+  Rotation rope = {};
+  bool hadamard = false;
+  RowCodec simulation = RowCodec::kF32;
+  int simulated_rope_dims = 0;           // left as they are
+  const float* values = nullptr;         // [rows, heads, value_dims]; null: none apart
+  int value_dims = 0, value_offset = 0;  // value_offset >= dims
+  float* joined = nullptr;               // [rows, heads, value_offset + value_dims], with values
+};
+
+struct StoreKvArgs {
+  static constexpr int kMostKinds = 3;
+
+  const StepTables* step = nullptr;
+  int count = 0;
+  std::array<KvRows, kMostKinds> kinds{};
+
+  StoreKvArgs& add(const KvRows& rows) {
+    SLUICE_CHECK(count < kMostKinds, "more kinds of cached rows than a layer has");
+    kinds[static_cast<std::size_t>(count++)] = rows;
+    return *this;
+  }
+};
+void store_kv(const Exec& exec, const StoreKvArgs& args);
+
+}  // namespace sluice

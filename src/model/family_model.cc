@@ -1,0 +1,22 @@
+#include "model/family_model.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+Status FamilyModel::prepare(Device& device, int rows, Position positions) {
+  if (device_ == &device && rows <= rows_ && positions <= positions_) return {};
+  device_ = &device;
+  rows_ = std::max(rows, rows_);
+  positions_ = std::max(positions, positions_);
+  reserve(scratch_, static_cast<std::size_t>(rows_));
+  SLUICE_RETURN_IF_ERROR(scratch_.take(device));
+  for (RopeTable& rope : ropes_) SLUICE_RETURN_IF_ERROR(rope.reserve(device, positions_));
+  return {};
+}
+
+void FamilyModel::begin(const StepTables& step) {
+  for (RopeTable& rope : ropes_) rope.ensure(step.end);
+}
+
+}  // namespace sluice

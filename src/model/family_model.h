@@ -1,0 +1,43 @@
+// FamilyModel: what the model of every family owns: its checkpoint, config, profile and cache layout, and the memory of
+// the device that its steps work in: scratch, and rotary tables. A family adds its weights and forward(). Thread
+// safety: as Model's.
+#pragma once
+
+#include <vector>
+
+#include "kernels/rope_table.h"
+#include "kernels/scratch.h"
+#include "model/model.h"
+
+namespace sluice {
+
+class FamilyModel : public Model {
+ public:
+  const ModelConfig& config() const final { return config_; }
+  const NumericsProfile& profile() const final { return profile_; }
+  const CacheLayout& cache_layout() const final { return layout_; }
+  Status prepare(Device& device, int rows, Position positions) final;
+
+ protected:
+  FamilyModel(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
+      : checkpoint_(std::move(checkpoint)), config_(std::move(config)), profile_(std::move(profile)) {}
+
+  // Adds the tensors of a step of `rows` rows at most.
+  virtual void reserve(Scratch& scratch, std::size_t rows) = 0;
+  // First in forward(): the rotary tables have the step's positions.
+  void begin(const StepTables& step);
+
+  Checkpoint checkpoint_;
+  ModelConfig config_;
+  NumericsProfile profile_;
+  CacheLayout layout_;            // the family's to make
+  std::vector<RopeTable> ropes_;  // too
+
+ private:
+  Device* device_ = nullptr;
+  int rows_ = 0;  // of a step at most
+  Position positions_ = 0;
+  Scratch scratch_;
+};
+
+}  // namespace sluice
