@@ -8,6 +8,7 @@
 #include "kernels/cuda/shared/hyper_connection.cu"
 #include "kernels/cuda/shared/indexer.cu"
 #include "kernels/cuda/shared/linear.cu"
+#include "kernels/cuda/shared/linear_inputs.cu"
 #include "kernels/cuda/shared/norms.cu"
 #include "kernels/cuda/shared/rotations.cu"
 #include "kernels/cuda/shared/router.cu"
@@ -18,9 +19,13 @@
 namespace sluice {
 
 const OpTable& cuda_emulated_op_table() {
-  static constexpr OpTable kTable{.device = "cuda, emulated",
 #define SLUICE_OP(op, Args) .op = cuda_emulated_ops::op,
-                                  SLUICE_OPS(SLUICE_OP)
+  static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
+  static constexpr OpTable kTable{.device = "cuda, emulated",
+                                  .parts = &kParts,
+#define SLUICE_COMPOSED(op, Args) .op = composed::op,
+                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+#undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
   return kTable;

@@ -73,7 +73,7 @@ OpCase index_select_case(Random& random, CaseMemory& memory) {
     args.scores = scores.data();
     op_case.floats = {scores};
   }
-  op_case.run = [args](const Exec& exec, bool) { index_select(exec, args); };
+  op_case.run = [args](const Exec& exec, bool) { select_entries(exec, args); };
   return op_case;
 }
 
@@ -118,13 +118,18 @@ OpCase sample_case(Random& random, CaseMemory& memory) {
   args.logits = memory.put(logits).data();
   std::vector<SampleRow> rows;
   for (int i = 0; i < args.rows; ++i) rows.push_back(sample_row(random, memory, args.vocab, logit_rows));
+  const auto newest = memory.poisoned<TokenId>(9);
+  args.newest = newest.data();
+  for (SampleRow& row : rows) {
+    if (random.between(0, 1) == 0) row.slot = static_cast<std::int32_t>(&row - rows.data()) + 2;
+  }
   args.params = memory.put(rows).data();
   const auto out = memory.poisoned<SampledRow>(rows.size());
   args.out = out.data();
   OpCase op_case{fmt::format("{} rows of {}, kind {}", args.rows, args.vocab, kind),
                  [args](const Exec& exec, bool) { sample(exec, args); },
                  {},
-                 {}};
+                 {std::as_writable_bytes(newest)}};
   for (const SampleRow& row : rows) {
     op_case.text +=
         fmt::format("; T {} k {} p {} min {} top {}{}{}", row.temperature, row.top_k, row.top_p, row.min_p,
@@ -138,10 +143,27 @@ OpCase sample_case(Random& random, CaseMemory& memory) {
   return op_case;
 }
 
+OpCase take_ids_case(Random& random, CaseMemory& memory) {
+  TakeIdsArgs args;
+  args.rows = random.between(1, 40);
+  const auto newest = memory.poisoned<TokenId>(5);
+  for (TokenId& id : newest) id = random.between(0, 999);
+  const auto slots = memory.poisoned<std::int32_t>(static_cast<std::size_t>(args.rows));
+  for (std::int32_t& slot : slots) slot = random.between(-1, 4);
+  const auto ids = memory.poisoned<TokenId>(slots.size());
+  args.slots = slots.data();
+  args.newest = newest.data();
+  args.ids = ids.data();
+  return {fmt::format("{} rows", args.rows),
+          [args](const Exec& exec, bool) { take_ids(exec, args); },
+          {},
+          {std::as_writable_bytes(ids)}};
+}
+
 }  // namespace
 
 std::vector<OpCases> choice_cases() {
-  return {{"index_select", index_select_case}, {"sample", sample_case}};
+  return {{"select_entries", index_select_case}, {"sample", sample_case}, {"take_ids", take_ids_case}};
 }
 
 }  // namespace sluice

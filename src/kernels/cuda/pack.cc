@@ -177,8 +177,8 @@ CudaLinear::CudaLinear(const WeightView& view) {
   scale_row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes_of(scale_kind));
 }
 
-const LinearKernels& cuda_linear_packing() {
-  static constexpr LinearKernels kPacking{packed_bytes, pack, 1, nullptr, nullptr};
+const LinearPacking& cuda_linear_packing() {
+  static constexpr LinearPacking kPacking{packed_bytes, pack, 1};
   return kPacking;
 }
 

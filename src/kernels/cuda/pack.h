@@ -1,11 +1,11 @@
-// How CUDA kernels in the CPU's orders keep the weights of linears: packing, on the host. `run` and `prepare` of the
-// table are null.
+// How CUDA kernels in the CPU's orders keep the weights of linears (kernels/cuda/linear_layout.h): packing, on the
+// host.
 #pragma once
 
-#include "kernels/kernel_table.h"
+#include "kernels/linear_packing.h"
 
 namespace sluice {
 
-const LinearKernels& cuda_linear_packing();
+const LinearPacking& cuda_linear_packing();
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// attend (kernels/attention.h): a team for up to eight heads of a row that share a key head. Where there are enough
-// teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel merges
-// what they leave in the workspace, in the same order.
+// attend_keys (kernels/attention.h): a team for up to eight heads of a row that share a key head. Where there are
+// enough teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel
+// merges what they leave in the workspace, in the same order.
 #include <algorithm>
 
 #include "kernels/attention.h"
@@ -252,7 +252,7 @@ void launch_attend(const Exec& exec, AttendPlan plan, int items, int splits) {
 
 }  // namespace
 
-void attend(const Exec& exec, const AttendArgs& args) {
+void attend_keys(const Exec& exec, const AttendArgs& args) {
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
   SLUICE_CHECK(args.value_dims <= 4 * kAttendThreads, "no more value dims than a team has");
   if (args.spans.empty()) return;

@@ -1,4 +1,4 @@
-// index_select (kernels/indexer.h): scores of tiles of entries, a thread an entry, then the choice of each row from
+// select_entries (kernels/indexer.h): scores of tiles of entries, a thread an entry, then the choice of each row from
 // their order keys.
 #include <algorithm>
 
@@ -219,7 +219,7 @@ struct IndexChoice {
 
 }  // namespace
 
-void index_select(const Exec& exec, const IndexSelectArgs& args) {
+void select_entries(const Exec& exec, const IndexSelectArgs& args) {
   SLUICE_CHECK(args.keys->format.codec != RowCodec::kIndexFp4 || args.dims <= 256, "no more dims than a kernel takes");
   IndexPlan plan{};
   plan.args = args;

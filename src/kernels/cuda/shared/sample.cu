@@ -1,4 +1,4 @@
-// sample (kernels/sample.h): a team a row.
+// sample, a team a row, and take_ids (kernels/sample.h).
 #include <cstdint>
 
 #include "kernels/cuda/shared/select_head.h"
@@ -99,13 +99,17 @@ struct Sample {
     const Best highest = best_of_team(team, shared, raw), first = best_of_team(team, shared, best);
     if (shared.broken != 0 || first.value == -INFINITY) {
       team.each([&](int t) {
-        if (t == 0) out.status = shared.broken != 0 ? SampleStatus::kNotNumbers : SampleStatus::kNoCandidate;
+        if (t > 0) return;
+        out.status = shared.broken != 0 ? SampleStatus::kNotNumbers : SampleStatus::kNoCandidate;
+        if (row.slot >= 0) args.newest[row.slot] = 0;
       });
       return;
     }
     const TokenId token = row.temperature == 0.0F ? first.id : draw(team, shared, row, first.value, adjusted);
     team.each([&](int t) {
-      if (t == 0) out.token = token;
+      if (t > 0) return;
+      out.token = token;
+      if (row.slot >= 0) args.newest[row.slot] = token < 0 ? 0 : token;
     });
     if (row.top_logprobs >= 0) add_logprobs(team, shared, row, logits, highest.value, token, out);
   }
@@ -202,7 +206,20 @@ struct Sample {
   }
 };
 
+struct TakeIds {
+  static constexpr int kThreads = 1;
+  TakeIdsArgs args;
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const std::int32_t slot = args.slots[team.index];
+    if (slot >= 0) args.ids[team.index] = args.newest[slot];
+  }
+};
+
 }  // namespace
+
+void take_ids(const Exec& exec, const TakeIdsArgs& args) {
+  launch(exec, args.rows, TakeIds{args});
+}
 
 void sample(const Exec& exec, const SampleArgs& args) {
   SLUICE_CHECK(args.vocab <= kMaxSampleVocab, "a vocabulary whose weights can be summed");
