@@ -21,17 +21,17 @@ namespace sluice {
 inline constexpr float kMaxNoise = 22.88F;  // no noise is above it
 
 // The words of ids [4 call, 4 call + 4).
-inline PhiloxCounter noise_words(std::uint64_t seed, Position position, std::uint32_t call) {
+SLUICE_HD inline PhiloxCounter noise_words(std::uint64_t seed, Position position, std::uint32_t call) {
   return philox4x32({call, static_cast<std::uint32_t>(position), 0, 0},
                     {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
 }
-inline std::uint32_t noise_word(std::uint64_t seed, Position position, TokenId id) {
+SLUICE_HD inline std::uint32_t noise_word(std::uint64_t seed, Position position, TokenId id) {
   const auto i = static_cast<std::uint32_t>(id);
   return noise_words(seed, position, i / 4)[i % 4];
 }
 
 // In f32: x = min(u, 1 - u) keeps its digits at both ends; E = -log1p(-x) for words below 2^31, -log(x) from there on.
-inline float gumbel_noise(std::uint32_t word) {
+SLUICE_HD inline float gumbel_noise(std::uint32_t word) {
   const bool low = word < 0x80000000U;
   const float x = (static_cast<float>(static_cast<std::int32_t>(low ? word : ~word)) + 0.5F) * 0x1p-32F;
   return -log_f32(low ? -log1p_f32(-x) : -log_f32(x));
@@ -40,7 +40,7 @@ inline float gumbel_noise(std::uint32_t word) {
 // An upper bound of gumbel_noise(word), off by at most 0.07 for large noise: g <= -log(u), and a float's bits are its
 // logarithm to base 2 drawn with straight lines, from below. (A word below 256 counts as 0, whose bound is far above
 // all noise.) The slack covers all roundings.
-inline float noise_bound(std::uint32_t word) {
+SLUICE_HD inline float noise_bound(std::uint32_t word) {
   constexpr float kLn2 = 0.693147181F, kSlack = 1e-3F;
   const auto h = static_cast<float>(static_cast<std::int32_t>(word >> 8));  // u >= h * 2^-24
   return (kLn2 * (127 + 24) + kSlack) - static_cast<float>(std::bit_cast<std::int32_t>(h)) * (kLn2 * 0x1p-23F);

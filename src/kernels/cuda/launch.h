@@ -154,6 +154,9 @@ inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
 SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   return atomicAdd(to, value);
 }
+SLUICE_DEVICE void add_atomically(std::uint64_t* to, std::uint64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
 
 #else
 
@@ -219,6 +222,9 @@ inline std::byte* workspace(const Exec&, std::size_t bytes) {
 inline std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   *to += value;
   return *to - value;
+}
+inline void add_atomically(std::uint64_t* to, std::uint64_t value) {
+  *to += value;
 }
 
 #endif

@@ -117,7 +117,7 @@ OpCase attend_case(Random& random, CaseMemory& memory) {
       [args, fault](const Exec& exec, bool) {
         Exec with_fault = exec;
         with_fault.fault_chunk_anchored_splits = fault;
-        attend(with_fault, args);
+        attend_keys(with_fault, args);
       },
       {out},
       {}};
@@ -178,8 +178,9 @@ OpCase merge_attention_case(Random& random, CaseMemory& memory) {
 }  // namespace
 
 std::vector<OpCases> attention_cases() {
-  return {
-      {"attend", attend_case}, {"attend_expanded", attend_expanded_case}, {"merge_attention", merge_attention_case}};
+  return {{"attend_keys", attend_case},
+          {"attend_expanded", attend_expanded_case},
+          {"merge_attention", merge_attention_case}};
 }
 
 }  // namespace sluice

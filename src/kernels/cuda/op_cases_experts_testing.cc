@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "kernels/cuda/op_cases_testing.h"
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
 
 namespace sluice {
 namespace {
@@ -12,9 +14,10 @@ struct CaseExpert {
 
 ExpertWeights over(const CaseExpert& expert, bool packed) {
   const auto weight = [&](const CaseWeight& w) {
-    return packed ? LinearWeight::packed_at(w.packed.view(), w.packed.input_form(), w.packed.packed(),
-                                            w.packed.packed_bytes())
-                  : LinearWeight::in_place(linear_packing(scalar_kernels()), w.reference.view(), w.reference.input_form());
+    return packed
+               ? LinearWeight::packed_at(w.packed.view(), w.packed.input_form(), w.packed.packed(),
+                                         w.packed.packed_bytes())
+               : LinearWeight::in_place(linear_packing(scalar_kernels()), w.reference.view(), w.reference.input_form());
   };
   return {weight(*expert.gate), weight(*expert.up), weight(*expert.down)};
 }
@@ -43,8 +46,10 @@ OpCase experts_case(Random& random, CaseMemory& memory) {
   if (shape.shared_inter > 0) {
     experts.push_back(expert({WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, shape.shared_inter));
   }
-  ExpertsArgs args{
-      .rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70}), .hidden = shape.hidden, .slots = shape.slots};
+  ExpertsArgs args;
+  args.rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70});
+  args.hidden = shape.hidden;
+  args.slots = shape.slots;
   const auto n = static_cast<std::size_t>(args.rows), pairs = n * static_cast<std::size_t>(args.slots);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
   auto x = random_inputs(values, n * static_cast<std::size_t>(args.hidden));
@@ -52,7 +57,14 @@ OpCase experts_case(Random& random, CaseMemory& memory) {
   const auto ids = memory.poisoned<std::int32_t>(pairs);
   for (std::int32_t& id : ids) id = random.between(0, shape.experts - 1);
   const auto y = memory.poisoned<float>(x.size());
-  args.x = memory.put(x).data();
+  const auto values_of_x = memory.put(x);
+  args.x = contiguous_rows(values_of_x.data(), args.hidden);
+  for (const InputForm prepared : kPreparedForms) {
+    if (random.between(0, 1) == 0) continue;
+    const auto rows = memory.poisoned<float>(n * static_cast<std::size_t>(input_floats(prepared, args.hidden)));
+    prepare_on_host(prepared, args.rows, args.hidden, values_of_x.data(), args.hidden, rows.data());
+    args.x.forms[static_cast<std::size_t>(prepared)] = rows.data();
+  }
   args.expert_ids = ids.data();
   args.expert_weights = memory.put(random.floats(pairs)).data();
   args.limit = random.between(0, 1) == 0 ? 0.0F : 0.7F;

@@ -60,9 +60,10 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory) {
   const auto run = [args, a = fn[0], b = fn[1], base, scale](const Exec& exec, bool packed) {
     // LinearWeights do not copy; these point at the bytes of those.
     const auto over = [&](const CaseWeight& weight) {
-      return packed ? LinearWeight::packed_at(weight.packed.view(), InputForm::kF32, weight.packed.packed(),
-                                              weight.packed.packed_bytes())
-                    : LinearWeight::in_place(linear_packing(scalar_kernels()), weight.reference.view(), InputForm::kF32);
+      return packed
+                 ? LinearWeight::packed_at(weight.packed.view(), InputForm::kF32, weight.packed.packed(),
+                                           weight.packed.packed_bytes())
+                 : LinearWeight::in_place(linear_packing(scalar_kernels()), weight.reference.view(), InputForm::kF32);
     };
     HyperConnectionWeights weights{{over(*a), b != nullptr ? over(*b) : LinearWeight()}, base.data(), scale.data()};
     HcMixArgs with_weights = args;
@@ -134,7 +135,7 @@ OpCase route_case(Random& random, CaseMemory& memory) {
   args.weights = weights.data();
   return {fmt::format("rows {}, {} of {}, {} of {} groups, score {} kind {}", args.rows, args.slots, args.experts,
                       args.kept_groups, args.groups, static_cast<int>(args.score), kind),
-          [args](const Exec& exec, bool) { route(exec, args); },
+          [args](const Exec& exec, bool) { choose_experts(exec, args); },
           {weights},
           {std::as_writable_bytes(ids)}};
 }
@@ -146,7 +147,7 @@ std::vector<OpCases> layer_cases() {
           {"hc_mix", hc_mix_case},
           {"hc_collapse", hc_collapse_case},
           {"hc_expand", hc_expand_case},
-          {"route", route_case}};
+          {"choose_experts", route_case}};
 }
 
 }  // namespace sluice

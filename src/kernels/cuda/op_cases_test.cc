@@ -8,7 +8,7 @@ namespace {
 class CudaKernels : public ::testing::TestWithParam<OpCases> {};
 
 TEST_P(CudaKernels, GiveTheBitsOfTheReference) {
-  constexpr int kCases = 60;
+  constexpr int kCases = 25;
   Random random(701);
   ThreadPool one(1);
   const Exec exec{&one, &scalar_kernels(), &cuda_emulated_op_table()};

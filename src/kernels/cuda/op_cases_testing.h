@@ -12,9 +12,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/linear_packing.h"
 #include "kernels/linear_testing.h"
 #include "kernels/op_testing.h"
 #include "kernels/ops.h"
+#include "kernels/parts.h"
 
 namespace sluice {
 
@@ -86,11 +88,12 @@ std::vector<OpCases> state_cases();
 std::vector<OpCases> layer_cases();
 std::vector<OpCases> experts_cases();
 std::vector<OpCases> attention_cases();
+std::vector<OpCases> choice_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
   for (const auto& cases :
-       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases()})
+       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases(), choice_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
@@ -110,6 +113,8 @@ struct CaseWeight {
 CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
                           bool transposed = false);
 
+// Rows of inputs in a form that is not kF32, side by side.
+void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrdiff_t ldx, float* to);
 // The tables of a step where the device reaches them.
 const StepTables& put_step(CaseMemory& memory, const StepTables& host);
 // A stream of random bytes.

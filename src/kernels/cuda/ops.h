@@ -1,5 +1,5 @@
-// The whole ops of a CUDA device in the orders of the CPU: each enqueues kernels (kernels/cuda/launch.h) on the stream
-// of exec.device and returns. Weights are packed by cuda_linear_packing() (kernels/cuda/pack.h).
+// Parts and whole ops of a CUDA device in the orders of the CPU: each enqueues kernels (kernels/cuda/launch.h) on the
+// stream of exec.device and returns. Weights are packed by cuda_linear_packing() (kernels/cuda/pack.h).
 #pragma once
 
 #include "kernels/ops.h"
@@ -7,7 +7,8 @@
 namespace sluice::cuda_ops {
 
 #define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
-SLUICE_OPS(SLUICE_OP)
+SLUICE_PARTS(SLUICE_OP)
+SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
 
 }  // namespace sluice::cuda_ops

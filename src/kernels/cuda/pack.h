@@ -1,4 +1,5 @@
-// How CUDA kernels in the CPU's orders keep the weights of linears: packing, on the host.
+// How CUDA kernels in the CPU's orders keep the weights of linears (kernels/cuda/linear_layout.h): packing, on the
+// host.
 #pragma once
 
 #include "kernels/linear_packing.h"

@@ -1,11 +1,12 @@
-// attend (kernels/attention.h): a team for up to eight heads of a row that share a key head. Where there are enough
-// teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel merges
-// what they leave in the workspace, in the same order.
+// attend_keys (kernels/attention.h): a team for up to eight heads of a row that share a key head. Where there are
+// enough teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel
+// merges what they leave in the workspace, in the same order.
 #include <algorithm>
 
 #include "kernels/attention.h"
 #include "kernels/cuda/shared/attend_team.h"
 #include "kernels/cuda/shared/row_codec.h"
+#include "kernels/cuda/shared/step_rows.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
@@ -41,14 +42,7 @@ struct AttendPlan {
   AttendShape shape;
   float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, v
 
-  SLUICE_DEVICE RowSpan span_of(int row) const {
-    int low = 0, high = spans;  // the last span that does not begin behind the row
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (args.spans.data()[middle].row_begin <= row ? low : high) = middle;
-    }
-    return args.spans.data()[low];
-  }
+  SLUICE_DEVICE RowSpan span_of(int row) const { return span_of_row(args.spans.data(), spans, row); }
   SLUICE_DEVICE Position position_of(const RowSpan& span, int row) const {
     return span.first_position + (row - span.row_begin);
   }
@@ -258,7 +252,7 @@ void launch_attend(const Exec& exec, AttendPlan plan, int items, int splits) {
 
 }  // namespace
 
-void attend(const Exec& exec, const AttendArgs& args) {
+void attend_keys(const Exec& exec, const AttendArgs& args) {
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
   SLUICE_CHECK(args.value_dims <= 4 * kAttendThreads, "no more value dims than a team has");
   if (args.spans.empty()) return;

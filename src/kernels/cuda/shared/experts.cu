@@ -6,6 +6,7 @@
 #include "kernels/cuda/shared/linear_products.h"
 #include "kernels/cuda/shared/scan.h"
 #include "kernels/experts.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/math.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
@@ -205,7 +206,24 @@ ExpertTable table_of(const ExpertsArgs& args) {
 }
 
 LinearProduct product_of(const LinearWeight& weight, const float* x, const std::int32_t* x_rows, float* y) {
-  return {packed_linear(weight), weight.input_form(), x, weight.in(), x_rows, y, weight.out()};
+  return {.weight = packed_linear(weight),
+          .form = weight.input_form(),
+          .x = x,
+          .ldx = weight.in(),
+          .x_rows = x_rows,
+          .y = y,
+          .ldy = weight.out()};
+}
+
+// Of the op's rows from `first` on, in the form that the weight multiplies where somebody has made it.
+LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, const std::int32_t* x_rows, float* y) {
+  const InputForm form = weight.input_form();
+  const bool prepared = form != InputForm::kF32 && x.form(form) != nullptr;
+  LinearProduct product = product_of(weight, prepared ? x.form(form) : x.values, x_rows, y);
+  product.prepared = prepared;
+  product.ldx = prepared ? input_floats(form, weight.in()) : x.ld;
+  product.x += first * product.ldx;
+  return product;
 }
 
 void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, int groups, const ExpertsWork& work) {
@@ -220,27 +238,24 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
     launch(exec, pairs, TakePairs{table_of(args), work.lists, ids, weights, args.slots});
   }
   const ExpertWeights& expert = args.experts[0];  // all are alike
-  const auto product = [&](const LinearWeight& weight, const RowGroup* of_role, const float* x,
-                           const std::int32_t* x_rows, float* y) {
-    LinearProduct result = product_of(weight, x, x_rows, y);
-    result.groups = of_role;
-    result.group_count = groups;
-    return result;
+  const auto grouped = [&](LinearProduct product, const RowGroup* of_role) {
+    product.groups = of_role;
+    product.group_count = groups;
+    return product;
   };
-  const float* x = args.x + std::ptrdiff_t{first} * args.hidden;
-  const LinearProduct inner[] = {product(expert.gate, work.lists.gate, x, work.lists.rows, work.gate),
-                                 product(expert.up, work.lists.up, x, work.lists.rows, work.up)};
+  const LinearProduct inner[] = {
+      grouped(product_of(expert.gate, args.x, first, work.lists.rows, work.gate), work.lists.gate),
+      grouped(product_of(expert.up, args.x, first, work.lists.rows, work.up), work.lists.up)};
   multiply(exec, 0, many, inner);
   const int inter = expert.gate.out();
   launch(exec, std::int64_t{pairs} * inter, SwiGlu{work.gate, work.up, work.lists.weights, inter, args.limit});
-  const LinearProduct outer = product(expert.down, work.lists.down, work.gate, nullptr, work.outputs);
+  const LinearProduct outer = grouped(product_of(expert.down, work.gate, nullptr, work.outputs), work.lists.down);
   multiply(exec, 0, many, {&outer, 1});
 }
 
 void run_shared(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertsWork& work) {
-  const float* x = args.x + std::ptrdiff_t{first} * args.hidden;
-  const LinearProduct inner[] = {product_of(args.shared->gate, x, nullptr, work.shared_gate),
-                                 product_of(args.shared->up, x, nullptr, work.shared_up)};
+  const LinearProduct inner[] = {product_of(args.shared->gate, args.x, first, nullptr, work.shared_gate),
+                                 product_of(args.shared->up, args.x, first, nullptr, work.shared_up)};
   multiply(exec, rows, rows > 1, inner);
   const int inter = args.shared->gate.out();
   launch(exec, std::int64_t{rows} * inter, SwiGlu{work.shared_gate, work.shared_up, nullptr, inter, args.limit});

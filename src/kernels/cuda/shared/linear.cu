@@ -37,7 +37,7 @@ struct Linear {
     };
     const auto y_row = [&](int r) { return product.y + (group.first + r) * product.ldy; };
     LinearTile<Weights, kRows, decltype(x_row), decltype(y_row)>(team, product.weight, group.data, cut, product.form,
-                                                                 x_row, y_row)
+                                                                 product.prepared, x_row, y_row)
         .run(tile % out_tiles * cut.outputs, group.rows);
   }
 };
@@ -137,9 +137,8 @@ void linear(const Exec& exec, const LinearArgs& args) {
   if (args.rows == 0) return;
   std::vector<LinearProduct> products;
   for (const LinearJob& job : args.jobs) {
-    SLUICE_CHECK(!job.x_prepared, "inputs of CUDA kernels are floats");
-    products.push_back(
-        {packed_linear(*job.weight), job.weight->input_form(), job.x, job.ldx, job.x_rows, job.y, job.ldy});
+    products.push_back({packed_linear(*job.weight), job.weight->input_form(), job.x, job.ldx, job.x_prepared,
+                        job.x_rows, job.y, job.ldy});
   }
   multiply(exec, args.rows, args.rows > 1, products);
 }

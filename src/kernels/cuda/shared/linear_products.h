@@ -21,8 +21,9 @@ struct RowGroup {
 struct LinearProduct {
   CudaLinear weight;
   InputForm form = InputForm::kF32;
-  const float* x = nullptr;
+  const float* x = nullptr;  // floats, or prepared: in the form `form` (kernels/linear_inputs.h)
   std::ptrdiff_t ldx = 0;
+  bool prepared = false;
   const std::int32_t* x_rows = nullptr;
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;

@@ -92,8 +92,9 @@ struct Fp8Weights {
   static constexpr bool kLater = kScaleLater;
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale& scale, const std::uint32_t* words, float* out) {
     expand_e4m3(words[0], out);
-    if constexpr (kLater) return;
-    for (int i = 0; i < kInputs; ++i) out[i] *= scale.scale;
+    if constexpr (!kLater) {
+      for (int i = 0; i < kInputs; ++i) out[i] *= scale.scale;
+    }
   }
 };
 struct Mxfp4Weights {
@@ -127,8 +128,8 @@ class LinearTile {
 
   // `data`: the packed weight, of the layout of `w`.
   SLUICE_DEVICE LinearTile(const Team<kThreads>& team, const CudaLinear& w, const std::byte* data, const LinearCut& cut,
-                           InputForm form, const XRow& x_row, const YRow& y_row)
-      : team_(team), w_(w), data_(data), cut_(cut), form_(form), x_row_(x_row), y_row_(y_row) {
+                           InputForm form, bool prepared, const XRow& x_row, const YRow& y_row)
+      : team_(team), w_(w), data_(data), cut_(cut), form_(form), prepared_(prepared), x_row_(x_row), y_row_(y_row) {
     quantized_ = reinterpret_cast<QuantizedInputs*>(team.shared);
     inputs_ = reinterpret_cast<float*>(quantized_ + cut.quantized(w.block));
     partials_ = inputs_ + cut.input_floats(w.block);
@@ -172,18 +173,24 @@ class LinearTile {
   SLUICE_DEVICE void read_inputs(int first, int blocks, int rows) {
     const int begin = first * w_.block, count = blocks * w_.block;
     const float inverse = 1.0F / static_cast<float>(w_.block);
+    if (prepared_ && form_ == InputForm::kInt8) return copy_quantized(begin, count, rows);
     team_.each([&](int t) {
       for (int r = 0; r < kRows; ++r) {
-        const float* x = r < rows ? x_row_(r) + begin : nullptr;
+        const float* x = r < rows ? x_row_(r) : nullptr;
+        const auto value_of = [&](int k) {
+          if (x == nullptr || begin + k >= w_.in) return 0.0F;
+          if (prepared_) return to_float(reinterpret_cast<const bf16*>(x)[begin + k]);
+          return form_ == InputForm::kBf16 ? round_to_bf16(x[begin + k]) : x[begin + k];
+        };
         float* to = inputs_ + r * cut_.piece * stride();
         SLUICE_UNROLL_8
         for (int k = t; k < count; k += kThreads) {
           const int block = static_cast<int>((static_cast<float>(k) + 0.5F) * inverse);
-          const float value = x != nullptr && begin + k < w_.in ? x[k] : 0.0F;
-          to[block * stride() + k - block * w_.block] = form_ == InputForm::kBf16 ? round_to_bf16(value) : value;
+          to[block * stride() + k - block * w_.block] = value_of(k);
         }
       }
     });
+    if (prepared_) return;
     if (form_ == InputForm::kFp8) round_to_fp8(count, rows, inverse);
     if (form_ == InputForm::kInt8) quantize(count, rows, inverse);
   }
@@ -239,6 +246,25 @@ class LinearTile {
             codes |= (static_cast<std::uint32_t>(code) & 0xFFU) << (8 * j);
           }
           to.codes[word] = codes;
+        }
+      }
+    });
+  }
+
+  // From blocks whose codes lie as 0 4 1 5 2 6 3 7; pieces begin at whole ones.
+  SLUICE_DEVICE void copy_quantized(int begin, int count, int rows) {
+    team_.each([&](int t) {
+      const int groups = (count + 31) / 32;
+      for (int i = t; i < rows * groups; i += kThreads) {
+        const int r = i / groups, group = i % groups;
+        const QuantizedBlock& from = reinterpret_cast<const QuantizedBlock*>(x_row_(r))[begin / 32 + group];
+        const auto* words = reinterpret_cast<const std::uint32_t*>(from.codes);
+        QuantizedInputs& to = quantized_row(r)[group];
+        to.scale = from.scale;
+        SLUICE_UNROLL
+        for (int word = 0; word < 8; word += 2) {
+          to.codes[word] = byte_perm(words[word], words[word + 1], 0x6420);
+          to.codes[word + 1] = byte_perm(words[word], words[word + 1], 0x7531);
         }
       }
     });
@@ -369,6 +395,7 @@ class LinearTile {
   const std::byte* const data_;
   const LinearCut& cut_;
   const InputForm form_;
+  const bool prepared_;  // rows of x are in that form already
   const XRow& x_row_;
   const YRow& y_row_;
   QuantizedInputs* quantized_;

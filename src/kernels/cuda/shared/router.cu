@@ -1,4 +1,4 @@
-// route (kernels/router.h): a team a row, its scores in shared memory.
+// choose_experts (kernels/router.h): a team a row, its scores in shared memory.
 #include "kernels/cuda/launch.h"
 #include "kernels/math.h"
 #include "kernels/order_key.h"
@@ -116,7 +116,7 @@ struct Route {
 
 }  // namespace
 
-void route(const Exec& exec, const RouteArgs& args) {
+void choose_experts(const Exec& exec, const RouteArgs& args) {
   SLUICE_CHECK(args.hash_ids != nullptr || args.slots <= args.experts,
                "a row cannot choose more experts than there are");
   SLUICE_CHECK(args.groups > 0 && args.experts % args.groups == 0 && args.kept_groups <= args.groups,

@@ -42,26 +42,30 @@ SLUICE_DEVICE void expand_bf16(std::uint32_t word, float* out) {
   out[1] = std::bit_cast<float>(word & 0xFFFF0000U);
 }
 
-SLUICE_DEVICE void expand_e4m3(std::uint32_t word, float* out) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-  asm("{\n"
-      ".reg .b16 low, high, h0, h1, h2, h3;\n"
-      ".reg .b32 first, second;\n"
-      "mov.b32 {low, high}, %4;\n"
-      "cvt.rn.f16x2.e4m3x2 first, low;\n"
-      "cvt.rn.f16x2.e4m3x2 second, high;\n"
-      "mov.b32 {h0, h1}, first;\n"
-      "mov.b32 {h2, h3}, second;\n"
-      "cvt.f32.f16 %0, h0;\n"
-      "cvt.f32.f16 %1, h1;\n"
-      "cvt.f32.f16 %2, h2;\n"
-      "cvt.f32.f16 %3, h3;\n"
-      "}"
-      : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
-      : "r"(word));
+SLUICE_DEVICE float half_to_float(std::uint32_t bits) {  // the low 16
+#ifdef __CUDACC__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<std::uint16_t>(bits)));
+  return value;
 #else
-  for (int i = 0; i < 4; ++i) out[i] = e4m3_to_float(static_cast<std::uint8_t>(word >> (8 * i)));
+  return to_float(f16{static_cast<std::uint16_t>(bits)});
 #endif
+}
+
+// Four e4m3 codes. Shifted to the place of an f16's exponent and mantissa they are 2^-8 times their value, denormals
+// too; only NaN is not one there.
+SLUICE_DEVICE void expand_e4m3(std::uint32_t word, float* out) {
+  if ((((word & 0x7F7F7F7FU) + 0x01010101U) & 0x80808080U) != 0) {
+    for (int i = 0; i < 4; ++i) out[i] = e4m3_to_float(static_cast<std::uint8_t>(word >> (8 * i)));
+    return;
+  }
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; i += 2) {
+    const std::uint32_t high = byte_perm(word, 0, i == 0 ? 0x1404U : 0x3424U);
+    const std::uint32_t halves = (high & 0x80008000U) | (high >> 1 & 0x3F803F80U);
+    out[i] = half_to_float(halves) * 256.0F;
+    out[i + 1] = half_to_float(halves >> 16) * 256.0F;
+  }
 }
 
 // Eight nibbles, the lowest first.

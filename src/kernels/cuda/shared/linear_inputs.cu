@@ -1,0 +1,108 @@
+// prepare_rows (kernels/linear.h), sixteen threads a block, and norm_inputs (kernels/residual.h).
+#include <cmath>
+
+#include "base/number_formats.h"
+#include "kernels/cuda/shared/ops.h"
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
+#include "kernels/residual.h"
+
+namespace sluice::SLUICE_CUDA_OPS {
+namespace {
+
+constexpr int kRoundedInputs = 128;  // of a team where the form is bf16, or e4m3 values in it
+
+struct PrepareRows {
+  static constexpr int kThreads = 16;
+  PrepareRowsArgs args;
+  int blocks;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int row = team.index / blocks, block = team.index % blocks;
+    const float* x = args.x + row * args.ldx;
+    float* to = args.to + row * args.ldto;
+    if (args.form == InputForm::kInt8) {
+      quantize(team, x, block * kQuantizedInputs, reinterpret_cast<QuantizedBlock*>(to)[block]);
+    } else {
+      round(team, x, block * kRoundedInputs, reinterpret_cast<std::uint16_t*>(to));
+    }
+  }
+
+  SLUICE_DEVICE void quantize(const Team<kThreads>& team, const float* x, int first, QuantizedBlock& to) const {
+    const auto value = [&](int i) { return first + i < args.in ? x[first + i] : 0.0F; };
+    PerThread<float, kThreads> largest, lower, upper;
+    team.each([&](int t) {
+      const float a = std::fabs(value(t)), b = std::fabs(value(t + 16));
+      largest[t] = a != a || b != b ? INFINITY : b > a ? b : a;
+    });
+    max16(team, largest);
+    const QuantizedScale scale = quantized_scale(std::bit_cast<std::int32_t>(largest[0]));
+    const auto code = [&](int i) {
+      if (scale.inverse == 0.0F) return 0;
+      return std::bit_cast<std::int32_t>(value(i) * scale.inverse + kQuantizedMagic) - kQuantizedMagicBits;
+    };
+    team.each([&](int t) {
+      for (int i = t; i < kQuantizedInputs; i += kThreads) {
+        const int of_eight = i % 8, at = of_eight < 4 ? 2 * of_eight : 2 * of_eight - 7;  // 0 4 1 5 2 6 3 7
+        to.codes[i - of_eight + at] = static_cast<std::int8_t>(code(i));
+      }
+      lower[t] = static_cast<float>(code(t));  // sums of sixteen codes are exact
+      upper[t] = static_cast<float>(code(t + 16));
+    });
+    tree_sum16(team, lower);
+    tree_sum16(team, upper);
+    team.each([&](int t) {
+      if (t > 0) return;
+      to.scale = scale.scale;
+      to.upper_sum = static_cast<std::int32_t>(upper[t]);
+      to.sum = static_cast<std::int32_t>(lower[t]) + to.upper_sum;
+      to.start = kQuantizedMagicBits - 12 * to.sum;
+    });
+  }
+
+  SLUICE_DEVICE void round(const Team<kThreads>& team, const float* x, int first, std::uint16_t* to) const {
+    const int left = args.in - first, count = left < kRoundedInputs ? left : kRoundedInputs;
+    const bool fp8 = args.form == InputForm::kFp8;
+    PerThread<float, kThreads> largest;
+    team.each([&](int t) {
+      largest[t] = 1e-4F;
+      for (int i = t; fp8 && i < count; i += kThreads) {
+        const float value = std::fabs(x[first + i]);
+        largest[t] = value > largest[t] ? value : largest[t];
+      }
+    });
+    max16(team, largest);
+    const float scale = pow2_ceil(largest[0] * (1.0F / 448.0F));
+    team.each([&](int t) {
+      for (int i = t; i < count; i += kThreads) {
+        const float value = x[first + i];
+        to[first + i] = to_bf16(fp8 ? e4m3_to_float(float_to_e4m3(value / scale)) * scale : value).bits;
+      }
+      if (t == 0 && args.in % 2 != 0 && first + count == args.in) to[args.in] = 0x8000;
+    });
+  }
+};
+
+}  // namespace
+
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
+  const int of_block = args.form == InputForm::kInt8 ? kQuantizedInputs : kRoundedInputs;
+  const int blocks = (args.in + of_block - 1) / of_block;
+  launch(exec, std::int64_t{args.rows} * blocks, PrepareRows{args, blocks});
+}
+
+void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
+  SLUICE_CUDA_OPS::rms_norm(exec, args.norm);
+  for (const InputForm form : kPreparedForms) {
+    if (args.y.form(form) == nullptr) continue;
+    const int width = input_floats(form, args.y.columns);
+    for (int part = 0; part < args.y.parts; ++part) {
+      SLUICE_CUDA_OPS::prepare_rows(
+          exec,
+          PrepareRowsArgs{form, args.norm.rows, args.y.columns, args.y.values + part * args.y.part_step, args.y.ld,
+                          args.y.form(form) + std::ptrdiff_t{part} * width, std::ptrdiff_t{args.y.parts} * width});
+    }
+  }
+}
+
+}  // namespace sluice::SLUICE_CUDA_OPS

@@ -1,0 +1,19 @@
+// Rows of a step, looked up in its tables.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+#include "kernels/step_tables.h"
+
+namespace sluice::SLUICE_CUDA_OPS {
+
+// The span that a row belongs to, of `count` in row order.
+SLUICE_DEVICE RowSpan span_of_row(const RowSpan* spans, int count, int row) {
+  int low = 0, high = count;  // the last span that does not begin behind the row
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (spans[middle].row_begin <= row ? low : high) = middle;
+  }
+  return spans[low];
+}
+
+}  // namespace sluice::SLUICE_CUDA_OPS
