@@ -37,8 +37,9 @@ Status read_sample(const SampledRow& row, Position position, Sampled* out) {
 
 Status sample_one(const Exec& exec, std::span<const float> logits, const SamplingParams& params, Position position,
                   Sampled* out) {
-  Exec own = exec;
-  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // a model that uses none
+  // On the CPU, whose threads a device may be using.
+  if (exec.device != nullptr) exec.device->wait();
+  const Exec own{.pool = exec.pool, .kernels = exec.kernels != nullptr ? exec.kernels : &scalar_kernels()};
   const SampleRow row = sample_row(params, 0, position);
   SampledRow sampled;
   sluice::sample(own, {.rows = 1,
@@ -46,7 +47,6 @@ Status sample_one(const Exec& exec, std::span<const float> logits, const Samplin
                        .logits = logits.data(),
                        .params = &row,
                        .out = &sampled});
-  if (own.device != nullptr) own.device->wait();
   return read_sample(sampled, position, out);
 }
 

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kHuge = std::numeric_limits<float>::infinity();
 
 OpCase embed_case(Random& random, CaseMemory& memory) {
   constexpr int kVocab = 30;
@@ -107,7 +107,7 @@ OpCase route_case(Random& random, CaseMemory& memory) {
   const auto n = static_cast<std::size_t>(args.rows), experts = static_cast<std::size_t>(args.experts);
   auto logits = random.floats(n * experts, 4.0F);
   for (int i = random.between(0, 9); i > 0; --i) {
-    constexpr float kHard[] = {-200.0F, 100.0F, kInfinity, -kInfinity, 2.0F};
+    constexpr float kHard[] = {-200.0F, 100.0F, kHuge, -kHuge, 2.0F};
     logits[static_cast<std::size_t>(random.between(0, args.rows * args.experts - 1))] = kHard[random.between(0, 4)];
   }
   args.logits = memory.put(logits).data();
