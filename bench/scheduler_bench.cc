@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/test_paths_testing.h"
 #include "engine/stepper.h"
 #include "formats/model_config.h"
 #include "model/model_plan.h"
@@ -21,7 +22,7 @@ namespace sluice {
 namespace {
 
 struct BenchOptions {
-  std::string config = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
+  std::string config = source_dir() + "/models/sluice-tiny-v4";
   int running = 1000, cached_blocks = 100000, steps = 2000, answer = 125, prompt = 300;
 };
 

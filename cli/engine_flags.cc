@@ -100,8 +100,13 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
                   "A checkpoint's folder, a .gguf file or a known name (smollm2); by default the embedded model")
       ->option_text(" ");
   add_log_level_flag(command, log_level);
-  add_choice(command, "--device", options.machine.device,
-             "Where the model runs: cpu; emulated is for tests of what a GPU asks for", {"cpu", "emulated"});
+  command
+      .add_option(
+          "--device", options.machine.device,
+          "Where the model runs: cpu, cuda (an NVIDIA GPU; cuda:N for the Nth), or auto: a GPU if there is one; "
+          "emulated is for tests of what a GPU asks for")
+      ->option_text("NAME [" + options.machine.device + "]")
+      ->group(kGroup);
   add_choice(command, "--isa", options.machine.isa,
              "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});

@@ -24,6 +24,7 @@ set(SLUICE_GROUP_BYTES 70000)
 set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
   serve/http_separate                      # Asio and Beast whole
+  base/sha256                              # OpenSSL stays out of programs that hash nothing
   formats/deepseek_v32_chat formats/deepseek_v4_chat formats/gguf_deepseek2 formats/gguf_deepseek4 formats/gguf_llama
 )                                          # families: the same functions by the same names
 function(sluice_group RESULT NAME)
@@ -66,7 +67,7 @@ endfunction()
 
 # sluice_test_program(TARGET): what all programs of GoogleTest have in common.
 function(sluice_test_program TARGET)
-  target_link_libraries(${TARGET} PRIVATE GTest::gmock GTest::gtest_main)
+  target_link_libraries(${TARGET} PRIVATE test_paths GTest::gmock GTest::gtest_main)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${TARGET} PRIVATE -O1)
   endif()
@@ -75,13 +76,26 @@ endfunction()
 function(sluice_layer NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/kernels/cuda/runtime/")  # cmake/cuda.cmake
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|testing)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
   if(sources)
     sluice_isa_flags(${sources})
+    set(released)
+    if(SLUICE_SANITIZE)
+      sluice_sanitize_kernels(released ${sources})
+      list(REMOVE_ITEM sources ${released})
+    endif()
     sluice_group(units ${NAME} ${sources})
     add_library(sluice_${NAME} STATIC ${units})
+    if(released)
+      add_library(sluice_${NAME}_released OBJECT ${released})
+      set_target_properties(sluice_${NAME}_released PROPERTIES SLUICE_AS_RELEASED ON)
+      target_compile_options(sluice_${NAME}_released PRIVATE -O3)
+      target_link_libraries(sluice_${NAME}_released PRIVATE ${ARG_DEPENDS})
+      target_sources(sluice_${NAME} PRIVATE $<TARGET_OBJECTS:sluice_${NAME}_released>)
+    endif()
     target_link_libraries(sluice_${NAME} PUBLIC ${ARG_DEPENDS})
   else()
     add_library(sluice_${NAME} INTERFACE)
@@ -92,8 +106,6 @@ function(sluice_layer NAME)
     add_executable(${NAME}_test ${units})
     sluice_test_program(${NAME}_test)
     target_link_libraries(${NAME}_test PRIVATE sluice_${NAME})
-    target_compile_definitions(${NAME}_test PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-      SLUICE_TEST_DATA_DIR="${SLUICE_TEST_DATA}")
     add_dependencies(${NAME}_test test_data)
     add_test(NAME ${NAME} COMMAND ${NAME}_test --gtest_brief=1)
     foreach(lane asan tsan)

@@ -1,7 +1,7 @@
 # The sanitizer lanes. `./run test --asan` builds the target lane_asan and runs the tests labelled asan; tsan likewise.
 # A layer's tests join the lanes that name the layer here; tests elsewhere join by calling sluice_test_lanes.
 set(SLUICE_ASAN_LAYERS base formats kernels cache sched engine serve)
-set(SLUICE_TSAN_LAYERS base engine serve)
+set(SLUICE_TSAN_LAYERS base engine serve)  # the others have no threads of their own
 
 add_custom_target(lane_asan)
 add_custom_target(lane_tsan)
@@ -15,4 +15,45 @@ function(sluice_test_lanes TEST)
       add_dependencies(lane_${lane} ${target})
     endforeach()
   endforeach()
+endfunction()
+
+# sluice_sanitize(): everything is instrumented, but for libraries with the property SLUICE_AS_RELEASED; with the
+# library's own bounds checks and SLUICE_DCHECK. -Og takes half of the time that -O1 takes to compile.
+macro(sluice_sanitize)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELEASE}")
+  string(JOIN ";" flags -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -Og -g1 -UNDEBUG
+    -D_GLIBCXX_ASSERTIONS)
+  add_compile_options("$<$<NOT:$<BOOL:$<TARGET_PROPERTY:SLUICE_AS_RELEASED>>>:${flags}>")
+  add_link_options(-fsanitize=${SLUICE_SANITIZE})
+endmacro()
+
+# sluice_sanitize_kernels(RELEASED SOURCES...): how a sanitizer sees the files that have flags of an instruction set
+# (sluice_isa_flags). In them everything is inlined, so they are most of what a lane costs.
+#   - RELEASED are those that are compiled as in the release build, whose objects ccache has: what this machine cannot
+#     run, and with the thread sanitizer all of them (threads meet in src/base and src/engine, not in a kernel).
+#   - The others go without checks that make them take four times as long, and that find what the address sanitizer finds
+#     at the access: of null pointers, of address arithmetic, of variables out of scope.
+function(sluice_sanitize_kernels RELEASED)
+  set(word_avx2 avx2)
+  set(word_avx512 avx512bw)
+  set(word_avx512vbmi avx512_vnni)
+  set(processor "")
+  if(EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo processor LIMIT_COUNT 1 REGEX "^flags")
+  endif()
+  set(released)
+  foreach(source ${ARGN})
+    get_source_file_property(flags ${source} COMPILE_OPTIONS)
+    get_filename_component(isa ${source} DIRECTORY)
+    get_filename_component(isa ${isa} NAME)
+    if(NOT flags)
+      continue()
+    elseif(SLUICE_SANITIZE STREQUAL "thread" OR NOT "${processor} " MATCHES " ${word_${isa}} ")
+      list(APPEND released ${source})
+    else()
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "${flags};-O1;-fno-sanitize=null,pointer-overflow;-fno-sanitize-address-use-after-scope")
+    endif()
+  endforeach()
+  set(${RELEASED} ${released} PARENT_SCOPE)
 endfunction()

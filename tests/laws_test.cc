@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "engine/verify.h"
 
@@ -61,7 +62,7 @@ const Case kCases[] = {
 };
 
 std::string folder_of(const std::string& model) {
-  return model == "tiny" ? SLUICE_SOURCE_DIR "/models/sluice-tiny-v4" : SLUICE_TEST_DATA_DIR "/oracles/" + model;
+  return model == "tiny" ? source_dir() + "/models/sluice-tiny-v4" : test_data_dir() + "/oracles/" + model;
 }
 
 double seconds_of(const Case& c) {
@@ -136,7 +137,7 @@ const Case& case_of(const std::string& name) {
 // Lines of "fault case half seed schedules": with the fault the schedules find it, without it they find nothing.
 TEST(LawsCorpusTest, WhatOnceFoundAFaultStillDoes) {
   set_log_level(LogLevel::kWarning);
-  std::ifstream corpus(SLUICE_SOURCE_DIR "/tests/laws_corpus.txt");
+  std::ifstream corpus(source_dir() + "/tests/laws_corpus.txt");
   ASSERT_TRUE(corpus.good());
   int lines = 0;
   for (std::string line; std::getline(corpus, line);) {

@@ -38,7 +38,7 @@ struct NumericsOptions {
 };
 
 struct MachineOptions {
-  std::string device = "cpu";  // cpu | emulated, which is for tests: ops are done later, by another thread
+  std::string device = "cpu";  // auto | cpu | cuda | cuda:N | emulated, which is for tests
   std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512vbmi
   int threads = 0;             // 0: one per core
   bool pin_threads = true;     // each thread on a core of its own, where there are enough

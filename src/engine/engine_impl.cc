@@ -74,6 +74,7 @@ Result<RequestId> EngineImpl::submit(Request request) {
   {
     std::lock_guard lock(mutex_);
     if (stop_) return unavailable("the engine is shutting down");
+    if (!broken_.ok()) return broken_;
     id = ++last_request_id_;
     arrivals_.push_back({id, std::move(request)});
   }

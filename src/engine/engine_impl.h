@@ -80,6 +80,7 @@ class EngineImpl final : public Engine {
   void deliver_all();
   void deliver(SequenceId id, const SampledRow& row);
   void fail_step(const Status& status);
+  void fail_all(const Status& status);
   void audit() const;
   void finish(SequenceId id, Output output);
   // One choice has ended; the last one ends the request. The pending request may be gone afterwards.
@@ -100,6 +101,7 @@ class EngineImpl final : public Engine {
   std::vector<std::shared_ptr<Task>> tasks_;
   RequestId last_request_id_ = 0;
   bool stop_ = false;
+  Status broken_;  // of the device; ok: it works
   EngineStats stats_;  // without seconds_since_last_token
   Clock::time_point last_token_;
   bool any_token_ = false;

@@ -33,7 +33,9 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(validate(options));
   SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa));
   ThreadPool pool(resolve_threads(options));
-  const Exec exec{.pool = &pool, .kernels = kernels};
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
+  if (device.kernels != nullptr) kernels = device.kernels;
+  const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};
   LoadReport report;
   std::unique_ptr<Model> model;
   {
@@ -42,7 +44,8 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
     SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model.folder, options, progress, &report));
   }
   log_load(report, *model, options.model.folder, exec);
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, create(std::move(model), kernels, options));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
+                          create(std::move(model), kernels, options, std::move(device)));
   runner->load_report_ = std::move(report);
   if (options.machine.pin_threads) runner->pin_threads();
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/cpu_topology.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "cache/audit.h"
 #include "engine/engine_options.h"
 #include "kernels/device.h"
@@ -35,8 +36,18 @@ void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
 
 Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                const EngineSetup& options) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
+  return create(std::move(model), kernels, options, std::move(device));
+}
+
+Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                               const EngineSetup& options, DeviceChoice device) {
   std::unique_ptr<Runner> runner(new Runner);
   SLUICE_RETURN_IF_ERROR(validate(options));
+  runner->device_ = &device.device();
+  runner->owned_device_ = std::move(device.owned);
+  runner->exec_.ops = device.ops;
+  runner->exec_.device = runner->device_;
   runner->set_threads(resolve_threads(options));
   runner->exec_.kernels = kernels;
   runner->model_ = std::move(model);
@@ -44,23 +55,13 @@ Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, con
   return runner;
 }
 
-Status Runner::choose_device(const EngineSetup& options) {
-  if (options.machine.device == "emulated") {
-    emulated_ = std::make_unique<EmulatedDevice>(std::random_device()());
-    device_ = emulated_.get();
-    exec_.ops = &emulated_op_table();
-  }
-  exec_.device = device_;
-  return {};
-}
-
 Status Runner::set_up(const EngineSetup& options) {
-  SLUICE_RETURN_IF_ERROR(choose_device(options));
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
   SLUICE_ASSIGN_OR_RETURN(max_model_len_,
                           resolve_max_model_len(options.model.max_model_len, model_->config().max_position_embeddings));
   step_rows_ = resolve_step_rows(options);
-  const MemoryRequest request{.budget_bytes = resolve_kv_cache_memory(options),
+  SLUICE_ASSIGN_OR_RETURN(const std::size_t budget, cache_budget(options));
+  const MemoryRequest request{.budget_bytes = budget,
                               .max_seqs = options.scheduler.max_num_seqs,
                               .max_batched_tokens = step_rows_,
                               .max_model_len = max_model_len_,
@@ -76,6 +77,21 @@ Status Runner::set_up(const EngineSetup& options) {
   plan_ = plan;
   options_ = options;
   return clear_cache();
+}
+
+// Bytes for the cache: where the device has memory of its own, all that weights and scratch leave but for logits and
+// what the driver takes by itself.
+Result<std::size_t> Runner::cache_budget(const EngineSetup& options) {
+  constexpr std::size_t kLeft = std::size_t{512} << 20;
+  if (options.cache.kv_cache_memory > 0 || device_->free_bytes() == 0) return resolve_kv_cache_memory(options);
+  SLUICE_RETURN_IF_ERROR(model_->prepare(*device_, step_rows_, max_model_len_));
+  const std::size_t logits = 2 * static_cast<std::size_t>(step_rows_) * vocab_size_ * sizeof(float);
+  const std::size_t free = device_->free_bytes();
+  if (free > logits + kLeft) return free - logits - kLeft;
+  return resource_exhausted(fmt::format(
+      "{}: {} are free beside weights and scratch, expected more than {}: lower "
+      "--max-num-batched-tokens or --max-model-len",
+      device_->name(), format_bytes(static_cast<double>(free)), format_bytes(static_cast<double>(logits + kLeft))));
 }
 
 Status Runner::clear_cache() {

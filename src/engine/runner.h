@@ -35,9 +35,9 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
+#include "engine/device_choice.h"
 #include "engine/token_draws.h"
 #include "kernels/device_tables.h"
-#include "kernels/emulated_device.h"
 #include "kernels/step_builder.h"
 #include "model/engine_setup.h"
 #include "model/model.h"
@@ -61,9 +61,12 @@ class Runner {
  public:
   // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
   static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
-  // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none.
+  // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none. The second:
+  // with the device that it was loaded for.
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options);
+  static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                                const EngineSetup& options, DeviceChoice device);
 
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
@@ -124,6 +127,9 @@ class Runner {
   BlockHash root(std::string_view cache_salt) const;
   const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
+  // Of the device: not ok once it has broken down. Then nothing that it computed is to be believed: whoever has taken
+  // tokens or logits asks before using them.
+  Status device_status() const { return device_->status(); }
   // A step may still be computed when begin() has returned.
   bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }
@@ -146,7 +152,7 @@ class Runner {
  private:
   Runner() = default;
   Status set_up(const EngineSetup& options);
-  Status choose_device(const EngineSetup& options);
+  Result<std::size_t> cache_budget(const EngineSetup& options);
   Status take_logits_memory(std::size_t rows);
   Status prepare_for(int rows);
   static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
@@ -161,7 +167,7 @@ class Runner {
   std::vector<SpoiledRow> rows_to_spoil() const;
 
   std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<EmulatedDevice> emulated_;  // before all that has memory of it
+  std::unique_ptr<Device> owned_device_;  // before all that has memory of it
   Device* device_ = &cpu_device();
   Exec exec_;
   std::unique_ptr<Model> model_;

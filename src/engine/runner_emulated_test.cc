@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "engine/runner.h"
 #include "engine/verify.h"
@@ -13,7 +14,7 @@ namespace {
 
 EngineSetup options_of(const std::string& model, const char* device) {
   EngineSetup options;
-  options.model.folder = SLUICE_TEST_DATA_DIR "/oracles/" + model;
+  options.model.folder = test_data_dir() + "/oracles/" + model;
   options.machine.device = device;
   options.machine.threads = 2;
   options.cache.kv_cache_memory = 24 << 20;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/rendezvous_testing.h"
+#include "base/test_paths_testing.h"
 #include "engine/fake_model_testing.h"
 
 namespace sluice::runner_test {
@@ -166,7 +167,7 @@ TEST(RunnerTest, OpensOneSequenceMoreThanRun) {
 TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
   const auto root = [](auto change, const char* salt = "") {
     EngineSetup options = small_options();
-    options.model.folder = SLUICE_TEST_DATA_DIR "/oracles/v2-lite-like";
+    options.model.folder = test_data_dir() + "/oracles/v2-lite-like";
     change(options);
     auto runner = Runner::load(options);
     EXPECT_TRUE(runner.ok()) << runner.status().message();

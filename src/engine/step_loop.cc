@@ -122,7 +122,7 @@ void EngineImpl::run_probe() {
   SLUICE_CHECK(status.ok(), "pages are kept for the probe");
   std::ignore = runner_->logits();  // waits
   runner_->close(*state);
-  made_token_ = true;
+  made_token_ = runner_->device_status().ok();
 }
 
 // Asynchronous: the tokens that are delivered are those of the step before the one that was begun.
@@ -138,7 +138,7 @@ void EngineImpl::step() {
 
 // Also after what came without a step: a cancellation of the last request, the end.
 void EngineImpl::audit() const {
-  if (!audit_) return;
+  if (!audit_ || !runner_->device_status().ok()) return;
   const Status sound = stepper_.audit();
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
@@ -174,6 +174,7 @@ void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
 // Callbacks may end sequences.
 void EngineImpl::deliver_all() {
   const std::span<const DrawnToken> taken = stepper_.take();
+  if (const Status works = runner_->device_status(); !works.ok()) return fail_all(works);
   for (const DrawnToken& drawn : taken) {
     if (drawn.id) deliver(drawn.id, *drawn.row);
   }
@@ -218,6 +219,31 @@ void EngineImpl::fail_step(const Status& status) {
       end_choice(pending, other, ending(FinishReason::kError, status));
     }
     if (pending_.contains(request)) finish(id, ending(FinishReason::kError, status));
+  }
+}
+
+// The device is lost, and with it all that was computed: everybody hears of it, and nobody gets a token of it.
+void EngineImpl::fail_all(const Status& status) {
+  log_error("the device failed: {}; restart the program to go on", status.message());
+  {
+    std::lock_guard lock(mutex_);
+    broken_ = status;
+    taken_arrivals_.swap(arrivals_);
+  }
+  for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
+  taken_arrivals_.clear();
+  while (!pending_.empty()) {
+    PendingRequest& pending = pending_.begin()->second;
+    for (int left = pending.unfinished, choice = pending.request.n - 1; left > 0; --choice) {
+      const auto index = static_cast<std::size_t>(choice);
+      if (pending.ended[index]) continue;
+      --left;  // the last one ends the request
+      if (pending.choices[index]) {
+        finish(pending.choices[index], ending(FinishReason::kError, status));
+      } else {
+        end_choice(pending, choice, ending(FinishReason::kError, status));
+      }
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 #include "engine/token_draws.h"
 
 #include "base/check.h"
-#include "kernels/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 

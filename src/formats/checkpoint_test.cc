@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/temp_folder_testing.h"
+#include "base/test_paths_testing.h"
 #include "formats/safetensors_writer.h"
 
 namespace sluice::checkpoint_test {
@@ -194,7 +195,7 @@ TEST(Checkpoint, RefusesTensorsInTheWrongOrTwoShards) {
 }
 
 TEST(Checkpoint, OpensTheEmbeddedModel) {
-  auto checkpoint = Checkpoint::open(SLUICE_SOURCE_DIR "/models/sluice-tiny-v4");
+  auto checkpoint = Checkpoint::open(source_dir() + "/models/sluice-tiny-v4");
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   EXPECT_EQ(checkpoint->total_bytes(), 22952988U);
   const TensorView* embed = checkpoint->find("embed.weight");

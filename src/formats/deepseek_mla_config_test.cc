@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/mapped_file.h"
+#include "base/test_paths_testing.h"
 #include "formats/json.h"
 #include "formats/model_config.h"
 
@@ -18,7 +19,7 @@ namespace json = boost::json;
 using ::testing::HasSubstr;
 
 json::object official(const std::string& name) {
-  const std::string file = SLUICE_SOURCE_DIR "/tests/configs/" + name + ".json";
+  const std::string file = source_dir() + "/tests/configs/" + name + ".json";
   return parse_json(read_text_file(file).value(), file).value().as_object();
 }
 

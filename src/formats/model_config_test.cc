@@ -10,6 +10,7 @@
 
 #include "base/mapped_file.h"
 #include "base/temp_folder_testing.h"
+#include "base/test_paths_testing.h"
 #include "formats/generation_config.h"
 #include "formats/json.h"
 
@@ -21,8 +22,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kFlash = SLUICE_SOURCE_DIR "/tests/configs/v4-flash.json";
-constexpr const char* kPro = SLUICE_SOURCE_DIR "/tests/configs/v4-pro.json";
+const std::string kFlash = source_dir() + "/tests/configs/v4-flash.json";
+const std::string kPro = source_dir() + "/tests/configs/v4-pro.json";
 
 json::object object_of(const std::string& path) {
   return parse_json(read_text_file(path).value(), path).value().as_object();
@@ -132,11 +133,11 @@ TEST(ModelConfig, Pro) {
 }
 
 TEST(ModelConfig, EmbeddedModelFolder) {
-  const auto config = load_model_config(SLUICE_SOURCE_DIR "/models/sluice-tiny-v4");
+  const auto config = load_model_config(source_dir() + "/models/sluice-tiny-v4");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->vocab_size, 4096);
   EXPECT_THAT(ratios_of(*config), ElementsAre(0, 0, 4, 128, 4, 128, 4, 128, 4));
-  EXPECT_EQ(load_model_config(SLUICE_SOURCE_DIR "/src").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(load_model_config(source_dir() + "/src").status().code(), StatusCode::kNotFound);
 }
 
 TEST(ModelConfig, TokenIdsMayBeListsOrAbsent) {

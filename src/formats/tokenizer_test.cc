@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "base/test_paths_testing.h"
 #include "formats/tokenizer_testing.h"
 
 namespace sluice::tokenizer_test {
@@ -45,7 +46,7 @@ Ids encode(const Tokenizer& tokenizer, std::string_view text, EncodeOptions opti
 }
 
 TEST(Tokenizer, TheEmbeddedModelsTokenizer) {
-  const auto tokenizer = Tokenizer::load(SLUICE_SOURCE_DIR "/models/sluice-tiny-v4");
+  const auto tokenizer = Tokenizer::load(source_dir() + "/models/sluice-tiny-v4");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   EXPECT_EQ((*tokenizer)->bos_id(), 0);
   EXPECT_EQ((*tokenizer)->eos_id(), 1);
@@ -265,7 +266,7 @@ TEST(Tokenizer, RandomDamageGivesAnErrorOrAWorkingTokenizer) {
 }
 
 TEST(Tokenizer, ManyThreadsGetTheSameIds) {
-  const auto tokenizer = Tokenizer::load(SLUICE_SOURCE_DIR "/models/sluice-tiny-v4").value();
+  const auto tokenizer = Tokenizer::load(source_dir() + "/models/sluice-tiny-v4").value();
   std::vector<std::string> texts;
   for (int i = 0; i < 50; ++i)
     texts.push_back("Text number " + std::to_string(i * 7919) + ": 你好, wörld!\n<think>" +

@@ -12,8 +12,9 @@
 // An address in device memory is for ops and for these functions. Nothing else may read or write through it, although
 // on the CPU it could: elsewhere it is not the host's memory, or not yet what the host believes.
 //
-// Errors: only map() fails with a Status; a device that breaks down ends the program. Thread safety: one thread at a
-// time. cpu_device() may be used by any number at once, as memory may: not the same bytes, one of them writing.
+// Errors: map() fails with a Status. A device that breaks down does nothing more, and status() says so from then on:
+// whoever waited for bytes asks before using them. Thread safety: one thread at a time. cpu_device() may be used by any
+// number at once, as memory may: not the same bytes, one of them writing.
 #pragma once
 
 #include <cstddef>
@@ -68,6 +69,8 @@ class Device {
   // Zeroed memory. Where the system can, it is taken from the machine when it is first used, so much may be asked for.
   // kResourceExhausted names the bytes, `what` they are for and the system's reason.
   virtual Result<DeviceMemory> map(std::size_t bytes, std::string_view what) = 0;
+  // What can still be mapped, roughly; 0 where that is a matter of the whole machine (base/machine.h).
+  virtual std::size_t free_bytes() const { return 0; }
   // A hint for mapped memory that is not used yet: it will be read all over, a piece of `piece_bytes` at a time.
   virtual void expect_pieces(std::byte* /*at*/, std::size_t /*bytes*/, std::size_t /*piece_bytes*/) {}
 
@@ -76,6 +79,10 @@ class Device {
   virtual void download_all(std::span<const ByteMove> moves) = 0;
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
+
+  // kInternal once something that was enqueued went wrong, as far as the host has waited: what was downloaded since,
+  // and by the waiting call that found it, is not to be used. Never ok again.
+  virtual Status status() const { return {}; }
 
   // The place in the queue behind all that was enqueued; wait_for() returns when all before it is done.
   using Mark = std::uint64_t;

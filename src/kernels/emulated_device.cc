@@ -120,6 +120,13 @@ void EmulatedDevice::copy_all(std::span<const ByteMove> moves) {
 }
 void EmulatedDevice::download_all(std::span<const ByteMove> moves) {
   enqueue_moves(moves);
+  if (!broken_) return;
+  wait();
+  for (const ByteMove& move : moves) std::memset(move.to, 0xFF, move.bytes);
+}
+
+Status EmulatedDevice::status() const {
+  return broken_ ? internal_error("the emulated device was told to break down") : Status();
 }
 
 void EmulatedDevice::upload_all(std::span<const ByteMove> moves) {
@@ -163,7 +170,7 @@ void EmulatedDevice::run() {
     }
     if (!accessible_) protect(true);
     lock.unlock();
-    work();
+    if (!broken_) work();
     lock.lock();
     ++done_;
     changed_.notify_all();

@@ -11,6 +11,7 @@
 // Thread safety: as Device's.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -43,6 +44,10 @@ class EmulatedDevice final : public Device {
   Mark mark() override;
   void wait_for(Mark mark) override;
   void wait() override { wait_for(mark()); }
+  Status status() const override;
+
+  // From now on nothing is done any more, and what is downloaded is 0xFF.
+  void break_down() { broken_ = true; }
 
   // What an op does, with the device's memory at hand.
   using Work = std::function<void()>;
@@ -69,6 +74,7 @@ class EmulatedDevice final : public Device {
   bool accessible_ = false;
   bool recording_ = false;
   Recording recording_ops_;
+  std::atomic<bool> broken_ = false;
   std::minstd_rand random_;  // the worker's
   std::thread worker_;
 };

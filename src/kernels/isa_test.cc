@@ -1,7 +1,6 @@
-#include "kernels/cpu/kernel_table.h"
-
 #include <gmock/gmock.h>
 
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu_features.h"
 #include "kernels/op_testing.h"
 

@@ -177,6 +177,18 @@ LinearWeight LinearWeight::in_place(const LinearPacking& packing, const WeightVi
   return weight;
 }
 
+void LinearWeight::place_packed(const std::byte* packed) {
+  packed_at_ = packed;
+  packed_ = {};
+  placed_ = true;
+}
+
+void LinearWeight::place_view(const WeightView& view) {
+  view_ = view;
+  kept_ = {};
+  placed_ = true;
+}
+
 LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
   SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == 32),
                "MXFP4 weights have one e8m0 scale for 32 inputs");

@@ -112,6 +112,12 @@ class LinearWeight {
   // is used.
   static LinearWeight in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted);
 
+  // Its bytes lie elsewhere now, in memory of a device that outlives it; the host's copies go. place_view(): of a
+  // weight that is not packed, with the same values.
+  void place_packed(const std::byte* packed);
+  void place_view(const WeightView& view);
+  bool is_placed() const { return placed_; }
+
  private:
   static LinearWeight over(const WeightView& view, InputForm wanted);
 
@@ -119,7 +125,7 @@ class LinearWeight {
   InputForm input_form_ = InputForm::kF32;
   const std::byte* packed_at_ = nullptr;
   std::size_t packed_bytes_ = 0;
-  bool packed_when_used_ = false;
+  bool packed_when_used_ = false, placed_ = false;
   AlignedBytes packed_;  // what packed_at_ points to, unless another owns it
   AlignedBytes kept_;    // what view_ is of, where it is not the checkpoint
 };

@@ -421,7 +421,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
       for (const InputForm form : kForms) {
         const auto want = expected(view, x, kMost, form);
         for (const KernelTable& table : linear_tables()) {
-          const auto weight = LinearWeight::in_place(table.linear, view, form);
+          const auto weight = LinearWeight::in_place(table.linear.packing, view, form);
           EXPECT_EQ(weight.packed_bytes(), 0U);
           for (const int rows : {1, 3, kMost}) {
             const auto y = Product{table, pool, weight}(x, rows);

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/test_paths_testing.h"
 #include "measure/speed_report.h"
 #include "measure/synthetic_state.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 EngineSetup tiny_options() {
   EngineSetup options;
-  options.model.folder = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4";
+  options.model.folder = source_dir() + "/models/sluice-tiny-v4";
   options.machine.threads = 2;
   options.scheduler.max_num_seqs = 4;
   options.scheduler.max_num_batched_tokens = 64;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
@@ -157,7 +158,7 @@ TEST_P(AllocationTest, AWarmStepTakesNoMemory) {
   ThreadPool pool(1);
   const Exec exec{&pool, &kernels};
   EngineSetup options;
-  options.model.folder = SLUICE_TEST_DATA_DIR "/oracles/" + std::string(GetParam());
+  options.model.folder = test_data_dir() + "/oracles/" + GetParam();
   const auto model = load_model(exec, options.model.folder, options, {}, nullptr).value();
   prepare_for(*model, 512);
   Steps steps(*model, exec, seed);

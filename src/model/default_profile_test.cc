@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/test_paths_testing.h"
 #include "kernels/isa.h"
 #include "model/decoder/reference_testing.h"
 #include "model/deepseek_mla/reference_testing.h"
@@ -61,7 +62,8 @@ const Bounds kBounds = {
 };
 
 struct Kind {
-  const char *name, *folder;
+  const char* name;
+  std::string folder;
   int tokens;
   StageErrors (*stages)(const std::string& folder, const Recording& run);
   const Bounds& bounds;
@@ -106,20 +108,22 @@ TEST_P(DefaultProfile, RoundsAsDocumented) {
   }
 }
 
-#define ORACLE(kind) SLUICE_TEST_DATA_DIR "/oracles/" kind
+std::string oracle(const std::string& kind) {
+  return test_data_dir() + "/oracles/" + kind;
+}
 
 const Kind kKinds[] = {
-    {"v4", SLUICE_SOURCE_DIR "/models/sluice-tiny-v4", 280, &v4_sample, kBoundsOfV4},
-    {"v4_bf16", ORACLE("v4-flash-like"), 160, &v4_sample, kBoundsOfV4},
-    {"v4_pro_bf16", ORACLE("v4-pro-like"), 160, &v4_sample, kBoundsOfV4},
-    {"v32", ORACLE("v32-like"), 80, &mla_default_stages, kBounds},
-    {"v3", ORACLE("v3-like"), 80, &mla_default_stages, kBounds},
-    {"v2", ORACLE("v2-like"), 80, &mla_default_stages, kBounds},
-    {"v2_lite", ORACLE("v2-lite-like"), 80, &mla_default_stages, kBounds},
-    {"llama", ORACLE("llama-like"), 80, &decoder_default_stages, kBounds},
-    {"qwen2_windows", ORACLE("qwen2-swa-like"), 80, &decoder_default_stages, kBounds},
-    {"qwen3", ORACLE("qwen3-yarn-like"), 80, &decoder_default_stages, kBounds},
-    {"qwen3moe", ORACLE("qwen3moe-like"), 80, &decoder_default_stages, kBounds},
+    {"v4", source_dir() + "/models/sluice-tiny-v4", 280, &v4_sample, kBoundsOfV4},
+    {"v4_bf16", oracle("v4-flash-like"), 160, &v4_sample, kBoundsOfV4},
+    {"v4_pro_bf16", oracle("v4-pro-like"), 160, &v4_sample, kBoundsOfV4},
+    {"v32", oracle("v32-like"), 80, &mla_default_stages, kBounds},
+    {"v3", oracle("v3-like"), 80, &mla_default_stages, kBounds},
+    {"v2", oracle("v2-like"), 80, &mla_default_stages, kBounds},
+    {"v2_lite", oracle("v2-lite-like"), 80, &mla_default_stages, kBounds},
+    {"llama", oracle("llama-like"), 80, &decoder_default_stages, kBounds},
+    {"qwen2_windows", oracle("qwen2-swa-like"), 80, &decoder_default_stages, kBounds},
+    {"qwen3", oracle("qwen3-yarn-like"), 80, &decoder_default_stages, kBounds},
+    {"qwen3moe", oracle("qwen3moe-like"), 80, &decoder_default_stages, kBounds},
 };
 
 INSTANTIATE_TEST_SUITE_P(Families, DefaultProfile, ::testing::ValuesIn(kKinds),

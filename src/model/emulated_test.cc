@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "kernels/device_tables.h"
 #include "kernels/emulated_device.h"
@@ -87,7 +88,7 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   ThreadPool pool(2);
   EngineSetup options;
-  options.model.folder = SLUICE_TEST_DATA_DIR "/oracles/" + std::string(GetParam());
+  options.model.folder = test_data_dir() + "/oracles/" + std::string(GetParam());
   const Exec on_cpu{&pool, select_kernels("auto").value()};
   auto model = load_model(on_cpu, options.model.folder, options, {}, nullptr).value();
   const auto vocab = static_cast<std::size_t>(model->config().vocab_size);

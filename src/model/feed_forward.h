@@ -10,13 +10,14 @@
 #include "kernels/router.h"
 #include "kernels/scratch.h"
 #include "model/model_step.h"
+#include "model/param.h"
 
 namespace sluice {
 
 struct FeedForwardWeights {
-  LinearWeight gate;                  // the router: [experts, hidden]
-  std::vector<float> gate_bias;       // [experts]; empty: none
-  std::vector<std::int32_t> tid2eid;  // [vocab, slots]: experts by token id; empty: by score
+  LinearWeight gate;            // the router: [experts, hidden]
+  Param<float> gate_bias;       // [experts]; empty: none
+  Param<std::int32_t> tid2eid;  // [vocab, slots]: experts by token id; empty: by score
   std::vector<ExpertWeights> experts;
   ExpertWeights shared;  // of a dense layer: all of it
 };

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/test_paths_testing.h"
 #include "formats/safetensors.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
@@ -20,7 +21,7 @@ namespace {
 // A folder with more positions may be given; the repository's has six of each prompt.
 std::string golden_folder() {
   const char* given = std::getenv("SLUICE_GOLDENS");
-  return given != nullptr ? given : SLUICE_TEST_DATA_DIR "/goldens/sluice-tiny-v4";
+  return given != nullptr ? given : test_data_dir() + "/goldens/sluice-tiny-v4";
 }
 using Prompts = std::vector<std::string>;
 // The bounds of `ref` were set on these (2,908 positions).
@@ -55,7 +56,7 @@ struct Loaded {
   std::unique_ptr<Model> model;
 
   explicit Loaded(const EngineSetup& options) {
-    auto loaded = load_model(exec, SLUICE_SOURCE_DIR "/models/sluice-tiny-v4", options, {}, nullptr);
+    auto loaded = load_model(exec, source_dir() + "/models/sluice-tiny-v4", options, {}, nullptr);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = std::move(loaded).value();
   }

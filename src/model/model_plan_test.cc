@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_paths_testing.h"
+
 namespace sluice::model_plan_test {
 namespace {
 
@@ -19,7 +21,7 @@ EngineSetup with(const std::string& profile, const std::string& kv = "auto", con
 }
 
 Result<ModelPlan> plan(const std::string& name, const EngineSetup& options = {}) {
-  auto config = load_model_config(SLUICE_SOURCE_DIR "/tests/configs/" + name + ".json");
+  auto config = load_model_config(source_dir() + "/tests/configs/" + name + ".json");
   EXPECT_TRUE(config.ok()) << config.status().message();
   return plan_model(std::move(config).value(), options);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/test_paths_testing.h"
 #include "model/decoder/weights.h"
 #include "model/deepseek_mla/weights.h"
 #include "model/deepseek_v4/weights.h"
@@ -21,8 +22,8 @@ using ::testing::ContainerEq;
 using enum RowCodec;
 
 ModelConfig config_of(const std::string& name) {
-  const std::string file = name.ends_with("-like") ? SLUICE_TEST_DATA_DIR "/oracles/" + name + "/config.json"
-                                                   : SLUICE_SOURCE_DIR "/tests/configs/" + name + ".json";
+  const std::string file = name.ends_with("-like") ? test_data_dir() + "/oracles/" + name + "/config.json"
+                                                   : source_dir() + "/tests/configs/" + name + ".json";
   return load_model_config(file).value();
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/test_paths_testing.h"
 #include "formats/safetensors.h"
 #include "kernels/cpu_features.h"
 #include "kernels/isa.h"
@@ -19,7 +20,7 @@ namespace {
 
 std::string oracle_folder(const std::string& kind) {
   const char* given = std::getenv("SLUICE_ORACLES");  // a folder with more kinds or other seeds
-  return fmt::format("{}/{}", given != nullptr ? given : SLUICE_TEST_DATA_DIR "/oracles", kind);
+  return fmt::format("{}/{}", given != nullptr ? given : test_data_dir() + "/oracles", kind);
 }
 
 struct Oracle {

@@ -14,7 +14,7 @@ void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
   sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.floats(step.rows())});
 }
 
-Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+Rows ResidualStream::enter(const ModelStep& step, const Param<float>* norm, const InputForms& inputs,
                            std::span<const std::int32_t> only) {
   const Rows x = x_.rows(step.rows()), normed = normed_.rows(step.rows(), inputs);
   const Output last = std::exchange(last_, {});
@@ -24,8 +24,7 @@ Rows ResidualStream::enter(const ModelStep& step, const std::vector<float>* norm
   return normed;
 }
 
-void ResidualStream::logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head,
-                            float* logits) {
+void ResidualStream::logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits) {
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
   const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), wanted);
   if (wanted.empty()) return;

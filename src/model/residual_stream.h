@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "kernels/scratch.h"
 #include "model/model_step.h"
+#include "model/param.h"
 
 namespace sluice {
 
@@ -23,7 +24,7 @@ class ResidualStream {
   // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The probe
   // sees y as `output` and the sum as `sum`.
   template <class SubLayer>
-  void add(const ModelStep& step, int layer, const std::vector<float>& norm, const InputForms& inputs,
+  void add(const ModelStep& step, int layer, const Param<float>& norm, const InputForms& inputs,
            const char* output, const char* sum, const SubLayer& sub_layer) {
     const Rows y = sub_layer_.rows(step.rows());
     sub_layer(enter(step, &norm, inputs, {}), y);
@@ -32,7 +33,7 @@ class ResidualStream {
   }
 
   // Of the rows that want them: [logit_rows, head.out()].
-  void logits(const ModelStep& step, const std::vector<float>& norm, const LinearWeight& head, float* logits);
+  void logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits);
 
  private:
   // A sub-layer's output that is not added yet; the next one's norm adds it.
@@ -42,7 +43,7 @@ class ResidualStream {
     const char* sum = nullptr;
   };
   // The sum normed, of all rows or those of `only`; without a norm it is only added.
-  Rows enter(const ModelStep& step, const std::vector<float>* norm, const InputForms& inputs,
+  Rows enter(const ModelStep& step, const Param<float>* norm, const InputForms& inputs,
              std::span<const std::int32_t> only);
 
   int hidden_;

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/temp_folder_testing.h"
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
@@ -58,7 +59,7 @@ const Case kCases[] = {
 };
 
 std::string folder_of(const std::string& model) {
-  return model == "tiny" ? SLUICE_SOURCE_DIR "/models/sluice-tiny-v4" : SLUICE_TEST_DATA_DIR "/oracles/" + model;
+  return model == "tiny" ? source_dir() + "/models/sluice-tiny-v4" : test_data_dir() + "/oracles/" + model;
 }
 
 // The checkpoint in `folder` with another window, as links and a changed config.

@@ -10,7 +10,9 @@
 #include "base/cache_folder.h"
 #include "base/large_bytes.h"
 #include "base/log.h"
+#include "kernels/device.h"
 #include "kernels/linear_packing.h"
+#include "model/device_weights.h"
 #include "model/pack_cache.h"
 
 namespace sluice {
@@ -79,8 +81,9 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
   packed_bytes_ += into.packed_bytes();
 }
 
-void WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress) {
-  if (items_.empty()) return;
+Status WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress) {
+  if (items_.empty()) return {};
+  if (weights_on_device(exec_)) return pack_to_device(checkpoint, progress);
   const std::vector<const MappedFile*> files = checkpoint.mappings();
   const bool cached = options_.cache && arena_bytes_ >= options_.cache_from && settled(files, options_.settled_seconds);
   std::optional<PackCache> cache = cached ? open_cache(options_) : std::nullopt;
@@ -91,12 +94,13 @@ void WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress) 
       auto file = std::make_shared<PackedFile>(std::move(found).value());
       point_all(file->bytes().data());
       outcome_ = fmt::format("mapped from {}", cache->path_of(key));
-      return checkpoint.keep(std::move(file));
+      checkpoint.keep(std::move(file));
+      return {};
     }
   }
   auto now = std::make_shared<PackedNow>();
   now->bytes = LargeBytes(arena_bytes_);
-  pack_all(now->bytes.data(), progress);
+  pack_items(items_, now->bytes.data(), progress);
   point_all(now->bytes.data());
   outcome_ = "packed now";
   if (cache) {
@@ -106,6 +110,29 @@ void WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress) 
                         [identities = std::move(identities)] { return unchanged(identities); });
   }
   checkpoint.keep(std::move(now));
+  return {};
+}
+
+// Some weights at a time, so that the host never holds them all.
+Status WeightPacker::pack_to_device(Checkpoint& checkpoint, const LoadProgress& progress) {
+  constexpr std::size_t kBytesAtOnce = std::size_t{256} << 20;
+  Device& device = *exec_.device;
+  SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device.map(arena_bytes_, "the model's packed weights"));
+  LargeBytes bytes;
+  for (std::size_t first = 0, end = 0; first < items_.size(); first = end) {
+    const std::size_t begin = items_[first].offset;
+    const auto bytes_to = [&](std::size_t i) { return (i < items_.size() ? items_[i].offset : arena_bytes_) - begin; };
+    do ++end;
+    while (end < items_.size() && bytes_to(end + 1) <= kBytesAtOnce);
+    if (bytes.size() < bytes_to(end)) bytes = LargeBytes(bytes_to(end));
+    pack_items(std::span(items_).subspan(first, end - first), bytes.data(), progress);
+    device.upload({memory.data() + begin, bytes.data(), bytes_to(end)});
+  }
+  point_all(memory.data());
+  for (const Item& item : items_) item.into->place_packed(memory.data() + item.offset);
+  checkpoint.keep(std::make_shared<DeviceMemory>(std::move(memory)));
+  outcome_ = fmt::format("packed now for {}", device.name());
+  return device.status();
 }
 
 PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
@@ -114,7 +141,7 @@ PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
   return pack_key(checkpoint.mappings(), places, *exec_.kernels);
 }
 
-void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const {
+void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const LoadProgress& progress) const {
   const LinearPacking& packing = linear_packing(*exec_.kernels);
   struct Piece {
     const Item* item;
@@ -126,12 +153,13 @@ void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const
   constexpr int kPieceOutputs = 256;
   const int step = (kPieceOutputs + packing.out_tile - 1) / packing.out_tile * packing.out_tile;
   std::size_t bytes = 0;
+  const std::size_t begin_offset = items.front().offset;
   const auto pack_pieces = [&](const std::byte* values) {
     exec_.pool->run(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<std::size_t>(i)];
       WeightView view = piece.item->place.view;
       if (values != nullptr) view.data = values;
-      packing.pack(view, piece.begin, piece.end, base + piece.item->offset);
+      packing.pack(view, piece.begin, piece.end, to + (piece.item->offset - begin_offset));
     });
     if (progress && !pieces.empty())
       progress(pieces.back().item->offset + pieces.back().item->place.bytes, arena_bytes_);
@@ -144,7 +172,7 @@ void WeightPacker::pack_all(std::byte* base, const LoadProgress& progress) const
     bytes += item.place.bytes;
   };
   AlignedBytes made;
-  for (const Item& item : items_) {
+  for (const Item& item : items) {
     if (item.values) {
       pack_pieces(nullptr);
       const WeightView& view = item.place.view;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ class WeightPacker {
   // Makes `into` a weight over `view`. Its packed bytes are there after finish(). `into` stays where it is until then.
   void add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs, MakeValues values = {});
   // The checkpoint, which the views are of, keeps what they need from now on.
-  void finish(Checkpoint& checkpoint, const LoadProgress& progress);
+  // kResourceExhausted when the memory of the ops' device does not hold them.
+  Status finish(Checkpoint& checkpoint, const LoadProgress& progress);
 
   std::size_t packed_bytes() const { return packed_bytes_; }
   // What became of the packed weights: "packed now", "mapped from ..."; empty: there are none.
@@ -43,7 +45,9 @@ class WeightPacker {
   };
 
   void point_all(const std::byte* base);
-  void pack_all(std::byte* base, const LoadProgress& progress) const;
+  Status pack_to_device(Checkpoint& checkpoint, const LoadProgress& progress);
+  // To `to` and on, at their distances.
+  void pack_items(std::span<const Item> items, std::byte* to, const LoadProgress& progress) const;
   PackedKey key_of(const Checkpoint& checkpoint) const;
 
   const Exec& exec_;

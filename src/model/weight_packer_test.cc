@@ -65,7 +65,7 @@ class WeightPackerTest : public ::testing::TestWithParam<const KernelTable*> {
     packer.add("w", *loaded.weight, view, inputs);
     packer.add("w transposed", *loaded.transpose, transposed_shape(view), inputs,
                [&](std::byte* to) { write_transpose(&pool_, view, to); });
-    packer.finish(loaded.checkpoint, {});
+    EXPECT_TRUE(packer.finish(loaded.checkpoint, {}).ok());
     loaded.outcome = packer.outcome();
     if (options_.pack) {
       const LinearWeight right = LinearWeight::pack(exec, view, inputs);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/block_codes.h"
+#include "model/device_weights.h"
 #include "model/weight_packer.h"
 
 namespace sluice {
@@ -39,8 +40,8 @@ class Loader {
     const std::int64_t row = name.shape.back();
     bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
                    static_cast<std::size_t>(product(spec.shape) / row);
-    if (auto* const* floats = std::get_if<std::vector<float>*>(&spec.into)) return bind_floats(name, tensor, **floats);
-    if (auto* const* ids = std::get_if<std::vector<std::int32_t>*>(&spec.into)) {
+    if (auto* const* floats = std::get_if<Param<float>*>(&spec.into)) return bind_floats(name, tensor, **floats);
+    if (auto* const* ids = std::get_if<Param<std::int32_t>*>(&spec.into)) {
       return bind_ids(spec, name, tensor, **ids);
     }
     WeightView view;
@@ -99,28 +100,30 @@ class Loader {
                                         shape_text(expected), dtype_name(tensor.dtype), shape_text(tensor.shape)));
   }
 
-  Status bind_floats(const TensorName& name, const TensorView& tensor, std::vector<float>& into) const {
+  Status bind_floats(const TensorName& name, const TensorView& tensor, Param<float>& into) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
     if (!has_float_rows(tensor)) return wrong_dtype(tensor, "floats");
-    into.resize(static_cast<std::size_t>(tensor.elements()));
-    read_rows(tensor, 0, tensor.elements() / tensor.row_length(), into.data());
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    read_rows(tensor, 0, tensor.elements() / tensor.row_length(), values.data());
+    into = std::move(values);
     return {};
   }
 
   Status bind_ids(const WeightSpec& spec, const TensorName& name, const TensorView& tensor,
-                  std::vector<std::int32_t>& into) const {
+                  Param<std::int32_t>& into) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
     if (tensor.dtype != DType::kI64 && tensor.dtype != DType::kI32) return wrong_dtype(tensor, "i64 or i32");
-    into.resize(static_cast<std::size_t>(tensor.elements()));
-    for (std::size_t i = 0; i < into.size(); ++i) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(tensor.elements()));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t id = tensor.dtype == DType::kI64 ? reinterpret_cast<const std::int64_t*>(tensor.data)[i]
                                                           : reinterpret_cast<const std::int32_t*>(tensor.data)[i];
       if (id < 0 || id >= spec.id_limit) {
         return invalid_argument(fmt::format("tensor {} in {}: expected ids in [0, {}), found {} at element {}",
                                             tensor.name, tensor.file, spec.id_limit, id, i));
       }
-      into[i] = static_cast<std::int32_t>(id);
+      ids[i] = static_cast<std::int32_t>(id);
     }
+    into = std::move(ids);
     return {};
   }
 
@@ -268,7 +271,7 @@ WeightRole role_of(const WeightSpec& spec) {
   if (!spec.group.empty()) return WeightRole::kNotUsed;
   if (spec.routed_expert) return WeightRole::kRoutedExpert;
   const bool looked_up =
-      std::holds_alternative<WeightView*>(spec.into) || std::holds_alternative<std::vector<std::int32_t>*>(spec.into);
+      std::holds_alternative<WeightView*>(spec.into) || std::holds_alternative<Param<std::int32_t>*>(spec.into);
   return looked_up ? WeightRole::kLookedUp : spec.role;
 }
 
@@ -345,7 +348,12 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
     bound.emplace_back(&spec, loader.bytes_done() - bytes_before);
   }
   if (!missing.empty()) return missing_error(missing, checkpoint);
-  packer.finish(checkpoint, loading.progress);
+  SLUICE_RETURN_IF_ERROR(packer.finish(checkpoint, loading.progress));
+  if (weights_on_device(exec)) {
+    std::vector<const WeightSpec*> specs;
+    for (const auto& [spec, bytes] : bound) specs.push_back(spec);
+    SLUICE_RETURN_IF_ERROR(place_weights(exec, checkpoint, specs));
+  }
   if (report != nullptr) {
     report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report->checkpoint_bytes = checkpoint.total_bytes();

@@ -15,6 +15,7 @@
 #include "kernels/exec.h"
 #include "kernels/linear.h"
 #include "model/model.h"
+#include "model/param.h"
 
 namespace sluice {
 
@@ -35,7 +36,7 @@ struct WeightSpec {
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   // What the kernels cannot read (f16, GGUF's MXFP4, transposed halves) becomes f32 first.
-  std::variant<LinearWeight*, WeightView*, std::vector<float>*, std::vector<std::int32_t>*> into;
+  std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
   InputForm inputs = InputForm::kF32;  // LinearWeight: what it multiplies, as far as its format can
   int id_limit = 0;                    // ids: each in [0, id_limit)
   std::string group;                   // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
@@ -45,9 +46,9 @@ struct WeightSpec {
 
 using WeightTable = std::vector<WeightSpec>;
 
-// Finds, checks and binds every spec. A missing or misshapen tensor is an error that names it, what was expected and
-// found; tensors that nothing asked for become a note. The checkpoint must outlive what is bound; it keeps the copies
-// that are made for it.
+// Finds, checks and binds every spec, in memory that the ops of `exec` read (model/device_weights.h). A missing or
+// misshapen tensor is an error that names it, what was expected and found; tensors that nothing asked for become a
+// note. The checkpoint must outlive what is bound; it keeps the copies that are made for it.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const Loading& loading);
 

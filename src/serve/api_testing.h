@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/test_paths_testing.h"
 #include "formats/json.h"
 #include "serve/fake_engine_testing.h"
 #include "serve/http_client_testing.h"
@@ -23,7 +24,7 @@
 namespace sluice {
 
 inline const Tokenizer& tokenizer() {
-  static const auto loaded = Tokenizer::load(SLUICE_SOURCE_DIR "/models/sluice-tiny-v4");
+  static const auto loaded = Tokenizer::load(source_dir() + "/models/sluice-tiny-v4");
   return *loaded.value();
 }
 
@@ -70,7 +71,7 @@ class ApiTest : public ::testing::Test {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::kOff);
-    chat_ = load_chat_encoding("deepseek_v4", SLUICE_SOURCE_DIR "/models/sluice-tiny-v4").value();
+    chat_ = load_chat_encoding("deepseek_v4", source_dir() + "/models/sluice-tiny-v4").value();
     options_.http.port = 0;
     options_.served_model_name = "tiny";
   }

@@ -1,6 +1,7 @@
 // The API over models that bring a chat template: requests with tools, answers taken apart, streamed and whole.
 #include <boost/json.hpp>
 
+#include "base/test_paths_testing.h"
 #include "serve/api_testing.h"
 
 namespace sluice::template_api_test {
@@ -20,8 +21,8 @@ struct Family {
 class TemplateApiTest : public ApiTest {
  protected:
   void use(const std::string& name) {
-    auto chat = load_chat_encoding("llama", SLUICE_SOURCE_DIR "/models/sluice-tiny-v4",
-                                   {.template_file = SLUICE_SOURCE_DIR "/tests/chat_templates/" + name + ".jinja"});
+    auto chat = load_chat_encoding("llama", source_dir() + "/models/sluice-tiny-v4",
+                                   {.template_file = source_dir() + "/tests/chat_templates/" + name + ".jinja"});
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     server_ = nullptr;
     chat_ = std::move(chat).value();

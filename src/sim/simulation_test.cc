@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/test_paths_testing.h"
 #include "cache/cache_pools.h"
 #include "engine/runner.h"
 #include "formats/model_config.h"
@@ -16,7 +17,7 @@ namespace sluice::simulation_test {
 namespace {
 
 ModelPlan flash_plan() {
-  Result<ModelConfig> config = load_model_config(std::string(SLUICE_SOURCE_DIR) + "/tests/configs/v4-flash.json");
+  Result<ModelConfig> config = load_model_config(source_dir() + "/tests/configs/v4-flash.json");
   EXPECT_TRUE(config.ok()) << config.status().message();
   Result<ModelPlan> plan = plan_model(std::move(config).value(), EngineSetup());
   EXPECT_TRUE(plan.ok()) << plan.status().message();

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "coverage.h"
 #include "fuzz_target.h"
@@ -86,7 +87,7 @@ class Yield {
 
 int explore(const FuzzTarget& target) {
   constexpr std::size_t kMaxKept = 20'000;
-  const std::filesystem::path tests = SLUICE_TESTS_FOLDER;
+  const std::filesystem::path tests = source_dir() + "/tests";
   std::vector<std::string> inputs;
   read_inputs(tests / "fuzz" / target.name, inputs);
   for (const std::string& more : target.more_inputs) read_inputs(tests / more, inputs);

@@ -1,5 +1,8 @@
 #include "kernels/cpu/kernel_table.h"
 
+#include <map>
+#include <mutex>
+
 #include "kernels/cpu/avx2/kernels.h"
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512vbmi/kernels.h"
@@ -33,6 +36,15 @@ const char* isa_name(const KernelTable& table) {
 
 const LinearPacking& linear_packing(const KernelTable& table) {
   return table.linear.packing;
+}
+
+const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing) {
+  static std::mutex mutex;
+  static std::map<const LinearPacking*, KernelTable> tables;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = tables.try_emplace(&packing, scalar_kernels());
+  if (is_new) found->second.isa = device, found->second.linear.packing = packing;
+  return found->second;
 }
 
 const KernelTable* avx2_kernels() {

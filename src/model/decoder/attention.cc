@@ -9,7 +9,7 @@ namespace {
 Product biased(const BiasedLinear& linear, const Rows& y) {
   return {.weights = {&linear.weight, 1}, .y = y, .bias = linear.bias.empty() ? nullptr : linear.bias.data()};
 }
-const float* optional(const std::vector<float>& values) {
+const float* optional(const Param<float>& values) {
   return values.empty() ? nullptr : values.data();
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "base/test_paths_testing.h"
 #include "model/changed_checkpoint_testing.h"
 
 namespace sluice::config_forms_test {
@@ -14,7 +15,7 @@ namespace {
 namespace json = boost::json;
 
 std::string oracle(const std::string& kind) {
-  return SLUICE_TEST_DATA_DIR "/oracles/" + kind;
+  return test_data_dir() + "/oracles/" + kind;
 }
 
 void erase(json::object& config, std::initializer_list<const char*> keys) {

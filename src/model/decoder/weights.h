@@ -12,12 +12,12 @@ namespace sluice::decoder {
 // A linear with its bias; the bias is empty where there is none.
 struct BiasedLinear {
   LinearWeight weight;
-  std::vector<float> bias;
+  Param<float> bias;
 };
 
 struct AttentionWeights {
   BiasedLinear q, k, v, o;            // q: [heads * head_dim, hidden]; k, v: [key-value heads * head_dim, hidden]
-  std::vector<float> q_norm, k_norm;  // [head_dim], with qk_norm
+  Param<float> q_norm, k_norm;  // [head_dim], with qk_norm
 };
 
 inline InputForms inputs_of(const AttentionWeights& a) {
@@ -25,7 +25,7 @@ inline InputForms inputs_of(const AttentionWeights& a) {
 }
 
 struct LayerWeights {
-  std::vector<float> attn_norm, ffn_norm;
+  Param<float> attn_norm, ffn_norm;
   AttentionWeights attn;
   FeedForwardWeights ffn;
 };
@@ -33,7 +33,7 @@ struct LayerWeights {
 struct Weights {
   WeightView embedding;  // [vocab, hidden], read by rows
   LinearWeight head;
-  std::vector<float> norm;
+  Param<float> norm;
   std::vector<LayerWeights> layers;
 };
 

@@ -3,6 +3,7 @@
 
 #include <boost/json/array.hpp>
 
+#include "base/test_paths_testing.h"
 #include "model/changed_checkpoint_testing.h"
 
 namespace sluice::config_forms_test {
@@ -11,7 +12,7 @@ namespace {
 namespace json = boost::json;
 
 std::string oracle(const std::string& kind) {
-  return SLUICE_TEST_DATA_DIR "/oracles/" + kind;
+  return test_data_dir() + "/oracles/" + kind;
 }
 
 // From the newer form, in which the oracles are.

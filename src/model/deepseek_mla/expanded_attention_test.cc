@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/test_paths_testing.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/model_plan.h"
@@ -17,7 +18,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string checkpoint(const std::string& kind) {
-  return SLUICE_TEST_DATA_DIR "/oracles/" + kind;
+  return test_data_dir() + "/oracles/" + kind;
 }
 
 EngineSetup expanded(const std::string& profile, int from, int prefix_chunk = 0) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/test_paths_testing.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/changed_checkpoint_testing.h"
@@ -17,7 +18,7 @@ namespace json = boost::json;
 
 // The largest logit difference at each position.
 std::vector<double> differences(const std::string& kind, const std::string& profile, const ConfigEdit& edit) {
-  const ChangedCheckpoint folder(SLUICE_TEST_DATA_DIR "/oracles/" + kind, edit);
+  const ChangedCheckpoint folder(test_data_dir() + "/oracles/" + kind, edit);
   ThreadPool pool(2);
   const Exec exec{&pool, select_kernels("auto").value()};
   EngineSetup options;

@@ -40,7 +40,7 @@ class TableBuilder {
            InputForm inputs = InputForm::kF32) {
     table_.push_back({{{name, shape}}, shape, storage, into, inputs, 0, group_});
   }
-  void floats(const std::string& name, const Shape& shape, std::vector<float>& into, Storage storage = Storage::kBf16) {
+  void floats(const std::string& name, const Shape& shape, Param<float>& into, Storage storage = Storage::kBf16) {
     add(name, shape, storage, &into);
   }
   // Linears that FP8 checkpoints store in FP8.

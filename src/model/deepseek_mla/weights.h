@@ -12,7 +12,7 @@ namespace sluice::mla {
 
 struct IndexerWeights {
   LinearWeight q, k, head_weights;  // [index heads * dim, q_lora_rank], [dim, hidden], [index heads, hidden]
-  std::vector<float> k_norm, k_norm_bias;
+  Param<float> k_norm, k_norm_bias;
 };
 
 struct AttentionWeights {
@@ -21,7 +21,7 @@ struct AttentionWeights {
   std::vector<LinearWeight> k_up;  // by head, W_UK transposed: [kv_lora_rank, nope]; turns a query to the latent's side
   std::vector<LinearWeight> v_up;  // by head, W_UV: [v_head_dim, kv_lora_rank]
   std::vector<LinearWeight> k_expand;  // by head, W_UK: [nope, kv_lora_rank]; empty if no span is expanded
-  std::vector<float> q_norm, kv_norm;
+  Param<float> q_norm, kv_norm;
   IndexerWeights indexer;  // with index_n_heads
 };
 
@@ -30,7 +30,7 @@ inline InputForms inputs_of(const AttentionWeights& a) {
 }
 
 struct LayerWeights {
-  std::vector<float> attn_norm, ffn_norm;
+  Param<float> attn_norm, ffn_norm;
   AttentionWeights attn;
   FeedForwardWeights ffn;
 };
@@ -40,13 +40,13 @@ struct MtpWeights {
   LayerWeights block;
   WeightView embedding, head;  // copies of the main ones, left where they lie
   LinearWeight eh_proj;        // [hidden, 2 * hidden]
-  std::vector<float> enorm, hnorm, norm;
+  Param<float> enorm, hnorm, norm;
 };
 
 struct Weights {
   WeightView embedding;  // [vocab, hidden], read by rows
   LinearWeight head;
-  std::vector<float> norm;
+  Param<float> norm;
   std::vector<LayerWeights> layers;
   std::vector<MtpWeights> mtp;
 };

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_paths_testing.h"
 #include "kernels/isa.h"
 #include "model/changed_checkpoint_testing.h"
 
@@ -18,7 +19,7 @@ class MlaWeightsTest : public ::testing::Test {
  protected:
   // The notes of loading v3-like with another config, or the error.
   std::vector<std::string> load(const ConfigEdit& edit) {
-    const ChangedCheckpoint folder(SLUICE_TEST_DATA_DIR "/oracles/v3-like", edit);
+    const ChangedCheckpoint folder(test_data_dir() + "/oracles/v3-like", edit);
     LoadReport report;
     const auto model = load_model({&pool_, &scalar_kernels()}, folder.path(), {}, {}, &report);
     return model.ok() ? report.notes : std::vector<std::string>{model.status().message()};

@@ -100,7 +100,7 @@ HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first, const InputForms& inp
   return args;
 }
 
-Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
+Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
                        const InputForms& inputs) {
   const bool attention = &site == &weights_.layers[static_cast<std::size_t>(index)].hc_attn;
   const bool first = index == 0 && attention;

@@ -48,7 +48,7 @@ class DeepSeekV4 final : public FamilyModel {
   void reserve(Scratch& scratch, std::size_t rows) override;
   // Leaves the site before, unless it is the step's first, for this one: its normed input, [rows, hidden],
   // in the forms of `inputs`.
-  Rows enter(Step& step, int index, const HyperConnectionSite& site, const std::vector<float>& norm,
+  Rows enter(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
              const InputForms& inputs);
   HcLeaveEnterArgs leave(Step& step, bool first, const InputForms& inputs) const;
   void attention(Step& step, int index, const Rows& y);

@@ -57,7 +57,7 @@ class TableBuilder {
     add(name, alias, shape, storage, &into, inputs);
   }
   void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
-              std::vector<float>& into) {
+              Param<float>& into) {
     add(name, alias, shape, storage, &into);
   }
 

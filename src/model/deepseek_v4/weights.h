@@ -13,12 +13,12 @@ namespace sluice::v4 {
 // A hyper-connection site; `op` is ready once finish() has run (it points into base and scale).
 struct HyperConnectionSite {
   HyperConnectionWeights op;
-  std::vector<float> base, scale;
+  Param<float> base, scale;
 };
 
 struct CompressorWeights {
-  LinearWeight kv, gate;         // [c * dim, hidden], c = 2 with overlap
-  std::vector<float> ape, norm;  // [ratio, c * dim], [dim]
+  LinearWeight kv, gate;   // [c * dim, hidden], c = 2 with overlap
+  Param<float> ape, norm;  // [ratio, c * dim], [dim]
 };
 
 struct IndexerWeights {
@@ -30,14 +30,14 @@ struct IndexerWeights {
 struct AttentionWeights {
   LinearWeight q_a, q_b, kv, o_b;
   std::vector<LinearWeight> o_a;  // one per output group
-  std::vector<float> q_norm, kv_norm, sink;
+  Param<float> q_norm, kv_norm, sink;
   CompressorWeights compressor;  // CSA and HCA layers
   IndexerWeights indexer;        // CSA layers
 };
 
 struct LayerWeights {
   HyperConnectionSite hc_attn, hc_ffn;
-  std::vector<float> attn_norm, ffn_norm;
+  Param<float> attn_norm, ffn_norm;
   AttentionWeights attn;
   FeedForwardWeights ffn;
 };
@@ -46,14 +46,14 @@ struct LayerWeights {
 struct MtpWeights {
   LayerWeights block;
   LinearWeight e_proj, h_proj;
-  std::vector<float> enorm, hnorm, norm;
+  Param<float> enorm, hnorm, norm;
   HyperConnectionSite hc_head;
 };
 
 struct Weights {
   WeightView embedding;  // [vocab, hidden], read by rows
   LinearWeight head;
-  std::vector<float> norm;
+  Param<float> norm;
   HyperConnectionSite hc_head;
   std::vector<LayerWeights> layers;
   std::vector<MtpWeights> mtp;

@@ -1,5 +1,6 @@
 // The scalar kernels as a table: those of kernels/ref, on weights as they lie.
 #include "kernels/cpu/kernel_table.h"
+
 #include "kernels/linear_inputs.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/linear.h"

@@ -1,0 +1,26 @@
+// Which device a model runs on (--device): where its weights, cache and tensors lie, and the table of its ops.
+#pragma once
+
+#include <memory>
+
+#include "kernels/device.h"
+#include "kernels/exec.h"
+#include "kernels/ops.h"
+#include "sluice/engine.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct DeviceChoice {
+  std::unique_ptr<Device> owned;         // null: the CPU
+  const OpTable* ops = nullptr;          // null: the CPU's
+  const KernelTable* kernels = nullptr;  // how its ops want weights packed; null: as those of --isa do
+
+  Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
+};
+
+// Of cpu, emulated, cuda, cuda:N, and auto: the first GPU that can be used, else the CPU. Errors: kInvalidArgument for
+// another name; those of open_cuda_device().
+Result<DeviceChoice> choose_device(const MachineOptions& options);
+
+}  // namespace sluice

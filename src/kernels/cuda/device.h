@@ -1,0 +1,42 @@
+// CudaDevice: an NVIDIA GPU. Its queue is one stream; host bytes go through pinned staging, so that an upload or a
+// download is enqueued without waiting; marks are events.
+//
+// Programs are built with and without CUDA (SLUICE_CUDA in CMake): without, open_cuda_device() says so. The runtime is
+// linked statically and finds the driver when it is first asked, so a machine without either starts like any other.
+//
+// Errors: one of the GPU is kept (Device::status()) and makes every later call do nothing; what was to be downloaded is
+// then filled with 0xFF, NaN as a float and -1 as an id. Thread safety: as Device's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernels/device.h"
+#include "kernels/ops.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+class CudaDevice : public Device {
+ public:
+  virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
+  virtual std::size_t total_bytes() const = 0;
+  virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
+  virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h)
+  // For tests: a kernel that fails is enqueued.
+  virtual void plant_fault() = 0;
+};
+
+// GPU `number` of those that the driver shows (CUDA_VISIBLE_DEVICES). Errors, all kUnavailable, say what is missing:
+// CUDA in this build, a driver, a newer driver, a GPU, a GPU of compute capability 8.0; and kInvalidArgument: so many
+// GPUs there are.
+Result<std::unique_ptr<CudaDevice>> open_cuda_device(int number);
+
+// Whether open_cuda_device(0) may succeed, in microseconds where there is no driver.
+bool has_cuda_device();
+
+// Kernels in the orders of the op headers: the bits of the CPU.
+const OpTable& cuda_op_table();
+
+}  // namespace sluice

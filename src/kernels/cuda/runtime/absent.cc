@@ -1,0 +1,22 @@
+// What stands for the CUDA device in a program that was built without CUDA.
+#include "base/check.h"
+#include "kernels/cuda/device.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<CudaDevice>> open_cuda_device(int) {
+  return unavailable(
+      "--device cuda: this program was built without CUDA; build it with `./run build --cuda`, or with CMake's "
+      "-DSLUICE_CUDA=ON where nvcc 12.8 or later is installed");
+}
+
+bool has_cuda_device() {
+  return false;
+}
+
+const OpTable& cuda_op_table() {
+  SLUICE_CHECK(false, "nobody has a CUDA device here");
+  return cpu_op_table();
+}
+
+}  // namespace sluice

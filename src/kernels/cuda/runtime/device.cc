@@ -1,0 +1,251 @@
+#include "kernels/cuda/device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/progress.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/staging.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr int kLeastMajor = 8;  // compute capability
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+class Gpu final : public CudaDevice {
+ public:
+  explicit Gpu(int number) : number_(number) {}
+  ~Gpu() override;
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+  Status open();
+
+  const char* name() const override { return "cuda"; }
+  const std::string& gpu() const override { return text_; }
+  std::size_t free_bytes() const override;
+  std::size_t total_bytes() const override { return total_bytes_; }
+  void* stream() override {
+    use();
+    return stream_;
+  }
+  std::byte* workspace() override { return workspace_.data(); }
+  void plant_fault() override {
+    use();
+    enqueue_trap(stream_);
+  }
+
+  Result<DeviceMemory> map(std::size_t bytes, std::string_view what) override;
+  void copy_all(std::span<const ByteMove> moves) override;
+  void upload_all(std::span<const ByteMove> moves) override;
+  void download_all(std::span<const ByteMove> moves) override;
+  void fill(std::byte* to, std::byte value, std::size_t bytes) override;
+  Mark mark() override;
+  void wait_for(Mark mark) override;
+  void wait() override;
+  Status status() const override { return status_; }
+
+ private:
+  void unmap(std::byte* data, std::size_t bytes) override;
+  // The current device is the thread's, and the engine's thread is not the one that loads.
+  void use() const { cudaSetDevice(number_); }
+  // False once anything has failed.
+  bool check(cudaError_t error, const char* what);
+
+  int number_;
+  std::string text_;
+  std::size_t total_bytes_ = 0;
+  cudaStream_t stream_ = nullptr;
+  Staging staging_;
+  DeviceMemory workspace_;
+  Status status_;
+  // The event of mark m is events_[m % size]; one that was recorded again later is behind it as well.
+  std::array<cudaEvent_t, 64> events_{};
+  Mark marks_ = 0;
+};
+
+Status Gpu::open() {
+  cudaDeviceProp properties{};
+  const auto failed = [&](cudaError_t error, const char* what) {
+    return unavailable(fmt::format("--device cuda:{}: {}: {}", number_, what, cudaGetErrorString(error)));
+  };
+  if (const auto error = cudaGetDeviceProperties(&properties, number_)) return failed(error, "asking what it is");
+  text_ = fmt::format("GPU {} ({})", number_, properties.name);
+  total_bytes_ = properties.totalGlobalMem;
+  if (properties.major < kLeastMajor) {
+    return unavailable(fmt::format("--device cuda:{}: {} has compute capability {}.{}, expected {}.0 or later", number_,
+                                   text_, properties.major, properties.minor, kLeastMajor));
+  }
+  if (const auto error = cudaSetDevice(number_)) return failed(error, "choosing it");
+  if (const auto error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)) return failed(error, "its stream");
+  if (const auto error = staging_.take(stream_, [this](cudaError_t e, const char* what) { return check(e, what); })) {
+    return failed(error, "pinned memory for its copies");
+  }
+  for (cudaEvent_t& event : events_) {
+    if (const auto error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming)) return failed(error, "its events");
+  }
+  SLUICE_ASSIGN_OR_RETURN(workspace_, map(kCudaWorkspaceBytes, "the workspace of ops"));
+  wait();
+  return status_;
+}
+
+Gpu::~Gpu() {
+  use();
+  if (stream_ != nullptr) wait();
+  workspace_ = DeviceMemory();
+  for (cudaEvent_t event : events_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+std::size_t Gpu::free_bytes() const {
+  use();
+  std::size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
+bool Gpu::check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess && status_.ok()) {
+    status_ = internal_error(fmt::format("{} failed ({}: {}); it cannot be used any more: start the program again",
+                                         text_, what, cudaGetErrorString(error)));
+  }
+  return status_.ok();
+}
+
+Result<DeviceMemory> Gpu::map(std::size_t bytes, std::string_view what) {
+  use();
+  if (!status_.ok()) return status_;
+  void* data = nullptr;
+  if (const auto error = cudaMalloc(&data, std::max<std::size_t>(bytes, 1))) {
+    cudaGetLastError();  // it is not the device's fault, and not to be found there again
+    return resource_exhausted(fmt::format("cannot map {} for {} on {}: {} of {} are free ({})",
+                                          format_bytes(static_cast<double>(bytes)), what, text_,
+                                          format_bytes(static_cast<double>(free_bytes())),
+                                          format_bytes(static_cast<double>(total_bytes_)), cudaGetErrorString(error)));
+  }
+  fill(static_cast<std::byte*>(data), std::byte{0}, bytes);
+  return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
+}
+
+void Gpu::unmap(std::byte* data, std::size_t) {
+  wait();
+  cudaFree(data);
+}
+
+void Gpu::copy_all(std::span<const ByteMove> moves) {
+  use();
+  for (const ByteMove& move : moves) {
+    if (!status_.ok()) return;
+    if (move.bytes > 0) {
+      check(cudaMemcpyAsync(move.to, move.from, move.bytes, cudaMemcpyDeviceToDevice, stream_), "a copy");
+    }
+  }
+}
+
+void Gpu::upload_all(std::span<const ByteMove> moves) {
+  use();
+  for (const ByteMove& move : moves) {
+    if (status_.ok()) staging_.upload(move);
+  }
+}
+
+void Gpu::download_all(std::span<const ByteMove> moves) {
+  use();
+  for (const ByteMove& move : moves) {
+    if (status_.ok()) {
+      staging_.download(move);
+    } else {
+      std::fill_n(move.to, move.bytes, std::byte{0xFF});
+    }
+  }
+}
+
+void Gpu::fill(std::byte* to, std::byte value, std::size_t bytes) {
+  use();
+  if (status_.ok() && bytes > 0) {
+    check(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream_), "filling memory");
+  }
+}
+
+Device::Mark Gpu::mark() {
+  use();
+  ++marks_;
+  if (status_.ok()) check(cudaEventRecord(events_[marks_ % events_.size()], stream_), "recording an event");
+  return staging_.next_turn();
+}
+
+void Gpu::wait_for(Mark mark) {
+  use();
+  SLUICE_CHECK(mark <= marks_, "a mark is waited for after it is set");
+  if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
+  if (status_.ok() && mark > 0) check(cudaEventSynchronize(events_[mark % events_.size()]), "an op");
+  status_.ok() ? staging_.deliver(mark) : staging_.give_up();
+}
+
+void Gpu::wait() {
+  use();
+  if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
+  if (status_.ok()) check(cudaStreamSynchronize(stream_), "an op");
+  status_.ok() ? staging_.deliver(marks_ + 1) : staging_.give_up();
+}
+
+// Why there is none, or how many there are.
+Result<int> count_gpus() {
+  int driver = 0, gpus = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return unavailable("--device cuda: this machine has no NVIDIA driver (libcuda.so.1)");
+  }
+  if (driver / 1000 < CUDART_VERSION / 1000) {
+    return unavailable(
+        fmt::format("--device cuda: the NVIDIA driver supports CUDA {}, this program needs {}.0: "
+                    "install a newer driver",
+                    version_text(driver), CUDART_VERSION / 1000));
+  }
+  const cudaError_t error = cudaGetDeviceCount(&gpus);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && gpus == 0)) {
+    return unavailable("--device cuda: the driver shows no GPU (CUDA_VISIBLE_DEVICES?)");
+  }
+  if (error != cudaSuccess) return unavailable(fmt::format("--device cuda: {}", cudaGetErrorString(error)));
+  return gpus;
+}
+
+CudaDevice& device_of(const Exec& exec) {
+  return static_cast<CudaDevice&>(*exec.device);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaDevice>> open_cuda_device(int number) {
+  SLUICE_ASSIGN_OR_RETURN(const int gpus, count_gpus());
+  if (number < 0 || number >= gpus) {
+    return invalid_argument(fmt::format("--device cuda:{}: expected 0 to {}, as there {} {} GPU{}", number, gpus - 1,
+                                        gpus == 1 ? "is" : "are", gpus, gpus == 1 ? "" : "s"));
+  }
+  auto gpu = std::make_unique<Gpu>(number);
+  SLUICE_RETURN_IF_ERROR(gpu->open());
+  return std::unique_ptr<CudaDevice>(std::move(gpu));
+}
+
+bool has_cuda_device() {
+  return count_gpus().ok();
+}
+
+void* cuda_stream(const Exec& exec) {
+  return device_of(exec).stream();
+}
+
+std::byte* cuda_workspace(const Exec& exec) {
+  return device_of(exec).workspace();
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Weights in the memory of a device whose ops do not read the host's: every address that load_weights() bound becomes
+// one of the device, and the host keeps no copy but the checkpoint's own pages. Thread safety: one thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "formats/checkpoint.h"
+#include "kernels/exec.h"
+#include "model/weight_table.h"
+
+namespace sluice {
+
+// Whether the ops of `exec` read weights from its device's memory.
+bool weights_on_device(const Exec& exec);
+
+// Moves what the specs have bound and the packer (model/weight_packer.h) has not moved already. The checkpoint keeps
+// the device's memory. kResourceExhausted names the bytes.
+Status place_weights(const Exec& exec, Checkpoint& checkpoint, std::span<const WeightSpec* const> bound);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// What --device cuda says where something is missing, over the runtime of the tests.
+#include <gtest/gtest.h>
+
+#include "fake_cudart.h"
+#include "kernels/cuda/device.h"
+
+namespace sluice::gpu_device_missing_test {
+namespace {
+
+class GpuMissing : public ::testing::Test {
+ protected:
+  void SetUp() override { fake_cuda() = FakeCuda{}; }
+  void TearDown() override { fake_cuda() = FakeCuda{}; }
+  static std::string message() {
+    const auto opened = open_cuda_device(0);
+    return opened.ok() ? "" : opened.status().message();
+  }
+};
+
+TEST_F(GpuMissing, ADriver) {
+  fake_cuda().driver = 0;
+  EXPECT_EQ(message(), "--device cuda: this machine has no NVIDIA driver (libcuda.so.1)");
+  EXPECT_FALSE(has_cuda_device());
+}
+
+TEST_F(GpuMissing, ANewerDriver) {
+  fake_cuda().driver = 12040;
+  EXPECT_EQ(message(),
+            "--device cuda: the NVIDIA driver supports CUDA 12.4, this program needs 13.0: install a newer driver");
+  EXPECT_FALSE(has_cuda_device());
+}
+
+TEST_F(GpuMissing, AGpu) {
+  fake_cuda().gpus = 0;
+  EXPECT_EQ(message(), "--device cuda: the driver shows no GPU (CUDA_VISIBLE_DEVICES?)");
+}
+
+TEST_F(GpuMissing, ANewerGpu) {
+  fake_cuda().major = 7;
+  EXPECT_EQ(message(), "--device cuda:0: GPU 0 (of the tests) has compute capability 7.0, expected 8.0 or later");
+}
+
+TEST_F(GpuMissing, Nothing) {
+  EXPECT_EQ(message(), "");
+  EXPECT_TRUE(has_cuda_device());
+}
+
+}  // namespace
+}  // namespace sluice::gpu_device_missing_test

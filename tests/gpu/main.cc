@@ -1,0 +1,49 @@
+// gpu_test [--part N] [--cases N] [--json FILE] [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
+//   part 1: the device, and each op in random cases against the reference on the CPU, bit by bit
+//   part 2: what a copy and an op take
+//   part 3: a kernel that fails; nothing runs on the GPU after it in this process
+// Without --part: part 1. --cases: of each op. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "gpu_testing.h"
+
+namespace {
+
+constexpr std::array kParts = {"-GpuSpeed*:GpuFault*", "GpuSpeed*", "GpuFault*"};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments{argv[0]};
+  std::size_t part = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (argument == "--json" && has_value) {
+      arguments.push_back(std::string("--gtest_output=json:") + argv[++i]);
+    } else if (argument == "--part" && has_value) {
+      part = static_cast<std::size_t>(std::atoi(argv[++i]));
+    } else if (argument == "--cases" && has_value) {
+      sluice::op_cases() = std::atoi(argv[++i]);
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  if (part < 1 || part > kParts.size()) {
+    std::printf("--part: expected 1 to %zu\n", kParts.size());
+    return 2;
+  }
+  arguments.insert(arguments.begin() + 1, std::string("--gtest_filter=") + kParts[part - 1]);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  int count = static_cast<int>(pointers.size());
+  ::testing::InitGoogleTest(&count, pointers.data());
+  std::printf("%s\n", sluice::gpu().gpu().c_str());
+  return RUN_ALL_TESTS();
+}
