@@ -65,10 +65,10 @@ class AttendTeam {
       }
       if (t < kQueries) merged_[t] = 0;
     });
+    team_.sync();
   }
 
   // `count` keys, of which query i sees the first seen(i); `first`: of key 0, in the sum of weights and among pairs.
-  // With `merge` the result is merged into that of the splits before.
   template <class Seen>
   SLUICE_DEVICE void add_split(int count, int first, int value_offset, const Seen& seen) {
     team_.sync();
