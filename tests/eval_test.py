@@ -88,7 +88,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def baseline(folder):
-    results = {task: evaluate(folder, task, BASELINE, 2 if task == "recall_long" else FEW) for task in TASKS}
+    results = {task: evaluate(folder, task, BASELINE, 1 if task == "recall_long" else FEW) for task in TASKS}
     for task, result in results.items():
         assert result["correct"] >= 0.9 * result["n"], f"{task}: {result['correct']} of {result['n']}"
         assert result["preemptions"] == result["resumed_tokens"] == 0

@@ -67,7 +67,7 @@ std::string folder_of(const std::string& model) {
 
 double seconds_of(const Case& c) {
   const char* given = std::getenv("SLUICE_LAW_SECONDS");
-  const double all = given != nullptr ? std::atof(given) : 80;
+  const double all = given != nullptr ? std::atof(given) : 40;
   int shares = 0;
   for (const Case& other : kCases) shares += other.share;
   return std::max(1e-3, all * c.share / shares);

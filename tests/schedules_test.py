@@ -80,6 +80,8 @@ def test_same_answers(name, alone):
         for concurrency in (1, CLIENTS):
             order = list(range(len(REQUESTS)))
             rng.shuffle(order)
+            if concurrency == 1:  # the slow way, which a random half takes
+                order = order[::2]
             with ThreadPoolExecutor(concurrency) as pool:
                 answers = dict(zip(order, pool.map(lambda i: ask(server, i), order)))
             for i, answer in answers.items():

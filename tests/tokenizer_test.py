@@ -21,7 +21,7 @@ from seed import SEED  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
-TEXTS = int(os.environ.get("SLUICE_TEST_TEXTS", "10000"))
+TEXTS = int(os.environ.get("SLUICE_TEST_TEXTS", "4000"))
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")

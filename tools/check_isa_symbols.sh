@@ -5,6 +5,7 @@
 set -euo pipefail
 dir=$1
 [ -d "$dir" ] || { echo "check_isa_symbols: $dir: expected a folder of objects" >&2; exit 1; }
+[ -n "$(find "$dir" -name '*.o' -print -quit)" ] || { echo "check_isa_symbols: $dir: no objects" >&2; exit 1; }
 
 # The instruction set of an object: its folder, and the file where a pragma in it adds to the folder's.
 isa_of() {
