@@ -101,6 +101,40 @@ def test_tool_call(server, model):
     assert again.choices[0].message.content
 
 
+def parses(arguments):
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return None
+
+
+def test_a_cut_tool_call_is_no_json(server, model):
+    """Cut after any token: nothing parses before the call is whole, no piece of a marker is anywhere."""
+    ask = {"messages": [{"role": "user", "content": "What is the weather in Lisbon?"}], "tools": [WEATHER]}
+    whole = chat(server, model, **ask)
+    (call,) = whole.choices[0].message.tool_calls
+    cut_calls = []
+    for tokens in range(1, whole.usage.completion_tokens):
+        choice = chat(server, model, max_tokens=tokens, **ask).choices[0]
+        assert choice.finish_reason == "length"
+        assert not (choice.message.content or "").strip()
+        for cut in choice.message.tool_calls or []:
+            assert call.function.arguments.startswith(cut.function.arguments)
+            assert parses(cut.function.arguments) in (None, {"city": "Lisbon"})
+            if parses(cut.function.arguments) is None:
+                cut_calls.append(choice.message)
+        streamed = [chunk.choices[0].delta for chunk in chat(server, model, max_tokens=tokens, stream=True, **ask)]
+        calls = [piece for delta in streamed for piece in delta.tool_calls or []]
+        assert "".join(piece.function.arguments or "" for piece in calls) == "".join(
+            cut.function.arguments for cut in choice.message.tool_calls or [])
+    assert any("Lis" in message.tool_calls[0].function.arguments for message in cut_calls)
+    for message in cut_calls[::4]:
+        again = chat(server, model, tools=[WEATHER], max_tokens=4, messages=ask["messages"] + [
+            message.model_dump(exclude_none=True),
+            {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "the call was cut off"}])
+        assert again.usage.completion_tokens > 0
+
+
 def test_logprobs_of_every_token(server, model):
     answer = chat(server, model, logprobs=True, top_logprobs=5,
                   extra_body={"chat_template_kwargs": {"thinking": True}})

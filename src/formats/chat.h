@@ -98,6 +98,13 @@ struct ChatDelta {
   bool operator==(const ChatDelta&) const = default;
 };
 
+// Why an answer ends.
+enum class AnswerEnd {
+  kComplete,    // the model ended it
+  kStopString,  // the client's stop string follows; what the model wrote before it is known to the last byte
+  kCut,         // it was out of tokens, wherever it was
+};
+
 // Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end
 // token. Any split of the same text gives the same deltas up to where adjacent texts are cut; text is passed on as soon
 // as it cannot be the start of a marker. Malformed output is no error: see the family's header for what becomes of it.
@@ -106,10 +113,11 @@ class ChatOutputParser {
   virtual ~ChatOutputParser() = default;
 
   virtual std::vector<ChatDelta> push(std::string_view text) = 0;
-  // The answer ended: passes on what was held back and completes the arguments of an open call. Later pushes give
-  // nothing.
-  virtual std::vector<ChatDelta> finish() = 0;
-  // A tool call has started: the finish reason of a regular end is "tool_calls".
+  // The answer ended; later pushes give nothing. If the model ended it, what was held back is passed on and the
+  // arguments of an open call are completed. Else that call's arguments end where the model did, as text that is no
+  // JSON, so that nobody executes half a call; of a cut answer, what may be the beginning of a marker is dropped.
+  virtual std::vector<ChatDelta> finish(AnswerEnd end) = 0;
+  // There were tool calls and all are whole: the finish reason of a regular end is "tool_calls".
   virtual bool had_tool_calls() const = 0;
 };
 

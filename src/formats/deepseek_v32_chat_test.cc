@@ -216,7 +216,7 @@ TEST(DeepSeekV32Chat, ReadsItsOwnCallsBack) {
   std::string text = std::string("R</think>") + kCallsText;
   text.resize(text.find("<｜end▁of▁sentence｜>"));
   std::vector<ChatDelta> deltas = parser->push(text);
-  for (ChatDelta& delta : parser->finish()) deltas.push_back(std::move(delta));
+  for (ChatDelta& delta : parser->finish(AnswerEnd::kComplete)) deltas.push_back(std::move(delta));
   using Kind = ChatDelta::Kind;
   EXPECT_THAT(deltas,
               ::testing::ElementsAre(ChatDelta{Kind::kReasoning, "R", 0}, ChatDelta{Kind::kContent, "b", 0},

@@ -104,6 +104,27 @@ TEST_F(ApiTest, ToolCallWholeAndStreamed) {
   expect_error(chat(R"(,"chat_template_kwargs":{"x":1})"), 400, "chat_template_kwargs", "unknown field");
 }
 
+TEST_F(ApiTest, ACutToolCallIsNoJson) {
+  say(kCall);
+  const std::size_t whole = ids_of(kCall).size();
+  int open = 0;
+  for (std::size_t tokens = 1; tokens < whole; ++tokens) {
+    const json::value body = parsed(chat(fmt::format("{},\"max_tokens\":{}", kTools, tokens)).body);
+    EXPECT_EQ(text_at(body, "choices/0/finish_reason"), "length");
+    EXPECT_THAT(text_at(body, "choices/0/message/content"), ::testing::Not(HasSubstr("<")));
+    if (at(body, "choices/0/message/tool_calls").is_null()) continue;
+    const std::string arguments = text_at(body, "choices/0/message/tool_calls/0/function/arguments");
+    const bool is_whole = arguments == R"({"city": "Oslo"})";
+    EXPECT_EQ(parse_json(arguments, "arguments").ok(), is_whole) << arguments;
+    EXPECT_TRUE(std::string_view(R"({"city": "Oslo"})").starts_with(arguments)) << arguments;
+    open += !is_whole;
+  }
+  EXPECT_GT(open, 5);
+  EXPECT_EQ(text_at(parsed(chat(std::string(kTools) + R"(,"stop":["slo"])").body),
+                    "choices/0/message/tool_calls/0/function/arguments"),
+            R"({"city": "O)");
+}
+
 TEST_F(ApiTest, StopStringsEndTheAnswerAndTheRequest) {
   say("one two three four");
   engine_.endless = true;

@@ -30,7 +30,9 @@ GenerationDelta GenerationStream::push(const Output& output) {
   if (stop_.stopped()) {
     finish(FinishReason::kStop, out);
   } else if (output.finished && (output.reason == FinishReason::kStop || output.reason == FinishReason::kLength)) {
-    pass_on(stop_.push(detokenizer_.finish()), out);
+    // Half a character at the end of a cut chat answer may be part of a marker.
+    const bool drop_rest = parser_ != nullptr && output.reason == FinishReason::kLength;
+    if (!drop_rest) pass_on(stop_.push(detokenizer_.finish()), out);
     if (!stop_.stopped()) pass_on(stop_.finish(), out);
     finish(stop_.stopped() ? FinishReason::kStop : output.reason, out);
   } else if (output.finished) {
@@ -57,7 +59,10 @@ void GenerationStream::finish(FinishReason reason, GenerationDelta& out) {
   finished_ = out.finished = true;
   out.finish_reason = reason == FinishReason::kStop ? "stop" : "length";
   if (parser_ == nullptr) return;
-  std::vector<ChatDelta> rest = parser_->finish();
+  const AnswerEnd end = stop_.stopped()                   ? AnswerEnd::kStopString
+                        : reason == FinishReason::kLength ? AnswerEnd::kCut
+                                                          : AnswerEnd::kComplete;
+  std::vector<ChatDelta> rest = parser_->finish(end);
   count_reasoning(rest);
   std::move(rest.begin(), rest.end(), std::back_inserter(out.text));
   if (reason == FinishReason::kStop && parser_->had_tool_calls()) out.finish_reason = "tool_calls";

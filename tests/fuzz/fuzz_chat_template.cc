@@ -55,7 +55,7 @@ void check_encoding(std::string_view input) {
   if (!prompt.ok()) return fuzz_expect(!prompt.status().message().empty(), "an error without a message");
   const auto parser = (*encoding)->make_parser(*prompt, /*has_tools=*/false);
   (void)parser->push("</think>Hi");
-  (void)parser->finish();
+  (void)parser->finish(AnswerEnd::kComplete);
 }
 
 void check(std::string_view input) {

@@ -40,10 +40,10 @@ Deltas parse(const ChatParserNames& names, std::string_view prompt, std::string_
     append(all, parser->push(text.substr(0, bytes)));
     text.remove_prefix(bytes);
   }
-  append(all, parser->finish());
+  append(all, parser->finish(AnswerEnd::kComplete));
   const bool called = std::ranges::any_of(all, [](const ChatDelta& delta) { return delta.kind == Kind::kToolCall; });
   fuzz_expect(parser->had_tool_calls() == called, "had_tool_calls is wrong");
-  fuzz_expect(parser->push("late").empty() && parser->finish().empty(), "deltas after the end");
+  fuzz_expect(parser->push("late").empty() && parser->finish(AnswerEnd::kComplete).empty(), "deltas after the end");
   return all;
 }
 

@@ -21,7 +21,7 @@ class PlainOutputParser final : public ChatOutputParser {
     if (is_done_ || text.empty()) return {};
     return {{.kind = ChatDelta::Kind::kContent, .text = std::string(text)}};
   }
-  std::vector<ChatDelta> finish() override {
+  std::vector<ChatDelta> finish(AnswerEnd /*end*/) override {
     is_done_ = true;
     return {};
   }

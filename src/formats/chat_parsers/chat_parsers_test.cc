@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "base/test_seed_testing.h"
+#include "formats/chat_parsers/marker_search.h"
 #include "formats/chat_parsers/parser_testing.h"
 
 namespace sluice::chat_parsers_test {
@@ -265,12 +266,12 @@ TEST(ChatParsersProperty, AnyAnswerGivesTheSameHoweverItIsCut) {
   }
 }
 
-// All cuts into three pieces of one answer in each syntax: every marker is cut at every place, and cut twice.
-TEST(ChatParsersProperty, ThreePiecesOfEachSyntax) {
+// By the name of the syntax: an answer with content and calls.
+std::vector<std::pair<std::string, std::string>> answers_of_each_syntax() {
   const std::string dsml =
       "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">x</｜DSML｜parameter>\n"
       "</｜DSML｜invoke>\n";
-  const std::vector<std::pair<std::string, std::string>> answers = {
+  return {
       {"hermes", std::string("A.\n\n") + kHermesCall + "\n"},
       {"llama3_json",
        R"(A.<|python_tag|>{"name": "f", "parameters": {"a": "\u00e9"}}; {"name": "g", "parameters": {}})"},
@@ -279,7 +280,11 @@ TEST(ChatParsersProperty, ThreePiecesOfEachSyntax) {
       {"deepseek_v32", "A.\n\n<｜DSML｜function_calls>\n" + dsml + "</｜DSML｜function_calls>"},
       {"deepseek_v4", "A.\n\n<｜DSML｜tool_calls>\n" + dsml + "</｜DSML｜tool_calls>"},
   };
-  for (const auto& [name, answer] : answers) {
+}
+
+// All cuts into three pieces of one answer in each syntax: every marker is cut at every place, and cut twice.
+TEST(ChatParsersProperty, ThreePiecesOfEachSyntax) {
+  for (const auto& [name, answer] : answers_of_each_syntax()) {
     SCOPED_TRACE(name);
     const std::string text = "<think>\nHm.\n</think>\n\n" + answer;
     const MakeParser make = maker(name, "think");
@@ -292,6 +297,79 @@ TEST(ChatParsersProperty, ThreePiecesOfEachSyntax) {
       for (std::size_t j = i; j < text.size(); ++j) ASSERT_EQ(parse_cut(make, text, {i, j}), whole) << i << " " << j;
     }
   }
+}
+
+// The texts of an answer, by what they are; of each call its name and arguments.
+struct Gathered {
+  std::string reasoning, content;
+  std::vector<std::pair<std::string, std::string>> calls;
+};
+
+Gathered gather(const Deltas& deltas) {
+  Gathered out;
+  for (const ChatDelta& delta : deltas) {
+    if (delta.kind == Kind::kReasoning) out.reasoning += delta.text;
+    if (delta.kind == Kind::kContent) out.content += delta.text;
+    if (delta.kind == Kind::kToolCall) out.calls.emplace_back(delta.text, "");
+    if (delta.kind == Kind::kToolCallArguments) out.calls.back().second += delta.text;
+  }
+  return out;
+}
+
+Gathered parse_end(const MakeParser& make, std::string_view text, AnswerEnd end) {
+  const auto parser = make();
+  Deltas deltas = parser->push(text);
+  append(deltas, parser->finish(end));
+  const Gathered out = gather(deltas);
+  const bool whole =
+      std::ranges::all_of(out.calls, [](const auto& called) { return parse_json(called.second, "arguments").ok(); });
+  EXPECT_EQ(parser->had_tool_calls(), whole && !out.calls.empty()) << text;
+  return out;
+}
+
+// Wherever an answer of calls is cut, it has the beginning of what the whole one has, and no piece of any marker; a
+// call that the cut goes through is no JSON.
+TEST(ChatParsersProperty, ACutAnswerIsTheBeginningOfTheWholeOne) {
+  for (const auto& [name, answer] : answers_of_each_syntax()) {
+    SCOPED_TRACE(name);
+    const std::string text = "<think>\nHm.\n</think>\n\n" + answer;
+    const MakeParser make = maker(name, "think");
+    const Gathered whole = parse_end(make, text, AnswerEnd::kComplete);
+    ASSERT_FALSE(whole.calls.empty());
+    int cut_calls = 0;
+    for (std::size_t size = 0; size < text.size(); ++size) {
+      SCOPED_TRACE(text.substr(0, size));
+      const Gathered cut = parse_end(make, text.substr(0, size), AnswerEnd::kCut);
+      EXPECT_TRUE(whole.reasoning.starts_with(cut.reasoning)) << cut.reasoning;
+      EXPECT_TRUE(whole.content.starts_with(trim_markup(cut.content))) << cut.content;
+      ASSERT_LE(cut.calls.size(), whole.calls.size());
+      for (std::size_t i = 0; i < cut.calls.size(); ++i) {
+        EXPECT_EQ(cut.calls[i].first, whole.calls[i].first);
+        if (cut.calls[i].second == whole.calls[i].second) continue;
+        EXPECT_TRUE(whole.calls[i].second.starts_with(cut.calls[i].second)) << cut.calls[i].second;
+        EXPECT_FALSE(parse_json(cut.calls[i].second, "arguments").ok()) << cut.calls[i].second;
+        EXPECT_FALSE(cut.calls[i].second.empty());
+        EXPECT_EQ(i + 1, cut.calls.size());
+        ++cut_calls;
+      }
+    }
+    EXPECT_GT(cut_calls, 5);
+  }
+}
+
+TEST(ChatParsers, AStopStringWithinACallLeavesItOpen) {
+  const MakeParser dsml = maker("deepseek_v4");
+  const std::string opening = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n";
+  const std::string parameter = "<｜DSML｜parameter name=\"a\" string=\"true\">x <";
+  EXPECT_EQ(parse_end(dsml, opening + parameter, AnswerEnd::kStopString).calls[0].second, "{\"a\": \"x <");
+  EXPECT_EQ(parse_end(dsml, opening + parameter, AnswerEnd::kCut).calls[0].second, "{\"a\": \"x ");
+  EXPECT_EQ(parse_end(dsml, opening, AnswerEnd::kCut).calls[0].second, "{");
+  EXPECT_EQ(parse_end(dsml, opening + "{\"a\": 1}", AnswerEnd::kCut).calls[0].second, "{\"a\": 1");
+  EXPECT_EQ(parse_end(dsml, "1 <", AnswerEnd::kStopString).content, "1 <");
+  EXPECT_EQ(parse_end(maker("hermes"), "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 12", AnswerEnd::kCut)
+                .calls[0]
+                .second,
+            "{\"a\": 12");
 }
 
 TEST(ChatParsersFuzz, DamagedAnswersDoNoHarm) {
@@ -319,7 +397,7 @@ double seconds_of(const std::string& name, const std::string& piece, int count) 
     const auto parser = maker(name, "think")();
     const std::clock_t start = std::clock();
     for (int k = 0; k < count; ++k) parser->push(piece);
-    parser->finish();
+    parser->finish(AnswerEnd::kComplete);
     least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   return least;
@@ -352,7 +430,7 @@ TEST(ChatParsersFuzz, EndlessWhiteSpaceTakesLinearTime) {
         append(deltas, parser->push(before));
         for (int i = 0; i < 200'000; ++i) append(deltas, parser->push(piece));
         append(deltas, parser->push("z"));
-        append(deltas, parser->finish());
+        append(deltas, parser->finish(AnswerEnd::kComplete));
         EXPECT_EQ(deltas.back().text.back(), 'z') << name;
         // Rather more than it takes with a sanitizer; a scan of all that is held back takes longer without.
         EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 5) << name << ", '" << before << "'";

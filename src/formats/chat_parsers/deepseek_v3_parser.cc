@@ -35,17 +35,20 @@ std::vector<ChatDelta> DeepSeekV3OutputParser::push(std::string_view text) {
   return sink_.take();
 }
 
-std::vector<ChatDelta> DeepSeekV3OutputParser::finish() {
+std::vector<ChatDelta> DeepSeekV3OutputParser::finish(AnswerEnd end) {
+  const bool is_complete = end == AnswerEnd::kComplete;
+  if (end == AnswerEnd::kCut) drop_unfinished_marker(pending_);
   switch (state_) {
     case State::kContent:
       sink_.content(pending_);
       break;
-    case State::kName:
-      if (start_call()) sink_.arguments("{}");
+    case State::kName:  // more of it may have been to come
+      if (is_complete && start_call()) sink_.arguments("{}");
       break;
     case State::kArguments:
       arguments_.finish();
-      sink_.arguments(arguments_.take() + arguments_.completion());
+      sink_.arguments(arguments_.take() + (is_complete ? arguments_.completion() : arguments_.held_back()));
+      if (!is_complete) sink_.cut_call();
       break;
     case State::kBlock:
       if (!is_unfinished_marker(pending_)) sink_.content(pending_);

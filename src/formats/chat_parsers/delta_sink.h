@@ -33,7 +33,10 @@ class DeltaSink {
   // More of the arguments of the last call.
   void arguments(std::string_view text) { add(ChatDelta::Kind::kToolCallArguments, std::string(text), call_index_); }
 
-  int calls() const { return call_index_ + 1; }
+  // The arguments of the last call end here, in their middle.
+  void cut_call() { is_cut_ = true; }
+
+  bool has_whole_calls() const { return call_index_ >= 0 && !is_cut_; }
   std::vector<ChatDelta> take() { return std::exchange(deltas_, {}); }
 
  private:
@@ -50,6 +53,7 @@ class DeltaSink {
   bool after_markup_ = false;
   std::string space_;    // held back after markup
   int call_index_ = -1;  // of the last call that started
+  bool is_cut_ = false;
 };
 
 }  // namespace sluice

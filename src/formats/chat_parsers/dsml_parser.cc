@@ -58,7 +58,8 @@ std::vector<ChatDelta> DsmlOutputParser::push(std::string_view text) {
   return sink_.take();
 }
 
-std::vector<ChatDelta> DsmlOutputParser::finish() {
+std::vector<ChatDelta> DsmlOutputParser::finish(AnswerEnd end) {
+  if (end == AnswerEnd::kCut) drop_unfinished_marker(pending_);
   switch (state_) {
     case State::kReasoning:
       sink_.reasoning(pending_);
@@ -70,16 +71,14 @@ std::vector<ChatDelta> DsmlOutputParser::finish() {
       if (!is_unfinished_tag(pending_)) sink_.content(pending_);
       break;
     case State::kValue:
-      if (!is_unfinished_tag(pending_)) append_value(pending_);
-      end_parameter();
-      end_call(State::kDone);
+      finish_value(end);
       break;
     case State::kInvoke:
       if (!is_unfinished_tag(pending_)) stray_ += pending_;
-      end_call(State::kDone);
+      finish_invoke(end);
       break;
     case State::kParameterHeader:
-      end_call(State::kDone);
+      finish_invoke(end);
       break;
     case State::kOpening:
     case State::kInvokeHeader:
@@ -268,6 +267,30 @@ void DsmlOutputParser::end_call(State next) {
   stray_.clear();
   sink_.after_markup();
   state_ = next;
+}
+
+void DsmlOutputParser::finish_value(AnswerEnd end) {
+  if (!is_unfinished_tag(pending_)) append_value(pending_);
+  if (end == AnswerEnd::kComplete) {
+    end_parameter();
+  } else if (!is_string_ && !is_duplicate_) {
+    sink_.arguments(trim_markup(value_));
+  }
+  finish_invoke(end);
+}
+
+void DsmlOutputParser::finish_invoke(AnswerEnd end) {
+  end == AnswerEnd::kComplete ? end_call(State::kDone) : cut_call();
+}
+
+// No closing brace, and an opening one in any case: some clients take nothing at all for no arguments.
+void DsmlOutputParser::cut_call() {
+  std::string_view stray = trim_markup(stray_);
+  if (parameters_.empty()) {
+    if (parse_json(stray, "arguments").ok()) stray.remove_suffix(1);
+    sink_.arguments(stray.starts_with('{') ? stray : "{");
+  }
+  sink_.cut_call();
 }
 
 void DsmlOutputParser::begin_parameter(std::string name, bool is_string) {

@@ -17,8 +17,10 @@
 // - Text between the tags of a block is content, white space aside. Inside a call it follows the call, unless it is a
 //   JSON object and the call has no parameters: then it is the arguments.
 // - A call without a name is such text. Of two parameters of one name the first counts.
-// - A missing closing tag is implied by the next tag that cannot stand where it is, or by the end of the answer. So the
-//   arguments of every call are JSON; whether an answer was cut off is for the caller to say.
+// - A missing closing tag is implied by the next tag that cannot stand where it is, or by the end that the model gave
+// the
+//   answer. So the arguments of every call are JSON, unless a stop string or the end of its tokens cut it off: those
+//   lack their closing brace.
 #pragma once
 
 #include <string>
@@ -44,8 +46,8 @@ class DsmlOutputParser final : public ChatOutputParser {
   DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning);
 
   std::vector<ChatDelta> push(std::string_view text) override;
-  std::vector<ChatDelta> finish() override;
-  bool had_tool_calls() const override { return sink_.calls() > 0; }
+  std::vector<ChatDelta> finish(AnswerEnd end) override;
+  bool had_tool_calls() const override { return sink_.has_whole_calls(); }
 
  private:
   enum class State {
@@ -74,6 +76,9 @@ class DsmlOutputParser final : public ChatOutputParser {
   void end_header(bool too_long);
   void begin_call(std::string name);
   void end_call(State next);
+  void finish_value(AnswerEnd end);
+  void finish_invoke(AnswerEnd end);
+  void cut_call();
   void begin_parameter(std::string name, bool is_string);
   void append_value(std::string_view text);
   void end_parameter();

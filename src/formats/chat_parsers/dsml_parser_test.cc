@@ -54,11 +54,11 @@ Deltas parse_cut(std::string_view text, bool thinking, const std::vector<std::si
     start = cut;
   }
   append(all, parser.push(text.substr(start)));
-  append(all, parser.finish());
+  append(all, parser.finish(AnswerEnd::kComplete));
   const bool called = std::ranges::any_of(all, [](const ChatDelta& d) { return d.kind == Kind::kToolCall; });
   EXPECT_EQ(parser.had_tool_calls(), called);
   EXPECT_THAT(parser.push("late"), IsEmpty());
-  EXPECT_THAT(parser.finish(), IsEmpty());
+  EXPECT_THAT(parser.finish(AnswerEnd::kComplete), IsEmpty());
   return all;
 }
 
@@ -442,7 +442,7 @@ TEST(DsmlParserProperty, WhatTheEncoderWritesIsReadBack) {
     const auto parser = chat.make_parser(prompt, true);
     Deltas deltas;
     append(deltas, parser->push(whole.substr(prompt.size())));
-    append(deltas, parser->finish());
+    append(deltas, parser->finish(AnswerEnd::kComplete));
     ASSERT_EQ(deltas, expected) << "seed " << seed << "\n" << whole;
   }
 }

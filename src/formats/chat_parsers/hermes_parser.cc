@@ -21,14 +21,16 @@ std::vector<ChatDelta> HermesOutputParser::push(std::string_view text) {
   return sink_.take();
 }
 
-std::vector<ChatDelta> HermesOutputParser::finish() {
+std::vector<ChatDelta> HermesOutputParser::finish(AnswerEnd end) {
+  const bool is_cut = end == AnswerEnd::kCut;
+  if (is_cut && state_ != State::kCall) drop_unfinished_marker(pending_);
   switch (state_) {
     case State::kContent:
       sink_.content(pending_);
       break;
     case State::kCall:
-      call_->finish();
-      if (!call_->has_started()) sink_.content(opening_ + pending_);
+      call_->finish(end);
+      if (!call_->has_started() && !is_cut) sink_.content(opening_ + pending_);
       break;
     case State::kAfterCall:
       if (pending_.size() == 1) sink_.content(pending_);  // more is the start of a tag
@@ -85,7 +87,7 @@ bool HermesOutputParser::step_call() {
   }
   if (call_->status() == JsonCallReader::Status::kOpen) return false;
   if (call_->has_started()) {
-    call_->finish();
+    call_->finish(AnswerEnd::kComplete);
     sink_.after_markup();
     state_ = State::kAfterCall;
   } else {

@@ -23,8 +23,8 @@ namespace sluice {
 class HermesOutputParser final : public ChatOutputParser {
  public:
   std::vector<ChatDelta> push(std::string_view text) override;
-  std::vector<ChatDelta> finish() override;
-  bool had_tool_calls() const override { return sink_.calls() > 0; }
+  std::vector<ChatDelta> finish(AnswerEnd end) override;
+  bool had_tool_calls() const override { return sink_.has_whole_calls(); }
 
  private:
   enum class State { kContent, kCall, kAfterCall, kDone };

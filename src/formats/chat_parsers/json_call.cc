@@ -139,8 +139,11 @@ void JsonCallReader::end_object() {
   if (!started_ && !name_.empty() && !needs_arguments_) pass_on_arguments();
 }
 
-void JsonCallReader::finish() {
-  if (std::exchange(is_streaming_, false)) sink_.arguments(json_.completion());
+void JsonCallReader::finish(AnswerEnd end) {
+  if (std::exchange(is_streaming_, false)) {
+    sink_.arguments(end == AnswerEnd::kComplete ? json_.completion() : json_.held_back());
+    if (end != AnswerEnd::kComplete) sink_.cut_call();
+  }
   if (status_ == Status::kOpen) status_ = Status::kBroken;
 }
 

@@ -25,8 +25,8 @@ class JsonCallReader {
 
   // Reads as far as it is a call; how many bytes belong to it.
   std::size_t push(std::string_view text);
-  // No more comes, or something else: completes the arguments of a call that has started.
-  void finish();
+  // No more comes, or something else: completes the arguments of a call that has started, or says that they are cut.
+  void finish(AnswerEnd end);
 
   Status status() const { return status_; }
   bool has_started() const { return started_; }

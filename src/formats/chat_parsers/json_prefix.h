@@ -36,6 +36,8 @@ class JsonPrefix {
   bool is_empty() const { return state_ == State::kValue && open_.empty(); }
   // What may be passed on since the last call.
   std::string take();
+  // What was read and cannot be closed; it follows what take() gave.
+  const std::string& held_back() const { return held_; }
   // What closes all that take() gave so far; "null" for nothing at all.
   std::string completion() const;
 

@@ -20,15 +20,20 @@ std::vector<ChatDelta> Llama3OutputParser::push(std::string_view text) {
   return sink_.take();
 }
 
-std::vector<ChatDelta> Llama3OutputParser::finish() {
+std::vector<ChatDelta> Llama3OutputParser::finish(AnswerEnd end) {
+  const bool is_cut = end == AnswerEnd::kCut;
   switch (state_) {
     case State::kStart:
     case State::kContent:
+      if (is_cut) drop_unfinished_marker(pending_);
       sink_.content(pending_);
       break;
     case State::kCall:
-      call_->finish();
-      if (!call_->has_started()) sink_.content(opening_ + pending_);
+      call_->finish(end);
+      if (call_->has_started()) break;
+      // Without the tag or another call before it, any object may begin like this.
+      if (is_cut && (opening_ == kPythonTag || sink_.has_whole_calls())) break;
+      sink_.content(opening_ + pending_);
       break;
     case State::kBetween:  // what is left parts calls that did not come
     case State::kDone:
@@ -98,7 +103,7 @@ bool Llama3OutputParser::step_call() {
   }
   if (call_->status() == JsonCallReader::Status::kOpen) return false;
   if (call_->has_started()) {
-    call_->finish();
+    call_->finish(AnswerEnd::kComplete);
     sink_.after_markup();
     state_ = State::kBetween;
     blanks_ = 0;

@@ -19,6 +19,11 @@ std::size_t newlines_before(std::string_view text, std::size_t end, std::size_t 
   return count;
 }
 
+void drop_unfinished_marker(std::string& held_back) {
+  const std::size_t marker = held_back.find('<');
+  if (marker != std::string::npos) held_back.resize(marker - newlines_before(held_back, marker, marker));
+}
+
 std::string_view trim_markup(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kMarkupSpace);
   if (first == std::string_view::npos) return {};

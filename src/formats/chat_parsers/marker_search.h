@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace sluice {
@@ -19,6 +20,9 @@ MarkerMatch find_marker(std::string_view text, std::span<const std::string_view>
 
 // How many of the bytes before `end`, at most `limit`, are newlines.
 std::size_t newlines_before(std::string_view text, std::size_t end, std::size_t limit);
+
+// Cuts off what find_marker held back of a text that ends here: the beginning of a marker, and the newlines before it.
+void drop_unfinished_marker(std::string& held_back);
 
 inline constexpr std::string_view kMarkupSpace = " \t\r\n";
 std::string_view trim_markup(std::string_view text);

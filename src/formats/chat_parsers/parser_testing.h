@@ -64,11 +64,11 @@ inline Deltas parse_cut(const MakeParser& make, std::string_view text, const std
     start = cut;
   }
   append(all, parser->push(text.substr(start)));
-  append(all, parser->finish());
+  append(all, parser->finish(AnswerEnd::kComplete));
   const bool called = std::ranges::any_of(all, [](const ChatDelta& d) { return d.kind == Kind::kToolCall; });
   EXPECT_EQ(parser->had_tool_calls(), called);
   EXPECT_TRUE(parser->push("late").empty());
-  EXPECT_TRUE(parser->finish().empty());
+  EXPECT_TRUE(parser->finish(AnswerEnd::kComplete).empty());
   return all;
 }
 

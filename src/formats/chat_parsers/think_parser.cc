@@ -27,16 +27,17 @@ std::vector<ChatDelta> ThinkOutputParser::push(std::string_view text) {
   return deltas;
 }
 
-std::vector<ChatDelta> ThinkOutputParser::finish() {
+std::vector<ChatDelta> ThinkOutputParser::finish(AnswerEnd end) {
   if (state_ == State::kDone) return {};
   std::vector<ChatDelta> deltas;
+  if (end == AnswerEnd::kCut) drop_unfinished_marker(pending_);
   if (state_ == State::kOpened || state_ == State::kReasoning) {
     if (!pending_.empty()) sink_.reasoning(std::string(newlines_, '\n') + pending_);
     deltas = sink_.take();
   } else if (state_ == State::kStart) {
     deltas = answer_->push(pending_);
   }
-  append(deltas, answer_->finish());
+  append(deltas, answer_->finish(end));
   state_ = State::kDone;
   pending_.clear();
   return deltas;

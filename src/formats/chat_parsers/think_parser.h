@@ -26,7 +26,7 @@ class ThinkOutputParser final : public ChatOutputParser {
       : state_(starts_open ? State::kOpened : State::kStart), answer_(std::move(answer)) {}
 
   std::vector<ChatDelta> push(std::string_view text) override;
-  std::vector<ChatDelta> finish() override;
+  std::vector<ChatDelta> finish(AnswerEnd end) override;
   bool had_tool_calls() const override { return answer_->had_tool_calls(); }
 
  private:
