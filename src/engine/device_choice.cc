@@ -17,7 +17,8 @@ namespace {
 
 Result<DeviceChoice> choose_gpu(int number) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu, open_cuda_device(number));
-  return DeviceChoice{.owned = std::move(gpu), .ops = &cuda_op_table(), .kernels = &kernels_that_pack("cuda", cuda_linear_packing())};
+  return DeviceChoice{
+      .owned = std::move(gpu), .ops = &cuda_op_table(), .kernels = &kernels_that_pack("cuda", cuda_linear_packing())};
 }
 
 }  // namespace

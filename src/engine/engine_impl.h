@@ -1,7 +1,8 @@
 // EngineImpl: the Engine over a Runner: the inbox (any thread) and the step loop (one thread of its own).
 //
 // A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, report; with
-// asynchronous steps the tokens of the one before. Everything below "engine thread only" is touched by that thread alone; callbacks run without any lock held.
+// asynchronous steps the tokens of the one before. Everything below "engine thread only" is touched by that thread
+// alone; callbacks run without any lock held.
 #pragma once
 
 #include <chrono>
@@ -101,7 +102,7 @@ class EngineImpl final : public Engine {
   std::vector<std::shared_ptr<Task>> tasks_;
   RequestId last_request_id_ = 0;
   bool stop_ = false;
-  Status broken_;  // of the device; ok: it works
+  Status broken_;      // of the device; ok: it works
   EngineStats stats_;  // without seconds_since_last_token
   Clock::time_point last_token_;
   bool any_token_ = false;

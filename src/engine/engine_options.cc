@@ -40,7 +40,8 @@ Status validate(const EngineSetup& options) {
                     "forbids; leave out one of them",
                     options.scheduler.long_prefill_token_threshold));
   }
-  if (const std::string& async = options.scheduler.async_scheduling; async != "auto" && async != "on" && async != "off") {
+  if (const std::string& async = options.scheduler.async_scheduling;
+      async != "auto" && async != "on" && async != "off") {
     return invalid_argument(fmt::format("--async-scheduling: expected auto, on or off, found '{}'", async));
   }
   SLUICE_RETURN_IF_ERROR(parse_fault(options.testing.inject_fault).status());

@@ -63,7 +63,8 @@ class WorkloadChecker {
   void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
   void draw(Stepper& stepper, const Workload& work);
   std::optional<Found> take_all(Stepper& stepper, const Workload& work);
-  std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn, std::span<const float> row);
+  std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
+                            std::span<const float> row);
   std::optional<Found> check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id);
   void cancel(Stepper& stepper, int request);
   void cancel_swapped(Stepper& stepper);

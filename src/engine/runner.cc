@@ -239,8 +239,8 @@ void Runner::draw(std::span<const SampleRow> rows) {
 void Runner::fetch_logits(std::span<float> to) {
   SLUICE_CHECK(to.size() >= logit_count_ * vocab_size_, "there is room for the logits");
   if (logit_count_ == 0) return;
-  device_->download({reinterpret_cast<std::byte*>(to.data()), logits_memory_.data(),
-                     logit_count_ * vocab_size_ * sizeof(float)});
+  device_->download(
+      {reinterpret_cast<std::byte*>(to.data()), logits_memory_.data(), logit_count_ * vocab_size_ * sizeof(float)});
 }
 
 // Memory for steps of so many rows; once warm there is enough.
@@ -353,8 +353,8 @@ Status Runner::check_span(const StepSpan& span) {
   int last = -1;
   for (const int row : span.logit_rows) {
     if (row <= last || row >= span.rows()) {
-      return invalid_argument(fmt::format("logit rows: expected ascending numbers in [0, {}), found {} after {}",
-                                          span.rows(), row, last));
+      return invalid_argument(
+          fmt::format("logit rows: expected ascending numbers in [0, {}), found {} after {}", span.rows(), row, last));
     }
     last = row;
   }

@@ -14,7 +14,8 @@
 //                         and the blocks that they complete are published, under names made of those ids. What computes
 //                         them is enqueued before whatever could read them
 //   draw(rows)            chooses tokens from the step's logits
-//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is still on
+//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is still
+//   on
 //                         its way
 //
 // The prefix cache works through BlockChain: resume() takes over what a probe found, spans that carry their chain

@@ -42,11 +42,9 @@ Status sample_one(const Exec& exec, std::span<const float> logits, const Samplin
   const Exec own{.pool = exec.pool, .kernels = exec.kernels != nullptr ? exec.kernels : &scalar_kernels()};
   const SampleRow row = sample_row(params, 0, position);
   SampledRow sampled;
-  sluice::sample(own, {.rows = 1,
-                       .vocab = static_cast<int>(logits.size()),
-                       .logits = logits.data(),
-                       .params = &row,
-                       .out = &sampled});
+  sluice::sample(
+      own,
+      {.rows = 1, .vocab = static_cast<int>(logits.size()), .logits = logits.data(), .params = &row, .out = &sampled});
   return read_sample(sampled, position, out);
 }
 

@@ -8,9 +8,9 @@
 // Every sampled sequence must get its token or its end before the next step, or a token on its way:
 //   stepper.begin();                               step() in two: plans and enqueues,
 //   stepper.settle();                              makes what was computed part of the sequences;
-//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are. A sequence whose last token is
-//   stepper.send();                                drawn leaves the plans and the memory at once
-//   for (... : stepper.take())                     waits for them: append() or end()
+//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are. A sequence whose last token
+//   is stepper.send();                                drawn leaves the plans and the memory at once for (... :
+//   stepper.take())                     waits for them: append() or end()
 // With asynchronous() take() may come between the next begin() and its settle(): one step is in flight. Plans need
 // counts, not tokens, so only an end that depends on a token is noticed a step late; the row that was begun for it is
 // discarded. end() is allowed at any time, for sequences in any state. Thread safety: one thread at a time; check() may
@@ -75,8 +75,8 @@ class Stepper final {
   // The same prompt once more. `other` has no token of its answer yet.
   SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
   // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one on its
-  // way: it shares what is cached and chooses its first token from the same row of logits. False (a false id) when there is no place or
-  // memory for it now: then add_again() instead.
+  // way: it shares what is cached and chooses its first token from the same row of logits. False (a false id) when
+  // there is no place or memory for it now: then add_again() instead.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
   void append(SequenceId id, TokenId token);
@@ -92,9 +92,9 @@ class Stepper final {
   // What was drawn for the last send(), in that order; once for each. Valid until the next draw().
   std::span<const DrawnToken> take();
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
-  bool asynchronous() const { return asynchronous_; }               // how the options want it; nothing here depends on it
+  bool asynchronous() const { return asynchronous_; }             // how the options want it; nothing here depends on it
   std::span<const SequenceId> failed() const { return failed_; }  // false: ended since
-  const StepPlan& plan() const { return plan_; }  // what the last step() did
+  const StepPlan& plan() const { return plan_; }                  // what the last step() did
 
   // Nothing is left to be computed; tokens may still be on their way.
   bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0; }
@@ -126,8 +126,8 @@ class Stepper final {
     int span = -1;          // of the step that was begun, in step_spans_
     int draw = -1;          // of its next token, which is on its way, in drawn_
     bool complete = false;  // that one is its last: it has left the scheduler and the memory
-    StateSlot slot;      // while running
-    SwapHandle swapped;  // while its state is in the swap space
+    StateSlot slot;         // while running
+    SwapHandle swapped;     // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
     PrefixHit hit;                             // of the last lookup

@@ -35,8 +35,7 @@ void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, 
   args.params = reinterpret_cast<const SampleRow*>(params_.data());
   args.out = reinterpret_cast<SampledRow*>(sampled_.data());
   sample(own, args);
-  device_->download(
-      {reinterpret_cast<std::byte*>(rows_.data()), sampled_.data(), rows.size() * sizeof(SampledRow)});
+  device_->download({reinterpret_cast<std::byte*>(rows_.data()), sampled_.data(), rows.size() * sizeof(SampledRow)});
   mark_ = device_->mark();
 }
 

@@ -37,7 +37,7 @@ class TokenDraws {
  private:
   Device* device_ = nullptr;
   DeviceMemory newest_, params_, sampled_;  // the last two are unused on the CPU
-  std::vector<SampledRow> rows_;  // of the host
+  std::vector<SampledRow> rows_;            // of the host
   Device::Mark mark_ = 0;
   bool outstanding_ = false;
 };

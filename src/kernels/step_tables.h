@@ -52,7 +52,7 @@ struct StepTables {
   // [rows]: the slot of take_ids() that has the row's token, which the host does not know yet; -1: `ids` has it. Null:
   // the host knows all.
   const std::int32_t* id_slots = nullptr;
-  Position end = 0;                                 // behind the last position of any row
+  Position end = 0;  // behind the last position of any row
 
   std::span<const RowSpan> host_spans;  // the spans once more, for the host while it enqueues the step
 

@@ -24,8 +24,8 @@ class ResidualStream {
   // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The probe
   // sees y as `output` and the sum as `sum`.
   template <class SubLayer>
-  void add(const ModelStep& step, int layer, const Param<float>& norm, const InputForms& inputs,
-           const char* output, const char* sum, const SubLayer& sub_layer) {
+  void add(const ModelStep& step, int layer, const Param<float>& norm, const InputForms& inputs, const char* output,
+           const char* sum, const SubLayer& sub_layer) {
     const Rows y = sub_layer_.rows(step.rows());
     sub_layer(enter(step, &norm, inputs, {}), y);
     step.show(layer, output, y);

@@ -16,7 +16,7 @@ struct BiasedLinear {
 };
 
 struct AttentionWeights {
-  BiasedLinear q, k, v, o;            // q: [heads * head_dim, hidden]; k, v: [key-value heads * head_dim, hidden]
+  BiasedLinear q, k, v, o;      // q: [heads * head_dim, hidden]; k, v: [key-value heads * head_dim, hidden]
   Param<float> q_norm, k_norm;  // [head_dim], with qk_norm
 };
 
