@@ -4,7 +4,7 @@
     tools/mutants.py [NAME...]            all of them, or some
     tools/mutants.py --sample N [--seed S]  some at random, of those that this machine can try without a sanitizer
     tools/mutants.py --check              only sees that every file is complete and still fits the tree
-    tools/mutants.py --markdown           writes docs/mutants.md from the results of the last runs
+    tools/mutants.py --markdown           writes docs/mutants.md from the results of the last runs; other rows stay
 
 A fault is a file NAME.patch: lines "key: value", an empty line, and a unified diff that `git apply` takes too.
   layer  the folder of src/ that it is in
@@ -435,9 +435,25 @@ def table(records):
     return lines
 
 
+ROW = re.compile(r"\| `(.*?)` \| (.*? \| .*) \| `(.*)` \| ([0-9.]+)( \(hung\))? \|")
+
+
+def documented(mutants):
+    """What the document says of mutants whose layer and fault it names as they are now."""
+    records = {}
+    for line in DOCUMENT.read_text().splitlines():
+        if (row := ROW.fullmatch(line)) and row[1] in mutants:
+            fields = mutants[row[1]].fields
+            if row[2] != f"{fields['layer']} | {fields['fault']}":
+                continue
+            result = {"result": "hung" if row[5] else "found", "tests": [row[3]], "seconds": float(row[4])}
+            records[row[1]] = fields | result
+    return records
+
+
 def write_markdown():
     mutants, wrong = load([])
-    records = {name: record for name, record in kept().items()
+    records = documented(mutants) | {name: record for name, record in kept().items()
                if name in mutants and record["patch"] == mutants[name].digest}
     missing = sorted(mutants.keys() - records.keys())
     for name in missing:
