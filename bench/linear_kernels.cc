@@ -124,7 +124,7 @@ void bench_experts(KernelBench& bench, int count, int slots, int hidden, int int
   std::mt19937 random(3);
   for (const int rows : bench.options().rows) {
     const auto pairs = static_cast<std::size_t>(rows) * static_cast<std::size_t>(slots);
-    const auto x = random_floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(hidden));
+    auto x = random_floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(hidden));
     std::vector<float> y(x.size());
     std::vector<std::vector<std::int32_t>> ids(kDraws);
     double chosen = 0;

@@ -5,8 +5,11 @@
 #include "base/aligned.h"
 #include "kernel_lines.h"
 #include "kernels/compressor.h"
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/hyper_connection.h"
 #include "kernels/rope_table.h"
+#include "kernels/router.h"
 #include "kernels/sample.h"
 #include "kernels/step_builder.h"
 
