@@ -119,7 +119,7 @@ TEST_P(LawsTest, ScheduledAsAlone) {
   if (schedules != nullptr && options.schedules < 2 * kLawSituations) return;
   {
     SCOPED_TRACE("the half that drives the cache");
-    expect_counts(report->rows, {"swapped_aborts"}, *report);
+    expect_counts(report->rows, {"swapped_aborts", "in_flight"}, *report);
   }
   SCOPED_TRACE("the half of the scheduler");
   expect_counts(report->scheduling, {"truncations", "forgotten_spans"}, *report);
