@@ -85,9 +85,7 @@ class Conversation {
 
   Status generate_answer(AnswerPrinter& printer) {
     GenerationRequest request;
-    SLUICE_ASSIGN_OR_RETURN(const std::string prompt, chat_.render(request_));
-    SLUICE_ASSIGN_OR_RETURN(request.prompt, model_.tokenizer->encode(prompt));
-    request.parser = chat_.make_parser(prompt, /*has_tools=*/false);
+    SLUICE_RETURN_IF_ERROR(request.set_conversation(*model_.tokenizer, chat_, request_));
     request.sampling = sampling_;
     request.max_tokens = max_tokens_;
     const auto stats =

@@ -22,7 +22,6 @@
 #include "cli/perplexity.h"
 #include "formats/json.h"
 #include "serve/generation_stream.h"
-#include "serve/message_starts.h"
 
 namespace sluice {
 namespace {
@@ -48,12 +47,7 @@ class Evaluation {
  public:
   Evaluation(const LoadedModel& model, const ChatEncoding& chat, const EvalOptions& options,
              const std::vector<EvalItem>& items)
-      : model_(model),
-        chat_(chat),
-        options_(options),
-        items_(items),
-        starts_(*model.tokenizer, &chat),
-        runs_(items.size()) {}
+      : model_(model), chat_(chat), options_(options), items_(items), runs_(items.size()) {}
 
   Status run() {
     ProgressBar bar("items", ProgressBar::Unit::kItems);
@@ -88,21 +82,20 @@ class Evaluation {
   }
 
   Status try_submit(std::size_t index) {
-    SLUICE_ASSIGN_OR_RETURN(const std::string prompt, chat_.render(items_[index].request));
-    SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, model_.tokenizer->encode(prompt));
-    SLUICE_ASSIGN_OR_RETURN(const int max_tokens, answer_budget(*model_.engine, ids.size(), options_.max_tokens));
-    std::vector<std::int32_t> starts = starts_.find(ids);
-    const bool has_tools = !items_[index].request.tools.empty();
+    GenerationRequest request;
+    SLUICE_RETURN_IF_ERROR(request.set_conversation(*model_.tokenizer, chat_, items_[index].request));
+    SLUICE_ASSIGN_OR_RETURN(const int max_tokens,
+                            answer_budget(*model_.engine, request.prompt.size(), options_.max_tokens));
     runs_[index].stream = std::make_unique<GenerationStream>(*model_.tokenizer, std::vector<std::string>(),
-                                                             /*logprobs=*/false, chat_.make_parser(prompt, has_tools));
+                                                             /*logprobs=*/false, std::move(request.parser));
     SLUICE_ASSIGN_OR_RETURN(
         runs_[index].request,
-        model_.engine->submit({.prompt = std::move(ids),
+        model_.engine->submit({.prompt = std::move(request.prompt),
                                .max_tokens = max_tokens,
                                .stop_token_ids = model_.engine->end_token_ids(),
                                .sampling = {.temperature = 0.0F, .top_logprobs = 0},
                                .cache_salt = "",
-                               .message_starts = std::move(starts),
+                               .message_starts = std::move(request.message_starts),
                                .on_output = [this, index](Output o) { queue_.push(index, std::move(o)); }}));
     return {};
   }
@@ -134,7 +127,6 @@ class Evaluation {
   const ChatEncoding& chat_;
   const EvalOptions& options_;
   const std::vector<EvalItem>& items_;
-  const MessageStarts starts_;
   std::vector<Run> runs_;
   OutputQueue queue_;
 };

@@ -6,7 +6,6 @@
 
 #include "cli/interrupt.h"
 #include "serve/generation_stream.h"
-#include "serve/message_starts.h"
 
 namespace sluice {
 namespace {
@@ -47,6 +46,17 @@ std::string GenerationStats::text() const {
   return text + (interrupted ? "; interrupted" : fmt::format("; {}", finish_reason));
 }
 
+Status GenerationRequest::set_conversation(const Tokenizer& tokenizer, const ChatEncoding& chat,
+                                           const ChatRequest& conversation) {
+  SLUICE_ASSIGN_OR_RETURN(const ChatPrompt rendered, chat.render(conversation));
+  SLUICE_ASSIGN_OR_RETURN(EncodedText encoded, tokenizer.encode(rendered.text, rendered.messages));
+  prompt = std::move(encoded.ids);
+  message_starts = std::move(encoded.places);
+  parser = chat.make_parser(rendered.reasoning_open,
+                            /*has_tools=*/!conversation.tools.empty());
+  return {};
+}
+
 Result<int> answer_budget(const Engine& engine, std::size_t prompt_tokens, int wanted) {
   const auto limit = static_cast<std::size_t>(engine.max_model_len());
   if (prompt_tokens < limit) return static_cast<int>(std::min(static_cast<std::size_t>(wanted), limit - prompt_tokens));
@@ -61,7 +71,6 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
   SLUICE_ASSIGN_OR_RETURN(const int max_tokens,
                           answer_budget(*model.engine, request.prompt.size(), request.max_tokens));
   GenerationStream stream(*model.tokenizer, {}, /*logprobs=*/false, std::move(request.parser));
-  std::vector<std::int32_t> starts = MessageStarts(*model.tokenizer, model.chat.get()).find(request.prompt);
   OutputQueue queue;
   const auto start = Clock::now();
   SLUICE_ASSIGN_OR_RETURN(const RequestId id, model.engine->submit({
@@ -70,7 +79,7 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
                                                   .stop_token_ids = model.engine->end_token_ids(),
                                                   .sampling = request.sampling,
                                                   .cache_salt = "",
-                                                  .message_starts = std::move(starts),
+                                                  .message_starts = std::move(request.message_starts),
                                                   .on_output = [&queue](Output o) { queue.push(0, std::move(o)); },
                                               }));
   while (true) {

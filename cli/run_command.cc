@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
+#include "serve/message_starts.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +25,7 @@ Status encode_prompt(const LoadedModel& model, const RunOptions& options, const 
   if (options.raw) {
     SLUICE_ASSIGN_OR_RETURN(request.prompt,
                             model.tokenizer->encode(text, {.add_special_tokens = true, .parse_special = true}));
+    request.message_starts = MessageStarts(*model.tokenizer, model.chat.get()).find(request.prompt);
     if (!request.prompt.empty()) return {};
     return invalid_argument("the prompt: expected at least one token, found none");
   }
@@ -34,10 +36,7 @@ Status encode_prompt(const LoadedModel& model, const RunOptions& options, const 
   }
   conversation.messages.push_back({.role = ChatRole::kUser, .content = {{.text = text}}});
   conversation.thinking = options.thinking;
-  SLUICE_ASSIGN_OR_RETURN(const std::string rendered, chat->render(conversation));
-  SLUICE_ASSIGN_OR_RETURN(request.prompt, model.tokenizer->encode(rendered));
-  request.parser = chat->make_parser(rendered, /*has_tools=*/false);
-  return {};
+  return request.set_conversation(*model.tokenizer, *chat, conversation);
 }
 
 Status run(const RunOptions& given) {

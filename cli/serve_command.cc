@@ -30,6 +30,15 @@ Status check(const ServeOptions& options) {
   if (options.port < 0 || options.port > 65535) {
     return invalid_argument(fmt::format("--port: expected 0 to 65535 (0: any free one), found {}", options.port));
   }
+  for (const std::string& origin : options.cors_origins) {
+    const std::size_t host = origin.find("://");
+    if (origin == "*" || (host != std::string::npos && origin.find('/', host + 3) == std::string::npos)) continue;
+    return invalid_argument(
+        fmt::format("--cors-origin: expected * or an origin like https://chat.example:8080, found {}", origin));
+  }
+  if (options.waiting.max_requests < 1 || options.waiting.max_tokens < 1) {
+    return invalid_argument("--max-waiting-requests, --max-waiting-tokens: expected at least 1");
+  }
   return {};
 }
 
@@ -45,6 +54,8 @@ Status serve_model(const ServeOptions& options) {
                                  ? model_name(options.engine.model.folder, engine.model.folder)
                                  : options.served_model_name;
   server.enable_debug_endpoints = options.enable_debug_endpoints;
+  server.cors_origins = options.cors_origins;
+  server.waiting = options.waiting;
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
   return serve({*model.engine, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
 }

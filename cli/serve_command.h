@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "formats/chat.h"
 #include "model/engine_setup.h"
+#include "serve/waiting.h"
 
 namespace sluice {
 
@@ -16,6 +18,8 @@ struct ServeOptions {
   std::string served_model_name;  // "": the folder's name
   double drain_timeout_seconds = 10;
   bool enable_debug_endpoints = false;
+  std::vector<std::string> cors_origins = {};
+  WaitingLimits waiting;
 };
 
 int run_serve(const ServeOptions& options);

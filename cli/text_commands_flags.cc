@@ -41,6 +41,18 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       ->option_text("SECONDS [10]");
   command.add_flag("--enable-debug-endpoints", options->enable_debug_endpoints,
                    "/debug/* for other machines too; on a loopback address it is always there");
+  command
+      .add_option("--cors-origin", options->cors_origins,
+                  "An origin whose pages may use the server, https://chat.example; * for all. May be repeated")
+      ->option_text("ORIGIN");
+  command
+      .add_option("--max-waiting-requests", options->waiting.max_requests,
+                  "Answer 429 when so many requests wait for their first token")
+      ->option_text("N [" + std::to_string(options->waiting.max_requests) + "]");
+  command
+      .add_option("--max-waiting-tokens", options->waiting.max_tokens,
+                  "The same for the tokens of their prompts; a request alone may have more")
+      ->option_text("N [" + std::to_string(options->waiting.max_tokens) + "]");
   command.callback([&invocation, options] { invocation.run = [options] { return run_serve(*options); }; });
 }
 

@@ -28,7 +28,9 @@ std::string text_of(const json::object& request, std::string_view key) {
 Result<std::string> render_template(const json::object& request) {
   SLUICE_ASSIGN_OR_RETURN(const auto chat, jinja::Template::parse(text_of(request, "template"), "template"));
   const json::value* now = request.if_contains("now");
-  return chat.render(request.at("variables").as_object(), jinja::Limits(), now != nullptr ? now->as_int64() : 0);
+  SLUICE_ASSIGN_OR_RETURN(MarkedText text, chat.render(request.at("variables").as_object(), jinja::Limits(),
+                                                       now != nullptr ? now->as_int64() : 0));
+  return std::move(text.bytes);
 }
 
 Result<std::string> render_conversation(const json::object& request) {
@@ -47,7 +49,8 @@ Result<std::string> render_conversation(const json::object& request) {
       chat.thinking = thinking->as_bool();
     }
   }
-  return encoding->render(chat);
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt, encoding->render(chat));
+  return std::move(prompt.text.bytes);
 }
 
 std::string answer(const std::string& line) {

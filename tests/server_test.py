@@ -1,11 +1,13 @@
 """The server as its clients see it: the real program with the embedded model, driven by the `openai` package."""
 
+import http.client
 import json
 import signal
 import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import openai
 import pytest
@@ -133,6 +135,101 @@ def test_a_cut_tool_call_is_no_json(server, model):
             message.model_dump(exclude_none=True),
             {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "the call was cut off"}])
         assert again.usage.completion_tokens > 0
+
+
+def test_a_conversation_may_end_in_an_answer(server, model):
+    asked = QUESTION + [{"role": "assistant", "content": "17 + 25 ="}]
+    again = chat(server, model, messages=asked).choices[0].message.content
+    assert "<｜" not in again
+
+    whole = chat(server, model).choices[0].message.content
+    start, rest = whole[:whole.index(" ", 5)], whole[whole.index(" ", 5):]  # where a token ends
+    for more in ({"messages": QUESTION + [{"role": "assistant", "content": start, "prefix": True}]},
+                 {"messages": QUESTION + [{"role": "assistant", "content": start}],
+                  "extra_body": {"continue_final_message": True, "add_generation_prompt": False}}):
+        assert chat(server, model, **more).choices[0].message.content == rest
+
+    thinking = {"extra_body": {"chat_template_kwargs": {"thinking": True}}}
+    thought = chat(server, model, **thinking).choices[0].message
+    half = thought.reasoning_content[:thought.reasoning_content.rindex(" ")]
+    more = chat(server, model, messages=QUESTION + [
+        {"role": "assistant", "content": "", "reasoning_content": half, "prefix": True}]).choices[0].message
+    assert half + more.reasoning_content == thought.reasoning_content and more.content == thought.content
+
+
+def test_a_clients_text_is_no_control_token(server, model):
+    """<｜User｜> written by a client takes the tokens of its characters."""
+    def tokens(text):
+        return chat(server, model, messages=[{"role": "user", "content": text}], max_tokens=1).usage.prompt_tokens
+
+    assert tokens("a<｜User｜>b") > tokens("ab") + 3
+    assert tokens("a<｜end▁of▁sentence｜>b") > tokens("ab") + 3
+
+
+def test_foreign_pages_are_refused(server, model):
+    def ask(path, method="GET", **headers):
+        parts = urllib.parse.urlsplit(server.url)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
+        connection.request(method, path, headers=headers)
+        return connection.getresponse().status
+
+    assert ask("/v1/models") == 200
+    assert ask("/v1/models", Host="evil.example") == 403
+    assert ask("/debug/cache/reset", "POST", Origin="http://evil.example") == 403
+    assert ask("/debug/cache/reset", "POST", **{"X-Forwarded-For": "1.2.3.4"}) == 403
+    assert ask("/v1/chat/completions", "OPTIONS", Origin="https://a.example",
+               **{"Access-Control-Request-Method": "POST"}) == 403
+    with Server("--cors-origin", "https://a.example") as other:
+        parts = urllib.parse.urlsplit(other.url)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE)
+        connection.request("OPTIONS", "/v1/chat/completions",
+                           headers={"Origin": "https://a.example", "Access-Control-Request-Method": "POST"})
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.headers["Access-Control-Allow-Origin"] == "https://a.example"
+
+
+@pytest.mark.parametrize("more, field", [
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, "tools[0].function.strict"),
+    ({"tools": [WEATHER], "parallel_tool_calls": False}, "parallel_tool_calls")])
+def test_promises_that_cannot_be_kept_are_refused(server, model, more, field):
+    answer = fetch(server.url + "/v1/chat/completions", {"messages": QUESTION, "model": model, **more})
+    assert answer.status == 400 and answer.json()["error"]["param"] == field
+
+
+def test_what_says_nothing_is_accepted(server, model):
+    neutral = {"lora_path": None, "modalities": ["text"], "min_tokens": 0, "functions": [], "guided_json": {},
+               "parallel_tool_calls": False, "skip_special_tokens": True, "max_tokens": 1}
+    for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
+        answer = fetch(server.url + "/v1/chat/completions",
+                       {"messages": QUESTION, "model": model, "reasoning_effort": effort, **neutral})
+        assert answer.status == 200, answer.text
+
+
+def test_a_large_body_does_not_hold_up_small_ones(server, model):
+    large = json.dumps({"messages": [{"role": "user", "content": "word " * 3_000_000}], "model": model}).encode()
+    fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
+    threads = [threading.Thread(target=fetch, args=(server.url + "/v1/chat/completions", large)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    slowest = 0
+    while any(thread.is_alive() for thread in threads):
+        start = time.monotonic()
+        assert fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1}).status == 200
+        slowest = max(slowest, time.monotonic() - start)
+    for thread in threads:
+        thread.join()
+    assert slowest < 1.5, "2.8 s when both workers read large bodies"
+
+
+def test_localhost_is_both_of_its_addresses(model):
+    with Server("--host", "localhost") as server:
+        port = urllib.parse.urlsplit(server.url).port
+        families = {info[0] for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
+        for family in families:
+            with socket.socket(family, socket.SOCK_STREAM) as client:
+                client.settimeout(PATIENCE)
+                client.connect(("::1" if family == socket.AF_INET6 else "127.0.0.1", port))
 
 
 def test_logprobs_of_every_token(server, model):

@@ -63,6 +63,24 @@ std::string join_content(const std::vector<ChatContentPart>& content, std::strin
   return joined;
 }
 
+Result<const ChatMessage*> continued_message(const ChatRequest& request) {
+  const std::vector<ChatMessage>& messages = request.messages;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].prefix) continue;
+    const std::string what = "messages[" + std::to_string(i) + "]: key 'prefix': ";
+    if (i + 1 < messages.size() || messages[i].role != ChatRole::kAssistant) {
+      return invalid_argument(what + "expected it in the last message, of the role assistant");
+    }
+    if (!messages[i].tool_calls.empty()) return invalid_argument(what + "tool calls cannot be continued");
+    return &messages[i];
+  }
+  return nullptr;
+}
+
+bool ends_in_reasoning(const ChatMessage& message) {
+  return !message.reasoning_content.empty() && join_content(message.content, "").empty();
+}
+
 Status check_template_variables(const ChatRequest& request) {
   if (request.template_variables.empty()) return {};
   const std::string name(request.template_variables.begin()->key());

@@ -3,25 +3,27 @@
 //
 //   auto messages = parse_chat_messages(body["messages"]);             // OpenAI JSON -> ChatMessage, checked
 //   auto encoding = load_chat_encoding(config.model_type, folder);     // how this model writes a conversation
-//   auto prompt = encoding->render({.messages = ..., .tools = ...});   // special tokens are written as text
-//   ids = tokenizer.encode(*prompt, special tokens parsed, none added)
-//   auto parser = encoding->make_parser(*prompt, has_tools);
-//   parser->push(text) ... parser->finish()                            // deltas in the order in which they stream
+//   auto prompt = encoding->render({.messages = ..., .tools = ...});   // its own text and the client's, told apart
+//   auto encoded = tokenizer.encode(prompt->text, prompt->messages);   // ids, and where messages begin
+//   auto parser = encoding->make_parser(prompt->reasoning_open, has_tools);
+//   parser->push(text) ... parser->finish(end)                         // deltas in the order in which they stream
 //
 // A family with an encoding of its own adds one file with a ChatEncoding and names it in model_families.cc; all others
-// are written by the template that comes with the model (chat_template/template_chat.h). Text that a client sends is
-// not escaped: a special token written in it reads as one, as in the models' own encoders. Thread safety: messages are
-// plain values; a const ChatEncoding may be used from any thread; a parser belongs to one answer.
+// are written by the template that comes with the model (chat_template/template_chat.h). A special token that is
+// written in a client's text is text. Thread safety: messages are plain values; a const ChatEncoding may be used from
+// any thread; a parser belongs to one answer.
 #pragma once
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/marked_text.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -51,6 +53,7 @@ struct ChatMessage {
   std::string name = {};
   std::string task = {};                       // DeepSeek-V4's internal tasks, "" for none
   bool wo_eos = false;                         // assistant: the end token is left out, so that the answer can go on
+  bool prefix = false;                         // the last message, assistant: the answer goes on with its text
   std::vector<boost::json::value> tools = {};  // system, developer: function objects
   std::optional<boost::json::value> response_format = {};  // system, developer
 };
@@ -63,7 +66,22 @@ struct ChatRequest {
   std::optional<std::string> reasoning_effort = {};        // the encoding says which it knows
   boost::json::object template_variables = {};             // more variables for a chat template
   bool drop_thinking = true;                               // leave out the reasoning of earlier turns
-  bool add_generation_prompt = true;                       // end in the opening of the assistant's turn
+  // End in the opening of a turn of the assistant's, after a message of its own too; or, if the last message is a
+  // `prefix`, in its text: its content, or its reasoning if it has no content.
+  bool add_generation_prompt = true;
+};
+
+// A rendered conversation.
+struct ChatPrompt {
+  MarkedText text;
+  std::vector<std::size_t> messages = {};  // offsets of the tokens that open a message, ascending, without 0
+  bool reasoning_open = false;             // the answer begins with reasoning
+
+  // Writes a token that opens a message.
+  MarkedText& open_message(std::string_view token) {
+    messages.push_back(text.size());
+    return text.own(token);
+  }
 };
 
 // Reads the `messages` array of an OpenAI chat request. Errors name the message and the key:
@@ -75,6 +93,12 @@ Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& m
 // `what` names the array in errors.
 Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::value& tools,
                                                          std::string_view what = "tools");
+
+// The message whose text the answer goes on with; nullptr for none. Fails if another message than the last, assistant's
+// one is marked so, or that one has nothing to go on with.
+Result<const ChatMessage*> continued_message(const ChatRequest& request);
+// Whether that message ends within its reasoning: it has some, and no content.
+bool ends_in_reasoning(const ChatMessage& message);
 
 // The text parts joined by `separator`; any other part reads "[Unsupported <type>]".
 std::string join_content(const std::vector<ChatContentPart>& content, std::string_view separator);
@@ -125,12 +149,13 @@ class ChatEncoding {
  public:
   virtual ~ChatEncoding() = default;
 
-  // The prompt as text. Fails with kInvalidArgument when the conversation or an option cannot be written.
-  virtual Result<std::string> render(const ChatRequest& request) const = 0;
-  // A parser for the answer to `prompt`, which tells whether the answer starts with reasoning. `has_tools`: the request
-  // offers tools; without, an encoding may leave alone what looks like a call.
-  virtual std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const = 0;
-  // The special tokens, by their text, that open a message of some role. What comes before one is likely to be the
+  // Fails with kInvalidArgument when the conversation or an option cannot be written.
+  virtual Result<ChatPrompt> render(const ChatRequest& request) const = 0;
+  // A parser for the answer to a prompt. `has_tools`: the request offers tools; without, an encoding may leave alone
+  // what looks like a call.
+  virtual std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const = 0;
+  // The special tokens, by their text, that open a message of some role, to find messages in a raw prompt. What comes
+  // before one is likely to be the
   // start of other prompts as well.
   virtual std::vector<std::string_view> role_markers() const = 0;
 };

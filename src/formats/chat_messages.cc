@@ -18,18 +18,24 @@ constexpr std::array kRoles = {ChatRole::kSystem,    ChatRole::kDeveloper, ChatR
                                ChatRole::kAssistant, ChatRole::kTool,      ChatRole::kLatestReminder};
 
 // The second group means nothing in a prompt: what clients send back with an assistant's message, and training marks.
-constexpr std::array<std::string_view, 15> kMessageKeys = {
-    "role",    "content", "name",  "reasoning_content", "reasoning", "tool_calls", "tool_call_id",
-    "task",    "wo_eos",  "tools", "response_format",  //
-    "refusal", "index",   "mask",  "annotations"};
+constexpr std::array<std::string_view, 17> kMessageKeys = {
+    "role",    "content", "name",  "reasoning_content", "reasoning", "tool_calls", "tool_call_id", "task",
+    "wo_eos",  "prefix",  "tools", "response_format",  //
+    "refusal", "index",   "mask",  "annotations",       "id"};
 
 Status unexpected(const std::string& what, std::string_view expected, const json::value* found) {
   return invalid_argument(what + ": expected " + std::string(expected) + ", found " + describe_json(found));
 }
 
+// What clients send for a key that nobody set.
+bool says_nothing(const json::value& value) {
+  return value.is_null() || (value.is_array() && value.get_array().empty()) ||
+         (value.is_object() && value.get_object().empty());
+}
+
 Status check_keys(const json::object& object, const std::string& what) {
   for (const auto& [key, value] : object) {
-    if (value.is_null() || std::ranges::find(kMessageKeys, std::string_view(key)) != kMessageKeys.end()) continue;
+    if (says_nothing(value) || std::ranges::find(kMessageKeys, std::string_view(key)) != kMessageKeys.end()) continue;
     return invalid_argument(what + ": unknown key '" + std::string(key) + "'; remove it");
   }
   return {};
@@ -150,6 +156,7 @@ Result<ChatMessage> parse_message(const json::value& value, const std::string& w
   fields.read("tool_call_id", message.tool_call_id);
   fields.read("task", message.task);
   fields.read("wo_eos", message.wo_eos);
+  fields.read("prefix", message.prefix);
   fields.read(fields.has("reasoning_content") ? "reasoning_content" : "reasoning", message.reasoning_content);
   SLUICE_RETURN_IF_ERROR(fields.status());
   if (const json::value* calls = fields.find("tool_calls")) {

@@ -43,16 +43,16 @@ std::vector<ChatMessage> prepare(const ChatRequest& request, bool thinking) {
   return messages;
 }
 
-void append_attachments(std::string& out, const ChatMessage& message) {
+void append_attachments(MarkedText& out, const ChatMessage& message) {
   if (!message.tools.empty()) {
-    out += text::kToolsBeforeSchemas;
+    out.own(text::kToolsBeforeSchemas);
     for (std::size_t i = 0; i < message.tools.size(); ++i) {
-      if (i > 0) out += '\n';
-      out += dump_json_python(message.tools[i]);
+      if (i > 0) out.own("\n");
+      out.client(dump_json_python(message.tools[i]));
     }
-    out += text::kToolsAfterSchemas;
+    out.own(text::kToolsAfterSchemas);
   }
-  if (message.response_format) out.append(text::kResponseFormat).append(dump_json_python(*message.response_format));
+  if (message.response_format) out.own(text::kResponseFormat).client(dump_json_python(*message.response_format));
 }
 
 class Renderer {
@@ -63,17 +63,17 @@ class Renderer {
         add_generation_prompt_(add_generation_prompt),
         last_user_(last_user_index(messages)) {}
 
-  Status append(std::string& out, std::size_t index) {
+  Status append(ChatPrompt& out, std::size_t index) {
     const ChatMessage& message = messages_[index];
     if (!message.task.empty()) return refuse(index, "key 'task'");
     if (message.wo_eos) return refuse(index, "key 'wo_eos'");
     switch (message.role) {
       case ChatRole::kSystem:
-        out += content(message);
-        append_attachments(out, message);
+        out.text.client(content(message));
+        append_attachments(out.text, message);
         return {};
       case ChatRole::kUser:
-        out.append(text::kUser).append(content(message));
+        out.open_message(text::kUser).client(content(message));
         append_turn(out, index);
         return {};
       case ChatRole::kDeveloper:
@@ -96,57 +96,68 @@ class Renderer {
                             ": this model does not know it; remove it");
   }
 
-  bool opens_next(std::size_t index) const { return index + 1 < messages_.size() || add_generation_prompt_; }
-
-  void append_turn(std::string& out, std::size_t index) const {
-    if (!opens_next(index)) return;
-    out.append(text::kAssistant)
-        .append(thinking_ && static_cast<int>(index) == last_user_ ? text::kThinkOpen : text::kThinkClose);
+  static void open_answer(ChatPrompt& out, bool with_reasoning) {
+    out.open_message(text::kAssistant).own(with_reasoning ? text::kThinkOpen : text::kThinkClose);
+    out.reasoning_open = with_reasoning;
   }
 
-  Status append_developer(std::string& out, std::size_t index) const {
+  bool opens_next(std::size_t index) const { return index + 1 < messages_.size() || add_generation_prompt_; }
+
+  void append_turn(ChatPrompt& out, std::size_t index) const {
+    if (!opens_next(index)) return;
+    open_answer(out, thinking_ && static_cast<int>(index) == last_user_);
+  }
+
+  Status append_developer(ChatPrompt& out, std::size_t index) const {
     const std::string said = content(messages_[index]);
     if (said.empty()) {
       return invalid_argument("developer message: expected a content that is not empty, found \"\"");
     }
-    out += text::kUser;
-    append_attachments(out, messages_[index]);
-    out.append(text::kDeveloperContent).append(said);
+    append_attachments(out.open_message(text::kUser), messages_[index]);
+    out.text.own(text::kDeveloperContent).client(said);
     append_turn(out, index);
     return {};
   }
 
-  Status append_assistant(std::string& out, std::size_t index) {
+  Status append_assistant(ChatPrompt& out, std::size_t index) {
     const ChatMessage& message = messages_[index];
     calls_ = message.tool_calls.size();
     results_ = 0;
+    const std::string said = content(message);
     if (thinking_ && static_cast<int>(index) > last_user_) {
       if (message.reasoning_content.empty() && message.tool_calls.empty()) {
         return invalid_argument(
             "an assistant's message after the last user's: expected reasoning_content or tool_calls in thinking mode, "
             "found neither");
       }
-      out.append(message.reasoning_content).append(text::kThinkClose);
+      out.text.client(message.reasoning_content);
+      out.reasoning_open = message.prefix && said.empty();
+      if (out.reasoning_open) return {};
+      out.text.own(text::kThinkClose);
     }
-    out += content(message);
-    append_dsml_calls(out, message.tool_calls, kDeepSeekV32Block);
-    out += text::kEos;
+    out.reasoning_open = false;
+    out.text.client(said);
+    append_dsml_calls(out.text, message.tool_calls, kDeepSeekV32Block);
+    if (message.prefix) return {};
+    out.text.own(text::kEos);
+    const bool is_last = index + 1 == messages_.size();
+    if (is_last && add_generation_prompt_ && calls_ == 0) open_answer(out, thinking_);
     return {};
   }
 
-  Status append_result(std::string& out, std::size_t index) {
+  Status append_result(ChatPrompt& out, std::size_t index) {
     if (results_ == calls_) {
       return invalid_argument("tool message: expected as many results as the assistant made calls, " +
                               std::to_string(calls_) + ", found more");
     }
     ++results_;
-    if (results_ == 1) out += text::kOpenResults;
-    out.append(text::kOpenResult).append(content(messages_[index])).append(text::kCloseResult);
+    if (results_ == 1) out.text.own(text::kOpenResults);
+    out.text.own(text::kOpenResult).client(content(messages_[index])).own(text::kCloseResult);
     if (results_ < calls_) return {};
-    out += text::kCloseResults;
+    out.text.own(text::kCloseResults);
     if (opens_next(index)) {
-      out.append("\n\n").append(thinking_ && static_cast<int>(index) >= last_user_ ? text::kThinkOpen
-                                                                                   : text::kThinkClose);
+      out.reasoning_open = thinking_ && static_cast<int>(index) >= last_user_;
+      out.text.own("\n\n").own(out.reasoning_open ? text::kThinkOpen : text::kThinkClose);
     }
     return {};
   }
@@ -161,19 +172,27 @@ class Renderer {
 
 }  // namespace
 
-Result<std::string> DeepSeekV32Chat::render(const ChatRequest& request) const {
+Result<ChatPrompt> DeepSeekV32Chat::render(const ChatRequest& request) const {
   if (request.messages.empty()) return invalid_argument("messages: expected at least one message, found none");
   SLUICE_RETURN_IF_ERROR(check_template_variables(request));
-  const bool thinking = request.thinking.value_or(false);
+  SLUICE_ASSIGN_OR_RETURN(const ChatMessage* continued, continued_message(request));
+  const bool continues_reasoning = continued != nullptr && ends_in_reasoning(*continued);
+  const bool thinking = request.thinking.value_or(continues_reasoning);
+  if (continues_reasoning && !thinking) {
+    return invalid_argument(
+        "messages: reasoning to be continued: expected "
+        "thinking to be on, found it off");
+  }
   const std::vector<ChatMessage> messages = prepare(request, thinking);
-  std::string out(text::kBos);
+  ChatPrompt out;
+  out.text.own(text::kBos);
   Renderer renderer(messages, thinking, request.add_generation_prompt);
   for (std::size_t i = 0; i < messages.size(); ++i) SLUICE_RETURN_IF_ERROR(renderer.append(out, i));
   return out;
 }
 
-std::unique_ptr<ChatOutputParser> DeepSeekV32Chat::make_parser(std::string_view prompt, bool /*has_tools*/) const {
-  return std::make_unique<DsmlOutputParser>(kDeepSeekV32Block, prompt.ends_with(text::kThinkOpen));
+std::unique_ptr<ChatOutputParser> DeepSeekV32Chat::make_parser(bool reasoning_open, bool /*has_tools*/) const {
+  return std::make_unique<DsmlOutputParser>(kDeepSeekV32Block, reasoning_open);
 }
 
 std::vector<std::string_view> DeepSeekV32Chat::role_markers() const {

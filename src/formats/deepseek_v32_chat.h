@@ -29,10 +29,9 @@ namespace sluice {
 
 class DeepSeekV32Chat final : public ChatEncoding {
  public:
-  Result<std::string> render(const ChatRequest& request) const override;
-  // The answer starts with reasoning if `prompt` ends in an open <think>. Calls are taken as such with and without
-  // tools.
-  std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const override;
+  Result<ChatPrompt> render(const ChatRequest& request) const override;
+  // Calls are taken as such with and without tools.
+  std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
   // User and assistant; a system message has none.
   std::vector<std::string_view> role_markers() const override;
 };

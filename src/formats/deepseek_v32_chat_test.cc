@@ -27,8 +27,11 @@ Result<std::string> try_render(std::string_view messages, const Options& options
   if (options.response_format != nullptr) request.response_format = *parse_json(options.response_format, "format");
   if (options.thinking) request.thinking = true;
   request.drop_thinking = options.drop_thinking;
-  request.add_generation_prompt = options.add_generation_prompt;
-  return DeepSeekV32Chat().render(request);
+  // The model's own encoder opens no turn after an answer.
+  const bool is_answered = !request.messages.empty() && request.messages.back().role == ChatRole::kAssistant;
+  request.add_generation_prompt = options.add_generation_prompt && !is_answered;
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt, DeepSeekV32Chat().render(request));
+  return std::move(prompt.text.bytes);
 }
 
 // Without the BOS that every prompt starts with.
@@ -212,7 +215,7 @@ TEST(DeepSeekV32Chat, WhatItDoesNotKnow) {
 
 TEST(DeepSeekV32Chat, ReadsItsOwnCallsBack) {
   const DeepSeekV32Chat chat;
-  const auto parser = chat.make_parser("<｜Assistant｜><think>", true);
+  const auto parser = chat.make_parser(true, true);
   std::string text = std::string("R</think>") + kCallsText;
   text.resize(text.find("<｜end▁of▁sentence｜>"));
   std::vector<ChatDelta> deltas = parser->push(text);

@@ -23,8 +23,19 @@ struct Effort {
   std::string_view prefix;  // goes between BOS and the first message
 };
 
-constexpr std::array kPreviewEfforts = {Effort{"high", ""}, Effort{"max", text::kEffortAbsoluteMaximum}};
-constexpr std::array kOfficialEfforts = {Effort{"low", ""}, Effort{"high", text::kEffortAbsoluteMaximum},
+// The models' own levels are high and max, and low, high and max; OpenAI's others count as the nearest of them, its
+// default as theirs.
+constexpr std::array kPreviewEfforts = {Effort{"minimal", ""},
+                                        Effort{"low", ""},
+                                        Effort{"medium", ""},
+                                        Effort{"high", ""},
+                                        Effort{"xhigh", text::kEffortAbsoluteMaximum},
+                                        Effort{"max", text::kEffortAbsoluteMaximum}};
+constexpr std::array kOfficialEfforts = {Effort{"minimal", ""},
+                                         Effort{"low", ""},
+                                         Effort{"medium", ""},
+                                         Effort{"high", text::kEffortAbsoluteMaximum},
+                                         Effort{"xhigh", text::kEffortBeyondMaximum},
                                          Effort{"max", text::kEffortBeyondMaximum}};
 
 struct Task {
@@ -56,27 +67,27 @@ Result<std::string_view> effort_prefix(const std::optional<std::string>& effort,
 }
 
 // The two suffixes of a system or developer message.
-void append_attachments(std::string& out, const ChatMessage& message) {
+void append_attachments(MarkedText& out, const ChatMessage& message) {
   if (!message.tools.empty()) {
-    out.append("\n\n").append(text::kToolsBeforeSchemas);
+    out.own("\n\n").own(text::kToolsBeforeSchemas);
     for (std::size_t i = 0; i < message.tools.size(); ++i) {
-      if (i > 0) out += '\n';
-      out += dump_json_python(message.tools[i]);
+      if (i > 0) out.own("\n");
+      out.client(dump_json_python(message.tools[i]));
     }
-    out += text::kToolsAfterSchemas;
+    out.own(text::kToolsAfterSchemas);
   }
   if (message.response_format) {
-    out.append("\n\n").append(text::kResponseFormat).append(dump_json_python(*message.response_format));
+    out.own("\n\n").own(text::kResponseFormat).client(dump_json_python(*message.response_format));
   }
 }
 
-void append_blocks(std::string& out, const std::vector<DeepSeekV4Block>& blocks) {
+void append_blocks(MarkedText& out, const std::vector<DeepSeekV4Block>& blocks) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (i > 0) out += "\n\n";
+    if (i > 0) out.own("\n\n");
     if (blocks[i].is_tool_result) {
-      out.append("<tool_result>").append(blocks[i].text).append("</tool_result>");
+      out.own("<tool_result>").client(blocks[i].text).own("</tool_result>");
     } else {
-      out += blocks[i].text;
+      out.client(blocks[i].text);
     }
   }
 }
@@ -86,21 +97,20 @@ class Renderer {
  public:
   Renderer(const DeepSeekV4Conversation& conversation, bool thinking) : chat_(conversation), thinking_(thinking) {}
 
-  Status append_turn(std::string& out, std::size_t index) const {
+  Status append_turn(ChatPrompt& out, std::size_t index) const {
     const ChatMessage& message = chat_.turns[index].message;
     switch (message.role) {
       case ChatRole::kSystem:
-        out += join_content(message.content, "\n\n");
-        append_attachments(out, message);
+        out.text.client(join_content(message.content, "\n\n"));
+        append_attachments(out.text, message);
         return {};
       case ChatRole::kDeveloper:
         return append_developer(out, message);
       case ChatRole::kUser:
-        out += text::kUser;
-        append_blocks(out, chat_.turns[index].blocks);
+        append_blocks(out.open_message(text::kUser), chat_.turns[index].blocks);
         return {};
       case ChatRole::kLatestReminder:
-        out.append(text::kLatestReminder).append(join_content(message.content, "\n\n"));
+        out.open_message(text::kLatestReminder).client(join_content(message.content, "\n\n"));
         return {};
       case ChatRole::kAssistant:
         append_assistant(out, index);
@@ -112,48 +122,62 @@ class Renderer {
   }
 
   // What opens the next turn, where one of the assistant's or a reminder follows.
-  Status append_transition(std::string& out, std::size_t index, bool add_generation_prompt) const {
+  Status append_transition(ChatPrompt& out, std::size_t index, bool add_generation_prompt) const {
     const bool is_last = index + 1 == chat_.turns.size();
-    if (is_last && !add_generation_prompt) return {};
+    const ChatMessage& message = chat_.turns[index].message;
+    if (is_last && (!add_generation_prompt || message.prefix || message.wo_eos)) return {};
     if (!is_last) {
       const ChatRole next = chat_.turns[index + 1].message.role;
       if (next != ChatRole::kAssistant && next != ChatRole::kLatestReminder) return {};
     }
-    const ChatMessage& message = chat_.turns[index].message;
     if (!message.task.empty()) return append_task(out, message.task);
-    if (message.role == ChatRole::kUser || message.role == ChatRole::kDeveloper) {
+    const bool after_answer = is_last && message.role == ChatRole::kAssistant;
+    if (after_answer || message.role == ChatRole::kUser || message.role == ChatRole::kDeveloper) {
       const bool opens = thinking_ && (!chat_.drop_thinking || static_cast<int>(index) >= chat_.last_user);
-      out.append(text::kAssistant).append(opens ? text::kThinkOpen : text::kThinkClose);
+      open_answer(out, opens);
     }
     return {};
   }
 
  private:
-  static Status append_developer(std::string& out, const ChatMessage& message) {
+  static void open_answer(ChatPrompt& out, bool with_reasoning) {
+    out.open_message(text::kAssistant).own(with_reasoning ? text::kThinkOpen : text::kThinkClose);
+    out.reasoning_open = with_reasoning;
+  }
+
+  static Status append_developer(ChatPrompt& out, const ChatMessage& message) {
     const std::string content = join_content(message.content, "\n\n");
     if (content.empty()) {
       return invalid_argument("developer message: expected a content that is not empty, found \"\"");
     }
-    out.append(text::kUser).append(content);
-    append_attachments(out, message);
+    out.open_message(text::kUser).client(content);
+    append_attachments(out.text, message);
     return {};
   }
 
-  void append_assistant(std::string& out, std::size_t index) const {
+  void append_assistant(ChatPrompt& out, std::size_t index) const {
     const ChatMessage& message = chat_.turns[index].message;
     const bool after_task = index > 0 && !chat_.turns[index - 1].message.task.empty();
     const bool shows_thinking = !chat_.drop_thinking || static_cast<int>(index) > chat_.last_user;
-    if (thinking_ && !after_task && shows_thinking) out.append(message.reasoning_content).append(text::kThinkClose);
-    out += join_content(message.content, "\n\n");
-    append_dsml_calls(out, message.tool_calls, kDeepSeekV4Block);
-    if (!message.wo_eos) out += text::kEos;
+    const std::string content = join_content(message.content, "\n\n");
+    if (thinking_ && !after_task && shows_thinking) {
+      out.text.client(message.reasoning_content);
+      out.reasoning_open = message.prefix && content.empty();
+      if (out.reasoning_open) return;
+      out.text.own(text::kThinkClose);
+    }
+    out.reasoning_open = false;
+    out.text.client(content);
+    append_dsml_calls(out.text, message.tool_calls, kDeepSeekV4Block);
+    if (!message.wo_eos && !message.prefix) out.text.own(text::kEos);
   }
 
-  Status append_task(std::string& out, const std::string& name) const {
+  Status append_task(ChatPrompt& out, const std::string& name) const {
     auto task = find_named(kTasks, name, "task");
     if (!task.ok()) return task.status();
-    if (name == "action") out.append(text::kAssistant).append(thinking_ ? text::kThinkOpen : text::kThinkClose);
-    out += task->token;
+    if (name == "action") open_answer(out, thinking_);
+    out.text.own(task->token);
+    out.reasoning_open = false;
     return {};
   }
 
@@ -163,15 +187,23 @@ class Renderer {
 
 }  // namespace
 
-Result<std::string> DeepSeekV4Chat::render(const ChatRequest& request) const {
+Result<ChatPrompt> DeepSeekV4Chat::render(const ChatRequest& request) const {
   if (request.messages.empty()) return invalid_argument("messages: expected at least one message, found none");
   SLUICE_RETURN_IF_ERROR(check_template_variables(request));
-  const bool thinking = request.thinking.value_or(options_.thinking_by_default);
+  SLUICE_ASSIGN_OR_RETURN(const ChatMessage* continued, continued_message(request));
+  const bool continues_reasoning = continued != nullptr && ends_in_reasoning(*continued);
+  const bool thinking = request.thinking.value_or(options_.thinking_by_default || continues_reasoning);
+  if (continues_reasoning && !thinking) {
+    return invalid_argument(
+        "messages: reasoning to be continued: expected "
+        "thinking to be on, found it off");
+  }
   SLUICE_ASSIGN_OR_RETURN(const std::string_view prefix,
                           effort_prefix(request.reasoning_effort, options_.effort_profile));
   const DeepSeekV4Conversation conversation = prepare_deepseek_v4_turns(request, thinking);
-  std::string out(text::kBos);
-  if (thinking) out += prefix;
+  ChatPrompt out;
+  out.text.own(text::kBos);
+  if (thinking) out.text.own(prefix);
   const Renderer renderer(conversation, thinking);
   for (std::size_t i = 0; i < conversation.turns.size(); ++i) {
     SLUICE_RETURN_IF_ERROR(renderer.append_turn(out, i));
@@ -180,8 +212,8 @@ Result<std::string> DeepSeekV4Chat::render(const ChatRequest& request) const {
   return out;
 }
 
-std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(std::string_view prompt, bool /*has_tools*/) const {
-  return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, prompt.ends_with(text::kThinkOpen));
+std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(bool reasoning_open, bool /*has_tools*/) const {
+  return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, reasoning_open);
 }
 
 std::vector<std::string_view> DeepSeekV4Chat::role_markers() const {

@@ -25,8 +25,9 @@ namespace sluice {
 
 // What a reasoning effort means differs between the two generations of checkpoints (§14.4).
 enum class DeepSeekV4EffortProfile {
-  kPreview,   // high (the default): nothing; max: the "absolute maximum" paragraph; low is invalid
-  kOfficial,  // low (the default): nothing; high: the "absolute maximum" paragraph; max: the "beyond maximum" one
+  kPreview,   // minimal to high (the default): nothing; xhigh, max: the "absolute maximum" paragraph
+  kOfficial,  // minimal, low (the default), medium: nothing; high: the "absolute maximum" paragraph; xhigh, max: the
+              // "beyond maximum" one
 };
 
 struct DeepSeekV4ChatOptions {
@@ -42,10 +43,9 @@ class DeepSeekV4Chat final : public ChatEncoding {
  public:
   explicit DeepSeekV4Chat(DeepSeekV4ChatOptions options) : options_(options) {}
 
-  Result<std::string> render(const ChatRequest& request) const override;
-  // The answer starts with reasoning if `prompt` ends in an open <think>. Calls are taken as such with and without
-  // tools.
-  std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const override;
+  Result<ChatPrompt> render(const ChatRequest& request) const override;
+  // Calls are taken as such with and without tools.
+  std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
   // User, assistant and latest reminder; a system message has none.
   std::vector<std::string_view> role_markers() const override;
 

@@ -38,8 +38,11 @@ Result<std::string> try_render(std::string_view messages, const Options& options
   request.thinking = options.thinking;
   request.drop_thinking = options.drop_thinking;
   request.reasoning_effort = options.effort;
-  request.add_generation_prompt = options.add_generation_prompt;
-  return DeepSeekV4Chat({.effort_profile = options.profile}).render(request);
+  // The model's own encoder opens no turn after an answer.
+  const bool is_answered = !request.messages.empty() && request.messages.back().role == ChatRole::kAssistant;
+  request.add_generation_prompt = options.add_generation_prompt && !is_answered;
+  SLUICE_ASSIGN_OR_RETURN(ChatPrompt prompt, DeepSeekV4Chat({.effort_profile = options.profile}).render(request));
+  return std::move(prompt.text.bytes);
 }
 
 // Without BOS, which every prompt starts with.
@@ -76,8 +79,8 @@ TEST(DeepSeekV4ChatRender, ThinkingTurnEndsInOpenThink) {
 TEST(DeepSeekV4ChatRender, UnsetThinkingIsTheEncodingsDefault) {
   ChatRequest request;
   request.messages = {{.role = ChatRole::kUser, .content = {{.type = "text", .text = "x"}}}};
-  EXPECT_THAT(*DeepSeekV4Chat({.thinking_by_default = true}).render(request), EndsWith("<think>"));
-  EXPECT_THAT(*DeepSeekV4Chat({.thinking_by_default = false}).render(request), EndsWith("</think>"));
+  EXPECT_THAT(DeepSeekV4Chat({.thinking_by_default = true}).render(request)->text.bytes, EndsWith("<think>"));
+  EXPECT_THAT(DeepSeekV4Chat({.thinking_by_default = false}).render(request)->text.bytes, EndsWith("</think>"));
 }
 
 TEST(DeepSeekV4ChatRender, SystemHasNoRoleToken) {
@@ -368,20 +371,20 @@ std::string effort_prefix(DeepSeekV4EffortProfile profile, std::optional<std::st
 TEST(DeepSeekV4ChatEffort, PreviewProfile) {
   constexpr auto kProfile = DeepSeekV4EffortProfile::kPreview;
   EXPECT_EQ(effort_prefix(kProfile, std::nullopt), "");
-  EXPECT_EQ(effort_prefix(kProfile, "high"), "");
-  EXPECT_EQ(effort_prefix(kProfile, "max"), kAbsoluteMaximum);
-  EXPECT_EQ(error_of(R"([{"role": "user", "content": "x"}])", {.thinking = true, .effort = "low"}),
-            "reasoning_effort: expected one of high, max, found \"low\"");
+  for (const char* level : {"minimal", "low", "medium", "high"}) EXPECT_EQ(effort_prefix(kProfile, level), "");
+  for (const char* level : {"xhigh", "max"}) EXPECT_EQ(effort_prefix(kProfile, level), kAbsoluteMaximum);
+  EXPECT_EQ(error_of(R"([{"role": "user", "content": "x"}])", {.thinking = true, .effort = "huge"}),
+            "reasoning_effort: expected one of minimal, low, medium, high, xhigh, max, found \"huge\"");
 }
 
 TEST(DeepSeekV4ChatEffort, OfficialProfile) {
   constexpr auto kProfile = DeepSeekV4EffortProfile::kOfficial;
   EXPECT_EQ(effort_prefix(kProfile, std::nullopt), "");
-  EXPECT_EQ(effort_prefix(kProfile, "low"), "");
+  for (const char* level : {"minimal", "low", "medium"}) EXPECT_EQ(effort_prefix(kProfile, level), "");
   EXPECT_EQ(effort_prefix(kProfile, "high"), kAbsoluteMaximum);
-  EXPECT_EQ(effort_prefix(kProfile, "max"), kBeyondMaximum);
+  for (const char* level : {"xhigh", "max"}) EXPECT_EQ(effort_prefix(kProfile, level), kBeyondMaximum);
   EXPECT_THAT(error_of(R"([{"role": "user", "content": "x"}])", {.effort = "huge", .profile = kProfile}),
-              HasSubstr("low, high, max"));
+              HasSubstr("medium, high, xhigh, max"));
 }
 
 TEST(DeepSeekV4ChatEffort, ChatModeHasNoPrefix) {
@@ -443,9 +446,76 @@ TEST(DeepSeekV4ChatRender, NoMessagesIsAnError) {
 TEST(DeepSeekV4ChatRender, TheParserStartsWhereThePromptEnds) {
   const DeepSeekV4Chat chat({});
   using Kind = ChatDelta::Kind;
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think>", false)->push("a").front().kind, Kind::kReasoning);
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜></think>", false)->push("a").front().kind, Kind::kContent);
-  EXPECT_EQ(chat.make_parser("<｜Assistant｜><think><｜action｜>", false)->push("a").front().kind, Kind::kContent);
+  EXPECT_EQ(chat.make_parser(true, false)->push("a").front().kind, Kind::kReasoning);
+  EXPECT_EQ(chat.make_parser(false, false)->push("a").front().kind, Kind::kContent);
+  const auto open = [&](std::string_view messages, bool thinking) {
+    ChatRequest request;
+    request.messages = *parse_chat_messages(*parse_json(messages, "messages"));
+    request.thinking = thinking;
+    return chat.render(request)->reasoning_open;
+  };
+  EXPECT_TRUE(open(R"([{"role": "user", "content": "a"}])", true));
+  EXPECT_FALSE(open(R"([{"role": "user", "content": "<think>"}])", false));
+  EXPECT_FALSE(open(R"([{"role": "user", "content": "a", "task": "action"}])", true));
+}
+
+// A whole request, the new turn included; `thinking` as the client said.
+std::string render_all(std::string_view messages, std::optional<bool> thinking = {}) {
+  ChatRequest request;
+  request.messages = *parse_chat_messages(*parse_json(messages, "messages"));
+  request.thinking = thinking;
+  const auto prompt = DeepSeekV4Chat({}).render(request);
+  if (!prompt.ok()) return "! " + prompt.status().message();
+  return prompt->text.bytes.substr(std::string("<｜begin▁of▁sentence｜>").size()) +
+         (prompt->reasoning_open ? " (reasoning)" : "");
+}
+
+TEST(DeepSeekV4ChatRender, AfterAnAnswerANewTurnBegins) {
+  constexpr char kAnswered[] = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  EXPECT_EQ(render_all(kAnswered),
+            "<｜User｜>a<｜Assistant｜></"
+            "think>b<｜end▁of▁sentence｜><｜Assistant｜></think>");
+  EXPECT_EQ(render_all(kAnswered, true),
+            "<｜User｜>a<｜Assistant｜><think></"
+            "think>b<｜end▁of▁sentence｜><｜Assistant｜><think> (reasoning)");
+}
+
+TEST(DeepSeekV4ChatRender, APrefixIsContinued) {
+  const std::string question = R"([{"role": "user", "content": "a"}, {"role": "assistant", "prefix": true, )";
+  EXPECT_EQ(render_all(question + R"("content": "b"}])"), "<｜User｜>a<｜Assistant｜></think>b");
+  EXPECT_EQ(render_all(question + R"("content": "b", "reasoning_content": "R"}])", true),
+            "<｜User｜>a<｜Assistant｜><think>R</think>b");
+  EXPECT_EQ(render_all(question + R"("content": "", "reasoning_content": "R"}])"),
+            "<｜User｜>a<｜Assistant｜><think>R (reasoning)");
+  EXPECT_THAT(render_all(question + R"("content": null, "reasoning_content": "R"}])", false), HasSubstr("thinking"));
+  EXPECT_THAT(render_all(question + R"("content": "b"}, {"role": "user", "content": "c"}])"),
+              HasSubstr("last message"));
+  EXPECT_THAT(render_all(R"([{"role": "user", "content": "c", "prefix": true}])"), HasSubstr("assistant"));
+  EXPECT_THAT(render_all(question + R"("tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}])"),
+              HasSubstr("tool calls"));
+}
+
+// What a client sends is marked as such wherever it stands; the rest is what the encoding itself writes.
+TEST(DeepSeekV4ChatRender, WhatIsTheClientsIsMarked) {
+  ChatRequest request;
+  request.messages = *parse_chat_messages(*parse_json(R"([{"role": "system", "content": "C1"},
+      {"role": "user", "content": "C2"}, {"role": "assistant", "reasoning_content": "C3", "content": "C4", "tool_calls":
+       [{"id": "x", "function": {"name": "C5", "arguments": "{\"C6\": \"C7\", \"C8\": [\"C9\"]}"}}]},
+      {"role": "tool", "tool_call_id": "x", "content": "C0"}])",
+                                                      "messages"));
+  request.thinking = true;
+  request.tools = *parse_chat_tools(*parse_json(R"([{"type": "function", "function": {"name": "C5"}}])", "tools"));
+  request.response_format = *parse_json(R"({"C": 1})", "format");
+  const auto prompt = DeepSeekV4Chat({}).render(request);
+  ASSERT_TRUE(prompt.ok());
+  std::string own, clients;
+  for (std::size_t i = 0; i < prompt->text.size(); ++i) {
+    (prompt->text.is_own(i, i + 1) ? own : clients) += prompt->text.bytes[i];
+  }
+  EXPECT_EQ(clients, R"(C1{"name": "C5"}{"C": 1}C2C3C4C5C6C7C8["C9"]C0)");
+  std::vector<std::string> opened;
+  for (const std::size_t at : prompt->messages) opened.push_back(prompt->text.bytes.substr(at, 8));
+  EXPECT_EQ(opened.size(), 4U);
 }
 
 }  // namespace

@@ -10,15 +10,15 @@ namespace sluice {
 
 namespace {
 
-void append_parameter(std::string& out, std::string_view name, const boost::json::value& value) {
-  out.append("<｜DSML｜parameter name=\"").append(name);
-  out.append("\" string=\"").append(value.is_string() ? "true" : "false").append("\">");
+void append_parameter(MarkedText& out, std::string_view name, const boost::json::value& value) {
+  out.own("<｜DSML｜parameter name=\"").client(name);
+  out.own("\" string=\"").own(value.is_string() ? "true" : "false").own("\">");
   if (value.is_string()) {
-    out += std::string_view(value.get_string());
+    out.client(std::string_view(value.get_string()));
   } else {
-    out += dump_json_python(value);
+    out.client(dump_json_python(value));
   }
-  out += "</｜DSML｜parameter>";
+  out.own("</｜DSML｜parameter>");
 }
 
 boost::json::object arguments_of(const ChatToolCall& call) {
@@ -32,19 +32,19 @@ boost::json::object arguments_of(const ChatToolCall& call) {
 
 }  // namespace
 
-void append_dsml_calls(std::string& out, const std::vector<ChatToolCall>& calls, const DsmlBlock& block) {
+void append_dsml_calls(MarkedText& out, const std::vector<ChatToolCall>& calls, const DsmlBlock& block) {
   if (calls.empty()) return;
-  out.append("\n\n").append(block.open).append("\n");
+  out.own("\n\n").own(block.open).own("\n");
   for (const ChatToolCall& call : calls) {
-    out.append("<｜DSML｜invoke name=\"").append(call.name).append("\">\n");
+    out.own("<｜DSML｜invoke name=\"").client(call.name).own("\">\n");
     bool first = true;
     for (const auto& [name, value] : arguments_of(call)) {
-      if (!std::exchange(first, false)) out += '\n';
+      if (!std::exchange(first, false)) out.own("\n");
       append_parameter(out, name, value);
     }
-    out += "\n</｜DSML｜invoke>\n";
+    out.own("\n</｜DSML｜invoke>\n");
   }
-  out += block.close;
+  out.own(block.close);
 }
 
 }  // namespace sluice

@@ -7,11 +7,12 @@
 
 #include "formats/chat.h"
 #include "formats/chat_parsers/dsml_parser.h"
+#include "formats/marked_text.h"
 
 namespace sluice {
 
 // A blank line and the block of calls; nothing for none. Arguments that are not JSON become one parameter named
 // "arguments"; blank ones are no parameters.
-void append_dsml_calls(std::string& out, const std::vector<ChatToolCall>& calls, const DsmlBlock& block);
+void append_dsml_calls(MarkedText& out, const std::vector<ChatToolCall>& calls, const DsmlBlock& block);
 
 }  // namespace sluice

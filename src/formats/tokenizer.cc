@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -64,7 +66,28 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_gguf(const GgufModel& model) 
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 
+// Where special tokens may be found, and who is told of them.
+struct Tokenizer::Search {
+  const MarkedText* marks = nullptr;  // of the text; none: everywhere
+  std::function<void(std::size_t offset, std::size_t index)> on_token = [](std::size_t, std::size_t) {};
+};
+
 Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  return encode(text, options, Search());
+}
+
+Result<EncodedText> Tokenizer::encode(const MarkedText& text, std::span<const std::size_t> places) const {
+  EncodedText out;
+  const auto note = [&](std::size_t offset, std::size_t index) {
+    if (!std::ranges::binary_search(places, offset)) return;
+    out.places.push_back(static_cast<std::int32_t>(index));
+  };
+  SLUICE_ASSIGN_OR_RETURN(out.ids, encode(text.bytes, EncodeOptions(), {.marks = &text, .on_token = note}));
+  return out;
+}
+
+Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options,
+                                                    const Search& search) const {
   if (const std::size_t valid = valid_utf8_prefix(text); valid != text.size()) {
     return invalid_argument(fmt::format("text: expected valid UTF-8, found byte 0x{:02X} at offset {} of {}",
                                         static_cast<unsigned char>(text[valid]), valid, text.size()));
@@ -85,9 +108,17 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Encod
   const TokenizerParts& parts = state_->parts;
   if (options.add_special_tokens) ids = parts.prefix;
   Status status = parts.raw_tokens.split(
-      text, options.parse_special,
-      [&](std::string_view part) { return encode_part(part, options.parse_special, *scratch, ids); },
-      [&](std::int32_t id) { ids.push_back(id); });
+      text, options.parse_special, search.marks,
+      [&](std::string_view part) {
+        // Marks are those of the text before it is normalized, so a client's byte anywhere in the part counts.
+        const auto begin = static_cast<std::size_t>(part.data() - text.data());
+        const bool is_own = search.marks == nullptr || search.marks->is_own(begin, begin + part.size());
+        return encode_part(part, options.parse_special && is_own, *scratch, ids);
+      },
+      [&](std::int32_t id, std::size_t offset) {
+        if (is_special(id)) search.on_token(offset, ids.size());
+        ids.push_back(id);
+      });
   if (options.add_special_tokens) ids.insert(ids.end(), parts.suffix.begin(), parts.suffix.end());
   const std::lock_guard lock(state_->mutex);
   state_->idle.push_back(std::move(scratch));
@@ -101,8 +132,8 @@ Status Tokenizer::encode_part(std::string_view text, bool parse_special, Scratch
   const TokenizerParts& parts = state_->parts;
   return parts.normalized_tokens.split(
       parts.normalizer.apply(text, scratch.normalized), parse_special,
-      [&](std::string_view part) { return encode_words(part, scratch, out); },
-      [&](std::int32_t id) { out.push_back(id); });
+      /*marks=*/nullptr, [&](std::string_view part) { return encode_words(part, scratch, out); },
+      [&](std::int32_t id, std::size_t /*offset*/) { out.push_back(id); });
 }
 
 // A part of the normalized text without any added token.

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/marked_text.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -31,6 +32,11 @@ struct EncodeOptions {
   bool parse_special = true;
 };
 
+struct EncodedText {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> places;
+};
+
 class Tokenizer {
  public:
   // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there; or the
@@ -43,6 +49,10 @@ class Tokenizer {
 
   // The ids of `text`. Invalid UTF-8 is refused with the offset of the first bad byte.
   Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // The ids of a text that a client wrote parts of: no special token is found where one of its bytes is the client's.
+  // `places` are offsets in it, ascending; each at which a special token begins is the index of its id in `places`.
+  Result<EncodedText> encode(const MarkedText& text, std::span<const std::size_t> places = {}) const;
 
   // The bytes that the ids stand for, one after the other; with `skip_special` without special tokens. An id that no
   // token has stands for nothing.
@@ -68,6 +78,8 @@ class Tokenizer {
   struct Scratch;
   struct State;
   explicit Tokenizer(std::unique_ptr<State> state);
+  struct Search;
+  Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options, const Search& search) const;
   Status encode_part(std::string_view text, bool parse_special, Scratch& scratch, std::vector<std::int32_t>& out) const;
   Status encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const;
 

@@ -102,7 +102,7 @@ std::int32_t AddedTokenMatcher::child(std::int32_t node, unsigned char byte) con
   return next;
 }
 
-bool AddedTokenMatcher::find(std::string_view text, std::size_t from, Match& match) const {
+bool AddedTokenMatcher::find(std::string_view text, std::size_t from, const MarkedText* marks, Match& match) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     if (!starts_[static_cast<unsigned char>(text[begin])]) continue;
     const AddedToken* longest = nullptr;
@@ -113,7 +113,9 @@ bool AddedTokenMatcher::find(std::string_view text, std::size_t from, Match& mat
       if (node < 0) break;
       const std::int32_t token = nodes_[static_cast<std::size_t>(node)].token;
       if (token < 0) continue;
-      longest = &tokens_[static_cast<std::size_t>(token)];
+      const AddedToken& found = tokens_[static_cast<std::size_t>(token)];
+      if (found.special && marks != nullptr && !marks->is_own(begin, i + 1)) continue;
+      longest = &found;
       longest_end = i + 1;
     }
     if (longest == nullptr) continue;
@@ -123,19 +125,19 @@ bool AddedTokenMatcher::find(std::string_view text, std::size_t from, Match& mat
   return false;
 }
 
-Status AddedTokenMatcher::split(std::string_view text, bool parse_special,
+Status AddedTokenMatcher::split(std::string_view text, bool parse_special, const MarkedText* marks,
                                 const std::function<Status(std::string_view)>& visit_text,
-                                const std::function<void(std::int32_t)>& visit_token) const {
+                                const std::function<void(std::int32_t, std::size_t)>& visit_token) const {
   std::size_t done = 0;  // the text up to here was visited
   Match match{};
-  for (std::size_t position = 0; find(text, position, match); position = match.end) {
+  for (std::size_t position = 0; find(text, position, marks, match); position = match.end) {
     const AddedToken& token = *match.token;
     if (token.special && !parse_special) continue;
     if (token.single_word && touches_a_word(text, match.begin, match.end)) continue;
     std::size_t begin = match.begin;
     if (token.lstrip) begin = skip_space_left(text, begin, std::min(done, begin));
     if (begin > done) SLUICE_RETURN_IF_ERROR(visit_text(text.substr(done, begin - done)));
-    visit_token(token.id);
+    visit_token(token.id, match.begin);
     done = token.rstrip ? skip_space_right(text, match.end) : match.end;
   }
   return done < text.size() ? visit_text(text.substr(done)) : Status();

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/marked_text.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -33,10 +34,12 @@ class AddedTokenMatcher {
   // empty.
   void add(std::string_view pattern, const AddedToken& token);
 
-  // Calls visit_text(part) for each part of `text` (valid UTF-8) between tokens and visit_token(id) for each token, in
-  // order. Without `parse_special`, special tokens are text.
-  Status split(std::string_view text, bool parse_special, const std::function<Status(std::string_view)>& visit_text,
-               const std::function<void(std::int32_t)>& visit_token) const;
+  // Calls visit_text(part) for each part of `text` (valid UTF-8) between tokens and visit_token(id, begin) for each
+  // token and its place, in order. Without `parse_special`, special tokens are text; with `marks`, those of `text`, so
+  // is one with a client's byte in it.
+  Status split(std::string_view text, bool parse_special, const MarkedText* marks,
+               const std::function<Status(std::string_view)>& visit_text,
+               const std::function<void(std::int32_t, std::size_t)>& visit_token) const;
 
  private:
   struct Node {  // of a trie over bytes; the children are a list of siblings
@@ -49,7 +52,7 @@ class AddedTokenMatcher {
     std::size_t begin, end;
     const AddedToken* token;
   };
-  bool find(std::string_view text, std::size_t from, Match& match) const;
+  bool find(std::string_view text, std::size_t from, const MarkedText* marks, Match& match) const;
   std::int32_t child(std::int32_t node, unsigned char byte) const;
 
   std::vector<AddedToken> tokens_;

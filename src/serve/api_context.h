@@ -14,6 +14,7 @@
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
 #include "serve/task_queue.h"
+#include "serve/waiting.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -29,8 +30,12 @@ struct ApiContext {
   ServerMetrics metrics;
   std::function<std::chrono::steady_clock::time_point()> now;  // for the metrics' latencies
   JobRegistry jobs;
-  std::atomic<bool> debug_endpoints;  // whether /debug/* answers
-  TaskQueue workers;                  // parsing, rendering and tokenising; last, so that it ends first
+  std::shared_ptr<Waiting> waiting;
+  std::atomic<bool> is_loopback;  // only programs of this machine can reach the server
+  bool debug_endpoints;           // /debug/* answers everybody
+  // Parsing, rendering and tokenising, large bodies apart from the others; last, so that they end first.
+  TaskQueue large_workers;
+  TaskQueue workers;
 };
 
 }  // namespace sluice

@@ -10,6 +10,7 @@ namespace {
 std::string_view error_type(int status) {
   if (status == 403) return "permission_error";
   if (status == 404) return "not_found_error";
+  if (status == 429) return "rate_limit_error";
   if (status == 503) return "service_unavailable_error";
   if (status >= 500) return "server_error";
   return "invalid_request_error";
@@ -59,7 +60,7 @@ HttpResponse error_response(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = error_json(error);
-  if (error.status == 503) response.retry_after = 1;
+  if (error.status == 429 || error.status == 503) response.retry_after = 1;
   return response;
 }
 

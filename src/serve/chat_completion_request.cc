@@ -30,13 +30,34 @@ void read_logprobs(RequestFields& fields, SamplingParams& out) {
   if (logprobs.value_or(false)) out.top_logprobs = static_cast<int>(top.value_or(0));
 }
 
+// What the model writes is not constrained, so nothing that asks for it may pass.
+void refuse_strict(RequestFields& fields, const std::vector<json::value>& tools) {
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    const json::value* strict = tools[i].get_object().if_contains("strict");
+    if (strict == nullptr || strict->is_null() || *strict == false) continue;
+    const std::string field = fmt::format("tools[{}].function.strict", i);
+    return fields.refuse(field, field + ": not supported, calls are not constrained to a schema", "unsupported_value");
+  }
+}
+
+void read_parallel_calls(RequestFields& fields, const ChatRequest& out) {
+  std::optional<bool> parallel;
+  fields.read("parallel_tool_calls", parallel);
+  if (parallel.value_or(true) || out.tools.empty()) return;
+  fields.refuse("parallel_tool_calls",
+                "parallel_tool_calls: false is not supported, the number of calls is the model's choice",
+                "unsupported_value");
+}
+
 // Tools are on offer unless tool_choice is "none". Forcing a call would need constrained decoding.
 void read_tools(RequestFields& fields, ChatRequest& out) {
   if (const json::value* tools = fields.find("tools")) {
     auto parsed = parse_chat_tools(*tools);
     if (!parsed.ok()) return fields.refuse("tools", parsed.status().message(), "invalid_value");
     out.tools = std::move(parsed).value();
+    refuse_strict(fields, out.tools);
   }
+  read_parallel_calls(fields, out);
   const json::value* choice = fields.find("tool_choice");
   if (choice == nullptr || text_of(*choice) == "auto") return;
   if (text_of(*choice) == "none") {
@@ -63,7 +84,10 @@ void read_response_format(RequestFields& fields, ChatRequest& out) {
   if (inner.error()) return fields.refuse_with(*inner.error());
   if (type == "text") return;
   if (type == "json_object") {
-    out.response_format = json::object{{"type", "object"}};
+    fields.refuse("response_format",
+                  "response_format: json_object is not supported, answers are not constrained to JSON; json_schema "
+                  "writes a schema into the prompt",
+                  "unsupported_value");
   } else if (type == "json_schema" && schema != nullptr) {
     RequestFields named(*schema, "response_format.json_schema.");
     std::optional<bool> strict;
@@ -80,8 +104,7 @@ void read_response_format(RequestFields& fields, ChatRequest& out) {
     if (named.error()) return fields.refuse_with(*named.error());
     out.response_format = *body;
   } else {
-    fields.refuse("response_format",
-                  "response_format: expected type \"text\", \"json_object\", or \"json_schema\" with json_schema",
+    fields.refuse("response_format", "response_format: expected type \"text\", or \"json_schema\" with json_schema",
                   "invalid_value");
   }
 }
@@ -134,6 +157,23 @@ void read_messages(RequestFields& fields, ChatRequest& out) {
   out.messages = std::move(parsed).value();
 }
 
+// vLLM's words for a prefix: the last message goes on, and no turn is opened.
+void read_continuation(RequestFields& fields, ChatRequest& out) {
+  std::optional<bool> continues, opens_turn;
+  fields.read("continue_final_message", continues);
+  fields.read("add_generation_prompt", opens_turn);
+  const bool is_prefix = continues.value_or(false);
+  if (opens_turn && *opens_turn == is_prefix) {
+    return fields.fail("add_generation_prompt", is_prefix ? "false with continue_final_message" : "true");
+  }
+  if (!is_prefix || out.messages.empty()) return;
+  if (out.messages.back().role != ChatRole::kAssistant) {
+    return fields.refuse("continue_final_message",
+                         "continue_final_message: expected a last message of the role assistant", "invalid_value");
+  }
+  out.messages.back().prefix = true;
+}
+
 }  // namespace
 
 ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body,
@@ -144,16 +184,22 @@ ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view 
   ChatCompletionRequest out;
   fields.read("model", out.model);
   read_messages(fields, out.chat);
+  read_continuation(fields, out.chat);
   read_generation_options(fields, defaults, out.options);
   read_logprobs(fields, out.options.sampling);
   read_tools(fields, out.chat);
   read_response_format(fields, out.chat);
   read_thinking(fields, out.chat);
-  if (fields.find("functions") != nullptr || fields.find("function_call") != nullptr) {
+  const auto is_given = [&](std::string_view key) {
+    const json::value* value = fields.find(key);
+    return value != nullptr && !is_empty_json(*value) && text_of(*value) != "none";
+  };
+  if (is_given("functions") || is_given("function_call")) {
     fields.refuse("functions", "functions, function_call: not supported; use tools and tool_choice",
                   "unsupported_value");
   }
-  fields.ignore({"parallel_tool_calls", "verbosity", "prediction"});
+  fields.ignore({"verbosity", "prediction"});
+  fields.neutral({{"modalities", R"(["text"])"}, {"echo", "false"}, {"add_special_tokens", "false"}});
   fields.reject_unknown();
   if (fields.error()) return *fields.error();
   return out;

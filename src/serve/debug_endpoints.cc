@@ -12,12 +12,14 @@ constexpr double kResetSeconds = 5.0;
 
 // Answers 403 itself when the endpoints are closed.
 bool is_open(const ApiContext& context, const HttpExchangePtr& exchange) {
-  if (context.debug_endpoints) return true;
-  exchange->respond(error_response(
-      {403,
-       "/debug is closed: the server listens on more than this machine's loopback address; start it with "
-       "--enable-debug-endpoints to open it",
-       "", "debug_endpoints_closed"}));
+  const bool is_forwarded = exchange->request().is_forwarded;
+  if (context.debug_endpoints || (context.is_loopback && !is_forwarded)) return true;
+  exchange->respond(
+      error_response({403,
+                      fmt::format("/debug is closed: {}; start the server with --enable-debug-endpoints to open it",
+                                  is_forwarded ? "a proxy passed the request on"
+                                               : "the server listens on more than this machine's loopback address"),
+                      "", "debug_endpoints_closed"}));
   return false;
 }
 

@@ -87,7 +87,7 @@ TEST_F(DebugTest, MetricsOfTheCache) {
            "\nsluice_num_preemptions_total{kind=\"swap\"} 5\n",
            "\nsluice_swaps_restored_total 3\n",
            "\nsluice_swap_bytes_used 100\n",
-           "\nsluice_swap_bytes_total 1000\n",
+           "\nsluice_swap_capacity_bytes 1000\n",
            "# TYPE sluice_kv_cache_pages gauge\n",
            "\nsluice_kv_cache_pages{pool=\"latent\",state=\"used\"} 20\n",
            "\nsluice_kv_cache_pages{pool=\"latent\",state=\"cached\"} 30\n",

@@ -64,15 +64,15 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
   if (auto error = check_model(context, request.model)) return *std::move(error);
   auto prompt = context.chat->render(request.chat);
   if (!prompt.ok()) return chat_error(prompt.status());
-  auto ids = context.tokenizer.encode(*prompt);
-  if (!ids.ok()) return field_error(ids.status(), "messages");
-  if (auto error = check_length(context, ids->size(), request.options.max_tokens, "messages")) {
+  auto encoded = context.tokenizer.encode(prompt->text, prompt->messages);
+  if (!encoded.ok()) return field_error(encoded.status(), "messages");
+  if (auto error = check_length(context, encoded->ids.size(), request.options.max_tokens, "messages")) {
     return *std::move(error);
   }
   GenerationPlan plan;
-  plan.prompts.push_back(std::move(ids).value());
-  plan.make_parser = [chat = context.chat, text = *std::move(prompt), has_tools = !request.chat.tools.empty()] {
-    return chat->make_parser(text, has_tools);
+  plan.prompts.push_back({std::move(encoded->ids), std::move(encoded->places)});
+  plan.make_parser = [chat = context.chat, open = prompt->reasoning_open, has_tools = !request.chat.tools.empty()] {
+    return chat->make_parser(open, has_tools);
   };
   finish_plan(plan, make_form(context, "chatcmpl-", request.options, 1), make_chat_writer, request.options);
   return plan;
@@ -117,23 +117,35 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
       form.echo.insert(form.echo.end(), static_cast<std::size_t>(request.options.n),
                        text != nullptr ? *text : context.tokenizer.decode(prompt, /*skip_special=*/false));
     }
-    plan.prompts.push_back(std::move(prompt));
+    std::vector<std::int32_t> starts = context.message_starts.find(prompt);
+    plan.prompts.push_back({std::move(prompt), std::move(starts)});
   }
   finish_plan(plan, std::move(form), make_completion_writer, request.options);
   return plan;
 }
 
+constexpr std::size_t kLargeBody = 256 << 10;  // takes tens of milliseconds to read
+
+ApiError busy(std::string_view what) {
+  return {429, fmt::format("too many {} wait for an answer; try again", what), "", "too_many_waiting"};
+}
+
 using Planner = ApiResult<GenerationPlan> (*)(ApiContext&, std::string_view);
 
 void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner planner) {
-  context.workers.run([&context, exchange, planner] {
-    auto plan = planner(context, exchange->request().body);
+  std::shared_ptr<Waiting::Place> place = context.waiting->enter();
+  if (place == nullptr) return exchange->respond(error_response(busy("requests")));
+  TaskQueue& workers = exchange->request().body.size() > kLargeBody ? context.large_workers : context.workers;
+  workers.run([&context, exchange, planner, place = std::move(place)]() mutable {
+    auto planned = planner(context, exchange->request().body);
     exchange->request().body = {};  // up to megabytes that nobody needs any more
-    if (const auto* error = std::get_if<ApiError>(&plan)) {
-      exchange->respond(error_response(*error));
-    } else {
-      GenerationJob::start(context, exchange, std::move(std::get<GenerationPlan>(plan)));
-    }
+    if (const auto* error = std::get_if<ApiError>(&planned)) return exchange->respond(error_response(*error));
+    auto& plan = std::get<GenerationPlan>(planned);
+    std::int64_t tokens = 0;
+    for (const PromptTokens& prompt : plan.prompts) tokens += static_cast<std::int64_t>(prompt.ids.size());
+    if (!place->add_tokens(tokens)) return exchange->respond(error_response(busy("tokens of prompts")));
+    plan.place = std::move(place);
+    GenerationJob::start(context, exchange, std::move(plan));
   });
 }
 

@@ -65,6 +65,7 @@ void read_streaming(RequestFields& fields, GenerationOptions& out) {
   std::optional<bool> include_usage;
   options.read("include_usage", include_usage);
   options.ignore({"include_obfuscation"});
+  options.neutral({{"continuous_usage_stats", "false"}});
   options.reject_unknown();
   if (options.error()) fields.refuse_with(*options.error());
   out.include_usage = include_usage.value_or(false);
@@ -116,6 +117,20 @@ void read_generation_options(RequestFields& fields, const SamplingDefaults& defa
   if (const json::object* bias = fields.read_object("logit_bias"); bias != nullptr && !bias->empty()) {
     fields.refuse("logit_bias", "logit_bias: not supported", "unsupported_value");
   }
+  // What other servers know, at the values that ask for nothing.
+  fields.neutral({{"min_tokens", "0"},
+                  {"length_penalty", "1"},
+                  {"use_beam_search", "false"},
+                  {"early_stopping", "false"},
+                  {"skip_special_tokens", "true"},
+                  {"spaces_between_special_tokens", "true"},
+                  {"include_stop_str_in_output", "false"},
+                  {"detokenize", "true"},
+                  {"return_token_ids", "false"},
+                  {"return_tokens_as_token_ids", "false"},
+                  {"typical_p", "1"},
+                  {"top_a", "0"},
+                  {"mirostat", "0"}});
   fields.ignore(
       {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
 }

@@ -40,10 +40,12 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       id_(std::move(plan.id)),
       options_(std::move(plan.options)),
       now_(context.now),
+      started_(exchange_->request().received),
+      place_(std::move(plan.place)),
       writer_(std::move(plan.writer)) {
   const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
-  for (const std::vector<std::int32_t>& prompt : plan.prompts) {
-    prompts_.push_back({0, static_cast<int>(prompt.size())});
+  for (const PromptTokens& prompt : plan.prompts) {
+    prompts_.push_back({0, static_cast<int>(prompt.ids.size())});
     for (int i = 0; i < options_.best_of; ++i) {
       choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, logprobs,
                                            plan.make_parser ? plan.make_parser() : nullptr),
@@ -71,7 +73,7 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
   job->open();
 }
 
-Status GenerationJob::submit_all(std::vector<std::vector<std::int32_t>>& prompts) {
+Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(const RequestId id, submit(i, std::move(prompts[i])));
     prompts_[i].id = id;
@@ -96,10 +98,10 @@ std::uint64_t GenerationJob::seed_of(std::size_t prompt) const {
   return seed;
 }
 
-Result<RequestId> GenerationJob::submit(std::size_t index, std::vector<std::int32_t> prompt) {
+Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) {
   Request request;
-  request.prompt = std::move(prompt);
-  request.message_starts = context_.message_starts.find(request.prompt);
+  request.prompt = std::move(prompt.ids);
+  request.message_starts = std::move(prompt.message_starts);
   request.n = options_.best_of;
   request.priority = options_.priority;
   request.cache_salt = options_.cache_salt;
@@ -155,6 +157,7 @@ void GenerationJob::pump() {
     events.swap(events_);
   }
   std::string text;
+  if (!events.empty()) place_.reset();
   for (Event& event : events) {
     if (ended_) return;
     take(event, text);

@@ -21,11 +21,17 @@
 
 namespace sluice {
 
+struct PromptTokens {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> message_starts;
+};
+
 struct GenerationPlan {
   std::string id;  // of the answer, for the log
   GenerationOptions options;
-  std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<PromptTokens> prompts;
   std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
+  std::shared_ptr<Waiting::Place> place;                           // let go at the first token
   std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
 };
 
@@ -54,8 +60,8 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   };
 
   GenerationJob(ApiContext& context, HttpExchangePtr exchange, GenerationPlan& plan);
-  Status submit_all(std::vector<std::vector<std::int32_t>>& prompts);
-  Result<RequestId> submit(std::size_t index, std::vector<std::int32_t> prompt);
+  Status submit_all(std::vector<PromptTokens>& prompts);
+  Result<RequestId> submit(std::size_t index, PromptTokens prompt);
   std::uint64_t seed_of(std::size_t prompt) const;
   void on_output(std::size_t prompt, Output output);
   void open();
@@ -70,9 +76,10 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const std::string id_;
   const GenerationOptions options_;
   const std::function<Clock::time_point()> now_;  // a copy: outputs may come after the server is gone
-  const Clock::time_point started_ = now_();
+  const Clock::time_point started_;
 
   // On the network thread only, once the job is open.
+  std::shared_ptr<Waiting::Place> place_;
   std::unique_ptr<AnswerWriter> writer_;
   std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;  // best_of for each prompt

@@ -1,6 +1,7 @@
 // The server's own view of HTTP, without a network library: what a handler gets and what it answers.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -10,16 +11,24 @@ namespace sluice {
 
 struct HttpRequest {
   std::string method;  // "GET", upper case as sent
-  std::string path;    // without the query, not percent-decoded
+  std::string path;    // without scheme, host and query, not percent-decoded
   std::string body;
+  std::string host;                                // of the target, else of the header Host; "" in HTTP/1.0 without
+  std::string origin;                              // the header Origin, which browsers send
+  std::string requested_headers;                   // Access-Control-Request-Headers
+  bool is_preflight = false;                       // has Access-Control-Request-Method
+  bool is_forwarded = false;                       // a proxy says that it passes it on
+  std::string allow_origin;                        // whose pages may read the answer; "" for none
+  std::chrono::steady_clock::time_point received;  // the end of its header
 };
 
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::string allow;    // the Allow header of a 405
-  int retry_after = 0;  // seconds, the Retry-After header of a 503; 0: none
+  std::string allow;                         // the Allow header of a 405
+  int retry_after = 0;                       // seconds, the Retry-After header of a 429 or 503; 0: none
+  std::string allow_methods, allow_headers;  // Access-Control-Allow-...
 };
 
 // One request and its answer: either respond(), or begin_stream(), any number of write() and finish().

@@ -10,7 +10,7 @@ namespace sluice {
 void HttpAnswer::respond(const HttpResponse& response) {
   if (status != 0) return;
   status = response.status;
-  out += response_head(response, {keep_alive, false, response.body.size()});
+  out += response_head(response, {keep_alive, false, response.body.size(), request.allow_origin});
   if (!head_only) out += response.body;
   finished = true;
 }
@@ -19,7 +19,7 @@ void HttpAnswer::begin_stream(const HttpResponse& head) {
   if (status != 0) return;
   status = head.status;
   if (!chunked) keep_alive = false;  // the end of the connection is the end of the answer
-  out += response_head(head, {keep_alive, chunked, std::nullopt});
+  out += response_head(head, {keep_alive, chunked, std::nullopt, request.allow_origin});
   write(head.body);
 }
 

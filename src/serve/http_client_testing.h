@@ -49,8 +49,11 @@ class TestClient {
     }
     return true;
   }
-  void send_request(std::string_view method, std::string_view path, std::string_view body = "") {
-    send(fmt::format("{} {} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{}", method, path, body.size(), body));
+  // `header`: more lines of it, each with its end.
+  void send_request(std::string_view method, std::string_view path, std::string_view body = "",
+                    std::string_view header = "") {
+    send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", method, path, header,
+                     body.size(), body));
   }
 
   // More bytes into the buffer; false at the end of the connection or after ten seconds without any.
@@ -127,9 +130,10 @@ class TestClient {
   std::string buffer_;
 };
 
-inline TestAnswer request(int port, std::string_view method, std::string_view path, std::string_view body = "") {
+inline TestAnswer request(int port, std::string_view method, std::string_view path, std::string_view body = "",
+                          std::string_view header = "") {
   TestClient client(port);
-  client.send_request(method, path, body);
+  client.send_request(method, path, body, header);
   return client.read_answer(method == "HEAD");
 }
 

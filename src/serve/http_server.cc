@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -14,6 +15,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -30,6 +32,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "serve/api_error.h"
 #include "serve/http_answer.h"
@@ -101,6 +104,34 @@ ApiError protocol_error(error_code failure, const HttpServerOptions& options) {
   return {400, "malformed HTTP request: " + failure.message(), "", ""};
 }
 
+std::string header_of(const http::request<http::string_body>& message, http::field field) {
+  const auto found = message.find(field);
+  return found == message.end() ? std::string() : std::string(found->value());
+}
+
+// A target in absolute form names the host itself.
+void read_target_and_header(const http::request<http::string_body>& message, HttpRequest& out) {
+  std::string_view target(message.target().data(), message.target().size());
+  out.host = header_of(message, http::field::host);
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::size_t end = std::min(target.find_first_of("/?"), target.size());
+    out.host = std::string(target.substr(0, end));
+    target.remove_prefix(end);
+    break;
+  }
+  out.path = std::string(target.substr(0, target.find('?')));
+  if (out.path.empty()) out.path = "/";
+  out.origin = header_of(message, http::field::origin);
+  out.requested_headers = header_of(message, http::field::access_control_request_headers);
+  out.is_preflight = message.find(http::field::access_control_request_method) != message.end();
+  out.is_forwarded = message.find(http::field::forwarded) != message.end() ||
+                     message.find(http::field::via) != message.end() || message.find("X-Real-IP") != message.end() ||
+                     message.find("X-Forwarded-For") != message.end() ||
+                     message.find("X-Forwarded-Host") != message.end();
+}
+
 // Reads requests and writes answers of one connection, until either side ends it.
 // Arguments of coroutines are named variables: g++ 12 destroys braced temporaries in a co_await expression twice.
 class Session : public std::enable_shared_from_this<Session> {
@@ -145,7 +176,7 @@ class Session : public std::enable_shared_from_this<Session> {
     parser.eager(true);
     if (!co_await read_header(parser)) co_return false;
 
-    started_ = Clock::now();
+    started_ = shared_->options.now();
     shared_->exchange_begins();
     reading_body_ = true;
     const std::size_t reserved = parser.content_length().value_or(shared_->options.max_body_bytes);
@@ -163,7 +194,7 @@ class Session : public std::enable_shared_from_this<Session> {
       if (failure) co_return false;
       buffer_.commit(bytes);
     }
-    started_ = Clock::now();
+    started_ = shared_->options.now();
     stream_.expires_after(shared_->options.header_timeout);
     const auto [failure, bytes] = co_await http::async_read_header(stream_, buffer_, parser, kAwait);
     if (!failure) co_return true;
@@ -185,6 +216,11 @@ class Session : public std::enable_shared_from_this<Session> {
     const bool whole = co_await read_body(parser);
     shared_->bodies_bytes -= reserved;
     if (!whole) co_return false;
+    if (parser.get().version() >= 11 && parser.get().count(http::field::host) != 1) {
+      const ApiError no_host{400, "malformed HTTP request: expected one header Host", "", ""};
+      co_await refuse_with(no_host, parser);
+      co_return false;
+    }
     const std::size_t held = parser.get().body().size();
     shared_->bodies_bytes += held;
     const bool again = co_await answer(parser);
@@ -265,7 +301,7 @@ class Session : public std::enable_shared_from_this<Session> {
     summary.peer = peer_;
     summary.status = status != 0 ? status : kClientLeft;
     summary.response_bytes = response_bytes_;
-    summary.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    summary.seconds = std::chrono::duration<double>(shared_->options.now() - started_).count();
     summary.disconnected = disconnected;
     if (shared_->observer) shared_->observer(summary);
   }
@@ -340,8 +376,8 @@ asio::awaitable<bool> Session::answer(Parser& parser) {
   answer.chunked = message.version() >= 11;
   answer.head_only = message.method() == http::verb::head;
   answer.request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  answer.request.path = std::string(target.substr(0, target.find('?')));
+  read_target_and_header(message, answer.request);
+  answer.request.received = started_;
   answer.request.body = std::move(message.body());
 
   HttpSummary summary{answer.request.method, answer.request.path, {}, 0, answer.request.body.size(), 0, 0, false};
@@ -403,7 +439,18 @@ void Session::peer_is_readable() {
   }
 }
 
-Status listen(tcp::acceptor& acceptor, const HttpServerOptions& options) {
+error_code listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, bool only_v6) {
+  error_code failure;
+  acceptor.open(endpoint.protocol(), failure);
+  if (!failure) acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
+  if (!failure && only_v6 && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(true), failure);
+  if (!failure) acceptor.bind(endpoint, failure);
+  if (!failure) acceptor.listen(asio::socket_base::max_listen_connections, failure);
+  return failure;
+}
+
+// On every address of the host, all with one port; those of a family that this machine lacks are left out.
+Status listen(asio::io_context& io, const HttpServerOptions& options, std::vector<tcp::acceptor>& acceptors) {
   const auto fail = [&](const error_code& failure) {
     const std::string where = fmt::format("cannot listen on {}:{}", options.host, options.port);
     if (failure == asio::error::address_in_use) {
@@ -412,16 +459,26 @@ Status listen(tcp::acceptor& acceptor, const HttpServerOptions& options) {
     return invalid_argument(fmt::format("{}: {}", where, failure.message()));
   };
   error_code failure;
-  tcp::resolver resolver(acceptor.get_executor());
+  tcp::resolver resolver(io);
   const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, failure);
   if (failure) return fail(failure);
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor.open(endpoint.protocol(), failure);
-  if (failure) return fail(failure);
-  acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
-  if (!failure) acceptor.bind(endpoint, failure);
-  if (!failure) acceptor.listen(asio::socket_base::max_listen_connections, failure);
-  return failure ? fail(failure) : Status();
+  std::vector<tcp::endpoint> endpoints;
+  for (const auto& entry : found) {
+    if (std::ranges::find(endpoints, entry.endpoint()) == endpoints.end()) endpoints.push_back(entry.endpoint());
+  }
+  error_code last;
+  for (tcp::endpoint endpoint : endpoints) {
+    if (!acceptors.empty()) endpoint.port(acceptors.front().local_endpoint().port());
+    tcp::acceptor acceptor(io);
+    const error_code not_there = listen(acceptor, endpoint, endpoints.size() > 1);
+    if (not_there == asio::error::address_in_use) return fail(not_there);
+    if (not_there) {
+      last = not_there;
+    } else {
+      acceptors.push_back(std::move(acceptor));
+    }
+  }
+  return acceptors.empty() ? fail(last) : Status();
 }
 
 // Tells a client that there is no room. It fits the socket's send buffer, so nothing waits.
@@ -438,18 +495,14 @@ void refuse_connection(tcp::socket socket) {
 
 class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
  public:
-  Impl()
-      : shared(std::make_shared<Shared>()),
-        acceptor(shared->io),
-        signals(shared->io),
-        work(shared->io.get_executor()) {}
+  Impl() : shared(std::make_shared<Shared>()), signals(shared->io), work(shared->io.get_executor()) {}
 
   void run() {
-    asio::co_spawn(shared->io, accept_all(), asio::detached);
+    for (tcp::acceptor& acceptor : acceptors) asio::co_spawn(shared->io, accept_all(acceptor), asio::detached);
     thread = std::thread([this] { shared->io.run(); });
   }
 
-  asio::awaitable<void> accept_all() {
+  asio::awaitable<void> accept_all(tcp::acceptor& acceptor) {
     while (acceptor.is_open()) {
       auto [failure, socket] = co_await acceptor.async_accept(kAwait);
       if (failure) {
@@ -475,7 +528,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
 
   void stop_accepting() {
     error_code ignored;
-    acceptor.close(ignored);
+    for (tcp::acceptor& acceptor : acceptors) acceptor.close(ignored);
     shared->draining = true;
     for (Session* session : std::set<Session*>(shared->sessions)) {
       if (session->idle()) session->abort();
@@ -491,7 +544,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
   }
 
   std::shared_ptr<Shared> shared;
-  tcp::acceptor acceptor;
+  std::vector<tcp::acceptor> acceptors;
   asio::signal_set signals;
   asio::executor_work_guard<asio::io_context::executor_type> work;
   std::thread thread;
@@ -511,10 +564,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
   impl->shared->options = options;
   impl->shared->handler = std::move(handler);
   impl->shared->observer = std::move(observer);
-  SLUICE_RETURN_IF_ERROR(listen(impl->acceptor, options));
-  const tcp::endpoint listens_on = impl->acceptor.local_endpoint();
-  impl->port = listens_on.port();
-  impl->is_loopback = listens_on.address().is_loopback();
+  SLUICE_RETURN_IF_ERROR(listen(impl->shared->io, options, impl->acceptors));
+  impl->port = impl->acceptors.front().local_endpoint().port();
+  impl->is_loopback = std::ranges::all_of(
+      impl->acceptors, [](const tcp::acceptor& a) { return a.local_endpoint().address().is_loopback(); });
   impl->run();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

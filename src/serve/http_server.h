@@ -19,7 +19,7 @@
 namespace sluice {
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";  // an address or a name
+  std::string host = "127.0.0.1";  // an address, or a name, with all of its addresses
   int port = 8000;                 // 0: any free one
 
   std::size_t max_header_bytes = 64 << 10;
@@ -30,6 +30,8 @@ struct HttpServerOptions {
   std::chrono::milliseconds header_timeout{10'000};  // from a header's first byte to its last
   std::chrono::milliseconds body_timeout{120'000};   // for the whole body
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte
+  // By what requests are timed; called on the network thread.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class HttpServer {
@@ -41,7 +43,7 @@ class HttpServer {
   ~HttpServer();  // as stop(0)
 
   int port() const;  // the real one
-  // Whether only programs of this machine can reach the address that it listens on.
+  // Whether only programs of this machine can reach the addresses that it listens on.
   bool is_loopback() const;
 
   // Calls `callback` on the network thread at every SIGTERM and SIGINT from now on, instead of ending the process.

@@ -154,7 +154,7 @@ TEST_F(HttpServerTest, AClientThatSendsAnOversizedBodyWholeStillReadsTheAnswer) 
 TEST_F(HttpServerTest, ExpectContinue) {
   start();
   TestClient client(port_);
-  client.send("POST /e HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  client.send("POST /e HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_THAT(client.read_until("\r\n\r\n"), HasSubstr("100 Continue"));
   client.send("hi");
   EXPECT_THAT(client.read_until("/e hi"), HasSubstr("200 OK"));
@@ -194,7 +194,7 @@ TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
     TestClient client(port_);
     client.send_request("GET", "/hold");
     arrived_.get_future().wait();
-    client.send("GET /pipelined HTTP/1.1\r\n\r\n");
+    client.send("GET /pipelined HTTP/1.1\r\nHost: t\r\n\r\n");
   }
   EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready);
   held_->respond(text("nobody reads this"));

@@ -12,6 +12,10 @@ std::string_view reason_phrase(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -20,6 +24,8 @@ std::string_view reason_phrase(int status) {
       return "Content Too Large";
     case 417:
       return "Expectation Failed";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 500:
@@ -40,6 +46,15 @@ std::string response_head(const HttpResponse& response, const HttpFraming& frami
   // A proxy between server and client would otherwise collect a stream before it passes it on.
   if (!framing.content_length) out += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
   if (!response.allow.empty()) fmt::format_to(end, "Allow: {}\r\n", response.allow);
+  if (!framing.allow_origin.empty()) {
+    fmt::format_to(end, "Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", framing.allow_origin);
+  }
+  if (!response.allow_methods.empty()) {
+    fmt::format_to(end, "Access-Control-Allow-Methods: {}\r\nAccess-Control-Max-Age: 600\r\n", response.allow_methods);
+  }
+  if (!response.allow_headers.empty()) {
+    fmt::format_to(end, "Access-Control-Allow-Headers: {}\r\n", response.allow_headers);
+  }
   if (response.retry_after > 0) fmt::format_to(end, "Retry-After: {}\r\n", response.retry_after);
   out += framing.keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   return out;

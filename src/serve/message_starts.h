@@ -1,8 +1,8 @@
-// MessageStarts: where the messages of a prompt begin, told by the role markers in its ids.
+// MessageStarts: where the messages of a raw prompt begin, told by the role markers in its ids. (Of a conversation its
+// rendering tells.)
 //
 // The engine keeps what is needed to resume there, as the part before a message (a system prompt, a conversation so
-// far) is often the start of other prompts. A marker in the text of a raw prompt counts as well. Thread safety: const
-// after it is made.
+// far) is often the start of other prompts. Thread safety: const after it is made.
 #pragma once
 
 #include <cstdint>

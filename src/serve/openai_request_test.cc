@@ -80,7 +80,16 @@ constexpr Refusal kChatRefuses[] = {
     {R"("tool_choice":"required")", "tool_choice", "not supported"},
     {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "not supported"},
     {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\" or \"none\""},
-    {R"("functions":[])", "functions", "use tools"},
+    {R"("functions":[{"name":"f"}])", "functions", "use tools"},
+    {R"("function_call":"auto")", "functions", "use tools"},
+    {R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])", "tools[0].function.strict",
+     "not supported"},
+    {R"("tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false)", "parallel_tool_calls",
+     "not supported"},
+    {R"("response_format":{"type":"json_object"})", "response_format", "not constrained"},
+    {R"("modalities":["audio"])", "modalities", "only [\"text\"] is supported"},
+    {R"("continue_final_message":true)", "continue_final_message", "role assistant"},
+    {R"("add_generation_prompt":false)", "add_generation_prompt", "true"},
     {R"("response_format":"json")", "response_format", "an object"},
     {R"("response_format":{"type":"xml"})", "response_format", "json_schema"},
     {R"("response_format":{"type":"json_schema"})", "response_format", "with json_schema"},
@@ -161,6 +170,14 @@ TEST(OpenAiRequestTest, HarmlessFieldsPass) {
       chat_error(chat_body(R"("parallel_tool_calls":true,"tool_choice":"auto","response_format":{"type":"text"})"))
           .message,
       "no error");
+  EXPECT_EQ(chat_error(chat_body(R"("functions":[],"function_call":"none","parallel_tool_calls":false,)"
+                                 R"("tools":[],"modalities":["text"],"lora_path":null,"guided_json":{},"colour":"",)"
+                                 R"("min_tokens":0,"skip_special_tokens":true,"length_penalty":1.0,"stream":true,)"
+                                 R"("stream_options":{"continuous_usage_stats":false,"more":null})"))
+                .message,
+            "no error");
+  EXPECT_EQ(chat_error(chat_body(R"("tools":[{"type":"function","function":{"name":"f","strict":false}}])")).message,
+            "no error");
 }
 
 ChatRequest chat_of(std::string_view field) {
@@ -184,7 +201,6 @@ TEST(OpenAiRequestTest, ThinkingIsSaidInSeveralWays) {
 
 TEST(OpenAiRequestTest, ResponseFormatsGoIntoThePrompt) {
   EXPECT_FALSE(chat_of(R"("response_format":{"type":"text"})").response_format.has_value());
-  EXPECT_TRUE(chat_of(R"("response_format":{"type":"json_object"})").response_format.has_value());
   EXPECT_TRUE(
       chat_of(R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"array"}}})")
           .response_format.has_value());

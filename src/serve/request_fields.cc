@@ -125,10 +125,22 @@ void RequestFields::only(std::string_view key, double neutral) {
   }
 }
 
+void RequestFields::neutral(std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
+  for (const auto& [key, neutral] : values) {
+    const json::value* value = find(key);
+    if (value == nullptr || is_empty_json(*value)) continue;
+    const json::value expected = *parse_json(neutral, "neutral");
+    const auto number = as_number(*value);
+    if (*value == expected || (number && number == as_number(expected))) continue;
+    refuse(key, fmt::format("{}{}: only {} is supported, found {}", path_, key, neutral, describe_json(value)),
+           "unsupported_value");
+  }
+}
+
 void RequestFields::reject_unknown() {
   for (const auto& pair : object_) {
     const std::string_view key(pair.key().data(), pair.key().size());
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    if (is_empty_json(pair.value()) || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     // The name comes from outside and may be long.
     const std::string shown(key.substr(0, valid_utf8_prefix(key.substr(0, 100))));
     return refuse(shown, fmt::format("unknown field '{}{}'", path_, shown), "unknown_parameter");
@@ -146,6 +158,13 @@ void RequestFields::refuse(std::string_view key, std::string message, std::strin
 
 void RequestFields::refuse_with(const ApiError& error) {
   if (!error_) error_ = error;
+}
+
+bool is_empty_json(const json::value& value) {
+  if (value.is_string()) return value.get_string().empty();
+  if (value.is_array()) return value.get_array().empty();
+  if (value.is_object()) return value.get_object().empty();
+  return value.is_null();
 }
 
 std::variant<json::object, ApiError> parse_request_object(std::string_view body) {

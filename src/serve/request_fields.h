@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,7 +43,9 @@ class RequestFields {
   void ignore(std::initializer_list<std::string_view> keys);
   // A number that is accepted at its neutral value only, as what it would do is not supported.
   void only(std::string_view key, double neutral);
-  // Fails if any key was not asked for.
+  // Values, as JSON, that are accepted, of keys of which every other value is not supported.
+  void neutral(std::initializer_list<std::pair<std::string_view, std::string_view>> values);
+  // Fails if any key was not asked for, unless its value says nothing.
   void reject_unknown();
 
   void fail(std::string_view key, std::string_view expected);  // "..., found <the value>"
@@ -56,6 +59,9 @@ class RequestFields {
   std::vector<std::string_view> known_;
   std::optional<ApiError> error_;
 };
+
+// null, "", [] and {}: what clients send for a field that nobody set.
+bool is_empty_json(const boost::json::value& value);
 
 // The body of a request: JSON whose top is an object; anything else is an error that says where and what.
 std::variant<boost::json::object, ApiError> parse_request_object(std::string_view body);

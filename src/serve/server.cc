@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <cstdio>
 #include <ctime>
+#include <future>
 #include <mutex>
 #include <utility>
 
 #include "base/log.h"
+#include "serve/access.h"
 #include "serve/api_context.h"
 #include "serve/endpoints.h"
 #include "serve/health.h"
@@ -38,8 +40,12 @@ class Server::Impl {
                  ServerMetrics(model.engine),
                  options.now,
                  {},
+                 std::make_shared<Waiting>(options.waiting),
+                 true,
                  options.enable_debug_endpoints,
+                 TaskQueue(1),
                  TaskQueue(options.workers)},
+        access_(options.http.host, options.cors_origins),
         health_(model.engine) {
     add("POST", "/v1/chat/completions", chat_completions);
     add("POST", "/v1/completions", completions);
@@ -53,11 +59,12 @@ class Server::Impl {
   }
 
   Status start() {
-    SLUICE_ASSIGN_OR_RETURN(http_,
-                            HttpServer::start(
-                                options_.http, [this](const HttpExchangePtr& exchange) { router_.route(exchange); },
-                                [this](const HttpSummary& summary) { observe(summary); }));
-    if (http_->is_loopback()) context_.debug_endpoints = true;
+    HttpServerOptions http = options_.http;
+    http.now = options_.now;
+    SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::start(
+                                       http, [this](const HttpExchangePtr& exchange) { answer(exchange); },
+                                       [this](const HttpSummary& summary) { observe(summary); }));
+    is_loopback_.set_value(http_->is_loopback());
     return {};
   }
 
@@ -76,6 +83,21 @@ class Server::Impl {
   const ServerOptions& options() const { return options_; }
 
  private:
+  // Requests may come before start() knows on what it listens.
+  void answer(const HttpExchangePtr& exchange) {
+    if (!knows_address_) {
+      const bool is_loopback = is_loopback_.get_future().get();
+      access_.set_loopback(is_loopback);
+      context_.is_loopback = is_loopback;
+      knows_address_ = true;
+    }
+    if (const auto error = access_.check(exchange->request())) return exchange->respond(error_response(*error));
+    if (Access::is_preflight(exchange->request())) {
+      return exchange->respond(Access::preflight_answer(exchange->request()));
+    }
+    router_.route(exchange);
+  }
+
   void add(const char* method, const char* path, Endpoint endpoint) {
     router_.add(method, path, [this, endpoint](const HttpExchangePtr& exchange) { endpoint(context_, exchange); });
   }
@@ -92,8 +114,11 @@ class Server::Impl {
 
   const ServerOptions options_;
   ApiContext context_;
+  Access access_;
   HealthCheck health_;
   Router router_;
+  std::promise<bool> is_loopback_;
+  bool knows_address_ = false;  // the network thread's
   bool stopped_ = false;
   std::unique_ptr<HttpServer> http_;  // last: its thread uses all of the above
 };

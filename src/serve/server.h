@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "formats/chat.h"
 #include "formats/tokenizer.h"
 #include "serve/http_server.h"
 #include "serve/openai_request.h"
+#include "serve/waiting.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
 
@@ -20,7 +22,9 @@ struct ServerOptions {
   std::string served_model_name;  // the name that requests may give; never empty
   std::chrono::milliseconds drain_timeout{10'000};
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
-  int workers = 2;                      // threads that parse and tokenise
+  std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
+  WaitingLimits waiting;
+  int workers = 2;  // threads that parse and tokenise; large bodies have one of their own
   // What the latencies in the metrics are measured by; called from any thread. Tests give their own.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };

@@ -24,7 +24,7 @@ void add_engine_metrics(Metrics& metrics, const Engine& engine) {
   gauge("sluice_num_requests_running", "Sequences that the engine computes.", [](const Stats& s) { return s.running; });
   gauge("sluice_num_requests_waiting", "Requests that wait for room.", [](const Stats& s) { return s.waiting; });
   gauge("sluice_kv_cache_bytes_used", "Bytes of the cache in use.", [](const Stats& s) { return s.cache_bytes_used; });
-  gauge("sluice_kv_cache_bytes_total", "Bytes of the cache.", [](const Stats& s) { return s.cache_bytes_total; });
+  gauge("sluice_kv_cache_capacity_bytes", "Bytes of the cache.", [](const Stats& s) { return s.cache_bytes_total; });
   gauge("sluice_kv_cache_usage_perc", "Share of the cache in use, 0 to 1.", [](const Stats& s) {
     return s.cache_bytes_total > 0 ? static_cast<double>(s.cache_bytes_used) / static_cast<double>(s.cache_bytes_total)
                                    : 0.0;
@@ -41,7 +41,7 @@ void add_engine_metrics(Metrics& metrics, const Engine& engine) {
   counter("sluice_swaps_restored_total", "Swapped states that were brought back, instead of computed again.",
           [](const Stats& s) { return s.swaps_restored; });
   gauge("sluice_swap_bytes_used", "Bytes of swapped state.", [](const Stats& s) { return s.swap_bytes_used; });
-  gauge("sluice_swap_bytes_total", "Bytes of swap space.", [](const Stats& s) { return s.swap_bytes_total; });
+  gauge("sluice_swap_capacity_bytes", "Bytes of swap space.", [](const Stats& s) { return s.swap_bytes_total; });
 }
 
 // Tokens are counted when a request is admitted, again after a preemption.
@@ -97,11 +97,12 @@ void add_page_metrics(Metrics& metrics, const Engine& engine) {
 
 ServerMetrics::ServerMetrics(const Engine& engine)
     : time_to_first_token(registry_.histogram("sluice_time_to_first_token_seconds",
-                                              "From the request to its first token.", second_buckets())),
+                                              "From the end of a request's header to its first token.",
+                                              second_buckets())),
       time_per_output_token(registry_.histogram("sluice_time_per_output_token_seconds",
                                                 "Between two tokens of an answer.", second_buckets())),
-      request_latency(registry_.histogram("sluice_e2e_request_latency_seconds", "From a request to its last token.",
-                                          second_buckets())),
+      request_latency(registry_.histogram("sluice_e2e_request_latency_seconds",
+                                          "From the end of a request's header to its last token.", second_buckets())),
       prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())) {
   add_engine_metrics(registry_, engine);
   add_cache_metrics(registry_, engine);

@@ -30,16 +30,16 @@ constexpr jinja::Limits kLimits = {
 
 void check_render(const jinja::Template& text) {
   static const boost::json::object variables = parse_json(kVariables, "variables")->get_object();
-  const Result<std::string> out = text.render(variables, kLimits, /*now=*/1'700'000'000);
+  const Result<MarkedText> out = text.render(variables, kLimits, /*now=*/1'700'000'000);
   if (!out.ok()) return fuzz_expect(out.status().message().starts_with("t.jinja: line "), out.status().message());
   fuzz_expect(out->size() <= kLimits.max_text_bytes, "the output is beyond its limit");
-  const Result<std::string> again = text.render(variables, kLimits, 1'700'000'000);
+  const Result<MarkedText> again = text.render(variables, kLimits, 1'700'000'000);
   fuzz_expect(again.ok() && *again == *out, "the same template gave another text");
   // Half of the limits gives the same text or an error, never another text.
   jinja::Limits half = kLimits;
   half.max_nodes /= 2;
   half.max_live_bytes /= 2;
-  const Result<std::string> less = text.render(variables, half, 1'700'000'000);
+  const Result<MarkedText> less = text.render(variables, half, 1'700'000'000);
   fuzz_expect(!less.ok() || *less == *out, "other limits gave another text");
   (void)text.render({}, kLimits, 0).ok();
 }
@@ -51,9 +51,9 @@ void check_encoding(std::string_view input) {
   if (!encoding.ok()) return;
   ChatRequest request;
   request.messages.push_back({.role = ChatRole::kUser, .content = {{.text = "Hello"}}});
-  const Result<std::string> prompt = (*encoding)->render(request);
+  const Result<ChatPrompt> prompt = (*encoding)->render(request);
   if (!prompt.ok()) return fuzz_expect(!prompt.status().message().empty(), "an error without a message");
-  const auto parser = (*encoding)->make_parser(*prompt, /*has_tools=*/false);
+  const auto parser = (*encoding)->make_parser(prompt->reasoning_open, /*has_tools=*/false);
   (void)parser->push("</think>Hi");
   (void)parser->finish(AnswerEnd::kComplete);
 }

@@ -32,8 +32,8 @@ void append(Deltas& all, Deltas more) {
 
 // `next_piece` says how many bytes to push next, of those that are left.
 template <class NextPiece>
-Deltas parse(const ChatParserNames& names, std::string_view prompt, std::string_view text, NextPiece&& next_piece) {
-  const auto parser = make_chat_parser(names, prompt, /*has_tools=*/true);
+Deltas parse(const ChatParserNames& names, bool reasoning_open, std::string_view text, NextPiece&& next_piece) {
+  const auto parser = make_chat_parser(names, reasoning_open, /*has_tools=*/true);
   Deltas all;
   while (!text.empty()) {
     const std::size_t bytes = std::min(text.size(), next_piece());
@@ -64,13 +64,14 @@ void expect_well_formed(const Deltas& deltas, bool is_text) {
   }
 }
 
-void check_parser(const ChatParserNames& names, std::string_view prompt, std::string_view text) {
-  const Deltas whole = parse(names, prompt, text, [&] { return text.size(); });
+void check_parser(const ChatParserNames& names, bool reasoning_open, std::string_view text) {
+  const Deltas whole = parse(names, reasoning_open, text, [&] { return text.size(); });
   expect_well_formed(whole, valid_utf8_prefix(text) == text.size());
-  fuzz_expect(parse(names, prompt, text, [] { return std::size_t{1}; }) == whole, "byte by byte it is something else");
+  fuzz_expect(parse(names, reasoning_open, text, [] { return std::size_t{1}; }) == whole,
+              "byte by byte it is something else");
   std::minstd_rand random(static_cast<unsigned>(hash_of(text)));
   for (const std::size_t longest : {4, 40}) {
-    fuzz_expect(parse(names, prompt, text, [&] { return 1 + random() % longest; }) == whole,
+    fuzz_expect(parse(names, reasoning_open, text, [&] { return 1 + random() % longest; }) == whole,
                 "in other pieces it is something else");
   }
 }
@@ -81,9 +82,9 @@ void check(std::string_view input) {
   for (std::size_t i = first; i < first + chosen; ++i) {
     const std::string syntax = kSyntaxes[i / 2 % kSyntaxes.size()];
     if (i % 2 == 0) {
-      check_parser({.tool_call = syntax, .reasoning = "think"}, "<think>\n", input);
+      check_parser({.tool_call = syntax, .reasoning = "think"}, true, input);
     } else {
-      check_parser({.tool_call = syntax, .reasoning = syntax == "none" ? "think" : "none"}, "", input);
+      check_parser({.tool_call = syntax, .reasoning = syntax == "none" ? "think" : "none"}, false, input);
     }
   }
 }

@@ -127,16 +127,13 @@ Result<ChatParserNames> choose_chat_parsers(std::string_view template_text, cons
   return names;
 }
 
-std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, std::string_view prompt,
-                                                   bool has_tools) {
+std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, bool reasoning_open, bool has_tools) {
   const auto syntax = std::ranges::find(kToolCallSyntaxes, names.tool_call, &ToolCallSyntax::name);
   std::unique_ptr<ChatOutputParser> answer = has_tools && syntax != kToolCallSyntaxes.end()
                                                  ? syntax->make()
                                                  : std::unique_ptr<ChatOutputParser>(new PlainOutputParser());
   if (names.reasoning != "think") return answer;
-  const std::size_t end = prompt.find_last_not_of(kMarkupSpace);
-  const bool starts_open = end != std::string_view::npos && prompt.substr(0, end + 1).ends_with("<think>");
-  return std::make_unique<ThinkOutputParser>(starts_open, std::move(answer));
+  return std::make_unique<ThinkOutputParser>(reasoning_open, std::move(answer));
 }
 
 }  // namespace sluice

@@ -27,9 +27,8 @@ namespace sluice {
 // calls in, and "think" if it writes <think>.
 Result<ChatParserNames> choose_chat_parsers(std::string_view template_text, const ChatParserNames& given);
 
-// A parser for the answer to `prompt`. Without tools nothing is taken for a call. Reasoning starts open when the prompt
-// ends in <think> (white space aside).
-std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, std::string_view prompt,
-                                                   bool has_tools);
+// A parser for an answer, which begins with reasoning if the prompt has opened it. Without tools nothing is taken for a
+// call.
+std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, bool reasoning_open, bool has_tools);
 
 }  // namespace sluice

@@ -14,9 +14,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-MakeParser maker(std::string tool_call, std::string reasoning = "none", std::string prompt = "",
+MakeParser maker(std::string tool_call, std::string reasoning = "none", bool reasoning_open = false,
                  bool has_tools = true) {
-  return [=] { return make_chat_parser({.tool_call = tool_call, .reasoning = reasoning}, prompt, has_tools); };
+  return [=] { return make_chat_parser({.tool_call = tool_call, .reasoning = reasoning}, reasoning_open, has_tools); };
 }
 
 Deltas hermes(std::string_view text) {
@@ -134,19 +134,18 @@ TEST(DeepSeekV3Parser, MalformedAnswers) {
   EXPECT_THAT(deepseek("a < b <｜tool"), ElementsAre(content("a < b <｜tool")));
 }
 
-Deltas think(std::string_view text, std::string prompt = "") {
-  return parse(maker("hermes", "think", std::move(prompt)), text);
+Deltas think(std::string_view text, bool reasoning_open = false) {
+  return parse(maker("hermes", "think", reasoning_open), text);
 }
 
 TEST(ThinkParser, ReasoningAtTheStartOrOpenFromThePrompt) {
   EXPECT_THAT(think("<think>\nHm.\n</think>\n\nYes.\n"), ElementsAre(reasoning("Hm."), content("Yes.\n")));
-  EXPECT_THAT(think("Hm.\n\nSo.</think>Yes.", "<｜Assistant｜><think>\n"),
-              ElementsAre(reasoning("Hm.\n\nSo."), content("Yes.")));
-  EXPECT_THAT(think("<think>Hm.</think>Yes.", "<think>"), ElementsAre(reasoning("Hm."), content("Yes.")));
+  EXPECT_THAT(think("Hm.\n\nSo.</think>Yes.", true), ElementsAre(reasoning("Hm.\n\nSo."), content("Yes.")));
+  EXPECT_THAT(think("<think>Hm.</think>Yes.", true), ElementsAre(reasoning("Hm."), content("Yes.")));
   EXPECT_THAT(think("<think>\n\n</think>\n\nYes."), ElementsAre(content("Yes.")));
   EXPECT_THAT(think("Yes. <think> no </think>"), ElementsAre(content("Yes. <think> no </think>")));
-  EXPECT_THAT(think("\n\nYes.", "<think>\n\n</think>\n\n"), ElementsAre(content("\n\nYes.")));
-  EXPECT_THAT(think("Hm.\n", "<think>"), ElementsAre(reasoning("Hm.")));
+  EXPECT_THAT(think("\n\nYes.", false), ElementsAre(content("\n\nYes.")));
+  EXPECT_THAT(think("Hm.\n", true), ElementsAre(reasoning("Hm.")));
 }
 
 TEST(ThinkParser, CallsFollowReasoning) {
@@ -157,7 +156,8 @@ TEST(ThinkParser, CallsFollowReasoning) {
 }
 
 TEST(ChatParsers, WithoutToolsNothingIsACall) {
-  EXPECT_THAT(parse(maker("hermes", "none", "", /*has_tools=*/false), kHermesCall), ElementsAre(content(kHermesCall)));
+  EXPECT_THAT(parse(maker("hermes", "none", false, /*has_tools=*/false), kHermesCall),
+              ElementsAre(content(kHermesCall)));
 }
 
 TEST(ChatParsers, FollowFromTheTemplatesText) {
@@ -258,7 +258,7 @@ TEST(ChatParsersProperty, AnyAnswerGivesTheSameHoweverItIsCut) {
   for (int i = 0; i < 80 && !::testing::Test::HasFailure(); ++i) {
     const std::string text = random_answer(random);
     for (const std::string& name : names()) {
-      const MakeParser make = maker(name, i % 2 == 0 ? "think" : "none", i % 4 == 0 ? "<think>" : "");
+      const MakeParser make = maker(name, i % 2 == 0 ? "think" : "none", i % 4 == 0);
       SCOPED_TRACE(name);
       expect_same_however_cut(make, text, random);
       expect_well_formed(parse(make, text));

@@ -13,6 +13,7 @@ constexpr std::string_view kCloseCalls = "<｜tool▁calls▁end｜>";
 constexpr std::string_view kOpenCall = "<｜tool▁call▁begin｜>";
 constexpr std::string_view kCloseCall = "<｜tool▁call▁end｜>";
 constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
+constexpr std::string_view kFence = "```";
 constexpr std::size_t kMaxHeaderBytes = 4096;
 
 // What find_marker holds back is text unless it reaches into the bar that all markers have.
@@ -57,6 +58,7 @@ std::vector<ChatDelta> DeepSeekV3OutputParser::finish(AnswerEnd end) {
     case State::kDone:
       break;
     case State::kTail:
+      if (end == AnswerEnd::kCut && kFence.starts_with(trim_markup(tail_))) tail_.clear();
       take_end({});
       break;
   }
@@ -184,7 +186,7 @@ bool DeepSeekV3OutputParser::step_tail() {
 
 void DeepSeekV3OutputParser::take_end(std::string_view marker) {
   std::string_view rest = trim_markup(tail_);
-  if (rest.starts_with("```")) rest = trim_markup(rest.substr(3));
+  if (rest.starts_with(kFence)) rest = trim_markup(rest.substr(kFence.size()));
   sink_.content(rest);
   tail_.clear();
   sink_.after_markup();

@@ -435,11 +435,11 @@ TEST(DsmlParserProperty, WhatTheEncoderWritesIsReadBack) {
     request.thinking = true;
     request.messages = {{.role = ChatRole::kUser, .content = {{.type = "text", .text = "Q"}}}};
     const DeepSeekV4Chat chat({});
-    const std::string prompt = *chat.render(request);
+    const std::string prompt = chat.render(request)->text.bytes;
     request.messages.push_back(answer);
-    const std::string whole = *chat.render(request);
+    const std::string whole = chat.render(request)->text.bytes;
     ASSERT_TRUE(whole.starts_with(prompt));
-    const auto parser = chat.make_parser(prompt, true);
+    const auto parser = chat.make_parser(/*reasoning_open=*/true, true);
     Deltas deltas;
     append(deltas, parser->push(whole.substr(prompt.size())));
     append(deltas, parser->finish(AnswerEnd::kComplete));

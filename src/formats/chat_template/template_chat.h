@@ -8,6 +8,8 @@
 //
 // How an answer is taken apart follows from the template's text, unless options name it (chat_parsers.h).
 //
+// Special tokens are found in what the template writes, not in what it writes of the request's (jinja/marks.h).
+//
 // Errors of render: what the template raises, with its line; tools that the template leaves out; what only other
 // encodings can write (task, a message's own tools). Thread safety: const methods may be called from any thread.
 #pragma once
@@ -30,9 +32,9 @@ class TemplateChat final : public ChatEncoding {
   // kNotFound if there is no template to take.
   static Result<std::unique_ptr<ChatEncoding>> make(ChatTemplates templates, const ChatParserNames& parsers);
 
-  Result<std::string> render(const ChatRequest& request) const override;
-  // With tools on offer a parser for their calls. The answer starts with reasoning if `prompt` ends in an open <think>.
-  std::unique_ptr<ChatOutputParser> make_parser(std::string_view prompt, bool has_tools) const override;
+  Result<ChatPrompt> render(const ChatRequest& request) const override;
+  // With tools on offer a parser for their calls. Reasoning is open if the prompt ends in a <think> of the template's.
+  std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
   // Those of the field's usual tokens that the template writes.
   std::vector<std::string_view> role_markers() const override;
 
@@ -42,11 +44,16 @@ class TemplateChat final : public ChatEncoding {
  private:
   TemplateChat(ChatTemplates templates, ChatParserNames parsers);
 
-  Result<std::string> render_in_some_form(const ChatRequest& request, const jinja::Template& text) const;
+  Result<MarkedText> render_in_some_form(const ChatRequest& request, const jinja::Template& text) const;
+  Result<MarkedText> render_continued(const ChatRequest& request, const jinja::Template& text) const;
+  Status check_tools(const ChatRequest& request, const jinja::Template& text, const std::string& prompt) const;
+  std::vector<std::size_t> find_messages(const MarkedText& prompt) const;
 
   ChatTemplates templates_;
   ChatParserNames parsers_;
   TemplateForms forms_;
+  std::vector<std::string_view> markers_;  // the tokens of those that there are
+                                           // that open messages in the templates
 };
 
 // The forms that a template takes, found by rendering small conversations.

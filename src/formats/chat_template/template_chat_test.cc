@@ -33,8 +33,8 @@ ChatRequest request_of(std::string_view messages, std::string_view tools = "[]")
 }
 
 std::string render(std::string_view text, const ChatRequest& request) {
-  const Result<std::string> prompt = make(text)->render(request);
-  return prompt.ok() ? *prompt : "! " + prompt.status().message();
+  const Result<ChatPrompt> prompt = make(text)->render(request);
+  return prompt.ok() ? prompt->text.bytes : "! " + prompt.status().message();
 }
 
 constexpr char kQuestion[] = R"([{"role": "user", "content": "x"}])";
@@ -116,13 +116,12 @@ TEST(TemplateChat, ErrorsOfTheTemplate) {
 
 TEST(TemplateChat, ParsersFollowFromTheTemplate) {
   const auto chat = make("<tool_call> <think>");
-  const auto parser = chat->make_parser("prompt<think>\n", /*has_tools=*/true);
+  const auto parser = chat->make_parser(/*reasoning_open=*/true, /*has_tools=*/true);
   using Kind = ChatDelta::Kind;
   EXPECT_THAT(parser->push("R</think><tool_call>{\"name\": \"f\"}</tool_call>"),
               ElementsAre(ChatDelta{Kind::kReasoning, "R", 0}, ChatDelta{Kind::kToolCall, "f", 0},
                           ChatDelta{Kind::kToolCallArguments, "{}", 0}));
-  EXPECT_EQ(make("<think>", {.reasoning = "none"})->make_parser("<think>", true)->push("a").front().kind,
-            Kind::kContent);
+  EXPECT_EQ(make("<think>", {.reasoning = "none"})->make_parser(true, true)->push("a").front().kind, Kind::kContent);
 }
 
 TEST(TemplateChat, RoleMarkersAreThoseItWrites) {
@@ -138,7 +137,7 @@ class ChatTemplatesTest : public ::testing::Test {
     const auto chat = load_chat_encoding("llama", folder_.path(), options);
     if (!chat.ok()) return "! " + chat.status().message();
     const auto prompt = (*chat)->render(request_of(kQuestion));
-    return prompt.ok() ? *prompt : "! " + prompt.status().message();
+    return prompt.ok() ? prompt->text.bytes : "! " + prompt.status().message();
   }
   TempFolder folder_;
 };
@@ -161,8 +160,8 @@ TEST_F(ChatTemplatesTest, ListsOfTemplates) {
                                                        {"name": "default", "template": "plain"}]})");
   const auto chat = load_chat_encoding("llama", folder_.path());
   ASSERT_TRUE(chat.ok()) << chat.status().message();
-  EXPECT_EQ(*(*chat)->render(request_of(kQuestion)), "plain");
-  EXPECT_EQ(*(*chat)->render(request_of(kQuestion, kTools)), "tools 1");
+  EXPECT_EQ((*chat)->render(request_of(kQuestion))->text.bytes, "plain");
+  EXPECT_EQ((*chat)->render(request_of(kQuestion, kTools))->text.bytes, "tools 1");
   write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
   EXPECT_THAT(render(), HasSubstr("named 'default'"));
 }
@@ -185,7 +184,7 @@ TEST_F(ChatTemplatesTest, FamiliesOfTheirOwnEncodingTakeNoTemplateUnlessItIsGive
   write("mine.jinja", "mine");
   const auto chat = load_chat_encoding("deepseek_v4", folder_.path(), {.template_file = path("mine.jinja")});
   ASSERT_TRUE(chat.ok()) << chat.status().message();
-  EXPECT_EQ(*(*chat)->render(request_of(kQuestion)), "mine");
+  EXPECT_EQ((*chat)->render(request_of(kQuestion))->text.bytes, "mine");
 }
 
 }  // namespace

@@ -77,9 +77,8 @@ json::array template_messages(const std::vector<ChatMessage>& messages, const Te
   return list;
 }
 
-json::object template_variables(const ChatRequest& request, const json::object& special_tokens,
-                                const TemplateForms& forms) {
-  json::object variables = special_tokens;
+json::object template_variables(const ChatRequest& request, const TemplateForms& forms) {
+  json::object variables;
   variables["messages"] = template_messages(request.messages, forms);
   variables["tools"] = nullptr;
   if (!request.tools.empty()) {

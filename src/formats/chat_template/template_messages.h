@@ -22,9 +22,8 @@ struct TemplateForms {
 
 boost::json::array template_messages(const std::vector<ChatMessage>& messages, const TemplateForms& forms);
 
-// All variables: messages, tools, add_generation_prompt, the special tokens, and what the request sets by name.
-// `thinking` is also `enable_thinking`, and the reverse.
-boost::json::object template_variables(const ChatRequest& request, const boost::json::object& special_tokens,
-                                       const TemplateForms& forms);
+// All variables of a request: messages, tools, add_generation_prompt, and what it sets by name. `thinking` is also
+// `enable_thinking`, and the reverse.
+boost::json::object template_variables(const ChatRequest& request, const TemplateForms& forms);
 
 }  // namespace sluice

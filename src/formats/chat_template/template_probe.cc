@@ -16,8 +16,8 @@ std::optional<std::string> rendered(const ChatTemplates& templates, const ChatRe
                                     const TemplateForms& forms) {
   const jinja::Template* text = templates.find(!request.tools.empty());
   if (text == nullptr) return std::nullopt;
-  auto prompt = text->render(template_variables(request, templates.special_tokens, forms));
-  return prompt.ok() ? std::optional(*std::move(prompt)) : std::nullopt;
+  auto prompt = text->render_request(templates.special_tokens, template_variables(request, forms), {});
+  return prompt.ok() ? std::optional(std::move(prompt->bytes)) : std::nullopt;
 }
 
 ChatMessage message_of(ChatRole role, std::string text) {

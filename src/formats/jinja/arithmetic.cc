@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/jinja/marks.h"
 #include "formats/jinja/operations.h"
 #include "formats/jinja/print.h"
 
@@ -182,11 +183,12 @@ Value add_sequences(Run& run, const Sequence& a, const Sequence& b) {
   return run.sequence(std::move(items), a.flavor);
 }
 
-Value add_texts(Run& run, std::string_view a, std::string_view b) {
-  if (!run.fits(a.size() + b.size())) return {};
-  std::string out;
-  out.reserve(a.size() + b.size());
-  return run.text(std::move(out.append(a).append(b)));
+Value add_texts(Run& run, const Value& a, const Value& b) {
+  if (!run.fits(a.bytes().size() + b.bytes().size())) return {};
+  MarkedText out;
+  append_marked(run, a, out);
+  append_marked(run, b, out);
+  return run.marked(std::move(out));
 }
 
 }  // namespace
@@ -196,7 +198,7 @@ Value arithmetic(Run& run, Operator operation, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return real_arithmetic(run, operation, a.as_real(), b.as_real());
   switch (operation) {
     case Operator::kAdd:
-      if (a.is_text() && b.is_text()) return add_texts(run, a.bytes(), b.bytes());
+      if (a.is_text() && b.is_text()) return add_texts(run, a, b);
       if (is_list_or_tuple(a) && is_list_or_tuple(b) && a.sequence()->flavor == b.sequence()->flavor) {
         return add_sequences(run, *a.sequence(), *b.sequence());
       }

@@ -5,8 +5,8 @@
 
 #include "formats/jinja/filters.h"
 #include "formats/jinja/globals.h"
+#include "formats/jinja/marks.h"
 #include "formats/jinja/operations.h"
-#include "formats/jinja/print.h"
 #include "formats/jinja/tests.h"
 
 namespace sluice::jinja {
@@ -35,7 +35,7 @@ void Evaluator::set_variable(std::string_view name, Value value) {
   if (const int id = name_id(name); id >= 0) variables_.set(id, std::move(value));
 }
 
-std::string Evaluator::render() {
+MarkedText Evaluator::render() {
   const ScopeGuard scope(*this);
   Capture output(*this);
   execute(tree_.body);
@@ -86,7 +86,9 @@ Value Evaluator::evaluate_node(const Expr& expr) {
     case ExprKind::kBinary: {
       const Value left = operand(0);
       const Value right = operand(1);
-      return run_.failed() ? Value() : arithmetic(run_, expr.operators[0], left, right);
+      if (run_.failed()) return {};
+      return settled(run_, arithmetic(run_, expr.operators[0], left, right), left,
+                     {.positional = {right}, .named = {}});
     }
     case ExprKind::kConcat:
       return evaluate_concat(expr);
@@ -133,13 +135,13 @@ Value Evaluator::evaluate_slice(const Expr& expr) {
 }
 
 Value Evaluator::evaluate_concat(const Expr& expr) {
-  std::string text;
+  MarkedText text;
   for (const ExprPtr& operand : expr.operands) {
     const Value value = evaluate(*operand);
     if (!run_.allows(text.size())) return {};
-    append_str(run_, value, text);
+    append_marked(run_, value, text);
   }
-  return run_.text(std::move(text));
+  return run_.marked(std::move(text));
 }
 
 Value Evaluator::evaluate_compare(const Expr& expr) {
@@ -186,7 +188,8 @@ Value Evaluator::evaluate_filter(const Expr& expr, const Value* block) {
   const Arguments arguments = evaluate_arguments(*expr.call);
   run_.set_line(expr.line);
   if (expr.filter == nullptr) run_.fail("no filter named '" + expr.name + "'");
-  return run_.step() ? expr.filter->apply(run_, input, arguments) : Value();
+  if (!run_.step()) return {};
+  return settled(run_, expr.filter->apply(run_, input, arguments), input, arguments);
 }
 
 Value Evaluator::evaluate_test(const Expr& expr) {
@@ -232,7 +235,7 @@ Value Evaluator::call(const Value& callee, Arguments arguments) {
   if (callee.is(Value::Kind::kFunction)) {
     const Function& function = callee.function();
     if (function.macro != nullptr) return call_macro(function, std::move(arguments));
-    return function.native(run_, function.self, arguments);
+    return settled(run_, function.native(run_, function.self, arguments), function.self, arguments);
   }
   if (callee.is_undefined()) {
     run_.fail_undefined(callee);
@@ -249,7 +252,7 @@ Value Evaluator::call_macro(const Function& function, Arguments arguments) {
   Capture output(*this);
   bind_parameters(*function.macro, arguments);
   execute(function.macro->body);
-  return run_.text(output.take());
+  return run_.marked(output.take());
 }
 
 void Evaluator::bind_parameters(const MacroNode& macro, Arguments& arguments) {

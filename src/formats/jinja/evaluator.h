@@ -33,7 +33,7 @@ class Evaluator {
   // A variable of the template; one that the template never names is of no concern.
   void set_variable(std::string_view name, Value value);
   // The output; of no use when the run failed.
-  std::string render();
+  MarkedText render();
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
@@ -53,7 +53,8 @@ class Evaluator {
   Flow execute_filter_block(const Stmt& stmt);
   Flow execute_with(const Stmt& stmt);
   void assign(const Expr& target, Value value);
-  void write(std::string_view text);
+  void write(std::string_view own);
+  void write(const Value& value);
   Value make_macro(const MacroNode& node);
 
   // evaluator.cc
@@ -82,7 +83,7 @@ class Evaluator {
   const TemplateTree& tree_;
   Scope variables_;
   Scope* scope_ = &variables_;
-  std::string* out_ = nullptr;
+  MarkedText* out_ = nullptr;
   std::vector<std::unique_ptr<Scope>> captured_;  // scopes that have ended, but that macros refer to
 };
 
@@ -118,7 +119,7 @@ class Evaluator::Capture {
   ~Capture() { stop(); }
 
   // Everything that was written.
-  std::string take() {
+  MarkedText take() {
     stop();
     return std::move(text_);
   }
@@ -130,8 +131,8 @@ class Evaluator::Capture {
   }
 
   Evaluator& evaluator_;
-  std::string* previous_;
-  std::string text_;
+  MarkedText* previous_;
+  MarkedText text_;
 };
 
 }  // namespace sluice::jinja

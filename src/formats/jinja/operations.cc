@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/jinja/marks.h"
 #include "formats/jinja/methods.h"
 #include "formats/jinja/unicode.h"
 
@@ -88,13 +89,14 @@ std::shared_ptr<const Sequence> share(Run& run, std::vector<Value> items) {
   return run.failed() ? nullptr : list.sequence();
 }
 
-std::shared_ptr<const Sequence> characters(Run& run, const Text& text) {
+std::shared_ptr<const Sequence> characters(Run& run, const Value& value) {
+  const Text& text = value.text();
   std::vector<Value> items;
   if (!run.work(text.length) || !run.fits(text.length * sizeof(Value))) return nullptr;
   items.reserve(text.length);
   for (std::size_t offset = 0; offset < text.bytes.size() && !run.failed();) {
     const std::size_t length = code_point_bytes(text.bytes, offset);
-    items.push_back(run.text(text.bytes.substr(offset, length)));
+    items.push_back(run.part(value, value.bytes().substr(offset, length)));
     offset += length;
   }
   return share(run, std::move(items));
@@ -132,7 +134,7 @@ bool find_item(Run& run, const Value& value, const Value& key, Value& out) {
   }
   if (value.is_text() && key.is_integral() && place(key.as_int(), value.text().length, index)) {
     run.work(value.text().is_ascii() ? 0 : index / 64);
-    out = run.text(std::string(slice(value.text(), index, index + 1)));
+    out = run.part(value, slice(value.text(), index, index + 1));
     return true;
   }
   return false;
@@ -273,7 +275,7 @@ std::shared_ptr<const Sequence> iterate(Run& run, const Value& value) {
     case Kind::kUndefined:
       return share(run, {});
     case Kind::kText:
-      return characters(run, value.text());
+      return characters(run, value);
     case Kind::kSequence:
       return value.sequence();
     case Kind::kDict: {
@@ -367,7 +369,7 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
     if (!read_places(run, text.length, from, to, step, places) || !run.work(text.bytes.size() / 64)) return {};
     if (places.step == 1) {
       const auto begin = static_cast<std::size_t>(places.begin);
-      return run.text(std::string(slice(text, begin, static_cast<std::size_t>(std::max(places.begin, places.end)))));
+      return run.part(value, slice(text, begin, static_cast<std::size_t>(std::max(places.begin, places.end))));
     }
     std::vector<std::size_t> offsets;  // of every code point
     if (!run.fits(text.length * sizeof(std::size_t) / 8)) return {};
@@ -375,7 +377,7 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
     std::string out;
     for_each_place(
         places, [&](std::size_t i) { out.append(text.bytes, offsets[i], code_point_bytes(text.bytes, offsets[i])); });
-    return run.text(std::move(out));
+    return settled(run, run.text(std::move(out)), value, {});
   }
   if (!has_index(value)) {
     run.fail(value.is(Kind::kDict) ? "unhashable type: 'slice'"

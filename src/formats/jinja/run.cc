@@ -49,7 +49,18 @@ Value Run::checked(Value value) {
 
 Value Run::text(std::string bytes) {
   if (!fits(bytes.size())) return {};
-  return checked(Value(std::make_shared<const Text>(&meter_, std::move(bytes))));
+  return checked(Value(std::make_shared<const Text>(&meter_, MarkedText{.bytes = std::move(bytes)}, false)));
+}
+
+Value Run::marked(MarkedText text) {
+  if (!fits(text.size())) return {};
+  return checked(Value(std::make_shared<const Text>(&meter_, std::move(text), true)));
+}
+
+Value Run::part(const Value& text, std::string_view part) {
+  if (part.empty()) return marked({});
+  const auto begin = static_cast<std::size_t>(part.data() - text.bytes().data());
+  return marked(MarkedText().part(text.bytes(), text.text().clients, begin, begin + part.size()));
 }
 
 Value Run::sequence(std::vector<Value> items, Sequence::Flavor flavor) {

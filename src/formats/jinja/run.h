@@ -12,6 +12,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,10 @@ class Run {
   // The same without counting, to ask while a text grows.
   bool allows(std::size_t bytes);
 
+  // A text that does not tell where its bytes are from, one that does, and a part of another: a view of its bytes.
   Value text(std::string bytes);
+  Value marked(MarkedText text);
+  Value part(const Value& text, std::string_view part);
   Value sequence(std::vector<Value> items, Sequence::Flavor flavor = Sequence::Flavor::kList);
   Value list(std::vector<Value> items) { return sequence(std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(std::move(items), Sequence::Flavor::kTuple); }

@@ -6,6 +6,7 @@
 
 #include "formats/jinja/bound_arguments.h"
 #include "formats/jinja/filters.h"
+#include "formats/jinja/marks.h"
 #include "formats/jinja/operations.h"
 #include "formats/jinja/tests.h"
 #include "formats/jinja/unicode.h"
@@ -84,7 +85,7 @@ Value map(Run& run, const Value& input, const Arguments& arguments) {
   std::vector<Value> mapped;
   for (const Value& value : items->items) {
     if (!run.step()) return {};
-    mapped.push_back(filter->apply(run, value, rest));
+    mapped.push_back(settled(run, filter->apply(run, value, rest), value, rest));
   }
   return run.generator(std::move(mapped));
 }

@@ -2,8 +2,8 @@
 
 #include "formats/jinja/evaluator.h"
 #include "formats/jinja/globals.h"
+#include "formats/jinja/marks.h"
 #include "formats/jinja/operations.h"
-#include "formats/jinja/print.h"
 
 namespace sluice::jinja {
 
@@ -58,21 +58,25 @@ Evaluator::Flow Evaluator::execute(const Stmt& stmt) {
   return Flow::kNext;
 }
 
-void Evaluator::write(std::string_view text) {
-  if (text.empty() || !run_.allows(out_->size() + text.size()) || !run_.work(text.size() / 64)) return;
-  run_.meter()->add(text.size());
-  *out_ += text;
+void Evaluator::write(std::string_view own) {
+  if (own.empty() || !run_.allows(out_->size() + own.size()) || !run_.work(own.size() / 64)) return;
+  run_.meter()->add(own.size());
+  out_->own(own);
+}
+
+void Evaluator::write(const Value& value) {
+  const Value text = marked_text(run_, value);
+  const std::size_t size = text.bytes().size();
+  if (run_.failed() || size == 0 || !run_.allows(out_->size() + size) || !run_.work(size / 64)) return;
+  run_.meter()->add(size);
+  append_marked(run_, text, *out_);
 }
 
 void Evaluator::execute_print(const Stmt& stmt) {
   for (const ExprPtr& expr : stmt.expressions) {
     const Value value = evaluate(*expr);
     if (run_.failed()) return;
-    if (value.is_text()) {
-      write(value.bytes());
-    } else {
-      write(to_str(run_, value));
-    }
+    write(value);
   }
 }
 
@@ -157,7 +161,7 @@ Evaluator::Flow Evaluator::execute_set_block(const Stmt& stmt) {
     Capture output(*this);
     const Flow flow = execute(stmt.bodies[0]);
     if (flow != Flow::kNext) return flow;
-    text = run_.text(output.take());
+    text = run_.marked(output.take());
     if (const ExprPtr& filter = stmt.expressions[0]) text = evaluate_filter(*filter, &text);
   }
   assign(*stmt.targets[0], std::move(text));
@@ -177,7 +181,7 @@ void Evaluator::execute_macro(const Stmt& stmt) {
 
 void Evaluator::execute_call_block(const Stmt& stmt) {
   const Value text = evaluate_call(*stmt.expressions[0], make_macro(*stmt.macro));
-  if (!run_.failed()) write(to_str(run_, text));
+  if (!run_.failed()) write(text);
 }
 
 Evaluator::Flow Evaluator::execute_filter_block(const Stmt& stmt) {
@@ -187,10 +191,10 @@ Evaluator::Flow Evaluator::execute_filter_block(const Stmt& stmt) {
     Capture output(*this);
     const Flow flow = execute(stmt.bodies[0]);
     if (flow != Flow::kNext) return flow;
-    text = run_.text(output.take());
+    text = run_.marked(output.take());
   }
   text = evaluate_filter(*stmt.expressions[0], &text);
-  if (!run_.failed()) write(to_str(run_, text));
+  if (!run_.failed()) write(text);
   return Flow::kNext;
 }
 

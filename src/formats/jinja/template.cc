@@ -14,7 +14,19 @@ namespace {
 namespace json = boost::json;
 
 // Not charged to the run: what a request holds is limited where it comes in. The parser limits its depth.
-Value from_json(const json::value& value) {
+struct Origin {
+  bool is_client = false;
+  std::span<const std::string_view> own_words = {};
+
+  Value text(std::string_view bytes) const {
+    if (!is_client || std::ranges::find(own_words, bytes) != own_words.end()) {
+      return Value::constant_text(std::string(bytes));
+    }
+    return Value(std::make_shared<const Text>(nullptr, MarkedText().client(bytes), true));
+  }
+};
+
+Value from_json(const json::value& value, const Origin& origin) {
   switch (value.kind()) {
     case json::kind::null:
       return Value::none();
@@ -27,16 +39,16 @@ Value from_json(const json::value& value) {
     case json::kind::double_:
       return Value::real(value.get_double());
     case json::kind::string:
-      return Value::constant_text(std::string(std::string_view(value.get_string())));
+      return origin.text(value.get_string());
     case json::kind::array: {
       std::vector<Value> items;
-      for (const json::value& item : value.get_array()) items.push_back(from_json(item));
+      for (const json::value& item : value.get_array()) items.push_back(from_json(item, origin));
       return Value(std::make_shared<const Sequence>(nullptr, Sequence::Flavor::kList, std::move(items)));
     }
     case json::kind::object: {
       Dict::Entries entries;
       for (const auto& [key, item] : value.get_object()) {
-        entries.emplace_back(Value::constant_text(std::string(key)), from_json(item));
+        entries.emplace_back(origin.text(key), from_json(item, origin));
       }
       return Value(std::make_shared<const Dict>(nullptr, std::move(entries)));
     }
@@ -52,15 +64,29 @@ Result<Template> Template::parse(std::string_view source, std::string_view what)
   return Template(std::string(source), std::string(what), std::move(tree).value());
 }
 
-Result<std::string> Template::render(const json::object& variables) const {
+Result<MarkedText> Template::render(const json::object& variables) const {
   return render(variables, Limits(), std::time(nullptr));
 }
 
-Result<std::string> Template::render(const json::object& variables, const Limits& limits, std::time_t now) const {
+Result<MarkedText> Template::render(const json::object& variables, const Limits& limits, std::time_t now) const {
   Run run(limits, now);
   Evaluator evaluator(run, *tree_);
-  for (const auto& [name, value] : variables) evaluator.set_variable(name, from_json(value));
-  std::string text = evaluator.render();
+  for (const auto& [name, value] : variables) evaluator.set_variable(name, from_json(value, {}));
+  return finish(run, evaluator);
+}
+
+Result<MarkedText> Template::render_request(const json::object& own, const json::object& request,
+                                            std::span<const std::string_view> own_words) const {
+  Run run(Limits(), std::time(nullptr));
+  Evaluator evaluator(run, *tree_);
+  const Origin client{.is_client = true, .own_words = own_words};
+  for (const auto& [name, value] : own) evaluator.set_variable(name, from_json(value, {}));
+  for (const auto& [name, value] : request) evaluator.set_variable(name, from_json(value, client));
+  return finish(run, evaluator);
+}
+
+Result<MarkedText> Template::finish(Run& run, Evaluator& evaluator) const {
+  MarkedText text = evaluator.render();
   if (run.failed()) return run.status().with_context(what_);
   return text;
 }

@@ -15,6 +15,7 @@
 #include <boost/json/fwd.hpp>
 #include <ctime>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,15 +25,21 @@
 
 namespace sluice::jinja {
 
+class Evaluator;
+
 class Template {
  public:
   // `what` names the template in errors: "chat_template.jinja: line 3: unknown tag 'foo'".
   static Result<Template> parse(std::string_view source, std::string_view what);
 
   // Renders with these variables; others are undefined. kInvalidArgument with the line for what the template raises,
-  // for what Python would raise, and for a limit.
-  Result<std::string> render(const boost::json::object& variables) const;
-  Result<std::string> render(const boost::json::object& variables, const Limits& limits, std::time_t now) const;
+  // for what Python would raise, and for a limit. Every variable counts as the template's own.
+  Result<MarkedText> render(const boost::json::object& variables) const;
+  Result<MarkedText> render(const boost::json::object& variables, const Limits& limits, std::time_t now) const;
+  // The same with the variables of a request, which go before others of that name: the texts in them are a client's,
+  // but for those that are one of `own_words`, such as the name of a role.
+  Result<MarkedText> render_request(const boost::json::object& own, const boost::json::object& request,
+                                    std::span<const std::string_view> own_words) const;
 
   const std::string& source() const { return source_; }
   // Names the variable somewhere.
@@ -43,6 +50,8 @@ class Template {
       : source_(std::move(source)),
         what_(std::move(what)),
         tree_(std::make_shared<const TemplateTree>(std::move(tree))) {}
+
+  Result<MarkedText> finish(Run& run, Evaluator& evaluator) const;
 
   std::string source_;
   std::string what_;

@@ -23,7 +23,9 @@ Result<std::string> render(std::string_view source, std::string_view variables =
                            const Limits& limits = {}) {
   const auto parsed = Template::parse(source, "test");
   if (!parsed.ok()) return parsed.status();
-  return parsed->render(parse_json(variables, "variables")->get_object(), limits, /*now=*/0);
+  SLUICE_ASSIGN_OR_RETURN(MarkedText text, parsed->render(parse_json(variables, "variables")->get_object(), limits,
+                                                          /*now=*/0));
+  return std::move(text.bytes);
 }
 
 // The output, or "! message".

@@ -5,6 +5,7 @@
 
 #include "formats/jinja/bound_arguments.h"
 #include "formats/jinja/filters.h"
+#include "formats/jinja/marks.h"
 #include "formats/jinja/operations.h"
 #include "formats/jinja/print.h"
 #include "formats/jinja/text_operations.h"
@@ -15,7 +16,7 @@ namespace sluice::jinja {
 namespace {
 
 Value as_text(Run& run, const Value& input) {
-  return input.is_text() ? input : run.text(to_str(run, input));
+  return marked_text(run, input);
 }
 
 template <std::string (*kChange)(std::string_view)>
@@ -71,8 +72,10 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
-std::string unchanged(std::string_view text) {
-  return std::string(text);
+Value unchanged(Run& run, const Value& input, const Arguments& arguments) {
+  const BoundArguments args(run, "the filter", arguments, {});
+  const Value text = as_text(run, input);
+  return run.failed() || !run.fits(text.bytes().size()) ? Value() : text;
 }
 
 Value trim(Run& run, const Value& input, const Arguments& arguments) {
@@ -86,8 +89,8 @@ Value replace(Run& run, const Value& input, const Arguments& arguments) {
   const Value text = as_text(run, input);
   if (run.failed()) return {};
   const std::string old_part = to_str(run, args.value(0));
-  const std::string new_part = to_str(run, args.value(1));
-  return replace_text(run, text.bytes(), old_part, new_part, args.integer(2, -1));
+  const Value new_part = marked_text(run, args.value(1));
+  return replace_text(run, text, old_part, new_part, args.integer(2, -1));
 }
 
 Value center(Run& run, const Value& input, const Arguments& arguments) {
@@ -112,7 +115,7 @@ Value indent(Run& run, const Value& input, const Arguments& arguments) {
     if (!run.fits(static_cast<std::size_t>(std::min(width, Int(1) << 40U)))) return {};
     indention.assign(static_cast<std::size_t>(width), ' ');
   }
-  const Value lines = split_lines(run, std::string(input.bytes()) + "\n", /*keep_ends=*/false);
+  const Value lines = split_lines(run, run.text(std::string(input.bytes()) + "\n"), /*keep_ends=*/false);
   if (run.failed()) return {};
   std::string out = args.truth(1) ? indention : "";
   bool first = true;
@@ -176,7 +179,7 @@ Value join(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "join", arguments, {"d", "attribute"});
   const auto items = iterate(run, input);
   if (run.failed()) return {};
-  const std::string separator = to_str(run, args.value(0));
+  const Value separator = marked_text(run, args.value(0));
   if (!args.has(1)) return join_texts(run, items->items, separator);
   std::vector<Value> parts;
   for (const Value& value : items->items) {
@@ -222,8 +225,8 @@ constexpr std::array kTextFilters = {
     FilterEntry{"lower", change<lower>},
     FilterEntry{"title", change<title_words>},
     FilterEntry{"capitalize", change<capitalize>},
-    FilterEntry{"string", change<unchanged>},
-    FilterEntry{"safe", change<unchanged>},
+    FilterEntry{"string", unchanged},
+    FilterEntry{"safe", unchanged},
     FilterEntry{"escape", change<escape_html>},
     FilterEntry{"e", change<escape_html>},
     FilterEntry{"forceescape", change<escape_html>},

@@ -59,20 +59,20 @@ Value strip(Run& run, const Value& self, const Arguments& arguments) {
 Value split(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "split", arguments, {"sep", "maxsplit"});
   const Int most = args.integer(1, -1);
-  if (args.has(0)) return split_text(run, self.bytes(), args.text(0), most, /*from_right=*/false);
-  return split_words(run, self.bytes(), most, /*from_right=*/false);
+  if (args.has(0)) return split_text(run, self, args.text(0), most, /*from_right=*/false);
+  return split_words(run, self, most, /*from_right=*/false);
 }
 
 Value rsplit(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "rsplit", arguments, {"sep", "maxsplit"});
   const Int most = args.integer(1, -1);
-  if (args.has(0)) return split_text(run, self.bytes(), args.text(0), most, /*from_right=*/true);
-  return split_words(run, self.bytes(), most, /*from_right=*/true);
+  if (args.has(0)) return split_text(run, self, args.text(0), most, /*from_right=*/true);
+  return split_words(run, self, most, /*from_right=*/true);
 }
 
 Value splitlines(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "splitlines", arguments, {"keepends"});
-  return split_lines(run, self.bytes(), args.truth(0));
+  return split_lines(run, self, args.truth(0));
 }
 
 Value partition(Run& run, const Value& self, const Arguments& arguments) {
@@ -82,8 +82,8 @@ Value partition(Run& run, const Value& self, const Arguments& arguments) {
   if (!run.work(text.size() / 64)) return {};
   const std::size_t at = text.find(separator);
   if (at == std::string_view::npos) return run.tuple({self, run.text({}), run.text({})});
-  return run.tuple({run.text(std::string(text.substr(0, at))), run.text(std::string(separator)),
-                    run.text(std::string(text.substr(at + separator.size())))});
+  return run.tuple({run.part(self, text.substr(0, at)), run.part(self, text.substr(at, separator.size())),
+                    run.part(self, text.substr(at + separator.size()))});
 }
 
 Value rpartition(Run& run, const Value& self, const Arguments& arguments) {
@@ -93,8 +93,8 @@ Value rpartition(Run& run, const Value& self, const Arguments& arguments) {
   if (!run.work(text.size() / 64)) return {};
   const std::size_t at = text.rfind(separator);
   if (at == std::string_view::npos) return run.tuple({run.text({}), run.text({}), self});
-  return run.tuple({run.text(std::string(text.substr(0, at))), run.text(std::string(separator)),
-                    run.text(std::string(text.substr(at + separator.size())))});
+  return run.tuple({run.part(self, text.substr(0, at)), run.part(self, text.substr(at, separator.size())),
+                    run.part(self, text.substr(at + separator.size()))});
 }
 
 // The text or the texts of a tuple that a text may start or end with.
@@ -129,20 +129,23 @@ Value endswith(Run& run, const Value& self, const Arguments& arguments) {
 Value removeprefix(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "removeprefix", arguments, {"prefix"}, 1);
   const std::string_view prefix = args.text(0);
-  return self.bytes().starts_with(prefix) ? run.text(std::string(self.bytes().substr(prefix.size()))) : self;
+  return self.bytes().starts_with(prefix) ? run.part(self, self.bytes().substr(prefix.size())) : self;
 }
 
 Value removesuffix(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "removesuffix", arguments, {"suffix"}, 1);
   const std::string_view suffix = args.text(0);
   if (!self.bytes().ends_with(suffix)) return self;
-  return run.text(std::string(self.bytes().substr(0, self.bytes().size() - suffix.size())));
+  return run.part(self, self.bytes().substr(0, self.bytes().size() - suffix.size()));
 }
 
 Value replace_method(Run& run, const Value& self, const Arguments& arguments) {
   const BoundArguments args(run, "replace", arguments, {"old", "new", "count"}, 2);
   if (run.failed()) return {};
-  return replace_text(run, self.bytes(), args.text(0), args.text(1), args.integer(2, -1));
+  const std::string_view old_part = args.text(0);
+  const Value new_part = args.has(1) ? args.value(1) : run.text({});
+  args.text(1);  // fails for what is no text
+  return run.failed() ? Value() : replace_text(run, self, old_part, new_part, args.integer(2, -1));
 }
 
 Value join_method(Run& run, const Value& self, const Arguments& arguments) {
@@ -153,7 +156,7 @@ Value join_method(Run& run, const Value& self, const Arguments& arguments) {
   for (const Value& part : items->items) {
     if (!part.is_text()) run.fail("join: expected str items, found " + std::string(part.type_name()));
   }
-  return run.failed() ? Value() : join_texts(run, items->items, self.bytes());
+  return run.failed() ? Value() : join_texts(run, items->items, self);
 }
 
 // The place of a part in code points, -1 if it is not there.

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "formats/jinja/print.h"
+#include "formats/jinja/marks.h"
 #include "formats/jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -19,10 +19,10 @@ bool may_add(Run& run, const std::vector<std::string_view>& parts) {
   return run.step() && run.allows(parts.size() * sizeof(Value));
 }
 
-Value list_of(Run& run, const std::vector<std::string_view>& parts) {
+Value list_of(Run& run, const Value& text, const std::vector<std::string_view>& parts) {
   std::vector<Value> items;
   for (const std::string_view part : parts) {
-    items.push_back(run.text(std::string(part)));
+    items.push_back(run.part(text, part));
     if (run.failed()) return {};
   }
   return run.list(std::move(items));
@@ -69,17 +69,20 @@ std::size_t count_parts(std::string_view text, std::string_view part, std::size_
 }
 
 // An empty part is between all characters.
-Value insert_between(Run& run, std::string_view text, std::string_view new_part, std::size_t most) {
-  std::string out;
+Value insert_between(Run& run, const Value& whole, const Value& new_part, std::size_t most) {
+  const std::string_view text = whole.bytes();
+  const auto& clients = whole.text().clients;
+  MarkedText out;
+  std::size_t read = 0;
   if (!run.work(text.size() / 4)) return {};
   for (std::size_t done = 0; done < most && run.allows(out.size()); ++done) {
-    out += new_part;
-    if (text.empty()) break;
-    const std::size_t length = code_point_bytes(text, 0);
-    out += text.substr(0, length);
-    text.remove_prefix(length);
+    append_marked(run, new_part, out);
+    if (read == text.size()) break;
+    const std::size_t length = code_point_bytes(text, read);
+    out.part(text, clients, read, read + length);
+    read += length;
   }
-  return run.text(std::move(out.append(text)));
+  return run.marked(std::move(out.part(text, clients, read, text.size())));
 }
 
 }  // namespace
@@ -94,10 +97,11 @@ Value strip_text(Run& run, const Value& text, const Value& characters, bool left
   if (!run.work(has_characters ? characters.bytes().size() / 16 : 0)) return {};
   if (left) bytes = has_characters ? strip_left(bytes, characters.bytes()) : strip_left(bytes);
   if (right) bytes = has_characters ? strip_right(bytes, characters.bytes()) : strip_right(bytes);
-  return bytes.size() == text.bytes().size() ? text : run.text(std::string(bytes));
+  return bytes.size() == text.bytes().size() ? text : run.part(text, bytes);
 }
 
-Value split_text(Run& run, std::string_view text, std::string_view separator, Int most, bool from_right) {
+Value split_text(Run& run, const Value& whole, std::string_view separator, Int most, bool from_right) {
+  std::string_view text = whole.bytes();
   if (separator.empty()) run.fail("empty separator");
   if (!run.work(text.size() / 16)) return {};
   std::vector<std::string_view> parts;
@@ -111,10 +115,11 @@ Value split_text(Run& run, std::string_view text, std::string_view separator, In
   }
   parts.push_back(text);
   if (from_right) std::ranges::reverse(parts);
-  return list_of(run, parts);
+  return list_of(run, whole, parts);
 }
 
-Value split_words(Run& run, std::string_view text, Int most, bool from_right) {
+Value split_words(Run& run, const Value& whole, Int most, bool from_right) {
+  std::string_view text = whole.bytes();
   if (!run.work(text.size() / 16)) return {};
   std::vector<std::string_view> parts;
   std::size_t left = limit_of(most);
@@ -128,10 +133,11 @@ Value split_words(Run& run, std::string_view text, Int most, bool from_right) {
   }
   if (!text.empty()) parts.push_back(text);
   if (from_right) std::ranges::reverse(parts);
-  return list_of(run, parts);
+  return list_of(run, whole, parts);
 }
 
-Value split_lines(Run& run, std::string_view text, bool keep_ends) {
+Value split_lines(Run& run, const Value& whole, bool keep_ends) {
+  std::string_view text = whole.bytes();
   if (!run.work(text.size() / 16)) return {};
   std::vector<std::string_view> parts;
   std::size_t length = 0;
@@ -147,32 +153,36 @@ Value split_lines(Run& run, std::string_view text, bool keep_ends) {
     if (!may_add(run, parts)) return {};
   }
   if (!text.empty()) parts.push_back(text);
-  return list_of(run, parts);
+  return list_of(run, whole, parts);
 }
 
-Value replace_text(Run& run, std::string_view text, std::string_view old_part, std::string_view new_part, Int count) {
+Value replace_text(Run& run, const Value& whole, std::string_view old_part, const Value& new_part, Int count) {
+  const std::string_view text = whole.bytes();
+  const auto& clients = whole.text().clients;
   const std::size_t most = limit_of(count);
   if (!run.work(text.size() / 32)) return {};
-  if (old_part.empty()) return insert_between(run, text, new_part, most);
+  if (old_part.empty()) return insert_between(run, whole, new_part, most);
   const std::size_t places = count_parts(text, old_part, most);
-  if (!run.work(places / 4) || !run.allows(places * new_part.size())) return {};
-  std::string out;
-  out.reserve(text.size() - places * old_part.size() + places * new_part.size());
+  if (!run.work(places / 4) || !run.allows(places * new_part.bytes().size())) return {};
+  MarkedText out;
+  out.bytes.reserve(text.size() - places * old_part.size() + places * new_part.bytes().size());
+  std::size_t read = 0;
   for (std::size_t i = 0; i < places; ++i) {
-    const std::size_t at = text.find(old_part);
-    out.append(text.substr(0, at)).append(new_part);
-    text.remove_prefix(at + old_part.size());
+    const std::size_t at = text.find(old_part, read);
+    out.part(text, clients, read, at);
+    append_marked(run, new_part, out);
+    read = at + old_part.size();
   }
-  return run.text(std::move(out.append(text)));
+  return run.marked(std::move(out.part(text, clients, read, text.size())));
 }
 
-Value join_texts(Run& run, const std::vector<Value>& items, std::string_view separator) {
-  std::string out;
+Value join_texts(Run& run, const std::vector<Value>& items, const Value& separator) {
+  MarkedText out;
   for (std::size_t i = 0; i < items.size() && run.step() && run.allows(out.size()); ++i) {
-    if (i > 0) out += separator;
-    append_str(run, items[i], out);
+    if (i > 0) append_marked(run, separator, out);
+    append_marked(run, items[i], out);
   }
-  return run.text(std::move(out));
+  return run.marked(std::move(out));
 }
 
 Value pad_text(Run& run, const Value& text, Int width, std::string_view fill, bool before, bool after) {

@@ -1,5 +1,5 @@
 // What methods and filters of texts share.
-// What becomes too long fails the run. Thread safety: as the run.
+// Their results have marks (marks.h), but for padding. What becomes too long fails the run. Thread safety: as the run.
 #pragma once
 
 #include <string_view>
@@ -15,15 +15,15 @@ namespace sluice::jinja {
 Value strip_text(Run& run, const Value& text, const Value& characters, bool left, bool right);
 
 // Python's split at a separator, and at white space; `most` below 0: everywhere.
-Value split_text(Run& run, std::string_view text, std::string_view separator, Int most, bool from_right);
-Value split_words(Run& run, std::string_view text, Int most, bool from_right);
-Value split_lines(Run& run, std::string_view text, bool keep_ends);
+Value split_text(Run& run, const Value& text, std::string_view separator, Int most, bool from_right);
+Value split_words(Run& run, const Value& text, Int most, bool from_right);
+Value split_lines(Run& run, const Value& text, bool keep_ends);
 
 // The first `count` places, all if it is below 0.
-Value replace_text(Run& run, std::string_view text, std::string_view old_part, std::string_view new_part, Int count);
+Value replace_text(Run& run, const Value& text, std::string_view old_part, const Value& new_part, Int count);
 
 // str() of each, with the separator between them.
-Value join_texts(Run& run, const std::vector<Value>& items, std::string_view separator);
+Value join_texts(Run& run, const std::vector<Value>& items, const Value& separator);
 
 // Filled up to `width` code points with `fill`, one character, before or after it, or both for the middle.
 Value pad_text(Run& run, const Value& text, Int width, std::string_view fill, bool before, bool after);

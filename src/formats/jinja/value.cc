@@ -29,20 +29,27 @@ int depth_of(const Dict::Entries& entries) {
 
 }  // namespace
 
-Text::Text(Meter* meter, std::string text)
-    : bytes(std::move(text)),
+Text::Text(Meter* meter, std::string text) : Text(meter, MarkedText{.bytes = std::move(text)}, true) {}
+
+Text::Text(Meter* meter, MarkedText text, bool marked)
+    : bytes(std::move(text.bytes)),
+      clients(std::move(text.clients)),
+      has_marks(marked),
       length(count_code_points(bytes)),
-      charge(meter, sizeof(Text) + kAllocation + bytes.size()) {}
+      charge(meter, sizeof(Text) + kAllocation + bytes.size() + clients.size() * sizeof(ByteRange)) {}
 
 Sequence::Sequence(Meter* meter, Flavor sequence_flavor, std::vector<Value> values)
     : flavor(sequence_flavor),
       items(std::move(values)),
       depth(depth_of(items)),
+      has_client(std::ranges::any_of(items, &Value::has_client)),
       charge(meter, sizeof(Sequence) + kAllocation + items.size() * sizeof(Value)) {}
 
 Dict::Dict(Meter* meter, Entries pairs)
     : entries(std::move(pairs)),
       depth(depth_of(entries)),
+      has_client(std::ranges::any_of(
+          entries, [](const auto& entry) { return entry.first.has_client() || entry.second.has_client(); })),
       charge(meter, sizeof(Dict) + kAllocation + entries.size() * sizeof(Entries::value_type)) {}
 
 const Value* Dict::find(std::string_view key) const {
@@ -133,6 +140,31 @@ int Value::depth() const {
       break;
   }
   return 0;
+}
+
+bool Value::has_client() const {
+  switch (kind()) {
+    case Kind::kText:
+      return !text().clients.empty();
+    case Kind::kSequence:
+      return sequence()->has_client;
+    case Kind::kDict:
+      return dict().has_client;
+    case Kind::kGenerator:
+      return generator().items->has_client;
+    case Kind::kLoop:
+      return loop().source->has_client;
+    case Kind::kNamespace:
+    case Kind::kFunction:
+      return true;
+    case Kind::kUndefined:
+    case Kind::kNone:
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kFloat:
+      break;
+  }
+  return false;
 }
 
 bool Value::same_as(const Value& other) const {

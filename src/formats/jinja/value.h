@@ -16,6 +16,8 @@
 #include <variant>
 #include <vector>
 
+#include "formats/marked_text.h"
+
 namespace sluice::jinja {
 
 __extension__ using Int = __int128;  // holds every integer that JSON can write in 64 bits, signed or not, with room
@@ -56,9 +58,12 @@ struct Scope;
 
 struct Text {
   Text(Meter* meter, std::string text);
+  Text(Meter* meter, MarkedText text, bool has_marks);
 
   std::string bytes;
-  std::size_t length;  // in code points
+  std::vector<ByteRange> clients;  // as MarkedText has them
+  bool has_marks;                  // false: made by an operation that does not tell where its bytes are from (marks.h)
+  std::size_t length;              // in code points
   Charge charge;
 
   bool is_ascii() const { return length == bytes.size(); }
@@ -136,6 +141,8 @@ class Value {
   // What to say when an undefined value is used.
   std::string_view hint() const;
 
+  // Whether it is or holds a text of a client's; what may hold anything (a namespace, a function) counts as such.
+  bool has_client() const;
   // How deep it nests: 0 for a number, one more than its deepest item for a list.
   int depth() const;
   // The same object, for those that are objects; equal values for the others.
@@ -164,6 +171,7 @@ struct Sequence {
   Flavor flavor;
   std::vector<Value> items;
   int depth;
+  bool has_client;  // a text in it, however deep, is a client's (marks.h)
   Charge charge;
 };
 
@@ -177,6 +185,7 @@ struct Dict {
 
   Entries entries;  // in the order of their insertion
   int depth;
+  bool has_client;  // as a sequence's
   Charge charge;
 };
 

@@ -1,0 +1,46 @@
+// Access: which requests a server answers, by the Host that they name and the Origin that they come from.
+//
+// A page of any origin can make a browser send requests to this machine, and a name that its owner points here later
+// (DNS rebinding) makes them look like the page's own. So:
+// - On a loopback address the Host must be a loopback address, localhost, what --host says, or the host of an allowed
+//   origin. On others any Host may be named, but for requests with an Origin.
+// - A request with an Origin is answered if that is allowed, or if it is the server's own: the Host that is named,
+// which
+//   must be an address, localhost or what --host says, as no page can make another name of those.
+// - Allowed origins get the headers that let their pages read the answers, and answers to preflights.
+// Thread safety: const after it is made.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/api_error.h"
+#include "serve/http.h"
+
+namespace sluice {
+
+class Access {
+ public:
+  // `origins`: "https://chat.example", or "*" for all.
+  Access(std::string host, std::vector<std::string> origins) : host_(std::move(host)), origins_(std::move(origins)) {}
+
+  void set_loopback(bool listens_on_loopback) { is_loopback_ = listens_on_loopback; }
+
+  // Why the request is refused, if it is. Sets request.allow_origin for the answer.
+  std::optional<ApiError> check(HttpRequest& request) const;
+  // Whether it asks what another origin's request may do.
+  static bool is_preflight(const HttpRequest& request);
+  static HttpResponse preflight_answer(const HttpRequest& request);
+
+ private:
+  bool allows_origin(std::string_view origin) const;
+  bool is_own_host(std::string_view host) const;
+
+  std::string host_;
+  std::vector<std::string> origins_;
+  bool is_loopback_ = true;
+};
+
+}  // namespace sluice
