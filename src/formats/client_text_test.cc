@@ -41,7 +41,7 @@ const std::vector<std::string> kControls = {"<|im_start|>",
 // The embedded model's, with the control tokens of all templates.
 const Tokenizer& tokenizer() {
   static const auto loaded = [] {
-    const std::string path = SLUICE_SOURCE_DIR "/models/sluice-tiny-v4/tokenizer.json";
+    const std::string path = source_dir() + "/models/sluice-tiny-v4/tokenizer.json";
     json::value file = *parse_json(*read_text_file(path), path);
     json::array& added = file.as_object()["added_tokens"].as_array();
     std::set<std::string> known;
@@ -131,7 +131,7 @@ const std::vector<Encoding>& encodings() {
                                       {"hermes", true},
                                       {"deepseek_r1", false}}) {
       ChatTemplates templates;
-      const std::string path = SLUICE_SOURCE_DIR "/tests/chat_templates/" + std::string(name) + ".jinja";
+      const std::string path = source_dir() + "/tests/chat_templates/" + std::string(name) + ".jinja";
       EXPECT_TRUE(add_chat_template(templates, "default", *read_text_file(path), name).ok());
       templates.special_tokens["bos_token"] = "<|begin_of_text|>";
       templates.special_tokens["eos_token"] = "<｜end▁of▁sentence｜>";

@@ -26,7 +26,11 @@ void move_bytes(std::span<const ByteMove> moves) {
 template <class Args>
 struct Later {
   explicit Later(const Args& given) : args(given) {
-    if constexpr (requires { given.step; }) tables = *given.step;
+    if constexpr (requires { given.step; }) {
+      tables = *given.step;
+      // The host makes its spans anew in the meantime; who does the op later may read those of the device.
+      tables.host_spans = tables.spans;
+    }
   }
   Args get() const {
     Args now = args;
