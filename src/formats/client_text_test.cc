@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/mapped_file.h"
+#include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "formats/chat.h"
 #include "formats/chat_template/chat_templates.h"

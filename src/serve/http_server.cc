@@ -15,7 +15,6 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -36,6 +35,7 @@
 
 #include "serve/api_error.h"
 #include "serve/http_answer.h"
+#include "serve/http_listen.h"
 #include "serve/http_wire.h"
 
 // Calls with an error_code to fill return it too.
@@ -437,48 +437,6 @@ void Session::peer_is_readable() {
   } else {
     watch_peer();
   }
-}
-
-error_code listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, bool only_v6) {
-  error_code failure;
-  acceptor.open(endpoint.protocol(), failure);
-  if (!failure) acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
-  if (!failure && only_v6 && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(true), failure);
-  if (!failure) acceptor.bind(endpoint, failure);
-  if (!failure) acceptor.listen(asio::socket_base::max_listen_connections, failure);
-  return failure;
-}
-
-// On every address of the host, all with one port; those of a family that this machine lacks are left out.
-Status listen(asio::io_context& io, const HttpServerOptions& options, std::vector<tcp::acceptor>& acceptors) {
-  const auto fail = [&](const error_code& failure) {
-    const std::string where = fmt::format("cannot listen on {}:{}", options.host, options.port);
-    if (failure == asio::error::address_in_use) {
-      return unavailable(where + ": the address is in use; stop the other program or choose another --port (0: any)");
-    }
-    return invalid_argument(fmt::format("{}: {}", where, failure.message()));
-  };
-  error_code failure;
-  tcp::resolver resolver(io);
-  const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, failure);
-  if (failure) return fail(failure);
-  std::vector<tcp::endpoint> endpoints;
-  for (const auto& entry : found) {
-    if (std::ranges::find(endpoints, entry.endpoint()) == endpoints.end()) endpoints.push_back(entry.endpoint());
-  }
-  error_code last;
-  for (tcp::endpoint endpoint : endpoints) {
-    if (!acceptors.empty()) endpoint.port(acceptors.front().local_endpoint().port());
-    tcp::acceptor acceptor(io);
-    const error_code not_there = listen(acceptor, endpoint, endpoints.size() > 1);
-    if (not_there == asio::error::address_in_use) return fail(not_there);
-    if (not_there) {
-      last = not_there;
-    } else {
-      acceptors.push_back(std::move(acceptor));
-    }
-  }
-  return acceptors.empty() ? fail(last) : Status();
 }
 
 // Tells a client that there is no room. It fits the socket's send buffer, so nothing waits.
