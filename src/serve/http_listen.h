@@ -14,6 +14,9 @@
 #include "serve/http_server.h"
 #include "sluice/status.h"
 
+// Calls with an error_code to fill return it too.
+// NOLINTBEGIN(bugprone-unused-return-value)
+
 namespace sluice {
 
 inline boost::system::error_code listen(boost::asio::ip::tcp::acceptor& acceptor,
@@ -62,3 +65,5 @@ inline Status listen(boost::asio::io_context& io, const HttpServerOptions& optio
 }
 
 }  // namespace sluice
+
+// NOLINTEND(bugprone-unused-return-value)
