@@ -131,6 +131,8 @@ class Runner {
   // Of the device: not ok once it has broken down. Then nothing that it computed is to be believed: whoever has taken
   // tokens or logits asks before using them.
   Status device_status() const { return device_->status(); }
+  // Until all steps are computed: whoever measures a time asks for it.
+  void wait() const { device_->wait(); }
   // A step may still be computed when begin() has returned.
   bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }

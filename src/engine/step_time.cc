@@ -24,6 +24,7 @@ Result<double> time_step(Runner& runner, int rows) {
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   const auto start = std::chrono::steady_clock::now();
   const Status status = runner.run_step({&span, 1});
+  runner.wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   runner.close(sequence);
   if (!status.ok()) return status;

@@ -30,6 +30,7 @@ PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
   const StepSpan span{.sequence = *slot, .ids = ids, .logit_rows = {}};
   const auto start = std::chrono::steady_clock::now();
   const Status status = runner.run_step({&span, 1});
+  runner.wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   runner.close(*slot);
   if (!status.ok()) return {};

@@ -101,6 +101,7 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
     SLUICE_RETURN_IF_ERROR(runner_->run_step({&span, 1}));
     count({.spans = {{test.depth + begin, rows}}, .logit_rows = static_cast<int>(span.logit_rows.size())}, steps);
   }
+  runner_->wait();
   return seconds_since(start);
 }
 
@@ -142,6 +143,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     if (shape.logit_rows != test.concurrency) return too_few;
     count(std::move(shape), steps);
   }
+  runner_->wait();
   return seconds_since(start);
 }
 

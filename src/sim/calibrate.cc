@@ -101,7 +101,9 @@ class Measurement {
       span.keep = keep;
       spans.push_back(span);
     }
-    return runner_->run_step(spans);
+    const Status status = runner_->run_step(spans);
+    runner_->wait();
+    return status;
   }
 
   // The shortest of several, as everything that disturbs a measurement makes it longer.
