@@ -11,9 +11,9 @@ namespace sluice {
 namespace {
 
 constexpr int kTargetTokens = 2048;
-// Alignment of the streams' arrays and of the mapping itself, and the initial state that others are copied from.
+// Alignment of the planes' arrays and of the mapping itself, and the initial state that others are copied from.
 std::size_t slack_bytes(const CacheLayout& layout) {
-  return layout.streams.size() * 64 + 4096 + layout.open_bytes();
+  return layout.planes.size() * 64 + 4096 + layout.open_bytes();
 }
 
 struct Sizes {

@@ -104,7 +104,7 @@ TEST_F(SequenceStateTest, TheHostCannotReadWhatASpanPointsTo) {
   ASSERT_TRUE(s_.reserve(1));
   const volatile std::byte* state = world_.pools().view().state(s_.span().state_in);
   EXPECT_DEATH(static_cast<void>(*state == std::byte{0}), "");
-  const volatile std::byte* row = world_.pools().view()[StreamId(0)].row(s_.window_pages()[0].value, 0).data;
+  const volatile std::byte* row = world_.pools().view()[PlaneId(0)].row(s_.window_pages()[0].value, 0).data;
   EXPECT_DEATH(static_cast<void>(*row == std::byte{0}), "");
 }
 

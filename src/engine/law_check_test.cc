@@ -293,8 +293,8 @@ TEST(VerifyTest, PromptsBeginAlikeAndPart) {
 TEST(VerifyTest, ALongPromptMakesTheIndexerChoose) {
   const auto layout = [](int most_read, int tokens_per_row) {
     CacheLayout layout;
-    StreamSpec latent;
-    latent.kind = StreamKind::kLatent;
+    PlaneSpec latent;
+    latent.kind = PlaneKind::kLatent;
     latent.tokens_per_row = tokens_per_row;
     latent.most_read = most_read;
     layout.add(std::move(latent));

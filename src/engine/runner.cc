@@ -295,22 +295,22 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   return {};
 }
 
-// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last stream with a row for
+// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last plane with a row for
 // each token, of windows if there are any.
 std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   std::vector<SpoiledRow> rows;
   const CacheLayout& layout = pools_->layout();
   const bool windows = pools_->geometry().has_windows;
-  for (std::size_t i = layout.streams.size(); i-- > 0;) {
-    const StreamSpec& stream = layout.streams[i];
-    if (stream.kind != (windows ? StreamKind::kWindow : StreamKind::kLatent) || stream.tokens_per_row != 1) continue;
+  for (std::size_t i = layout.planes.size(); i-- > 0;) {
+    const PlaneSpec& plane = layout.planes[i];
+    if (plane.kind != (windows ? PlaneKind::kWindow : PlaneKind::kLatent) || plane.tokens_per_row != 1) continue;
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const Position p = span.first_position + span.rows - 1;
       const std::int32_t page =
           windows ? span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)].value
                   : span.latent_pages[static_cast<std::size_t>(p / kBlockTokens)].value;
-      const CacheMemory::Rows row{StreamId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
+      const CacheMemory::Rows row{PlaneId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
       rows.push_back({row, pools_->memory().read_rows(row)});
     }
     break;

@@ -56,9 +56,9 @@ std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens
 
 Position chooses_from(const CacheLayout& layout) {
   Position from = 0;
-  for (const StreamSpec& stream : layout.streams) {
-    if (stream.kind != StreamKind::kLatent || stream.most_read == 0) continue;
-    const Position first = (stream.most_read + 1) * stream.tokens_per_row - 1;
+  for (const PlaneSpec& plane : layout.planes) {
+    if (plane.kind != PlaneKind::kLatent || plane.most_read == 0) continue;
+    const Position first = (plane.most_read + 1) * plane.tokens_per_row - 1;
     from = from == 0 ? first : std::min(from, first);
   }
   return from;

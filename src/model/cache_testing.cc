@@ -29,11 +29,11 @@ TestPages::TestPages(const CacheLayout& layout, int pages, unsigned seed) : layo
   for (const auto page : order) free_latents_.emplace_back(page);
   std::shuffle(order.begin(), order.end(), random);
   for (const auto page : order) free_windows_.emplace_back(page);
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const StreamSpec& spec = layout.streams[i];
+  for (std::size_t i = 0; i < layout.planes.size(); ++i) {
+    const PlaneSpec& spec = layout.planes[i];
     memory_.emplace_back(spec.page_bytes() * static_cast<std::size_t>(pages), std::byte{0xFF});
-    view_.open_offsets.push_back(layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
-    view_.streams.push_back(spec.view(memory_.back().data()));
+    view_.open_offsets.push_back(layout.open_offset(PlaneId(static_cast<std::int32_t>(i))));
+    view_.planes.push_back(spec.view(memory_.back().data()));
   }
 }
 
@@ -51,16 +51,16 @@ WindowPage TestPages::take_window() {
   return page;
 }
 
-std::span<std::byte> TestPages::bytes(StreamId id, std::int32_t page) const {
-  const StreamView& stream = view_[id];
-  return {stream.row(page, 0).data, stream.page_bytes};
+std::span<std::byte> TestPages::bytes(PlaneId id, std::int32_t page) const {
+  const PlaneView& plane = view_[id];
+  return {plane.row(page, 0).data, plane.page_bytes};
 }
 
 std::vector<std::byte> TestPages::boundary_state(WindowPage page) const {
   std::vector<std::byte> state = layout_.initial_state();
-  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
-    const StreamId id(static_cast<std::int32_t>(i));
-    if (layout_[id].kind != StreamKind::kOpen) continue;
+  for (std::size_t i = 0; i < layout_.planes.size(); ++i) {
+    const PlaneId id(static_cast<std::int32_t>(i));
+    if (layout_[id].kind != PlaneKind::kOpen) continue;
     std::copy_n(view_.boundary(id, page), layout_[id].boundary_bytes, state.data() + layout_.open_offset(id));
   }
   return state;

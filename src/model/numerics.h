@@ -17,7 +17,7 @@
 
 #include "formats/model_config.h"
 #include "kernels/linear.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 #include "model/engine_setup.h"
 #include "sluice/status.h"
 

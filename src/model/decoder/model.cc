@@ -11,7 +11,7 @@ Decoder::Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile prof
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
       residual_(config_.hidden_size, config_.rms_norm_eps),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.head_dim));
 }
 

@@ -23,7 +23,7 @@ DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProf
       residual_(config_.hidden_size, config_.rms_norm_eps),
       softmax_scale_(softmax_scale(config_)),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.mla().qk_rope_head_dim));
 }
 

@@ -20,7 +20,7 @@ RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
 DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   for (const RopeConfig* rope : {&config_.rope, &config_.compress_rope}) {
     ropes_.push_back(make_rope(*rope, config_.v4().qk_rope_head_dim));
   }

@@ -1,4 +1,4 @@
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include "base/number_formats.h"
 #include "kernels/op_testing.h"
 
-namespace sluice::stream_test {
+namespace sluice::plane_test {
 namespace {
 
 struct Shape {
@@ -66,7 +66,7 @@ std::vector<float> bytes_as_floats(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-TEST(Stream, RowBytesAreTheOfficialOnes) {
+TEST(Plane, RowBytesAreTheOfficialOnes) {
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 512, 64).row_bytes(), 584);
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 512, 64).data_bytes, 576);
   EXPECT_EQ(make_row_format(RowCodec::kV4Fp8, 128, 64).row_bytes(), 200);
@@ -89,7 +89,7 @@ int scale_byte(RowCodec codec, int block, float largest) {
   return static_cast<int>(bytes[static_cast<std::size_t>(format.data_bytes)]);
 }
 
-TEST(Stream, ScalesArePowersOfTwoThatCover) {
+TEST(Plane, ScalesArePowersOfTwoThatCover) {
   EXPECT_EQ(scale_byte(RowCodec::kV4Fp8, 64, 448.0F), 127);
   EXPECT_EQ(scale_byte(RowCodec::kV4Fp8, 64, 449.0F), 128);
   EXPECT_EQ(scale_byte(RowCodec::kV4Fp8, 64, 0.0F), 127 - 22);
@@ -98,7 +98,7 @@ TEST(Stream, ScalesArePowersOfTwoThatCover) {
   EXPECT_EQ(scale_byte(RowCodec::kIndexFp4, 32, 0.0F), 1);
 }
 
-TEST(Stream, V4RowIsLaidOutByteForByte) {
+TEST(Plane, V4RowIsLaidOutByteForByte) {
   const RowFormat format = make_row_format(RowCodec::kV4Fp8, 128, 64);
   std::vector<float> x(128, 0.0F);
   x[0] = 448.0F;
@@ -122,7 +122,7 @@ TEST(Stream, V4RowIsLaidOutByteForByte) {
   EXPECT_TRUE(same_bits(back, x));
 }
 
-TEST(Stream, MlaRowHasOneScaleForEach128) {
+TEST(Plane, MlaRowHasOneScaleForEach128) {
   const RowFormat format = make_row_format(RowCodec::kMlaFp8, 208, 16);  // 128 + 64, and 16 rotary
   std::vector<float> x(208, 0.0F);
   x[0] = -896.0F;
@@ -142,7 +142,7 @@ TEST(Stream, MlaRowHasOneScaleForEach128) {
   EXPECT_EQ(scales[1], 1.0F);
 }
 
-TEST(Stream, IndexFp4HasEvenValuesInLowNibbles) {
+TEST(Plane, IndexFp4HasEvenValuesInLowNibbles) {
   const RowFormat format = make_row_format(RowCodec::kIndexFp4, 32, 0);
   std::vector<float> x(32, 0.0F);
   x[0] = 1.0F;
@@ -152,7 +152,7 @@ TEST(Stream, IndexFp4HasEvenValuesInLowNibbles) {
   EXPECT_EQ(bytes[0], std::byte{0xF2});
 }
 
-TEST(Stream, DecodingAnEncodedRowIsSimulatingIt) {
+TEST(Plane, DecodingAnEncodedRowIsSimulatingIt) {
   Random random(11);
   for (const Shape& shape : kShapes) {
     const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
@@ -179,7 +179,7 @@ TEST(Stream, DecodingAnEncodedRowIsSimulatingIt) {
   }
 }
 
-TEST(Stream, EveryTableCodesTheSameBytes) {
+TEST(Plane, EveryTableCodesTheSameBytes) {
   Random random(12);
   for (const Shape& shape : kShapes) {
     const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
@@ -188,7 +188,7 @@ TEST(Stream, EveryTableCodesTheSameBytes) {
       const std::vector<float> x = hard_values(random, shape.dims);
       expect_same_on_all([&](const Exec& exec) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
-        const StreamView one{bytes.data(), bytes.size(), 1, format};
+        const PlaneView one{bytes.data(), bytes.size(), 1, format};
         const RowSlot slot(0);
         encode_rows(exec, {&one, 1, x.data(), shape.dims, &slot});
         return bytes_as_floats(bytes);
@@ -202,7 +202,7 @@ TEST(Stream, EveryTableCodesTheSameBytes) {
   }
 }
 
-TEST(Stream, EveryTableDecodesEveryBytePattern) {
+TEST(Plane, EveryTableDecodesEveryBytePattern) {
   Random random(13);
   FlushDenormals flush;
   for (const Shape& shape : kShapes) {
@@ -223,7 +223,7 @@ TEST(Stream, EveryTableDecodesEveryBytePattern) {
   }
 }
 
-TEST(Stream, AddressesAreWide) {
+TEST(Plane, AddressesAreWide) {
   // Far more than 4 GiB of address space, of which two rows are touched.
   const RowFormat format = make_row_format(RowCodec::kV4Fp8, 512, 64);
   const std::size_t page_bytes = 128 * 584;
@@ -231,7 +231,7 @@ TEST(Stream, AddressesAreWide) {
   const std::size_t size = page_bytes * static_cast<std::size_t>(pages);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  const StreamView view{static_cast<std::byte*>(memory), page_bytes, 128, format};
+  const PlaneView view{static_cast<std::byte*>(memory), page_bytes, 128, format};
   const RowRef first = view.row(0, 0), last = view.row(pages - 1, 127);
   EXPECT_EQ(last.scales + format.scale_bytes, view.base + size);
   const std::vector<float> ones(512, 1.0F), twos(512, 2.0F);
@@ -249,4 +249,4 @@ TEST(Stream, AddressesAreWide) {
 }
 
 }  // namespace
-}  // namespace sluice::stream_test
+}  // namespace sluice::plane_test

@@ -1,4 +1,4 @@
-// encode_rows, decode_rows, simulate_rows (kernels/stream.h): sixteen threads a unit of a row.
+// encode_rows, decode_rows, simulate_rows (kernels/plane.h): sixteen threads a unit of a row.
 #include "kernels/attention.h"
 #include "kernels/cuda/shared/row_codec.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 struct EncodeRows {
   static constexpr int kThreads = 16;
-  StreamView stream;
+  PlaneView plane;
   RowUnits units;
   const float* x;
   std::ptrdiff_t ldx;
@@ -16,9 +16,9 @@ struct EncodeRows {
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int i = team.index / units.count(), unit = team.index % units.count();
     if (slots[i].value < 0) return;
-    const RowRef row = stream.row(slots[i]);
-    const bool whole = stream.format.codec == RowCodec::kIndexFp8 || stream.format.codec == RowCodec::kIndexFp4;
-    const int plain = units.coded == 0 ? 0 : whole ? stream.format.dims : stream.format.dims - stream.format.rope_dims;
+    const RowRef row = plane.row(slots[i]);
+    const bool whole = plane.format.codec == RowCodec::kIndexFp8 || plane.format.codec == RowCodec::kIndexFp4;
+    const int plain = units.coded == 0 ? 0 : whole ? plane.format.dims : plane.format.dims - plane.format.rope_dims;
     if (unit < units.coded) {
       encode(team, row, x + i * ldx, unit, plain);
     } else {
@@ -28,7 +28,7 @@ struct EncodeRows {
 
   SLUICE_DEVICE void encode(const Team<kThreads>& team, const RowRef& row, const float* from, int unit,
                             int plain) const {
-    const RowCodec codec = stream.format.codec;
+    const RowCodec codec = plane.format.codec;
     const int first = unit * units.coded_values, left = plain - first;
     const int n = left < units.coded_values ? left : units.coded_values;
     const float scale = unit_scale(team, codec, n, [&](int d) { return from[first + d]; });
@@ -50,7 +50,7 @@ struct EncodeRows {
         row.scales[unit] = static_cast<std::byte>(pow2_to_e8m0(scale));
       }
       if (codec != RowCodec::kV4Fp8 || unit > 0) return;
-      for (int pad = units.coded; pad < stream.format.scale_bytes; ++pad) row.scales[pad] = std::byte{0};
+      for (int pad = units.coded; pad < plane.format.scale_bytes; ++pad) row.scales[pad] = std::byte{0};
     });
   }
 
@@ -58,8 +58,8 @@ struct EncodeRows {
   SLUICE_DEVICE void copy(const Team<kThreads>& team, const RowRef& row, const float* from, int plain,
                           int begin) const {
     team.each([&](int t) {
-      for (int d = begin + t; d < begin + units.rest_values && d < stream.format.dims; d += kThreads) {
-        if (stream.format.codec == RowCodec::kF32) {
+      for (int d = begin + t; d < begin + units.rest_values && d < plane.format.dims; d += kThreads) {
+        if (plane.format.codec == RowCodec::kF32) {
           store_f32(row.data + 4 * d, from[d]);
         } else {
           store_u16(row.data + plain + 2 * (d - plain), to_bf16(from[d]).bits);
@@ -73,14 +73,14 @@ struct DecodeRows {
   static constexpr int kThreads = 1;
   StepTables step;
   RowSpan span;
-  StreamView stream;
+  PlaneView plane;
   std::int32_t first;
   float* x;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int dims = stream.format.dims;
-    const RowRef row = latent_row(step, span, stream, first + team.index / dims);
-    x[team.index] = decode_value(stream.format, row, team.index % dims);
+    const int dims = plane.format.dims;
+    const RowRef row = latent_row(step, span, plane, first + team.index / dims);
+    x[team.index] = decode_value(plane.format, row, team.index % dims);
   }
 };
 
@@ -117,14 +117,14 @@ struct SimulateRows {
 }  // namespace
 
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args) {
-  const RowFormat& format = args.stream->format;
+  const RowFormat& format = args.plane->format;
   const RowUnits units = row_units(format.codec, format.dims, format.rope_dims);
-  launch(exec, std::int64_t{args.count} * units.count(), EncodeRows{*args.stream, units, args.x, args.ldx, args.slots});
+  launch(exec, std::int64_t{args.count} * units.count(), EncodeRows{*args.plane, units, args.x, args.ldx, args.slots});
 }
 
 void decode_rows(const Exec& exec, const DecodeRowsArgs& args) {
-  launch(exec, std::int64_t{args.count} * args.stream->format.dims,
-         DecodeRows{*args.step, args.span, *args.stream, args.first, args.x});
+  launch(exec, std::int64_t{args.count} * args.plane->format.dims,
+         DecodeRows{*args.step, args.span, *args.plane, args.first, args.x});
 }
 
 void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {

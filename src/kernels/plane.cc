@@ -1,4 +1,4 @@
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 #include <algorithm>
 #include <cmath>

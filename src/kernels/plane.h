@@ -1,4 +1,4 @@
-// Cached rows: how one row is coded (RowFormat), and where row r of page p of a stream lies (StreamView).
+// Cached rows: how one row is coded (RowFormat), and where row r of page p of a plane lies (PlaneView).
 //
 // Codecs, for a row of `dims` values of which the last `rope_dims` are rotary (spec sections 11.3, 11.4, 12.1-12.4):
 //   kF32       4 bytes a value
@@ -42,8 +42,8 @@ struct RowRef {
   std::byte* scales;
 };
 
-// One stream of one pool: pages of `rows_per_page` rows. Does not own its bytes.
-struct StreamView {
+// One plane of one pool: pages of `rows_per_page` rows. Does not own its bytes.
+struct PlaneView {
   std::byte* base = nullptr;
   std::size_t page_bytes = 0;  // from page to page: rows_per_page * format.row_bytes(), and padding at the end
   int rows_per_page = 0;
@@ -68,9 +68,9 @@ void decode_row(const RowFormat& format, RowRef row, float* x);
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
 // The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of the
-// stream, or nowhere where that is -1. No two slots are the same.
+// plane, or nowhere where that is -1. No two slots are the same.
 struct EncodeRowsArgs {
-  const StreamView* stream = nullptr;
+  const PlaneView* plane = nullptr;
   int count = 0;
   const float* x = nullptr;
   std::ptrdiff_t ldx = 0;
@@ -79,11 +79,11 @@ struct EncodeRowsArgs {
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args);
 // On this thread, to rows in the host's memory; x: [rows, dims].
 void encode_on_host(const KernelTable& kernels, const RowFormat& format, const float* x, std::span<const RowRef> rows);
-// Rows [first, first + count) of the sequence of a span, from a latent stream to x [count, dims].
+// Rows [first, first + count) of the sequence of a span, from a latent plane to x [count, dims].
 struct DecodeRowsArgs {
   const StepTables* step = nullptr;
   RowSpan span;
-  const StreamView* stream = nullptr;
+  const PlaneView* plane = nullptr;
   std::int32_t first = 0;
   int count = 0;
   float* x = nullptr;
