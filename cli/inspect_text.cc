@@ -13,7 +13,7 @@
 #include "base/block_codes.h"
 #include "base/progress.h"
 #include "cache/page_geometry.h"
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 
 namespace sluice {
 namespace {

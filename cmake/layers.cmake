@@ -25,7 +25,7 @@ set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
   serve/http_separate                      # Asio and Beast whole
   base/sha256                              # OpenSSL stays out of programs that hash nothing
-  formats/deepseek_v32_chat formats/deepseek_v4_chat formats/gguf_deepseek2 formats/gguf_deepseek4 formats/gguf_llama
+  text/deepseek_v32_chat text/deepseek_v4_chat config/gguf_deepseek2 config/gguf_deepseek4 config/gguf_llama
 )                                          # families: the same functions by the same names
 function(sluice_group RESULT NAME)
   set(sources ${ARGN})

@@ -1,6 +1,6 @@
 # The sanitizer lanes. `./run test --asan` builds the target lane_asan and runs the tests labelled asan; tsan likewise.
 # A layer's tests join the lanes that name the layer here; tests elsewhere join by calling sluice_test_lanes.
-set(SLUICE_ASAN_LAYERS base formats kernels cache sched engine serve)
+set(SLUICE_ASAN_LAYERS base files config jinja text kernels cache sched engine serve)
 set(SLUICE_TSAN_LAYERS base engine serve)  # the others have no threads of their own
 set(SLUICE_TSAN_LEAVES_OUT_engine *Law*)    # many schedules on one thread: the lane has the few of laws_few on four
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "cache/memory_plan.h"
+#include "config/model_config.h"
 #include "engine/engine_options.h"
 #include "engine/law_workload.h"
 #include "engine/runner.h"
-#include "formats/model_config.h"
 #include "model/model_plan.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "kernels/experts.h"
 #include "kernels/router.h"
 #include "kernels/scratch.h"

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "base/test_paths_testing.h"
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 

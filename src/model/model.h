@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/checkpoint.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
+#include "files/checkpoint.h"
 #include "kernels/device.h"
 #include "kernels/exec.h"
 #include "model/batch.h"

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "kernels/linear.h"
 #include "kernels/plane.h"
 #include "model/engine_setup.h"
