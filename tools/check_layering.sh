@@ -22,8 +22,10 @@ declare -A may_use=(
   [cache]="base files config kernels model cache"
   [sched]="base files config kernels model cache sched"
   [engine]="base files config kernels model cache sched engine"
-  [sim]="base files config kernels model cache sched engine sim"
-  [measure]="base files config kernels model cache sched engine measure"
+  [report]="base report"
+  [verify]="base files config kernels model cache sched engine verify"
+  [sim]="base files config kernels model cache sched engine report sim"
+  [measure]="base files config kernels model cache sched engine report measure"
   [serve]="base files config kernels model cache sched engine text serve"
 )
 processor_aware='^src/kernels/cpu/[a-z0-9_]+/|^(src/kernels/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'

@@ -7,11 +7,11 @@
 // the request alone, bitwise; what a request takes over from the prefix cache must have been computed under its salt;
 // after every step the auditor must be content, and in the end no page, place or swap space in use. On a difference
 // requests are left out while it still differs. A workload is a function of (seed, its number), but for the choice
-// between swapping and computing again, which is the scheduler's by measured costs (engine/law_requests.h). The runner
+// between swapping and computing again, which is the scheduler's by measured costs (verify/law_requests.h). The runner
 // must have no open sequences, and room for all of it (max_num_seqs >= 9).
 #pragma once
 
-#include "engine/law_check.h"
+#include "verify/law_check.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "engine/law_requests.h"
+#include "verify/law_requests.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cache/page_geometry.h"
-#include "engine/law_schedule.h"
+#include "verify/law_schedule.h"
 
 namespace sluice {
 

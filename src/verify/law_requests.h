@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/law_check.h"
 #include "model/engine_setup.h"
+#include "verify/law_check.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "base/plot.h"
+#include "report/plot.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "base/plot_axis.h"
+#include "report/plot_axis.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/plot.h"
+#include "report/plot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/plot_axis.h"
+#include "report/plot_axis.h"
 
 namespace sluice::plot_test {
 namespace {

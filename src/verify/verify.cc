@@ -1,4 +1,4 @@
-#include "engine/verify.h"
+#include "verify/verify.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,9 @@
 #include "cache/memory_plan.h"
 #include "config/model_config.h"
 #include "engine/engine_options.h"
-#include "engine/law_workload.h"
 #include "engine/runner.h"
 #include "model/model_plan.h"
+#include "verify/law_workload.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/law_check.h"
+#include "verify/law_check.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,10 +9,10 @@
 
 #include "base/test_seed_testing.h"
 #include "engine/fake_model_testing.h"
-#include "engine/law_requests.h"
-#include "engine/law_schedule.h"
-#include "engine/law_workload.h"
-#include "engine/verify.h"
+#include "verify/law_requests.h"
+#include "verify/law_schedule.h"
+#include "verify/law_workload.h"
+#include "verify/verify.h"
 
 namespace sluice::law_check_test {
 namespace {

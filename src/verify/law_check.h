@@ -8,7 +8,7 @@
 // forgotten, as a rejected speculation is. The conservation law is audited after every step. On a difference the
 // schedule is shrunk to a small one that still differs, and the first value inside the model that differs is named. A
 // schedule is a function of (seed, its number). Every kLawSituations schedules have all of this by construction
-// (engine/law_schedule.h). Thread safety: the runner is used by the calling thread only; it must have no open
+// (verify/law_schedule.h). Thread safety: the runner is used by the calling thread only; it must have no open
 // sequences.
 #pragma once
 
@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "engine/law_report.h"
 #include "engine/runner.h"
 #include "sluice/status.h"
+#include "verify/law_report.h"
 
 namespace sluice {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/law_check.h"
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "sluice/status.h"
+#include "verify/law_check.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "engine/law_check.h"
+#include "verify/law_check.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/law_digest.h"
-#include "engine/law_runner.h"
-#include "engine/law_schedule.h"
+#include "verify/law_digest.h"
+#include "verify/law_runner.h"
+#include "verify/law_schedule.h"
 
 namespace sluice {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/plot.h"
+#include "report/plot.h"
 
 namespace sluice {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/law_check.h"
+#include "verify/law_check.h"
 
 namespace sluice {
 

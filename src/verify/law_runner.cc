@@ -1,4 +1,4 @@
-#include "engine/law_runner.h"
+#include "verify/law_runner.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/law_workload.h"
+#include "verify/law_workload.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +8,12 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/law_digest.h"
-#include "engine/law_requests.h"
-#include "engine/law_runner.h"
-#include "engine/law_schedule.h"
 #include "engine/sampler.h"
 #include "engine/stepper.h"
+#include "verify/law_digest.h"
+#include "verify/law_requests.h"
+#include "verify/law_runner.h"
+#include "verify/law_schedule.h"
 
 namespace sluice {
 namespace {

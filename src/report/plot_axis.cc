@@ -1,4 +1,4 @@
-#include "base/plot_axis.h"
+#include "report/plot_axis.h"
 
 #include <fmt/format.h>
 

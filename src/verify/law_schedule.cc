@@ -1,4 +1,4 @@
-#include "engine/law_schedule.h"
+#include "verify/law_schedule.h"
 
 #include <fmt/format.h>
 
