@@ -34,7 +34,7 @@ int sequences_within(const Sizes& sizes, int extra, std::size_t latent_target, s
   int low = 0, high = max_seqs;  // the need grows with the sequences
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
-    // The health probe has a page of its own beside a single sequence's.
+    // The self-test has a page of its own beside a single sequence's.
     const std::size_t latents = std::max(static_cast<std::size_t>(middle) * latent_target, 2 * sizes.latent_page);
     const bool fits = sizes.fixed(middle, extra) + latents <= budget;
     (fits ? low : high) = fits ? middle : middle - 1;

@@ -70,7 +70,7 @@ class ToyWorld {
 
   // Opens sequence i with what is cached of the tokens.
   PrefixHit start(std::size_t i, const BlockChain& chain, int known) {
-    const PrefixHit hit = cache_->probe(chain, known);
+    const PrefixHit hit = cache_->lookup(chain, known);
     open(i);
     states_[i].resume(chain, hit);
     return hit;

@@ -61,7 +61,7 @@ class FakeModel final : public Model {
 
   Status prepare(Device&, int, Position) override { return {}; }
 
-  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Probe*) override {
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
     const auto work = [this, exec, step, &cache, logits] { compute(exec, step, cache, logits); };
     if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
     work();

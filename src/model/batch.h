@@ -32,6 +32,6 @@ struct CacheView {
 
 // Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows,
 // columns].
-using Probe = std::function<void(std::string_view name, const float* values, int rows, int columns)>;
+using Tap = std::function<void(std::string_view name, const float* values, int rows, int columns)>;
 
 }  // namespace sluice

@@ -100,7 +100,7 @@ void TestSequence::take_pages(int max_tokens) {
 }
 
 std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<const TokenId> ids,
-                                     std::span<const int> wanted, const Probe* probe) {
+                                     std::span<const int> wanted, const Tap* tap) {
   BatchSpan span;
   span.rows = static_cast<int>(ids.size());
   span.first_position = position_;
@@ -117,14 +117,14 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   step.add(span, ids, wanted);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
   prepare_for(model, static_cast<int>(ids.size()));
-  model.forward(exec, step.finish(), view, logits.data(), probe);
+  model.forward(exec, step.finish(), view, logits.data(), tap);
   open_.assign(states.begin() + static_cast<std::ptrdiff_t>(open_.size()), states.end());
   position_ += span.rows;
   return logits;
 }
 
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Probe* probe) {
+                              int chunk, const Tap* tap) {
   TestSequence sequence(model.cache_layout(), static_cast<int>(ids.size()) + 1);
   std::vector<float> all;
   for (int begin = 0; begin < static_cast<int>(ids.size()); begin += chunk) {
@@ -134,7 +134,7 @@ std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const To
       if (position >= begin && position < begin + rows) rows_wanted.push_back(position - begin);
     }
     const auto part = sequence.run(
-        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, probe);
+        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, tap);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -48,7 +48,7 @@ class TestSequence {
 
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                         const Probe* probe = nullptr);
+                         const Tap* tap = nullptr);
   Position position() const { return position_; }
 
   TestPages& pages() const { return *pages_; }
@@ -71,6 +71,6 @@ class TestSequence {
 
 // Logits after every token of `wanted` positions, for the prompt cut in chunks of `chunk` rows.
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Probe* probe = nullptr);
+                              int chunk, const Tap* tap = nullptr);
 
 }  // namespace sluice

@@ -36,9 +36,9 @@ class Model {
   virtual Status prepare(Device& device, int rows, Position positions) = 0;
 
   // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
-  // fit the layout (an invariant: the caller built them from it). `probe` may be null.
+  // fit the layout (an invariant: the caller built them from it). `tap` may be null.
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-                       const Probe* probe) = 0;
+                       const Tap* tap) = 0;
 };
 
 struct LoadReport {

@@ -235,7 +235,7 @@ TEST_P(ResumeTest, RowsBelowLatentsFromWriteNoLatents) {
   expect_same_pages(resumed, block);
 }
 
-// The deliberate fault of kernels/exec.h: inert on one piece, found in the logits of any other cut, and the probes name
+// The deliberate fault of kernels/exec.h: inert on one piece, found in the logits of any other cut, and the taps name
 // the attention of the first layer as what differs first.
 TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
   exec_.fault_chunk_anchored_splits = true;
@@ -251,10 +251,10 @@ TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
     sequence.run(*model_, exec_, std::span(ids_).first(cut), {});
     exec_.fault_chunk_anchored_splits = fault;
     std::vector<Shown> shown;
-    const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
+    const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
       shown.emplace_back(name, std::vector<float>(values, values + static_cast<std::ptrdiff_t>(rows) * columns));
     };
-    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &probe));
+    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &tap));
     return shown;
   };
   const auto right = second_piece(false), wrong = second_piece(true);

@@ -55,7 +55,7 @@ class Checker {
   Status compute_reference(int prompt);
   Status run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
                    std::optional<Mismatch>* found);
-  Status run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe);
+  Status run_step(const LawSchedule& schedule, std::size_t step, const Tap* tap);
   Status prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget);
   Status begin(const LawSchedule& schedule, int sequence);
   Status after(const LawSchedule& schedule, const LawPiece& piece);
@@ -65,7 +65,7 @@ class Checker {
   bool give_room();
   std::optional<Mismatch> compare(const LawSchedule& schedule, std::size_t step);
   std::vector<int> compared_rows(Position first, int rows) const;
-  Probe watch(const LawSchedule& schedule, const Mismatch& watched, Values* values);
+  Tap watch(const LawSchedule& schedule, const Mismatch& watched, Values* values);
 
   Live& live(int sequence) { return live_[static_cast<std::size_t>(sequence)]; }
   static const LawSequence& spec(const LawSchedule& schedule, int sequence) {
@@ -146,9 +146,9 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
                           std::optional<Mismatch>* found) {
   for (std::size_t step = 0; step < schedule.steps.size() && !*found; ++step) {
     steps_begun_ = step + 1;
-    Probe probe;
-    if (watched != nullptr && step == watched->step) probe = watch(schedule, *watched, values);
-    SLUICE_RETURN_IF_ERROR(run_step(schedule, step, probe ? &probe : nullptr));
+    Tap tap;
+    if (watched != nullptr && step == watched->step) tap = watch(schedule, *watched, values);
+    SLUICE_RETURN_IF_ERROR(run_step(schedule, step, tap ? &tap : nullptr));
     *found = compare(schedule, step);
     if (*found) return {};
     SLUICE_RETURN_IF_ERROR(runner_.audit());
@@ -158,7 +158,7 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
   return {};
 }
 
-Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Probe* probe) {
+Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Tap* tap) {
   const LawStep& s = schedule.steps[step];
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, s.threads));
   report_.thread_counts.insert(runner_.threads());
@@ -167,9 +167,9 @@ Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Pr
   int budget = options_.max_step_rows;
   for (const LawPiece& piece : s.pieces) SLUICE_RETURN_IF_ERROR(prepare(schedule, piece, &budget));
   if (spans_.empty()) return {};
-  const Status status = runner_.run_step(spans_, probe);
+  const Status status = runner_.run_step(spans_, tap);
   if (status.code() != StatusCode::kResourceExhausted || !give_room()) return status;
-  return runner_.run_step(spans_, probe);
+  return runner_.run_step(spans_, tap);
 }
 
 // The schedule needs more pages than it was given. False when it has them all.
@@ -230,7 +230,7 @@ Status Checker::begin(const LawSchedule& schedule, int sequence) {
   report_.preemptions += std::exchange(l.begun, true);
   SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.open());
   if (!cached || l.hit_limit < 1) return {};
-  const PrefixHit hit = runner_.prefix_cache().probe(*l.chain, l.hit_limit);
+  const PrefixHit hit = runner_.prefix_cache().lookup(*l.chain, l.hit_limit);
   if (hit.shared > 0) runner_.resume(l.slot, *l.chain, hit);
   report_.hits += hit.resume > 0;
   report_.resumed_tokens += hit.resume;
@@ -362,7 +362,7 @@ Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
 }
 
 // Digests of the watched row in every value that has a row for each row of the batch.
-Probe Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values* values) {
+Tap Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values* values) {
   return [this, &schedule, watched, values](std::string_view name, const float* data, int rows, int columns) {
     int row = -1, total = 0;
     for (std::size_t i = 0; i < spans_.size(); ++i) {

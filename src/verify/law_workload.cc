@@ -250,7 +250,7 @@ std::optional<Found> WorkloadChecker::run(const Workload& work) {
   runner_.prefix_cache().reset();
   runner_.prefix_cache().set_enabled(work.caching);
   const std::uint64_t evicted = evictions(runner_);
-  // The scheduler's memory is what is left, beside the page that it keeps for the health probe.
+  // The scheduler's memory is what is left, beside the page that it keeps for the self-test.
   const Result<StateSlot> occupied =
       work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
   Result<std::optional<Found>> found = run_stepper(work);

@@ -38,10 +38,10 @@ void Decoder::reserve(Scratch& scratch, std::size_t rows) {
 }
 
 void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                      const Probe* probe) {
+                      const Tap* tap) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, probe}, w};
+  Step step{{exec, tables, cache, tap}, w};
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

@@ -32,7 +32,7 @@ class Decoder final : public FamilyModel {
   ~Decoder() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Probe* probe) override;
+               const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)

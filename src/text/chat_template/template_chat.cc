@@ -77,7 +77,7 @@ std::vector<TemplateForms> forms_to_try(const ChatRequest& request, const Templa
 TemplateChat::TemplateChat(ChatTemplates templates, ChatParserNames parsers)
     : templates_(std::move(templates)),
       parsers_(std::move(parsers)),
-      forms_(probe_template_forms(templates_)),
+      forms_(find_template_forms(templates_)),
       markers_(used_markers(templates_)) {}
 
 Result<std::unique_ptr<ChatEncoding>> TemplateChat::make(ChatTemplates templates, const ChatParserNames& parsers) {

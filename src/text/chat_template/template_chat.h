@@ -57,6 +57,6 @@ class TemplateChat final : public ChatEncoding {
 };
 
 // The forms that a template takes, found by rendering small conversations.
-TemplateForms probe_template_forms(const ChatTemplates& templates);
+TemplateForms find_template_forms(const ChatTemplates& templates);
 
 }  // namespace sluice

@@ -9,8 +9,8 @@ namespace sluice {
 namespace {
 
 // Words that no template contains.
-constexpr std::string_view kKey = "sluice_probe_key";
-constexpr std::string_view kPart = "sluice probe part";
+constexpr std::string_view kKey = "sluice_trial_key";
+constexpr std::string_view kPart = "sluice trial part";
 
 std::optional<std::string> rendered(const ChatTemplates& templates, const ChatRequest& request,
                                     const TemplateForms& forms) {
@@ -27,25 +27,25 @@ ChatMessage message_of(ChatRole role, std::string text) {
   return message;
 }
 
-// A conversation with a call, whose arguments are {"sluice_probe_key": "value"}.
+// A conversation with a call, whose arguments are {"sluice_trial_key": "value"}.
 ChatRequest conversation_with_call() {
   ChatRequest request;
   request.messages.push_back(message_of(ChatRole::kUser, "question"));
   ChatMessage answer = message_of(ChatRole::kAssistant, "");
   std::string arguments("{\"");
   arguments.append(kKey).append("\": \"value\"}");
-  answer.tool_calls.push_back({.id = "call00001", .name = "probe", .arguments = std::move(arguments)});
+  answer.tool_calls.push_back({.id = "call00001", .name = "trial", .arguments = std::move(arguments)});
   request.messages.push_back(std::move(answer));
   ChatMessage result = message_of(ChatRole::kTool, "result");
   result.tool_call_id = "call00001";
-  result.name = "probe";
+  result.name = "trial";
   request.messages.push_back(std::move(result));
   boost::json::object parameters;
   parameters["type"] = "object";
   parameters["properties"] = boost::json::object();
   boost::json::object function;
-  function["name"] = "probe";
-  function["description"] = "probe";
+  function["name"] = "trial";
+  function["description"] = "trial";
   function["parameters"] = std::move(parameters);
   request.tools.emplace_back(std::move(function));
   return request;
@@ -77,7 +77,7 @@ bool takes_parts(const ChatTemplates& templates) {
 
 }  // namespace
 
-TemplateForms probe_template_forms(const ChatTemplates& templates) {
+TemplateForms find_template_forms(const ChatTemplates& templates) {
   TemplateForms forms;
   forms.arguments_as_text = !writes_arguments(templates, false) && writes_arguments(templates, true);
   forms.parts_as_list = takes_parts(templates);
