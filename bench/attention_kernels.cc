@@ -24,7 +24,7 @@ struct Kind {
 
 constexpr int kContext = 8192;
 
-// Rows of a stream, over so many contexts that together exceed the caches.
+// Rows of a plane, over so many contexts that together exceed the caches.
 class Cache {
  public:
   Cache(KernelBench& bench, const Kind& kind, int tokens_per_row) {
@@ -46,13 +46,13 @@ class Cache {
                   {&view_, view_.rows_per_page, x.data() + page % kContextPages, kind.row_dims, slots.data()});
     }
   }
-  const StreamView& view() const { return view_; }
+  const PlaneView& view() const { return view_; }
   std::int32_t first_page(int turn) const { return turn % contexts_ * static_cast<std::int32_t>(kContextPages); }
 
   static constexpr std::size_t kContextPages = kContext / kBlockTokens;
 
  private:
-  StreamView view_;
+  PlaneView view_;
   int contexts_ = 0;
   LargeBytes memory_;
 };
@@ -133,7 +133,7 @@ class Attention {
   bool bf16_ = false;
   StepBuilder step_{TableShape{.ratios = {}, .windows = false}};
   std::vector<Cache> latents_, windows_;
-  std::vector<StreamView> latent_views_;
+  std::vector<PlaneView> latent_views_;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_;
   std::vector<float> q_, out_, sink_;

@@ -63,7 +63,7 @@ class KeyPool {
       }
     }
   }
-  const StreamView& view() const { return view_; }
+  const PlaneView& view() const { return view_; }
   // Pages that the last calls have not returned.
   std::span<const LatentPage> next(int keys) {
     if (at_ + pages_of(keys) > pages_.size()) at_ = 0;
@@ -79,7 +79,7 @@ class KeyPool {
   }
 
   AlignedBytes bytes_;
-  StreamView view_;
+  PlaneView view_;
   std::vector<LatentPage> pages_;
   std::size_t at_ = 0;
 };

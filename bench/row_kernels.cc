@@ -131,7 +131,7 @@ void bench_codec(KernelBench& bench, RowCodec codec, int dims, int rope_dims, in
   auto x = random_floats(size(rows, dims));
   AlignedBytes memory(size(rows + kBlockTokens, format.row_bytes()) + 64);
   const int pages = (rows + kBlockTokens - 1) / kBlockTokens;
-  StreamView view{.base = memory.data(), .rows_per_page = kBlockTokens, .format = format};
+  PlaneView view{.base = memory.data(), .rows_per_page = kBlockTokens, .format = format};
   view.page_bytes = size(kBlockTokens, format.row_bytes());
   std::vector<LatentPage> list;
   for (int page = 0; page < pages; ++page) list.emplace_back(page);

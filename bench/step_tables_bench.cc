@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/plane.h"
 #include "kernels/step_builder.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 namespace {
@@ -76,7 +76,7 @@ class Bench {
     kept_ += rows_.size();
   }
   void entry_lists(int ratio) {
-    const StreamView entries{memory_, 65536, kBlockTokens / ratio, window_.format};
+    const PlaneView entries{memory_, 65536, kBlockTokens / ratio, window_.format};
     rows_.clear(), positions_.clear(), begins_.clear(), boundaries_.clear();
     for (const BatchSpan& span : spans_) {
       begins_.push_back(static_cast<int>(positions_.size()));
@@ -101,7 +101,7 @@ class Bench {
   std::vector<BatchSpan> spans_;
   StepBuilder builder_{TableShape{.ratios = {4, 128}, .windows = true}};
   std::byte memory_[1] = {};  // addresses are made, not used
-  StreamView window_{memory_, 74752, kBlockTokens, make_row_format(RowCodec::kV4Fp8, 512, 64)};
+  PlaneView window_{memory_, 74752, kBlockTokens, make_row_format(RowCodec::kV4Fp8, 512, 64)};
   std::vector<RowRef> rows_;
   std::vector<Position> positions_;
   std::vector<int> begins_;

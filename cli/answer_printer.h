@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "formats/chat.h"
+#include "text/chat.h"
 
 namespace sluice {
 

@@ -12,7 +12,7 @@
 #include "cli/model_path.h"
 #include "cli/version.h"
 #include "engine/engine_options.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "measure/fingerprint.h"
 #include "measure/rounds.h"
 #include "measure/speed_report.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/chat.h"
+#include "text/chat.h"
 
 namespace sluice {
 namespace {

@@ -20,8 +20,8 @@
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
 #include "cli/perplexity.h"
-#include "formats/json.h"
-#include "serve/generation_stream.h"
+#include "files/json.h"
+#include "text/generation_stream.h"
 
 namespace sluice {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "formats/chat.h"
 #include "model/engine_setup.h"
+#include "text/chat.h"
 
 namespace sluice {
 

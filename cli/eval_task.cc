@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/mapped_file.h"
-#include "formats/json.h"
-#include "formats/json_fields.h"
+#include "files/json.h"
+#include "files/json_fields.h"
 
 namespace sluice {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/chat.h"
 #include "sluice/status.h"
+#include "text/chat.h"
 
 namespace sluice {
 

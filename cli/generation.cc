@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/interrupt.h"
-#include "serve/generation_stream.h"
+#include "text/generation_stream.h"
 
 namespace sluice {
 namespace {

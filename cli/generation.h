@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "cli/loaded_model.h"
-#include "formats/chat.h"
 #include "sluice/engine.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
+#include "text/chat.h"
 
 namespace sluice {
 

@@ -15,9 +15,10 @@
 #include "cli/exit_code.h"
 #include "cli/inspect_text.h"
 #include "cli/model_path.h"
+#include "config/gguf_architecture.h"
 #include "engine/engine_options.h"
-#include "formats/checkpoint.h"
-#include "formats/gguf_file.h"
+#include "files/checkpoint.h"
+#include "files/gguf_file.h"
 #include "model/model_plan.h"
 
 namespace sluice {
@@ -96,7 +97,7 @@ Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   std::optional<Checkpoint> checkpoint;
   if (!config_only) {
-    SLUICE_ASSIGN_OR_RETURN(checkpoint, Checkpoint::open(path));
+    SLUICE_ASSIGN_OR_RETURN(checkpoint, Checkpoint::open(path, gguf_names));
   }
   const Checkpoint* opened = checkpoint ? &*checkpoint : nullptr;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));

@@ -13,7 +13,7 @@
 #include "base/block_codes.h"
 #include "base/progress.h"
 #include "cache/page_geometry.h"
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 
 namespace sluice {
 namespace {
@@ -96,12 +96,12 @@ std::string weights_text(const ModelConfig& config, const std::vector<InspectedT
   return text;
 }
 
-struct StreamName {
+struct PlaneName {
   std::string layer, kind;
 };
 
 // "layers.3.csa" is of layer 3 and of kind "csa", "layers.3.kv.0" (one a head) of kind "kv".
-StreamName split_stream_name(const std::string& name) {
+PlaneName split_plane_name(const std::string& name) {
   std::vector<std::string> parts;
   std::istringstream in(name);
   for (std::string part; std::getline(in, part, '.');) parts.push_back(part);
@@ -142,34 +142,34 @@ std::string tensor_text(const std::vector<InspectedTensor>& tensors, const Param
 
 std::string cache_text(const CacheLayout& layout) {
   struct Kind {
-    const StreamSpec* first = nullptr;
+    const PlaneSpec* first = nullptr;
     std::set<std::string> layers;
-    std::size_t streams = 0, initial_bytes = 0;
+    std::size_t planes = 0, initial_bytes = 0;
   };
-  std::map<std::pair<std::string, StreamKind>, Kind> kinds;
-  for (const StreamSpec& stream : layout.streams) {
-    const StreamName name = split_stream_name(stream.name);
-    Kind& kind = kinds[{name.kind, stream.kind}];
-    if (kind.first == nullptr) kind.first = &stream;
+  std::map<std::pair<std::string, PlaneKind>, Kind> kinds;
+  for (const PlaneSpec& plane : layout.planes) {
+    const PlaneName name = split_plane_name(plane.name);
+    Kind& kind = kinds[{name.kind, plane.kind}];
+    if (kind.first == nullptr) kind.first = &plane;
     kind.layers.insert(name.layer);
-    ++kind.streams;
-    kind.initial_bytes += stream.initial.size();
+    ++kind.planes;
+    kind.initial_bytes += plane.initial.size();
   }
-  std::string text = fmt::format("cache\n  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", "stream", "kind", "layers",
+  std::string text = fmt::format("cache\n  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", "plane", "kind", "layers",
                                  "row bytes", "tokens a row", "bytes a token", "bytes a sequence");
   const PageGeometry geometry = PageGeometry::of(layout);
   for (const auto& [key, kind] : kinds) {
-    const StreamSpec& s = *kind.first;
-    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes()) * kind.streams;  // of all layers
+    const PlaneSpec& s = *kind.first;
+    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes()) * kind.planes;  // of all layers
     std::string rows = "-", tokens = "-", per_token = "-", per_sequence = "-";
-    if (s.kind != StreamKind::kOpen) {
+    if (s.kind != PlaneKind::kOpen) {
       rows = std::to_string(row / kind.layers.size());
       tokens = std::to_string(s.tokens_per_row);
     }
     const std::size_t in_window_pages =
-        kind.streams * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
-    if (s.kind == StreamKind::kLatent) {
-      per_token = fmt::format("{:.2f}", static_cast<double>(kind.streams * s.page_bytes()) / kBlockTokens);
+        kind.planes * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
+    if (s.kind == PlaneKind::kLatent) {
+      per_token = fmt::format("{:.2f}", static_cast<double>(kind.planes * s.page_bytes()) / kBlockTokens);
     } else {  // an open state has two copies beside what window pages store of it
       per_sequence = std::to_string(2 * kind.initial_bytes + in_window_pages);
     }

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "config/model_config.h"
 #include "engine/engine_impl.h"
-#include "formats/model_config.h"
 
 namespace sluice {
 

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "formats/chat.h"
-#include "formats/generation_config.h"
-#include "formats/tokenizer.h"
+#include "config/generation_config.h"
 #include "model/engine_setup.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 

@@ -20,7 +20,7 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
-#include "formats/safetensors_writer.h"
+#include "files/safetensors_writer.h"
 
 namespace sluice {
 namespace {

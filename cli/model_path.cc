@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "cli/known_model.h"
-#include "formats/gguf_file.h"
+#include "files/gguf_file.h"
 
 namespace sluice {
 namespace {

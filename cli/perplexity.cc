@@ -15,9 +15,9 @@
 #include "cli/model_path.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
-#include "formats/tokenizer.h"
 #include "measure/prediction.h"
 #include "sim/percentiles.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
-#include "serve/message_starts.h"
+#include "text/message_starts.h"
 
 namespace sluice {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cli/text_options.h"
-#include "formats/chat.h"
 #include "model/engine_setup.h"
+#include "text/chat.h"
 
 namespace sluice {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/chat.h"
 #include "model/engine_setup.h"
 #include "serve/waiting.h"
+#include "text/chat.h"
 
 namespace sluice {
 

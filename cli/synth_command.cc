@@ -13,8 +13,8 @@
 #include "cli/exit_code.h"
 #include "cli/synth_gguf.h"
 #include "cli/synth_weights.h"
-#include "formats/gguf_file.h"
-#include "formats/safetensors_writer.h"
+#include "files/gguf_file.h"
+#include "files/safetensors_writer.h"
 #include "model/model_plan.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "cli/synth_vocabulary.h"
-#include "formats/gguf_architecture.h"
+#include "config/gguf_architecture.h"
 
 namespace sluice {
 namespace {
@@ -36,7 +36,7 @@ OfficialName split_name(const std::string& name) {
 // "" for a tensor that the files do not have.
 std::string gguf_name(const std::string& official) {
   const OfficialName name = split_name(official);
-  for (const GgufName& known : name.layer.empty() ? kGgufDeepSeek2.model : kGgufDeepSeek2.layer) {
+  for (const GgufName& known : name.layer.empty() ? kGgufDeepSeek2.tensors.model : kGgufDeepSeek2.tensors.layer) {
     if (known.official == name.rest) return name.layer + std::string(known.gguf);
   }
   return "";

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/synth_weights.h"
-#include "formats/gguf_writer.h"
+#include "files/gguf_writer.h"
 #include "model/model_plan.h"
 #include "sluice/status.h"
 

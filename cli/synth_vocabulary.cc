@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "formats/bpe_alphabet.h"
-#include "formats/json.h"
+#include "files/json.h"
+#include "text/bpe_alphabet.h"
 
 namespace sluice {
 namespace {

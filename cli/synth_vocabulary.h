@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "formats/gguf_writer.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
+#include "files/gguf_writer.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -12,7 +12,7 @@
 #include "base/progress.h"
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
-#include "engine/verify.h"
+#include "verify/verify.h"
 
 namespace sluice {
 namespace {

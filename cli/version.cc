@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/model_path.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "kernels/isa.h"
 #include "model/numerics.h"
 #include "sluice_version.h"

@@ -11,9 +11,9 @@
 #include <iostream>
 #include <string>
 
-#include "formats/chat.h"
-#include "formats/jinja/template.h"
-#include "formats/json.h"
+#include "files/json.h"
+#include "jinja/template.h"
+#include "text/chat.h"
 
 namespace sluice {
 namespace {

@@ -229,7 +229,7 @@ def test_inspect():
     for words in ["DeepseekV4ForCausalLM", "1322 tensors, 22952988 bytes", "default int8 kv=fp8 index=fp4", "layers.8 ",
                   "mtp.0 ", "256.00 MiB", "a token costs"]:
         assert words in text, words
-    # 4 CSA streams of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA streams at 1:128,
+    # 4 CSA planes of a 200-byte row for 4 tokens, 4 of the indexer's 68 bytes, 3 HCA planes at 1:128,
     # whose pages of one row are padded to 208 bytes.
     assert "a token costs %.2f bytes" % (4 * 200 / 4 + 4 * 68 / 4 + 3 * 208 / 128) in text
     wide = sluice("inspect", "--kv-cache-dtype", "f32", "--index-cache-dtype", "bf16").stdout

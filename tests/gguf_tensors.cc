@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "formats/checkpoint.h"
-#include "formats/gguf_file.h"
-#include "formats/json.h"
+#include "config/gguf_architecture.h"
+#include "files/checkpoint.h"
+#include "files/gguf_file.h"
+#include "files/json.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +42,7 @@ void write(const TensorView& tensor) {
 
 int run(bool official, const std::string& path) {
   if (official) {
-    const auto checkpoint = Checkpoint::open(path);
+    const auto checkpoint = Checkpoint::open(path, gguf_names);
     if (!checkpoint.ok()) return fail(checkpoint.status());
     for (const TensorView* tensor : checkpoint->tensors()) write(*tensor);
     return 0;

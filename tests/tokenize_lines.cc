@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/detokenizer.h"
-#include "formats/json.h"
-#include "formats/tokenizer.h"
+#include "files/json.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 namespace {

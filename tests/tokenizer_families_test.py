@@ -43,7 +43,7 @@ def paragraphs(pattern):
 def training_texts():
     """Mixtures of everything, sources and documents; no long ones, on which the trainer is slow."""
     mixtures = tokenizer_strings.texts(SEED + 1000, 3000, [])
-    return [t for t in mixtures + paragraphs("docs/*.md") + paragraphs("src/formats/*.cc") if len(t) < 2000]
+    return [t for t in mixtures + paragraphs("docs/*.md") + paragraphs("src/text/*.cc") if len(t) < 2000]
 
 
 def part_of(kind, value):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_device_memory.sh [TREE]: the bytes of the cache are read and written by ops and by CacheMemory alone.
-#   - in the folders below, nothing that leads to an address in the pools is named: what a row, a stream, a boundary or an
+#   - in the folders below, nothing that leads to an address in the pools is named: what a row, a plane, a boundary or an
 #     open state lies at, and the coders of rows;
 #   - but in the files of the list, with the reason.
 # Tests are free: those of the cache run over memory that the host cannot touch (kernels/deferred_device_testing.h), and
@@ -21,7 +21,7 @@ words+='|\b(latent|window)_row\('
 allowed=(
   'src/cache/cache_memory.cc .*'                                  # its purpose
   'src/measure/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
-  'src/model/cache_layout.cc base'                                # where a stream's view begins: handed on
+  'src/model/cache_layout.cc base'                                # where a plane's view begins: handed on
   'src/model/batch.h row'                                         # an address for ops
   'src/model/deepseek_v4/weights.cc base'                         # a weight's name
   'src/model/deepseek_v4/attention.cc encode_rows'                # the op

@@ -24,7 +24,7 @@ plant() {
   planted=$((planted + 1))
 }
 plant src/cache/bad.cc '  std::memcpy(view.base + at, from, bytes);'
-plant src/cache/bad.h 'std::byte* at = stream->base;'
+plant src/cache/bad.h 'std::byte* at = plane->base;'
 plant src/engine/bad.cc 'const RowRef row = make(1);'
 plant src/engine/bad.cc '*pools.view()[id].row(page, 0).data = x;'
 plant src/engine/bad.cc 'std::copy_n(cache.boundary(id, page), 8, to);'
@@ -34,7 +34,7 @@ plant src/measure/bad.cc 'auto* at = pools->open_state(slot, 0);'
 plant src/measure/bad.cc 'kernels->encode_rows(format, x, ldx, rows, 1);'
 plant src/measure/bad.cc 'load(latent_row(span, view, e).data);'
 plant src/measure/bad.cc 'auto* at = view.open_base + 64;'
-plant src/model/bad.cc 'w.rows.push_back(latent_row(span, stream, p));'
+plant src/model/bad.cc 'w.rows.push_back(latent_row(span, plane, p));'
 plant src/model/bad.h 'std::memcpy(cache.view().open_base, from, 8);'
 # What a file may name does not let it name something else.
 plant src/cache/sequence_state.cc '.open_in = view.base,'

@@ -13,15 +13,20 @@ cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 
 declare -A may_use=(
   [base]="base"
-  [formats]="base formats"
+  [files]="base files"
+  [config]="base files config"
+  [jinja]="base files jinja"
+  [text]="base files jinja text"
   [kernels]="base kernels"
-  [model]="base formats kernels model"
-  [cache]="base formats kernels model cache"
-  [sched]="base formats kernels model cache sched"
-  [engine]="base formats kernels model cache sched engine"
-  [sim]="base formats kernels model cache sched engine sim"
-  [measure]="base formats kernels model cache sched engine measure"
-  [serve]="base formats kernels model cache sched engine serve"
+  [model]="base files config kernels model"
+  [cache]="base files config kernels model cache"
+  [sched]="base files config kernels model cache sched"
+  [engine]="base files config kernels model cache sched engine"
+  [report]="base report"
+  [verify]="base files config kernels model cache sched engine verify"
+  [sim]="base files config kernels model cache sched engine report sim"
+  [measure]="base files config kernels model cache sched engine report measure"
+  [serve]="base files config kernels model cache sched engine text serve"
 )
 processor_aware='^src/kernels/cpu/[a-z0-9_]+/|^(src/kernels/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'
 processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'

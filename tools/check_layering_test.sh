@@ -4,10 +4,10 @@ set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_layering.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{include/sluice,src/{base,formats,kernels/cpu/avx2,model,engine}}
+mkdir -p "$tree"/{include/sluice,src/{base,files,config,text,kernels/cpu/avx2,model,engine}}
 echo '#include <vector>' >"$tree/include/sluice/status.h"
 printf '#include "sluice/status.h"\n#include "base/good.h"\n' >"$tree/src/base/good.h"
-printf '#include "kernels/op.h"\n#include "formats/f.h"\n' >"$tree/src/model/good.cc"
+printf '#include "kernels/op.h"\n#include "config/c.h"\n#include "files/f.h"\n' >"$tree/src/model/good.cc"
 printf '#include <immintrin.h>\n#include "kernels/cpu/kernel_table.h"\n' >"$tree/src/kernels/cpu/avx2/op.cc"
 echo '#include "kernels/cpu/kernel_table.h"' >"$tree/src/kernels/op_test.cc"
 "$check" "$tree" || { echo "check_layering_test: a good tree was refused" >&2; exit 1; }
@@ -25,8 +25,9 @@ plant() {
   planted=$((planted + 1))
 }
 plant src/base/bad.cc '#include "model/good.h"' 'src/base may not use "model/good.h"'
-plant src/formats/bad.cc '#include "kernels/op.h"' 'src/formats may not use'
-plant src/kernels/bad.h '#  include <formats/f.h>' 'src/kernels may not use <formats/f.h>'
+plant src/config/bad.cc '#include "kernels/op.h"' 'src/config may not use'
+plant src/model/bad.cc '#include "text/chat.h"' 'src/model may not use'
+plant src/kernels/bad.h '#  include <files/f.h>' 'src/kernels may not use <files/f.h>'
 plant src/model/bad.cc '#include "../engine/x.h"' 'climbs'
 plant src/engine/bad.cc '#include "cli/flags.h"' 'is above src/'
 plant src/engine/bad_test.cc '#include "tests/law.h"' 'is above src/'

@@ -150,7 +150,7 @@ class Engine {
 
   virtual EngineStats stats() const = 0;
   // Makes one token outside the queue, to prove that the engine lives. False when it took longer than `seconds`.
-  virtual bool probe(double seconds) = 0;
+  virtual bool self_test(double seconds) = 0;
   // Forgets every cached page that no running sequence holds; true when done within `seconds`.
   virtual bool reset_prefix_cache(double seconds) = 0;
 

@@ -22,7 +22,7 @@ using LatentPage = StrongIndex<struct LatentPageTag>;  // a page of the latent p
 using WindowPage = StrongIndex<struct WindowPageTag>;  // a page of the window pool
 using BlockIndex = StrongIndex<struct BlockIndexTag>;  // block b of a sequence: positions [128 b, 128 b + 128)
 using SequenceId = StrongIndex<struct SequenceIdTag>;  // a sequence known to the engine
-using StreamId = StrongIndex<struct StreamIdTag>;      // a stream of a CacheLayout
+using PlaneId = StrongIndex<struct PlaneIdTag>;        // a plane of a CacheLayout
 
 using TokenId = std::int32_t;
 using Position = std::int32_t;  // absolute, 0-based

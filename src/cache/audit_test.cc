@@ -89,19 +89,19 @@ TEST_F(AuditTest, NamesAWindowPublishedBeforeItIsComputed) {
 }
 
 TEST_F(AuditTest, NamesPublishedBytesThatChanged) {
-  const StreamId latent(2);
-  ASSERT_EQ(world_.model().layout()[latent].kind, StreamKind::kLatent);
+  const PlaneId latent(2);
+  ASSERT_EQ(world_.model().layout()[latent].kind, PlaneKind::kLatent);
   CacheMemory& memory = world_.pools().memory();
   flip_bit(memory, {latent, 1, 31, 1}, 0);
   EXPECT_THAT(found(), HasSubstr("audit: latent page 1 no longer has the bytes that were published"));
   flip_bit(memory, {latent, 1, 31, 1}, 0);
   EXPECT_EQ(found(), "");
-  flip_bit(memory, {StreamId(0), world_[0].window_pages()[0].value, 127, 1}, 7);
+  flip_bit(memory, {PlaneId(0), world_[0].window_pages()[0].value, 127, 1}, 7);
   EXPECT_THAT(found(), HasSubstr("audit: window page 1 no longer has the bytes that were published"));
 }
 
 TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
-  flip_bit(world_.pools().memory(), {StreamId(2), 1, 0, 1}, 0);
+  flip_bit(world_.pools().memory(), {PlaneId(2), 1, 0, 1}, 0);
   int seen = 0;
   for (std::uint64_t turn = 0; turn < 40; ++turn) {
     seen += !audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 1, turn).ok();

@@ -20,10 +20,10 @@ Result<CacheMemory> CacheMemory::create(Device& device, const CacheLayout& layou
   const std::size_t open_bytes = layout.open_bytes();
   std::size_t bytes = to_64_bytes(plan.open_bytes + open_bytes);
   std::vector<std::size_t> offsets;
-  for (const StreamSpec& stream : layout.streams) {
-    const int pages = stream.kind == StreamKind::kLatent ? plan.latent_pages : plan.window_pages;
+  for (const PlaneSpec& plane : layout.planes) {
+    const int pages = plane.kind == PlaneKind::kLatent ? plan.latent_pages : plan.window_pages;
     offsets.push_back(bytes);
-    bytes += to_64_bytes(static_cast<std::size_t>(pages) * stream.page_bytes());
+    bytes += to_64_bytes(static_cast<std::size_t>(pages) * plane.page_bytes());
   }
   Result<DeviceMemory> mapped = device.map(bytes, "cache");
   if (!mapped.ok()) {
@@ -32,12 +32,12 @@ Result<CacheMemory> CacheMemory::create(Device& device, const CacheLayout& layou
   memory.memory_ = std::move(mapped).value();
   std::byte* const base = memory.memory_.data();
   offsets.push_back(bytes);
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const StreamSpec& stream = layout.streams[i];
-    const bool open = stream.kind == StreamKind::kOpen;
-    memory.view_.open_offsets.push_back(open ? layout.open_offset(StreamId(static_cast<std::int32_t>(i))) : 0);
-    memory.view_.streams.push_back(stream.view(base + offsets[i]));
-    device.expect_pieces(base + offsets[i], offsets[i + 1] - offsets[i], stream.page_bytes());
+  for (std::size_t i = 0; i < layout.planes.size(); ++i) {
+    const PlaneSpec& plane = layout.planes[i];
+    const bool open = plane.kind == PlaneKind::kOpen;
+    memory.view_.open_offsets.push_back(open ? layout.open_offset(PlaneId(static_cast<std::int32_t>(i))) : 0);
+    memory.view_.planes.push_back(plane.view(base + offsets[i]));
+    device.expect_pieces(base + offsets[i], offsets[i + 1] - offsets[i], plane.page_bytes());
   }
   memory.view_.open_base = base;
   memory.view_.open_stride = open_bytes;
@@ -52,8 +52,8 @@ std::byte* CacheMemory::address(OpenState state) const {
   return view_.open_base + static_cast<std::size_t>(state.value) * view_.open_stride;
 }
 
-std::byte* CacheMemory::part(std::size_t stream, std::int32_t page) const {
-  const StreamView& view = view_.streams[stream];
+std::byte* CacheMemory::part(std::size_t plane, std::int32_t page) const {
+  const PlaneView& view = view_.planes[plane];
   return view.base + static_cast<std::size_t>(page) * view.page_bytes;
 }
 
@@ -64,11 +64,11 @@ void CacheMemory::write_initial_state(OpenState to) {
 void CacheMemory::write_boundary_state(WindowPage page, OpenState to) {
   write_initial_state(to);
   moves_.clear();
-  for (std::size_t i = 0; i < layout_->streams.size(); ++i) {
-    const StreamSpec& stream = layout_->streams[i];
-    if (stream.kind != StreamKind::kOpen || stream.boundary_bytes == 0) continue;
+  for (std::size_t i = 0; i < layout_->planes.size(); ++i) {
+    const PlaneSpec& plane = layout_->planes[i];
+    if (plane.kind != PlaneKind::kOpen || plane.boundary_bytes == 0) continue;
     moves_.push_back(
-        {address(to) + view_.open_offsets[i], part(i, page.value), static_cast<std::size_t>(stream.boundary_bytes)});
+        {address(to) + view_.open_offsets[i], part(i, page.value), static_cast<std::size_t>(plane.boundary_bytes)});
   }
   device_->copy_all(moves_);
 }
@@ -77,23 +77,23 @@ void CacheMemory::copy_state(OpenState from, OpenState to) {
   device_->copy({address(to), address(from), view_.open_stride});
 }
 
-void CacheMemory::copy_page(StreamKind pool, std::int32_t from, std::int32_t to) {
+void CacheMemory::copy_page(PlaneKind pool, std::int32_t from, std::int32_t to) {
   moves_.clear();
-  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
-    if (is_of(pool, i)) moves_.push_back({part(i, to), part(i, from), view_.streams[i].page_bytes});
+  for (std::size_t i = 0; i < view_.planes.size(); ++i) {
+    if (is_of(pool, i)) moves_.push_back({part(i, to), part(i, from), view_.planes[i].page_bytes});
   }
   device_->copy_all(moves_);
 }
 
-std::uint64_t CacheMemory::digest(StreamKind pool, std::int32_t page) const {
-  std::vector<std::byte> bytes(pool == StreamKind::kLatent ? layout_->latent_page_bytes()
-                                                           : layout_->window_page_bytes());
+std::uint64_t CacheMemory::digest(PlaneKind pool, std::int32_t page) const {
+  std::vector<std::byte> bytes(pool == PlaneKind::kLatent ? layout_->latent_page_bytes()
+                                                          : layout_->window_page_bytes());
   moves_.clear();
   std::byte* to = bytes.data();
-  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
+  for (std::size_t i = 0; i < view_.planes.size(); ++i) {
     if (!is_of(pool, i)) continue;
-    moves_.push_back({to, part(i, page), view_.streams[i].page_bytes});
-    to += view_.streams[i].page_bytes;
+    moves_.push_back({to, part(i, page), view_.planes[i].page_bytes});
+    to += view_.planes[i].page_bytes;
   }
   device_->download_all(moves_);
   device_->wait();
@@ -116,15 +116,15 @@ void CacheMemory::visit_image(std::span<const LatentPage> latents, std::span<con
                               std::size_t image_bytes, const Visit& visit) const {
   SLUICE_CHECK(image_bytes == this->image_bytes(latents.size(), windows.size()), "an image of other pages");
   std::size_t offset = 0;
-  const auto pages = [&](std::size_t stream, const auto& list) {
-    const std::size_t bytes = view_.streams[stream].page_bytes;
+  const auto pages = [&](std::size_t plane, const auto& list) {
+    const std::size_t bytes = view_.planes[plane].page_bytes;
     for (const auto page : list) {
-      if (page) visit(part(stream, page.value), bytes, offset);
+      if (page) visit(part(plane, page.value), bytes, offset);
       offset += bytes;
     }
   };
-  for (std::size_t i = 0; i < view_.streams.size(); ++i) {
-    is_of(StreamKind::kLatent, i) ? pages(i, latents) : pages(i, windows);
+  for (std::size_t i = 0; i < view_.planes.size(); ++i) {
+    is_of(PlaneKind::kLatent, i) ? pages(i, latents) : pages(i, windows);
   }
   visit(address(state), view_.open_stride, offset);
 }
@@ -150,7 +150,7 @@ void CacheMemory::restore(std::span<const std::byte> image, std::span<const Late
 
 template <class Visit>
 void CacheMemory::visit_rows(const Rows& rows, std::size_t bytes, const Visit& visit) const {
-  const StreamView& view = view_[rows.stream];
+  const PlaneView& view = view_[rows.plane];
   SLUICE_CHECK(rows.first >= 0 && rows.count > 0 && rows.first + rows.count <= view.rows_per_page, "rows of one page");
   const auto count = static_cast<std::size_t>(rows.count);
   const std::size_t data = count * static_cast<std::size_t>(view.format.data_bytes);
@@ -162,7 +162,7 @@ void CacheMemory::visit_rows(const Rows& rows, std::size_t bytes, const Visit& v
 }
 
 std::vector<std::byte> CacheMemory::read_rows(const Rows& rows) const {
-  const int row_bytes = view_[rows.stream].format.row_bytes();
+  const int row_bytes = view_[rows.plane].format.row_bytes();
   std::vector<std::byte> found(static_cast<std::size_t>(rows.count) * static_cast<std::size_t>(row_bytes));
   moves_.clear();
   visit_rows(rows, found.size(), [&](const std::byte* from, std::size_t bytes, std::size_t offset) {

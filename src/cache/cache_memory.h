@@ -5,11 +5,11 @@
 // the order of the calls, between the steps that are enqueued before and after, and nothing is waited for; what gives
 // bytes to the host waits until they are there.
 //
-// One array per stream, indexed by page; one page id serves all layers; the open states lie before them, in pairs. Each
+// One array per plane, indexed by page; one page id serves all layers; the open states lie before them, in pairs. Each
 // array begins at a multiple of 64 bytes. The memory is mapped but not touched, so a large budget costs nothing before
 // pages are used. What no op has written is zero: so is the padding of pages (model/cache_layout.h), always.
 //
-// An image is what a sequence has cached, as host bytes, the same on every device: for each stream, its part of each of
+// An image is what a sequence has cached, as host bytes, the same on every device: for each plane, its part of each of
 // the sequence's pages of that kind, in the order of the blocks; then the open state.
 //
 // Owns the memory; `device` and `layout` must outlive it. Thread safety: one thread at a time.
@@ -51,11 +51,11 @@ class CacheMemory {
   void write_boundary_state(WindowPage page, OpenState to);
   void copy_state(OpenState from, OpenState to);
 
-  void copy_page(LatentPage from, LatentPage to) { copy_page(StreamKind::kLatent, from.value, to.value); }
-  void copy_page(WindowPage from, WindowPage to) { copy_page(StreamKind::kWindow, from.value, to.value); }
+  void copy_page(LatentPage from, LatentPage to) { copy_page(PlaneKind::kLatent, from.value, to.value); }
+  void copy_page(WindowPage from, WindowPage to) { copy_page(PlaneKind::kWindow, from.value, to.value); }
   // Of all of a page's bytes; equal bytes have equal digests.
-  std::uint64_t digest(LatentPage page) const { return digest(StreamKind::kLatent, page.value); }
-  std::uint64_t digest(WindowPage page) const { return digest(StreamKind::kWindow, page.value); }
+  std::uint64_t digest(LatentPage page) const { return digest(PlaneKind::kLatent, page.value); }
+  std::uint64_t digest(WindowPage page) const { return digest(PlaneKind::kWindow, page.value); }
 
   std::size_t image_bytes(std::size_t latent_pages, std::size_t window_pages) const;
   // `image` has the bytes of so many pages. Pages that are none (-1) have their place in the image, but nothing is
@@ -65,10 +65,10 @@ class CacheMemory {
   void restore(std::span<const std::byte> image, std::span<const LatentPage> latents,
                std::span<const WindowPage> windows, OpenState state);
 
-  // `count` rows of a stream from row `first` of a page on, coded: their data parts, then their scale parts, as a page
-  // of so many rows has them. An Open stream's row is the boundary bytes in a window page.
+  // `count` rows of a plane from row `first` of a page on, coded: their data parts, then their scale parts, as a page
+  // of so many rows has them. An Open plane's row is the boundary bytes in a window page.
   struct Rows {
-    StreamId stream;
+    PlaneId plane;
     std::int32_t page;
     int first, count;
   };
@@ -77,12 +77,12 @@ class CacheMemory {
 
  private:
   CacheMemory(Device& device, const CacheLayout& layout) : device_(&device), layout_(&layout) {}
-  bool is_of(StreamKind pool, std::size_t stream) const {  // an Open stream's boundary bytes are of the window pool
-    return (layout_->streams[stream].kind == StreamKind::kLatent) == (pool == StreamKind::kLatent);
+  bool is_of(PlaneKind pool, std::size_t plane) const {  // an Open plane's boundary bytes are of the window pool
+    return (layout_->planes[plane].kind == PlaneKind::kLatent) == (pool == PlaneKind::kLatent);
   }
-  std::byte* part(std::size_t stream, std::int32_t page) const;
-  void copy_page(StreamKind pool, std::int32_t from, std::int32_t to);
-  std::uint64_t digest(StreamKind pool, std::int32_t page) const;
+  std::byte* part(std::size_t plane, std::int32_t page) const;
+  void copy_page(PlaneKind pool, std::int32_t from, std::int32_t to);
+  std::uint64_t digest(PlaneKind pool, std::int32_t page) const;
   template <class Visit>  // (address, bytes, offset in the image) of all that an image has
   void visit_image(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
                    std::size_t image_bytes, const Visit& visit) const;

@@ -22,35 +22,35 @@ Bytes counted(std::size_t count, int first) {
   return values;
 }
 
-StreamSpec latent_stream(int tokens_per_row, const RowFormat& format) {
-  StreamSpec spec;
-  spec.kind = StreamKind::kLatent;
+PlaneSpec latent_plane(int tokens_per_row, const RowFormat& format) {
+  PlaneSpec spec;
+  spec.kind = PlaneKind::kLatent;
   spec.tokens_per_row = tokens_per_row;
   spec.format = format;
   return spec;
 }
 
-StreamSpec open_stream(std::size_t state_bytes, int boundary_bytes, int first) {
-  StreamSpec spec;
-  spec.kind = StreamKind::kOpen;
+PlaneSpec open_plane(std::size_t state_bytes, int boundary_bytes, int first) {
+  PlaneSpec spec;
+  spec.kind = PlaneKind::kOpen;
   spec.initial = counted(state_bytes, first);
   spec.boundary_bytes = boundary_bytes;
   return spec;
 }
 
 // Pages of every kind; those of hca and of the boundaries are padded.
-struct Streams {
+struct Planes {
   CacheLayout layout;
-  StreamId csa = layout.add(latent_stream(4, make_row_format(RowCodec::kV4Fp8, 512, 64)));
-  StreamId whole = layout.add(open_stream(6, 6, 1));
-  StreamId window = add_window();
-  StreamId hca = layout.add(latent_stream(128, make_row_format(RowCodec::kV4Fp8, 512, 64)));
-  StreamId some = layout.add(open_stream(80, 24, 20));
-  StreamId none = layout.add(open_stream(10, 0, 100));
+  PlaneId csa = layout.add(latent_plane(4, make_row_format(RowCodec::kV4Fp8, 512, 64)));
+  PlaneId whole = layout.add(open_plane(6, 6, 1));
+  PlaneId window = add_window();
+  PlaneId hca = layout.add(latent_plane(128, make_row_format(RowCodec::kV4Fp8, 512, 64)));
+  PlaneId some = layout.add(open_plane(80, 24, 20));
+  PlaneId none = layout.add(open_plane(10, 0, 100));
 
-  StreamId add_window() {
-    StreamSpec spec;
-    spec.kind = StreamKind::kWindow;
+  PlaneId add_window() {
+    PlaneSpec spec;
+    spec.kind = PlaneKind::kWindow;
     spec.window_tokens = 128;
     spec.format = make_row_format(RowCodec::kF32, 2, 0);
     return layout.add(std::move(spec));
@@ -67,13 +67,13 @@ class CacheMemoryTest : public ::testing::Test {
  protected:
   // Everything that pages and states hold, by a device's download alone.
   struct Contents {
-    std::vector<std::vector<Bytes>> pages;  // [stream][page]
+    std::vector<std::vector<Bytes>> pages;  // [plane][page]
     std::vector<Bytes> states;              // [state]
     bool operator==(const Contents&) const = default;
   };
   template <class Visit>  // (address, bytes) of every page's part and every state
   void visit_all(const Visit& visit) {
-    for (const StreamView& view : memory_.view().streams) {
+    for (const PlaneView& view : memory_.view().planes) {
       for (std::size_t page = 0; page < kPages; ++page) visit(view.base + page * view.page_bytes, view.page_bytes);
     }
     for (int i = 0; i < 2 * kSlots; ++i) visit(memory_.address(OpenState(i)), layout_.open_bytes());
@@ -86,11 +86,11 @@ class CacheMemoryTest : public ::testing::Test {
   }
   Contents contents() {
     Contents all;
-    all.pages.resize(memory_.view().streams.size());
+    all.pages.resize(memory_.view().planes.size());
     std::size_t part = 0;
     visit_all([&](const std::byte* at, std::size_t bytes) {
-      const std::size_t stream = part++ / kPages;
-      (stream < all.pages.size() ? all.pages[stream] : all.states).push_back(download(at, bytes));
+      const std::size_t plane = part++ / kPages;
+      (plane < all.pages.size() ? all.pages[plane] : all.states).push_back(download(at, bytes));
     });
     return all;
   }
@@ -101,28 +101,28 @@ class CacheMemoryTest : public ::testing::Test {
       device_.upload({at, noise.data(), bytes});
     });
   }
-  bool is_latent(std::size_t stream) const { return layout_.streams[stream].kind == StreamKind::kLatent; }
+  bool is_latent(std::size_t plane) const { return layout_.planes[plane].kind == PlaneKind::kLatent; }
   Bytes state(OpenState at) { return download(memory_.address(at), layout_.open_bytes()); }
 
   const std::uint32_t seed_ = test_seed();
   const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "SLUICE_TEST_SEED=" + std::to_string(seed_)};
   std::mt19937 random_{seed_};
-  const Streams streams_;
-  const CacheLayout& layout_ = streams_.layout;
+  const Planes planes_;
+  const CacheLayout& layout_ = planes_.layout;
   DeferredDevice device_;
-  CacheMemory memory_ = CacheMemory::create(device_, layout_, streams_.plan()).value();
+  CacheMemory memory_ = CacheMemory::create(device_, layout_, planes_.plan()).value();
 };
 
 TEST_F(CacheMemoryTest, BeginsAsZerosInAlignedPages) {
-  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
-    const StreamView& view = memory_.view().streams[i];
+  for (std::size_t i = 0; i < layout_.planes.size(); ++i) {
+    const PlaneView& view = memory_.view().planes[i];
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.base) % 64, 0U) << i;
     EXPECT_EQ(view.page_bytes % 16, 0U) << i;
-    EXPECT_EQ(view.page_bytes, layout_.streams[i].page_bytes());
+    EXPECT_EQ(view.page_bytes, layout_.planes[i].page_bytes());
   }
   const Contents found = contents();
-  for (const auto& stream : found.pages) {
-    for (const Bytes& page : stream) EXPECT_EQ(page, Bytes(page.size()));
+  for (const auto& plane : found.pages) {
+    for (const Bytes& page : plane) EXPECT_EQ(page, Bytes(page.size()));
   }
   for (const Bytes& state : found.states) EXPECT_EQ(state, Bytes(state.size()));
 }
@@ -139,14 +139,14 @@ TEST_F(CacheMemoryTest, AStateIsWrittenAsBeforeTheFirstToken) {
 TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
   fill_with_noise();
   for (int page = 0; page < 3; ++page) {
-    memory_.write_rows({streams_.whole, page, 0, 1}, counted(6, 150 + 10 * page));
-    memory_.write_rows({streams_.some, page, 0, 1}, counted(24, 150 + 10 * page));
+    memory_.write_rows({planes_.whole, page, 0, 1}, counted(6, 150 + 10 * page));
+    memory_.write_rows({planes_.some, page, 0, 1}, counted(24, 150 + 10 * page));
   }
   Contents expected = contents();
   memory_.write_boundary_state(WindowPage(1), open_state(StateSlot(2), 0));
   Bytes& state = expected.states[4] = layout_.initial_state();
   for (int i = 0; i < 6; ++i) state[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
-  for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(streams_.some) + i] = static_cast<std::byte>(160 + i);
+  for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(planes_.some) + i] = static_cast<std::byte>(160 + i);
   EXPECT_TRUE(contents() == expected);
 }
 
@@ -158,7 +158,7 @@ TEST_F(CacheMemoryTest, AStateIsCopied) {
   EXPECT_TRUE(contents() == expected);
 }
 
-TEST_F(CacheMemoryTest, APageIsCopiedInEveryStreamOfItsPool) {
+TEST_F(CacheMemoryTest, APageIsCopiedInEveryPlaneOfItsPool) {
   fill_with_noise();
   for (const bool latent : {true, false}) {
     Contents expected = contents();
@@ -171,7 +171,7 @@ TEST_F(CacheMemoryTest, APageIsCopiedInEveryStreamOfItsPool) {
 }
 
 // The form of an image: swapped states and whatever else keeps them rely on it.
-TEST_F(CacheMemoryTest, AnImageIsStreamByStreamPageByPageThenTheState) {
+TEST_F(CacheMemoryTest, AnImageIsPlaneByPlanePageByPageThenTheState) {
   fill_with_noise();
   const std::vector<LatentPage> latents = {LatentPage(3), LatentPage(0)};
   const std::vector<WindowPage> windows = {WindowPage(2), WindowPage(4), WindowPage(1)};
@@ -219,7 +219,7 @@ TEST_F(CacheMemoryTest, AnImageComesBackButForThePagesThatAreThere) {
 
 TEST_F(CacheMemoryTest, RowsAreTheirDataThenTheirScales) {
   fill_with_noise();
-  const StreamView& view = memory_.view()[streams_.csa];
+  const PlaneView& view = memory_.view()[planes_.csa];
   const Contents before = contents();
   const Bytes& page = before.pages[0][2];
   const auto part = [&](const std::byte* at, std::size_t bytes) {
@@ -229,7 +229,7 @@ TEST_F(CacheMemoryTest, RowsAreTheirDataThenTheirScales) {
   const Bytes data = part(view.row(2, 7).data, 3 * 576), scales = part(view.row(2, 7).scales, 3 * 8);
   Bytes expected = data;
   expected.insert(expected.end(), scales.begin(), scales.end());
-  const CacheMemory::Rows rows{streams_.csa, 2, 7, 3};
+  const CacheMemory::Rows rows{planes_.csa, 2, 7, 3};
   EXPECT_TRUE(memory_.read_rows(rows) == expected);
 
   Bytes other(expected.size());
@@ -250,8 +250,8 @@ TEST_F(CacheMemoryTest, ADigestIsOfEveryByteOfAPageAndOfNoOther) {
   };
   const std::vector<std::uint64_t> before = digests();
   EXPECT_NE(before[0], before[1]);
-  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
-    const StreamView& view = memory_.view().streams[i];
+  for (std::size_t i = 0; i < layout_.planes.size(); ++i) {
+    const PlaneView& view = memory_.view().planes[i];
     if (view.page_bytes == 0) continue;
     for (const std::size_t byte : {std::size_t{0}, view.page_bytes - 1}) {
       std::byte* const at = view.base + 2 * view.page_bytes + byte;
@@ -260,7 +260,7 @@ TEST_F(CacheMemoryTest, ADigestIsOfEveryByteOfAPageAndOfNoOther) {
       std::vector<std::uint64_t> after = digests();
       std::uint64_t& changed = after[is_latent(i) ? 2 : kPages + 2];
       const std::uint64_t expected = before[is_latent(i) ? 2 : kPages + 2];
-      EXPECT_NE(changed, expected) << "stream " << i << " byte " << byte;
+      EXPECT_NE(changed, expected) << "plane " << i << " byte " << byte;
       changed = expected;
       EXPECT_EQ(after, before);
       device_.fill(at, was, 1);
@@ -277,7 +277,7 @@ TEST_F(CacheMemoryTest, WaitsOnlyWhereTheHostNeedsBytes) {
   memory_.write_initial_state(OpenState(0));
   memory_.write_boundary_state(WindowPage(0), OpenState(1));
   memory_.copy_state(OpenState(0), OpenState(2));
-  memory_.write_rows({streams_.window, 0, 0, 1}, Bytes(8));
+  memory_.write_rows({planes_.window, 0, 0, 1}, Bytes(8));
   Bytes image(memory_.image_bytes(1, 0));
   memory_.restore(image, std::vector{LatentPage(1)}, {}, OpenState(0));
   EXPECT_EQ(device_.waits(), 0);
@@ -285,13 +285,13 @@ TEST_F(CacheMemoryTest, WaitsOnlyWhereTheHostNeedsBytes) {
   EXPECT_EQ(device_.waits(), 1);
   static_cast<void>(memory_.digest(WindowPage(0)));
   EXPECT_EQ(device_.waits(), 2);
-  static_cast<void>(memory_.read_rows({streams_.window, 0, 0, 1}));
+  static_cast<void>(memory_.read_rows({planes_.window, 0, 0, 1}));
   EXPECT_EQ(device_.waits(), 3);
   EXPECT_EQ(device_.enqueued(), 0U);
 }
 
 TEST_F(CacheMemoryTest, AnImageOfOneDeviceIsThatOfAnother) {
-  CacheMemory other = CacheMemory::create(cpu_device(), layout_, streams_.plan()).value();
+  CacheMemory other = CacheMemory::create(cpu_device(), layout_, planes_.plan()).value();
   fill_with_noise();
   const std::vector<LatentPage> latents = {LatentPage(3), LatentPage(0)};
   const std::vector<WindowPage> windows = {WindowPage(2), WindowPage(4)};
@@ -306,7 +306,7 @@ TEST_F(CacheMemoryTest, AnImageOfOneDeviceIsThatOfAnother) {
 
 TEST_F(CacheMemoryTest, DamageIsOneBit) {
   fill_with_noise();
-  const CacheMemory::Rows rows{streams_.csa, 1, 4, 1};
+  const CacheMemory::Rows rows{planes_.csa, 1, 4, 1};
   const Bytes before = memory_.read_rows(rows);
   flip_bit(memory_, rows, 580);
   Bytes after = memory_.read_rows(rows);
@@ -318,7 +318,7 @@ TEST_F(CacheMemoryTest, DamageIsOneBit) {
 using CacheMemoryDeathTest = CacheMemoryTest;
 
 TEST_F(CacheMemoryDeathTest, TheHostCannotReadAPageOrAState) {
-  const volatile std::byte* page = memory_.view()[streams_.window].base;
+  const volatile std::byte* page = memory_.view()[planes_.window].base;
   EXPECT_DEATH(static_cast<void>(*page == std::byte{0}), "");
   const volatile std::byte* state = memory_.address(OpenState(0));
   EXPECT_DEATH(static_cast<void>(*state == std::byte{0}), "");
@@ -327,7 +327,7 @@ TEST_F(CacheMemoryDeathTest, TheHostCannotReadAPageOrAState) {
 TEST_F(CacheMemoryDeathTest, AnImageOfOtherPagesEndsTheProgram) {
   Bytes image(memory_.image_bytes(2, 1));
   EXPECT_DEATH(memory_.save(std::vector{LatentPage(0)}, {}, OpenState(0), image), "an image of other pages");
-  EXPECT_DEATH(static_cast<void>(memory_.read_rows({streams_.csa, 0, 30, 3})), "rows of one page");
+  EXPECT_DEATH(static_cast<void>(memory_.read_rows({planes_.csa, 0, 30, 3})), "rows of one page");
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ RowFormat bytes_format(int bytes) {
 
 CacheLayout large_layout() {
   CacheLayout l;
-  l.add({.kind = StreamKind::kLatent, .name = "l", .tokens_per_row = 4, .format = bytes_format(512), .initial = {}});
-  l.add({.kind = StreamKind::kWindow, .name = "w", .window_tokens = 128, .format = bytes_format(512), .initial = {}});
-  l.add({.kind = StreamKind::kOpen, .name = "o", .format = {}, .initial = std::vector<std::byte>(64)});
+  l.add({.kind = PlaneKind::kLatent, .name = "l", .tokens_per_row = 4, .format = bytes_format(512), .initial = {}});
+  l.add({.kind = PlaneKind::kWindow, .name = "w", .window_tokens = 128, .format = bytes_format(512), .initial = {}});
+  l.add({.kind = PlaneKind::kOpen, .name = "o", .format = {}, .initial = std::vector<std::byte>(64)});
   return l;
 }
 
-// Every row of every page of every stream, and both copies of every open state, has bytes of its own.
+// Every row of every page of every plane, and both copies of every open state, has bytes of its own.
 TEST(CachePoolsTest, NoTwoRowsShareAByte) {
   for (const ToyShape& shape : toy_shapes()) {
     const ToyModel model(shape);
@@ -36,9 +36,9 @@ TEST(CachePoolsTest, NoTwoRowsShareAByte) {
       if (bytes == 0) return;
       EXPECT_TRUE(ranges.emplace(at, bytes).second) << shape.name;
     };
-    for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-      const bool latent = layout.streams[i].kind == StreamKind::kLatent;
-      const StreamView& view = pools->view().streams[i];
+    for (std::size_t i = 0; i < layout.planes.size(); ++i) {
+      const bool latent = layout.planes[i].kind == PlaneKind::kLatent;
+      const PlaneView& view = pools->view().planes[i];
       for (int page = 0; page < (latent ? plan.latent_pages : plan.window_pages); ++page) {
         for (int row = 0; row < view.rows_per_page; ++row) {
           add(view.row(page, row).data, static_cast<std::size_t>(view.format.row_bytes()));
@@ -91,7 +91,7 @@ TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
   EXPECT_LT(resident_bytes(), before + pages * PagePool::kBytesPerPage + (std::size_t{4} << 20));
   // The last row of the last page is there.
   CacheMemory& memory = (*pools)->memory();
-  memory.write_rows({StreamId(0), plan->latent_pages - 1, 31, 1}, std::vector(512, std::byte{1}));
+  memory.write_rows({PlaneId(0), plan->latent_pages - 1, 31, 1}, std::vector(512, std::byte{1}));
   memory.write_initial_state(open_state(StateSlot(plan->sequences), 1));
 }
 
@@ -102,13 +102,13 @@ TEST(CachePoolsTest, RowsBeyondFourGigabytesAreTheirOwn) {
   ASSERT_TRUE(plan.ok());
   const auto pools = CachePools::create(cpu_device(), l, *plan);
   ASSERT_TRUE(pools.ok()) << pools.status().message();
-  const StreamView& view = (*pools)->view()[StreamId(0)];
+  const PlaneView& view = (*pools)->view()[PlaneId(0)];
   const auto apart = static_cast<std::int32_t>((std::size_t{1} << 32) / view.page_bytes);
   ASSERT_GT(plan->latent_pages, 2 * apart);
   CacheMemory& memory = (*pools)->memory();
   const auto bytes = [](int i) { return std::vector(512, static_cast<std::byte>(i + 1)); };
-  for (int i = 0; i < 3; ++i) memory.write_rows({StreamId(0), i * apart, 3, 1}, bytes(i));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(memory.read_rows({StreamId(0), i * apart, 3, 1}), bytes(i));
+  for (int i = 0; i < 3; ++i) memory.write_rows({PlaneId(0), i * apart, 3, 1}, bytes(i));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(memory.read_rows({PlaneId(0), i * apart, 3, 1}), bytes(i));
 }
 
 }  // namespace

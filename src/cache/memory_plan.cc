@@ -11,9 +11,9 @@ namespace sluice {
 namespace {
 
 constexpr int kTargetTokens = 2048;
-// Alignment of the streams' arrays and of the mapping itself, and the initial state that others are copied from.
+// Alignment of the planes' arrays and of the mapping itself, and the initial state that others are copied from.
 std::size_t slack_bytes(const CacheLayout& layout) {
-  return layout.streams.size() * 64 + 4096 + layout.open_bytes();
+  return layout.planes.size() * 64 + 4096 + layout.open_bytes();
 }
 
 struct Sizes {
@@ -34,7 +34,7 @@ int sequences_within(const Sizes& sizes, int extra, std::size_t latent_target, s
   int low = 0, high = max_seqs;  // the need grows with the sequences
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
-    // The health probe has a page of its own beside a single sequence's.
+    // The self-test has a page of its own beside a single sequence's.
     const std::size_t latents = std::max(static_cast<std::size_t>(middle) * latent_target, 2 * sizes.latent_page);
     const bool fits = sizes.fixed(middle, extra) + latents <= budget;
     (fits ? low : high) = fits ? middle : middle - 1;

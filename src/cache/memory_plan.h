@@ -3,7 +3,7 @@
 // Per running sequence: two open states (committed and scratch) and steady_window_pages() window pages. Beside them the
 // window pool has what one span of max_batched_tokens rows needs more. So, with s sequences,
 //   fixed(s) = (s + 1) * 2 * open_bytes + (s * steady + extra(max_batched_tokens) + 1) * window_page_bytes
-// where "+ 1" serves the one-token health probe, which has its own state and pages and can never fail for memory.
+// where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
 // but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
 // rest goes to the latent pool. With prefix caching all of it is used, and one window page for every
@@ -31,8 +31,8 @@ struct MemoryRequest {
 };
 
 struct MemoryPlan {
-  int sequences = 0;                       // that can run at once; the probe's state is one more
-  int latent_pages = 0, window_pages = 0;  // of the pools, the probe's page included
+  int sequences = 0;                       // that can run at once; the self-test's state is one more
+  int latent_pages = 0, window_pages = 0;  // of the pools, the self-test's page included
   std::size_t latent_bytes = 0, window_bytes = 0, open_bytes = 0;
   std::size_t total_bytes() const { return latent_bytes + window_bytes + open_bytes; }
   std::string text() const;

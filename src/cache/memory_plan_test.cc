@@ -21,21 +21,21 @@ RowFormat bytes_format(int bytes) {
 CacheLayout layout(int latent_bytes, int window_bytes, int open_bytes, int window_tokens = 128) {
   CacheLayout l;
   if (latent_bytes > 0) {
-    l.add({.kind = StreamKind::kLatent,
+    l.add({.kind = PlaneKind::kLatent,
            .name = "latent",
            .tokens_per_row = 4,
            .format = bytes_format(latent_bytes),
            .initial = {}});
   }
   if (window_bytes > 0) {
-    l.add({.kind = StreamKind::kWindow,
+    l.add({.kind = PlaneKind::kWindow,
            .name = "window",
            .window_tokens = window_tokens,
            .format = bytes_format(window_bytes),
            .initial = {}});
   }
   if (open_bytes > 0) {
-    l.add({.kind = StreamKind::kOpen,
+    l.add({.kind = PlaneKind::kOpen,
            .name = "open",
            .format = {},
            .initial = std::vector<std::byte>(static_cast<std::size_t>(open_bytes))});

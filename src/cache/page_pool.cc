@@ -85,7 +85,7 @@ std::size_t PagePool::slot_of(const BlockHash& hash) const {
   return slot;
 }
 
-// Removes the page from the table, and closes the gap so that no probe ends early at it.
+// Removes the page from the table, and closes the gap so that no search ends early at it.
 void PagePool::unpublish(int page) {
   Page& p = at(page);
   std::size_t gap = slot_of(hash(page));

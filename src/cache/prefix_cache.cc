@@ -17,7 +17,7 @@ PrefixCache::PrefixCache(CachePools* pools, const PrefixCacheOptions& options) :
   }
 }
 
-PrefixHit PrefixCache::probe(const BlockChain& chain, Position known) {
+PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known) {
   PrefixHit hit;
   if (!options_.enabled) return hit;
   const PageGeometry& geometry = pools_->geometry();

@@ -42,7 +42,7 @@ class PrefixCache {
 
   // For a sequence of which `known` tokens exist; the chain covers their full blocks. Remembers a demand when the hit
   // is shorter than what matches, or will match when the expected blocks are there.
-  PrefixHit probe(const BlockChain& chain, Position known);
+  PrefixHit lookup(const BlockChain& chain, Position known);
 
   // Blocks [begin, end) of the chain will be computed by a sequence that runs; every expect() is undone by as much
   // forget_expected().

@@ -37,7 +37,7 @@ TEST(PrefixCacheTest, AColdPromptMissesAndTheSamePromptHits) {
   EXPECT_EQ(hit.resume, 256);
   EXPECT_EQ(hit.shared, 256);
   EXPECT_FALSE(hit.wait);
-  EXPECT_EQ(world.cache().probe(world.chain(toy_tokens(2, 300)), 300).shared, 0);  // no false positive
+  EXPECT_EQ(world.cache().lookup(world.chain(toy_tokens(2, 300)), 300).shared, 0);  // no false positive
 }
 
 TEST(PrefixCacheTest, AnExactMultipleComputesItsLastBlockAgain) {
@@ -118,11 +118,11 @@ TEST(PrefixCacheTest, TheOldestOfTooManyDemandsIsForgotten) {
   };
   EXPECT_FALSE(kept(0));
   for (int again = 0; again < 3; ++again) {  // the same demand does not count twice
-    for (int i = 0; i < kDemands; ++i) world.cache().probe(chains[static_cast<std::size_t>(i)], 200);
+    for (int i = 0; i < kDemands; ++i) world.cache().lookup(chains[static_cast<std::size_t>(i)], 200);
   }
   EXPECT_TRUE(kept(0));
   world.pools().windows().forget_cached();
-  world.cache().probe(chains[kDemands], 200);
+  world.cache().lookup(chains[kDemands], 200);
   EXPECT_FALSE(kept(0));
   EXPECT_TRUE(kept(1));
   EXPECT_TRUE(kept(kDemands));
@@ -136,14 +136,14 @@ TEST(PrefixCacheTest, ARequestWaitsForBlocksThatARunningOneWillPublish) {
   const BlockChain chain = world.prompt_chain(tokens), other_chain = world.prompt_chain(other);
   world.start(0, chain, 700);
   world.cache().expect(chain, 0, 5);
-  EXPECT_TRUE(world.cache().probe(other_chain, 700).wait);
-  EXPECT_FALSE(world.cache().probe(world.chain(toy_tokens(3, 700)), 700).wait);
-  EXPECT_FALSE(world.cache().probe(world.chain(toy_tokens(1, 128)), 128).wait);  // it computes its only block anyhow
-  EXPECT_TRUE(world.cache().probe(world.chain(toy_tokens(1, 129)), 129).wait);
+  EXPECT_TRUE(world.cache().lookup(other_chain, 700).wait);
+  EXPECT_FALSE(world.cache().lookup(world.chain(toy_tokens(3, 700)), 700).wait);
+  EXPECT_FALSE(world.cache().lookup(world.chain(toy_tokens(1, 128)), 128).wait);  // it computes its only block anyhow
+  EXPECT_TRUE(world.cache().lookup(world.chain(toy_tokens(1, 129)), 129).wait);
 
   ASSERT_TRUE(world.compute(0, tokens, 300, &chain));
   world.cache().forget_expected(chain, 0, 2);
-  PrefixHit hit = world.cache().probe(other_chain, 700);
+  PrefixHit hit = world.cache().lookup(other_chain, 700);
   EXPECT_EQ(hit.shared, 256);
   EXPECT_TRUE(hit.wait);
 
@@ -162,9 +162,9 @@ TEST(PrefixCacheTest, BlocksAreExpectedUntilTheLastThatComputesThemStops) {
   world.cache().expect(chain, 0, 5);
   world.cache().expect(chain, 0, 5);
   world.cache().forget_expected(chain, 0, 5);  // aborted
-  EXPECT_TRUE(world.cache().probe(chain, 700).wait);
+  EXPECT_TRUE(world.cache().lookup(chain, 700).wait);
   world.cache().forget_expected(chain, 0, 5);
-  EXPECT_FALSE(world.cache().probe(chain, 700).wait);
+  EXPECT_FALSE(world.cache().lookup(chain, 700).wait);
   EXPECT_DEATH(world.cache().forget_expected(chain, 0, 1), "only what was expected");
 }
 
@@ -174,11 +174,11 @@ TEST(PrefixCacheTest, SaltsSeparateTenants) {
   world.serve(tokens, world.prompt_chain(tokens, "a"));
   world.cache().expect(world.chain(tokens, "a"), 0, 5);
   for (const char* salt : {"", "b", "A"}) {
-    const PrefixHit hit = world.cache().probe(world.chain(tokens, salt), 700);
+    const PrefixHit hit = world.cache().lookup(world.chain(tokens, salt), 700);
     EXPECT_EQ(hit.shared, 0) << salt;
     EXPECT_FALSE(hit.wait) << salt;
   }
-  EXPECT_EQ(world.cache().probe(world.chain(tokens, "a"), 700).resume, 640);
+  EXPECT_EQ(world.cache().lookup(world.chain(tokens, "a"), 700).resume, 640);
 }
 
 TEST(PrefixCacheTest, TailsAreEvictedBeforeHeads) {
@@ -190,7 +190,7 @@ TEST(PrefixCacheTest, TailsAreEvictedBeforeHeads) {
   world.open(1);
   ASSERT_TRUE(world.compute(1, other, 300, &used));  // three pages: the vacant one, and the two last blocks'
   EXPECT_EQ(world.pools().latents().evicted_count(), 2U);
-  const PrefixHit hit = world.cache().probe(chain, 700);
+  const PrefixHit hit = world.cache().lookup(chain, 700);
   EXPECT_EQ(hit.shared, 384);
   EXPECT_EQ(hit.resume, 384);
   world.end(1);
@@ -203,13 +203,13 @@ TEST(PrefixCacheTest, WindowsAndLatentsAreEvictedApart) {
   world.serve(tokens, chain);
   std::vector<WindowPage> all;
   for (int i = 0; i < 6; ++i) all.push_back(world.pools().windows().allocate());
-  PrefixHit hit = world.cache().probe(chain, 700);
+  PrefixHit hit = world.cache().lookup(chain, 700);
   EXPECT_EQ(hit.shared, 640);
   EXPECT_EQ(hit.resume, 0);
   for (const WindowPage page : all) world.pools().windows().release(page);
   world.serve(tokens, chain);
   world.cache().reset();
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 0);
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 0);
 }
 
 TEST(PrefixCacheTest, WithoutItsHeadATailIsNotFound) {
@@ -224,10 +224,10 @@ TEST(PrefixCacheTest, WithoutItsHeadATailIsNotFound) {
   }
   const LatentPage taken = world.pools().latents().allocate();
   EXPECT_TRUE(world.pools().latents().find(chain[1]));
-  EXPECT_EQ(world.cache().probe(chain, 384).shared, 0);
+  EXPECT_EQ(world.cache().lookup(chain, 384).shared, 0);
   world.pools().latents().release(taken);
   world.serve(tokens, chain);  // publishes block 0 again and takes over the others
-  EXPECT_EQ(world.cache().probe(chain, 384).shared, 384);
+  EXPECT_EQ(world.cache().lookup(chain, 384).shared, 384);
 }
 
 TEST(PrefixCacheTest, AReusedPageIsNotFoundUnderItsOldName) {
@@ -236,9 +236,9 @@ TEST(PrefixCacheTest, AReusedPageIsNotFoundUnderItsOldName) {
   const BlockChain first_chain = world.prompt_chain(first), second_chain = world.prompt_chain(second);
   for (int turn = 0; turn < 3; ++turn) {  // each takes all pages
     EXPECT_EQ(world.serve(first, first_chain).shared, 0);
-    EXPECT_EQ(world.cache().probe(second_chain, 700).shared, 0);
+    EXPECT_EQ(world.cache().lookup(second_chain, 700).shared, 0);
     EXPECT_EQ(world.serve(second, second_chain).shared, 0);
-    EXPECT_EQ(world.cache().probe(first_chain, 700).shared, 0);
+    EXPECT_EQ(world.cache().lookup(first_chain, 700).shared, 0);
   }
 }
 
@@ -248,7 +248,7 @@ TEST(PrefixCacheTest, AStaleNameWouldBeSeen) {
   world.serve(first, world.prompt_chain(first));
   world.open(0);
   ASSERT_TRUE(world[0].reserve(700));
-  EXPECT_GT(world.cache().probe(world.prompt_chain(first), 700).shared, 0);
+  EXPECT_GT(world.cache().lookup(world.prompt_chain(first), 700).shared, 0);
   EXPECT_FALSE(world.check().ok());
   world[0].discard();
 }
@@ -280,7 +280,7 @@ TEST(PrefixCacheTest, AWindowIsNotLostWithTheFirstOfTwoThatComputedIt) {
   ASSERT_TRUE(world.compute(1, tokens, 300, &chain));
   world.end(0);          // aborted
   world.end(1, &chain);  // finished
-  EXPECT_EQ(world.cache().probe(chain, 300).resume, 256);
+  EXPECT_EQ(world.cache().lookup(chain, 300).resume, 256);
 }
 
 TEST(PrefixCacheTest, SharedPagesAreFreedOnce) {
@@ -305,14 +305,14 @@ TEST(PrefixCacheTest, NothingIsFoundBeforeItIsComputed) {
   const BlockChain chain = world.prompt_chain(tokens);
   world.open(0);
   ASSERT_TRUE(world[0].reserve(700));
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 0);
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 0);
   world[0].discard();
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 0);
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 0);
   ASSERT_TRUE(world.compute(0, tokens, 255, &chain));
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 128);  // the second block lacks a token
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 128);  // the second block lacks a token
   ASSERT_TRUE(world[0].reserve(400));
   world.end(0);  // aborted within a step
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 128);
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 128);
 }
 
 TEST(PrefixCacheTest, GeneratedTokensAreFoundInTheNextTurn) {
@@ -326,7 +326,7 @@ TEST(PrefixCacheTest, GeneratedTokensAreFoundInTheNextTurn) {
     ASSERT_TRUE(world.compute(0, tokens, 1, &chain));
   }
   world.end(0, &chain);
-  EXPECT_EQ(world.cache().probe(chain, 200).resume, 128);  // the prompt again
+  EXPECT_EQ(world.cache().lookup(chain, 200).resume, 128);  // the prompt again
   const auto next = branch(600, 2, 900);
   EXPECT_EQ(world.serve(next, world.prompt_chain(next)).resume, 512);  // the answer and a new question
 }
@@ -366,13 +366,13 @@ TEST(PrefixCacheTest, ResetForgetsWhatNoSequenceHolds) {
   const BlockChain chain = world.prompt_chain(tokens);
   world.serve(tokens, chain);
   world.cache().reset();
-  EXPECT_EQ(world.cache().probe(chain, 700).shared, 0);
+  EXPECT_EQ(world.cache().lookup(chain, 700).shared, 0);
   EXPECT_EQ(world.pools().latents().cached() + world.pools().windows().cached(), 0);
   world.serve(tokens, chain);
   world.start(0, chain, 700);
   world.cache().reset();
   world.expect_sound();
-  EXPECT_EQ(world.cache().probe(chain, 700).resume, 640);
+  EXPECT_EQ(world.cache().lookup(chain, 700).resume, 640);
   EXPECT_TRUE(world.compute(0, tokens, 60, &chain));
 }
 
@@ -426,7 +426,7 @@ TEST_P(PrefixCacheLayoutTest, OneThatWaitsFindsWhatItWaitedFor) {
   const BlockChain chain = world.prompt_chain(tokens), other_chain = world.prompt_chain(other);
   world.start(0, chain, 900);
   world.cache().expect(chain, 0, 7);
-  EXPECT_TRUE(world.cache().probe(other_chain, 900).wait);
+  EXPECT_TRUE(world.cache().lookup(other_chain, 900).wait);
   ASSERT_TRUE(world.compute(0, tokens, 900, &chain));
   world.cache().forget_expected(chain, 0, 7);
   const PrefixHit hit = world.start(1, other_chain, 900);
@@ -439,7 +439,7 @@ TEST_P(PrefixCacheLayoutTest, AFreshPromptNeitherHitsNorWaits) {
   ToyWorld world{GetParam()};
   const auto tokens = toy_tokens(1, 900);
   world.serve(tokens, world.prompt_chain(tokens));
-  const PrefixHit hit = world.cache().probe(world.chain(toy_tokens(2, 900)), 900);
+  const PrefixHit hit = world.cache().lookup(world.chain(toy_tokens(2, 900)), 900);
   EXPECT_EQ(hit.resume + hit.shared + hit.claimed_free, 0);
   EXPECT_FALSE(hit.wait);
 }

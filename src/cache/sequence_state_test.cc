@@ -104,7 +104,7 @@ TEST_F(SequenceStateTest, TheHostCannotReadWhatASpanPointsTo) {
   ASSERT_TRUE(s_.reserve(1));
   const volatile std::byte* state = world_.pools().view().state(s_.span().state_in);
   EXPECT_DEATH(static_cast<void>(*state == std::byte{0}), "");
-  const volatile std::byte* row = world_.pools().view()[StreamId(0)].row(s_.window_pages()[0].value, 0).data;
+  const volatile std::byte* row = world_.pools().view()[PlaneId(0)].row(s_.window_pages()[0].value, 0).data;
   EXPECT_DEATH(static_cast<void>(*row == std::byte{0}), "");
 }
 
@@ -249,9 +249,9 @@ TEST(SequenceStateTruncateTest, WithoutWindowsEveryPositionIsAPointToGoBackTo) {
   EXPECT_TRUE(world.compute(0, other, 1, &other_chain));
   EXPECT_EQ(world[0].latents_end(), 301);
   EXPECT_TRUE(world.compute(0, other, 399, &other_chain));
-  EXPECT_EQ(world.cache().probe(chain, 700).resume, 512);
+  EXPECT_EQ(world.cache().lookup(chain, 700).resume, 512);
   world.open(1);
-  world[1].resume(chain, world.cache().probe(chain, 700));
+  world[1].resume(chain, world.cache().lookup(chain, 700));
   EXPECT_TRUE(world.compute(1, tokens, 188, &chain));
   world.end(1);
   // A block that is not complete, and its own, is written on.
@@ -318,7 +318,7 @@ TEST(SequenceStateRestoreTest, ClaimsWhatItFindsBeforeItTakesOthersPages) {
   for (int i = 0; i < 4; ++i) taken.push_back(pool.allocate());
   for (int i = 0; i < 3; ++i) world.cache().publish(taken[static_cast<std::size_t>(i)], others, i);
   for (const LatentPage page : taken) pool.release(page);
-  ASSERT_EQ(world.cache().probe(chain, 600).shared, 0);
+  ASSERT_EQ(world.cache().lookup(chain, 600).shared, 0);
   ASSERT_EQ(pool.vacant(), 1);
   ASSERT_EQ(pool.evicted_count(), 2U);
 
@@ -340,7 +340,7 @@ TEST(SequenceStateRestoreTest, WhatItBringsBackIsFoundAgain) {
   world.cache().reset();
   world.open(0);
   ASSERT_TRUE(world[0].restore(image, 550, &world.cache(), &chain));
-  EXPECT_EQ(world.cache().probe(chain, 600).resume, 512);
+  EXPECT_EQ(world.cache().lookup(chain, 600).resume, 512);
   world.start(1, chain, 600);
   EXPECT_TRUE(world.compute(1, tokens, 88, &chain));
 }

@@ -1,6 +1,6 @@
 // ToyModel: what the tests of the cache compute in it. Every row it writes and every output it gives is a hash of
-// everything that it reads back through the span's page tables: two window streams, the upper one a function of what
-// the row sees in the lower one and in the latents; latent streams at any number of tokens a row; an accumulator for
+// everything that it reads back through the span's page tables: two window planes, the upper one a function of what
+// the row sees in the lower one and in the latents; latent planes at any number of tokens a row; an accumulator for
 // each of those that has more than one; and the token before, which is carried over a block's boundary. So a page given
 // to two sequences, a row in the wrong place, a state that was not committed or a key too many changes every output
 // after it. Integers only: equality is exact.
@@ -21,8 +21,8 @@ namespace sluice {
 
 struct ToyShape {
   std::string name = "v4";
-  int window_tokens = 128;              // 0: no window streams
-  std::vector<int> latents = {4, 128};  // tokens per row of each latent stream
+  int window_tokens = 128;              // 0: no window planes
+  std::vector<int> latents = {4, 128};  // tokens per row of each latent plane
   bool carries_token = true;            // an open state with boundary bytes
 };
 
@@ -54,12 +54,12 @@ class ToyModel {
       upper_ = add_window("upper");
     }
     for (const int tokens : shape.latents) {
-      latents_.push_back({.rows = layout_.add({.kind = StreamKind::kLatent,
+      latents_.push_back({.rows = layout_.add({.kind = PlaneKind::kLatent,
                                                .name = "latent",
                                                .tokens_per_row = tokens,
                                                .format = format(),
                                                .initial = {}}),
-                          .open = tokens > 1 ? add_open("open", 0) : StreamId(),
+                          .open = tokens > 1 ? add_open("open", 0) : PlaneId(),
                           .tokens = tokens});
     }
     if (shape.carries_token) last_ = add_open("last", sizeof(Word));
@@ -82,22 +82,22 @@ class ToyModel {
 
  private:
   struct Latent {
-    StreamId rows, open;
+    PlaneId rows, open;
     int tokens;
   };
 
   static RowFormat format() {
     return {.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = sizeof(Word), .scale_bytes = 0};
   }
-  StreamId add_window(const char* name) {
-    return layout_.add({.kind = StreamKind::kWindow,
+  PlaneId add_window(const char* name) {
+    return layout_.add({.kind = PlaneKind::kWindow,
                         .name = name,
                         .window_tokens = shape_.window_tokens,
                         .format = format(),
                         .initial = {}});
   }
-  StreamId add_open(const char* name, int boundary_bytes) {
-    return layout_.add({.kind = StreamKind::kOpen,
+  PlaneId add_open(const char* name, int boundary_bytes) {
+    return layout_.add({.kind = PlaneKind::kOpen,
                         .name = name,
                         .format = {},
                         .initial = std::vector<std::byte>(sizeof(Word), std::byte{0x33}),
@@ -118,13 +118,13 @@ class ToyModel {
   static WindowPage page_of(const BatchSpan& span, Position p) {
     return span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)];
   }
-  static std::byte* window_row(const BatchSpan& span, const StreamView& stream, Position p) {
-    return stream.row(page_of(span, p).value, p % kBlockTokens).data;
+  static std::byte* window_row(const BatchSpan& span, const PlaneView& plane, Position p) {
+    return plane.row(page_of(span, p).value, p % kBlockTokens).data;
   }
-  static std::byte* latent_row(const BatchSpan& span, const StreamView& stream, int entry) {
-    return stream
-        .row(span.latent_pages[static_cast<std::size_t>(entry / stream.rows_per_page)].value,
-             entry % stream.rows_per_page)
+  static std::byte* latent_row(const BatchSpan& span, const PlaneView& plane, int entry) {
+    return plane
+        .row(span.latent_pages[static_cast<std::size_t>(entry / plane.rows_per_page)].value,
+             entry % plane.rows_per_page)
         .data;
   }
 
@@ -136,7 +136,7 @@ class ToyModel {
     return x;
   }
   // The window of the row at p.
-  Word see_window(const BatchSpan& span, Position p, Word x, StreamId window, const CacheView& cache) const {
+  Word see_window(const BatchSpan& span, Position p, Word x, PlaneId window, const CacheView& cache) const {
     for (Position k = std::max(0, p - shape_.window_tokens + 1); window && k <= p; ++k) {
       x = mix(x, load(window_row(span, cache[window], k)));
     }
@@ -169,7 +169,7 @@ class ToyModel {
 
   ToyShape shape_;
   CacheLayout layout_;
-  StreamId lower_, upper_, last_;
+  PlaneId lower_, upper_, last_;
   std::vector<Latent> latents_;
 };
 

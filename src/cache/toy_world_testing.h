@@ -70,7 +70,7 @@ class ToyWorld {
 
   // Opens sequence i with what is cached of the tokens.
   PrefixHit start(std::size_t i, const BlockChain& chain, int known) {
-    const PrefixHit hit = cache_->probe(chain, known);
+    const PrefixHit hit = cache_->lookup(chain, known);
     open(i);
     states_[i].resume(chain, hit);
     return hit;
@@ -144,10 +144,10 @@ class ToyWorld {
     std::vector<WindowPage> windows;
     CacheView view;
     std::vector<std::vector<std::byte>> memory;
-    for (const StreamSpec& stream : model_.layout().streams) {
-      memory.emplace_back(stream.page_bytes() * static_cast<std::size_t>(pages));
-      view.streams.push_back(stream.view(memory.back().data()));
-      view.open_offsets.push_back(model_.layout().open_offset(StreamId(static_cast<int>(view.streams.size()) - 1)));
+    for (const PlaneSpec& plane : model_.layout().planes) {
+      memory.emplace_back(plane.page_bytes() * static_cast<std::size_t>(pages));
+      view.planes.push_back(plane.view(memory.back().data()));
+      view.open_offsets.push_back(model_.layout().open_offset(PlaneId(static_cast<int>(view.planes.size()) - 1)));
     }
     for (int page = 0; page < pages; ++page) {
       latents.emplace_back(page);

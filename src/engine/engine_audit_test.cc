@@ -48,8 +48,8 @@ void miscount_a_vacant_page(CachePools& pools) {
 void overwrite_published_pages(CachePools& pools) {
   for (int page = 0; page < pools.latents().total(); ++page) {
     if (!pools.latents().published(LatentPage(page))) continue;
-    for (int i = 0; i < static_cast<int>(pools.layout().streams.size()); ++i) {
-      if (pools.layout()[StreamId(i)].tokens_per_row == 4) flip_bit(pools.memory(), {StreamId(i), page, 0, 1}, 0);
+    for (int i = 0; i < static_cast<int>(pools.layout().planes.size()); ++i) {
+      if (pools.layout()[PlaneId(i)].tokens_per_row == 4) flip_bit(pools.memory(), {PlaneId(i), page, 0, 1}, 0);
     }
   }
 }

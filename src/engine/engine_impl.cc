@@ -100,8 +100,8 @@ EngineStats EngineImpl::stats() const {
   return stats;
 }
 
-bool EngineImpl::probe(double seconds) {
-  return run_task([this] { run_probe(); }, seconds);
+bool EngineImpl::self_test(double seconds) {
+  return run_task([this] { run_self_test(); }, seconds);
 }
 
 bool EngineImpl::reset_prefix_cache(double seconds) {

@@ -34,7 +34,7 @@ class EngineImpl final : public Engine {
   void cancel(RequestId id) override { cancel(id, kAllChoices); }
   void cancel(RequestId id, int choice) override;
   EngineStats stats() const override;
-  bool probe(double seconds) override;
+  bool self_test(double seconds) override;
   bool reset_prefix_cache(double seconds) override;
 
   int vocab_size() const override { return static_cast<int>(runner_->vocab_size()); }
@@ -74,7 +74,7 @@ class EngineImpl final : public Engine {
   void begin_again(SequenceId first, int choice);
   void cancel_now(const Cancel& cancel);
   void cancel_choice(PendingRequest& pending, int choice);
-  void run_probe();
+  void run_self_test();
   void step();
   void draw_all();
   void fork_choices(SequenceId first, std::size_t row);

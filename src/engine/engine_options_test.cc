@@ -148,7 +148,7 @@ TEST(EngineRefusalTest, PromptsLargerThanThePoolWithTheNumbers) {
   options.cache.kv_cache_memory = 12 << 10;
   Answer answer;
   auto engine = make_engine(options);
-  const int pages = engine->stats().cache.latent_pages_total - 1;  // one is kept back for the health probe
+  const int pages = engine->stats().cache.latent_pages_total - 1;  // one is kept back for the self-test
   const int tokens = pages * kBlockTokens;
   ASSERT_LT(tokens, 4000) << "the pool was not small enough for this test";
   const auto refused = engine->submit(request(answer, random_tokens(tokens + 1, 1), 1));

@@ -275,7 +275,7 @@ TEST(EngineTest, WaitsForMemoryInOrder) {
   EXPECT_EQ(engine->stats().cache_bytes_used, 0);
 }
 
-TEST(EngineTest, ProbesPassWhileTheCacheIsFull) {
+TEST(EngineTest, SelfTestsPassWhileTheCacheIsFull) {
   EngineSetup options = small_options();
   options.scheduler.max_num_seqs = 1;
   options.cache.kv_cache_memory = 16 << 10;
@@ -283,20 +283,20 @@ TEST(EngineTest, ProbesPassWhileTheCacheIsFull) {
   settings.step_time = 1ms;
   Answer answer;
   auto engine = make_engine(options, settings);
-  EXPECT_TRUE(engine->probe(60));
+  EXPECT_TRUE(engine->self_test(60));
   EXPECT_LT(engine->stats().seconds_since_last_token, 60);
   ASSERT_TRUE(engine->submit(request(answer, random_tokens(120, 1), 700)).ok());
   answer.wait_for_tokens(1);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->probe(60));
-  EXPECT_FALSE(engine->probe(0));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->self_test(60));
+  EXPECT_FALSE(engine->self_test(0));
   EXPECT_EQ(engine->stats().running, 1);
 }
 
-TEST(EngineTest, ASlowStepFailsTheProbe) {
+TEST(EngineTest, ASlowStepFailsTheSelfTest) {
   FakeModel::Settings settings;
   settings.step_time = 300ms;
   auto engine = make_engine(small_options(), settings);
-  EXPECT_FALSE(engine->probe(0.02));
+  EXPECT_FALSE(engine->self_test(0.02));
   EXPECT_GT(engine->stats().seconds_since_last_token, 1e6);
 }
 
@@ -330,7 +330,7 @@ TEST(EngineTest, ManyThreadsSubmitAndCancel) {
           engine->cancel(*id);
         }
         if (random() % 8 == 0) {
-          EXPECT_TRUE(engine->probe(60));
+          EXPECT_TRUE(engine->self_test(60));
         }
         static_cast<void>(engine->stats());
         (answer.wait().reason == FinishReason::kCancelled ? cancelled : ended)++;

@@ -40,7 +40,7 @@ class FakeModel final : public Model {
     config_.max_position_embeddings = settings_.max_position_embeddings;
     profile_.name = "fake";
     const RowFormat format{.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = 8, .scale_bytes = 0};
-    window_ = layout_.add({.kind = StreamKind::kWindow,
+    window_ = layout_.add({.kind = PlaneKind::kWindow,
                            .name = "window",
                            .layer = 0,
                            .tokens_per_row = 1,
@@ -61,7 +61,7 @@ class FakeModel final : public Model {
 
   Status prepare(Device&, int, Position) override { return {}; }
 
-  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Probe*) override {
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
     const auto work = [this, exec, step, &cache, logits] { compute(exec, step, cache, logits); };
     if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
     work();
@@ -97,8 +97,8 @@ class FakeModel final : public Model {
   }
   static void store(std::byte* to, Word w) { std::memcpy(to, &w, sizeof(w)); }
 
-  StreamId add_latent(const char* name, int tokens_per_row, const RowFormat& format) {
-    return layout_.add({.kind = StreamKind::kLatent,
+  PlaneId add_latent(const char* name, int tokens_per_row, const RowFormat& format) {
+    return layout_.add({.kind = PlaneKind::kLatent,
                         .name = name,
                         .layer = 0,
                         .tokens_per_row = tokens_per_row,
@@ -107,10 +107,10 @@ class FakeModel final : public Model {
                         .initial = {},
                         .boundary_bytes = 0});
   }
-  StreamId add_open(const char* name, Word initial, int boundary_bytes) {
+  PlaneId add_open(const char* name, Word initial, int boundary_bytes) {
     std::vector<std::byte> bytes(sizeof(Word));
     store(bytes.data(), initial);
-    return layout_.add({.kind = StreamKind::kOpen,
+    return layout_.add({.kind = PlaneKind::kOpen,
                         .name = name,
                         .layer = 0,
                         .tokens_per_row = 1,
@@ -121,12 +121,12 @@ class FakeModel final : public Model {
   }
 
   // The latent row of the group that begins at position `first`, unless it is published already.
-  static void write_closed(const StepTables& step, const StreamView& stream, Position first, const RowSpan& span,
+  static void write_closed(const StepTables& step, const PlaneView& plane, Position first, const RowSpan& span,
                            Word value) {
-    const ClosedWindows& closed = step.closed_by(kBlockTokens / stream.rows_per_page);
+    const ClosedWindows& closed = step.closed_by(kBlockTokens / plane.rows_per_page);
     std::int32_t i = closed.begin[&span - step.spans.data()];
     while (closed.positions[i] != first) ++i;
-    if (closed.slots[i]) store(stream.row(closed.slots[i]).data, value);
+    if (closed.slots[i]) store(plane.row(closed.slots[i]).data, value);
   }
 
   // The rows of a span, in order: the window row of each, and latent rows where a group of tokens closes.
@@ -176,7 +176,7 @@ class FakeModel final : public Model {
   ModelConfig config_;
   NumericsProfile profile_;
   CacheLayout layout_;
-  StreamId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
+  PlaneId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
   std::vector<Open> after_;              // [rows]: the open state after the row
   std::vector<const RowSpan*> span_of_;  // [rows]
 };

@@ -6,12 +6,12 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "config/generation_config.h"
+#include "config/model_config.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/step_time.h"
-#include "formats/generation_config.h"
-#include "formats/model_config.h"
 #include "kernels/isa.h"
 
 namespace sluice {

@@ -26,7 +26,7 @@ Result<int> resolve_max_model_len(int asked, int models_own) {
   return asked;
 }
 
-// For tests of short memory; one page for a sequence and the probe's own are left.
+// For tests of short memory; one page for a sequence and the self-test's own are left.
 void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
   plan->latent_pages = std::max(std::min(plan->latent_pages, 2), plan->latent_pages - pages);
   plan->latent_bytes = static_cast<std::size_t>(plan->latent_pages) * layout.latent_page_bytes();
@@ -199,13 +199,13 @@ BlockHash Runner::root(std::string_view cache_salt) const {
   return root_hash(model_->profile().text(), ignored ? std::string_view() : cache_salt);
 }
 
-Status Runner::run_step(std::span<const StepSpan> spans, const Probe* probe) {
-  SLUICE_RETURN_IF_ERROR(begin(spans, probe));
+Status Runner::run_step(std::span<const StepSpan> spans, const Tap* tap) {
+  SLUICE_RETURN_IF_ERROR(begin(spans, tap));
   for (const StepSpan& span : spans) settle(span.sequence, span.keep ? span.rows() : 0, span.chain);
   return {};
 }
 
-Status Runner::begin(std::span<const StepSpan> spans, const Probe* probe) {
+Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
   int rows = 0;
@@ -221,7 +221,7 @@ Status Runner::begin(std::span<const StepSpan> spans, const Probe* probe) {
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
   model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
-                  probe != nullptr ? probe : watcher_);
+                  tap != nullptr ? tap : tap_);
   for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
   return {};
 }
@@ -295,22 +295,22 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   return {};
 }
 
-// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last stream with a row for
+// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last plane with a row for
 // each token, of windows if there are any.
 std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   std::vector<SpoiledRow> rows;
   const CacheLayout& layout = pools_->layout();
   const bool windows = pools_->geometry().has_windows;
-  for (std::size_t i = layout.streams.size(); i-- > 0;) {
-    const StreamSpec& stream = layout.streams[i];
-    if (stream.kind != (windows ? StreamKind::kWindow : StreamKind::kLatent) || stream.tokens_per_row != 1) continue;
+  for (std::size_t i = layout.planes.size(); i-- > 0;) {
+    const PlaneSpec& plane = layout.planes[i];
+    if (plane.kind != (windows ? PlaneKind::kWindow : PlaneKind::kLatent) || plane.tokens_per_row != 1) continue;
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const Position p = span.first_position + span.rows - 1;
       const std::int32_t page =
           windows ? span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)].value
                   : span.latent_pages[static_cast<std::size_t>(p / kBlockTokens)].value;
-      const CacheMemory::Rows row{StreamId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
+      const CacheMemory::Rows row{PlaneId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
       rows.push_back({row, pools_->memory().read_rows(row)});
     }
     break;

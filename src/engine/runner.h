@@ -18,7 +18,7 @@
 //   on
 //                         its way
 //
-// The prefix cache works through BlockChain: resume() takes over what a probe found, spans that carry their chain
+// The prefix cache works through BlockChain: resume() takes over what a lookup found, spans that carry their chain
 // publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
 // law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
 // allocation once warm. Thread safety: one thread at a time.
@@ -73,7 +73,7 @@ class Runner {
   Result<StateSlot> open();
   // With its chain, the place behind its last full block stays cached (the next turn resumes there).
   void close(StateSlot sequence, const BlockChain* keep_last = nullptr);
-  // Of an empty sequence, right after the probe.
+  // Of an empty sequence, right after the lookup.
   void resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit);
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
@@ -94,9 +94,9 @@ class Runner {
   //   vocabulary,
   //                       logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
-  Status run_step(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The same without the end: each span stays reserved until settle(). Spans' `keep` and `chain` are not looked at.
-  Status begin(std::span<const StepSpan> spans, const Probe* probe = nullptr);
+  Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The first `rows` rows of the sequence's span stay, for now all of them or none.
   void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
   // SampleRow::row: of the logits of the step begun last; slot: of the sequence, as sample_row() gives it.
@@ -107,8 +107,8 @@ class Runner {
   // Brings the logits of the step begun last to `to`, which has room for them; they are there once draws that come
   // later are finished.
   void fetch_logits(std::span<float> to);
-  // The probe of steps that bring none; null: none. It must outlive them.
-  void watch(const Probe* probe) { watcher_ = probe; }
+  // The tap of steps that bring none; null: none. It must outlive them.
+  void watch(const Tap* tap) { tap_ = tap; }
   // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
   // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
   // memory and length.
@@ -186,7 +186,7 @@ class Runner {
   std::vector<SequenceState> states_;   // by StateSlot
   std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
   std::uint64_t step_ = 0;
-  const Probe* watcher_ = nullptr;
+  const Tap* tap_ = nullptr;
   int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
 

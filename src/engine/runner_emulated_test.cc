@@ -1,4 +1,4 @@
-// The runner and the laws over a device whose memory the host cannot touch and whose work is done later.
+// The runner over a device whose memory the host cannot touch and whose work is done later.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -7,7 +7,6 @@
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "engine/runner.h"
-#include "engine/verify.h"
 
 namespace sluice::runner_emulated_test {
 namespace {
@@ -75,17 +74,6 @@ TEST_P(RunnerEmulatedTest, LogitsAreTheCpusBitByBit) {
   std::vector<TokenId> ids(420);
   for (TokenId& id : ids) id = static_cast<TokenId>(random() % emulated->vocab_size());
   EXPECT_EQ(compute(*emulated, ids, seed), compute(*cpu, ids, seed));
-}
-
-TEST_P(RunnerEmulatedTest, TheLawsHold) {
-  VerifyOptions options;
-  options.engine = options_of(GetParam(), "emulated");
-  options.schedules = 3;
-  options.seed = test_seed();
-  const auto report = verify(options);
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_GT(report->laws.comparisons, 50);
-  EXPECT_TRUE(report->sound()) << "SLUICE_TEST_SEED=" << options.seed;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RunnerEmulatedTest, ::testing::Values("v4-flash-like", "v32-like", "qwen2-swa-like"));

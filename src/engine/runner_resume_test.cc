@@ -76,8 +76,8 @@ TEST_P(RunnerResumeTest, FromEveryBoundaryWithEveryShare) {
   }
 }
 
-// The same through what a probe finds: with the window pages of one boundary only, a hit ends there.
-TEST_P(RunnerResumeTest, AProbeFindsTheLastPlaceToResume) {
+// The same through what a lookup finds: with the window pages of one boundary only, a hit ends there.
+TEST_P(RunnerResumeTest, ALookupFindsTheLastPlaceToResume) {
   const int pages = runner_->pools().geometry().resume_pages;
   for (int kept = 0; kept < kBlocks; ++kept) {
     runner_->prefix_cache().reset();
@@ -85,7 +85,7 @@ TEST_P(RunnerResumeTest, AProbeFindsTheLastPlaceToResume) {
     StateSlot slot = runner_->open().value();
     const auto whole = rest(slot, 100);
     runner_->close(slot);
-    const PrefixHit hit = runner_->prefix_cache().probe(chain_, kTokens);
+    const PrefixHit hit = runner_->prefix_cache().lookup(chain_, kTokens);
     EXPECT_EQ(hit.resume, (kept + 1) * kBlockTokens) << "with " << pages << " window pages behind each boundary";
     EXPECT_EQ(hit.shared, kBlocks * kBlockTokens);
     EXPECT_EQ(hit.claimed_free, kBlocks);

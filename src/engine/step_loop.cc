@@ -112,14 +112,14 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
 }
 
 // One token of a sequence of its own, whose state and pages are kept back for it.
-void EngineImpl::run_probe() {
+void EngineImpl::run_self_test() {
   constexpr TokenId kId = 0;
   constexpr int kRow = 0;
   Result<StateSlot> state = runner_->open();
-  SLUICE_CHECK(state.ok(), "a state is kept for the probe");
+  SLUICE_CHECK(state.ok(), "a state is kept for the self-test");
   const StepSpan span{.sequence = *state, .ids = {&kId, 1}, .logit_rows = {&kRow, 1}};
   const Status status = runner_->run_step({&span, 1});
-  SLUICE_CHECK(status.ok(), "pages are kept for the probe");
+  SLUICE_CHECK(status.ok(), "pages are kept for the self-test");
   std::ignore = runner_->logits();  // waits
   runner_->close(*state);
   made_token_ = runner_->device_status().ok();

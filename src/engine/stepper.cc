@@ -38,7 +38,7 @@ PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
   return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
 }
 
-constexpr int kProbePages = 1;  // of either pool, kept back for the health probe (cache/memory_plan.h)
+constexpr int kSelfTestPages = 1;  // of either pool, kept back for the self-test (cache/memory_plan.h)
 
 SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   const CachePools& pools = runner.pools();
@@ -47,8 +47,8 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   limits.max_batched_tokens = resolve_step_rows(options, runner.step_rows());
   limits.max_seqs = std::min(pools.plan().sequences, options.scheduler.max_num_seqs);
   limits.max_model_len = runner.max_model_len();
-  limits.latent_pages = std::max(0, pools.latents().free() - kProbePages);
-  limits.window_pages = std::max(0, pools.windows().total() - kProbePages);
+  limits.latent_pages = std::max(0, pools.latents().free() - kSelfTestPages);
+  limits.window_pages = std::max(0, pools.windows().total() - kSelfTestPages);
   limits.geometry = pools.geometry();
   limits.long_prefill_token_threshold = options.scheduler.long_prefill_token_threshold;
   limits.chunked_prefill = options.scheduler.enable_chunked_prefill;
@@ -367,7 +367,7 @@ void Stepper::expect_blocks(Sequence& s) {
 
 // Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
 void Stepper::wait_for_blocks(Sequence& s) {
-  s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()));
   if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
@@ -390,7 +390,7 @@ void Stepper::count_admission(Sequence& s) {
 }
 
 int Stepper::free_latent_pages() const {
-  return std::max(0, runner_->pools().latents().free() - kProbePages);
+  return std::max(0, runner_->pools().latents().free() - kSelfTestPages);
 }
 
 void Stepper::gather_facts() {
@@ -405,7 +405,7 @@ PrefixLookup Stepper::look_up(SequenceId id) {
   Sequence& s = sequence(id);
   s.hit = {};
   if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
-  if (!s.swapped) s.hit = runner_->prefix_cache().probe(*s.chain, static_cast<Position>(s.tokens.size()));
+  if (!s.swapped) s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()));
   return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 

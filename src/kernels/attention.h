@@ -1,7 +1,7 @@
 // Attention of rows over cached rows, through the cache: one path for every span. A cached row holds a key in its first
 // `dims` values and a value in `value_dims` values from `value_offset` on. They may be the same ones (V4's shared K =
 // V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a value). With key_heads > 1
-// there is a stream for each key head, and heads / key_heads consecutive heads share one.
+// there is a plane for each key head, and heads / key_heads consecutive heads share one.
 //
 // Keys of the row at position p, in this order (spec sections 4.3, 4.4):
 //   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys
@@ -33,20 +33,20 @@
 #include "base/index_types.h"
 #include "kernels/elementwise.h"
 #include "kernels/exec.h"
+#include "kernels/plane.h"
 #include "kernels/rows.h"
 #include "kernels/step_tables.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
 inline constexpr int kSplitKeys = 256;
 
-// Entry e of a latent stream that holds one row per `tokens_per_row` tokens.
-constexpr RowRef latent_row(const StepTables& step, const RowSpan& span, const StreamView& stream, std::int32_t e) {
-  return stream.row(step.latent_page(span, e / stream.rows_per_page).value, e % stream.rows_per_page);
+// Entry e of a latent plane that holds one row per `tokens_per_row` tokens.
+constexpr RowRef latent_row(const StepTables& step, const RowSpan& span, const PlaneView& plane, std::int32_t e) {
+  return plane.row(step.latent_page(span, e / plane.rows_per_page).value, e % plane.rows_per_page);
 }
-constexpr RowRef window_row(const StepTables& step, const RowSpan& span, const StreamView& stream, Position p) {
-  return stream.row(step.window_page(span, p / kBlockTokens).value, p % kBlockTokens);
+constexpr RowRef window_row(const StepTables& step, const RowSpan& span, const PlaneView& plane, Position p) {
+  return plane.row(step.window_page(span, p / kBlockTokens).value, p % kBlockTokens);
 }
 
 struct AttendArgs {
@@ -58,11 +58,11 @@ struct AttendArgs {
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   const StepTables* step = nullptr;
-  std::span<const RowSpan> spans;      // of the step: all, or some that follow each other
-  int key_heads = 1;                   // divides heads
-  const StreamView* window = nullptr;  // [key_heads]; null: none
+  std::span<const RowSpan> spans;     // of the step: all, or some that follow each other
+  int key_heads = 1;                  // divides heads
+  const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
-  const StreamView* latent = nullptr;  // [key_heads]; null: none
+  const PlaneView* latent = nullptr;  // [key_heads]; null: none
   int tokens_per_row = 1;
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
   const std::int32_t* selected_count = nullptr;  // [rows]

@@ -109,14 +109,14 @@ class Scene {
   // Makes the window's row at a position NaN.
   void poison(int sequence, Position p) const {
     const TestSequence& of = sequences_[static_cast<std::size_t>(sequence)];
-    for (const StreamView& view : window_views_) {
+    for (const PlaneView& view : window_views_) {
       std::memset(of.window_row(view, p).data, 0xFF, static_cast<std::size_t>(view.format.data_bytes));
     }
   }
 
   // Other codes and scales for every row of kV4Fp8.
   void draw_codes(Random& random) const {
-    const auto draw = [&](const StreamView& view, RowRef row) {
+    const auto draw = [&](const PlaneView& view, RowRef row) {
       const int plain = view.format.dims - view.format.rope_dims;
       for (int i = 0; i < plain; ++i) {
         const int code = random.between(0, 255);
@@ -143,11 +143,11 @@ class Scene {
       const auto key_head = static_cast<std::size_t>(h / (case_.heads / case_.key_heads));
       std::vector<std::vector<float>> keys;
       std::vector<int> split_of;  // a key's split
-      const auto add = [&](const StreamView& view, RowRef row) {
+      const auto add = [&](const PlaneView& view, RowRef row) {
         keys.emplace_back(static_cast<std::size_t>(case_.row_dims()));
         decode_row(view.format, row, keys.back().data());
       };
-      const StreamView &latent = latent_views_[key_head], &window = window_views_[key_head];
+      const PlaneView &latent = latent_views_[key_head], &window = window_views_[key_head];
       for (std::int32_t e : case_.latent ? entries(s, p) : std::vector<std::int32_t>{}) {
         split_of.push_back(static_cast<int>(keys.size()) / kSplitKeys);
         add(latent, sequences_[s].latent_row(latent, e));
@@ -164,7 +164,7 @@ class Scene {
   }
 
  private:
-  // The sequence has filled the streams of the first key head.
+  // The sequence has filled the planes of the first key head.
   void fill_other_heads(Random& random, int tokens, const TestSequence& sequence) {
     const auto width = static_cast<std::size_t>(case_.row_dims());
     for (std::size_t k = 1; k < latent_views_.size(); ++k) {
@@ -237,8 +237,8 @@ class Scene {
 
   const Case case_;
   const int tokens_, pages_;
-  std::vector<TestStream> latents_, windows_;  // [key head]
-  std::vector<StreamView> latent_views_, window_views_;
+  std::vector<TestPlane> latents_, windows_;  // [key head]
+  std::vector<PlaneView> latent_views_, window_views_;
   std::vector<float> sink_;
   std::vector<TestSequence> sequences_;
   std::vector<std::vector<float>> q_;
@@ -445,8 +445,8 @@ TEST(Attend, RowsBeyond2To31Floats) {
   constexpr int kRow = 70'000, kHeads = 64, kDims = 512, kSelected = 3;
   constexpr std::size_t kWidth = std::size_t{kHeads} * kDims, kBytes = (kRow + 1) * kWidth * sizeof(float);
   Random random(69);
-  const TestStream latent(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens / 4, 1);
-  const TestStream window(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens, 1);
+  const TestPlane latent(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens / 4, 1);
+  const TestPlane window(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens, 1);
   std::vector<int> latent_pages{0}, window_pages{0};
   const TestSequence sequence(random, 50, 4, latent.view(), window.view(), latent_pages, window_pages);
   const auto map = [&] {

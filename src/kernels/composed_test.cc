@@ -142,9 +142,9 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
   const std::vector<LatentPage> pages{LatentPage(1), LatentPage(0)};
   const auto run = [&](const Exec& exec, bool spelled) {
     Random same(503);  // of what is not written
-    TestStream first(same, format, kBlockTokens, 2), second(same, format, kBlockTokens, 2);
-    TestStream entries(same, entry, kBlockTokens / kRatio, 2);
-    const StreamView streams[] = {first.view(), second.view()};
+    TestPlane first(same, format, kBlockTokens, 2), second(same, format, kBlockTokens, 2);
+    TestPlane entries(same, entry, kBlockTokens / kRatio, 2);
+    const PlaneView planes[] = {first.view(), second.view()};
     TestStep step({1, kRatio}, false);
     step.add({.rows = kRows, .first_position = kFirst, .latent_pages = pages, .state_in = 0, .state_out = 1});
     const StepTables& tables = step.tables();
@@ -175,7 +175,7 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
         std::copy_n(values.data() + i * kValue, kValue, joined.data() + i * kRow + kDim);
       }
       for (int h = 0; h < kHeads; ++h) {
-        encode_rows(exec, {&streams[h], kRows, joined.data() + h * kRow, kHeads * kRow, tables.closed_by(1).slots});
+        encode_rows(exec, {&planes[h], kRows, joined.data() + h * kRow, kHeads * kRow, tables.closed_by(1).slots});
       }
       compressor.dim = kDim, compressor.ratio = kRatio, compressor.step = &tables, compressor.pooled = pooled.data();
       compress(exec, compressor);
@@ -193,7 +193,7 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
       encode_rows(exec, {&entries.view(), closed.count, pooled.data(), kDim, closed.slots});
     } else {
       store_kv(exec, StoreKvArgs{.step = &tables}
-                         .add({.streams = streams,
+                         .add({.planes = planes,
                                .ratio = 1,
                                .heads = kHeads,
                                .dims = kDim,
@@ -205,7 +205,7 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
                                .value_dims = kValue,
                                .value_offset = kDim,
                                .joined = joined.data()})
-                         .add({.streams = &entries.view(),
+                         .add({.planes = &entries.view(),
                                .ratio = kRatio,
                                .dims = kDim,
                                .x = pooled.data(),
@@ -216,12 +216,12 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
     }
     std::vector<float> all = states;
     std::vector<float> row(kRow);
-    const auto read = [&](const StreamView& stream, RowSlot slot) {
-      decode_row(stream.format, stream.row(slot), row.data());
-      all.insert(all.end(), row.begin(), row.begin() + stream.format.dims);
+    const auto read = [&](const PlaneView& plane, RowSlot slot) {
+      decode_row(plane.format, plane.row(slot), row.data());
+      all.insert(all.end(), row.begin(), row.begin() + plane.format.dims);
     };
     for (int t = 0; t < kRows; ++t) {
-      for (const StreamView& stream : streams) read(stream, tables.closed_by(1).slots[t]);
+      for (const PlaneView& plane : planes) read(plane, tables.closed_by(1).slots[t]);
     }
     for (int e = 0; e < closed.count; ++e) read(entries.view(), closed.slots[e]);
     EXPECT_EQ(closed.count, (kFirst + kRows) / kRatio - kFirst / kRatio);

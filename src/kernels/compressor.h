@@ -20,8 +20,8 @@
 
 #include "base/index_types.h"
 #include "kernels/exec.h"
+#include "kernels/plane.h"
 #include "kernels/step_tables.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
@@ -43,8 +43,8 @@ struct CompressArgs {
   std::size_t state_bytes = 0;  // from one to the next
   float* pooled = nullptr;      // [closed windows of the ratio, dim], in the order of StepTables::closed
   // Each page of StepTables::boundary_pages receives the first accumulator, [3, dim], after the block's last token, as
-  // row 0 of its part of this stream. Null: not wanted.
-  const StreamView* boundaries = nullptr;
+  // row 0 of its part of this plane. Null: not wanted.
+  const PlaneView* boundaries = nullptr;
 
   float* state(std::int32_t index) const {
     return reinterpret_cast<float*>(states + static_cast<std::size_t>(index) * state_bytes);

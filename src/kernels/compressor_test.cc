@@ -66,7 +66,7 @@ struct PieceStep {
     return std::span(states).subspan((2 * piece + 1) * size, size);
   }
   // rows: of the pieces, as Sequence::rows has them.
-  std::vector<float> run(const Exec& exec, const float* rows, const StreamView* boundaries = nullptr) {
+  std::vector<float> run(const Exec& exec, const float* rows, const PlaneView* boundaries = nullptr) {
     std::vector<float> pooled(static_cast<std::size_t>(step.tables().closed_by(s.ratio).count * s.dim), 7.0F);
     CompressArgs args;
     args.dim = s.dim, args.ratio = s.ratio, args.overlap = s.overlap;
@@ -150,7 +150,7 @@ struct PieceBatch {
   }
 
   // The pooled rows, then the state after each span.
-  std::vector<float> run(const Exec& exec, const StreamView* boundaries) const {
+  std::vector<float> run(const Exec& exec, const PlaneView* boundaries) const {
     PieceStep step(s);
     for (std::size_t i = 0; i < pieces.size(); ++i) step.add(pieces[i], states[i]);
     std::vector<float> result = step.run(exec, rows.data(), boundaries);
@@ -192,7 +192,7 @@ TEST(Compress, WritesTheStateAtEveryBlockBoundary) {
       ThreadPool pool(2);
       for (const KernelTable* table : all_tables()) {
         std::vector<float> memory(expected.size(), 7.0F);
-        StreamView boundaries;
+        PlaneView boundaries;
         boundaries.base = reinterpret_cast<std::byte*>(memory.data());
         boundaries.page_bytes = stride * sizeof(float), boundaries.rows_per_page = 1;
         const auto with = batch.run(Exec{&pool, table}, &boundaries);

@@ -18,8 +18,8 @@
 #include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
 #include "kernels/linear.h"
+#include "kernels/plane.h"
 #include "kernels/step_tables.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
@@ -28,7 +28,7 @@ struct ExpandAndAttendArgs {
   RowSpan span;
   int heads = 0, key_dims = 0, value_dims = 0, rank = 0, prefix_chunk = 0;
   std::span<const LinearWeight> k_expand, v_up;  // [heads]: [key_dims - rotary, rank], [value_dims, rank]
-  const StreamView* latent = nullptr;            // rows (c, rotated key)
+  const PlaneView* latent = nullptr;             // rows (c, rotated key)
   float* q = nullptr;                            // [rows of the step, heads, key_dims]
   HeadForm query = {};
   float scale = 1.0F;

@@ -68,8 +68,8 @@ TEST(FarRows, Attend) {
   Random random(71);
   constexpr int kHeads = 64, kDims = 512, kWidth = kHeads * kDims, kTokens = 40;
   for (const bool bf16 : {false, true}) {
-    const TestStream latent(random, make_row_format(RowCodec::kBf16, kDims, 0), kBlockTokens, 1);
-    const TestStream window(random, make_row_format(RowCodec::kBf16, kDims, 0), kBlockTokens, 1);
+    const TestPlane latent(random, make_row_format(RowCodec::kBf16, kDims, 0), kBlockTokens, 1);
+    const TestPlane window(random, make_row_format(RowCodec::kBf16, kDims, 0), kBlockTokens, 1);
     std::vector<int> latent_pages{0}, window_pages{0};
     const TestSequence sequence(random, kTokens, 1, latent.view(), window.view(), latent_pages, window_pages);
     const auto q = random.floats(std::size_t{kRows} * kWidth, 0.1F);

@@ -41,7 +41,7 @@ struct IndexTile {
 }
 
 // Where entries [first, first + count) of a span lie.
-[[gnu::always_inline]] inline void index_rows(const StepTables& step, const RowSpan& span, const StreamView& keys,
+[[gnu::always_inline]] inline void index_rows(const StepTables& step, const RowSpan& span, const PlaneView& keys,
                                               std::int32_t first, int count, RowRef* rows) {
   std::int32_t page = first / keys.rows_per_page;
   int r = first % keys.rows_per_page;

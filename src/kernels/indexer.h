@@ -33,13 +33,13 @@ struct IndexSelectArgs {
   float* q = nullptr;        // [rows, heads, dims]
   float* weights = nullptr;  // [rows, heads]
   // First, in this order: queries are rotated, each head is multiplied by H (kernels/elementwise.h), and rounded as
-  // simulate_rows() does (kernels/stream.h); weights are multiplied by the factor.
+  // simulate_rows() does (kernels/plane.h); weights are multiplied by the factor.
   Rotation query_rope = {};
   bool query_hadamard = false;
   RowCodec query_simulation = RowCodec::kF32;
   float weight_factor = 1.0F;
   const StepTables* step = nullptr;
-  const StreamView* keys = nullptr;
+  const PlaneView* keys = nullptr;
   int tokens_per_row = 4, top_k = 0;
   std::int32_t* selected = nullptr;  // [rows, top_k]
   std::int32_t* count = nullptr;     // [rows]

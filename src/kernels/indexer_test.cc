@@ -117,7 +117,7 @@ class Scene {
 
  private:
   int heads_, dims_, tokens_per_row_, pages_;
-  TestStream keys_, window_;
+  TestPlane keys_, window_;
   std::vector<TestSequence> sequences_;
   std::vector<std::vector<float>> q_, weights_;
 };
@@ -282,7 +282,7 @@ std::vector<std::int32_t> select_among(Random& random, const Exec& exec, const s
                                        int top_k) {
   const int entries = static_cast<int>(values.size()), dims = 16;
   const int pages = (entries + kBlockTokens - 1) / kBlockTokens;
-  TestStream keys(random, make_row_format(RowCodec::kF32, dims, 0), kBlockTokens, pages);
+  TestPlane keys(random, make_row_format(RowCodec::kF32, dims, 0), kBlockTokens, pages);
   const std::vector<int> order = random.permutation(pages);
   std::vector<LatentPage> table;
   for (const int page : order) table.emplace_back(page);

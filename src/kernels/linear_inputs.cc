@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/number_formats.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice {
 

@@ -13,7 +13,7 @@
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
 #include "kernels/op_testing.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice::linear_test {
 namespace {

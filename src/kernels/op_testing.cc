@@ -96,7 +96,7 @@ std::vector<float> expect_same_on_all(const std::function<std::vector<float>(con
   return expected;
 }
 
-TestStream::TestStream(Random& random, RowFormat format, int rows_per_page, int pages) {
+TestPlane::TestPlane(Random& random, RowFormat format, int rows_per_page, int pages) {
   view_.format = format;
   view_.rows_per_page = rows_per_page;
   view_.page_bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.row_bytes());
@@ -105,16 +105,16 @@ TestStream::TestStream(Random& random, RowFormat format, int rows_per_page, int 
   view_.base = bytes_.data();
 }
 
-TestSequence::TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent,
-                           const StreamView& window, std::vector<int>& latent_pages, std::vector<int>& window_pages) {
+TestSequence::TestSequence(Random& random, int tokens, int tokens_per_row, const PlaneView& latent,
+                           const PlaneView& window, std::vector<int>& latent_pages, std::vector<int>& window_pages) {
   for (int block = 0; block * kBlockTokens < tokens; ++block) {
     latent_.emplace_back(latent_pages.back());
     window_.emplace_back(window_pages.back());
     latent_pages.pop_back();
     window_pages.pop_back();
   }
-  const auto write = [&](const StreamView& stream, RowRef row) {
-    encode_row(stream.format, random.floats(static_cast<std::size_t>(stream.format.dims)).data(), row);
+  const auto write = [&](const PlaneView& plane, RowRef row) {
+    encode_row(plane.format, random.floats(static_cast<std::size_t>(plane.format.dims)).data(), row);
   };
   for (std::int32_t e = 0; e < tokens / tokens_per_row; ++e) write(latent, latent_row(latent, e));
   for (Position p = 0; p < tokens; ++p) write(window, window_row(window, p));

@@ -54,32 +54,32 @@ std::vector<const KernelTable*> all_tables();
 // reference ops (ref_op_table()), bit by bit. Returns those.
 std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op);
 
-// One stream of a pool that several sequences share: pages in random order, all bytes random until written.
-class TestStream {
+// One plane of a pool that several sequences share: pages in random order, all bytes random until written.
+class TestPlane {
  public:
-  TestStream(Random& random, RowFormat format, int rows_per_page, int pages);
-  const StreamView& view() const { return view_; }
+  TestPlane(Random& random, RowFormat format, int rows_per_page, int pages);
+  const PlaneView& view() const { return view_; }
 
  private:
   std::vector<std::byte> bytes_;
-  StreamView view_;
+  PlaneView view_;
 };
 
-// A sequence of `tokens` positions with a window stream and a latent stream of one row per `tokens_per_row` tokens,
+// A sequence of `tokens` positions with a window plane and a latent plane of one row per `tokens_per_row` tokens,
 // filled with random rows.
 class TestSequence {
  public:
   // `latent_pages` and `window_pages`: page numbers that nobody else uses; a page is taken from the back.
-  TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent, const StreamView& window,
+  TestSequence(Random& random, int tokens, int tokens_per_row, const PlaneView& latent, const PlaneView& window,
                std::vector<int>& latent_pages, std::vector<int>& window_pages);
   // Its rows [first_position, first_position + rows), as the next ones of a step, with only the window pages that they
   // see.
   BatchSpan span(int rows, Position first_position, int window_tokens = kBlockTokens) const;
-  RowRef latent_row(const StreamView& stream, std::int32_t e) const {
-    return stream.row(latent_[static_cast<std::size_t>(e / stream.rows_per_page)].value, e % stream.rows_per_page);
+  RowRef latent_row(const PlaneView& plane, std::int32_t e) const {
+    return plane.row(latent_[static_cast<std::size_t>(e / plane.rows_per_page)].value, e % plane.rows_per_page);
   }
-  RowRef window_row(const StreamView& stream, Position p) const {
-    return stream.row(window_[static_cast<std::size_t>(p / kBlockTokens)].value, p % kBlockTokens);
+  RowRef window_row(const PlaneView& plane, Position p) const {
+    return plane.row(window_[static_cast<std::size_t>(p / kBlockTokens)].value, p % kBlockTokens);
   }
 
  private:

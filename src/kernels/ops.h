@@ -8,7 +8,7 @@
 // soon as it has the parts, and replaces an entry where one kernel does the work of several.
 //
 // Arguments are plain values: numbers, and addresses of what outlives the step (weights, scratch, tables, the pools'
-// streams), so that an op may be computed after the call has returned.
+// planes), so that an op may be computed after the call has returned.
 #pragma once
 
 #include "kernels/attention.h"

@@ -9,9 +9,9 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/indexer.h"
 #include "kernels/linear.h"
+#include "kernels/plane.h"
 #include "kernels/residual.h"
 #include "kernels/router.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 

@@ -17,7 +17,7 @@ struct BatchSpan {
   Position latents_from = 0;
   std::span<const LatentPage> latent_pages = {};  // [block], covers every block up to the last row
   // [block - first_window_block], covers the window of the first row to the last row. A row that ends its block also
-  // writes the boundary bytes of every Open stream there (model/cache_layout.h).
+  // writes the boundary bytes of every Open plane there (model/cache_layout.h).
   std::span<const WindowPage> window_pages = {};
   std::int32_t first_window_block = 0;
   std::int32_t state_in = 0, state_out = 0;  // open states: the committed one, and another that receives the next
@@ -25,8 +25,8 @@ struct BatchSpan {
 
 // Which tables a cache layout wants.
 struct TableShape {
-  std::vector<int> ratios;  // tokens a row of its Latent streams, ascending, each once
-  bool windows = true;      // it has Window streams, or boundary bytes
+  std::vector<int> ratios;  // tokens a row of its Latent planes, ascending, each once
+  bool windows = true;      // it has Window planes, or boundary bytes
 };
 
 class StepBuilder {

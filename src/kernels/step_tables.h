@@ -3,8 +3,8 @@
 // no decode. Plain data: counts, and addresses of
 // the device that the ops run on (kernels/device_tables.h); none leads into a pool, pages are numbers.
 //
-// A stream of a pool is an array of rows, `rows_per_page` of them a page; a RowSlot is page * rows_per_page + row, so
-// one slot serves every layer whose streams have as many tokens a row. -1: the row is computed and not written. Thread
+// A plane of a pool is an array of rows, `rows_per_page` of them a page; a RowSlot is page * rows_per_page + row, so
+// one slot serves every layer whose planes have as many tokens a row. -1: the row is computed and not written. Thread
 // safety: plain values, constant while a step runs.
 #pragma once
 
@@ -45,8 +45,8 @@ struct StepTables {
   const LatentPage* latent_pages = nullptr;
   const WindowPage* window_pages = nullptr;
   std::int32_t latent_count = 0, window_count = 0;  // of these two lists
-  const RowSlot* window_slots = nullptr;            // [rows]: where a row of a Window stream goes
-  std::array<ClosedWindows, 4> closed;              // one for each number of tokens that a Latent stream's rows have
+  const RowSlot* window_slots = nullptr;            // [rows]: where a row of a Window plane goes
+  std::array<ClosedWindows, 4> closed;              // one for each number of tokens that a Latent plane's rows have
   const std::int32_t* ended_blocks = nullptr;       // [spans + 1]: where those of a span begin in boundary_pages
   const WindowPage* boundary_pages = nullptr;       // of the blocks whose last token is in the step
   // [rows]: the slot of take_ids() that has the row's token, which the host does not know yet; -1: `ids` has it. Null:

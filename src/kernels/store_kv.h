@@ -5,9 +5,9 @@
 //             (kernels/elementwise.h)
 //   rope      rotation at the row's position, or that of its window's first token
 //   hadamard  (kernels/elementwise.h) of each head
-//   rounding  simulate_rows() by the codec `simulation` (kernels/stream.h)
+//   rounding  simulate_rows() by the codec `simulation` (kernels/plane.h)
 //   values    with values, row = (key, zeros, value at value_offset), made in `joined`; without, the row is the key
-//   coding    encode_rows() to the slots that the step has for the stream: window_slots with ratio 0, else those of
+//   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
 //             closed_by(ratio)
 // x becomes what was coded (but for the coding). Each kind is independent of the others.
 #pragma once
@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "kernels/compressor.h"
 #include "kernels/elementwise.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice {
 
@@ -29,8 +29,8 @@ struct KvNorm {
 };
 
 struct KvRows {
-  const StreamView* streams = nullptr;  // [heads]
-  int ratio = 0;                        // tokens a row; 0: a Window stream's rows, one a token
+  const PlaneView* planes = nullptr;  // [heads]
+  int ratio = 0;                      // tokens a row; 0: a Window plane's rows, one a token
   int heads = 1, dims = 0;
   float* x = nullptr;            // [rows, heads, dims]; with ratio > 1 [closed windows, dims], which the op fills
   CompressArgs compressor = {};  // with ratio > 1: all but dim, ratio, step and pooled

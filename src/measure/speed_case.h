@@ -49,7 +49,7 @@ class SpeedCases {
   Runner* runner_;
   EngineSetup options_;
   ModelWork work_;
-  Probe watch_routing_;
+  Tap watch_routing_;
   double experts_chosen_ = 0;  // since the last step that was counted
 };
 

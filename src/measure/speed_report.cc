@@ -6,7 +6,7 @@
 #include <boost/json/array.hpp>
 #include <string_view>
 
-#include "base/plot.h"
+#include "report/plot.h"
 
 namespace sluice {
 namespace {

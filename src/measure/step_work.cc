@@ -18,8 +18,8 @@ void add_work(const StageWork& from, double bytes_times, double rows, StageWork&
 bool scores_index(const CacheLayout& layout, const StepShape& shape) {
   Position end = 0;
   for (const StepShape::Span& span : shape.spans) end = std::max(end, span.position + span.rows);
-  return std::any_of(layout.streams.begin(), layout.streams.end(), [&](const StreamSpec& stream) {
-    return stream.read_beyond > 0 && end / stream.tokens_per_row > stream.read_beyond;
+  return std::any_of(layout.planes.begin(), layout.planes.end(), [&](const PlaneSpec& plane) {
+    return plane.read_beyond > 0 && end / plane.tokens_per_row > plane.read_beyond;
   });
 }
 

@@ -67,13 +67,13 @@ class ModelWorkTest : public ::testing::Test {
     add(WeightRole::kLogits, 50, 10, InputForm::kF32, 2000);
     add(WeightRole::kNotUsed, 50, 10, InputForm::kF32, 7000);
     for (int matrix = 0; matrix < 2 * 8 * 3; ++matrix) add(WeightRole::kRoutedExpert, 5, 10, InputForm::kInt8, 30);
-    StreamSpec latent{.name = "latent", .tokens_per_row = 4, .most_read = 4, .format = {}, .initial = {}};
+    PlaneSpec latent{.name = "latent", .tokens_per_row = 4, .most_read = 4, .format = {}, .initial = {}};
     latent.format.data_bytes = 16;
-    StreamSpec index{.name = "index", .tokens_per_row = 4, .read_beyond = 4, .format = {}, .initial = {}};
+    PlaneSpec index{.name = "index", .tokens_per_row = 4, .read_beyond = 4, .format = {}, .initial = {}};
     index.format.data_bytes = 2;
-    StreamSpec window{.kind = StreamKind::kWindow, .name = "window", .window_tokens = 8, .format = {}, .initial = {}};
+    PlaneSpec window{.kind = PlaneKind::kWindow, .name = "window", .window_tokens = 8, .format = {}, .initial = {}};
     window.format.data_bytes = 1;
-    for (const StreamSpec& stream : {latent, index, window}) layout_.add(stream);
+    for (const PlaneSpec& plane : {latent, index, window}) layout_.add(plane);
   }
   void add(WeightRole role, int out, int in, InputForm inputs, std::size_t bytes) {
     weights_.push_back({.name = "w",

@@ -29,48 +29,48 @@ class RandomRows {
   std::uint64_t state_;
 };
 
-// The rows of a stream that the tokens of a span within one block write, coded.
+// The rows of a plane that the tokens of a span within one block write, coded.
 struct CodedRows {
   CacheMemory::Rows at{};
   std::vector<std::byte> bytes;
 };
 
-CodedRows code_rows(const Runner& runner, StreamId id, const BatchSpan& span) {
+CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span) {
   const CacheLayout& layout = runner.pools().layout();
-  const StreamSpec& stream = layout[id];
+  const PlaneSpec& plane = layout[id];
   const int block = span.first_position / kBlockTokens;
-  const int begin = span.first_position % kBlockTokens / stream.tokens_per_row;
-  const int end = (span.first_position % kBlockTokens + span.rows) / stream.tokens_per_row;
-  if (stream.kind == StreamKind::kOpen || end <= begin) return {};
-  const std::int32_t page = stream.kind == StreamKind::kLatent
+  const int begin = span.first_position % kBlockTokens / plane.tokens_per_row;
+  const int end = (span.first_position % kBlockTokens + span.rows) / plane.tokens_per_row;
+  if (plane.kind == PlaneKind::kOpen || end <= begin) return {};
+  const std::int32_t page = plane.kind == PlaneKind::kLatent
                                 ? span.latent_pages[static_cast<std::size_t>(block)].value
                                 : span.window_pages[static_cast<std::size_t>(block - span.first_window_block)].value;
   const int count = end - begin;
-  std::vector<float> x(static_cast<std::size_t>(count) * static_cast<std::size_t>(stream.format.dims));
-  RandomRows(static_cast<std::uint64_t>(block) * layout.streams.size() + static_cast<std::size_t>(id.value))
+  std::vector<float> x(static_cast<std::size_t>(count) * static_cast<std::size_t>(plane.format.dims));
+  RandomRows(static_cast<std::uint64_t>(block) * layout.planes.size() + static_cast<std::size_t>(id.value))
       .fill(x.data(), static_cast<int>(x.size()));
   CodedRows coded{
       {id, page, begin, count},
-      std::vector<std::byte>(static_cast<std::size_t>(count) * static_cast<std::size_t>(stream.format.row_bytes()))};
-  const StreamView on_host{coded.bytes.data(), coded.bytes.size(), count, stream.format};
+      std::vector<std::byte>(static_cast<std::size_t>(count) * static_cast<std::size_t>(plane.format.row_bytes()))};
+  const PlaneView on_host{coded.bytes.data(), coded.bytes.size(), count, plane.format};
   std::vector<RowRef> refs;
   for (int r = 0; r < count; ++r) refs.push_back(on_host.row(0, r));
-  encode_on_host(*runner.exec().kernels, stream.format, x.data(), refs);
+  encode_on_host(*runner.exec().kernels, plane.format, x.data(), refs);
   return coded;
 }
 
 }  // namespace
 
 Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens) {
-  std::vector<CodedRows> coded(runner.pools().layout().streams.size());
+  std::vector<CodedRows> coded(runner.pools().layout().planes.size());
   for (int begin = 0; begin < tokens; begin += kBlockTokens) {
     const int rows = std::min(kBlockTokens, tokens - begin);
     SLUICE_RETURN_IF_ERROR(runner.fill(sequence, rows, [&](const BatchSpan& span, CacheMemory& memory) {
-      runner.exec().pool->run(static_cast<int>(coded.size()), [&](int stream, int) {
-        coded[static_cast<std::size_t>(stream)] = code_rows(runner, StreamId(stream), span);
+      runner.exec().pool->run(static_cast<int>(coded.size()), [&](int plane, int) {
+        coded[static_cast<std::size_t>(plane)] = code_rows(runner, PlaneId(plane), span);
       });
-      for (const CodedRows& stream : coded) {
-        if (!stream.bytes.empty()) memory.write_rows(stream.at, stream.bytes);
+      for (const CodedRows& plane : coded) {
+        if (!plane.bytes.empty()) memory.write_rows(plane.at, plane.bytes);
       }
     }));
   }

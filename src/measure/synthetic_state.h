@@ -1,7 +1,7 @@
 // A context that nobody computed: the cached state of a sequence filled with random rows, so that steps at a depth can
 // be measured without the hours of a prefill.
 //
-// Every row of every stream is normally distributed, mean 0 and variance 1 as after a norm, and coded as the model
+// Every row of every plane is normally distributed, mean 0 and variance 1 as after a norm, and coded as the model
 // codes it; so no two rows are alike, and the indexer's scores differ. Compressor windows are empty. Deterministic.
 // Speed is that of a real context of the same length; what is computed from it means nothing.
 #pragma once

@@ -9,29 +9,29 @@
 #include <vector>
 
 #include "base/index_types.h"
+#include "kernels/plane.h"
 #include "kernels/step_tables.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
-// The pools' memory, per stream (StreamSpec::view()), and the open states, which RowSpan numbers. Addresses of a device
+// The pools' memory, per plane (PlaneSpec::view()), and the open states, which RowSpan numbers. Addresses of a device
 // (kernels/device.h): for ops, and for nobody else.
 struct CacheView {
-  std::vector<StreamView> streams;        // by StreamId
-  std::vector<std::size_t> open_offsets;  // by StreamId, in an open state
+  std::vector<PlaneView> planes;          // by PlaneId
+  std::vector<std::size_t> open_offsets;  // by PlaneId, in an open state
   std::byte* open_base = nullptr;         // open state i lies at open_base + i * open_stride
   std::size_t open_stride = 0;            // CacheLayout::open_bytes()
-  const StreamView& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
-  std::size_t open_offset(StreamId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
-  // The part of state 0 that belongs to an Open stream.
-  std::byte* states(StreamId id) const { return open_base + open_offset(id); }
+  const PlaneView& operator[](PlaneId id) const { return planes[static_cast<std::size_t>(id.value)]; }
+  std::size_t open_offset(PlaneId id) const { return open_offsets[static_cast<std::size_t>(id.value)]; }
+  // The part of state 0 that belongs to an Open plane.
+  std::byte* states(PlaneId id) const { return open_base + open_offset(id); }
   std::byte* state(std::int32_t index) const { return open_base + static_cast<std::size_t>(index) * open_stride; }
-  // Where a window page keeps the boundary bytes of an Open stream: the first bytes of its state after the block.
-  std::byte* boundary(StreamId open, WindowPage page) const { return (*this)[open].row(page.value, 0).data; }
+  // Where a window page keeps the boundary bytes of an Open plane: the first bytes of its state after the block.
+  std::byte* boundary(PlaneId open, WindowPage page) const { return (*this)[open].row(page.value, 0).data; }
 };
 
 // Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows,
 // columns].
-using Probe = std::function<void(std::string_view name, const float* values, int rows, int columns)>;
+using Tap = std::function<void(std::string_view name, const float* values, int rows, int columns)>;
 
 }  // namespace sluice

@@ -1,18 +1,18 @@
-// CacheLayout: what a model family keeps per sequence, as a list of streams. From this table alone follow page bytes,
+// CacheLayout: what a model family keeps per sequence, as a list of planes. From this table alone follow page bytes,
 // addresses, the memory plan, prefix hits and audits; the cache knows no family and the model knows no pool.
 //
-// A stream is written by one layer and may be read by any.
+// A plane is written by one layer and may be read by any.
 //   Latent  grows with the context: one row per `tokens_per_row` tokens, in latent pages
 //   Window  the rows that a resumed sequence needs from just before its position: one per token, in window pages
 //   Open    state carried from step to step that is not rows (an unfinished compressor window)
-// A page holds the rows of a block, 128 tokens. A stream's part of it is a multiple of 16 bytes long, on every device:
-// devices copy in bulk only what begins and ends at such an address (a page of an HCA stream, one row of 584 bytes, has
+// A page holds the rows of a block, 128 tokens. A plane's part of it is a multiple of 16 bytes long, on every device:
+// devices copy in bulk only what begins and ends at such an address (a page of an HCA plane, one row of 584 bytes, has
 // 592). What is added is zero; nobody writes it, and copies and swapped states carry it along.
 //
-// Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open stream's state differ from
+// Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open plane's state differ from
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
 // after block b from pages alone: the latent pages of blocks 0..b, the last window_pages_to_resume() window pages, and
-// an open state of `initial` with the boundary bytes of block b's in front of each stream's. Which calls computed the
+// an open state of `initial` with the boundary bytes of block b's in front of each plane's. Which calls computed the
 // tokens makes no difference to a byte.
 // Thread safety: plain values.
 #pragma once
@@ -22,16 +22,16 @@
 #include <vector>
 
 #include "base/index_types.h"
+#include "kernels/plane.h"
 #include "kernels/step_builder.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
-enum class StreamKind { kLatent, kWindow, kOpen };
-const char* name(StreamKind kind);
+enum class PlaneKind { kLatent, kWindow, kOpen };
+const char* name(PlaneKind kind);
 
-struct StreamSpec {
-  StreamKind kind = StreamKind::kLatent;
+struct PlaneSpec {
+  PlaneKind kind = PlaneKind::kLatent;
   std::string name;  // "layers.2.csa"
   int layer = 0;
   int tokens_per_row = 1;          // Latent; divides kBlockTokens
@@ -42,29 +42,29 @@ struct StreamSpec {
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
 
-  // Of this stream's part of a page, the padding included. Open: a window page holds one row of boundary_bytes.
+  // Of this plane's part of a page, the padding included. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;
   std::size_t page_bytes() const;
-  // What `rows` tokens from `position` on read of the stream: a row that several of them read counts once.
+  // What `rows` tokens from `position` on read of the plane: a row that several of them read counts once.
   std::size_t read_bytes(Position position, int rows) const;
-  // The stream in pages that lie one after the other from `base` on; an address of a device (kernels/device.h).
-  StreamView view(std::byte* base) const;
+  // The plane in pages that lie one after the other from `base` on; an address of a device (kernels/device.h).
+  PlaneView view(std::byte* base) const;
 };
 
 struct CacheLayout {
-  std::vector<StreamSpec> streams;  // index: StreamId
+  std::vector<PlaneSpec> planes;  // index: PlaneId
 
-  StreamId add(StreamSpec spec);
-  const StreamSpec& operator[](StreamId id) const { return streams[static_cast<std::size_t>(id.value)]; }
-  StreamSpec& operator[](StreamId id) { return streams[static_cast<std::size_t>(id.value)]; }
+  PlaneId add(PlaneSpec spec);
+  const PlaneSpec& operator[](PlaneId id) const { return planes[static_cast<std::size_t>(id.value)]; }
+  PlaneSpec& operator[](PlaneId id) { return planes[static_cast<std::size_t>(id.value)]; }
 
   std::size_t latent_page_bytes() const;                      // of one 128-token block
   std::size_t window_page_bytes() const;                      // of one 128-token block, boundary bytes included
   std::size_t open_bytes() const;                             // of one sequence, one copy
-  std::size_t open_offset(StreamId id) const;                 // in those bytes; 64-byte aligned
-  std::size_t read_bytes(Position position, int rows) const;  // of all streams
+  std::size_t open_offset(PlaneId id) const;                  // in those bytes; 64-byte aligned
+  std::size_t read_bytes(Position position, int rows) const;  // of all planes
   int window_tokens() const;                                  // the widest window; 0: none
-  TableShape table_shape() const;                             // what the tables of a step tell of its streams
+  TableShape table_shape() const;                             // what the tables of a step tell of its planes
   // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one
   // where that has boundary bytes.
   int window_pages_to_resume() const;

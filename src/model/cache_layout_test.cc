@@ -14,27 +14,27 @@ std::vector<std::byte> bytes(std::size_t count, int first) {
   return values;
 }
 
-StreamSpec open_stream(std::size_t state_bytes, int boundary_bytes, int first) {
-  StreamSpec spec;
-  spec.kind = StreamKind::kOpen;
+PlaneSpec open_plane(std::size_t state_bytes, int boundary_bytes, int first) {
+  PlaneSpec spec;
+  spec.kind = PlaneKind::kOpen;
   spec.initial = bytes(state_bytes, first);
   spec.boundary_bytes = boundary_bytes;
   return spec;
 }
 
-StreamSpec window_stream(int tokens) {
-  StreamSpec spec;
-  spec.kind = StreamKind::kWindow;
+PlaneSpec window_plane(int tokens) {
+  PlaneSpec spec;
+  spec.kind = PlaneKind::kWindow;
   spec.window_tokens = tokens;
   spec.format = make_row_format(RowCodec::kF32, 2, 0);
   return spec;
 }
 
-// A stream's part of a page is a multiple of 16 bytes; the padding lies behind its rows and scales.
+// A plane's part of a page is a multiple of 16 bytes; the padding lies behind its rows and scales.
 TEST(CacheLayout, PagesAreMultiplesOfSixteenBytes) {
   const auto latent = [](RowCodec codec, int dims, int rope_dims, int tokens_per_row) {
-    StreamSpec spec;
-    spec.kind = StreamKind::kLatent;
+    PlaneSpec spec;
+    spec.kind = PlaneKind::kLatent;
     spec.tokens_per_row = tokens_per_row;
     spec.format = make_row_format(codec, dims, rope_dims);
     return spec;
@@ -44,13 +44,13 @@ TEST(CacheLayout, PagesAreMultiplesOfSixteenBytes) {
   EXPECT_EQ(latent(RowCodec::kIndexFp4, 128, 0, 4).page_bytes(), 32U * 68);
   EXPECT_EQ(latent(RowCodec::kIndexFp8, 128, 0, 128).page_bytes(), 144U);
   EXPECT_EQ(latent(RowCodec::kMlaFp8, 576, 64, 1).page_bytes(), 128U * 656);
-  EXPECT_EQ(window_stream(128).page_bytes(), 1024U);
-  EXPECT_EQ(open_stream(80, 0, 0).page_bytes(), 0U);
-  EXPECT_EQ(open_stream(80, 16, 0).page_bytes(), 16U);
-  EXPECT_EQ(open_stream(80, 17, 0).page_bytes(), 32U);
+  EXPECT_EQ(window_plane(128).page_bytes(), 1024U);
+  EXPECT_EQ(open_plane(80, 0, 0).page_bytes(), 0U);
+  EXPECT_EQ(open_plane(80, 16, 0).page_bytes(), 16U);
+  EXPECT_EQ(open_plane(80, 17, 0).page_bytes(), 32U);
 
   std::vector<std::byte> memory(2 * 592);
-  const StreamView view = latent(RowCodec::kV4Fp8, 512, 64, 128).view(memory.data());
+  const PlaneView view = latent(RowCodec::kV4Fp8, 512, 64, 128).view(memory.data());
   EXPECT_EQ(view.page_bytes, 592U);
   EXPECT_EQ(view.row(1, 0).data, memory.data() + 592);
   EXPECT_EQ(view.row(1, 0).scales, memory.data() + 592 + 576);
@@ -58,14 +58,14 @@ TEST(CacheLayout, PagesAreMultiplesOfSixteenBytes) {
 
 TEST(CacheLayout, ABoundaryStateIsTheInitialOneWithThePagesBytes) {
   CacheLayout layout;
-  const StreamId whole = layout.add(open_stream(6, 6, 0));
-  layout.add(window_stream(128));
-  const StreamId some = layout.add(open_stream(80, 24, 20));
-  const StreamId none = layout.add(open_stream(10, 0, 100));
+  const PlaneId whole = layout.add(open_plane(6, 6, 0));
+  layout.add(window_plane(128));
+  const PlaneId some = layout.add(open_plane(80, 24, 20));
+  const PlaneId none = layout.add(open_plane(10, 0, 100));
   EXPECT_EQ(layout.window_page_bytes(), 128U * 8 + 16 + 32);
   TestPages pages(layout, 3, 1);
   for (int page = 0; page < 3; ++page) {
-    for (const StreamId id : {whole, some}) {
+    for (const PlaneId id : {whole, some}) {
       const auto given = bytes(static_cast<std::size_t>(layout[id].boundary_bytes), 150 + 10 * page);
       std::copy(given.begin(), given.end(), pages.view().boundary(id, WindowPage(page)));
     }
@@ -88,8 +88,8 @@ TEST(CacheLayout, ABoundaryStateIsTheInitialOneWithThePagesBytes) {
 TEST(CacheLayout, ResumingNeedsThePagesThatTheNextRowSees) {
   const auto pages = [](int window, int boundary_bytes) {
     CacheLayout layout;
-    if (window > 0) layout.add(window_stream(window));
-    layout.add(open_stream(8, boundary_bytes, 0));
+    if (window > 0) layout.add(window_plane(window));
+    layout.add(open_plane(8, boundary_bytes, 0));
     return layout.window_pages_to_resume();
   };
   for (const int boundary_bytes : {0, 8}) {

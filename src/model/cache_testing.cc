@@ -29,11 +29,11 @@ TestPages::TestPages(const CacheLayout& layout, int pages, unsigned seed) : layo
   for (const auto page : order) free_latents_.emplace_back(page);
   std::shuffle(order.begin(), order.end(), random);
   for (const auto page : order) free_windows_.emplace_back(page);
-  for (std::size_t i = 0; i < layout.streams.size(); ++i) {
-    const StreamSpec& spec = layout.streams[i];
+  for (std::size_t i = 0; i < layout.planes.size(); ++i) {
+    const PlaneSpec& spec = layout.planes[i];
     memory_.emplace_back(spec.page_bytes() * static_cast<std::size_t>(pages), std::byte{0xFF});
-    view_.open_offsets.push_back(layout.open_offset(StreamId(static_cast<std::int32_t>(i))));
-    view_.streams.push_back(spec.view(memory_.back().data()));
+    view_.open_offsets.push_back(layout.open_offset(PlaneId(static_cast<std::int32_t>(i))));
+    view_.planes.push_back(spec.view(memory_.back().data()));
   }
 }
 
@@ -51,16 +51,16 @@ WindowPage TestPages::take_window() {
   return page;
 }
 
-std::span<std::byte> TestPages::bytes(StreamId id, std::int32_t page) const {
-  const StreamView& stream = view_[id];
-  return {stream.row(page, 0).data, stream.page_bytes};
+std::span<std::byte> TestPages::bytes(PlaneId id, std::int32_t page) const {
+  const PlaneView& plane = view_[id];
+  return {plane.row(page, 0).data, plane.page_bytes};
 }
 
 std::vector<std::byte> TestPages::boundary_state(WindowPage page) const {
   std::vector<std::byte> state = layout_.initial_state();
-  for (std::size_t i = 0; i < layout_.streams.size(); ++i) {
-    const StreamId id(static_cast<std::int32_t>(i));
-    if (layout_[id].kind != StreamKind::kOpen) continue;
+  for (std::size_t i = 0; i < layout_.planes.size(); ++i) {
+    const PlaneId id(static_cast<std::int32_t>(i));
+    if (layout_[id].kind != PlaneKind::kOpen) continue;
     std::copy_n(view_.boundary(id, page), layout_[id].boundary_bytes, state.data() + layout_.open_offset(id));
   }
   return state;
@@ -100,7 +100,7 @@ void TestSequence::take_pages(int max_tokens) {
 }
 
 std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<const TokenId> ids,
-                                     std::span<const int> wanted, const Probe* probe) {
+                                     std::span<const int> wanted, const Tap* tap) {
   BatchSpan span;
   span.rows = static_cast<int>(ids.size());
   span.first_position = position_;
@@ -117,14 +117,14 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   step.add(span, ids, wanted);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
   prepare_for(model, static_cast<int>(ids.size()));
-  model.forward(exec, step.finish(), view, logits.data(), probe);
+  model.forward(exec, step.finish(), view, logits.data(), tap);
   open_.assign(states.begin() + static_cast<std::ptrdiff_t>(open_.size()), states.end());
   position_ += span.rows;
   return logits;
 }
 
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Probe* probe) {
+                              int chunk, const Tap* tap) {
   TestSequence sequence(model.cache_layout(), static_cast<int>(ids.size()) + 1);
   std::vector<float> all;
   for (int begin = 0; begin < static_cast<int>(ids.size()); begin += chunk) {
@@ -134,7 +134,7 @@ std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const To
       if (position >= begin && position < begin + rows) rows_wanted.push_back(position - begin);
     }
     const auto part = sequence.run(
-        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, probe);
+        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, tap);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

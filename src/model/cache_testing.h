@@ -20,15 +20,15 @@ class TestPages {
   const CacheView& view() const { return view_; }
   LatentPage take_latent();
   WindowPage take_window();
-  // The bytes of a stream's part of a page.
-  std::span<std::byte> bytes(StreamId id, std::int32_t page) const;
+  // The bytes of a plane's part of a page.
+  std::span<std::byte> bytes(PlaneId id, std::int32_t page) const;
   // The open state after the block whose window page is `page`, all tokens of which have been computed.
   std::vector<std::byte> boundary_state(WindowPage page) const;
 
  private:
   const CacheLayout& layout_;
   CacheView view_;
-  std::vector<std::vector<std::byte>> memory_;  // by stream
+  std::vector<std::vector<std::byte>> memory_;  // by plane
   std::vector<LatentPage> free_latents_;
   std::vector<WindowPage> free_windows_;
 };
@@ -48,7 +48,7 @@ class TestSequence {
 
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                         const Probe* probe = nullptr);
+                         const Tap* tap = nullptr);
   Position position() const { return position_; }
 
   TestPages& pages() const { return *pages_; }
@@ -71,6 +71,6 @@ class TestSequence {
 
 // Logits after every token of `wanted` positions, for the prompt cut in chunks of `chunk` rows.
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Probe* probe = nullptr);
+                              int chunk, const Tap* tap = nullptr);
 
 }  // namespace sluice

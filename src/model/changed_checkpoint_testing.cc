@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 

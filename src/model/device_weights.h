@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "formats/checkpoint.h"
+#include "files/checkpoint.h"
 #include "kernels/exec.h"
 #include "model/weight_table.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
-#include "formats/safetensors_writer.h"
+#include "files/safetensors_writer.h"
 #include "kernels/emulated_device.h"
 #include "kernels/linear_packing.h"
 

@@ -1,7 +1,8 @@
 // What computes a model, by the type of the family's part of its configuration: one function a folder
-// (docs/adding-a-model.md). Which families there are: formats/model_families.cc.
+// (docs/adding-a-model.md). Which families there are: config/model_families.cc.
 #include <variant>
 
+#include "config/gguf_architecture.h"
 #include "model/decoder/model.h"
 #include "model/deepseek_mla/model.h"
 #include "model/deepseek_v4/model.h"
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
-  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder));
+  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder, gguf_names));
   const Family family = family_of(config);
   Loading loading;
   loading.packing.pack = options.model.pack;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "kernels/experts.h"
 #include "kernels/router.h"
 #include "kernels/scratch.h"
@@ -33,7 +33,7 @@ RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);
 // What its weights multiply.
 InputForms inputs_of(const FeedForwardWeights& weights);
 
-// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, and nothing of rows. The probe sees
+// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, and nothing of rows. The tap sees
 // "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch);

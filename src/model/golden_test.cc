@@ -11,7 +11,7 @@
 #include <map>
 
 #include "base/test_paths_testing.h"
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 
@@ -217,7 +217,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   const auto shown = golden.read<std::int32_t>((prefix == "chat_plain" ? "chat" : prefix) + ".positions");
   std::vector<double> errors;
   std::map<std::string, double> worst;
-  const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
+  const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
     const std::string key = fmt::format("{}.{}", prefix, name);
     if (!golden.has(key)) return;
     std::vector<float> expected;
@@ -246,7 +246,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
     }
   };
   const int last = static_cast<int>(ids.size()) - 1;
-  run_prompt(*loaded.model, loaded.exec, ids, {&last, 1}, 1 << 20, &probe);
+  run_prompt(*loaded.model, loaded.exec, ids, {&last, 1}, 1 << 20, &tap);
   ASSERT_GT(errors.size(), 100U);
   std::sort(errors.begin(), errors.end());
   const auto at = [&](double q) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/checkpoint.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
+#include "files/checkpoint.h"
 #include "kernels/device.h"
 #include "kernels/exec.h"
 #include "model/batch.h"
@@ -36,9 +36,9 @@ class Model {
   virtual Status prepare(Device& device, int rows, Position positions) = 0;
 
   // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
-  // fit the layout (an invariant: the caller built them from it). `probe` may be null.
+  // fit the layout (an invariant: the caller built them from it). `tap` may be null.
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-                       const Probe* probe) = 0;
+                       const Tap* tap) = 0;
 };
 
 struct LoadReport {

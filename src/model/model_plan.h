@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "model/numerics.h"

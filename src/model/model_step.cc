@@ -19,20 +19,20 @@ std::vector<T> on_host(Device& device, const T* values, std::size_t count) {
 }  // namespace
 
 void ModelStep::show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
-  if (probe == nullptr) return;
+  if (tap == nullptr) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(shown_rows) * static_cast<std::size_t>(columns));
-  (*probe)("layers." + std::to_string(layer) + "." + name, copy.data(), shown_rows, static_cast<int>(columns));
+  (*tap)("layers." + std::to_string(layer) + "." + name, copy.data(), shown_rows, static_cast<int>(columns));
 }
 
 void ModelStep::show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const {
-  if (probe == nullptr) return;
+  if (tap == nullptr) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns));
   const std::vector<float> shown(copy.begin(), copy.end());
-  (*probe)("layers." + std::to_string(layer) + "." + name, shown.data(), rows(), static_cast<int>(columns));
+  (*tap)("layers." + std::to_string(layer) + "." + name, shown.data(), rows(), static_cast<int>(columns));
 }
 
 void ModelStep::score_all(FloatBuffer& buffer, IndexSelectArgs* args) const {
-  if (probe == nullptr) return;
+  if (tap == nullptr) return;
   device().wait();  // the buffer may grow
   args->scores_stride = tables.end / args->tokens_per_row;
   args->scores = buffer.get(static_cast<std::size_t>(rows()) * static_cast<std::size_t>(args->scores_stride));

@@ -16,17 +16,17 @@ struct ModelStep {
   const Exec& exec;
   const StepTables& tables;
   const CacheView& cache;
-  const Probe* probe;  // may be null
+  const Tap* tap;  // may be null
 
   int rows() const { return tables.rows(); }
   Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
-  // Gives the probe values [rows, columns] of a layer: "layers.3.NAME".
+  // Gives the tap values [rows, columns] of a layer: "layers.3.NAME".
   void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const;
   void show(int layer, const char* name, const Rows& values) const {
     show(layer, name, values.values, rows(), values.ld);
   }
   void show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const;
-  // For a probe the indexer keeps all scores, in `buffer`.
+  // For a tap the indexer keeps all scores, in `buffer`.
   void score_all(FloatBuffer& buffer, IndexSelectArgs* args) const;
 };
 

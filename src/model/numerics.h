@@ -15,9 +15,9 @@
 #include <optional>
 #include <string>
 
-#include "formats/model_config.h"
+#include "config/model_config.h"
 #include "kernels/linear.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 #include "model/engine_setup.h"
 #include "sluice/status.h"
 

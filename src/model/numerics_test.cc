@@ -92,10 +92,10 @@ void expect_rows(const std::string& config, const std::string& profile, const Ro
   EXPECT_EQ(p.inputs, profile == "default" ? InputForm::kInt8 : InputForm::kF32);
   EXPECT_EQ(p.bf16_attention(), profile == "default");
   EXPECT_EQ(p.expand_from, 0);
-  for (const StreamSpec& stream : plan->cache_layout.streams) {
-    if (stream.kind == StreamKind::kOpen) continue;
-    const bool index = stream.name.ends_with(".index");
-    EXPECT_EQ(stream.format.codec, index ? expected.index : expected.kv) << stream.name;
+  for (const PlaneSpec& plane : plan->cache_layout.planes) {
+    if (plane.kind == PlaneKind::kOpen) continue;
+    const bool index = plane.name.ends_with(".index");
+    EXPECT_EQ(plane.format.codec, index ? expected.index : expected.kv) << plane.name;
   }
 }
 

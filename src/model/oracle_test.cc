@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/test_paths_testing.h"
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 #include "kernels/cpu_features.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"

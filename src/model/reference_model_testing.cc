@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "base/number_formats.h"
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice {
 namespace {

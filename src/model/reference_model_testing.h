@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "formats/checkpoint.h"
+#include "files/checkpoint.h"
 #include "model/recording_testing.h"
 
 namespace sluice {

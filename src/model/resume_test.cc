@@ -143,19 +143,19 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
 
   // Nobody writes behind the rows of a page.
   void expect_padding_untouched() const {
-    for (int i = 0; i < static_cast<int>(layout().streams.size()); ++i) {
-      const StreamSpec& stream = layout()[StreamId(i)];
+    for (int i = 0; i < static_cast<int>(layout().planes.size()); ++i) {
+      const PlaneSpec& plane = layout()[PlaneId(i)];
       const int used =
-          stream.kind == StreamKind::kOpen ? stream.boundary_bytes : stream.rows_per_page() * stream.format.row_bytes();
+          plane.kind == PlaneKind::kOpen ? plane.boundary_bytes : plane.rows_per_page() * plane.format.row_bytes();
       for (int page = 0; page < kPages; ++page) {
-        const auto padding = pages_->bytes(StreamId(i), page).subspan(static_cast<std::size_t>(used));
+        const auto padding = pages_->bytes(PlaneId(i), page).subspan(static_cast<std::size_t>(used));
         EXPECT_TRUE(std::all_of(padding.begin(), padding.end(), [](std::byte b) { return b == std::byte{0xFF}; }))
-            << stream.name << " page " << page;
+            << plane.name << " page " << page;
       }
     }
   }
 
-  // The bytes of all streams of one kind of page.
+  // The bytes of all planes of one kind of page.
   std::vector<std::byte> latent_bytes(const TestSequence& sequence, int block) const {
     return page_bytes(true, sequence.latent_page(block).value);
   }
@@ -164,18 +164,18 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
   }
   std::vector<std::byte> page_bytes(bool latent, std::int32_t page) const {
     std::vector<std::byte> all;
-    for (std::size_t i = 0; i < layout().streams.size(); ++i) {
-      if ((layout().streams[i].kind == StreamKind::kLatent) != latent) continue;
-      const auto part = pages_->bytes(StreamId(static_cast<std::int32_t>(i)), page);
+    for (std::size_t i = 0; i < layout().planes.size(); ++i) {
+      if ((layout().planes[i].kind == PlaneKind::kLatent) != latent) continue;
+      const auto part = pages_->bytes(PlaneId(static_cast<std::int32_t>(i)), page);
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
   }
   void set_latent_bytes(LatentPage page, const std::vector<std::byte>& bytes) {
     auto from = bytes.begin();
-    for (std::size_t i = 0; i < layout().streams.size(); ++i) {
-      if (layout().streams[i].kind != StreamKind::kLatent) continue;
-      const auto part = pages_->bytes(StreamId(static_cast<std::int32_t>(i)), page.value);
+    for (std::size_t i = 0; i < layout().planes.size(); ++i) {
+      if (layout().planes[i].kind != PlaneKind::kLatent) continue;
+      const auto part = pages_->bytes(PlaneId(static_cast<std::int32_t>(i)), page.value);
       std::copy_n(from, part.size(), part.begin());
       from += static_cast<std::ptrdiff_t>(part.size());
     }
@@ -235,7 +235,7 @@ TEST_P(ResumeTest, RowsBelowLatentsFromWriteNoLatents) {
   expect_same_pages(resumed, block);
 }
 
-// The deliberate fault of kernels/exec.h: inert on one piece, found in the logits of any other cut, and the probes name
+// The deliberate fault of kernels/exec.h: inert on one piece, found in the logits of any other cut, and the taps name
 // the attention of the first layer as what differs first.
 TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
   exec_.fault_chunk_anchored_splits = true;
@@ -251,10 +251,10 @@ TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
     sequence.run(*model_, exec_, std::span(ids_).first(cut), {});
     exec_.fault_chunk_anchored_splits = fault;
     std::vector<Shown> shown;
-    const Probe probe = [&](std::string_view name, const float* values, int rows, int columns) {
+    const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
       shown.emplace_back(name, std::vector<float>(values, values + static_cast<std::ptrdiff_t>(rows) * columns));
     };
-    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &probe));
+    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &tap));
     return shown;
   };
   const auto right = second_piece(false), wrong = second_piece(true);

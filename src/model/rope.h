@@ -1,7 +1,7 @@
 // The rotary table that a config asks for.
 #pragma once
 
-#include "formats/rope_config.h"
+#include "config/rope_config.h"
 #include "kernels/rope_table.h"
 
 namespace sluice {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/checkpoint.h"
+#include "files/checkpoint.h"
 #include "kernels/exec.h"
 #include "kernels/linear.h"
 #include "model/model.h"

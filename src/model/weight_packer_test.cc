@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/temp_folder_testing.h"
-#include "formats/safetensors_writer.h"
+#include "files/safetensors_writer.h"
 #include "kernels/isa.h"
 
 namespace sluice::weight_packer_test {

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "formats/checkpoint.h"
-#include "formats/model_config.h"
+#include "config/model_config.h"
+#include "files/checkpoint.h"
 #include "kernels/exec.h"
 #include "kernels/linear.h"
 #include "model/model.h"

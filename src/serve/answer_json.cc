@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "base/utf8.h"
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice {
 

@@ -7,15 +7,15 @@
 #include <functional>
 #include <string>
 
-#include "formats/chat.h"
-#include "formats/tokenizer.h"
 #include "serve/job_registry.h"
-#include "serve/message_starts.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
 #include "serve/task_queue.h"
 #include "serve/waiting.h"
 #include "sluice/engine.h"
+#include "text/chat.h"
+#include "text/message_starts.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice {
 namespace {

@@ -371,10 +371,10 @@ TEST_F(ApiTest, FiftyStreamsAtOnce) {
 TEST_F(ApiTest, HealthAsksTheEngineForATokenWhenItIsIdle) {
   engine_.idle_seconds = 1;
   EXPECT_EQ(get("/health").status, 200);
-  EXPECT_EQ(engine_.probes(), 0);
+  EXPECT_EQ(engine_.self_tests(), 0);
   engine_.idle_seconds = 6;
   EXPECT_EQ(get("/health").status, 200);
-  EXPECT_EQ(engine_.probes(), 1);
+  EXPECT_EQ(engine_.self_tests(), 1);
   engine_.alive = false;
   EXPECT_EQ(get("/health").status, 503);
 }

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "base/test_paths_testing.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "serve/fake_engine_testing.h"
 #include "serve/http_client_testing.h"
 #include "serve/server.h"

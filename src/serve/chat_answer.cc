@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/json.h"
+#include "files/json.h"
 #include "serve/answer_json.h"
 #include "serve/openai_response.h"
 

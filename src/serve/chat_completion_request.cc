@@ -5,7 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 
-#include "formats/json.h"
+#include "files/json.h"
 #include "serve/generation_fields.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"

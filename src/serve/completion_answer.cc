@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "serve/answer_json.h"
 #include "serve/openai_response.h"
 

@@ -38,7 +38,7 @@ class FakeEngine final : public Engine {
   bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
   int cache_tokens = 1 << 20;  // what prompt and answer have room for
-  bool alive = true;           // what probe says
+  bool alive = true;           // what self_test says
   bool resets = true;          // what reset_prefix_cache says
   int cached_tokens = 0;
   EngineStats counters;  // of stats(), but for what the fake counts itself
@@ -84,9 +84,9 @@ class FakeEngine final : public Engine {
     stats.cache_bytes_used = 10 * static_cast<std::int64_t>(running_.size());
     return stats;
   }
-  bool probe(double) override {
+  bool self_test(double) override {
     const std::lock_guard lock(mutex_);
-    ++probes_;
+    ++self_tests_;
     return alive;
   }
   bool reset_prefix_cache(double) override {
@@ -107,9 +107,9 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return seen_;
   }
-  int probes() const {
+  int self_tests() const {
     const std::lock_guard lock(mutex_);
-    return probes_;
+    return self_tests_;
   }
   int reset_calls() const {
     const std::lock_guard lock(mutex_);
@@ -187,7 +187,7 @@ class FakeEngine final : public Engine {
   std::vector<Request> seen_;
   RequestId next_id_ = 1;
   std::uint64_t cancelled_ = 0;
-  int probes_ = 0, resets_ = 0;
+  int self_tests_ = 0, resets_ = 0;
   mutable int readings_ = 0;
   bool stopping_ = false;
   std::thread thread_;

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "serve/api_context.h"
-#include "serve/generation_stream.h"
 #include "serve/http.h"
 #include "serve/openai_response.h"
+#include "text/generation_stream.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 constexpr double kFreshSeconds = 5.0;
-constexpr double kProbeSeconds = 2.0;
+constexpr double kSelfTestSeconds = 2.0;
 
 HttpResponse health_response(bool alive) {
   if (!alive) return error_response({503, "the engine made no token within 2 seconds", "", "unavailable"});
@@ -27,11 +27,11 @@ void HealthCheck::answer(HttpExchangePtr exchange) {
     first = waiting_.empty();
     waiting_.push_back(std::move(exchange));
   }
-  if (first) prober_.run([this] { probe(); });
+  if (first) tester_.run([this] { self_test(); });
 }
 
-void HealthCheck::probe() {
-  const bool alive = engine_.probe(kProbeSeconds);
+void HealthCheck::self_test() {
+  const bool alive = engine_.self_test(kSelfTestSeconds);
   std::vector<HttpExchangePtr> waiting;
   {
     const std::lock_guard lock(mutex_);

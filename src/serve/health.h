@@ -1,8 +1,8 @@
 // GET /health: does the engine still make tokens?
 //
 // 200 if it made one in the last five seconds. Otherwise it is asked for one outside its queue, and fails with 503
-// after two seconds. Requests that come meanwhile share the probe. Thread safety: every method may be called from any
-// thread.
+// after two seconds. Requests that come meanwhile share the self-test. Thread safety: every method may be called from
+// any thread.
 #pragma once
 
 #include <mutex>
@@ -21,12 +21,12 @@ class HealthCheck {
   void answer(HttpExchangePtr exchange);
 
  private:
-  void probe();
+  void self_test();
 
   Engine& engine_;
   std::mutex mutex_;
-  std::vector<HttpExchangePtr> waiting_;  // not empty: a probe runs or is about to
-  TaskQueue prober_{1};
+  std::vector<HttpExchangePtr> waiting_;  // not empty: a self-test runs or is about to
+  TaskQueue tester_{1};
 };
 
 }  // namespace sluice

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "formats/chat.h"
 #include "serve/api_error.h"
 #include "sluice/sampling.h"
+#include "text/chat.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <tuple>
 
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice::openai_request_test {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/generation_stream.h"
+#include "text/generation_stream.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "formats/json.h"
+#include "files/json.h"
 #include "serve/endpoints.h"
 
 namespace sluice {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice {
 namespace {

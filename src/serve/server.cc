@@ -105,7 +105,7 @@ class Server::Impl {
   void observe(const HttpSummary& summary) {
     const std::string_view route = router_.route_of(summary.path);
     context_.metrics.on_exchange(summary, route);
-    // Probes and scrapers come every few seconds.
+    // Health checks and scrapers come every few seconds.
     const bool routine = summary.status == 200 && (route == "/health" || route == "/metrics");
     log_at(routine ? LogLevel::kDebug : LogLevel::kInfo, "{} {} {} {} {:.3f} s, {} bytes in, {} out{}", summary.peer,
            summary.method.empty() ? "-" : summary.method, summary.path.empty() ? "-" : summary.path, summary.status,

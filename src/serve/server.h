@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "formats/chat.h"
-#include "formats/tokenizer.h"
 #include "serve/http_server.h"
 #include "serve/openai_request.h"
 #include "serve/waiting.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 

@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "base/mapped_file.h"
-#include "formats/json.h"
-#include "formats/json_fields.h"
+#include "files/json.h"
+#include "files/json_fields.h"
 
 namespace sluice {
 namespace {

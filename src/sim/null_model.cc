@@ -22,16 +22,16 @@ class NullModel final : public Model {
     config_.max_position_embeddings = max_position_embeddings;
     profile_.name = "null";
     if (const std::size_t bytes = real.latent_page_bytes(); bytes > 0) {
-      StreamSpec latent;
-      latent.kind = StreamKind::kLatent;
+      PlaneSpec latent;
+      latent.kind = PlaneKind::kLatent;
       latent.name = "latent";
       latent.tokens_per_row = kBlockTokens;
       latent.format = row_of(bytes);
       layout_.add(std::move(latent));
     }
     if (const std::size_t bytes = real.window_page_bytes(); bytes > 0) {
-      StreamSpec window;
-      window.kind = StreamKind::kWindow;
+      PlaneSpec window;
+      window.kind = PlaneKind::kWindow;
       window.name = "window";
       window.window_tokens = real.window_tokens();
       window.format = row_of((bytes + kBlockTokens - 1) / kBlockTokens);
@@ -43,7 +43,7 @@ class NullModel final : public Model {
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
   Status prepare(Device&, int, Position) override { return {}; }
-  void forward(const Exec&, const StepTables&, const CacheView&, float*, const Probe*) override {}
+  void forward(const Exec&, const StepTables&, const CacheView&, float*, const Tap*) override {}
 
  private:
   ModelConfig config_;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/plot.h"
+#include "report/plot.h"
 #include "sim/percentiles.h"
 #include "sim/simulation.h"
 

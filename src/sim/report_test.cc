@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <boost/json/object.hpp>
 
-#include "formats/json.h"
+#include "files/json.h"
 
 namespace sluice::report_test {
 namespace {

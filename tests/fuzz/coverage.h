@@ -1,6 +1,6 @@
 // Which places of the fuzzed code an input reaches, and about how often. In builds with the address sanitizer every
-// basic block of src/formats calls here (-fsanitize-coverage=trace-pc); in others nothing is ever recorded.
-// Thread safety: none; one thread records.
+// basic block of src/files, config, jinja and text calls here (-fsanitize-coverage=trace-pc); in others nothing is ever
+// recorded. Thread safety: none; one thread records.
 #pragma once
 
 #include <cstddef>

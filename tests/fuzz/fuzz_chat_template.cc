@@ -3,11 +3,11 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "formats/chat.h"
-#include "formats/chat_template/chat_templates.h"
-#include "formats/jinja/template.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "fuzz_target.h"
+#include "jinja/template.h"
+#include "text/chat.h"
+#include "text/chat_template/chat_templates.h"
 
 namespace sluice {
 namespace {

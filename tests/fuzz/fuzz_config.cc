@@ -1,6 +1,6 @@
 // config.json, and all that follows from it alone (the plan of the model, its parameters, its cache), and
 // generation_config.json.
-#include "formats/generation_config.h"
+#include "config/generation_config.h"
 #include "fuzz_target.h"
 #include "model/model_plan.h"
 

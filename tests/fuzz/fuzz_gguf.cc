@@ -1,11 +1,12 @@
 // GGUF files, their metadata as a configuration, a tokenizer and chat templates, and their tensors under official
 // names.
-#include "formats/gguf_config.h"
-#include "formats/gguf_tensors.h"
-#include "formats/gguf_testing.h"
-#include "formats/gguf_tokenizer.h"
-#include "formats/tokenizer.h"
+#include "config/gguf_architecture.h"
+#include "config/gguf_config.h"
+#include "files/gguf_tensors.h"
+#include "files/gguf_testing.h"
 #include "fuzz_target.h"
+#include "text/gguf_tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -36,7 +37,7 @@ void check(std::string_view input) {
   (void)gguf_tokenizer_config(**model).ok();
   const auto tokenizer = Tokenizer::from_gguf(**model);
   if (tokenizer.ok()) (void)(*tokenizer)->encode("a b <|end|>\n", {.add_special_tokens = true}).ok();
-  const auto tensors = GgufTensors::of(std::move(*model));
+  const auto tensors = GgufTensors::of(std::move(*model), gguf_names);
   if (!tensors.ok()) return;
   for (const TensorView& tensor : (*tensors)->tensors()) touch(tensor);
 }

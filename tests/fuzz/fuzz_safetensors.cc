@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "formats/safetensors.h"
+#include "files/safetensors.h"
 #include "fuzz_target.h"
 
 namespace sluice {

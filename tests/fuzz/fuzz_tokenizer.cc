@@ -1,11 +1,11 @@
 // tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them.
 #include <algorithm>
 
-#include "formats/chat_template/chat_templates.h"
-#include "formats/detokenizer.h"
-#include "formats/json.h"
-#include "formats/tokenizer.h"
+#include "files/json.h"
 #include "fuzz_target.h"
+#include "text/chat_template/chat_templates.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
 
 namespace sluice {
 namespace {

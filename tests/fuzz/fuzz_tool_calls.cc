@@ -4,9 +4,9 @@
 #include <random>
 
 #include "base/utf8.h"
-#include "formats/chat_parsers/chat_parsers.h"
-#include "formats/json.h"
+#include "files/json.h"
 #include "fuzz_target.h"
+#include "text/chat_parsers/chat_parsers.h"
 
 namespace sluice {
 namespace {

@@ -54,7 +54,7 @@ void store(const Exec& exec, const StepTables& step, const KvRows& kind) {
                       std::ptrdiff_t{kind.heads} * kind.value_dims, kind.joined + kind.value_offset, row_dims, ld});
   }
   for (int head = 0; head < kind.heads; ++head) {
-    encode_rows(exec, {kind.streams + head, rows, row + std::ptrdiff_t{head} * row_dims,
+    encode_rows(exec, {kind.planes + head, rows, row + std::ptrdiff_t{head} * row_dims,
                        std::ptrdiff_t{kind.heads} * row_dims, slots});
   }
 }

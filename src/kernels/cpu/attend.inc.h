@@ -32,8 +32,8 @@ class AttendTile {
         head_begin_(head_begin),
         heads_(head_end - head_begin),
         dims_(Products::cells(args.dims)),
-        latent_(stream_of(args.latent)),
-        window_(stream_of(args.window)),
+        latent_(plane_of(args.latent)),
+        window_(plane_of(args.window)),
         stride_(Products::stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
     first_ = span_.first_position + (begin - span_.row_begin);
     shared_ = args.selected != nullptr ? shared_entries() : 0;
@@ -53,9 +53,9 @@ class AttendTile {
   }
 
  private:
-  // The stream of the key head that these heads share.
-  const StreamView* stream_of(const StreamView* streams) const {
-    return streams == nullptr ? nullptr : streams + head_begin_ / (args_.heads / args_.key_heads);
+  // The plane of the key head that these heads share.
+  const PlaneView* plane_of(const PlaneView* planes) const {
+    return planes == nullptr ? nullptr : planes + head_begin_ / (args_.heads / args_.key_heads);
   }
   Position position(int r) const { return first_ + r; }
   float* out(int r, int h) const {
@@ -153,8 +153,8 @@ class AttendTile {
   const Cell* latent_values(std::int32_t e, int slot) const {
     return values(*latent_, latent_row(*args_.step, span_, *latent_, e), slot);
   }
-  const Cell* values(const StreamView& stream, RowRef row, int slot) const {
-    return Products::key(stream.format, row, keys_ + slot * stride_, row_);
+  const Cell* values(const PlaneView& plane, RowRef row, int slot) const {
+    return Products::key(plane.format, row, keys_ + slot * stride_, row_);
   }
 
   // One split of row r: the keys list_[first..last).
@@ -264,7 +264,7 @@ class AttendTile {
   const RowSpan& span_;
   const int begin_, rows_, head_begin_, heads_;
   const int dims_;  // in cells
-  const StreamView *latent_, *window_;
+  const PlaneView *latent_, *window_;
   const std::ptrdiff_t stride_;  // of decoded keys
   Position first_ = 0;
   int shared_ = 0;

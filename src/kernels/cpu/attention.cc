@@ -70,7 +70,7 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
-  for (const StreamView* rows : {args.latent, args.window}) {
+  for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
   }
   thread_local std::vector<Tile> tiles;

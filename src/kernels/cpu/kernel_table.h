@@ -18,9 +18,9 @@
 #include "kernels/isa.h"
 #include "kernels/linear.h"
 #include "kernels/linear_packing.h"
+#include "kernels/plane.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"
-#include "kernels/stream.h"
 
 namespace sluice {
 
@@ -59,7 +59,7 @@ struct KernelTable {
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
-  // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/stream.h).
+  // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/plane.h).
   void (*encode_rows)(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows,
                       int count) = nullptr;
   void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;

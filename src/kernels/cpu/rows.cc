@@ -12,35 +12,34 @@ constexpr int kRowsAtOnce = 64;
 }  // namespace
 
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args) {
-  const StreamView& stream = *args.stream;
+  const PlaneView& plane = *args.plane;
   const RowSlot* slots = args.slots;
-  run_row_tiles(exec, args.count, static_cast<std::size_t>(8 * stream.format.dims), [&](int begin, int end) {
+  run_row_tiles(exec, args.count, static_cast<std::size_t>(8 * plane.format.dims), [&](int begin, int end) {
     RowRef rows[kRowsAtOnce];
     for (int i = begin; i < end;) {  // runs of rows that are written
       int n = 0;
       while (i + n < end && n < kRowsAtOnce && slots[i + n]) {
-        rows[n] = stream.row(slots[i + n]);
+        rows[n] = plane.row(slots[i + n]);
         ++n;
       }
-      if (n > 0) exec.kernels->encode_rows(stream.format, args.x + i * args.ldx, args.ldx, rows, n);
+      if (n > 0) exec.kernels->encode_rows(plane.format, args.x + i * args.ldx, args.ldx, rows, n);
       i += std::max(n, 1);
     }
   });
 }
 
 void decode_rows(const Exec& exec, const DecodeRowsArgs& args) {
-  const StreamView& stream = *args.stream;
-  const std::ptrdiff_t ldx = stream.format.dims;
-  run_row_tiles(exec, args.count, static_cast<std::size_t>(2 * stream.format.dims), [&](int begin, int end) {
+  const PlaneView& plane = *args.plane;
+  const std::ptrdiff_t ldx = plane.format.dims;
+  run_row_tiles(exec, args.count, static_cast<std::size_t>(2 * plane.format.dims), [&](int begin, int end) {
     RowRef rows[kRowsAtOnce];
     for (int i = begin; i < end; i += kRowsAtOnce) {
       const int n = std::min(kRowsAtOnce, end - i);
       for (int j = 0; j < n; ++j) {
         const std::int32_t r = args.first + i + j;
-        rows[j] =
-            stream.row(args.step->latent_page(args.span, r / stream.rows_per_page).value, r % stream.rows_per_page);
+        rows[j] = plane.row(args.step->latent_page(args.span, r / plane.rows_per_page).value, r % plane.rows_per_page);
       }
-      exec.kernels->decode_rows(stream.format, rows, n, args.x + i * ldx, ldx);
+      exec.kernels->decode_rows(plane.format, rows, n, args.x + i * ldx, ldx);
     }
   });
 }

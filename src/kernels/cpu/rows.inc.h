@@ -1,9 +1,9 @@
-// Row codecs (kernels/stream.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
+// Row codecs (kernels/plane.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
 // the scalar definitions.
 #pragma once
 
 #include "kernels/cpu/math.inc.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice::cpu {
 

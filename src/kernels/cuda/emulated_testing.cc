@@ -10,11 +10,11 @@
 #include "kernels/cuda/shared/linear.cu"
 #include "kernels/cuda/shared/linear_inputs.cu"
 #include "kernels/cuda/shared/norms.cu"
+#include "kernels/cuda/shared/planes.cu"
 #include "kernels/cuda/shared/rotations.cu"
 #include "kernels/cuda/shared/router.cu"
 #include "kernels/cuda/shared/rows.cu"
 #include "kernels/cuda/shared/sample.cu"
-#include "kernels/cuda/shared/streams.cu"
 
 namespace sluice {
 

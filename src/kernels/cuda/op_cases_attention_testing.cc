@@ -36,9 +36,9 @@ const std::vector<AttendShapes>& attend_shapes() {
   return all;
 }
 
-struct Streams {
-  std::vector<StreamView> views;  // of the key heads
-  const StreamView* data() const { return views.data(); }
+struct Planes {
+  std::vector<PlaneView> views;  // of the key heads
+  const PlaneView* data() const { return views.data(); }
 };
 
 OpCase attend_case(Random& random, CaseMemory& memory) {
@@ -46,10 +46,10 @@ OpCase attend_case(Random& random, CaseMemory& memory) {
   const int sequences = random.between(1, 3), most_tokens = c.tokens_per_row == 1 ? 600 : 1400;
   const RowFormat format = make_row_format(c.codec, c.row_dims(), c.rope);
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 3;
-  auto &latents = memory.keep<Streams>(), &windows = memory.keep<Streams>();
+  auto &latents = memory.keep<Planes>(), &windows = memory.keep<Planes>();
   for (int k = 0; k < c.key_heads; ++k) {
-    latents.views.push_back(random_stream(random, memory, format, kBlockTokens / c.tokens_per_row, pages));
-    windows.views.push_back(random_stream(random, memory, format, kBlockTokens, pages));
+    latents.views.push_back(random_plane(random, memory, format, kBlockTokens / c.tokens_per_row, pages));
+    windows.views.push_back(random_plane(random, memory, format, kBlockTokens, pages));
   }
   auto latent_pages = random.permutation(pages), window_pages = random.permutation(pages);
   TestStep step;

@@ -24,8 +24,8 @@ OpCase index_select_case(Random& random, CaseMemory& memory) {
   const int sequences = random.between(1, 2), most_tokens = 300 * args.tokens_per_row;
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 2;
   const RowFormat format = make_row_format(codec, args.dims, 0);
-  const StreamView& keys = random_stream(random, memory, format, kBlockTokens / args.tokens_per_row, pages);
-  const StreamView& window = random_stream(random, memory, make_row_format(RowCodec::kBf16, 16, 0), 128, pages);
+  const PlaneView& keys = random_plane(random, memory, format, kBlockTokens / args.tokens_per_row, pages);
+  const PlaneView& window = random_plane(random, memory, make_row_format(RowCodec::kBf16, 16, 0), 128, pages);
   auto key_pages = random.permutation(pages), window_pages = random.permutation(pages);
   const bool few_values = random.between(0, 2) == 0, hard = random.between(0, 3) == 0;
   TestStep step;

@@ -1,4 +1,4 @@
-// Cases of kernels/stream.h and kernels/compressor.h.
+// Cases of kernels/plane.h and kernels/compressor.h.
 #include <fmt/format.h>
 
 #include "kernels/cuda/op_cases_testing.h"
@@ -30,8 +30,8 @@ const StepTables& put_step(CaseMemory& memory, const StepTables& host) {
   return tables;
 }
 
-StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages) {
-  StreamView& view = memory.keep<StreamView>();
+PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages) {
+  PlaneView& view = memory.keep<PlaneView>();
   view.format = format;
   view.rows_per_page = rows_per_page;
   const std::size_t bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.row_bytes());
@@ -74,32 +74,32 @@ OpCase encode_rows_case(Random& random, CaseMemory& memory) {
   const RowFormat format = random_format(random);
   const int of_page = random.pick(std::vector<int>{1, 32, 128}), gap = random.between(0, 3);
   const int count = random.between(1, std::min(40, of_page * kPages));
-  const StreamView& stream = random_stream(random, memory, format, of_page, kPages);
+  const PlaneView& plane = random_plane(random, memory, format, of_page, kPages);
   const auto order = random.permutation(of_page * kPages);
   const auto slots = memory.poisoned<RowSlot>(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (random.between(0, 5) > 0) slots[i] = RowSlot(order[i]);
   }
   const auto x = memory.put(row_values(random, static_cast<std::size_t>(count * (format.dims + gap))));
-  const EncodeRowsArgs args{&stream, count, x.data(), format.dims + gap, slots.data()};
+  const EncodeRowsArgs args{&plane, count, x.data(), format.dims + gap, slots.data()};
   return {fmt::format("{} rows of {} {}", count, name(format.codec), format.dims),
           [args](const Exec& exec, bool) { encode_rows(exec, args); },
           {},
-          {std::span(stream.base, stream.page_bytes * kPages)}};
+          {std::span(plane.base, plane.page_bytes * kPages)}};
 }
 
 OpCase decode_rows_case(Random& random, CaseMemory& memory) {
   const RowFormat format = random_format(random);
   const int tokens_per_row = random.pick(std::vector<int>{1, 4, 128}), tokens = random.between(tokens_per_row, 500);
   const int pages = (tokens + kBlockTokens - 1) / kBlockTokens + 2;
-  const StreamView& stream = random_stream(random, memory, format, kBlockTokens / tokens_per_row, pages);
-  const StreamView& window = random_stream(random, memory, make_row_format(RowCodec::kBf16, 16, 0), 128, pages);
+  const PlaneView& plane = random_plane(random, memory, format, kBlockTokens / tokens_per_row, pages);
+  const PlaneView& window = random_plane(random, memory, make_row_format(RowCodec::kBf16, 16, 0), 128, pages);
   auto latent_pages = random.permutation(pages), window_pages = random.permutation(pages);
-  const TestSequence sequence(random, tokens, tokens_per_row, stream, window, latent_pages, window_pages);
+  const TestSequence sequence(random, tokens, tokens_per_row, plane, window, latent_pages, window_pages);
   TestStep step({tokens_per_row});
   step.add(sequence.span(1, tokens - 1));
   const StepTables& tables = put_step(memory, step.tables());
-  DecodeRowsArgs args{&tables, tables.host_spans[0], &stream};
+  DecodeRowsArgs args{&tables, tables.host_spans[0], &plane};
   args.first = random.between(0, tokens / tokens_per_row - 1);
   args.count = random.between(0, tokens / tokens_per_row - args.first);
   const auto x = memory.poisoned<float>(static_cast<std::size_t>(args.count * format.dims));
@@ -172,8 +172,8 @@ OpCase compress_case(Random& random, CaseMemory& memory) {
                  {pooled, state_bytes},
                  {}};
   if (random.between(0, 1) == 0) {
-    const StreamView& boundaries =
-        random_stream(random, memory, make_row_format(RowCodec::kF32, 3 * args.dim, 0), 1, std::max(pages, 1));
+    const PlaneView& boundaries =
+        random_plane(random, memory, make_row_format(RowCodec::kF32, 3 * args.dim, 0), 1, std::max(pages, 1));
     args.boundaries = &boundaries;
     op_case.bytes = {std::span(boundaries.base, boundaries.page_bytes * static_cast<std::size_t>(std::max(pages, 1)))};
   }

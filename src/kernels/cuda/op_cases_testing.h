@@ -117,7 +117,7 @@ CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& 
 void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrdiff_t ldx, float* to);
 // The tables of a step where the device reaches them.
 const StepTables& put_step(CaseMemory& memory, const StepTables& host);
-// A stream of random bytes.
-StreamView& random_stream(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
+// A plane of random bytes.
+PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
 
 }  // namespace sluice

@@ -15,9 +15,9 @@ struct Partial {  // of one head over some keys
   std::vector<float> v;
 };
 
-// What the heads of a call read: the streams of their key head.
-const StreamView* of_head(const AttendArgs& args, const StreamView* streams, int head) {
-  return streams == nullptr ? nullptr : streams + head / (args.heads / args.key_heads);
+// What the heads of a call read: the planes of their key head.
+const PlaneView* of_head(const AttendArgs& args, const PlaneView* planes, int head) {
+  return planes == nullptr ? nullptr : planes + head / (args.heads / args.key_heads);
 }
 
 // `keys`: [count, row_dims]. `first`: where they begin in the list, or among positions: their lanes in z's sum, and
@@ -97,7 +97,7 @@ struct RowState {
 };
 
 void attend_latent(const AttendArgs& args, const RowSpan& span, Position p, RowState& state, std::vector<float>& keys) {
-  const StreamView& latent = *of_head(args, args.latent, state.head_begin);
+  const PlaneView& latent = *of_head(args, args.latent, state.head_begin);
   const std::int32_t* selected =
       args.selected != nullptr ? args.selected + static_cast<std::ptrdiff_t>(state.row) * args.max_selected : nullptr;
   const int count = selected != nullptr ? args.selected_count[state.row] : (p + 1) / args.tokens_per_row;
@@ -113,7 +113,7 @@ void attend_latent(const AttendArgs& args, const RowSpan& span, Position p, RowS
 }
 
 void attend_window(const AttendArgs& args, const RowSpan& span, Position p, RowState& state, std::vector<float>& keys) {
-  const StreamView& window = *of_head(args, args.window, state.head_begin);
+  const PlaneView& window = *of_head(args, args.window, state.head_begin);
   const auto add = [&](Position first, Position end) {
     for (Position i = first; i < end; ++i) {
       decode_row(window.format, window_row(*args.step, span, window, i),

@@ -174,13 +174,13 @@ void experts(const Exec&, const ExpertsArgs& args) {
 
 void encode_rows(const Exec&, const EncodeRowsArgs& args) {
   for (int i = 0; i < args.count; ++i) {
-    if (args.slots[i]) encode_row(args.stream->format, args.x + i * args.ldx, args.stream->row(args.slots[i]));
+    if (args.slots[i]) encode_row(args.plane->format, args.x + i * args.ldx, args.plane->row(args.slots[i]));
   }
 }
 void decode_rows(const Exec&, const DecodeRowsArgs& args) {
   for (int i = 0; i < args.count; ++i) {
-    decode_row(args.stream->format, latent_row(*args.step, args.span, *args.stream, args.first + i),
-               args.x + std::ptrdiff_t{i} * args.stream->format.dims);
+    decode_row(args.plane->format, latent_row(*args.step, args.span, *args.plane, args.first + i),
+               args.x + std::ptrdiff_t{i} * args.plane->format.dims);
   }
 }
 void simulate_rows(const Exec&, const SimulateRowsArgs& args) {
@@ -202,7 +202,7 @@ void select_entries(const Exec&, const IndexSelectArgs& args) {
 void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
-  for (const StreamView* rows : {args.latent, args.window}) {
+  for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
   }
   const int sharing = args.heads / args.key_heads;

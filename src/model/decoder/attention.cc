@@ -23,12 +23,12 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const Rotation rope{ropes_[0].data(), dim, 0, /*half_split=*/true};
   // One a key head, side by side.
-  const StreamView* streams = &step.cache[streams_[static_cast<std::size_t>(index)].front()];
+  const PlaneView* planes = &step.cache[planes_[static_cast<std::size_t>(index)].front()];
   const Rows q = w.q.rows(rows), k = w.k.rows(rows), v = w.v.rows(rows), kv = w.kv.rows(rows);
   const Rows attended = w.attended.rows(rows);
 
   project(step.exec, ProjectArgs{.rows = rows, .x = x}.add(biased(a.q, q)).add(biased(a.k, k)).add(biased(a.v, v)));
-  store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add({.streams = streams,
+  store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add({.planes = planes,
                                                              .ratio = window > 0 ? 0 : 1,
                                                              .heads = key_heads,
                                                              .dims = dim,
@@ -47,7 +47,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   args.query = {optional(a.q_norm), a.q_norm.empty() ? -1.0F : eps, rope};
   args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
-  (window > 0 ? args.window : args.latent) = streams;
+  (window > 0 ? args.window : args.latent) = planes;
   args.window_tokens = window;
   args.out = attended.values;
   args.bf16 = profile_.bf16_attention();

@@ -6,20 +6,20 @@
 namespace sluice::decoder {
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams) {
+                              std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
   const std::vector<int>& windows = config.decoder().windows;
   const RowFormat format = make_row_format(profile.kv, value_offset(config.head_dim) + config.head_dim, 0);
-  streams.assign(windows.size(), {});
+  planes.assign(windows.size(), {});
   for (std::size_t l = 0; l < windows.size(); ++l) {
     for (int head = 0; head < config.num_key_value_heads; ++head) {
-      StreamSpec rows;
-      rows.kind = windows[l] > 0 ? StreamKind::kWindow : StreamKind::kLatent;
+      PlaneSpec rows;
+      rows.kind = windows[l] > 0 ? PlaneKind::kWindow : PlaneKind::kLatent;
       rows.name = fmt::format("layers.{}.kv.{}", l, head);
       rows.layer = static_cast<int>(l);
       rows.window_tokens = windows[l];
       rows.format = format;
-      streams[l].push_back(layout.add(std::move(rows)));
+      planes[l].push_back(layout.add(std::move(rows)));
     }
   }
   return layout;

@@ -11,7 +11,7 @@ Decoder::Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile prof
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
       residual_(config_.hidden_size, config_.rms_norm_eps),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.head_dim));
 }
 
@@ -38,10 +38,10 @@ void Decoder::reserve(Scratch& scratch, std::size_t rows) {
 }
 
 void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                      const Probe* probe) {
+                      const Tap* tap) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, probe}, w};
+  Step step{{exec, tables, cache, tap}, w};
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

@@ -2,7 +2,7 @@
 //
 // The families differ in what their configs switch on: biases, norms of queries and keys, a sliding window on some
 // layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key, then its
-// value; layers with a window keep theirs in Window streams, which do not grow with the context. forward() reads top to
+// value; layers with a window keep theirs in Window planes, which do not grow with the context. forward() reads top to
 // bottom; attention.cc is the other half.
 #pragma once
 
@@ -16,10 +16,10 @@
 namespace sluice::decoder {
 
 // By layer and key-value head.
-using LayerStreams = std::vector<StreamId>;
+using LayerPlanes = std::vector<PlaneId>;
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams);
+                              std::vector<LayerPlanes>& planes);
 
 CacheTypes cache_types(const ModelConfig& config);
 
@@ -32,7 +32,7 @@ class Decoder final : public FamilyModel {
   ~Decoder() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Probe* probe) override;
+               const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
@@ -43,7 +43,7 @@ class Decoder final : public FamilyModel {
   void attention(Step& step, int index, const Rows& x, const Rows& y);
 
   Weights weights_;
-  std::vector<LayerStreams> streams_;
+  std::vector<LayerPlanes> planes_;
   ResidualStream residual_;
   std::unique_ptr<Workspace> workspace_;
 };

@@ -6,8 +6,8 @@ namespace sluice::decoder {
 
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   ModelPlan plan;
-  std::vector<LayerStreams> streams;
-  plan.cache_layout = make_cache_layout(config, profile, streams);
+  std::vector<LayerPlanes> planes;
+  plan.cache_layout = make_cache_layout(config, profile, planes);
   Weights unbound;  // the table wants somewhere to bind to
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
   plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization, scales);

@@ -10,8 +10,8 @@
 
 #include "base/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
-#include "formats/json.h"
-#include "formats/safetensors_writer.h"
+#include "files/json.h"
+#include "files/safetensors_writer.h"
 #include "kernels/isa.h"
 #include "model/cache_testing.h"
 #include "model/decoder/reference_testing.h"

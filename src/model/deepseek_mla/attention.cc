@@ -38,7 +38,7 @@ void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y)
 void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
-  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
+  const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
   const DeepSeekMlaConfig& mla = config_.mla();
   const int rows = step.rows(), rope_dims = mla.qk_rope_head_dim, index_dim = mla.index_head_dim;
   ProjectArgs from_q_a{.rows = rows};
@@ -60,7 +60,7 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   if (mla.q_lora_rank > 0) project(step.exec, from_q_a);
 
   StoreKvArgs store{.step = &step.tables};
-  store.add({.streams = &step.cache[streams.latent],
+  store.add({.planes = &step.cache[planes.latent],
              .ratio = 1,
              .dims = mla.latent_dim(),
              .x = latent.values,
@@ -69,7 +69,7 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
              .simulation = profile_.kv_simulation,
              .simulated_rope_dims = rope_dims});
   if (mla.index_n_heads > 0) {
-    store.add({.streams = &step.cache[streams.index],
+    store.add({.planes = &step.cache[planes.index],
                .ratio = 1,
                .dims = index_dim,
                .x = index_k.values,
@@ -96,7 +96,7 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   args.weight_factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
   args.step = &step.tables;
-  args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index];
+  args.keys = &step.cache[planes_[static_cast<std::size_t>(index)].index];
   args.tokens_per_row = 1, args.top_k = mla.index_topk;
   args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
   step.score_all(w.index_scores, &args);
@@ -125,7 +125,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::
   args.q = w.absorbed.floats(all), args.scale = softmax_scale_;
   args.query = query_form(), args.query_heads = w.q.floats(all), args.query_dims = mla.qk_head_dim();
   args.step = &step.tables, args.spans = step.tables.spans.subspan(from, to - from);
-  args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
+  args.latent = &step.cache[planes_[static_cast<std::size_t>(index)].latent];
   if (step.selects) {
     args.selected = w.selected.ints(all), args.selected_count = w.selected_count.ints(all);
     args.max_selected = mla.index_topk;
@@ -146,7 +146,7 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   args.heads = config_.num_attention_heads, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;
   args.rank = mla.kv_lora_rank, args.prefix_chunk = profile_.prefix_chunk;
   args.k_expand = a.k_expand, args.v_up = a.v_up;
-  args.latent = &step.cache[streams_[static_cast<std::size_t>(index)].latent];
+  args.latent = &step.cache[planes_[static_cast<std::size_t>(index)].latent];
   args.q = w.q.floats(step.rows()), args.query = query_form(), args.scale = softmax_scale_;
   args.latents = w.piece_latents.floats(1), args.expanded = w.expanded.floats(1);
   args.piece = w.piece.floats(span.rows), args.piece_lse = w.piece_lse.floats(span.rows);

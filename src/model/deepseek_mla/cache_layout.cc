@@ -6,9 +6,9 @@
 namespace sluice::mla {
 namespace {
 
-StreamId add_rows(CacheLayout& layout, int index, const char* suffix, RowFormat format) {
-  StreamSpec rows;
-  rows.kind = StreamKind::kLatent;
+PlaneId add_rows(CacheLayout& layout, int index, const char* suffix, RowFormat format) {
+  PlaneSpec rows;
+  rows.kind = PlaneKind::kLatent;
   rows.name = fmt::format("layers.{}.{}", index, suffix);
   rows.layer = index;
   rows.format = format;
@@ -18,17 +18,17 @@ StreamId add_rows(CacheLayout& layout, int index, const char* suffix, RowFormat 
 }  // namespace
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams) {
+                              std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
   const DeepSeekMlaConfig& mla = config.mla();
-  streams.assign(mla.sparse_layers.size(), {});
-  for (std::size_t l = 0; l < streams.size(); ++l) {
+  planes.assign(mla.sparse_layers.size(), {});
+  for (std::size_t l = 0; l < planes.size(); ++l) {
     const int index = static_cast<int>(l);
     const RowFormat latent = make_row_format(profile.kv, mla.latent_dim(), mla.qk_rope_head_dim);
-    streams[l].latent = add_rows(layout, index, "latent", latent);
+    planes[l].latent = add_rows(layout, index, "latent", latent);
     if (mla.index_n_heads == 0) continue;
-    streams[l].index = add_rows(layout, index, "index", make_row_format(profile.index, mla.index_head_dim, 0));
-    layout[streams[l].index].read_beyond = layout[streams[l].latent].most_read = mla.index_topk;
+    planes[l].index = add_rows(layout, index, "index", make_row_format(profile.index, mla.index_head_dim, 0));
+    layout[planes[l].index].read_beyond = layout[planes[l].latent].most_read = mla.index_topk;
   }
   return layout;
 }

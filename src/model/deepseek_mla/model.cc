@@ -23,7 +23,7 @@ DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProf
       residual_(config_.hidden_size, config_.rms_norm_eps),
       softmax_scale_(softmax_scale(config_)),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.mla().qk_rope_head_dim));
 }
 
@@ -63,11 +63,11 @@ void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
 }
 
 void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                          const Probe* probe) {
+                          const Tap* tap) {
   begin(tables);
   Workspace& w = *workspace_;
   const DeepSeekMlaConfig& mla = config_.mla();
-  Step step{{exec, tables, cache, probe}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
+  Step step{{exec, tables, cache, tap}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

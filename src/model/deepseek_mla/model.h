@@ -16,13 +16,13 @@
 
 namespace sluice::mla {
 
-// The streams of one layer in the CacheLayout: a latent row a token, and an index key a token with an indexer.
-struct LayerStreams {
-  StreamId latent, index;
+// The planes of one layer in the CacheLayout: a latent row a token, and an index key a token with an indexer.
+struct LayerPlanes {
+  PlaneId latent, index;
 };
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams);
+                              std::vector<LayerPlanes>& planes);
 
 CacheTypes cache_types(const ModelConfig& config);
 
@@ -36,7 +36,7 @@ class DeepSeekMla final : public FamilyModel {
   ~DeepSeekMla() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Probe* probe) override;
+               const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
@@ -53,7 +53,7 @@ class DeepSeekMla final : public FamilyModel {
   Rows by_head(const Rows& rows, int begin, int columns) const;
 
   Weights weights_;
-  std::vector<LayerStreams> streams_;
+  std::vector<LayerPlanes> planes_;
   ResidualStream residual_;
   float softmax_scale_;
   std::unique_ptr<Workspace> workspace_;

@@ -15,7 +15,7 @@ struct DeepSeekMla::Workspace {
   ScratchTensor piece_latents, expanded;  // of expand_and_attend()
   ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
-  FloatBuffer index_scores;  // for probes
+  FloatBuffer index_scores;  // for taps
   FeedForwardScratch feed_forward;
 };
 

@@ -18,7 +18,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   Workspace& w = step.w;
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
   const AttentionWeights& a = layer.attn;
-  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
+  const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
   const DeepSeekV4Config& v4 = config_.v4();
   const int ratio = v4.layers[static_cast<std::size_t>(index)].compress_ratio;
   const int rows = step.rows(), heads = config_.num_attention_heads, dim = config_.head_dim;
@@ -43,7 +43,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
   StoreKvArgs store{.step = &step.tables};
-  store.add({.streams = &step.cache[streams.window],
+  store.add({.planes = &step.cache[planes.window],
              .dims = dim,
              .x = kv.values,
              .norm = {a.kv_norm.data(), nullptr, eps, dim},
@@ -67,8 +67,8 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   args.sink = a.sink.data();
   args.step = &step.tables, args.spans = step.tables.spans;
-  args.window = &step.cache[streams.window], args.window_tokens = v4.sliding_window;
-  if (ratio != 0) args.latent = &step.cache[streams.latent], args.tokens_per_row = ratio;
+  args.window = &step.cache[planes.window], args.window_tokens = v4.sliding_window;
+  if (ratio != 0) args.latent = &step.cache[planes.latent], args.tokens_per_row = ratio;
   if (selects) {
     args.selected = w.selected.ints(rows), args.selected_count = w.selected_count.ints(rows);
     args.max_selected = v4.index_topk;
@@ -93,15 +93,15 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
 // The compressed entries that close in this step (spec section 6), or the indexer's keys of them.
 KvRows DeepSeekV4::entries(Step& step, int index, bool of_index) const {
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
-  const LayerStreams& streams = streams_[static_cast<std::size_t>(index)];
+  const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
   const DeepSeekV4Config& v4 = config_.v4();
   const CompressorWeights& weights = of_index ? a.indexer.compressor : a.compressor;
   const CompressorScratch& w = of_index ? step.w.index_compressor : step.w.compressor;
-  const StreamId open = of_index ? streams.index_open : streams.open;
+  const PlaneId open = of_index ? planes.index_open : planes.open;
   const int ratio = v4.layers[static_cast<std::size_t>(index)].compress_ratio;
   const int dim = of_index ? v4.index_head_dim : config_.head_dim, rope_dims = v4.qk_rope_head_dim;
   KvRows rows;
-  rows.streams = &step.cache[of_index ? streams.index_latent : streams.latent];
+  rows.planes = &step.cache[of_index ? planes.index_latent : planes.latent];
   rows.ratio = ratio, rows.dims = dim;
   rows.x = w.pooled.floats(step.tables.closed_by(ratio).count);
   rows.compressor.overlap = ratio == 4;
@@ -133,7 +133,7 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   args.weight_factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
   args.step = &step.tables;
-  args.keys = &step.cache[streams_[static_cast<std::size_t>(index)].index_latent];
+  args.keys = &step.cache[planes_[static_cast<std::size_t>(index)].index_latent];
   args.tokens_per_row = 4, args.top_k = v4.index_topk;
   args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
   step.score_all(w.index_scores, &args);

@@ -8,9 +8,9 @@
 namespace sluice::v4 {
 namespace {
 
-StreamId add_open(CacheLayout& layout, int index, const char* suffix, int dim, bool overlap) {
-  StreamSpec open;
-  open.kind = StreamKind::kOpen;
+PlaneId add_open(CacheLayout& layout, int index, const char* suffix, int dim, bool overlap) {
+  PlaneSpec open;
+  open.kind = PlaneKind::kOpen;
   open.name = fmt::format("layers.{}.{}", index, suffix);
   open.layer = index;
   std::vector<float> empty(static_cast<std::size_t>(compressor_state_floats(dim, overlap)));
@@ -22,12 +22,12 @@ StreamId add_open(CacheLayout& layout, int index, const char* suffix, int dim, b
   return layout.add(std::move(open));
 }
 
-StreamId add_rows(CacheLayout& layout, StreamKind kind, int index, const char* suffix, int tokens, RowFormat format) {
-  StreamSpec rows;
+PlaneId add_rows(CacheLayout& layout, PlaneKind kind, int index, const char* suffix, int tokens, RowFormat format) {
+  PlaneSpec rows;
   rows.kind = kind;
   rows.name = fmt::format("layers.{}.{}", index, suffix);
   rows.layer = index;
-  (kind == StreamKind::kLatent ? rows.tokens_per_row : rows.window_tokens) = tokens;
+  (kind == PlaneKind::kLatent ? rows.tokens_per_row : rows.window_tokens) = tokens;
   rows.format = format;
   return layout.add(std::move(rows));
 }
@@ -35,23 +35,23 @@ StreamId add_rows(CacheLayout& layout, StreamKind kind, int index, const char* s
 }  // namespace
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams) {
+                              std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
   const DeepSeekV4Config& v4 = config.v4();
   const RowFormat kv = make_row_format(profile.kv, config.head_dim, v4.qk_rope_head_dim);
   const RowFormat index_row = make_row_format(profile.index, v4.index_head_dim, 0);
-  streams.assign(v4.layers.size(), {});
+  planes.assign(v4.layers.size(), {});
   for (std::size_t l = 0; l < v4.layers.size(); ++l) {
     const int index = static_cast<int>(l), ratio = v4.layers[l].compress_ratio;
-    streams[l].window = add_rows(layout, StreamKind::kWindow, index, "window", v4.sliding_window, kv);
+    planes[l].window = add_rows(layout, PlaneKind::kWindow, index, "window", v4.sliding_window, kv);
     if (ratio == 0) continue;
     const bool overlap = ratio == 4;
-    streams[l].latent = add_rows(layout, StreamKind::kLatent, index, overlap ? "csa" : "hca", ratio, kv);
-    streams[l].open = add_open(layout, index, overlap ? "csa_open" : "hca_open", config.head_dim, overlap);
+    planes[l].latent = add_rows(layout, PlaneKind::kLatent, index, overlap ? "csa" : "hca", ratio, kv);
+    planes[l].open = add_open(layout, index, overlap ? "csa_open" : "hca_open", config.head_dim, overlap);
     if (!overlap) continue;
-    streams[l].index_latent = add_rows(layout, StreamKind::kLatent, index, "index", ratio, index_row);
-    layout[streams[l].index_latent].read_beyond = layout[streams[l].latent].most_read = v4.index_topk;
-    streams[l].index_open = add_open(layout, index, "index_open", v4.index_head_dim, overlap);
+    planes[l].index_latent = add_rows(layout, PlaneKind::kLatent, index, "index", ratio, index_row);
+    layout[planes[l].index_latent].read_beyond = layout[planes[l].latent].most_read = v4.index_topk;
+    planes[l].index_open = add_open(layout, index, "index_open", v4.index_head_dim, overlap);
   }
   return layout;
 }

@@ -20,7 +20,7 @@ RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
 DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, streams_);
+  layout_ = make_cache_layout(config_, profile_, planes_);
   for (const RopeConfig* rope : {&config_.rope, &config_.compress_rope}) {
     ropes_.push_back(make_rope(*rope, config_.v4().qk_rope_head_dim));
   }
@@ -70,10 +70,10 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
 
 // The two sub-layers of a layer, each between the halves of a hyper-connection.
 void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                         const Probe* probe) {
+                         const Tap* tap) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, probe}, w, tables.end / 4 > config_.v4().index_topk};
+  Step step{{exec, tables, cache, tap}, w, tables.end / 4 > config_.v4().index_topk};
   const Rows y = w.sub_layer.rows(step.rows()), streams = w.streams.rows(step.rows());
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, streams.values});
   for (int i = 0; i < config_.num_hidden_layers; ++i) {

@@ -13,15 +13,15 @@
 
 namespace sluice::v4 {
 
-// The streams of one layer in the CacheLayout; an absent one has no id.
-struct LayerStreams {
-  StreamId window;                    // every layer: K = V rows of the last positions
-  StreamId latent, open;              // CSA and HCA: compressed entries and the open compressor window
-  StreamId index_latent, index_open;  // CSA: the indexer's
+// The planes of one layer in the CacheLayout; an absent one has no id.
+struct LayerPlanes {
+  PlaneId window;                    // every layer: K = V rows of the last positions
+  PlaneId latent, open;              // CSA and HCA: compressed entries and the open compressor window
+  PlaneId index_latent, index_open;  // CSA: the indexer's
 };
 
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
-                              std::vector<LayerStreams>& streams);
+                              std::vector<LayerPlanes>& planes);
 
 // What this family's code supports beyond a valid config; an error names the key.
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile);
@@ -38,7 +38,7 @@ class DeepSeekV4 final : public FamilyModel {
   ~DeepSeekV4() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Probe* probe) override;
+               const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
@@ -59,7 +59,7 @@ class DeepSeekV4 final : public FamilyModel {
   const RopeTable& compress_rope() const { return ropes_[1]; }
 
   Weights weights_;
-  std::vector<LayerStreams> streams_;
+  std::vector<LayerPlanes> planes_;
   std::unique_ptr<Workspace> workspace_;
 };
 

@@ -42,8 +42,8 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   ModelPlan plan;
-  std::vector<LayerStreams> streams;
-  plan.cache_layout = make_cache_layout(config, profile, streams);
+  std::vector<LayerPlanes> planes;
+  plan.cache_layout = make_cache_layout(config, profile, planes);
   Weights unbound;  // the table wants somewhere to bind to
   plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization);
   plan.facts = facts(config);

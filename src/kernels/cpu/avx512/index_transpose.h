@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice::avx512 {
 

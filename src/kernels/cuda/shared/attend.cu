@@ -13,16 +13,16 @@ namespace {
 
 constexpr int kMostKeyHeads = 128;
 
-// The streams of the key heads, which differ in their bytes alone.
-struct HeadStreams {
-  StreamView first;
+// The planes of the key heads, which differ in their bytes alone.
+struct HeadPlanes {
+  PlaneView first;
   std::byte* bases[kMostKeyHeads];
   bool there;
 
-  SLUICE_DEVICE StreamView of(int key_head) const {
-    StreamView stream = first;
-    stream.base = bases[key_head];
-    return stream;
+  SLUICE_DEVICE PlaneView of(int key_head) const {
+    PlaneView plane = first;
+    plane.base = bases[key_head];
+    return plane;
   }
 };
 
@@ -35,7 +35,7 @@ struct KeySplit {
 struct AttendPlan {
   AttendArgs args;  // but for the pointers to the host's structs
   StepTables step;
-  HeadStreams latent, window;
+  HeadPlanes latent, window;
   int spans, first_row;
   int queries, groups;     // heads of a team at most, and teams for all heads of a row
   int first_item, splits;  // of the launch: items are groups of rows; splits of a row at most, 0: a team does them all
@@ -96,22 +96,22 @@ struct CachedKeys {
   int row, key_head;
   KeySplit split;
 
-  SLUICE_DEVICE RowRef key(const StreamView& stream, int i) const {
-    if (split.window) return window_row(plan.step, span, stream, split.first + i);
+  SLUICE_DEVICE RowRef key(const PlaneView& plane, int i) const {
+    if (split.window) return window_row(plan.step, span, plane, split.first + i);
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * plan.args.max_selected + split.first + i;
-    return latent_row(plan.step, span, stream,
+    return latent_row(plan.step, span, plane,
                       plan.args.selected != nullptr ? plan.args.selected[at] : split.first + i);
   }
   SLUICE_DEVICE void stage(const Team<kAttendThreads>& team, int i, int count, int first, int dims, float* to,
                            int stride) const {
-    const StreamView stream = (split.window ? plan.window : plan.latent).of(key_head);
+    const PlaneView plane = (split.window ? plan.window : plan.latent).of(key_head);
     team.each([&](int t) {
       // Eight threads a key, so that the addresses of all are found at once.
       const int of_key = t % 8, index = t / 8;
       if (index >= count) return;
-      const RowRef ref = key(stream, i + index);
+      const RowRef ref = key(plane, i + index);
       SLUICE_UNROLL_8
-      for (int d = of_key; d < dims; d += 8) to[index * stride + d] = decode_value(stream.format, ref, first + d);
+      for (int d = of_key; d < dims; d += 8) to[index * stride + d] = decode_value(plane.format, ref, first + d);
     });
     team.sync();
   }
@@ -199,18 +199,18 @@ struct MergeSplits {
   }
 };
 
-HeadStreams streams_of(const StreamView* streams, int key_heads) {
-  HeadStreams result{};
-  if (streams == nullptr) return result;
+HeadPlanes planes_of(const PlaneView* planes, int key_heads) {
+  HeadPlanes result{};
+  if (planes == nullptr) return result;
   SLUICE_CHECK(key_heads <= kMostKeyHeads, "no more key heads than a kernel takes");
   result.there = true;
-  result.first = streams[0];
+  result.first = planes[0];
   for (int h = 0; h < key_heads; ++h) {
     SLUICE_CHECK(
-        streams[h].page_bytes == streams[0].page_bytes && streams[h].rows_per_page == streams[0].rows_per_page &&
-            streams[h].format.codec == streams[0].format.codec && streams[h].format.dims == streams[0].format.dims,
-        "the streams of key heads are alike");
-    result.bases[h] = streams[h].base;
+        planes[h].page_bytes == planes[0].page_bytes && planes[h].rows_per_page == planes[0].rows_per_page &&
+            planes[h].format.codec == planes[0].format.codec && planes[h].format.dims == planes[0].format.dims,
+        "the planes of key heads are alike");
+    result.bases[h] = planes[h].base;
   }
   return result;
 }
@@ -262,9 +262,9 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
   plan.args = args;
   plan.args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   plan.step = *args.step;
-  plan.latent = streams_of(args.latent, args.key_heads);
-  plan.window = streams_of(args.window, args.key_heads);
-  for (const StreamView* rows : {args.latent, args.window}) {
+  plan.latent = planes_of(args.latent, args.key_heads);
+  plan.window = planes_of(args.window, args.key_heads);
+  for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) plan.args.bf16 = false;
   }
   plan.spans = static_cast<int>(spans.size());

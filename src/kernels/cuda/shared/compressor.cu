@@ -26,7 +26,7 @@ struct Compress {
   CompressArgs args;  // but for what the host's structs say, which follows
   StepTables step;
   const std::int32_t* closed_begin;
-  StreamView boundaries;
+  PlaneView boundaries;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int dim = args.dim, channel = team.index % dim, index = team.index / dim;
@@ -74,7 +74,7 @@ struct Compress {
 }  // namespace
 
 void compress(const Exec& exec, const CompressArgs& args) {
-  const StreamView boundaries = args.boundaries != nullptr ? *args.boundaries : StreamView{};
+  const PlaneView boundaries = args.boundaries != nullptr ? *args.boundaries : PlaneView{};
   launch(exec, static_cast<std::int64_t>(args.step->spans.size()) * args.dim,
          Compress{args, *args.step, args.step->closed_by(args.ratio).begin, boundaries});
 }

@@ -15,7 +15,7 @@ namespace {
 struct IndexPlan {
   IndexSelectArgs args;  // but for what the host's structs say, which follows
   StepTables step;
-  StreamView keys;
+  PlaneView keys;
   int first_row, tiles;      // of the launch; tiles of entries of a row
   std::int32_t* order_keys;  // [rows of the launch][stride]
   std::ptrdiff_t stride;

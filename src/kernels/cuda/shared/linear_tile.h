@@ -200,7 +200,7 @@ class LinearTile {
     return inputs_[r * cut_.piece * stride() + block * stride() + k - block * w_.block];
   }
 
-  // As kernels/stream.h simulates kMlaFp8, then to bf16, where it is exact. Pieces begin at multiples of 128 inputs.
+  // As kernels/plane.h simulates kMlaFp8, then to bf16, where it is exact. Pieces begin at multiples of 128 inputs.
   SLUICE_DEVICE void round_to_fp8(int count, int rows, float inverse) {
     constexpr int kBlock = 128;
     team_.sync();

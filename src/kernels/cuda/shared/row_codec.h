@@ -1,11 +1,11 @@
-// The codecs of cached rows (kernels/stream.h), value by value and unit by unit: what kernels/stream.cc says in loops.
+// The codecs of cached rows (kernels/plane.h), value by value and unit by unit: what kernels/plane.cc says in loops.
 #pragma once
 
 #include <cmath>
 
 #include "base/number_formats.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/stream.h"
+#include "kernels/plane.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

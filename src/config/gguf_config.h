@@ -1,0 +1,44 @@
+// The configuration of a GGUF model: its metadata, written as the official config.json of its family and then read as
+// one, so that every check and default is the same whatever the container.
+// Thread safety: pure functions.
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <string>
+
+#include "config/model_config.h"
+#include "files/gguf_fields.h"
+#include "files/gguf_file.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// Tensor shapes decide the vocabulary's size and whether the output is tied; end tokens are the tokenizer's eos, eot
+// and eom.
+Result<ModelConfig> gguf_model_config(const GgufModel& model);
+// The same for the file at `path`.
+Result<ModelConfig> load_gguf_config(const std::string& path);
+
+// What an architecture's write_config is made of. Each copies a metadata key into a key of config.json.
+class GgufConfigWriter {
+ public:
+  GgufConfigWriter(GgufFields& fields, boost::json::object& config) : fields_(fields), config_(config) {}
+
+  // An integer from 0; required. Returns it.
+  std::int64_t integer(std::string_view official, std::string_view key);
+  // When it is there.
+  void optional_integer(std::string_view official, std::string_view key);
+  // A finite number; required unless there is a default.
+  double number(std::string_view official, std::string_view key);
+  double number(std::string_view official, std::string_view key, double absent);
+
+  // rope_theta, and rope_scaling for "rope.scaling.type" linear and yarn with its factor, original context and betas.
+  // Returns YaRN's object, to be completed, or null.
+  boost::json::object* rope();
+
+ private:
+  GgufFields& fields_;
+  boost::json::object& config_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// Checkpoint: the weights of a model, as one table of named tensors, whatever files hold them.
+//
+// Opens model.safetensors, or the shards that model.safetensors.index.json lists, or a GGUF file, whose tensors get the
+// names and shapes that they have in the family's official checkpoints. Opening maps and checks the files but reads no
+// weights. A model binds its weights by name from here and knows nothing about files.
+// Thread safety: const after opening, but for keep().
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/aligned.h"
+#include "files/gguf_names.h"
+#include "files/safetensors.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+class GgufTensors;
+
+class Checkpoint {
+ public:
+  // Refuses: what its files' readers refuse, a folder without weights, a missing shard, a shard name that leaves the
+  // folder, a tensor that the index promises and its shard lacks, and a tensor that two shards hold. `path`: a model
+  // folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them:
+  // gguf_names (config/gguf_architecture.h) for those of all families; without, they keep the file's.
+  static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
+
+  const std::string& path() const { return path_; }
+  // Sorted by name. The views live as long as the checkpoint (moving it keeps them valid).
+  const std::vector<const TensorView*>& tensors() const { return tensors_; }
+  const TensorView* find(std::string_view name) const;
+  std::size_t total_bytes() const { return total_bytes_; }
+  // The safetensors files.
+  const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // All its files, in an order that is the same each time.
+  std::vector<const MappedFile*> mappings() const;
+
+  // Keeps bytes that were made from tensors as long as the checkpoint, and returns them.
+  const std::byte* keep(AlignedBytes bytes);
+  void keep(std::shared_ptr<const void> what) { kept_alive_.push_back(std::move(what)); }
+
+ private:
+  Checkpoint() = default;
+  Status open_index(const std::string& index_path);
+  Status open_shard(const std::string& name);
+  Status open_gguf(GgufNaming naming);
+  void add(const std::vector<TensorView>& tensors);
+  Status sort_table();
+
+  std::string path_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::shared_ptr<const GgufTensors> gguf_;
+  std::vector<AlignedBytes> kept_;
+  std::vector<std::shared_ptr<const void>> kept_alive_;
+  std::vector<const TensorView*> tensors_;
+  std::map<std::string, std::string> metadata_;
+  std::size_t total_bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+#include "files/gguf_blocks.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "base/block_codes.h"
+#include "base/check.h"
+#include "base/number_formats.h"
+
+namespace sluice {
+namespace {
+
+using Byte = unsigned char;
+
+// 16 bytes of nibbles: the low ones are elements 0 to 15, the high ones 16 to 31.
+template <class Decode>
+void decode_halves(const Byte* codes, float* out, const Decode& decode) {
+  for (int i = 0; i < 16; ++i) {
+    out[i] = decode(codes[i] & 0xF);
+    out[i + 16] = decode(codes[i] >> 4);
+  }
+}
+
+// An e8m0 scale, here that of the doubled values, nibbles of e2m1. Unlike in the OCP format, codes 0 and 255 of the
+// scale are powers of two like the others, and there is no negative zero.
+void decode_mxfp4(const Byte* block, float* out) {
+  static constexpr float kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  const std::uint32_t e = block[0];
+  const auto d = std::bit_cast<float>(e < 2 ? 0x00200000U << e : (e - 1) << 23);  // 2^(e - 128), also below 2^-126
+  decode_halves(block + 1, out, [d](int code) { return d * kDoubled[code]; });
+}
+
+template <class Stored>
+void widen(const Byte* bytes, std::size_t elements, float* out) {
+  for (std::size_t i = 0; i < elements; ++i) {
+    Stored value;
+    std::memcpy(&value, bytes + i * sizeof(Stored), sizeof(Stored));
+    out[i] = to_float(value);
+  }
+}
+
+void dequantize_blocks(DType dtype, const Byte* bytes, std::size_t elements, float* out) {
+  if (dtype == DType::kMXFP4) {
+    const auto block_bytes = static_cast<std::size_t>(dtype_block(dtype).bytes);
+    for (std::size_t i = 0; i < elements / 32; ++i) decode_mxfp4(bytes + i * block_bytes, out + i * 32);
+    return;
+  }
+  const BlockCodes form = block_codes(dtype);
+  const auto inputs = static_cast<std::size_t>(form.inputs);
+  CodedPart part;
+  for (std::size_t i = 0; i < elements / inputs; ++i) {
+    read_part(dtype, reinterpret_cast<const std::byte*>(bytes), i, part);
+    decode_part(form, part, out + i * inputs);
+  }
+}
+
+}  // namespace
+
+bool is_dequantizable(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kMXFP4 ||
+         block_codes(dtype).inputs > 0;
+}
+
+void dequantize(DType dtype, const std::byte* data, std::size_t elements, float* out) {
+  const auto* bytes = reinterpret_cast<const Byte*>(data);
+  if (elements == 0) return;
+  if (dtype == DType::kF32) {
+    std::memcpy(out, bytes, elements * sizeof(float));
+  } else if (dtype == DType::kF16) {
+    widen<f16>(bytes, elements, out);
+  } else if (dtype == DType::kBF16) {
+    widen<bf16>(bytes, elements, out);
+  } else {
+    const auto block = static_cast<std::size_t>(dtype_block(dtype).elements);
+    SLUICE_CHECK(is_dequantizable(dtype) && elements % block == 0, "whole blocks of a type that stands for numbers");
+    dequantize_blocks(dtype, bytes, elements, out);
+  }
+}
+
+}  // namespace sluice

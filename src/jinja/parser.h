@@ -1,0 +1,21 @@
+// Parses a template into its tree: the statements of Jinja2 (if, for, set, macro, call, filter, with, print, raw), loop
+// controls (break, continue) and {% generation %}; not include, import, extends, block and autoescape.
+//
+// The tree's depth is limited, so that whoever walks it does not need more stack than there is.
+// Thread safety: a pure function.
+#pragma once
+
+#include <string_view>
+
+#include "jinja/ast.h"
+#include "sluice/status.h"
+
+namespace sluice::jinja {
+
+inline constexpr int kMaxTreeDepth = 200;  // of statements within each other, and of an expression
+inline constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
+
+// Errors name the line: "line 3: expected 'endif', found the end of the template".
+Result<TemplateTree> parse_template(std::string_view source);
+
+}  // namespace sluice::jinja

@@ -1,0 +1,117 @@
+#include "text/chat.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "text/chat_template/chat_templates.h"
+#include "text/chat_template/template_chat.h"
+#include "text/deepseek_v32_chat.h"
+#include "text/deepseek_v4_chat.h"
+
+namespace sluice {
+
+namespace {
+
+// The families that write conversations and call tools by rules of their own, with the parser of their answers. All
+// others do it as the template says that comes with the model, whose text also names the parsers
+// (chat_parsers/chat_parsers.h).
+struct OwnEncoding {
+  std::string_view model_type;
+  Result<std::unique_ptr<ChatEncoding>> (*load)(const std::string& model_folder);
+};
+constexpr OwnEncoding kOwnEncodings[] = {
+    {"deepseek_v4", load_deepseek_v4_chat},
+    {"deepseek_v32", load_deepseek_v32_chat},
+};
+
+// The one to be taken; a given template goes before it.
+const OwnEncoding* own_encoding(std::string_view model_type, const ChatEncodingOptions& options) {
+  const auto* const own = std::ranges::find(kOwnEncodings, model_type, &OwnEncoding::model_type);
+  return own != std::end(kOwnEncodings) && options.template_file.empty() ? own : nullptr;
+}
+
+Result<std::unique_ptr<ChatEncoding>> make_own(const OwnEncoding& own, const std::string& model_folder,
+                                               const ChatEncodingOptions& options) {
+  if (options.parsers.tool_call.empty() && options.parsers.reasoning.empty()) return own.load(model_folder);
+  return invalid_argument("the model type '" + std::string(own.model_type) +
+                          "' has a chat encoding of its own, whose parsers cannot be changed; remove "
+                          "--tool-call-parser and --reasoning-parser");
+}
+
+}  // namespace
+
+std::string_view to_string(ChatRole role) {
+  switch (role) {
+    case ChatRole::kSystem:
+      return "system";
+    case ChatRole::kUser:
+      return "user";
+    case ChatRole::kDeveloper:
+      return "developer";
+    case ChatRole::kAssistant:
+      return "assistant";
+    case ChatRole::kTool:
+      return "tool";
+    case ChatRole::kLatestReminder:
+      return "latest_reminder";
+  }
+  return "unknown";
+}
+
+std::string join_content(const std::vector<ChatContentPart>& content, std::string_view separator) {
+  std::string joined;
+  bool first = true;
+  for (const ChatContentPart& part : content) {
+    if (!std::exchange(first, false)) joined += separator;
+    if (part.type == "text") {
+      joined += part.text;
+    } else {
+      joined.append("[Unsupported ").append(part.type).append("]");
+    }
+  }
+  return joined;
+}
+
+Result<const ChatMessage*> continued_message(const ChatRequest& request) {
+  const std::vector<ChatMessage>& messages = request.messages;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].prefix) continue;
+    const std::string what = "messages[" + std::to_string(i) + "]: key 'prefix': ";
+    if (i + 1 < messages.size() || messages[i].role != ChatRole::kAssistant) {
+      return invalid_argument(what + "expected it in the last message, of the role assistant");
+    }
+    if (!messages[i].tool_calls.empty()) return invalid_argument(what + "tool calls cannot be continued");
+    return &messages[i];
+  }
+  return nullptr;
+}
+
+bool ends_in_reasoning(const ChatMessage& message) {
+  return !message.reasoning_content.empty() && join_content(message.content, "").empty();
+}
+
+Status check_template_variables(const ChatRequest& request) {
+  if (request.template_variables.empty()) return {};
+  const std::string name(request.template_variables.begin()->key());
+  return invalid_argument("chat_template_kwargs." + name + ": unknown field; this model has no chat template");
+}
+
+Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         ChatTemplates templates, const ChatEncodingOptions& options) {
+  if (const OwnEncoding* own = own_encoding(model_type, options)) return make_own(*own, model_folder, options);
+  if (!options.template_file.empty()) {
+    SLUICE_RETURN_IF_ERROR(replace_chat_templates(templates, options.template_file));
+  }
+  return TemplateChat::make(std::move(templates), options.parsers);
+}
+
+Result<std::unique_ptr<ChatEncoding>> load_chat_encoding(std::string_view model_type, const std::string& model_folder,
+                                                         const ChatEncodingOptions& options) {
+  if (const OwnEncoding* own = own_encoding(model_type, options)) return make_own(*own, model_folder, options);
+  const bool has_template = !options.template_file.empty();
+  SLUICE_ASSIGN_OR_RETURN(ChatTemplates templates, load_chat_templates(model_folder, /*only_tokens=*/has_template));
+  return make_chat_encoding(model_type, model_folder, std::move(templates), options);
+}
+
+}  // namespace sluice

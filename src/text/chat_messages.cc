@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <string>
+#include <utility>
+
+#include "files/json.h"
+#include "files/json_fields.h"
+#include "text/chat.h"
+
+namespace sluice {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::array kRoles = {ChatRole::kSystem,    ChatRole::kDeveloper, ChatRole::kUser,
+                               ChatRole::kAssistant, ChatRole::kTool,      ChatRole::kLatestReminder};
+
+// The second group means nothing in a prompt: what clients send back with an assistant's message, and training marks.
+constexpr std::array<std::string_view, 17> kMessageKeys = {
+    "role",    "content", "name",  "reasoning_content", "reasoning", "tool_calls", "tool_call_id", "task",
+    "wo_eos",  "prefix",  "tools", "response_format",  //
+    "refusal", "index",   "mask",  "annotations",       "id"};
+
+Status unexpected(const std::string& what, std::string_view expected, const json::value* found) {
+  return invalid_argument(what + ": expected " + std::string(expected) + ", found " + describe_json(found));
+}
+
+// What clients send for a key that nobody set.
+bool says_nothing(const json::value& value) {
+  return value.is_null() || (value.is_array() && value.get_array().empty()) ||
+         (value.is_object() && value.get_object().empty());
+}
+
+Status check_keys(const json::object& object, const std::string& what) {
+  for (const auto& [key, value] : object) {
+    if (says_nothing(value) || std::ranges::find(kMessageKeys, std::string_view(key)) != kMessageKeys.end()) continue;
+    return invalid_argument(what + ": unknown key '" + std::string(key) + "'; remove it");
+  }
+  return {};
+}
+
+Result<ChatRole> parse_role(const JsonFields& fields, const std::string& what) {
+  const json::value* value = fields.find("role");
+  std::string names;
+  for (ChatRole role : kRoles) {
+    if (value && value->is_string() && value->get_string() == to_string(role)) return role;
+    names.append(names.empty() ? "" : ", ").append(to_string(role));
+  }
+  return unexpected(what + ": key 'role'", "one of " + names, value);
+}
+
+Result<ChatContentPart> parse_part(const json::value& value, ChatRole role, const std::string& what) {
+  JsonFields fields(value, what);
+  ChatContentPart part;
+  fields.require("type", part.type);
+  if (fields.status().ok() && part.type == "text") fields.require("text", part.text);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  if (part.type != "text" && role != ChatRole::kTool) {
+    return invalid_argument(what + ": expected a part of type \"text\", found \"" + part.type +
+                            "\"; this model reads text only");
+  }
+  return part;
+}
+
+Status parse_content(const json::object& object, const std::string& what, ChatMessage& message) {
+  const json::value* content = object.if_contains("content");
+  if (message.role == ChatRole::kAssistant) {
+    const bool says_something_else = !message.tool_calls.empty() || !message.reasoning_content.empty();
+    if (content ? content->is_null() : says_something_else) return {};
+  }
+  if (content && content->is_string()) {
+    message.content.push_back({.type = "text", .text = std::string(content->get_string())});
+    return {};
+  }
+  if (!content || !content->is_array()) {
+    return unexpected(what + ": key 'content'", "a string or an array of parts", content);
+  }
+  for (const json::value& value : content->get_array()) {
+    const std::string part_name = what + ": content[" + std::to_string(message.content.size()) + "]";
+    SLUICE_ASSIGN_OR_RETURN(ChatContentPart part, parse_part(value, message.role, part_name));
+    message.content.push_back(std::move(part));
+  }
+  return {};
+}
+
+// Text that is no JSON passes: a model may have written it, and the conversation must be able to go on.
+Result<std::string> parse_arguments(const json::value* value, const std::string& what) {
+  if (value && value->is_object()) return dump_json_python(*value);
+  if (!value || !value->is_string()) return unexpected(what, "the JSON text of an object", value);
+  std::string text(value->get_string());
+  const auto parsed = parse_json(text, what);
+  if (parsed.ok() && !parsed->is_object()) return unexpected(what, "the JSON text of an object", value);
+  return text;
+}
+
+Result<ChatToolCall> parse_tool_call(const json::value& value, const std::string& what) {
+  JsonFields fields(value, what);
+  ChatToolCall call;
+  std::string type = "function";
+  fields.read("id", call.id);
+  fields.read("type", type);
+  if (type != "function") fields.fail("type", "\"function\"");
+  JsonFields function = fields.child("function");
+  function.require("name", call.name);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  SLUICE_RETURN_IF_ERROR(function.status());
+  if (call.name.empty()) return invalid_argument(what + ": function: key 'name': expected a name, found \"\"");
+  SLUICE_ASSIGN_OR_RETURN(call.arguments,
+                          parse_arguments(function.find("arguments"), what + ": function: key 'arguments'"));
+  return call;
+}
+
+Status parse_tool_calls(const json::value& value, const std::string& what, ChatMessage& message) {
+  if (!value.is_array()) return unexpected(what + ": key 'tool_calls'", "an array", &value);
+  if (!value.get_array().empty() && message.role != ChatRole::kAssistant) {
+    return unexpected(what + ": key 'tool_calls'", "it in assistant messages only", &value);
+  }
+  for (const json::value& item : value.get_array()) {
+    const std::string call_name = what + ": tool_calls[" + std::to_string(message.tool_calls.size()) + "]";
+    SLUICE_ASSIGN_OR_RETURN(ChatToolCall call, parse_tool_call(item, call_name));
+    message.tool_calls.push_back(std::move(call));
+  }
+  return {};
+}
+
+// Tools and response_format of a single message, an extension of DeepSeek-V4's.
+Status parse_attachments(const JsonFields& fields, const std::string& what, ChatMessage& message) {
+  const json::value* tools = fields.find("tools");
+  const json::value* response_format = fields.find("response_format");
+  const bool may_have_them = message.role == ChatRole::kSystem || message.role == ChatRole::kDeveloper;
+  if ((tools || response_format) && !may_have_them) {
+    return unexpected(what + (tools ? ": key 'tools'" : ": key 'response_format'"),
+                      "it in system and developer messages only", tools ? tools : response_format);
+  }
+  if (tools) {
+    SLUICE_ASSIGN_OR_RETURN(message.tools, parse_chat_tools(*tools, what + ": tools"));
+  }
+  if (response_format) {
+    if (!response_format->is_object()) {
+      return unexpected(what + ": key 'response_format'", "an object", response_format);
+    }
+    message.response_format = *response_format;
+  }
+  return {};
+}
+
+Result<ChatMessage> parse_message(const json::value& value, const std::string& what) {
+  JsonFields fields(value, what);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  SLUICE_RETURN_IF_ERROR(check_keys(value.get_object(), what));
+  ChatMessage message;
+  SLUICE_ASSIGN_OR_RETURN(message.role, parse_role(fields, what));
+  fields.read("name", message.name);
+  fields.read("tool_call_id", message.tool_call_id);
+  fields.read("task", message.task);
+  fields.read("wo_eos", message.wo_eos);
+  fields.read("prefix", message.prefix);
+  fields.read(fields.has("reasoning_content") ? "reasoning_content" : "reasoning", message.reasoning_content);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  if (const json::value* calls = fields.find("tool_calls")) {
+    SLUICE_RETURN_IF_ERROR(parse_tool_calls(*calls, what, message));
+  }
+  SLUICE_RETURN_IF_ERROR(parse_attachments(fields, what, message));
+  SLUICE_RETURN_IF_ERROR(parse_content(value.get_object(), what, message));
+  return message;
+}
+
+}  // namespace
+
+Result<std::vector<ChatMessage>> parse_chat_messages(const json::value& messages) {
+  if (!messages.is_array() || messages.get_array().empty()) {
+    return unexpected("messages", "an array of at least one message", &messages);
+  }
+  std::vector<ChatMessage> parsed;
+  for (const json::value& value : messages.get_array()) {
+    SLUICE_ASSIGN_OR_RETURN(ChatMessage message,
+                            parse_message(value, "messages[" + std::to_string(parsed.size()) + "]"));
+    parsed.push_back(std::move(message));
+  }
+  return parsed;
+}
+
+Result<std::vector<json::value>> parse_chat_tools(const json::value& tools, std::string_view what) {
+  const std::string array_name(what);
+  if (!tools.is_array()) return unexpected(array_name, "an array of tools", &tools);
+  std::vector<json::value> functions;
+  for (const json::value& value : tools.get_array()) {
+    JsonFields fields(value, array_name + "[" + std::to_string(functions.size()) + "]");
+    std::string type;
+    std::string name;
+    fields.require("type", type);
+    if (fields.status().ok() && type != "function") fields.fail("type", "\"function\"");
+    JsonFields function = fields.child("function");
+    function.require("name", name);
+    if (function.status().ok() && name.empty()) function.fail("name", "a name");
+    SLUICE_RETURN_IF_ERROR(fields.status());
+    SLUICE_RETURN_IF_ERROR(function.status());
+    functions.push_back(*fields.find("function"));
+  }
+  return functions;
+}
+
+}  // namespace sluice

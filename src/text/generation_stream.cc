@@ -1,0 +1,79 @@
+#include "text/generation_stream.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace sluice {
+
+GenerationStream::GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
+                                   std::unique_ptr<ChatOutputParser> parser)
+    : detokenizer_(tokenizer, /*skip_special=*/parser == nullptr),
+      stop_(stop),
+      parser_(std::move(parser)),
+      logprobs_(logprobs) {}
+
+GenerationDelta GenerationStream::push(const Output& output) {
+  GenerationDelta out;
+  if (finished_) return out;
+  cached_tokens_ = output.cached_tokens;
+  if (output.token) {
+    ++completion_tokens_;
+    ++unattributed_tokens_;
+    if (logprobs_) {
+      out.chosen.push_back({*output.token, output.logprob});
+      out.top.push_back(output.top);
+    }
+    const bool is_end_token = output.finished && output.reason == FinishReason::kStop;
+    if (!is_end_token) pass_on(stop_.push(detokenizer_.push(*output.token)), out);
+  }
+  if (stop_.stopped()) {
+    finish(FinishReason::kStop, out);
+  } else if (output.finished && (output.reason == FinishReason::kStop || output.reason == FinishReason::kLength)) {
+    // Half a character at the end of a cut chat answer may be part of a marker.
+    const bool drop_rest = parser_ != nullptr && output.reason == FinishReason::kLength;
+    if (!drop_rest) pass_on(stop_.push(detokenizer_.finish()), out);
+    if (!stop_.stopped()) pass_on(stop_.finish(), out);
+    finish(stop_.stopped() ? FinishReason::kStop : output.reason, out);
+  } else if (output.finished) {
+    finished_ = out.finished = true;
+    out.failure = output.reason == FinishReason::kCancelled ? unavailable("the request was cancelled") : output.status;
+    if (out.failure.ok()) out.failure = internal_error("the engine ended the request without a reason");
+  }
+  return out;
+}
+
+void GenerationStream::pass_on(std::string_view text, GenerationDelta& out) {
+  if (text.empty()) return;
+  std::vector<ChatDelta> deltas;
+  if (parser_ != nullptr) {
+    deltas = parser_->push(text);
+  } else {
+    deltas.push_back({ChatDelta::Kind::kContent, std::string(text), 0});
+  }
+  count_reasoning(deltas);
+  std::move(deltas.begin(), deltas.end(), std::back_inserter(out.text));
+}
+
+void GenerationStream::finish(FinishReason reason, GenerationDelta& out) {
+  finished_ = out.finished = true;
+  out.finish_reason = reason == FinishReason::kStop ? "stop" : "length";
+  if (parser_ == nullptr) return;
+  const AnswerEnd end = stop_.stopped()                   ? AnswerEnd::kStopString
+                        : reason == FinishReason::kLength ? AnswerEnd::kCut
+                                                          : AnswerEnd::kComplete;
+  std::vector<ChatDelta> rest = parser_->finish(end);
+  count_reasoning(rest);
+  std::move(rest.begin(), rest.end(), std::back_inserter(out.text));
+  if (reason == FinishReason::kStop && parser_->had_tool_calls()) out.finish_reason = "tool_calls";
+}
+
+// A token belongs to the text that its arrival lets pass; those that were held back go with the text that follows.
+void GenerationStream::count_reasoning(const std::vector<ChatDelta>& text) {
+  for (const ChatDelta& delta : text) {
+    if (delta.kind == ChatDelta::Kind::kReasoning) reasoning_tokens_ += unattributed_tokens_;
+    unattributed_tokens_ = 0;
+  }
+}
+
+}  // namespace sluice

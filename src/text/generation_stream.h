@@ -1,0 +1,59 @@
+// GenerationStream: from the engine's tokens to the text of an answer.
+//
+//   token -> detokeniser (whole characters) -> stop strings -> the chat encoding's parser -> deltas
+//
+// The end token is no text. Stop strings are looked for in all the text that the model makes, reasoning and markers
+// included. Thread safety: belongs to one choice of one request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/engine.h"
+#include "text/chat.h"
+#include "text/detokenizer.h"
+#include "text/stop_strings.h"
+#include "text/tokenizer.h"
+
+namespace sluice {
+
+struct GenerationDelta {
+  std::vector<ChatDelta> text;       // without a parser: kContent only
+  std::vector<TokenLogprob> chosen;  // the generated tokens of this step, when log-probabilities were asked for
+  std::vector<std::vector<TokenLogprob>> top;  // for each of `chosen`
+  bool finished = false;
+  std::string_view finish_reason;  // "stop", "length" or "tool_calls", when finished and not failed
+  Status failure;                  // why there is no more, when finished
+};
+
+class GenerationStream {
+ public:
+  // `parser` null: raw text. The tokenizer must outlive the stream.
+  GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
+                   std::unique_ptr<ChatOutputParser> parser);
+
+  // After the delta that is finished, deltas are empty. A stop string finishes the answer before the engine does: the
+  // caller then cancels the request.
+  GenerationDelta push(const Output& output);
+
+  int completion_tokens() const { return completion_tokens_; }
+  int reasoning_tokens() const { return reasoning_tokens_; }
+  int cached_tokens() const { return cached_tokens_; }
+
+ private:
+  void pass_on(std::string_view text, GenerationDelta& out);
+  void finish(FinishReason reason, GenerationDelta& out);
+  void count_reasoning(const std::vector<ChatDelta>& text);
+
+  StreamingDetokenizer detokenizer_;
+  StopMatcher stop_;
+  std::unique_ptr<ChatOutputParser> parser_;
+  bool logprobs_;
+  bool finished_ = false;
+  int completion_tokens_ = 0, reasoning_tokens_ = 0, cached_tokens_ = 0;
+  int unattributed_tokens_ = 0;  // since the last text that was passed on
+};
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// The pre-tokenizer of a tokenizer.json: cuts text into words, which BPE then encodes one by one.
+//
+// Supported: Sequence; Split (Regex or String; Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous;
+// invert); Digits; ByteLevel (add_prefix_space, use_regex), which must come last and must be there, because the
+// vocabulary is one of bytes.
+// Thread safety: a const Pretokenizer may be used from any thread; a PretokenizerScratch by one at a time.
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/status.h"
+#include "text/pretokenizer_regex.h"
+
+namespace sluice {
+
+struct PretokenizerScratch {
+  RegexScratch regex;
+  std::string shape;  // the text as the patterns see it (pretokenizer_unicode.h)
+};
+
+class Pretokenizer {
+ public:
+  // Reads the value of the key "pre_tokenizer". `what` names it in messages.
+  static Result<Pretokenizer> from_json(const boost::json::value& value, const std::string& what);
+
+  // Calls sink(word) for each word of `text` (valid UTF-8), in order; no word is empty, and a word is valid only during
+  // the call. Time is linear in the text as far as the patterns' own backtracking allows.
+  using Sink = std::function<void(std::string_view word)>;
+  Status split(std::string_view text, PretokenizerScratch& scratch, const Sink& sink) const;
+
+ private:
+  enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+  struct Stage {
+    SplitRegex regex;
+    Behavior behavior = Behavior::kIsolated;
+    bool invert = false;
+  };
+  class Builder;
+  class Run;
+
+  std::vector<Stage> stages_;
+  std::size_t prefix_stage_ = kNever;  // before this stage a word without a leading space gets one
+  static constexpr std::size_t kNever = ~std::size_t{0};
+};
+
+}  // namespace sluice

@@ -1,0 +1,89 @@
+// Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json or the
+// metadata of a GGUF file describe it (spec section 14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package
+// id by id.
+//
+// A text is cut at its added tokens ("<think>"), the parts between are normalized (nothing, or NFC), cut into words by
+// the pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact
+// bytes of each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
+//
+// Thread safety: a const Tokenizer may be used from any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/marked_text.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+class GgufModel;
+
+struct EncodeOptions {
+  // Adds what the tokenizer puts around a text by itself, such as BOS. A rendered chat already contains it.
+  bool add_special_tokens = false;
+  // Recognises special tokens in the text. Without, "<｜User｜>" is encoded as the characters that it is written with.
+  // Added tokens that are not special ("<think>" in DeepSeek's) are recognised either way.
+  bool parse_special = true;
+};
+
+struct EncodedText {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> places;
+};
+
+class Tokenizer {
+ public:
+  // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there; or the
+  // metadata of the GGUF file that `folder` is.
+  static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
+  // The same from the text of the two files; an empty `config_text` stands for a missing file.
+  static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view config_text = {});
+  static Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufModel& model);
+  ~Tokenizer();
+
+  // The ids of `text`. Invalid UTF-8 is refused with the offset of the first bad byte.
+  Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // The ids of a text that a client wrote parts of: no special token is found where one of its bytes is the client's.
+  // `places` are offsets in it, ascending; each at which a special token begins is the index of its id in `places`.
+  Result<EncodedText> encode(const MarkedText& text, std::span<const std::size_t> places = {}) const;
+
+  // The bytes that the ids stand for, one after the other; with `skip_special` without special tokens. An id that no
+  // token has stands for nothing.
+  std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
+
+  // The bytes of one token; empty for an id that no token has. Valid as long as the tokenizer.
+  std::string_view token_bytes(std::int32_t id) const;
+
+  // The id of an added token by its text, or of a token of the vocabulary by its bytes (" the", not "Ġthe").
+  std::optional<std::int32_t> token_to_id(std::string_view text) const;
+
+  // One more than the largest id. Ids may have gaps; has_token tells.
+  std::int32_t vocab_size() const;
+  bool has_token(std::int32_t id) const;
+  // A token that marks structure and is no text, such as BOS or "<｜User｜>".
+  bool is_special(std::int32_t id) const;
+
+  // As tokenizer_config.json names them.
+  std::optional<std::int32_t> bos_id() const;
+  std::optional<std::int32_t> eos_id() const;
+
+ private:
+  struct Scratch;
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  struct Search;
+  Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options, const Search& search) const;
+  Status encode_part(std::string_view text, bool parse_special, Scratch& scratch, std::vector<std::int32_t>& out) const;
+  Status encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const;
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice

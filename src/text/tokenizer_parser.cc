@@ -1,0 +1,188 @@
+#include "text/tokenizer_parser.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include "files/json.h"
+#include "files/json_fields.h"
+#include "text/bpe_alphabet.h"
+#include "text/tokenizer_bpe_parser.h"
+#include "text/tokenizer_template.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kFile = "tokenizer.json";
+constexpr std::string_view kConfigFile = "tokenizer_config.json";
+
+Result<std::vector<AddedToken>> parse_added_tokens(JsonFields& root) {
+  std::vector<AddedToken> tokens;
+  const boost::json::value* list = root.find("added_tokens");
+  if (list == nullptr) return tokens;
+  if (!list->is_array()) {
+    root.fail("added_tokens", "an array of added tokens");
+    return root.status();
+  }
+  for (std::size_t i = 0; i < list->get_array().size(); ++i) {
+    JsonFields fields(list->get_array()[i], fmt::format("{}: key 'added_tokens'[{}]", kFile, i));
+    AddedToken token;
+    fields.require("id", token.id, 0, kMaxTokenId);
+    fields.require("content", token.content);
+    fields.read("special", token.special);
+    token.normalized = !token.special;  // the default of the format
+    fields.read("normalized", token.normalized);
+    fields.read("single_word", token.single_word);
+    fields.read("lstrip", token.lstrip);
+    fields.read("rstrip", token.rstrip);
+    if (fields.status().ok() && token.content.empty()) fields.fail("content", "a text that is not empty");
+    SLUICE_RETURN_IF_ERROR(fields.status());
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// Enters the added tokens into the tables; those that the base vocabulary lacks become tokens of it.
+Status register_added_tokens(const std::unordered_map<std::string_view, std::int32_t>& literal_ids,
+                             TokenizerParts& parts) {
+  std::string bytes, buffer;
+  for (std::size_t i = 0; i < parts.added_tokens.size(); ++i) {
+    const AddedToken& token = parts.added_tokens[i];
+    const auto clash = [&](std::string_view found) {
+      return invalid_argument(
+          fmt::format("{}: key 'added_tokens'[{}] (\"{}\", id {}): expected an id and a text that "
+                      "agree with the other tokens, found {}",
+                      kFile, i, token.content, token.id, found));
+    };
+    if (!parts.added_by_id.emplace(token.id, i).second) return clash("another added token with this id");
+    if (!parts.added_by_content.emplace(token.content, i).second) return clash("another added token with this text");
+    std::int32_t base_id = kNoToken;
+    bytes.clear();
+    if (append_alphabet_bytes(token.content, bytes)) {
+      base_id = parts.vocabulary->find(bytes);
+    } else if (const auto found = literal_ids.find(token.content); found != literal_ids.end()) {
+      base_id = found->second;
+    }
+    if (base_id != kNoToken && base_id != token.id)
+      return clash(fmt::format("the text in 'model.vocab' as {}", base_id));
+    if (base_id == kNoToken && parts.vocabulary->has_id(token.id)) return clash("the id taken in 'model.vocab'");
+    if (token.normalized) {
+      const std::string_view pattern = parts.normalizer.apply(token.content, buffer);
+      parts.normalized_tokens.add(pattern, token);
+    } else {
+      parts.raw_tokens.add(token.content, token);
+    }
+  }
+  // Only now, so that an added token is not taken for one of the base vocabulary.
+  for (const AddedToken& token : parts.added_tokens) {
+    if (!parts.vocabulary->has_id(token.id)) parts.vocabulary->add(token.id, token.content, false);
+  }
+  return {};
+}
+
+// The decoder says how bytes are written in the vocabulary; only the byte-level one (or none stated) fits.
+Status check_decoder(const JsonFields& root) {
+  if (!root.has("decoder")) return {};
+  JsonFields fields = root.child("decoder");
+  std::string type;
+  fields.require("type", type);
+  if (fields.status().ok() && type == "Sequence") {
+    const boost::json::value* list = fields.find("decoders");
+    const bool only_one = list != nullptr && list->is_array() && list->get_array().size() == 1;
+    if (!only_one) {
+      fields.fail("decoders", "an array of one ByteLevel decoder");
+      return fields.status();
+    }
+    JsonFields inner(list->get_array()[0], fmt::format("{}: key 'decoder': key 'decoders'[0]", kFile));
+    inner.require("type", type);
+    SLUICE_RETURN_IF_ERROR(inner.status());
+  }
+  if (fields.status().ok() && type != "ByteLevel") fields.fail("type", "the only supported ByteLevel");
+  return fields.status();
+}
+
+// The id of a token that tokenizer_config.json names by its text, or by an object with the key "content".
+Status read_named_token(JsonFields& config, std::string_view key, const TokenizerParts& parts,
+                        std::optional<std::int32_t>& id) {
+  const boost::json::value* value = config.find(key);
+  if (value == nullptr) return {};
+  std::string text;
+  if (value->is_object()) {
+    JsonFields fields = config.child(key);
+    fields.require("content", text);
+    SLUICE_RETURN_IF_ERROR(fields.status());
+  } else {
+    config.read(key, text);
+    SLUICE_RETURN_IF_ERROR(config.status());
+  }
+  if (const auto added = parts.added_by_content.find(text); added != parts.added_by_content.end()) {
+    id = parts.added_tokens[added->second].id;
+    return {};
+  }
+  std::string bytes;
+  if (append_alphabet_bytes(text, bytes)) {
+    if (const std::int32_t found = parts.vocabulary->find(bytes); found != kNoToken) {
+      id = found;
+      return {};
+    }
+  }
+  config.fail(key, "the text of a token");
+  return config.status();
+}
+
+Status read_config(const boost::json::value& value, TokenizerParts& parts) {
+  JsonFields config(value, std::string(kConfigFile));
+  SLUICE_RETURN_IF_ERROR(config.status());
+  bool add_bos = false;
+  bool add_eos = false;
+  config.read("add_bos_token", add_bos);
+  config.read("add_eos_token", add_eos);
+  SLUICE_RETURN_IF_ERROR(config.status());
+  SLUICE_RETURN_IF_ERROR(read_named_token(config, "bos_token", parts, parts.bos));
+  SLUICE_RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, parts.eos));
+  // A template in tokenizer.json already says it all.
+  const bool has_template = !parts.prefix.empty() || !parts.suffix.empty();
+  if (add_bos && parts.bos && !has_template) parts.prefix.push_back(*parts.bos);
+  if (add_eos && parts.eos && !has_template) parts.suffix.push_back(*parts.eos);
+  return {};
+}
+
+}  // namespace
+
+Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view config_text) {
+  SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(text, kFile));
+  if (config_text.empty()) return parse_tokenizer(value, nullptr);
+  SLUICE_ASSIGN_OR_RETURN(const boost::json::value config, parse_json(config_text, kConfigFile));
+  return parse_tokenizer(value, &config);
+}
+
+Result<TokenizerParts> parse_tokenizer(const boost::json::value& value, const boost::json::value* config) {
+  JsonFields root(value, std::string(kFile));
+  SLUICE_RETURN_IF_ERROR(root.status());
+  TokenizerParts parts;
+  const boost::json::value null;
+  const auto value_of = [&](std::string_view key) -> const boost::json::value& {
+    const boost::json::value* found = root.find(key);
+    return found != nullptr ? *found : null;
+  };
+  SLUICE_ASSIGN_OR_RETURN(parts.normalizer, TokenizerNormalizer::from_json(value_of("normalizer"),
+                                                                           fmt::format("{}: key 'normalizer'", kFile)));
+  SLUICE_ASSIGN_OR_RETURN(parts.pretokenizer, Pretokenizer::from_json(value_of("pre_tokenizer"),
+                                                                      fmt::format("{}: key 'pre_tokenizer'", kFile)));
+  SLUICE_RETURN_IF_ERROR(check_decoder(root));
+  SLUICE_ASSIGN_OR_RETURN(BpeParts model, parse_bpe_model(value_of("model"), fmt::format("{}: key 'model'", kFile)));
+  parts.vocabulary = std::move(model.vocabulary);
+  parts.bpe = std::move(model.bpe);
+  SLUICE_ASSIGN_OR_RETURN(parts.added_tokens, parse_added_tokens(root));
+  SLUICE_RETURN_IF_ERROR(register_added_tokens(model.literal_ids, parts));
+  const auto is_token = [&](std::int32_t id) { return parts.vocabulary->has_id(id); };
+  SLUICE_RETURN_IF_ERROR(parse_post_processor(value_of("post_processor"),
+                                              fmt::format("{}: key 'post_processor'", kFile), is_token, parts.prefix,
+                                              parts.suffix));
+  if (config != nullptr) SLUICE_RETURN_IF_ERROR(read_config(*config, parts));
+  return parts;
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// check_row_law: tries random schedules on a Runner and compares, bit by bit, every row's logits with those of its
+// prompt run alone in one piece. The row law says that there is no difference.
+//
+// A schedule is a list of steps; a step runs pieces of some sequences with some number of threads. Sequences take
+// prompts from a fixed set (several may take the same one), are cut at random places, run in random company and order,
+// resume at blocks that others (or they themselves, before) left in the prefix cache, are preempted and computed again
+// or swapped out and in, truncated, forked, aborted, and sometimes made to compute wrong tokens that are then
+// forgotten, as a rejected speculation is. The conservation law is audited after every step. On a difference the
+// schedule is shrunk to a small one that still differs, and the first value inside the model that differs is named. A
+// schedule is a function of (seed, its number). Every kLawSituations schedules have all of this by construction
+// (verify/law_schedule.h). Thread safety: the runner is used by the calling thread only; it must have no open
+// sequences.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/index_types.h"
+#include "engine/runner.h"
+#include "sluice/status.h"
+#include "verify/law_report.h"
+
+namespace sluice {
+
+// So many schedules that follow each other have every kind of event and of situation, in either half of the proof.
+inline constexpr int kLawSituations = 4;
+inline constexpr int kLongPromptEvery = 8;  // schedules; the first that has one is number 3
+
+struct LawOptions {
+  std::uint64_t seed = 0;
+  int first_schedule = 0, schedules = 100;
+  double seconds = 0;                 // > 0: no new schedule after so long, but at least kLawSituations of them
+  int max_sequences = 8;              // at least two
+  int min_rows = 1500;                // of all sequences of a schedule together
+  int max_step_rows = 1024;           // of one step
+  bool every_row = true;              // off: of every 32 rows four are compared (compared_row())
+  int long_prompts = 0;               // the last so many prompts are for every kLongPromptEvery-th schedule only
+  Position chooses_from = INT32_MAX;  // from this row on attention chooses among its compressed entries
+  bool shrink = true;                 // off: a schedule that differs is reported as it is
+  std::vector<int> thread_counts = {1, 2, 4};
+  std::function<void(int done)> progress;  // may be null
+};
+
+// Where a vocabulary is so large that comparing all rows would take longer than computing them, these are compared:
+// rows that close a compressed entry (3 mod 4, among them 127 mod 128), and rows that begin one.
+inline bool compared_row(const LawOptions& options, Position p) {
+  const int at = p % 32;
+  return options.every_row || at == 0 || at == 3 || at == 19 || at == 31;
+}
+
+// Which schedules run, by number or by time.
+class LawClock {
+ public:
+  explicit LawClock(const LawOptions& options) : options_(options) {}
+  bool goes_on(int done) const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    return done < options_.schedules &&
+           (options_.seconds <= 0 || done < kLawSituations || passed.count() < options_.seconds);
+  }
+
+ private:
+  const LawOptions& options_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// What the auditor finds counts as a difference. Fails when a step cannot run.
+Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                const LawOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,218 @@
+#include "verify/law_requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "cache/page_geometry.h"
+#include "verify/law_schedule.h"
+
+namespace sluice {
+
+std::string Workload::text() const {
+  const EngineSetup& o = options;
+  std::string text = fmt::format(
+      "  --max-num-batched-tokens {} --max-num-seqs {} --scheduling-policy {} --long-prefill-token-threshold {} "
+      "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --async-scheduling {} --force-preempt-every {} "
+      "--swap-space {}, {} threads",
+      o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, o.scheduler.scheduling_policy,
+      o.scheduler.long_prefill_token_threshold, o.scheduler.enable_mixed_prefill_decode ? "" : "no-",
+      caching ? "" : "no-", o.scheduler.async_scheduling, o.testing.force_preempt_every, o.cache.swap_space, threads);
+  if (pages > 0) text += fmt::format(", {} pages", pages);
+  text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
+  for (const WorkRequest& r : requests) {
+    text +=
+        fmt::format("  prompt {}: {} tokens, n {}, priority {}, {}{}, arrives at step {}{}\n", r.prompt, r.max_tokens,
+                    r.n, r.priority, r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
+                    r.arrives, r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
+  }
+  return text;
+}
+
+namespace {
+
+enum class Situation { kPreemptions, kChoices, kStrangers, kAny };
+
+class Maker {
+ public:
+  Maker(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number)
+      : prompts_(prompts),
+        short_prompts_(static_cast<int>(prompts.size()) - laws.long_prompts),
+        laws_(laws),
+        pages_(pages),
+        number_(number),
+        situation_(static_cast<Situation>(number % kLawSituations)),
+        random_(laws.seed * 31 + static_cast<std::uint64_t>(number) * 0x9E3779B97F4A7C15U + 7) {}
+
+  Workload make() {
+    choose_options();
+    switch (situation_) {
+      case Situation::kPreemptions:
+        preempt_often();
+        break;
+      case Situation::kChoices:
+        add_choices_and_salts();
+        break;
+      case Situation::kStrangers:
+        if (add_strangers()) return std::move(work_);
+        break;
+      case Situation::kAny:
+        if (laws_.long_prompts > 0 && number_ % kLongPromptEvery == 3) add_long();
+    }
+    const int count = 2 + below(7);
+    while (requests() < count || (rows_ < laws_.min_rows && requests() < laws_.max_sequences)) add_any();
+    // From room for all to room for little more than the longest.
+    const bool clean = situation_ == Situation::kChoices ||
+                       (situation_ == Situation::kPreemptions && (number_ / kLawSituations) % 2 == 0);
+    if (!clean && !one_in(3)) {
+      const int needed = blocks_for(longest_) + 1;
+      limit_pages(std::max(needed, one_in(2) ? needed + below(6) : blocks_for(rows_) / pick(1, 2, 3)));
+    }
+    return std::move(work_);
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
+  bool one_in(int n) { return below(n) == 0; }
+  template <class... Values>
+  int pick(Values... values) {
+    const std::vector<int> all{values...};
+    return all[static_cast<std::size_t>(below(static_cast<int>(all.size())))];
+  }
+  int requests() const { return static_cast<int>(work_.requests.size()); }
+  int length(int prompt) const { return static_cast<int>(prompts_[static_cast<std::size_t>(prompt)].size()); }
+
+  void choose_options() {
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_batched_tokens = situation_ == Situation::kAny ? pick(1, 3, 7, 64, 100, 128, 129, 200, 512, 700)
+                                                                       : pick(64, 100, 128, 129, 200, 512, 700);
+    o.scheduler.max_num_seqs = pick(1, 2, 3, 8, 8, 8);
+    const char* policies[] = {"fair", "fcfs", "priority"};
+    o.scheduler.scheduling_policy = policies[below(3)];
+    o.scheduler.long_prefill_token_threshold = one_in(3) ? 1 + below(200) : 0;
+    o.scheduler.enable_mixed_prefill_decode = !one_in(4);
+    o.testing.force_preempt_every = one_in(3) ? (o.scheduler.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
+    o.cache.swap_space = below(2);  // more than none: the runner's own
+    if ((number_ + number_ / kLawSituations) % 2 == 1) o.scheduler.async_scheduling = "on";
+    work_.caching = !one_in(5);
+    work_.threads = laws_.thread_counts[static_cast<std::size_t>(number_) % laws_.thread_counts.size()];
+  }
+
+  void preempt_often() {
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_seqs = pick(3, 8);
+    o.scheduler.long_prefill_token_threshold = 0;
+    o.testing.force_preempt_every = 1 + below(2);
+    o.cache.swap_space = 1;
+    work_.cancels_swapped = true;
+    for (int i = 0; i < 3; ++i) {
+      WorkRequest& r = add_any();
+      r.max_tokens = std::max(r.max_tokens, 12);  // enough steps to be swapped out, be brought back and go on
+      r.arrives = below(4);
+      r.cancelled = -1;
+    }
+  }
+
+  // The same prompt, after its blocks are cached: with another salt, and with its own.
+  void add_choices_and_salts() {
+    EngineSetup& o = work_.options;
+    o.scheduler.max_num_batched_tokens = pick(512, 700);
+    o.scheduler.max_num_seqs = 8;
+    o.scheduler.long_prefill_token_threshold = 0;
+    o.testing.force_preempt_every = (number_ / kLawSituations) % 2 == 0 ? 0 : o.testing.force_preempt_every;
+    work_.caching = true;
+    std::vector<int> long_enough;
+    for (int p = 0; p < short_prompts_; ++p) {
+      if (length(p) > 2 * kBlockTokens) long_enough.push_back(p);
+    }
+    if (long_enough.empty()) return;
+    const int prompt = long_enough[static_cast<std::size_t>(below(static_cast<int>(long_enough.size())))];
+    const std::string own = one_in(2) ? "" : "own";
+    add({.prompt = prompt, .max_tokens = 6 + below(7), .n = 3, .greedy = false, .salt = own});
+    add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 3, .salt = "other"});
+    add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
+  }
+
+  // Of prompts that do not fit beside each other, each leaves behind what the next one has no room for.
+  bool add_strangers() {
+    std::vector<int> candidates;
+    for (int p = 0; p < short_prompts_; ++p) {
+      if (length(p) > kBlockTokens && length(p) % kBlockTokens != 0) candidates.push_back(p);
+    }
+    for (std::size_t i = candidates.size(); i > 1; --i) {
+      std::swap(candidates[i - 1], candidates[static_cast<std::size_t>(below(static_cast<int>(i)))]);
+    }
+    const std::vector<int> strangers = strangers_of(prompts_, candidates);
+    if (strangers.size() < 3) return false;
+    work_.caching = true;
+    work_.options.scheduler.max_num_batched_tokens =
+        pick(64, 100);  // so that every prompt is cut within its first block
+    for (int blocks = 0; requests() < laws_.max_sequences;) {
+      if (requests() >= 3 && blocks > blocks_for(longest_) + 8 && rows_ >= laws_.min_rows) break;
+      const int prompt = strangers[static_cast<std::size_t>(requests()) % strangers.size()];
+      add({.prompt = prompt, .max_tokens = 1 + below(12), .arrives = below(2) * below(20), .greedy = one_in(2)});
+      blocks += blocks_for(length(prompt));
+    }
+    limit_pages(blocks_for(longest_) + 1);
+    return true;
+  }
+
+  void add_long() {
+    work_.options.scheduler.max_num_batched_tokens = pick(200, 512, 700);
+    const int prompt = short_prompts_ + below(laws_.long_prompts);
+    add({.prompt = prompt, .max_tokens = 1 + below(12), .n = 1 + below(2), .greedy = false});
+    add({.prompt = prompt, .max_tokens = 1 + below(12), .arrives = below(30)});
+  }
+
+  WorkRequest& add_any() {
+    const int budget = work_.options.scheduler.max_num_batched_tokens;
+    WorkRequest r;
+    r.prompt = requests() > 0 && one_in(3) ? work_.requests.back().prompt : below(short_prompts_);
+    // One row a step is slow: such a budget gets short prompts only.
+    if (budget < 64 && length(r.prompt) > 200) {
+      r.prompt = 0;
+      for (int p = 0; p < short_prompts_; ++p) {
+        if (length(p) <= 130 && length(p) > 64) r.prompt = p;
+      }
+    }
+    r.max_tokens = 1 + below(12);
+    if (situation_ == Situation::kAny && (one_in(4) || budget < 64)) r.max_tokens += kBlockTokens + 2;
+    r.n = one_in(4) ? 2 + below(2) : 1;
+    r.priority = below(3) - 1;
+    r.arrives = below(2) * below(20);
+    if (situation_ == Situation::kChoices) r.arrives += 4;  // the first request finds room for its choices
+    r.cancelled = one_in(6) ? r.arrives + below(12) : -1;
+    r.greedy = one_in(2);
+    if (one_in(5)) r.salt = one_in(2) ? "own" : "other";
+    return add(r);
+  }
+
+  WorkRequest& add(const WorkRequest& r) {
+    const int all = length(r.prompt) + r.max_tokens;
+    rows_ += all;
+    longest_ = std::max(longest_, all);
+    return work_.requests.emplace_back(r);
+  }
+
+  void limit_pages(int pages) {
+    if (pages < pages_) work_.pages = pages;
+  }
+
+  std::span<const std::vector<TokenId>> prompts_;
+  const int short_prompts_;  // come first
+  const LawOptions& laws_;
+  const int pages_, number_;
+  const Situation situation_;
+  std::mt19937_64 random_;
+  Workload work_;
+  int rows_ = 0, longest_ = 0;  // of all requests; of one
+};
+
+}  // namespace
+
+Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number) {
+  return Maker(prompts, laws, pages, number).make();
+}
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// The workloads of check_scheduling_law: requests and scheduling options as plain values, made from a seed.
+//
+// As in law_schedule.h, a workload's number says what it has for certain (number mod kLawSituations):
+//   0  running requests are preempted every few steps, by turns computed again and swapped; the second one that is
+//      swapped out is cancelled while it is
+//   1  one prompt with several sampled choices, again with another salt, and again with its own
+//   2  strangers one after the other in a memory that has room for one of them
+//   3  anything; with long prompts, every kLongPromptEvery-th workload has one twice
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/engine_setup.h"
+#include "verify/law_check.h"
+
+namespace sluice {
+
+struct WorkRequest {
+  int prompt = 0, max_tokens = 1, n = 1, priority = 0;
+  int arrives = 0, cancelled = -1;  // steps
+  bool greedy = true;
+  std::string salt = {};
+};
+
+struct Workload {
+  EngineSetup options;
+  int threads = 1;
+  int pages = 0;  // latent pages that are there; 0: all
+  bool caching = true;
+  bool cancels_swapped = false;  // the second request that is swapped out is cancelled then
+  std::vector<WorkRequest> requests;
+
+  std::string text() const;
+};
+
+// `pages`: latent pages that the runner can give to requests.
+Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number);
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// The schedules of check_row_law: plain values that can be made from a seed, cut down and printed.
+//
+// Chance alone brings some situations too rarely, so a schedule's number says what it has for certain, whatever else
+// chance adds (number mod kLawSituations):
+//   0  a sequence that is preempted behind a full block and resumes there; one that is swapped out and back; one that
+//      is aborted
+//   1  two prompts that begin alike, forked before they part; a truncation; wrong tokens that are forgotten
+//   2  strangers one after the other in a pool that is too small for what they leave behind: cached pages change hands
+//   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
+// Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/law_check.h"
+
+namespace sluice {
+
+// What happens to a sequence after a step; it goes on with its next piece.
+enum class LawEvent {
+  kNone,
+  kDrop,      // preempted, its state dropped; it begins again, by the prefix cache, from at most `argument` tokens
+  kSwap,      // preempted, its state moved to the swap space and back
+  kTruncate,  // goes back to `argument` tokens or fewer
+  kFork,      // sequence `argument`, which has not begun and has the same tokens so far, goes on from here too
+  kAbort,     // ends; its later pieces are ignored
+};
+
+struct LawSequence {
+  int prompt = 0;
+  bool cached = false;     // looks up the prefix cache and publishes
+  bool keeps_all = false;  // all its window pages stay cached, so others can resume at every block
+  int hit_limit = 0;       // takes over at most so many cached tokens when it begins
+};
+
+// Computes a sequence's tokens from where it is up to `end`; nothing when it is there.
+struct LawPiece {
+  int sequence = 0;
+  int end = 0;
+  bool keep = true;  // false: wrong tokens, forgotten afterwards
+  LawEvent after = LawEvent::kNone;
+  int argument = 0;
+};
+
+struct LawStep {
+  int threads = 1;
+  std::vector<LawPiece> pieces;  // each of another sequence
+};
+
+struct LawSchedule {
+  int free_pages = 0;  // the latent pages that are there at first, so that cached ones are evicted; 0: all
+  std::vector<LawSequence> sequences;
+  std::vector<LawStep> steps;
+
+  std::string text() const;  // one line a step
+};
+
+// How many tokens two prompts begin alike with.
+int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b);
+// Of these prompts, in this order, those that share no block with one before.
+std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates);
+
+LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number);
+
+// Smaller variants of a schedule, the boldest first; each is a valid schedule.
+std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule);
+
+}  // namespace sluice

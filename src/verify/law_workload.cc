@@ -1,0 +1,355 @@
+#include "verify/law_workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "engine/sampler.h"
+#include "engine/stepper.h"
+#include "verify/law_digest.h"
+#include "verify/law_requests.h"
+#include "verify/law_runner.h"
+#include "verify/law_schedule.h"
+
+namespace sluice {
+namespace {
+
+struct Generated {
+  std::vector<TokenId> tokens;
+  std::vector<std::uint64_t> digests;  // [token], of the logits that it was sampled from
+};
+
+struct Found {
+  std::string first_value, text;
+};
+
+class WorkloadChecker {
+ public:
+  WorkloadChecker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options,
+                  LawReport* report)
+      : runner_(runner), prompts_(prompts), options_(options), report_(*report) {}
+
+  // What differs, if anything.
+  std::optional<Found> run(const Workload& work);
+
+ private:
+  struct Choice {
+    int request = 0, choice = 0;
+    const Generated* expected = nullptr;
+    bool forked = false;
+    std::size_t number = 0;  // in begun_
+    std::size_t generated = 0;
+  };
+
+  static SamplingParams sampling_of(const WorkRequest& r, int choice) {
+    SamplingParams params;
+    params.temperature = r.greedy ? 0.0F : 20.0F;  // hot, so that choices part within a few tokens
+    params.seed = choice_seed(static_cast<std::uint64_t>(r.prompt) + 1000, choice);
+    return params;
+  }
+  const std::vector<TokenId>& prompt_of(const WorkRequest& r) const {
+    return prompts_[static_cast<std::size_t>(r.prompt)];
+  }
+  Generated& expected(const WorkRequest& r, int choice) { return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice}]; }
+  Status compute_alone(const WorkRequest& r, int choice);
+  Result<std::optional<Found>> run_stepper(const Workload& work);
+  Result<std::optional<Found>> drive(Stepper& stepper, const Workload& work);
+  Status arrive(Stepper& stepper, const Workload& work, int step);
+  void begin(Stepper& stepper, const Workload& work, int request, int choice);
+  void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
+  void draw(Stepper& stepper, const Workload& work);
+  std::optional<Found> take_all(Stepper& stepper, const Workload& work);
+  std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
+                            std::span<const float> row);
+  std::optional<Found> check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id);
+  void cancel(Stepper& stepper, int request);
+  void cancel_swapped(Stepper& stepper);
+
+  Runner& runner_;
+  std::span<const std::vector<TokenId>> prompts_;
+  const LawOptions& options_;
+  LawReport& report_;
+  std::map<std::tuple<int, bool, int>, Generated> alone_;  // prompt, greedy, choice -> as long as was ever wanted
+  std::map<std::int32_t, Choice> live_;                    // by SequenceId
+  std::vector<const WorkRequest*> begun_;                  // of all sequences that have begun
+  int swapped_ = 0;                                        // sequences so far
+  std::vector<float> logits_;                              // of the step whose tokens are on their way
+  std::vector<std::size_t> rows_;                          // of these, for each token
+};
+
+// The request by itself, with nothing cached and one row after the other.
+Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
+  Generated& result = expected(r, choice);
+  if (static_cast<int>(result.tokens.size()) >= r.max_tokens) return {};
+  result = {};
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
+  std::vector<TokenId> next = prompt_of(r);
+  Position position = 0;
+  Status status;
+  while (status.ok() && static_cast<int>(result.tokens.size()) < r.max_tokens) {
+    const int last = static_cast<int>(next.size()) - 1;
+    const StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}};
+    status = runner_.run_step({&span, 1});
+    position += static_cast<Position>(next.size());
+    Sampled sampled;
+    if (status.ok()) status = sample_one(runner_.exec(), runner_.logits(0), sampling_of(r, choice), position, &sampled);
+    if (!status.ok()) break;
+    result.digests.push_back(bit_digest(runner_.logits(0)));
+    result.tokens.push_back(sampled.token);
+    next.assign(1, sampled.token);
+  }
+  runner_.close(slot);
+  return status;
+}
+
+void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request, int choice) {
+  const WorkRequest& r = work.requests[static_cast<std::size_t>(request)];
+  NewSequence sequence;
+  sequence.prompt = prompt_of(r);
+  sequence.max_tokens = r.max_tokens;
+  sequence.priority = r.priority;
+  sequence.cache_salt = r.salt;
+  live_[stepper.add(std::move(sequence)).value] = {
+      .request = request, .choice = choice, .expected = &expected(r, choice), .number = begun_.size()};
+  begun_.push_back(&r);
+}
+
+// The choices of a request beside the first, which has just computed its prompt.
+void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId parent,
+                           std::vector<SequenceId>* children) {
+  const Choice c = live_.at(parent.value);
+  const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
+  for (int choice = 1; c.choice == 0 && c.generated == 0 && choice < r.n; ++choice) {
+    const SequenceId child = stepper.fork(parent);
+    if (!child) {
+      begin(stepper, work, c.request, choice);
+      continue;
+    }
+    ++report_.forks;
+    live_[child.value] = {.request = c.request, .choice = choice, .expected = &expected(r, choice), .forked = true};
+    children->push_back(child);
+  }
+}
+
+// What a sequence took over when it began was computed by one of its salt.
+std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c,
+                                                SequenceId id) {
+  if (c.forked) return std::nullopt;
+  const int cached = stepper.cached_tokens(id);
+  report_.hits += cached > 0;
+  int common = 0;
+  for (std::size_t i = 0; i < begun_.size(); ++i) {
+    if (i == c.number || begun_[i]->salt != r.salt) continue;
+    common = std::max(common, common_tokens(prompt_of(*begun_[i]), prompt_of(r)));
+  }
+  if (cached <= common) return std::nullopt;
+  return Found{"salt", fmt::format("prompt {} (request {}, choice {}, salt '{}') took over {} cached tokens, but no "
+                                   "other of its salt has more than {} in common with it",
+                                   r.prompt, c.request, c.choice, r.salt, cached, common)};
+}
+
+// Tokens for all that the step sampled, and for the choices that begin there.
+void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
+  rows_.clear();
+  for (std::size_t row = 0; row < stepper.sampled().size(); ++row) {
+    if (!stepper.sampled()[row]) continue;  // ended since
+    std::vector<SequenceId> takers;
+    fork(stepper, work, stepper.sampled()[row], &takers);
+    takers.push_back(stepper.sampled()[row]);
+    for (const SequenceId id : takers) {
+      const Choice& c = live_.at(id.value);
+      stepper.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
+      rows_.push_back(row);
+    }
+  }
+  if (rows_.empty()) return;
+  logits_.resize(stepper.sampled().size() * runner_.vocab_size());
+  runner_.fetch_logits(logits_);  // there when the tokens are
+  stepper.send();
+}
+
+std::optional<Found> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
+  const std::span<const DrawnToken> taken = stepper.take();
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const std::size_t vocab = runner_.vocab_size();
+    const std::span<const float> row = std::span(logits_).subspan(rows_[i] * vocab, vocab);
+    if (!taken[i].id) continue;
+    if (auto difference = take(stepper, work, taken[i], row)) return difference;
+  }
+  return std::nullopt;
+}
+
+// The next token of a sequence, and its row of logits. Says what differs.
+std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
+                                           std::span<const float> row) {
+  const SequenceId id = drawn.id;
+  Choice& c = live_.at(id.value);
+  const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
+  if (c.generated == 0) {
+    if (auto found = check_hit(stepper, r, c, id)) return found;
+  }
+  const auto position = static_cast<Position>(stepper.tokens(id).size());
+  Sampled sampled;
+  const Status status = read_sample(*drawn.row, position, &sampled);
+  const bool same_logits = bit_digest(row) == c.expected->digests[c.generated];
+  if (!status.ok() || !same_logits || sampled.token != c.expected->tokens[c.generated]) {
+    return Found{
+        same_logits ? "token" : "logits",
+        fmt::format("token {} of the answer to prompt {} (request {}, choice {}): {} {}, alone {}", c.generated,
+                    r.prompt, c.request, c.choice, same_logits ? "the same logits, but token" : "other logits, token",
+                    sampled.token, c.expected->tokens[c.generated])};
+  }
+  ++report_.comparisons;
+  report_.choosing_rows += position - 1 >= options_.chooses_from;
+  ++c.generated;
+  stepper.append(id, sampled.token);
+  if (static_cast<int>(c.generated) < r.max_tokens) return std::nullopt;
+  const auto& first = expected(r, 0).tokens;
+  report_.forks_apart +=
+      c.forked && !std::equal(first.begin(), first.begin() + r.max_tokens, c.expected->tokens.begin());
+  live_.erase(id.value);
+  stepper.end(id);
+  return std::nullopt;
+}
+
+void WorkloadChecker::cancel(Stepper& stepper, int request) {
+  for (auto it = live_.begin(); it != live_.end();) {
+    if (it->second.request != request) {
+      ++it;
+      continue;
+    }
+    const std::size_t swapped = runner_.swap_space().bytes_used();
+    stepper.end(SequenceId(it->first));
+    it = live_.erase(it);
+    ++report_.aborts;
+    report_.swapped_aborts += runner_.swap_space().bytes_used() < swapped;
+  }
+}
+
+// Of the sequences that the last plan swapped out, the second one of the workload.
+void WorkloadChecker::cancel_swapped(Stepper& stepper) {
+  for (const Preemption& preemption : stepper.plan().preemptions) {
+    if (preemption.swap && ++swapped_ == 2) cancel(stepper, live_.at(preemption.sequence.value).request);
+  }
+}
+
+std::optional<Found> WorkloadChecker::run(const Workload& work) {
+  const auto failed = [](const Status& status) { return Found{"audit", std::string(status.message())}; };
+  for (const WorkRequest& r : work.requests) {
+    for (int choice = 0; choice < r.n; ++choice) {
+      if (const Status status = compute_alone(r, choice); !status.ok()) return failed(status);
+    }
+  }
+  live_.clear();
+  begun_.clear();
+  swapped_ = 0;
+  runner_.prefix_cache().reset();
+  runner_.prefix_cache().set_enabled(work.caching);
+  const std::uint64_t evicted = evictions(runner_);
+  // The scheduler's memory is what is left, beside the page that it keeps for the self-test.
+  const Result<StateSlot> occupied =
+      work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
+  Result<std::optional<Found>> found = run_stepper(work);
+  if (occupied.ok() && *occupied) runner_.close(*occupied);
+  runner_.prefix_cache().set_enabled(true);
+  report_.evictions += static_cast<std::int64_t>(evictions(runner_) - evicted);
+  if (!found.ok()) return failed(found.status());
+  if (*found) return *found;
+  const Status rest = check_at_rest(runner_);
+  return rest.ok() ? std::nullopt : std::optional(failed(rest));
+}
+
+Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) {
+  SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
+  report_.thread_counts.insert(runner_.threads());
+  Stepper stepper(&runner_, work.options);
+  Result<std::optional<Found>> found = drive(stepper, work);
+  EngineStats stats;
+  stepper.fill(&stats);
+  report_.preemptions += static_cast<std::int64_t>(stats.preemptions_recompute);
+  report_.swaps += static_cast<std::int64_t>(stats.preemptions_swap);
+  report_.swaps_restored += static_cast<std::int64_t>(stats.swaps_restored);
+  report_.resumed_tokens += static_cast<std::int64_t>(stats.cache.resumed_tokens);
+  return found;
+}
+
+Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step) {
+  for (std::size_t i = 0; i < work.requests.size(); ++i) {
+    const WorkRequest& r = work.requests[i];
+    if (r.arrives == step) {
+      SLUICE_RETURN_IF_ERROR(stepper.check(static_cast<int>(prompt_of(r).size()), r.max_tokens));
+      begin(stepper, work, static_cast<int>(i), 0);
+    }
+    if (r.cancelled == step) cancel(stepper, static_cast<int>(i));
+  }
+  return {};
+}
+
+Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
+  constexpr int kMostSteps = 100000;
+  int last_arrival = 0;
+  for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
+  for (int step = 0; step <= last_arrival || !stepper.idle() || stepper.outstanding(); ++step) {
+    if (step > kMostSteps) return internal_error("the requests do not end");
+    SLUICE_RETURN_IF_ERROR(arrive(stepper, work, step));
+    if (stepper.idle() && !stepper.outstanding()) continue;
+    const bool delayed = stepper.outstanding();
+    const Status begun = stepper.begin();
+    report_.in_flight += delayed && !stepper.plan().empty();
+    if (delayed) {
+      if (auto difference = take_all(stepper, work)) return difference;
+    }
+    stepper.settle();
+    SLUICE_RETURN_IF_ERROR(begun);
+    draw(stepper, work);
+    if (!stepper.asynchronous() && stepper.outstanding()) {
+      if (auto difference = take_all(stepper, work)) return difference;
+    }
+    if (work.cancels_swapped) cancel_swapped(stepper);
+    // An audit waits for all that was enqueued.
+    if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());
+  }
+  return std::optional<Found>();
+}
+
+}  // namespace
+
+Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                       const LawOptions& options) {
+  LawReport report;
+  WorkloadChecker checker(runner, prompts, options, &report);
+  const int pages = runner.pools().latents().total() - 1;
+  const LawClock clock(options);
+  while (clock.goes_on(report.schedules)) {
+    const int number = options.first_schedule + report.schedules;
+    Workload work = make_workload(prompts, options, pages, number);
+    std::optional<Found> difference = checker.run(work);
+    ++report.schedules;
+    if (options.progress) options.progress(report.schedules);
+    if (!difference) continue;
+    for (std::size_t i = 0; options.shrink && i < work.requests.size() && work.requests.size() > 1;) {
+      Workload smaller = work;
+      smaller.requests.erase(smaller.requests.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!check_at_rest(runner).ok()) SLUICE_RETURN_IF_ERROR(runner.clear_cache());
+      std::optional<Found> still = checker.run(smaller);
+      if (!still) {
+        ++i;
+        continue;
+      }
+      work = std::move(smaller);
+      difference = std::move(still);
+    }
+    report.difference = LawDifference{
+        .schedule = number, .prompt = 0, .position = 0, .first_value = difference->first_value, .text = {}};
+    report.difference->text = fmt::format("seed {} workload {}: {}; the smallest workload found:\n{}", options.seed,
+                                          number, difference->text, work.text());
+    return report;
+  }
+  return report;
+}
+
+}  // namespace sluice

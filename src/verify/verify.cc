@@ -1,0 +1,151 @@
+#include "verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "cache/memory_plan.h"
+#include "config/model_config.h"
+#include "engine/engine_options.h"
+#include "engine/runner.h"
+#include "model/model_plan.h"
+#include "verify/law_workload.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kLongestPrompt = 730, kLongestAnswer = 150;
+constexpr int kSequences = 12;  // of a schedule, or of a workload with all its choices
+constexpr int kRowsThatChoose = 250, kLatestChoice = 6000;
+constexpr int kLargeVocabulary = 1 << 14;  // from here on, comparing every row would take longer than computing it
+
+std::vector<int> thread_counts(int threads) {
+  std::vector<int> counts{1, 2, threads};
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+}  // namespace
+
+std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens) {
+  std::mt19937 random(20240607);
+  std::vector<std::vector<TokenId>> prompts;
+  const auto add = [&](std::size_t n) {
+    auto& prompt = prompts.emplace_back(n);
+    for (TokenId& id : prompt) id = static_cast<TokenId>(random() % vocab);
+  };
+  for (const std::size_t n : {1, 4, 5, 127, 128, 129, 255, 260, 390, 512, 600, kLongestPrompt}) add(n);
+  // The same up to a token in the middle of a block, then others.
+  const auto branch = [&](std::size_t of, std::size_t common, std::size_t n) {
+    add(n);
+    std::copy_n(prompts[of].begin(), common, prompts.back().begin());
+    TokenId& first = prompts.back()[common];
+    if (first == prompts[of][common]) first = static_cast<TokenId>((static_cast<std::size_t>(first) + 1) % vocab);
+  };
+  branch(10, 400, 490);
+  branch(8, 250, 300);
+  branch(11, 131, 270);
+  if (long_tokens > 0) add(static_cast<std::size_t>(long_tokens));
+  return prompts;
+}
+
+Position chooses_from(const CacheLayout& layout) {
+  Position from = 0;
+  for (const PlaneSpec& plane : layout.planes) {
+    if (plane.kind != PlaneKind::kLatent || plane.most_read == 0) continue;
+    const Position first = (plane.most_read + 1) * plane.tokens_per_row - 1;
+    from = from == 0 ? first : std::min(from, first);
+  }
+  return from;
+}
+
+int long_prompt_tokens(const CacheLayout& layout) {
+  const Position from = chooses_from(layout);
+  return from + kRowsThatChoose <= kLongestPrompt || from > kLatestChoice ? 0 : from + kRowsThatChoose;
+}
+
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout) {
+  const int longest = std::max(kLongestPrompt, long_prompt_tokens(layout));
+  options.scheduler.max_num_seqs = kSequences;
+  options.scheduler.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
+  options.model.max_model_len = longest + kLongestAnswer;
+  options.audit = true;
+  MemoryRequest request{.budget_bytes = 1,
+                        .max_seqs = options.scheduler.max_num_seqs,
+                        .max_batched_tokens = options.scheduler.max_num_batched_tokens,
+                        .max_model_len = options.model.max_model_len};
+  // The least memory that holds that many sequences: nothing else brings pages into other hands.
+  const auto enough = [&](std::size_t bytes) {
+    request.budget_bytes = bytes;
+    const Result<MemoryPlan> plan = plan_memory(layout, request);
+    return plan.ok() && plan->sequences == kSequences;
+  };
+  std::size_t low = 0, high = 1 << 20;
+  while (!enough(high)) high *= 2;
+  while (high - low > 4096) {
+    const std::size_t middle = low + (high - low) / 2;
+    (enough(middle) ? high : low) = middle;
+  }
+  options.cache.kv_cache_memory = static_cast<std::int64_t>(high);
+  const std::size_t state =
+      static_cast<std::size_t>(blocks_for(options.model.max_model_len)) * layout.latent_page_bytes() +
+      8 * layout.window_page_bytes() + layout.open_bytes();
+  options.cache.swap_space = static_cast<std::int64_t>(kSequences * state);
+  return options;
+}
+
+Result<VerifyReport> verify(const VerifyOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  SLUICE_RETURN_IF_ERROR(validate(options.engine));
+  if (options.engine.numerics.mla_prefill == "expanded") {
+    return invalid_argument(
+        "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
+        "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
+  }
+  if (options.half != "both" && options.half != "rows" && options.half != "scheduling") {
+    return invalid_argument(fmt::format("--half: expected both, rows or scheduling, found '{}'", options.half));
+  }
+  SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
+  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(options.engine, plan.cache_layout));
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
+
+  VerifyReport report;
+  report.profile = runner->model().profile().text();
+  report.isa = runner->isa_name();
+  report.threads = runner->threads();
+  const CacheLayout& layout = runner->model().cache_layout();
+  const int long_tokens = long_prompt_tokens(layout);
+  report.chooses_from = chooses_from(layout);
+  const std::vector<std::vector<TokenId>> prompts = law_prompts(runner->vocab_size(), long_tokens);
+  LawOptions laws;
+  laws.seed = options.seed;
+  laws.min_rows = options.min_rows;
+  laws.shrink = options.shrink;
+  laws.thread_counts = thread_counts(resolve_threads(engine));
+  laws.every_row = runner->vocab_size() <= kLargeVocabulary;
+  laws.long_prompts = long_tokens > 0 ? 1 : 0;
+  if (report.chooses_from > 0) laws.chooses_from = report.chooses_from;
+  const bool both = options.half == "both";
+  laws.seconds = both ? options.seconds / 2 : options.seconds;
+  const auto run = [&](int schedules, const auto& check, LawReport* half) -> Status {
+    laws.schedules = schedules;
+    const int before = report.laws.schedules;
+    if (options.progress) laws.progress = [&, before](int done) { options.progress(before + done, options.schedules); };
+    SLUICE_ASSIGN_OR_RETURN(*half, check(*runner, prompts, laws));
+    report.laws.add(*half);
+    return {};
+  };
+  const int of_scheduling = both ? options.schedules / 2 : options.half == "rows" ? 0 : options.schedules;
+  SLUICE_RETURN_IF_ERROR(run(options.schedules - of_scheduling, check_row_law, &report.rows));
+  if (report.sound()) SLUICE_RETURN_IF_ERROR(run(of_scheduling, check_scheduling_law, &report.scheduling));
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace sluice

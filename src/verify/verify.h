@@ -1,0 +1,56 @@
+// verify: the laws, tried on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
+// half let the real scheduler decide (check_scheduling_law); either half can run by itself. docs/laws.md says what they
+// are and why they hold. Thread safety: none needed; it owns what it works with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/cache_layout.h"
+#include "model/engine_setup.h"
+#include "sluice/status.h"
+#include "verify/law_check.h"
+
+namespace sluice {
+
+struct VerifyOptions {
+  EngineSetup engine;         // of which the model, the numerics, the threads and the fault count
+  std::string half = "both";  // both | rows | scheduling
+  std::uint64_t seed = 0;
+  int schedules = 100;  // of both halves together
+  double seconds = 0;   // > 0: no new schedule after so long, but at least kLawSituations in each half
+  int min_rows = 1500;  // of a schedule
+  bool shrink = true;   // off: a schedule that differs is reported as it is
+  std::function<void(int done, int total)> progress;  // may be null
+};
+
+struct VerifyReport {
+  LawReport laws;              // of both halves together; differences: at most one, nothing runs after it
+  LawReport rows, scheduling;  // of each
+  std::string profile, isa;
+  Position chooses_from = 0;  // the first row whose attention chooses among its compressed entries; 0: none does
+  int threads = 0;
+  double seconds = 0;
+  bool sound() const { return !laws.difference.has_value(); }
+};
+
+// A failed audit is a difference too. Fails when the model cannot be loaded or run, or the options give up the laws.
+Result<VerifyReport> verify(const VerifyOptions& options);
+
+// Prompts around the boundaries of everything that has one: 4 tokens (CSA), 128 (blocks, HCA), 256 (attention's
+// splits), up to several blocks; some begin alike and then part. Random ids below `vocab`, always the same.
+// `long_tokens` > 0: the last one has so many.
+std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens = 0);
+
+// The first row whose attention chooses among its compressed entries (sparse attention with an indexer) instead of
+// reading them all; 0: no row ever does.
+Position chooses_from(const CacheLayout& layout);
+// The length of the long prompt that makes it choose; 0 where the others do, or where it would take too many tokens.
+int long_prompt_tokens(const CacheLayout& layout);
+
+// `options` with the memory, places and limits that schedules over law_prompts() need, and the audit on.
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout);
+
+}  // namespace sluice
