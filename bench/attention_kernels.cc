@@ -60,7 +60,8 @@ class Cache {
 // Rows at the end of a context.
 class Attention {
  public:
-  Attention(KernelBench& bench, const Kind& kind) : bench_(bench), kind_(kind) {
+  Attention(KernelBench& bench, const Kind& kind)
+      : bench_(bench), kind_(kind), step_(TableShape{.ratios = {}, .windows = kind.window > 0}) {
     for (int head = 0; head < kind.key_heads; ++head) {
       latents_.emplace_back(bench, kind, kind.tokens_per_row);
       latent_views_.push_back(latents_.back().view());
@@ -131,7 +132,7 @@ class Attention {
   KernelBench& bench_;
   const Kind& kind_;
   bool bf16_ = false;
-  StepBuilder step_{TableShape{.ratios = {}, .windows = false}};
+  StepBuilder step_;
   std::vector<Cache> latents_, windows_;
   std::vector<PlaneView> latent_views_;
   std::vector<LatentPage> latent_pages_;

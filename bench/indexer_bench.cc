@@ -24,7 +24,7 @@ constexpr int kRowsPerPage = 32;
 constexpr int kTokensPerRow = 4;
 
 struct Options {
-  std::string isa = "auto", codec = "fp4";
+  std::string isa = "auto", kernels, codec = "fp4";
   int threads = 2, heads = 16, dims = 128, top_k = 512, pool_mib = 192;
   double seconds = 0.3;
   std::vector<int> rows{1, 512}, keys{8192, 32768, 131072};
@@ -148,7 +148,7 @@ class Bench {
     const auto tile = [&](int index, int) {
       IndexCandidates none[16];
       const int begin = index / chunks * 16, first = index % chunks * tile_keys;
-      table_->index_scores(
+      table_->index_scores_of(keys_.view().format.codec)(
           {&args, 0, begin, std::min(args.rows, begin + 16), first, std::min(visible, first + tile_keys), none});
     };
     pool_.run(groups * chunks, std::ref(tile));
@@ -185,6 +185,7 @@ int main(int argc, char** argv) {
   sluice::Options options;
   CLI::App app("Times the indexer's scoring, alone and with the exact top-k.");
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vbmi")->capture_default_str();
+  app.add_option("--kernels", options.kernels, "-amx,-vnni: leaves out kernels (see `sluice kernels`)");
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--codec", options.codec, "Of the keys")
       ->check(CLI::IsMember({"fp4", "fp8", "bf16", "f32"}))
@@ -197,7 +198,7 @@ int main(int argc, char** argv) {
   app.add_option("--rows", options.rows)->capture_default_str();
   app.add_option("--keys", options.keys)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const auto table = sluice::select_kernels(options.isa);
+  const auto table = sluice::select_kernels(options.isa, options.kernels);
   if (!table.ok()) {
     fmt::print(stderr, "{}\n", table.status().message());
     return 1;

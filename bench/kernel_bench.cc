@@ -26,9 +26,10 @@ int KernelBench::copies(std::size_t bytes) const {
 void KernelBench::print_header() {
   const MachineProbe probe(&pool_, probe_bytes_per_thread(options_.threads));
   speed_ = probe.measure();
-  fmt::print("isa {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s\n",
-             isa_name(*table_), options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
-             speed_.int8_gops);
+  fmt::print(
+      "kernels {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s\n",
+      kernels_name(*table_), options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
+      speed_.int8_gops);
   fmt::print("{:<40}{:>6}{:>12}{:>10}{:>7}{:>9}{:>7}\n", "kernel", "rows", "us", "GFLOP/s", "%", "GB/s", "%");
 }
 
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   sluice::KernelBenchOptions options;
   CLI::App app("Times every kernel beside the machine's peaks.");
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vbmi")->capture_default_str();
+  app.add_option("--kernels", options.kernels, "-amx,-vnni: leaves out kernels (see `sluice kernels`)");
   app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--seconds", options.seconds, "For one measurement")->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
@@ -73,7 +75,7 @@ int main(int argc, char** argv) {
     options.threads = 1;
     sluice::measure_with(sluice::TimeKind::kProcessor);
   }
-  const auto table = sluice::select_kernels(options.isa);
+  const auto table = sluice::select_kernels(options.isa, options.kernels);
   if (!table.ok()) {
     fmt::print(stderr, "{}\n", table.status().message());
     return 1;

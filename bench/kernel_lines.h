@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct KernelBenchOptions {
-  std::string isa = "auto", filter;
+  std::string isa = "auto", kernels, filter;
   int threads = 2;
   double seconds = 0.05;
   std::vector<int> rows{1, 8, 96, 512};

@@ -20,7 +20,7 @@ namespace sluice {
 namespace {
 
 struct Options {
-  std::string isa = "auto";
+  std::string isa = "auto", kernels;
   int threads = 2, layers = 16, rounds = 7;
   bool f32 = false;
   std::vector<int> rows{1, 16, 512};
@@ -73,7 +73,7 @@ struct Layer {
 class Step {
  public:
   explicit Step(const Options& options) : options_(options), pool_(options.threads) {
-    auto table = select_kernels(options.isa);
+    auto table = select_kernels(options.isa, options.kernels);
     if (!table.ok()) throw CLI::ValidationError(std::string(table.status().message()));
     exec_ = {&pool_, *table};
     Weights make(exec_, options.f32);
@@ -227,6 +227,7 @@ int main(int argc, char** argv) {
   CLI::App app{"The linear layers of a whole step, weights in memory"};
   sluice::Options options;
   app.add_option("--isa", options.isa)->capture_default_str();
+  app.add_option("--kernels", options.kernels, "-amx,-vnni: leaves out kernels (see `sluice kernels`)");
   app.add_option("--threads", options.threads)->capture_default_str();
   app.add_option("--layers", options.layers)->capture_default_str();
   app.add_option("--rounds", options.rounds)->capture_default_str();

@@ -110,6 +110,7 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
   add_choice(command, "--isa", options.machine.isa,
              "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});
+  command.add_option("--kernels", options.machine.kernels, kKernelsHelp)->option_text("CHANGES")->group(kGroup);
   add_choice(command, "--profile", options.numerics.profile,
              "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated) or ref (f32, "
              "training's quantisation simulated)",

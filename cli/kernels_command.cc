@@ -12,12 +12,17 @@ namespace sluice {
 namespace {
 
 Status print_kernels(const KernelsOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const KernelTable* table, select_kernels(options.isa));
-  fmt::print("machine  {}\n", cpu_isas());
-  fmt::print("chosen   {} ({})\n\n", isa_name(*table),
-             options.isa == "auto" ? "auto: the best that this machine has" : "forced by --isa");
-  fmt::print("{:<14} {:<11} {}\n", "op", "isa", "why");
-  for (const KernelRow& row : describe_kernels(*table)) fmt::print("{:<14} {:<11} {}\n", row.op, row.isa, row.why);
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* table, select_kernels(options.isa, options.kernels));
+  fmt::print("machine  {}: {}\n", cpu_isas(), cpu_features().text());
+  fmt::print("chosen   {}{}\n\n", kernels_name(*table),
+             options.isa == "auto" && options.kernels.empty() ? " (auto: the best that this machine has)"
+                                                              : " (forced by --isa or --kernels)");
+  constexpr const char* kLine = "{:<16} {:<17} {:<18} {:<6} {}{}\n";
+  fmt::print(kLine, "op", "weights", "inputs", "rows", "kernel", "");
+  for (const KernelRow& row : describe_kernels(*table)) {
+    fmt::print(kLine, row.entry, row.format, row.inputs, row.rows, row.kernel,
+               row.note.empty() ? "" : fmt::format(" ({})", row.note));
+  }
   return {};
 }
 

@@ -1,4 +1,4 @@
-// sluice kernels: which kernels run here, and why.
+// sluice kernels: which kernel runs here for what.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace sluice {
 
 struct KernelsOptions {
-  std::string isa = "auto";
+  std::string isa = "auto", kernels;
 };
 
 int run_kernels(const KernelsOptions& options);

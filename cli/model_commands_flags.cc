@@ -70,8 +70,9 @@ void add_inspect(CLI::App& app, Invocation& invocation) {
 
 void add_kernels(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<KernelsOptions>();
-  CLI::App& command = *app.add_subcommand("kernels", "Show which kernels run on this machine, and why");
+  CLI::App& command = *app.add_subcommand("kernels", "Show which kernel runs on this machine for what");
   command.add_option("--isa", options->isa, "auto, scalar, avx2, avx512 or avx512vbmi");
+  command.add_option("--kernels", options->kernels, kKernelsHelp)->option_text("CHANGES");
   add_log_level_flag(command, invocation.log_level);
   command.callback([&invocation, options] { invocation.run = [options] { return run_kernels(*options); }; });
 }

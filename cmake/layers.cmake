@@ -1,24 +1,11 @@
 # sluice_layer(NAME DEPENDS ...): src/NAME becomes the static library sluice_NAME from every *.cc below it except tests,
 # and its *_test.cc files, with the *_testing.cc that several of them share, become one test program NAME_test.
 # A new file needs no line anywhere.
-# Files in a folder called avx2, avx512 or avx512vbmi get that ISA's flags; nothing else in the tree may use its instructions.
-function(sluice_isa_flags)
-  set(avx512 "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512cd;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
-  foreach(file ${ARGN})
-    if(file MATCHES "/avx2/")
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
-    elseif(file MATCHES "/avx512/")
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${avx512}")
-    elseif(file MATCHES "/avx512vbmi/")
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${avx512};-mavx512vbmi;-mavx512vnni")
-    endif()
-  endforeach()
-endfunction()
 
 # sluice_group(RESULT NAME SOURCES...): the sources, all below src/ or cli/, in groups (SLUICE_UNITY): neighbours in one
 # folder are included by one generated file each, as a single translation unit, since headers and what the compiler makes
 # of them are most of the cost of a file alone. Groups are small enough that a changed file costs seconds. A source stays
-# alone if it has flags of its own (those of the ISA folders, which are mostly code of their own), or is listed here.
+# alone if it is listed here.
 # Unnamed namespaces in a group are one: a clash of names is mended by a better name, or by this list.
 set(SLUICE_GROUP_BYTES 70000)
 set(SLUICE_ALONE
@@ -41,8 +28,7 @@ function(sluice_group RESULT NAME)
   foreach(source ${sources})
     get_filename_component(folder ${source} DIRECTORY)
     string(REGEX REPLACE "^${CMAKE_SOURCE_DIR}/(src/)?(.*)[.]cc$" "\\2" name ${source})
-    get_source_file_property(flags ${source} COMPILE_OPTIONS)
-    if(flags OR name IN_LIST SLUICE_ALONE)
+    if(name IN_LIST SLUICE_ALONE)
       list(APPEND units ${source})
       continue()
     endif()
@@ -77,25 +63,13 @@ function(sluice_layer NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/kernels/cuda/runtime/")  # cmake/cuda.cmake
+  list(FILTER sources EXCLUDE REGEX "${SLUICE_ISA_SOURCES}")  # cmake/isa.cmake
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|testing)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
   if(sources)
-    sluice_isa_flags(${sources})
-    set(released)
-    if(SLUICE_SANITIZE)
-      sluice_sanitize_kernels(released ${sources})
-      list(REMOVE_ITEM sources ${released})
-    endif()
     sluice_group(units ${NAME} ${sources})
     add_library(sluice_${NAME} STATIC ${units})
-    if(released)
-      add_library(sluice_${NAME}_released OBJECT ${released})
-      set_target_properties(sluice_${NAME}_released PROPERTIES SLUICE_AS_RELEASED ON)
-      target_compile_options(sluice_${NAME}_released PRIVATE -O3)
-      target_link_libraries(sluice_${NAME}_released PRIVATE ${ARG_DEPENDS})
-      target_sources(sluice_${NAME} PRIVATE $<TARGET_OBJECTS:sluice_${NAME}_released>)
-    endif()
     target_link_libraries(sluice_${NAME} PUBLIC ${ARG_DEPENDS})
   else()
     add_library(sluice_${NAME} INTERFACE)

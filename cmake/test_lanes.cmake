@@ -27,33 +27,21 @@ macro(sluice_sanitize)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
 endmacro()
 
-# sluice_sanitize_kernels(RELEASED SOURCES...): how a sanitizer sees the files that have flags of an instruction set
-# (sluice_isa_flags). In them everything is inlined, so they are most of what a lane costs.
-#   - RELEASED are those that are compiled as in the release build, whose objects ccache has: what this machine cannot
-#     run, and with the thread sanitizer all of them (threads meet in src/base and src/engine, not in a kernel).
+# sluice_sanitize_kernels(TARGET WORD): how a sanitizer sees the objects of an instruction set (cmake/isa.cmake), which a
+# machine has whose /proc/cpuinfo has WORD. In them everything is inlined, so they are most of what a lane costs.
+#   - What this machine cannot run, and with the thread sanitizer all of them (threads meet in src/base and src/engine, not
+#     in a kernel), is compiled as in the release build, whose objects ccache has.
 #   - The others go without checks that make them take four times as long, and that find what the address sanitizer finds
 #     at the access: of null pointers, of address arithmetic, of variables out of scope.
-function(sluice_sanitize_kernels RELEASED)
-  set(word_avx2 avx2)
-  set(word_avx512 avx512bw)
-  set(word_avx512vbmi avx512_vnni)
+function(sluice_sanitize_kernels TARGET WORD)
   set(processor "")
   if(EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo processor LIMIT_COUNT 1 REGEX "^flags")
   endif()
-  set(released)
-  foreach(source ${ARGN})
-    get_source_file_property(flags ${source} COMPILE_OPTIONS)
-    get_filename_component(isa ${source} DIRECTORY)
-    get_filename_component(isa ${isa} NAME)
-    if(NOT flags)
-      continue()
-    elseif(SLUICE_SANITIZE STREQUAL "thread" OR NOT "${processor} " MATCHES " ${word_${isa}} ")
-      list(APPEND released ${source})
-    else()
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "${flags};-O1;-fno-sanitize=null,pointer-overflow;-fno-sanitize-address-use-after-scope")
-    endif()
-  endforeach()
-  set(${RELEASED} ${released} PARENT_SCOPE)
+  if(SLUICE_SANITIZE STREQUAL "thread" OR NOT "${processor} " MATCHES " ${WORD} ")
+    set_target_properties(${TARGET} PROPERTIES SLUICE_AS_RELEASED ON)
+    target_compile_options(${TARGET} PRIVATE -O3)
+  else()
+    target_compile_options(${TARGET} PRIVATE -O1 -fno-sanitize=null,pointer-overflow -fno-sanitize-address-use-after-scope)
+  endif()
 endfunction()

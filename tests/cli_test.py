@@ -27,7 +27,7 @@ def test_help_and_version():
         assert "Exit codes" in sluice(command, "--help").stdout
     for command in ["serve", "run", "chat", "logits", "eval", "inspect"]:
         text = sluice(command, "--help").stdout
-        for flag in ["--isa", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype",
+        for flag in ["--isa", "--kernels", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype",
                      "--mla-prefill", "--attn-prefill-chunk-size", "--threads",
                      "--max-num-batched-tokens", "--max-num-seqs", "--max-model-len", "--kv-cache-memory",
                      "--log-level", "--enable-prefix-caching", "--no-enable-prefix-caching", "--enable-chunked-prefill",
@@ -76,15 +76,27 @@ def test_bad_models(tmp_path):
 
 
 def test_kernels():
-    lines = sluice("kernels").stdout.splitlines()
+    table = sluice("kernels").stdout
+    lines = table.splitlines()
     assert lines[0].startswith("machine  ") and lines[1].startswith("chosen   ")
-    isas = [isa.strip() for isa in lines[0].removeprefix("machine  ").split(",")]
+    isas, features = lines[0].removeprefix("machine  ").split(":")
+    isas = isas.split(", ")
     assert isas[-1] == "scalar" and lines[1].split()[1] == isas[0]
-    assert any(line.startswith("linear ") for line in lines)
-    assert "forced" in sluice("kernels", "--isa", "scalar").stdout
+    rows = [line.split() for line in lines[4:]]
+    assert {"linear", "attend", "rms_norm"} <= {row[0] for row in rows}
+    assert any(row[:3] == ["linear", "mxfp4", "int8"] for row in rows)
+    scalar = sluice("kernels", "--isa", "scalar").stdout
+    assert "forced" in scalar and "scalar_linear" in scalar
     fails("kernels", "--isa", "mmx", says=["mmx", "scalar"])
     for isa in {"avx2", "avx512", "avx512vbmi"} - set(isas):
         fails("kernels", "--isa", isa, says="this machine lacks it")
+    for feature in features.split():
+        without = sluice("kernels", "--kernels", f"-{feature}").stdout
+        assert "forced" in without and without.splitlines()[4:] != lines[4:], feature
+    if "avx2" in features.split():
+        assert sluice("kernels", "--kernels", "-avx2").stdout.splitlines()[4:] == scalar.splitlines()[4:]
+    fails("kernels", "--kernels", "-mmx", says=["-mmx", "avx2", "amx"])
+    fails("run", "-p", "x", "--kernels", "avx2", says="expected - or +")
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
     if (model_folder().empty()) {
       model = std::make_unique<FakeModel>();
     } else {
-      kernels = select_kernels(options.machine.isa).value();
+      kernels = select_kernels(options.machine.isa, options.machine.kernels).value();
       ThreadPool pool(resolve_threads(options));
       LoadReport report;
       const Exec exec{.pool = &pool, .kernels = kernels};

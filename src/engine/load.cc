@@ -31,7 +31,7 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
 
 Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(validate(options));
-  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa));
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa, options.machine.kernels));
   ThreadPool pool(resolve_threads(options));
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
   if (device.kernels != nullptr) kernels = device.kernels;

@@ -222,7 +222,7 @@ TEST(MergeAttention, SameBitsOnEveryTable) {
 
 TEST(MergeAttention, AnEmptySideChangesNothing) {
   for (const KernelTable* table : all_tables()) {
-    SCOPED_TRACE(table->isa);
+    SCOPED_TRACE(table->name);
     ThreadPool pool(1);
     const Exec exec{&pool, table};
     const Result some{{1.5F, -0.0F, 3e30F}, {2.25F}}, nothing{{NAN, NAN, INFINITY}, {kNothing}};

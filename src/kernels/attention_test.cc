@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/number_formats.h"
-#include "kernels/cpu/avx512/linear_tuning.h"
 #include "kernels/cpu_features.h"
 #include "kernels/op_testing.h"
 
@@ -351,27 +350,6 @@ TEST(Attend, EveryCodeOfARow) {
     expect_same_on_all(
         [&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 20}, {1, 250, 40}, {2, 290, 1}}); });
   }
-}
-
-// The AVX-512 forms of equal bits, whichever this processor would choose.
-TEST(Attend, EveryTuningGivesTheSameBits) {
-  if (!cpu_has_avx512vbmi()) GTEST_SKIP() << "this machine has no AVX-512 VBMI";
-  Random random(68);
-  ThreadPool pool(2);
-  const Exec scalar{&pool, all_tables().front()}, exec{&pool, avx512vbmi_kernels()};
-  const avx512::LinearTuning machine = avx512::linear_tuning();
-  for (const Case& c : kCases) {
-    if (!c.bf16) continue;
-    SCOPED_TRACE(describe(c));
-    const Scene scene(random, c, 400);
-    const std::vector<Scene::Piece> pieces{{0, 0, 6}, {1, 250, 19}, {2, 399, 1}};
-    const auto want = scene.attend_to(scalar, pieces);
-    for (const bool dot : {false, true}) {
-      avx512::linear_tuning().dot = dot && avx512::has_dot();
-      EXPECT_TRUE(same_bits(scene.attend_to(exec, pieces), want)) << "dot " << dot;
-    }
-  }
-  avx512::linear_tuning() = machine;
 }
 
 // The deliberate fault gives the same bits on every table, other bits than the rule wherever a row sees window keys

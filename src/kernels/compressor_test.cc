@@ -119,8 +119,8 @@ TEST(Compress, AnyCutGivesTheSameBitsOnEveryTable) {
       ThreadPool pool(1 << round % 3);
       for (const KernelTable* table : all_tables()) {
         const Compressed found = compress_in_pieces(Exec{&pool, table}, s, pieces);
-        EXPECT_TRUE(same_bits(found.pooled, expected.pooled)) << table->isa << " pooled";
-        EXPECT_TRUE(same_bits(found.state, expected.state)) << table->isa << " state";
+        EXPECT_TRUE(same_bits(found.pooled, expected.pooled)) << table->name << " pooled";
+        EXPECT_TRUE(same_bits(found.state, expected.state)) << table->name << " state";
       }
     }
   }
@@ -196,8 +196,8 @@ TEST(Compress, WritesTheStateAtEveryBlockBoundary) {
         boundaries.base = reinterpret_cast<std::byte*>(memory.data());
         boundaries.page_bytes = stride * sizeof(float), boundaries.rows_per_page = 1;
         const auto with = batch.run(Exec{&pool, table}, &boundaries);
-        EXPECT_TRUE(same_bits(memory, expected)) << table->isa << " round " << round;
-        EXPECT_TRUE(same_bits(batch.run(Exec{&pool, table}, nullptr), with)) << table->isa << " round " << round;
+        EXPECT_TRUE(same_bits(memory, expected)) << table->name << " round " << round;
+        EXPECT_TRUE(same_bits(batch.run(Exec{&pool, table}, nullptr), with)) << table->name << " round " << round;
       }
     }
   }

@@ -22,7 +22,7 @@ void expect_rows_independent(int rows, std::size_t width,
       const std::span<const float> expected(all.data() + static_cast<std::size_t>(first) * width,
                                             static_cast<std::size_t>(count) * width);
       EXPECT_TRUE(same_bits(op(Exec{&pool, table}, first, count), expected))
-          << table->isa << " rows " << first << "+" << count;
+          << table->name << " rows " << first << "+" << count;
     }
   }
 }

@@ -145,7 +145,7 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
 
           const auto got = run(exec, shape, layer.pack(exec, form), rows, limit);
           ASSERT_EQ(first_difference(want, got), -1)
-              << table.isa << " " << describe(spec) << " hidden " << shape.hidden;
+              << table.name << " " << describe(spec) << " hidden " << shape.hidden;
         }
       }
     }
@@ -175,7 +175,7 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
                          slice(rows.ids, shape.slots)};
           const auto alone = run(Exec{&one, &table}, shape, packed, row, 0.7F);
           ASSERT_EQ(first_difference(alone, slice(batch, shape.hidden)), -1)
-              << table.isa << " hidden " << shape.hidden << " rows " << rows.count << " row " << r << " threads "
+              << table.name << " hidden " << shape.hidden << " rows " << rows.count << " row " << r << " threads "
               << threads;
         }
       }
@@ -200,7 +200,7 @@ TEST(SwiGlu, EveryIsaGivesTheScalarBits) {
         table.swiglu({gate.data(), up.data(), dim % 2 == 0 ? weights.data() : nullptr, out.data(), dim, ld, limit}, 0,
                      kRows);
         if (want.empty()) want = out;
-        EXPECT_EQ(first_difference(want, out), -1) << table.isa << " dim " << dim << " limit " << limit;
+        EXPECT_EQ(first_difference(want, out), -1) << table.name << " dim " << dim << " limit " << limit;
       }
     }
   }

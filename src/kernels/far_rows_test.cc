@@ -57,7 +57,7 @@ int far_row(int width) {
 // Runs `op` on rows from 0 and from far_row(width) on, with every table.
 void expect_same_far_away(int width, const std::function<std::vector<float>(const KernelTable&, int first)>& op) {
   for (const KernelTable* table : all_tables()) {
-    SCOPED_TRACE(table->isa);
+    SCOPED_TRACE(table->name);
     const auto near = op(*table, 0);
     EXPECT_NE(near, std::vector<float>(near.size())) << "an op that writes";
     EXPECT_TRUE(same_bits(op(*table, far_row(width)), near));
@@ -181,7 +181,7 @@ TEST(FarRows, CachedRows) {
   for (const RowCodec codec : {RowCodec::kF32, RowCodec::kBf16, RowCodec::kV4Fp8, RowCodec::kMlaFp8}) {
     const RowFormat format = make_row_format(codec, kDims, 64);
     for (const KernelTable* table : all_tables()) {
-      SCOPED_TRACE(std::string(name(codec)) + " " + table->isa);
+      SCOPED_TRACE(std::string(name(codec)) + " " + table->name);
       for (int r = 0; r < kRows; ++r) std::copy_n(x.data() + r * kDims, kDims, far.data() + r * kApart);
       const auto coded = [&](const float* from, std::ptrdiff_t ld, float* to, std::ptrdiff_t to_ld) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(kRows * format.row_bytes()));

@@ -83,7 +83,7 @@ TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
       for (const KernelTable* table : all_tables()) {
         for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
           const auto alone = mixed(Exec{&pool, table}, site, dim, x.data() + t * stride, 1);
-          EXPECT_TRUE(same_bits(alone, std::span(all).subspan(t * width, width))) << table->isa << " row " << t;
+          EXPECT_TRUE(same_bits(alone, std::span(all).subspan(t * width, width))) << table->name << " row " << t;
         }
       }
       if (head) continue;

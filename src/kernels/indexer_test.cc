@@ -180,7 +180,7 @@ TEST(KeepBest, IsExactWithTiesToTheLowerEntry) {
         Choice choice(table, capacity, k);
         choice.add(scores);
         ASSERT_TRUE(same_values(choice.best(), expected))
-            << table->isa << " " << k << " of " << n << " by " << capacity << " round " << round;
+            << table->name << " " << k << " of " << n << " by " << capacity << " round " << round;
       }
     }
   }
@@ -198,7 +198,7 @@ TEST(KeepBest, NaNsHaveAPlaceToo) {
       Choice choice(table, 40, 30);
       choice.add(scores);
       if (expected.empty()) expected = choice.best();
-      EXPECT_TRUE(same_values(choice.best(), expected)) << table->isa;
+      EXPECT_TRUE(same_values(choice.best(), expected)) << table->name;
     }
     for (const std::int32_t e : expected) EXPECT_FALSE(std::signbit(scores[static_cast<std::size_t>(e)]));
   }
@@ -221,10 +221,10 @@ TEST(IndexSelect, SameOnEveryTableAndThreadCount) {
           ThreadPool pool(threads);
           for (const KernelTable* table : all_tables()) {
             const Selected scored = scene.select(Exec{&pool, table}, pieces, top_k, true);
-            EXPECT_TRUE(same_bits(scored.scores, expected.scores)) << table->isa;
-            EXPECT_TRUE(same_values(scored.entries, expected.entries)) << table->isa;
+            EXPECT_TRUE(same_bits(scored.scores, expected.scores)) << table->name;
+            EXPECT_TRUE(same_values(scored.entries, expected.entries)) << table->name;
             const Selected unscored = scene.select(Exec{&pool, table}, pieces, top_k, false);
-            EXPECT_TRUE(same_values(unscored.entries, expected.entries)) << table->isa << " without scores";
+            EXPECT_TRUE(same_values(unscored.entries, expected.entries)) << table->name << " without scores";
             EXPECT_TRUE(same_values(unscored.count, expected.count));
           }
         }
@@ -331,7 +331,7 @@ TEST(IndexSelect, IsExactInEveryOrderOfScores) {
           ThreadPool pool(threads);
           const KernelTable* table = all_tables()[static_cast<std::size_t>(top_k % 3) % all_tables().size()];
           ASSERT_TRUE(same_values(select_among(random, Exec{&pool, table}, values, weight, top_k), expected))
-              << what << " weight " << weight << " top " << top_k << " " << table->isa << " threads " << threads;
+              << what << " weight " << weight << " top " << top_k << " " << table->name << " threads " << threads;
         }
       }
     }

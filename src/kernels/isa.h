@@ -1,7 +1,8 @@
-// The instruction sets that the CPU's kernels exist for. One is chosen at start and never mixed with others in a run;
-// all give the same bits (kernels/exec.h), so it changes speed only. Thread safety: constant values.
+// The instruction sets that the CPU's kernels exist for. One choice is made at start and never mixed with others in a
+// run; all give the same bits (kernels/exec.h), so it changes speed only. Thread safety: constant values.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -9,22 +10,33 @@
 
 namespace sluice {
 
-struct KernelTable;  // the kernels of one, for the drivers of the CPU's ops (kernels/cpu)
+struct KernelTable;  // the kernels of one choice, for the drivers of the CPU's ops (kernels/cpu)
 
-// "auto" picks the best that the machine has; a name that is unknown or that it lacks is an error that says what it
-// has.
-Result<const KernelTable*> select_kernels(const std::string& isa);
+// "auto" picks the best level that the machine has, `changes` (--kernels, "-amx,-vnni": kernels/cpu_features.h) takes
+// from it or corrects it; what is unknown or what the machine lacks is an error that says what it has.
+Result<const KernelTable*> select_kernels(const std::string& isa, const std::string& changes = "");
 // Plain C++, of any machine.
 const KernelTable& scalar_kernels();
-// Those that this machine has, best first; the scalar ones are the last.
+// Those of every level that this machine has, best first; the scalar ones are the last.
 std::vector<const KernelTable*> present_kernels();
 
-const char* isa_name(const KernelTable& table);
+// Tables of this machine in which every row of the flat table below that it can have occurs, the scalar one first, the
+// one of "auto" last: what tests run.
+std::vector<const KernelTable*> every_path();
 
-struct KernelRow {  // for `sluice kernels`
-  std::string op, isa, why;
+// The level: by it weights are packed.
+const char* isa_name(const KernelTable& table);
+// The level, and how the features differ from the machine's: "avx512vbmi -amx".
+const char* kernels_name(const KernelTable& table);
+
+// The flat table that `sluice kernels` prints: the function that runs for each op, and for each format of weights, form
+// of inputs and number of rows of linears.
+struct KernelRow {
+  std::string entry{}, format{}, inputs{}, rows{};
+  std::string kernel{};  // the function, in namespace sluice::cpu
+  std::string note{};    // when it runs, where that is unusual
+  friend auto operator<=>(const KernelRow&, const KernelRow&) = default;
 };
-// A table may leave a kernel to the next lower instruction set; this says which is which.
 std::vector<KernelRow> describe_kernels(const KernelTable& table);
 
 }  // namespace sluice

@@ -7,8 +7,6 @@
 
 #include "base/block_codes.h"
 #include "base/number_formats.h"
-#include "kernels/cpu/avx512/linear_kernels.h"
-#include "kernels/cpu/avx512/linear_tuning.h"
 #include "kernels/cpu_features.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
@@ -142,7 +140,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             const std::ptrdiff_t at = first_difference(first, y);
-            ASSERT_EQ(at, -1) << table.isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows "
+            ASSERT_EQ(at, -1) << table.name << " " << describe(spec) << " form " << static_cast<int>(form) << " rows "
                               << rows << " out " << shape.out << " in " << shape.in << ": row " << at / (shape.out + 3)
                               << " output " << at % (shape.out + 3) << ": expected "
                               << first[static_cast<std::size_t>(at)] << ", found " << y[static_cast<std::size_t>(at)];
@@ -185,7 +183,7 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
             const auto at = batch.begin() + static_cast<std::ptrdiff_t>(width * r);
             const std::vector<float> got(at, at + static_cast<std::ptrdiff_t>(width));
             ASSERT_EQ(first_difference(want, got), -1)
-                << table.isa << " " << describe(spec) << " out " << out << " in " << in << " rows " << rows << " row "
+                << table.name << " " << describe(spec) << " out " << out << " in " << in << " rows " << rows << " row "
                 << r << " threads " << pool->threads();
           }
         }
@@ -226,7 +224,7 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(want[i]) && std::isnan(got[i])) continue;
         ASSERT_EQ(std::bit_cast<std::uint32_t>(want[i]), std::bit_cast<std::uint32_t>(got[i]))
-            << table.isa << " round " << round << " sum " << i << ": expected " << want[i] << ", found " << got[i];
+            << table.name << " round " << round << " sum " << i << ": expected " << want[i] << ", found " << got[i];
       }
     }
   }
@@ -258,7 +256,7 @@ TEST(Linear, JobsOfOneCallEqualJobsAlone) {
       for (std::size_t i = 0; i < weights.size(); ++i) {
         jobs[i].y = alone[i].data();
         linear(exec, rows, std::span(&jobs[i], 1));
-        EXPECT_EQ(first_difference(together[i], alone[i]), -1) << table.isa << " rows " << rows << " job " << i;
+        EXPECT_EQ(first_difference(together[i], alone[i]), -1) << table.name << " rows " << rows << " job " << i;
       }
     }
   }
@@ -275,7 +273,7 @@ TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
       const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), InputForm::kF32)}(x, 1);
       const auto part =
           Product{table, pool, LinearWeight::pack(exec, slice_rows(weight.view(), 100, 90), InputForm::kF32)}(x, 1);
-      for (std::size_t n = 0; n < 90; ++n) ASSERT_EQ(whole[100 + n], part[n]) << table.isa << " " << describe(spec);
+      for (std::size_t n = 0; n < 90; ++n) ASSERT_EQ(whole[100 + n], part[n]) << table.name << " " << describe(spec);
     }
   }
 }
@@ -290,7 +288,7 @@ TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
     for (const KernelTable& table : linear_tables()) {
       const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), InputForm::kInt8);
       const auto y = Product{table, pool, packed}(x, 1);
-      for (int n = 0; n < 70; ++n) EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(n)])) << table.isa << " " << n;
+      for (int n = 0; n < 70; ++n) EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(n)])) << table.name << " " << n;
     }
   }
 }
@@ -350,55 +348,14 @@ TEST(Linear, Int8WithEveryScale) {
   }
 }
 
-struct Tuned {
-  const KernelTable* table;
-  avx512::LinearTuning tuning;
-};
-
-// Kernels that a processor chooses by speed alone (avx512/linear_tuning.h): all of them, whatever this one would
-// choose.
-TEST(Linear, EveryTuningGivesTheSpecifiedBits) {
-  if (!cpu_has_avx512()) GTEST_SKIP() << "this machine has no AVX-512";
-  const avx512::LinearTuning machine = avx512::linear_tuning();
-  std::vector<Tuned> tuned{{avx512_kernels(), {}}, {avx512_kernels(), {.streams = true, .vnni = avx512::has_vnni()}}};
-  for (const bool dot : {false, true}) {
-    for (const bool streams : {false, true}) {
-      if (cpu_has_avx512vbmi()) tuned.push_back({avx512vbmi_kernels(), {dot && avx512::has_dot(), streams, true}});
-    }
-  }
-  std::mt19937 random = fresh_generator(109);
-  ThreadPool pool(1);
-  for (const WeightSpec& spec : weight_specs()) {
-    for (const Shape shape : {Shape{200, 288}, Shape{77, 131}, Shape{256, 64}}) {
-      const RandomWeight weight(random, spec, shape.out, shape.in);
-      const auto x = random_inputs(random, static_cast<std::size_t>(40 * weight.view().in));
-      for (const InputForm form : kForms) {
-        const auto want = expected(weight.view(), x, 40, form);
-        for (const auto& [table, tuning] : tuned) {
-          avx512::linear_tuning() = tuning;
-          const auto packed = LinearWeight::pack(Exec{&pool, table}, weight.view(), form);
-          for (const int rows : {1, 2, 5, 40}) {
-            const auto y = Product{*table, pool, packed}(x, rows);
-            EXPECT_EQ(first_difference({want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size())}, y), -1)
-                << table->isa << " " << describe(spec) << " form " << static_cast<int>(form) << " rows " << rows
-                << " out " << shape.out << " in " << shape.in << " dot " << tuning.dot << " streams " << tuning.streams
-                << " vnni " << tuning.vnni;
-          }
-        }
-      }
-    }
-  }
-  avx512::linear_tuning() = machine;
-}
-
 TEST(Linear, PackedWeightsStayAsSmallAsStored) {
   std::mt19937 random = fresh_generator(110);
   for (const KernelTable& table : linear_tables()) {
     if (std::string(table.isa) == "scalar") continue;
     const RandomWeight fp8(random, {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, 512, 256);
     const RandomWeight fp4(random, {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, 512, 256);
-    EXPECT_EQ(table.linear.packing.packed_bytes(fp8.view()), 512U * 256U + 512U * 2U) << table.isa;
-    EXPECT_EQ(table.linear.packing.packed_bytes(fp4.view()), 512U * 256U / 2U + 512U * 8U) << table.isa;
+    EXPECT_EQ(table.linear.packing.packed_bytes(fp8.view()), 512U * 256U + 512U * 2U) << table.name;
+    EXPECT_EQ(table.linear.packing.packed_bytes(fp4.view()), 512U * 256U / 2U + 512U * 8U) << table.name;
     for (const DType codes : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
       const RandomWeight weight(random, {.format = WeightFormat::kCodes, .codes = codes}, 512, 256);
       EXPECT_EQ(table.linear.packing.packed_bytes(weight.view()), 512U * weight.view().row_bytes())
@@ -426,8 +383,8 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
           for (const int rows : {1, 3, kMost}) {
             const auto y = Product{table, pool, weight}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
-            ASSERT_EQ(first_difference(first, y), -1)
-                << table.isa << " " << describe(spec) << " rows " << rows << " out " << shape.out << " in " << shape.in;
+            ASSERT_EQ(first_difference(first, y), -1) << table.name << " " << describe(spec) << " rows " << rows
+                                                      << " out " << shape.out << " in " << shape.in;
           }
         }
       }
@@ -459,7 +416,7 @@ TEST(Linear, TransposesAtLoad) {
       LinearWeight moved;
       moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
       EXPECT_EQ(moved.out(), view.in);
-      EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.isa;
+      EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.name;
     }
     if (view.format != WeightFormat::kCodes) continue;
     const WeightView codes = transposed_codes(view);
@@ -469,7 +426,7 @@ TEST(Linear, TransposesAtLoad) {
       for (const KernelTable& table : linear_tables()) {
         const auto packed = LinearWeight::pack(Exec{&pool, &table}, codes, InputForm::kInt8);
         EXPECT_EQ(first_difference(Product{table, pool, packed}(many, rows), want), -1)
-            << table.isa << " rows " << rows;
+            << table.name << " rows " << rows;
       }
     }
   }

@@ -6,10 +6,7 @@
 
 #include "base/check.h"
 #include "base/number_formats.h"
-#include "kernels/cpu/avx2/linear.h"
-#include "kernels/cpu/avx512/linear.h"
-#include "kernels/cpu/avx512vbmi/linear.h"
-#include "kernels/cpu_features.h"
+#include "kernels/op_testing.h"
 
 namespace sluice {
 
@@ -129,17 +126,8 @@ std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {
 }
 
 std::vector<KernelTable> linear_tables() {
-  std::vector<KernelTable> tables{scalar_kernels()};
-  const auto add = [&](const char* isa, const LinearKernels& linear, RowsKernel<SwiGluArgs> swiglu) {
-    KernelTable table = scalar_kernels();
-    table.isa = isa;
-    table.linear = linear;
-    table.swiglu = swiglu;
-    tables.push_back(table);
-  };
-  if (cpu_has_avx2()) add("avx2", avx2_linear_kernels(), swiglu_avx2);
-  if (cpu_has_avx512()) add("avx512", avx512_linear_kernels(), swiglu_avx512);
-  if (cpu_has_avx512vbmi()) add("avx512vbmi", avx512vbmi_linear_kernels(), swiglu_avx512);
+  std::vector<KernelTable> tables;
+  for (const KernelTable* table : all_tables()) tables.push_back(*table);
   return tables;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/isa.h"
 
 namespace sluice {
 
@@ -40,7 +41,7 @@ class RandomWeight {
 // Normal values, a few of them zero, negative zero, tiny or denormal.
 std::vector<float> random_inputs(std::mt19937& random, std::size_t count);
 
-// Scalar first, then the ISAs that this machine has; all but linear and swiglu is scalar in each.
+// Copies of all_tables() (kernels/op_testing.h).
 std::vector<KernelTable> linear_tables();
 
 // The index of the first value whose bits differ, or -1.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 
+#include "base/check.h"
 #include "base/test_seed_testing.h"
 #include "kernels/ops.h"
 
@@ -23,11 +25,14 @@ class Listener final : public ::testing::EmptyTestEventListener {
     std::printf("%s.%s: SLUICE_TEST_SEED=%u\n", test.test_suite_name(), test.name(), seed_of_this_run());
   }
   void OnTestProgramEnd(const ::testing::UnitTest&) override {
-    std::string missing;
-    if (avx2_kernels() == nullptr) missing += " avx2";
-    if (avx512_kernels() == nullptr) missing += " avx512";
-    if (avx512vbmi_kernels() == nullptr) missing += " avx512vbmi";
-    std::printf("instruction sets that did not run here:%s\n", missing.empty() ? " none" : missing.c_str());
+    std::string missing, ran;
+    for (int i = 0; i < kCpuFeatures; ++i) {
+      const auto feature = static_cast<CpuFeature>(i);
+      if (!cpu_features().has(feature)) missing += std::string(" ") + name(feature);
+    }
+    for (const KernelTable* table : all_tables()) ran += std::string(" [") + kernels_name(*table) + "]";
+    std::printf("kernels that ran:%s\n", ran.c_str());
+    std::printf("features that this machine lacks:%s\n", missing.empty() ? " none" : missing.c_str());
   }
 };
 
@@ -59,11 +64,11 @@ std::vector<int> Random::permutation(int n) {
 }
 
 std::vector<const KernelTable*> all_tables() {
-  std::vector<const KernelTable*> tables{&scalar_kernels()};
-  if (const KernelTable* table = avx2_kernels()) tables.push_back(table);
-  if (const KernelTable* table = avx512_kernels()) tables.push_back(table);
-  if (const KernelTable* table = avx512vbmi_kernels()) tables.push_back(table);
-  return tables;
+  const char* changes = std::getenv("SLUICE_TEST_KERNELS");
+  if (changes == nullptr) return every_path();
+  const Result<const KernelTable*> table = select_kernels("auto", changes);
+  SLUICE_CHECK(table.ok(), "SLUICE_TEST_KERNELS is what --kernels takes");
+  return {&scalar_kernels(), *table};
 }
 
 ::testing::AssertionResult same_bits(std::span<const float> found, std::span<const float> expected) {
@@ -90,7 +95,7 @@ std::vector<float> expect_same_on_all(const std::function<std::vector<float>(con
     ThreadPool pool(threads);
     for (const KernelTable* table : all_tables()) {
       const std::vector<float> found = op(Exec{&pool, table});
-      EXPECT_TRUE(same_bits(found, expected)) << table->isa << " on " << threads << " threads";
+      EXPECT_TRUE(same_bits(found, expected)) << table->name << " on " << threads << " threads";
     }
   }
   return expected;

@@ -1,6 +1,6 @@
 // What the op tests share: seeded random values, the kernel tables of this machine, bitwise comparison, and sequences
 // whose cache pages lie in random places. After a test that failed the program prints its seed, and at its end the
-// instruction sets that this machine lacks, whose kernels have not run.
+// kernels that ran, and the features that this machine lacks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/isa.h"
 #include "kernels/step_builder.h"
 
 namespace sluice {
@@ -43,7 +44,8 @@ class Random {
   std::mt19937 engine_;
 };
 
-// The tables of this machine, the scalar one first.
+// The scalar table, then those that together run every kernel of this machine (every_path() of kernels/isa.h), or the
+// one that SLUICE_TEST_KERNELS says, as --kernels does: "-amx,-vnni".
 std::vector<const KernelTable*> all_tables();
 
 // Equal as bit patterns; a difference says where.

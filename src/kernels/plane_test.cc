@@ -217,7 +217,7 @@ TEST(Plane, EveryTableDecodesEveryBytePattern) {
       for (const KernelTable* table : all_tables()) {
         std::vector<float> found(expected.size());
         table->decode_rows(format, &row, 1, found.data(), shape.dims);
-        EXPECT_TRUE(same_bits(found, expected)) << table->isa << " " << name(shape.codec) << " " << shape.dims;
+        EXPECT_TRUE(same_bits(found, expected)) << table->name << " " << name(shape.codec) << " " << shape.dims;
       }
     }
   }

@@ -63,7 +63,7 @@ void expect_same(const Router& router, const std::vector<float>& logits, int row
   for (int threads : {1, 2, 4}) {
     ThreadPool pool(threads);
     for (const KernelTable* table : all_tables()) {
-      SCOPED_TRACE(table->isa);
+      SCOPED_TRACE(table->name);
       compare(router(Exec{&pool, table}, logits, 0, rows), 0, rows);
       compare(router(Exec{&pool, table}, logits, rows / 2, 1), rows / 2, 1);
       compare(router(Exec{&pool, table}, logits, rows - 1, 1), rows - 1, 1);

@@ -135,8 +135,8 @@ void read_plain(const std::byte* from, std::size_t bytes) {
 }
 
 void read_all(const std::byte* from, std::size_t bytes) {
-  if (cpu_has_avx512()) return read_avx512(from, bytes);
-  cpu_has_avx2() ? read_avx2(from, bytes) : read_plain(from, bytes);
+  if (cpu_features().has(CpuFeature::kAvx512)) return read_avx512(from, bytes);
+  cpu_features().has(CpuFeature::kAvx2) ? read_avx2(from, bytes) : read_plain(from, bytes);
 }
 
 // 1e9 operations a second of `loop`, each of whose instructions is so many on all threads.
@@ -229,17 +229,17 @@ double MachineProbe::read_gbytes() const {
 }
 
 double MachineProbe::f32_gflops() const {
-  if (cpu_has_avx512()) return rate(*pool_, 32, &f32_avx512);
-  return cpu_has_avx2() ? rate(*pool_, 16, &f32_avx2) : 0;
+  if (cpu_features().has(CpuFeature::kAvx512)) return rate(*pool_, 32, &f32_avx512);
+  return cpu_features().has(CpuFeature::kAvx2) ? rate(*pool_, 16, &f32_avx2) : 0;
 }
 
 double MachineProbe::bf16_gflops() const {
-  return cpu_has_avx512() && __builtin_cpu_supports("avx512bf16") ? rate(*pool_, 64, &bf16_avx512) : 0;
+  return cpu_features().has(CpuFeature::kBf16Dot) ? rate(*pool_, 64, &bf16_avx512) : 0;
 }
 
 double MachineProbe::int8_gops() const {
-  if (cpu_has_avx512() && __builtin_cpu_supports("avx512vnni")) return rate(*pool_, 128, &int8_avx512);
-  return cpu_has_avx2() && __builtin_cpu_supports("avxvnni") ? rate(*pool_, 64, &int8_avx2) : 0;
+  if (cpu_features().has(CpuFeature::kVnni)) return rate(*pool_, 128, &int8_avx512);
+  return cpu_features().has(CpuFeature::kAvxVnni) ? rate(*pool_, 64, &int8_avx2) : 0;
 }
 
 MachineSpeed MachineProbe::measure() const {

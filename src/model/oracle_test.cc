@@ -152,7 +152,7 @@ TEST(ExpandedOracleTest, Logits) {
     }
     options.numerics.attn_prefill_chunk_size = 16;
     expect_logits(kind, "scalar", 50, kFewLengths, options);
-    if (cpu_has_avx2()) expect_logits(kind, "avx2", 50, kFewLengths, options);
+    if (cpu_features().has(CpuFeature::kAvx2)) expect_logits(kind, "avx2", 50, kFewLengths, options);
   }
 }
 

@@ -73,18 +73,22 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
   for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
   }
+  const KernelTable& table = *exec.kernels;
+  const KernelTable::Attend attend = !args.bf16                    ? table.attend
+                                     : args.value_offset % 32 == 0 ? table.attend_bf16
+                                                                   : table.attend_bf16_odd;
   thread_local std::vector<Tile> tiles;
   const std::size_t operations = cut(exec, args, tiles);
   const auto tile = [&, list = tiles.data()](int index, int) {
     const Tile& t = list[index];
-    exec.kernels->attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end);
+    attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end);
   };
   const auto all = [&](int, int) {
     for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
       const RowSpan& span = args.spans[static_cast<std::size_t>(s)];
       const int sharing = args.heads / args.key_heads;
       for (int h = 0; h < args.heads; h += sharing) {
-        exec.kernels->attend(args, s, span.row_begin, span.row_begin + span.rows, h, h + sharing);
+        attend(args, s, span.row_begin, span.row_begin + span.rows, h, h + sharing);
       }
     }
   };

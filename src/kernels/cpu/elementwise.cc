@@ -24,7 +24,7 @@ void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
       if (args.y.form(form) == nullptr) continue;
       const std::ptrdiff_t width = input_floats(form, norm.dim);
       for (int r = begin; r < end; ++r) {
-        exec.kernels->linear.prepare(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
+        exec.kernels->prepare_inputs(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
       }
     }
   });

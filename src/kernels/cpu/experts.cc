@@ -128,8 +128,8 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   // A piece begins at a whole block.
   for (int r = 0; r < rows; ++r) {
     float* down = group.down + std::ptrdiff_t{piece.row_begin + r} * input_floats(form, inter);
-    kernels.prepare(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
-                    down + input_floats(form, piece.out_begin));
+    exec.kernels->prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
+                                 down + input_floats(form, piece.out_begin));
   }
 }
 

@@ -147,8 +147,9 @@ class Selection {
     for (int row = group.begin; row < group.end; ++row) {
       if (visible(group.span, row) <= args_.top_k) candidates.rows()[row - group.begin].capacity = 0;
     }
-    exec_.kernels->index_scores({&args_, group.span, group.begin, group.end, first,
-                                 std::min(group.entries, first + group.chunk_entries), candidates.rows()});
+    exec_.kernels->index_scores_of(args_.keys->format.codec)({&args_, group.span, group.begin, group.end, first,
+                                                              std::min(group.entries, first + group.chunk_entries),
+                                                              candidates.rows()});
     for (int row = group.begin; row < group.end; ++row) {
       IndexCandidates& best = candidates.rows()[row - group.begin];
       if (best.capacity == 0) {

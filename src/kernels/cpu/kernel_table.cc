@@ -1,101 +1,170 @@
 #include "kernels/cpu/kernel_table.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <string_view>
 
-#include "kernels/cpu/avx2/kernels.h"
-#include "kernels/cpu/avx512/kernels.h"
-#include "kernels/cpu/avx512vbmi/kernels.h"
-#include "kernels/cpu_features.h"
+#include "base/check.h"
+#include "kernels/cpu/kernel_lists.h"
+#include "kernels/cpu/linear_layout.h"
+#include "kernels/linear_inputs.h"
 
 namespace sluice {
 namespace {
 
-// Where an entry of `table` comes from: the lowest of its ISA and those below that has the same kernel.
-template <class GetEntry>
-KernelRow describe(const char* op, const KernelTable& table, const GetEntry& entry) {
-  const KernelTable* source = &table;
-  for (const KernelTable* lower : present_kernels()) {
-    if (entry(*lower) == entry(table)) source = lower;
+// The vectors that a target's kernels, and so the layout of packed weights, are made for.
+enum class Vectors { kNone, kAvx2, kAvx512 };
+
+struct Target {
+  std::string_view name;
+  Vectors vectors;
+  CpuFeatures needs;
+};
+
+using enum CpuFeature;
+constexpr Target kTargets[] = {
+    {"scalar", Vectors::kNone, {}},
+    {"avx2", Vectors::kAvx2, {kAvx2}},
+    {"avx2_vnni", Vectors::kAvx2, {kAvxVnni}},
+    {"avx512", Vectors::kAvx512, {kAvx512}},
+    {"avx512_vnni", Vectors::kAvx512, {kVnni}},
+    {"avx512vbmi", Vectors::kAvx512, {kAvx512Vbmi}},
+    {"avx512_bf16", Vectors::kAvx512, {kBf16Dot}},
+    {"avx512_amx", Vectors::kAvx512, {kAmx}},
+};
+
+constexpr const Target& target(std::string_view name) {
+  return *std::ranges::find(kTargets, name, &Target::name);
+}
+
+const struct {
+  const Target& target;
+  const KernelList& list;
+} kLists[] = {
+#define SLUICE_LISTED(name, file) {target(#name), cpu::name::file##_kernels},
+    SLUICE_KERNEL_LISTS(SLUICE_LISTED)
+#undef SLUICE_LISTED
+};
+
+template <int kTileGroups, Fp8Order kOrder>
+constexpr LinearPacking kPacking{[](const WeightView& view) { return LinearLayout(view, kTileGroups).bytes(); },
+                                 [](const WeightView& view, int begin, int end, std::byte* packed) {
+                                   pack_linear(view, kTileGroups, kOrder, begin, end, packed);
+                                 },
+                                 kTileGroups* kGroupOutputs};
+
+LinearPacking packing_of(CpuFeatures features) {
+  if (features.has(kAvx512Vbmi)) return kPacking<kAvx512TileGroups, Fp8Order::kPairs>;
+  if (features.has(kAvx512)) return kPacking<kAvx512TileGroups, Fp8Order::kPlanes>;
+  if (features.has(kAvx2)) return kPacking<kAvx2TileGroups, Fp8Order::kPlanes>;
+  return {[](const WeightView&) { return std::size_t{0}; }, [](const WeightView&, int, int, std::byte*) {}, 32};
+}
+
+// `kernel` goes behind those of the cell, unless one of them takes all that it does.
+void add_to(LinearKernels::Cell& cell, const LinearKernel& kernel) {
+  for (const LinearKernel*& before : cell) {
+    if (before == nullptr) {
+      before = &kernel;
+      return;
+    }
+    if (before->rows_from <= kernel.rows_from && before->rows_to >= kernel.rows_to &&
+        before->block_inputs >= kernel.block_inputs && (!before->even_blocks || kernel.even_blocks)) {
+      return;
+    }
   }
-  if (source == &table) return {op, table.isa, "written for the chosen ISA"};
-  return {op, source->isa, std::string("has no form of its own for ") + table.isa + ", the next lower one serves"};
+  SLUICE_CHECK(false, "a cell has room for all kernels of a weight");
+}
+
+void add_linears(LinearKernels& linear, CpuFeatures features, std::span<const LinearKernel> kernels) {
+  for (const LinearKernel& kernel : kernels) {
+    if (kernel.rows_from == 0 || !features.has_all(kernel.needs)) continue;
+    for (int kind = 0; kind < kWeightKinds; ++kind) {
+      for (int form = 0; form < kInputForms; ++form) {
+        if ((kernel.kinds >> kind & 1U) == 0 || (kernel.inputs >> form & 1U) == 0) continue;
+        add_to(linear.cell(static_cast<WeightKind>(kind), static_cast<InputForm>(form)), kernel);
+      }
+    }
+  }
+}
+
+// What is changed of the machine's features beyond the level: " -amx +reads_ahead".
+std::string changes(CpuFeatures features) {
+  std::string text;
+  CpuFeatures level = cpu_features();
+  for (const CpuFeature step : {kAvx512Vbmi, kAvx512, kAvx2}) {
+    if (!features.has(step)) level = level.without(step);
+  }
+  for (int i = 0; i < kCpuFeatures; ++i) {
+    const auto feature = static_cast<CpuFeature>(i);
+    if (level.has(feature) != features.has(feature)) {
+      text += (level.has(feature) ? " -" : " +") + std::string(name(feature));
+    }
+  }
+  return text;
+}
+
+KernelTable resolve(CpuFeatures features) {
+  KernelTable table;
+  table.isa = features.level();
+  table.name = table.isa + changes(features);
+  table.features = features;
+  table.linear.packing = packing_of(features);
+  const Vectors vectors = features.has(kAvx512) ? Vectors::kAvx512
+                          : features.has(kAvx2) ? Vectors::kAvx2
+                                                : Vectors::kNone;
+  for (const auto& [target, list] : kLists) {
+    if (target.vectors != vectors || !features.has_all(target.needs)) continue;
+    add_linears(table.linear, features, list.linears);
+    for (const Kernel& kernel : list.kernels) {
+      if (!features.has_all(kernel.needs) || kernel.get(table) != nullptr) continue;
+      kernel.put(table);
+      table.chosen.push_back(&kernel);
+    }
+  }
+  return table;
 }
 
 }  // namespace
 
-std::vector<const KernelTable*> present_kernels() {
-  std::vector<const KernelTable*> tables{avx512vbmi_kernels(), avx512_kernels(), avx2_kernels(), &scalar_kernels()};
-  std::erase(tables, nullptr);
-  return tables;
+WeightKind weight_kind(const WeightView& view) {
+  switch (view.format) {
+    case WeightFormat::kF32:
+      return WeightKind::kF32;
+    case WeightFormat::kBf16:
+      return WeightKind::kBf16;
+    case WeightFormat::kFp8:
+      return view.scale_format == ScaleFormat::kF32 ? WeightKind::kFp8F32Scales : WeightKind::kFp8;
+    case WeightFormat::kMxfp4:
+      return WeightKind::kMxfp4;
+    case WeightFormat::kCodes:
+      return WeightKind::kCodes;
+    case WeightFormat::kTransposedCodes:
+      return WeightKind::kTransposedCodes;
+  }
+  return WeightKind::kF32;
 }
 
-const char* isa_name(const KernelTable& table) {
-  return table.isa;
+const LinearKernel& LinearKernels::kernel(const WeightView& view, InputForm inputs, int rows) const {
+  const int block = view.block_inputs();
+  for (const LinearKernel* kernel : cell(weight_kind(view), inputs)) {
+    SLUICE_CHECK(kernel != nullptr, "a weight that multiplies inputs that its format cannot");
+    if (kernel->takes(rows, block)) return *kernel;
+  }
+  SLUICE_CHECK(false, "the last kernel of a cell takes all");
+  return *cell(weight_kind(view), inputs).front();
 }
 
-const LinearPacking& linear_packing(const KernelTable& table) {
-  return table.linear.packing;
+void LinearKernels::run(const LinearJob& job, int rows, int begin, int end) const {
+  kernel(job.weight->view(), job.weight->input_form(), rows).run(job, rows, begin, end);
 }
 
-const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing) {
+const KernelTable& kernels_with(CpuFeatures features) {
   static std::mutex mutex;
-  static std::map<const LinearPacking*, KernelTable> tables;
+  static std::map<CpuFeatures, KernelTable> tables;
   const std::lock_guard lock(mutex);
-  const auto [found, is_new] = tables.try_emplace(&packing, scalar_kernels());
-  if (is_new) found->second.isa = device, found->second.linear.packing = packing;
-  return found->second;
-}
-
-const KernelTable* avx2_kernels() {
-  return cpu_has_avx2() ? &avx2::kernels() : nullptr;
-}
-const KernelTable* avx512_kernels() {
-  return cpu_has_avx512() ? &avx512::kernels() : nullptr;
-}
-
-const KernelTable* avx512vbmi_kernels() {
-  return cpu_has_avx512vbmi() ? &avx512vbmi::kernels() : nullptr;
-}
-
-Result<const KernelTable*> select_kernels(const std::string& isa) {
-  const auto present = present_kernels();
-  if (isa == "auto") return present.front();
-  for (const KernelTable* table : present) {
-    if (isa == table->isa) return table;
-  }
-  for (const char* known : {"avx2", "avx512", "avx512vbmi"}) {
-    if (isa == known) return invalid_argument("--isa " + isa + ": this machine lacks it; it has " + cpu_isas());
-  }
-  return invalid_argument("--isa " + isa + ": expected auto, scalar, avx2, avx512 or avx512vbmi; this machine has " +
-                          cpu_isas());
-}
-
-std::vector<KernelRow> describe_kernels(const KernelTable& table) {
-#define SLUICE_DESCRIBE(op, entry) describe(op, table, [](const KernelTable& t) { return t.entry; })
-  return {
-      SLUICE_DESCRIBE("linear", linear.run),
-      SLUICE_DESCRIBE("swiglu", swiglu),
-      SLUICE_DESCRIBE("rms_norm", rms_norm),
-      SLUICE_DESCRIBE("layer_norm", layer_norm),
-      SLUICE_DESCRIBE("rope_heads", rope_heads),
-      SLUICE_DESCRIBE("hadamard", hadamard),
-      SLUICE_DESCRIBE("hc_finish", hc_finish),
-      SLUICE_DESCRIBE("hc_collapse", hc_collapse),
-      SLUICE_DESCRIBE("hc_expand", hc_expand),
-      SLUICE_DESCRIBE("route", route),
-      SLUICE_DESCRIBE("attend", attend),
-      SLUICE_DESCRIBE("attend_expanded", attend_expanded),
-      SLUICE_DESCRIBE("merge_attention", merge_attention),
-      SLUICE_DESCRIBE("index_scores", index_scores),
-      SLUICE_DESCRIBE("keep_best", keep_best),
-      SLUICE_DESCRIBE("compress", compress),
-      SLUICE_DESCRIBE("encode_rows", encode_rows),
-      SLUICE_DESCRIBE("decode_rows", decode_rows),
-      SLUICE_DESCRIBE("simulate_rows", simulate_rows),
-      SLUICE_DESCRIBE("sample_weights", sample_weights),
-  };
-#undef SLUICE_DESCRIBE
+  const auto found = tables.find(features);
+  return found != tables.end() ? found->second : tables.emplace(features, resolve(features)).first->second;
 }
 
 }  // namespace sluice

@@ -1,21 +1,24 @@
-// The kernels of one ISA (kernels/isa.h): plain function pointers over tiles of rows. For kernels/cpu and its tests
+// KernelTable: the kernels that run, plain function pointers over tiles of rows, resolved once from the lists of
+// kernels (cpu/kernel_list.h) for what the processor may use (kernels/cpu_features.h). For kernels/cpu and its tests
 // alone (tools/check_layering.sh).
 //
-// Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so an ISA changes speed only.
-// A table may leave an entry to the next lower ISA.
+// Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so the choice changes speed only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "kernels/attend_expanded.h"
 #include "kernels/attention.h"
 #include "kernels/compressor.h"
+#include "kernels/cpu_features.h"
 #include "kernels/elementwise.h"
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/index_tile.h"
-#include "kernels/isa.h"
 #include "kernels/linear.h"
 #include "kernels/linear_packing.h"
 #include "kernels/plane.h"
@@ -28,17 +31,44 @@ namespace sluice {
 template <class Args>
 using RowsKernel = void (*)(const Args& args, int begin, int end);
 
-struct LinearKernels {
-  LinearPacking packing;
+struct Kernel;  // cpu/kernel_list.h
+struct LinearKernel;
+
+// The rows of the table of linears: weights that have kernels of their own.
+enum class WeightKind { kF32, kBf16, kFp8, kFp8F32Scales, kMxfp4, kCodes, kTransposedCodes };
+inline constexpr int kWeightKinds = 7, kInputForms = 4;
+WeightKind weight_kind(const WeightView& view);
+
+class LinearKernels {
+ public:
+  // Those that may run for a kind of weight and form of inputs: of these the first that takes the rows and the weight's
+  // blocks. Null after the last, which takes all.
+  using Cell = std::array<const LinearKernel*, 6>;
+
   // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
-  void (*run)(const LinearJob& job, int rows, int begin, int end);
-  // kernels/linear_inputs.h's prepare_inputs().
-  void (*prepare)(InputForm form, int count, const float* x, float* to);
+  void run(const LinearJob& job, int rows, int begin, int end) const;
+  const LinearKernel& kernel(const WeightView& view, InputForm inputs, int rows) const;
+  Cell& cell(WeightKind kind, InputForm inputs) {
+    return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
+  }
+  const Cell& cell(WeightKind kind, InputForm inputs) const {
+    return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
+  }
+
+  LinearPacking packing{};
+
+ private:
+  std::array<std::array<Cell, kInputForms>, kWeightKinds> cells_{};
 };
 
 struct KernelTable {
-  const char* isa = "scalar";
-  LinearKernels linear{};
+  const char* isa = "scalar";         // the level (--isa), by which weights are packed
+  std::string name;                   // with what is changed of the machine's: "avx512vbmi -amx"
+  CpuFeatures features;               // what its kernels may need
+  std::vector<const Kernel*> chosen;  // of the entries below, linear's apart
+  LinearKernels linear;
+  // kernels/linear_inputs.h's prepare_inputs().
+  void (*prepare_inputs)(InputForm form, int count, const float* x, float* to) = nullptr;
   RowsKernel<SwiGluArgs> swiglu = nullptr;
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
   RowsKernel<LayerNormArgs> layer_norm = nullptr;
@@ -49,12 +79,23 @@ struct KernelTable {
   RowsKernel<HcExpandArgs> hc_expand = nullptr;
   RowsKernel<RouteArgs> route = nullptr;
   // Heads [head_begin, head_end) of rows [begin, end), all of span `span` of the args.
-  void (*attend)(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) = nullptr;
+  using Attend = void (*)(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
+  Attend attend = nullptr;           // f32
+  Attend attend_bf16 = nullptr;      // AttendArgs::bf16, and value_offset a multiple of 32
+  Attend attend_bf16_odd = nullptr;  // of 16 only
   // Rows [begin, end), 64 at most, of head `head`.
   void (*attend_expanded)(const AttendExpandedArgs& args, int head, int begin, int end) = nullptr;
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
   // Scores a tile: to args.scores where the caller wants them, and to the candidates of its rows.
-  void (*index_scores)(const IndexTile& tile) = nullptr;
+  using IndexScores = void (*)(const IndexTile& tile);
+  IndexScores index_scores = nullptr;  // of keys that the next two do not take
+  IndexScores index_scores_fp8 = nullptr;
+  IndexScores index_scores_fp4 = nullptr;
+  IndexScores index_scores_of(RowCodec keys) const {
+    return keys == RowCodec::kIndexFp4   ? index_scores_fp4
+           : keys == RowCodec::kIndexFp8 ? index_scores_fp8
+                                         : index_scores;
+  }
   // Leaves the k best of the candidates, by the rule of kernels/indexer.h, where there are more.
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
@@ -68,9 +109,7 @@ struct KernelTable {
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
-// Null when this build or this machine lacks the ISA.
-const KernelTable* avx2_kernels();
-const KernelTable* avx512_kernels();
-const KernelTable* avx512vbmi_kernels();
+// Of exactly these features, which the machine has. One table for each set, which stays.
+const KernelTable& kernels_with(CpuFeatures features);
 
 }  // namespace sluice

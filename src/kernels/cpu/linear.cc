@@ -39,7 +39,7 @@ void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int
   const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
   auto prepare = [&](int piece, int) {
     for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
-      exec.kernels->linear.prepare(form, in, job.x_row(r), to + r * ldto);
+      exec.kernels->prepare_inputs(form, in, job.x_row(r), to + r * ldto);
     }
   };
   exec.pool->run((rows + step - 1) / step, std::ref(prepare));

@@ -227,8 +227,8 @@ struct Packer {
       // As inputs begin at whole bytes: a line takes four or eight of them from each row.
       const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
       if (begin % layout.step_inputs == 0) {
-        done = avx2::pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at,
-                                 row_bytes, (end - begin) / layout.step_inputs, to, stride);
+        done = cpu::avx2::pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at,
+                                      row_bytes, (end - begin) / layout.step_inputs, to, stride);
       }
     }
     to += static_cast<std::size_t>(done) * stride;

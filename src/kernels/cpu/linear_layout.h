@@ -25,6 +25,7 @@
 namespace sluice {
 
 inline constexpr int kGroupOutputs = 16;
+inline constexpr int kAvx2TileGroups = 2, kAvx512TileGroups = 4;
 
 enum class Fp8Order {
   kPairs,   // output o of a quarter q = o / 4: inputs 0, 1 at 16 q + 2 (o % 4), inputs 2, 3 eight bytes on

@@ -1,5 +1,5 @@
 // What the AVX2 kernels of integer products share: lines of weights as unsigned bytes, and the parts of
-// cpu/linear_int8.inc.h's Int8 that do not depend on the instruction that multiplies them.
+// cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/avx2/vec.h"
 
-namespace sluice::avx2 {
+namespace sluice::cpu::SLUICE_ISA {
 
 struct LineBytes {
   struct Bytes {
@@ -69,4 +69,4 @@ struct PairsOf : Values {
   }
 };
 
-}  // namespace sluice::avx2
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,4 +1,4 @@
-// The AVX2 parts of kernels/cpu/linear_tile.inc.h: register tiles, and the decoders of FP8 and FP4.
+// The AVX2 parts of kernels/cpu/linear_tile.h: register tiles, and the decoder of FP4.
 #pragma once
 
 #include <immintrin.h>
@@ -7,9 +7,10 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx2/vec.h"
-#include "kernels/cpu/linear_formats.inc.h"
+#include "kernels/cpu/linear_formats.h"
+#include "kernels/cpu_features.h"
 
-namespace sluice::avx2 {
+namespace sluice::cpu::SLUICE_ISA {
 
 struct LinearIsa {
   using Vec = F32x16;
@@ -18,24 +19,15 @@ struct LinearIsa {
   static constexpr int kChains = 2;
   static constexpr int kRowsGroupsInnermost = 0;
   static constexpr int kPanelRows = 6, kPanelGroups = 1;
-};
-
-// Lines in Fp8Order::kPlanes, through f16 (vec.h). The NaN codes give 480.
-class Fp8Decoder {
- public:
-  using Line = const std::byte*;
-  SLUICE_VEC Line load(const std::byte* line) const { return line; }
-  template <int P>
-  SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    const F32x16 by = F32x16::broadcast(256.0F);
-    odd = F32x16::load_e4m3_over_256(line + 16 * (2 * P + 1)) * by;
-    even = F32x16::load_e4m3_over_256(line + 16 * (2 * P)) * by;
-  }
+  // Rows whose sums stay in registers beside what decodes weights; rows from which panels pay (0: never).
+  static constexpr int kDirectRows = 2, kCodesDirectRows = 2;
+  static constexpr int kPanelFrom = 8, kF32PanelFrom = 8;
+  static constexpr CpuFeatures kBf16PanelsNeed{};
 };
 
 class Mxfp4Weights {
  public:
-  using Scale = cpu::ScaledE8m0<F32x16>;
+  using Scale = ScaledE8m0<F32x16>;
   static constexpr int kInputs = 8, kDirectRows = 2, kPanelFrom = 8;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   using Line = I32x16;
@@ -59,4 +51,4 @@ class Mxfp4Weights {
   __m256 values_ = _mm256_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F);
 };
 
-}  // namespace sluice::avx2
+}  // namespace sluice::cpu::SLUICE_ISA

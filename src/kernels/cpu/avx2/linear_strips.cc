@@ -2,7 +2,7 @@
 
 #include <emmintrin.h>
 
-namespace sluice::avx2 {
+namespace sluice::cpu::avx2 {
 namespace {
 
 // A strip is 16 bytes of each row: four dwords a row, so four columns of a dword an output. A column of four rows (a
@@ -140,4 +140,4 @@ int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std:
   return 0;
 }
 
-}  // namespace sluice::avx2
+}  // namespace sluice::cpu::avx2

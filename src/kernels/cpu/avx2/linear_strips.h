@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/linear_layout.h"
 
-namespace sluice::avx2 {
+namespace sluice::cpu::avx2 {
 
 // Packs as many of `steps` lines as come in whole strips of 16 bytes a row, and returns how many. Row r begins at
 // rows + r * row_bytes; line s goes to `to` + s * stride.
 int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std::size_t row_bytes, int steps,
                 std::byte* to, std::size_t stride);
 
-}  // namespace sluice::avx2
+}  // namespace sluice::cpu::avx2

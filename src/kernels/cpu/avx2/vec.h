@@ -1,4 +1,4 @@
-// Sixteen f32 lanes in two AVX2 registers: the primitives over which cpu/*.inc.h write every algorithm once.
+// Sixteen f32 lanes in two AVX2 registers: the primitives over which cpu/*.h write every algorithm once.
 // cpu/avx512/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
 // compiled for this ISA can be linked into another one's.
 #pragma once
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace sluice::avx2 {
+namespace sluice::cpu::SLUICE_ISA {
 
 #define SLUICE_VEC [[gnu::always_inline]] inline
 
@@ -300,4 +300,4 @@ SLUICE_VEC void store_tree_sums(const F32x16 (&acc)[H][4], float* out, std::ptrd
   }
 }
 
-}  // namespace sluice::avx2
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -4,7 +4,7 @@
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/plane.h"
 
-namespace sluice::avx512 {
+namespace sluice::cpu::SLUICE_ISA {
 
 struct IndexTranspose {
   // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
@@ -28,4 +28,4 @@ struct IndexTranspose {
   }
 };
 
-}  // namespace sluice::avx512
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,5 +1,5 @@
 // What the AVX-512 kernels of integer products share: lines of weights as unsigned bytes, and the parts of
-// cpu/linear_int8.inc.h's Int8 that do not depend on the instruction that multiplies them.
+// cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/avx512/vec.h"
 
-namespace sluice::avx512 {
+namespace sluice::cpu::SLUICE_ISA {
 
 struct LineBytes {
   using Bytes = __m512i;
@@ -57,4 +57,4 @@ struct PairsOf : Values {
   }
 };
 
-}  // namespace sluice::avx512
+}  // namespace sluice::cpu::SLUICE_ISA

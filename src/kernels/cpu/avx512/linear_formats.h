@@ -1,4 +1,4 @@
-// The AVX-512 parts of kernels/cpu/linear_tile.inc.h: register tiles, and the decoders of FP8 and FP4.
+// The AVX-512 parts of kernels/cpu/linear_tile.h: register tiles, and the decoder of FP4.
 #pragma once
 
 #include <array>
@@ -7,9 +7,10 @@
 
 #include "kernels/cpu/avx512/intrinsics.h"
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/cpu/linear_formats.inc.h"
+#include "kernels/cpu/linear_formats.h"
+#include "kernels/cpu_features.h"
 
-namespace sluice::avx512 {
+namespace sluice::cpu::SLUICE_ISA {
 
 struct LinearIsa {
   using Vec = F32x16;
@@ -18,23 +19,16 @@ struct LinearIsa {
   static constexpr int kChains = 4;
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
+  // Rows whose sums stay in registers beside what decodes weights; rows from which panels pay (0: never). Decoding a
+  // plain weight costs so little that panels do not, except for bf16 where shifts take the place of multiply-adds
+  // (Intel).
+  static constexpr int kDirectRows = 4, kCodesDirectRows = 2;
+  static constexpr int kPanelFrom = 17, kF32PanelFrom = 0;
+  static constexpr CpuFeatures kBf16PanelsNeed{CpuFeature::kReadsAhead};
 };
 
 struct StreamingIsa : LinearIsa {
   static constexpr bool kStreams = true;
-};
-
-// Lines in Fp8Order::kPlanes, through f16 (vec.h). The NaN codes give 480.
-class Fp8Decoder {
- public:
-  using Line = const std::byte*;
-  SLUICE_VEC Line load(const std::byte* line) const { return line; }
-  template <int P>
-  SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    const F32x16 by = F32x16::broadcast(256.0F);
-    odd = F32x16::load_e4m3_over_256(line + 16 * (2 * P + 1)) * by;
-    even = F32x16::load_e4m3_over_256(line + 16 * (2 * P)) * by;
-  }
 };
 
 // The bf16 of every e2m1 code, twice.
@@ -49,7 +43,7 @@ alignas(64) inline constexpr std::array<std::uint16_t, 32> kE2m1Bf16 = [] {
 
 class Mxfp4Weights {
  public:
-  using Scale = cpu::ScaledE8m0<F32x16>;
+  using Scale = ScaledE8m0<F32x16>;
   static constexpr int kInputs = 8, kDirectRows = 4, kPanelFrom = 13;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   using Line = I32x16;
@@ -62,11 +56,11 @@ class Mxfp4Weights {
   }
   template <int P>
   SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    cpu::split_bf16_pairs(bf16_pair<P>(line), even, odd);
+    split_bf16_pairs(bf16_pair<P>(line), even, odd);
   }
 
  private:
   __m512i values_ = _mm512_load_si512(kE2m1Bf16.data());
 };
 
-}  // namespace sluice::avx512
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,4 +1,4 @@
-// Sixteen f32 lanes in one AVX-512 register: the primitives over which cpu/*.inc.h write every algorithm once.
+// Sixteen f32 lanes in one AVX-512 register: the primitives over which cpu/*.h write every algorithm once.
 // cpu/avx2/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
 // compiled for this ISA can be linked into another one's.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/avx512/intrinsics.h"
 
-namespace sluice::avx512 {
+namespace sluice::cpu::SLUICE_ISA {
 
 #define SLUICE_VEC [[gnu::always_inline]] inline
 
@@ -269,4 +269,4 @@ SLUICE_VEC void store_tree_sums(const F32x16 (&acc)[H][4], float* out, std::ptrd
   }
 }
 
-}  // namespace sluice::avx512
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,0 +1,291 @@
+// Attention (kernels/attention.h) over sixteen lanes V, in the order of Products (cpu/products.h).
+//
+// A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
+// in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
+// holds the running V until the division at the end.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/products.h"
+#include "kernels/cpu/tiles.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+
+inline constexpr int kTileRows = 16, kHeadBlock = 8, kRowsAhead = 8;
+inline constexpr std::size_t kSharedKeyCells = std::size_t{1}
+                                               << 18;  // selected keys are shared while they fit in 1 MiB
+
+template <class V, class Products>
+class AttendTile {
+  using Cell = typename Products::Cell;
+  static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
+
+ public:
+  [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
+      : args_(args),
+        span_(args.spans[static_cast<std::size_t>(span)]),
+        begin_(begin),
+        rows_(end - begin),
+        head_begin_(head_begin),
+        heads_(head_end - head_begin),
+        dims_(Products::cells(args.dims)),
+        latent_(plane_of(args.latent)),
+        window_(plane_of(args.window)),
+        stride_(Products::stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
+    first_ = span_.first_position + (begin - span_.row_begin);
+    shared_ = args.selected != nullptr ? shared_entries() : 0;
+    carve();
+  }
+
+  void run() {
+    if (latent_ != nullptr) {
+      if (args_.selected != nullptr) {
+        attend_selected();
+      } else {
+        attend_all_latent();
+      }
+    }
+    if (window_ != nullptr) attend_window();
+    for (int r = 0; r < rows_; ++r) finish(r);
+  }
+
+ private:
+  // The plane of the key head that these heads share.
+  const PlaneView* plane_of(const PlaneView* planes) const {
+    return planes == nullptr ? nullptr : planes + head_begin_ / (args_.heads / args_.key_heads);
+  }
+  Position position(int r) const { return first_ + r; }
+  float* out(int r, int h) const {
+    return args_.out + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.value_dims;
+  }
+
+  // How many latent entries to decode for all rows at once: those that the last row sees, if that is less work than
+  // decoding each row's own.
+  int shared_entries() const {
+    const int visible = (position(rows_ - 1) + 1) / args_.tokens_per_row;
+    int wanted = 0;
+    for (int r = 0; r < rows_; ++r) wanted += args_.selected_count[begin_ + r];
+    const bool fits = static_cast<std::size_t>(visible) * static_cast<std::size_t>(stride_) <= kSharedKeyCells;
+    return fits && visible < wanted ? visible : 0;
+  }
+
+  void carve() {
+    const int window_keys = window_ != nullptr ? args_.window_tokens + 2 * kTileRows : 0;
+    const int list = window_keys > kSplitKeys ? window_keys : kSplitKeys;
+    const int decoded = list > shared_ ? list : shared_;
+    score_stride_ = (list + 15) / 16 * 16 + 16;
+    const auto size = [](std::ptrdiff_t n) { return static_cast<std::size_t>((n + 15) / 16 * 16); };
+    const std::size_t pointer_floats = size((list + decoded + 16) * 2);
+    const std::size_t key_floats = size(decoded * stride_), score_floats = size(kHeadBlock * score_stride_);
+    const std::size_t query_floats = size(kHeadBlock * dims_), stat_floats = size(2 * kTileRows * heads_);
+    const std::size_t row_floats = size(key_stride((latent_ != nullptr ? latent_ : window_)->format.dims));
+    float* p = thread_scratch(pointer_floats + key_floats + score_floats + query_floats + stat_floats + row_floats);
+    list_ = reinterpret_cast<const Cell**>(p);
+    entries_ = list_ + list + 16;
+    keys_ = reinterpret_cast<Cell*>(p + pointer_floats);
+    scores_ = p + pointer_floats + key_floats;
+    queries_ = reinterpret_cast<Cell*>(scores_ + score_floats);
+    max_ = scores_ + score_floats + query_floats;
+    sum_ = max_ + kTileRows * heads_;
+    row_ = max_ + stat_floats;
+  }
+
+  void attend_selected() {
+    for (int e = 0; e < shared_; ++e) entries_[e] = latent_values(e, e);
+    for (int r = 0; r < rows_; ++r) {
+      const std::int32_t* selected = args_.selected + static_cast<std::ptrdiff_t>(begin_ + r) * args_.max_selected;
+      const int count = args_.selected_count[begin_ + r];
+      for (int first = 0; first < count; first += kSplitKeys) {
+        const int n = count - first < kSplitKeys ? count - first : kSplitKeys;
+        for (int i = 0; i < n; ++i) {
+          const std::int32_t e = selected[first + i];
+          if (shared_ == 0 && first + i + kRowsAhead < count) ask_for(selected[first + i + kRowsAhead]);
+          list_[i] = shared_ > 0 ? entries_[e] : latent_values(e, i);
+        }
+        add_keys(r, 0, n);
+      }
+    }
+  }
+
+  void attend_all_latent() {
+    const int last = (position(rows_ - 1) + 1) / args_.tokens_per_row;
+    for (int first = 0; first < last; first += kSplitKeys) {
+      const int n = last - first < kSplitKeys ? last - first : kSplitKeys;
+      for (int i = 0; i < n; ++i) list_[i] = latent_values(first + i, i);
+      for (int r = 0; r < rows_; ++r) {
+        const int visible = (position(r) + 1) / args_.tokens_per_row - first;
+        if (visible > 0) add_keys(r, 0, visible < n ? visible : n);
+      }
+    }
+  }
+
+  void attend_window() {
+    const Position first = window_begin(0), last = position(rows_ - 1);
+    const Position base = first / 16 * 16;  // list index = position - base, so that a lane is position mod 16
+    for (Position p = first; p <= last; ++p) {
+      list_[p - base] = values(*window_, window_row(*args_.step, span_, *window_, p), p - first);
+    }
+    for (Position p = base; p < first; ++p) list_[p - base] = list_[first - base];
+    for (int r = 0; r < rows_; ++r) {
+      const Position begin = window_begin(r), cut = window_cut(begin);
+      if (cut > begin) add_keys(r, begin - base, cut - base);
+      add_keys(r, cut - base, position(r) + 1 - base);
+    }
+  }
+  // Where a row's window is cut in two splits; `begin`: nowhere.
+  Position window_cut(Position begin) const {
+    return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
+  }
+  Position window_begin(int r) const {
+    const Position begin = position(r) - args_.window_tokens + 1;
+    return begin > 0 ? begin : 0;
+  }
+
+  // Selected rows lie anywhere, where no processor fetches by itself.
+  void ask_for(std::int32_t e) const {
+    const RowRef row = latent_row(*args_.step, span_, *latent_, e);
+    for (int i = 0; i < latent_->format.data_bytes; i += 64) __builtin_prefetch(row.data + i);
+    __builtin_prefetch(row.scales);
+  }
+  const Cell* latent_values(std::int32_t e, int slot) const {
+    return values(*latent_, latent_row(*args_.step, span_, *latent_, e), slot);
+  }
+  const Cell* values(const PlaneView& plane, RowRef row, int slot) const {
+    return Products::key(plane.format, row, keys_ + slot * stride_, row_);
+  }
+
+  // One split of row r: the keys list_[first..last).
+  void add_keys(int r, int first, int last) {
+    // A tile takes four keys, and values go in pairs: what is not in the split has weight 0, and must be a key of the
+    // row all the same, since 0 times a key that is not finite is NaN.
+    const int begin = first / 4 * 4, padded = (last + 3) / 4 * 4;
+    const Cell* saved[6];
+    int count = 0;
+    const auto outside = [&](const auto& visit) {
+      for (int i = begin; i < first; ++i) visit(i);
+      for (int i = last; i < padded; ++i) visit(i);
+    };
+    outside([&](int i) { saved[count++] = std::exchange(list_[i], list_[first]); });
+    for (int h = 0; h < heads_; h += kHeadBlock) {
+      add_keys_of_heads(r, h, heads_ - h < kHeadBlock ? heads_ - h : kHeadBlock, first, last, padded);
+    }
+    count = 0;
+    outside([&](int i) { list_[i] = saved[count++]; });
+    seen_ |= 1U << r;
+  }
+
+  void add_keys_of_heads(int r, int head, int heads, int first, int last, int padded) {
+    dot_products<V, Products>(queries(r, head, heads), dims_, heads, list_, first / 4 * 4, padded, dims_, scores_,
+                              score_stride_);
+    float* max = max_ + r * heads_ + head;
+    float* sum = sum_ + r * heads_ + head;
+    if ((seen_ >> r & 1U) == 0) {
+      for (int h = 0; h < heads; ++h) softmax(h, first, last, max[h], sum[h]);
+      weighted_values<V, Products>(scores_, score_stride_, heads, list_, first, last, args_.value_offset,
+                                   args_.value_dims,
+                                   [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
+      return;
+    }
+    float old_factor[kHeadBlock], new_factor[kHeadBlock];
+    for (int h = 0; h < heads; ++h) {
+      float m, z;
+      softmax(h, first, last, m, z);
+      const float merged = m > max[h] ? m : max[h];
+      const V a = exp(V::broadcast(max[h] - merged)), b = exp(V::broadcast(m - merged));
+      max[h] = merged;
+      sum[h] = fma(b, V::broadcast(z), a * V::broadcast(sum[h])).first_lane();
+      old_factor[h] = a.first_lane();
+      new_factor[h] = b.first_lane();
+    }
+    weighted_values<V, Products>(scores_, score_stride_, heads, list_, first, last, args_.value_offset,
+                                 args_.value_dims, [&](int h, int d, int left, V v) {
+                                   float* o = out(r, head + h) + d;
+                                   const V old = V::broadcast(old_factor[h]) * load_up_to_16<V>(o, left);
+                                   store_up_to_16(fma(V::broadcast(new_factor[h]), v, old), o, left);
+                                 });
+  }
+
+  const Cell* queries(int r, int head, int heads) {
+    const float* q =
+        args_.q + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + head) * args_.dims;
+    if constexpr (std::is_same_v<Products, FloatProducts<V, false>>) {
+      if (dims_ == args_.dims) return q;
+    }
+    for (int h = 0; h < heads; ++h) Products::query(q + h * args_.dims, args_.dims, queries_ + h * dims_);
+    return queries_;
+  }
+
+  // Turns the dot products of keys [first, last) into weights; gives their maximum and sum.
+  [[gnu::always_inline]] void softmax(int h, int first, int last, float& max, float& sum) {
+    using I = typename V::Int;
+    float* s = scores_ + h * score_stride_;
+    const V scale = V::broadcast(args_.scale), nothing = V::broadcast(-__builtin_inff());
+    const auto inside = [&](int i) {
+      const I index = I::iota() + I::broadcast(i);
+      return greater(index, I::broadcast(first - 1)) & greater(I::broadcast(last), index);
+    };
+    V m = nothing;
+    for (int i = first / 16 * 16; i < last; i += 16) {
+      const V scaled = V::load(s + i) * scale;
+      scaled.store(s + i);
+      m = max_of(select(inside(i), scaled, nothing), m);
+    }
+    m = tree_max(m);
+    V z = V::zero();
+    for (int i = first / 16 * 16; i < last; i += 16) {
+      const V w = select(inside(i), Products::rounded(exp(V::load(s + i) - m)), V::zero());
+      w.store(s + i);
+      z = z + w;
+    }
+    Products::pack_weights(s, first, last);
+    max = m.first_lane();
+    sum = tree_sum(z).first_lane();
+  }
+
+  void finish(int r) {
+    const bool any = (seen_ >> r & 1U) != 0;
+    for (int h = 0; h < heads_; ++h) {
+      V z = V::broadcast(sum_[r * heads_ + h]);
+      if (any && args_.sink != nullptr) {
+        z = z + exp(V::broadcast(args_.sink[head_begin_ + h]) - V::broadcast(max_[r * heads_ + h]));
+      }
+      float* o = out(r, h);
+      for (int d = 0; d < args_.value_dims; d += 16) {
+        const int left = args_.value_dims - d;
+        store_up_to_16(any ? load_up_to_16<V>(o + d, left) / z : V::zero(), o + d, left);
+      }
+    }
+  }
+
+  const AttendArgs& args_;
+  const RowSpan& span_;
+  const int begin_, rows_, head_begin_, heads_;
+  const int dims_;  // in cells
+  const PlaneView *latent_, *window_;
+  const std::ptrdiff_t stride_;  // of decoded keys
+  Position first_ = 0;
+  int shared_ = 0;
+  unsigned seen_ = 0;  // rows that have had a split
+  std::ptrdiff_t score_stride_ = 0;
+  const Cell** list_ = nullptr;     // the keys at hand
+  const Cell** entries_ = nullptr;  // [shared_]
+  Cell* keys_ = nullptr;            // decoded
+  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless they are cells where they lie
+  float* scores_ = nullptr;         // [kHeadBlock][score_stride_]
+  float* max_ = nullptr;            // [rows_][heads_]
+  float* sum_ = nullptr;
+  float* row_ = nullptr;  // a key on its way to cells
+};
+
+template <class V, class Products>
+void attend_tiles(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end) {
+  for (int row = begin; row < end; row += kTileRows) {
+    const int last = end - row < kTileRows ? end : row + kTileRows;
+    AttendTile<V, Products>(args, span, row, last, head_begin, head_end).run();
+  }
+}
+
+}  // namespace sluice::cpu::SLUICE_ISA

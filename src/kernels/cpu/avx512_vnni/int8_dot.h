@@ -1,0 +1,37 @@
+// Integer products (cpu/linear_int8.h) by AVX-512 VNNI, four in one instruction, where AVX-512 BW takes three: the same
+// sums.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cpu/avx512/int8_values.h"
+#include "kernels/cpu/avx512/linear_formats.h"
+#include "kernels/cpu/linear_int8.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+
+template <class Values>
+struct FoursOf : Values {
+  SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {
+    return {_mm512_dpbusd_epi32(acc.v, weights, x)};
+  }
+};
+
+template <class Isa>
+struct Mxfp4Isa : Isa {
+  static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
+  static constexpr int kInt8DirectRows = 5, kInt8BufferFrom = 24;
+  struct Int8 : FoursOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
+};
+template <class Isa>
+struct CodesTiling : Isa {
+  static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
+  static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
+};
+template <class Form>
+struct CodesInt8 : FoursOf<std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>,
+                   CodesInt8Scales<F32x16, Form, Form::kOffset> {};
+
+using AheadIsa = StreamingIsa;
+
+}  // namespace sluice::cpu::SLUICE_ISA

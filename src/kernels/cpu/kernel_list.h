@@ -1,0 +1,77 @@
+// What a file of kernels offers: each kernel with its name and what it needs. A table (cpu/kernel_table.h) takes, of
+// all lists in their order (cpu/kernel_lists.h), the first kernel that it may for each of its entries.
+#pragma once
+
+#include <initializer_list>
+#include <limits>
+#include <span>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/target.h"
+
+namespace sluice {
+
+// An entry of a table that is not linear.
+struct Kernel {
+  const char* name;   // of the function, in namespace sluice::cpu
+  const char* entry;  // "rms_norm"
+  CpuFeatures needs;  // beside those of its target
+  void (*put)(KernelTable& table);
+  const void* (*get)(const KernelTable& table);  // what the table calls
+};
+
+template <class... T>
+constexpr unsigned set_of(T... members) {
+  return (0U | ... | (1U << static_cast<unsigned>(members)));
+}
+
+// A product of some kinds of weights and forms of inputs, from some number of rows on.
+struct LinearKernel {
+  const char* name;
+  void (*run)(const LinearJob& job, int rows, int begin, int end);
+  unsigned kinds, inputs;                                        // set_of(WeightKind...), set_of(InputForm...)
+  int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: not at all
+  CpuFeatures needs{};
+  bool even_blocks = false;                            // takes only blocks of an even number of inputs
+  int block_inputs = std::numeric_limits<int>::max();  // takes only blocks of so many inputs at most
+
+  constexpr bool takes(int rows, int block) const {
+    return rows >= rows_from && rows <= rows_to && block <= block_inputs && !(even_blocks && block % 2 != 0);
+  }
+};
+
+inline constexpr unsigned kFloatInputs = set_of(InputForm::kF32, InputForm::kBf16, InputForm::kFp8);
+inline constexpr unsigned kRoundedInputs = set_of(InputForm::kBf16, InputForm::kFp8);
+inline constexpr unsigned kInt8Inputs = set_of(InputForm::kInt8);
+
+// Of a file, for one target: target::file_kernels (cpu/kernel_lists.h). Constants, so that those of targets that this
+// machine lacks can be read, too.
+struct KernelList {
+  std::span<const Kernel> kernels;
+  std::span<const LinearKernel> linears;
+};
+
+}  // namespace sluice
+
+#define SLUICE_NAMED_KERNEL(name, entry, function, ...)                                                             \
+  ::sluice::Kernel {                                                                                                \
+    name, #entry, ::sluice::CpuFeatures{__VA_ARGS__}, [](::sluice::KernelTable& table) { table.entry = function; }, \
+        [](const ::sluice::KernelTable& table) { return reinterpret_cast<const void*>(table.entry); }               \
+  }
+// The function of this target as the entry of a table; then the features that it needs.
+#define SLUICE_KERNEL(entry, function, ...) \
+  SLUICE_NAMED_KERNEL(SLUICE_KERNEL_NAME(function), entry, function, __VA_ARGS__)
+
+// The function of this target as a kernel of linears: the kinds of weights `of` and the inputs `with`, then what else
+// LinearKernel has.
+#define SLUICE_LINEAR(function, of, with, ...)                                                                    \
+  ::sluice::LinearKernel {                                                                                        \
+    .name = SLUICE_KERNEL_NAME(function), .run = function, .kinds = of, .inputs = with __VA_OPT__(, ) __VA_ARGS__ \
+  }
+
+// What this file offers for its target.
+#define SLUICE_KERNELS(file, ...)                       \
+  extern const ::sluice::KernelList file##_kernels;     \
+  constinit const ::sluice::KernelList file##_kernels { \
+    __VA_ARGS__                                         \
+  }

@@ -1,0 +1,88 @@
+// The flat table of `sluice kernels`.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/isa.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kKindNames[kWeightKinds] = {
+    "f32", "bf16", "fp8", "fp8, f32 scales", "mxfp4", "codes", "transposed codes"};
+constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8"};
+
+std::string rows_text(int from, int to) {
+  if (to == std::numeric_limits<int>::max()) return std::to_string(from) + "+";
+  return from == to ? std::to_string(from) : std::to_string(from) + "-" + std::to_string(to);
+}
+
+// The kernels of a cell for blocks of `block` inputs, in order of rows.
+std::vector<KernelRow> rows_of(const LinearKernels::Cell& cell, KernelRow row, int block) {
+  constexpr int kMost = 1024;  // no kernel begins later
+  const auto chosen = [&](int count) {
+    return *std::ranges::find_if(cell, [&](const LinearKernel* kernel) { return kernel->takes(count, block); });
+  };
+  std::vector<KernelRow> rows;
+  for (int from = 1; from <= kMost;) {
+    const LinearKernel* kernel = chosen(from);
+    int to = from;
+    while (to <= kMost && chosen(to)->run == kernel->run) ++to;
+    row.rows = rows_text(from, to > kMost ? std::numeric_limits<int>::max() : to - 1);
+    row.kernel = kernel->name;
+    rows.push_back(row);
+    from = to;
+  }
+  return rows;
+}
+
+// Of the usual blocks, then of those that other kernels take.
+std::vector<KernelRow> linear_rows(const LinearKernels::Cell& cell, const std::string& format) {
+  const KernelRow row{.entry = "linear", .format = format};
+  std::vector<KernelRow> rows = rows_of(cell, row, 32);
+  const auto usual = rows;
+  const struct {
+    int block;
+    const char* note;
+  } kUnusual[] = {{256, "blocks of more than 128 inputs"}, {33, "blocks of an odd number of inputs"}};
+  for (const auto& [block, note] : kUnusual) {
+    std::vector<KernelRow> others = rows_of(cell, row, block);
+    if (others == usual) continue;
+    for (KernelRow& other : others) {
+      other.note = note;
+      rows.push_back(other);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<KernelRow> describe_kernels(const KernelTable& table) {
+  std::vector<KernelRow> rows;
+  for (int kind = 0; kind < kWeightKinds; ++kind) {
+    std::vector<KernelRow> last;
+    std::size_t begin = 0;
+    for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8}) {
+      const auto& cell = table.linear.cell(static_cast<WeightKind>(kind), form);
+      if (cell.front() == nullptr) continue;
+      std::vector<KernelRow> of_form = linear_rows(cell, kKindNames[kind]);
+      if (of_form == last) {  // the same kernels as of the form before
+        for (std::size_t i = begin; i < rows.size(); ++i)
+          rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];
+        continue;
+      }
+      last = of_form;
+      begin = rows.size();
+      for (KernelRow& row : of_form) {
+        row.inputs = kInputNames[static_cast<std::size_t>(form)];
+        rows.push_back(std::move(row));
+      }
+    }
+  }
+  for (const Kernel* kernel : table.chosen) rows.push_back({.entry = kernel->entry, .kernel = kernel->name});
+  return rows;
+}
+
+}  // namespace sluice

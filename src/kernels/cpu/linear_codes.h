@@ -1,0 +1,132 @@
+// Integer codes with scales (WeightFormat::kCodes) as kernels over the lines of cpu/linear_layout.h read them, sixteen
+// lanes V.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "kernels/cpu/linear_formats.h"
+#include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear_panel.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+
+// What base/block_codes.h says of a type, and LoadScales: static V load(p), 16 scales of kBytes each.
+template <int kPartInputs, int kCodeBits, int kLowest, bool kHasMin, class LoadScales>
+struct CodesForm {
+  using Load = LoadScales;
+  static constexpr int kPart = kPartInputs, kBits = kCodeBits;
+  static constexpr int kOffset = kCodeBits == 4 ? -kLowest : 128;  // of a packed code
+  static constexpr bool kMin = kHasMin;
+  static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
+  static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * LoadScales::kBytes;
+  static constexpr std::size_t kMinAt = kGroupOutputs * LoadScales::kBytes;  // behind a group's scales
+};
+
+template <class V>
+struct F16Scales {
+  static constexpr std::size_t kBytes = 2;
+  [[gnu::always_inline]] static V load(const std::byte* p) { return V::load_f16(p); }
+};
+template <class V>
+struct F32Scales {
+  static constexpr std::size_t kBytes = 4;
+  [[gnu::always_inline]] static V load(const std::byte* p) { return V::load(reinterpret_cast<const float*>(p)); }
+};
+
+// run.template operator()<CodesForm>() for the form of `type`.
+template <class V, class Run>
+void with_codes_form(DType type, const Run& run) {
+  switch (type) {
+    case DType::kQ8_0:
+      return run.template operator()<CodesForm<32, 8, -128, false, F16Scales<V>>>();
+    case DType::kQ4_0:
+      return run.template operator()<CodesForm<32, 4, -8, false, F16Scales<V>>>();
+    case DType::kQ4_1:
+      return run.template operator()<CodesForm<32, 4, 0, true, F16Scales<V>>>();
+    case DType::kQ4_K:
+      return run.template operator()<CodesForm<32, 4, 0, true, F32Scales<V>>>();
+    case DType::kQ5_K:
+      return run.template operator()<CodesForm<32, 8, 0, true, F32Scales<V>>>();
+    case DType::kQ6_K:
+      return run.template operator()<CodesForm<16, 8, -32, false, F32Scales<V>>>();
+    default:
+      SLUICE_CHECK(false, "a type of integer codes");
+  }
+}
+
+// The code from bit `kShift` of each lane on.
+template <int kShift, class Form, class V>
+[[gnu::always_inline]] inline V code_at(typename V::Int codes) {
+  using I = typename V::Int;
+  const I code = shift_right<kShift>(codes);
+  if constexpr (Form::kBits == 4) return V::template nibbles<Form::kOffset>(code);
+  return to_float((code & I::broadcast(255)) - I::broadcast(Form::kOffset));
+}
+
+// The codes of inputs 2 P and 2 P + 1 of a line.
+template <int P, class Form, class V>
+[[gnu::always_inline]] inline void read_codes(const std::int32_t* line, V& even, V& odd) {
+  using I = typename V::Int;
+  constexpr int kShift = Form::kBits == 4 ? 4 * P : P / 2 * 8;
+  const I codes = I::load(line + (Form::kBits == 4 ? 0 : P % 2 * 16));
+  even = code_at<kShift, Form, V>(codes);
+  odd = code_at<kShift + 16, Form, V>(codes);
+}
+
+// A Format of cpu/linear_tile.h: weights with their scales and minima, each product and sum rounded.
+template <class V, class Form, int kRows, int kFrom>
+struct CodesAsFloats {
+  using Scale = Unscaled<V>;
+  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr std::size_t kLineBytes = Form::kLineBytes, kScaleBytes = Form::kScaleBytes;
+  struct Line {
+    const std::int32_t* codes;
+    const std::byte* scales;
+  };
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte* scales) const {
+    return {reinterpret_cast<const std::int32_t*>(line), scales};
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    const V scale = Form::Load::load(line.scales);
+    read_codes<P, Form>(line.codes, even, odd);
+    even = even * scale;
+    odd = odd * scale;
+    if constexpr (Form::kMin) {
+      const V min = Form::Load::load(line.scales + Form::kMinAt);
+      even = even + min;
+      odd = odd + min;
+    }
+  }
+};
+
+// Weights with the scales and minima of their inputs (WeightFormat::kTransposedCodes).
+template <class V, class Form, int kRows, int kFrom>
+struct TransposedCodes {
+  using Scale = Unscaled<V>;
+  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr std::size_t kLineBytes = Form::kLineBytes,
+                               kLineScaleBytes = (Form::kMin ? 2 : 1) * 8 * sizeof(float);
+  static constexpr std::size_t kScaleBytes = kPanelInputs / kInputs * kLineScaleBytes / kGroupOutputs;
+  struct Line {
+    const std::int32_t* codes;
+    const float* scales;
+  };
+  [[gnu::always_inline]] Line load(const std::byte* line, const std::byte* scales) const {
+    return {reinterpret_cast<const std::int32_t*>(line), reinterpret_cast<const float*>(scales)};
+  }
+  template <int P>
+  [[gnu::always_inline]] void pair(const Line& line, V& even, V& odd) const {
+    read_codes<P, Form>(line.codes, even, odd);
+    even = even * V::broadcast(line.scales[2 * P]);
+    odd = odd * V::broadcast(line.scales[2 * P + 1]);
+    if constexpr (Form::kMin) {
+      even = even + V::broadcast(line.scales[8 + 2 * P]);
+      odd = odd + V::broadcast(line.scales[8 + 2 * P + 1]);
+    }
+  }
+};
+
+}  // namespace sluice::cpu::SLUICE_ISA

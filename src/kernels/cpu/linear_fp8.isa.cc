@@ -1,0 +1,36 @@
+// Compiled for avx2, avx512 and avx512vbmi.
+// FP8 weights by multiply-adds.
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/linear_isa.h"
+#include "kernels/cpu/linear_run.h"
+
+#include SLUICE_ISA_HEADER(fp8_decoder.h)
+
+namespace sluice::cpu::SLUICE_ISA {
+namespace {
+
+constexpr int kRows = LinearIsa::kDirectRows, kFrom = LinearIsa::kPanelFrom;
+using Scaled = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, kRows, kFrom>;
+using F32Scaled = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kRows, kFrom>;
+using Prescaled = Fp8PrescaledWeights<F32x16, Fp8Decoder, kRows, kFrom>;
+
+}  // namespace
+
+SLUICE_LINEAR_FORMAT(linear_fp8, Scaled)
+SLUICE_LINEAR_FORMAT(linear_fp8_f32_scales, F32Scaled)
+SLUICE_LINEAR_FORMAT(linear_fp8_prescaled, Prescaled)
+
+namespace {
+
+constexpr unsigned kF32Scales = set_of(WeightKind::kFp8F32Scales);
+constexpr LinearKernel kLinears[] = {
+    SLUICE_LINEAR_KERNELS(linear_fp8, Scaled, set_of(WeightKind::kFp8), kFloatInputs),
+    SLUICE_LINEAR_KERNELS(linear_fp8_f32_scales, F32Scaled, kF32Scales, kRoundedInputs),
+    SLUICE_LINEAR_KERNELS(linear_fp8_prescaled, Prescaled, kF32Scales, set_of(InputForm::kF32)),
+};
+
+}  // namespace
+
+SLUICE_KERNELS(linear_fp8, {}, kLinears);
+
+}  // namespace sluice::cpu::SLUICE_ISA

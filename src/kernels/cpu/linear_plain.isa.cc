@@ -1,0 +1,32 @@
+// Compiled for avx2 and avx512.
+// Weights without scales.
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/linear_isa.h"
+#include "kernels/cpu/linear_run.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+namespace {
+
+using F32 = F32Weights<F32x16, LinearIsa::kDirectRows, LinearIsa::kF32PanelFrom>;
+using Bf16 = Bf16Weights<F32x16, LinearIsa::kDirectRows, LinearIsa::kPanelFrom>;
+
+}  // namespace
+
+SLUICE_LINEAR_FORMAT(linear_f32, F32)
+SLUICE_LINEAR_FORMAT(linear_bf16, Bf16)
+
+namespace {
+
+constexpr unsigned kBf16 = set_of(WeightKind::kBf16);
+constexpr LinearKernel kLinears[] = {
+    SLUICE_LINEAR_KERNELS(linear_f32, F32, set_of(WeightKind::kF32), set_of(InputForm::kF32)),
+    SLUICE_LINEAR(linear_bf16_panels, kBf16, kFloatInputs, .rows_from = Bf16::kPanelFrom,
+                  .needs = LinearIsa::kBf16PanelsNeed, .block_inputs = kPanelInputs),
+    SLUICE_LINEAR(linear_bf16, kBf16, kFloatInputs),
+};
+
+}  // namespace
+
+SLUICE_KERNELS(linear_plain, {}, kLinears);
+
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,0 +1,193 @@
+// Row codecs (kernels/plane.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
+// the scalar definitions.
+#pragma once
+
+#include "kernels/cpu/math.h"
+#include "kernels/plane.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+
+template <class V>
+[[gnu::always_inline]] inline V magnitude(V x) {
+  return as_float(as_bits(x) & V::Int::broadcast(0x7FFFFFFF));
+}
+
+// The magnitude's code in a format of kMantissa bits whose smallest normal is 2^kMinExponent, rounded to nearest even,
+// for a magnitude that does not exceed the largest: below the smallest normal by adding a number whose last bit is the
+// format's, else on the f32 bits.
+template <class V, int kMantissa, int kMinExponent>
+[[gnu::always_inline]] inline typename V::Int small_float_code(V clamped) {
+  using I = typename V::Int;
+  constexpr int kDropped = 23 - kMantissa;
+  const I bits = as_bits(clamped);
+  const I odd = shift_right<kDropped>(bits) & I::broadcast(1);
+  const I rounded = bits + I::broadcast((1 << (kDropped - 1)) - 1) + odd;
+  const I normal = shift_right<kDropped>(rounded) - I::broadcast((126 + kMinExponent) << kMantissa);
+  const I aligner = I::broadcast((127 + kMinExponent + kDropped) << 23);
+  const I subnormal = as_bits(clamped + as_float(aligner)) - aligner;
+  return select(greater(I::broadcast((127 + kMinExponent) << 23), bits), subnormal, normal);
+}
+
+template <class V>
+[[gnu::always_inline]] inline typename V::Int e4m3_codes(V x) {
+  using I = typename V::Int;
+  const I code = small_float_code<V, 3, -6>(min_of(magnitude(x), V::broadcast(448.0F)));
+  const I sign = shift_right<24>(as_bits(x)) & I::broadcast(0x80);
+  return select(is_nan(x), I::broadcast(0x7F), code | sign);
+}
+
+template <class V>
+[[gnu::always_inline]] inline V e4m3_values(typename V::Int codes) {
+  using I = typename V::Int;
+  const I rest = codes & I::broadcast(0x7F);
+  const I normal = shift_left<20>(rest) + I::broadcast(120 << 23);
+  I bits = select(greater(I::broadcast(8), rest), as_bits(to_float(rest) * V::broadcast(0x1p-9F)), normal);
+  bits = select(equal(rest, I::broadcast(0x7F)), I::broadcast(0x7FC00000), bits);
+  return as_float(bits | shift_left<24>(codes & I::broadcast(0x80)));
+}
+
+template <class V>
+[[gnu::always_inline]] inline typename V::Int e2m1_codes(V x) {
+  using I = typename V::Int;
+  const I code = small_float_code<V, 1, 0>(min_of(magnitude(x), V::broadcast(6.0F)));
+  return code | (shift_right<28>(as_bits(x)) & I::broadcast(8));
+}
+
+template <class V>
+[[gnu::always_inline]] inline typename V::Int bf16_codes(V x) {
+  using I = typename V::Int;
+  const I bits = as_bits(x);
+  const I rounded = bits + I::broadcast(0x7FFF) + (shift_right<16>(bits) & I::broadcast(1));
+  return select(is_nan(x), shift_right<16>(bits) | I::broadcast(0x40), shift_right<16>(rounded));
+}
+
+// The power-of-two scale of n values (a multiple of 16), in every lane.
+template <class V, bool kFp8>
+[[gnu::always_inline]] inline V block_scale(const float* x, int n) {
+  using I = typename V::Int;
+  V amax = V::broadcast(kFp8 ? 1e-4F : 6.0F * 0x1p-126F);
+  for (int i = 0; i < n; i += 16) amax = max_of(magnitude(V::load(x + i)), amax);
+  amax = tree_max(amax);
+  const V ratio = kFp8 ? amax * V::broadcast(1.0F / 448.0F) : amax / V::broadcast(6.0F);
+  return as_float((as_bits(ratio) + I::broadcast(0x7FFFFF)) & I::broadcast(0x7F800000));
+}
+
+template <class V>
+[[gnu::always_inline]] inline std::byte e8m0_code(V scale) {
+  return static_cast<std::byte>(__builtin_bit_cast(std::uint32_t, scale.first_lane()) >> 23);
+}
+
+// Dividing by a power of two is multiplying by its inverse, which is a normal number for every scale that can occur.
+template <class V>
+[[gnu::always_inline]] inline V inverse(V scale) {
+  return V::broadcast(1.0F) / scale;
+}
+
+template <class V>
+[[gnu::always_inline]] inline void encode_e4m3(const float* x, int n, V scale, std::byte* out) {
+  const V factor = inverse(scale);
+  for (int i = 0; i < n; i += 16) e4m3_codes(V::load(x + i) * factor).store_bytes(out + i);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void encode_e2m1(const float* x, int n, V scale, std::byte* out) {
+  const V factor = inverse(scale);
+  for (int i = 0; i < n; i += 16) {
+    const auto codes = e2m1_codes(V::load(x + i) * factor);
+    std::byte pairs[16];
+    (codes | shift_left<4>(permute_xor<1>(codes))).store_bytes(pairs);
+    for (int j = 0; j < 8; ++j) out[i / 2 + j] = pairs[2 * j];
+  }
+}
+
+template <class V>
+[[gnu::always_inline]] inline void encode_bf16(const float* x, int n, std::byte* out) {
+  for (int i = 0; i < n; i += 16) bf16_codes(V::load(x + i)).store_words(out + 2 * i);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void decode_bf16(const std::byte* in, int n, float* x) {
+  for (int i = 0; i < n; i += 16) V::load_bf16(in + 2 * i).store(x + i);
+}
+
+// Whether the fast forms cover the shape.
+[[gnu::always_inline]] inline bool in_whole_vectors(RowCodec codec, int dims, int rope_dims) {
+  if (codec == RowCodec::kIndexFp8) return dims % 64 == 0;
+  if (codec == RowCodec::kMlaFp8) return (dims - rope_dims) % 64 == 0 && rope_dims % 16 == 0;
+  return dims % 16 == 0 && rope_dims % 16 == 0;
+}
+
+// False if a code or scale needs the scalar form.
+template <class V>
+[[gnu::always_inline]] inline bool decode_v4_fp8(const RowFormat& format, RowRef row, float* x) {
+  const int plain = format.dims - format.rope_dims;
+  for (int i = 0; i < plain; i += 64) {
+    const int exponent = static_cast<int>(row.scales[i / 64]);
+    if (exponent < 1 || exponent > 246 || V::has_e4m3_nan(row.data + i)) return false;
+    const V scale = as_float(V::Int::broadcast((exponent + 8) << 23));  // times 256
+    for (int j = i; j < i + 64; j += 16) (V::load_e4m3_over_256(row.data + j) * scale).store(x + j);
+  }
+  decode_bf16<V>(row.data + plain, format.rope_dims, x + plain);
+  return true;
+}
+
+// `n` codes, a multiple of 64, under the f32 scale at `scale_bytes`.
+template <class V>
+[[gnu::always_inline]] inline bool decode_e4m3_block(const std::byte* codes, const std::byte* scale_bytes, int n,
+                                                     float* x) {
+  float value;
+  __builtin_memcpy(&value, scale_bytes, sizeof value);
+  const V scale = V::broadcast(value);
+  for (int i = 0; i < n; i += 64) {
+    if (V::has_e4m3_nan(codes + i)) return false;
+    for (int j = i; j < i + 64; j += 16) {
+      (V::load_e4m3_over_256(codes + j) * V::broadcast(256.0F) * scale).store(x + j);
+    }
+  }
+  return true;
+}
+
+template <class V>
+[[gnu::always_inline]] inline bool decode_mla_fp8(const RowFormat& format, RowRef row, float* x) {
+  const int plain = format.dims - format.rope_dims;
+  for (int i = 0; i < plain; i += 128) {
+    const int n = plain - i < 128 ? plain - i : 128;
+    if (!decode_e4m3_block<V>(row.data + i, row.scales + i / 128 * 4, n, x + i)) return false;
+  }
+  decode_bf16<V>(row.data + plain, format.rope_dims, x + plain);
+  return true;
+}
+
+template <class V>
+[[gnu::always_inline]] inline bool decode_index_fp4(const RowFormat& format, RowRef row, float* x) {
+  for (int i = 0; i < format.dims; i += 32) {
+    const int exponent = static_cast<int>(row.scales[i / 32]);
+    if (exponent < 1 || exponent > 254) return false;
+    const V scale = as_float(V::Int::broadcast(exponent << 23));
+    for (int j = i; j < i + 32; j += 16) (e2m1_values(V::Int::load_nibbles(row.data + j / 2)) * scale).store(x + j);
+  }
+  return true;
+}
+
+template <class V>
+[[gnu::always_inline]] inline bool decode_fast(const RowFormat& format, RowRef row, float* x) {
+  switch (format.codec) {
+    case RowCodec::kF32:
+      for (int i = 0; i < format.dims; i += 16) V::load(reinterpret_cast<const float*>(row.data) + i).store(x + i);
+      return true;
+    case RowCodec::kBf16:
+      decode_bf16<V>(row.data, format.dims, x);
+      return true;
+    case RowCodec::kV4Fp8:
+      return decode_v4_fp8<V>(format, row, x);
+    case RowCodec::kMlaFp8:
+      return decode_mla_fp8<V>(format, row, x);
+    case RowCodec::kIndexFp8:
+      return decode_e4m3_block<V>(row.data, row.scales, format.dims, x);
+    case RowCodec::kIndexFp4:
+      return decode_index_fp4<V>(format, row, x);
+  }
+  return false;
+}
+
+}  // namespace sluice::cpu::SLUICE_ISA

@@ -1,0 +1,19 @@
+// What a file is compiled for (cmake/layers.cmake): SLUICE_ISA is the target, one of the folders beside this file, and
+// SLUICE_VECTORS the folder whose vectors it has (avx2, avx512).
+//
+// A source that begins with "// Compiled for A and B." is compiled for each of them; one in a target's folder for that.
+// All that such a file sees over vectors, templates included, lies in namespace sluice::cpu::SLUICE_ISA, so that the
+// linker never takes what is made for one target for that of another (tools/check_isa_symbols.sh).
+#pragma once
+
+#define SLUICE_QUOTED(path) #path
+#define SLUICE_EXPANDED(path) SLUICE_QUOTED(path)
+
+// A header of the target, and one of its vectors: #include SLUICE_VECTOR_HEADER(vec.h).
+// clang-format off: a path, no division.
+#define SLUICE_ISA_HEADER(file) SLUICE_EXPANDED(kernels/cpu/SLUICE_ISA/file)
+#define SLUICE_VECTOR_HEADER(file) SLUICE_EXPANDED(kernels/cpu/SLUICE_VECTORS/file)
+// clang-format on
+
+// The name of a function of this target: "avx2::rms_norm", in namespace sluice::cpu.
+#define SLUICE_KERNEL_NAME(function) SLUICE_EXPANDED(SLUICE_ISA) "::" #function

@@ -1,0 +1,6 @@
+// The vectors of the target: F32x16, I32x16, Mask16 and what is done with them.
+#pragma once
+
+#include "kernels/cpu/target.h"
+
+#include SLUICE_VECTOR_HEADER(vec.h)
