@@ -2,6 +2,7 @@
 """Runs other engines' own benchmarks in turn with `sluice bench`, on the same weights, and prints ratios.
 
   bench/peers.py MODEL GGUF --llama DIR --ik DIR [--prefill 512,2048 --decode 64 --depth 0 --concurrency 16]
+  bench/peers.py MODEL --before PROGRAM                    # against an earlier build of sluice itself
 
 MODEL is what sluice loads, GGUF what the peers load; DIR holds a peer's programs: llama-bench and llama-batched-bench of
 llama.cpp, llama-bench and llama-sweep-bench of ik_llama.cpp. Nothing of theirs is built or fetched here.
@@ -107,13 +108,12 @@ def listed(values):
 
 
 class Sluice:
-    name = "sluice"
-
-    def __init__(self, options):
+    def __init__(self, options, program=None, name="sluice"):
         self.options = options
+        self.name = name
         self.about = {}
         o = options
-        self.command = [o.sluice, "bench", o.model, "--rounds", 1, "--threads", o.threads, "--prefill", listed(o.prefill),
+        self.command = [program or o.sluice, "bench", o.model, "--rounds", 1, "--threads", o.threads, "--prefill", listed(o.prefill),
                         "--decode", listed(o.decode), "--depth", listed(o.depth), "--concurrency",
                         listed(o.concurrency), *shlex.split(o.sluice_flags)]
 
@@ -257,8 +257,9 @@ def numbers(text):
 def parse_options(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", help="what sluice loads")
-    parser.add_argument("gguf", help="what the peers load: the same weights")
+    parser.add_argument("gguf", nargs="?", help="what other engines load: the same weights")
     parser.add_argument("--sluice", default=ROOT / "build" / "sluice", help="the program [build/sluice]")
+    parser.add_argument("--before", help="an earlier sluice to compare with")
     parser.add_argument("--llama", help="the folder of llama.cpp's programs")
     parser.add_argument("--ik", help="the folder of ik_llama.cpp's programs")
     for name, default in [("prefill", "512"), ("decode", "64"), ("depth", "0"), ("concurrency", "1")]:
@@ -272,8 +273,10 @@ def parse_options(arguments):
         parser.add_argument(f"--{name}-flags", default="", help="more flags for its programs")
     parser.add_argument("--json", help="also write the results here")
     options = parser.parse_args(arguments)
-    if not options.llama and not options.ik:
-        parser.error("no peer: give --llama, --ik or both")
+    if not options.llama and not options.ik and not options.before:
+        parser.error("no peer: give --llama, --ik or --before")
+    if (options.llama or options.ik) and not options.gguf:
+        parser.error("--llama and --ik load a GGUF: name it after the model")
     return options
 
 
@@ -281,6 +284,8 @@ def main(arguments):
     options = parse_options(arguments)
     sluice = Sluice(options)
     engines = [sluice] + [engine(options) for engine, given in [(Llama, options.llama), (Ik, options.ik)] if given]
+    if options.before:
+        engines.append(Sluice(options, options.before, "before"))
     names = [engine.name for engine in engines]
     results, probes = run_rounds(engines, sluice.probe, options.rounds, lambda text: print(text, file=sys.stderr))
     rows = summarise(results, names)
@@ -292,7 +297,7 @@ def main(arguments):
         flags = {engine.name: [[without_folder(part) for part in command] for command in engine.flags()]
                  for engine in engines}
         report = {**sluice.about, "rounds": options.rounds, "voided": void, "flags": flags, "probes": probes, "rows": rows,
-                  "gguf": pathlib.Path(options.gguf).name, "model": pathlib.Path(options.model).name}
+                  "gguf": pathlib.Path(options.gguf or "").name, "model": pathlib.Path(options.model).name}
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
