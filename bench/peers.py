@@ -10,12 +10,14 @@ llama.cpp, llama-bench and llama-sweep-bench of ik_llama.cpp. Nothing of theirs 
 A round runs every engine once on every test; the next one in the opposite order. The machine's speed is measured before,
 between and after (`sluice bench --probe-only`), and what ran while it changed by more than 10 % does not count; rounds are
 repeated for it, at most twice as many in all, and what was never steady is shown as such, of all rounds. Ratios are taken
-within a round; the medians are printed. ik_llama.cpp has no depth option, so its depths come from one sweep over the
+within a round; the medians are printed, with the range that holds the true median in 95 of 100 cases. With --unprobed every
+round counts: many short ones tell small differences on a machine that is never steady. ik_llama.cpp has no depth option, so its depths come from one sweep over the
 whole context, which takes minutes. Standard library only.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import shlex
 import statistics
@@ -189,7 +191,8 @@ def difference(a, b):
 
 
 def run_rounds(engines, probe, rounds, say):
-    """[{"speeds": {engine: {key: tokens a second}}, "void": [engine]}] and all probes."""
+    """[{"speeds": {engine: {key: tokens a second}}, "void": [engine]}] and all probes. `probe` may be None."""
+    probe = probe or dict
     results, probes = [], [probe()]
     for number in range(2 * rounds):
         if all(sum(engine.name not in r["void"] for r in results) >= rounds for engine in engines):
@@ -205,6 +208,17 @@ def run_rounds(engines, probe, rounds, say):
     return results, probes
 
 
+def median_range(values):
+    """The 95 % range of the median, by order statistics; the whole range of fewer than six values."""
+    ordered, n = sorted(values), len(values)
+    below, chance = 0, 2.0 ** -n  # of a median under the smallest value
+    while below < n // 2 and 2 * chance <= 0.05:
+        below += 1
+        chance += math.comb(n, below) * 2.0 ** -n
+    cut = max(below - 1, 0)
+    return [ordered[cut], ordered[n - 1 - cut]]
+
+
 def summarise(results, names):
     """By test: the median speed of each engine, and of each peer the median of ours / theirs, round by round."""
     ours, peers = names[0], names[1:]
@@ -217,7 +231,7 @@ def summarise(results, names):
         sound = {name: [r["speeds"][name][k] for r in results if name not in r["void"] and k in r["speeds"][name]]
                  for name in names}
         row = {"test": k[0], "depth": k[1], "tokens": k[2], "concurrency": k[3],
-               "tokens_per_second": {name: statistics.median(v) for name, v in sound.items() if v}, "ratio": {},
+               "tokens_per_second": {name: statistics.median(v) for name, v in sound.items() if v}, "ratio": {}, "ratio_range": {},
                "rounds": {name: len(v) for name, v in sound.items()}, "steady": steady}
         for peer in peers:
             pairs = [r for r in results if k in r["speeds"][ours] and k in r["speeds"][peer]]
@@ -225,15 +239,16 @@ def summarise(results, names):
             if pairs and not sound_pairs:
                 row["steady"] = False
             if pairs:
-                row["ratio"][peer] = statistics.median(r["speeds"][ours][k] / r["speeds"][peer][k]
-                                                       for r in sound_pairs or pairs)
+                ratios = [r["speeds"][ours][k] / r["speeds"][peer][k] for r in sound_pairs or pairs]
+                row["ratio"][peer] = statistics.median(ratios)
+                row["ratio_range"][peer] = median_range(ratios)
         rows.append(row)
     return rows
 
 
 def to_text(rows, names):
     lines = [f"{'test':<12}{'depth':>8}{'tokens':>8}{'concurrent':>12}{names[0]:>12}"
-             + "".join(f"{name:>16}{'ratio':>8}" for name in names[1:])]
+             + "".join(f"{name:>16}{'ratio':>8}{'range':>14}" for name in names[1:])]
     for row in rows:
         line = f"{row['test']:<12}{row['depth']:>8}{row['tokens']:>8}{row['concurrency']:>12}"
         for name in names:
@@ -241,7 +256,9 @@ def to_text(rows, names):
             line += f"{'-' if speed is None else f'{speed:.1f}':>{12 if name == names[0] else 16}}"
             if name != names[0]:
                 ratio = row["ratio"].get(name)
-                line += f"{'-' if ratio is None else f'{ratio:.2f}':>8}"
+                line += f"{'-' if ratio is None else f'{ratio:.3f}':>8}"
+                between = row["ratio_range"].get(name)
+                line += f"{'-' if between is None else f'{between[0]:.3f}..{between[1]:.3f}':>14}"
         lines.append(line if row["steady"] else line + "  unsteady")
     return "\n".join(lines)
 
@@ -268,6 +285,7 @@ def parse_options(arguments):
     parser.add_argument("--concurrent-tokens", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--unprobed", action="store_true", help="every round counts")
     parser.add_argument("--ik-step", type=int, default=512, help="rows of a step of ik's sweep")
     for name in ["sluice", "llama", "ik"]:
         parser.add_argument(f"--{name}-flags", default="", help="more flags for its programs")
@@ -287,7 +305,7 @@ def main(arguments):
     if options.before:
         engines.append(Sluice(options, options.before, "before"))
     names = [engine.name for engine in engines]
-    results, probes = run_rounds(engines, sluice.probe, options.rounds, lambda text: print(text, file=sys.stderr))
+    results, probes = run_rounds(engines, None if options.unprobed else sluice.probe, options.rounds, lambda text: print(text, file=sys.stderr))
     rows = summarise(results, names)
     print(to_text(rows, names))
     void = sum(len(r["void"]) for r in results)

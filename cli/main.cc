@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   sluice::add_model_commands(app, invocation);
   sluice::add_simulate_command(app, invocation);
   sluice::add_bench_command(app, invocation);
+  sluice::add_manual_commands(app, invocation);
   for (CLI::App* command : app.get_subcommands({})) command->footer(kFooter);
   try {
     app.parse(argc, argv);

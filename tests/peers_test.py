@@ -127,3 +127,18 @@ def test_a_program_that_fails_says_why(tmp_path):
         peers.run([program, "-m", "x"])
     program.write_text("#!/bin/sh\necho out\necho err >&2\n")
     assert (peers.run([program]), peers.run([program], "stderr")) == ("out\n", "err\n")
+
+
+def test_the_range_of_a_median():
+    # Order statistics of 9, 12 and 25 values that hold the median in at least 95 of 100 cases.
+    assert peers.median_range(list(range(9))) == [1, 7]
+    assert peers.median_range(list(range(12))) == [2, 9]
+    assert peers.median_range([*range(24, -1, -1)]) == [7, 17]
+    assert peers.median_range([3, 1]) == [1, 3]
+
+
+def test_unprobed_rounds_all_count():
+    ours, theirs = Engine("sluice", [4.0, 2.0, 4.0], []), Engine("other", [2.0, 2.0, 1.0], [])
+    results, _ = peers.run_rounds([ours, theirs], None, 3, lambda text: None)
+    row, = peers.summarise(results, ["sluice", "other"])
+    assert row["ratio"] == {"other": 2.0} and row["ratio_range"] == {"other": [1.0, 4.0]}

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -370,8 +371,11 @@ Probe Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Value
       total += static_cast<int>(spans_[i].ids.size());
     }
     if (row < 0 || rows != total) return;
-    const auto width = static_cast<std::size_t>(columns);
-    values->emplace_back(name, bit_digest({data + static_cast<std::size_t>(row) * width, width}));
+    std::span<const float> of_row{data + static_cast<std::ptrdiff_t>(row) * columns, static_cast<std::size_t>(columns)};
+    // Index scores are as wide as the longest sequence of the step needs: zeros behind a row's own.
+    while (!of_row.empty() && std::bit_cast<std::uint32_t>(of_row.back()) == 0)
+      of_row = of_row.first(of_row.size() - 1);
+    values->emplace_back(name, bit_digest(of_row));
     static_cast<void>(schedule);
   };
 }

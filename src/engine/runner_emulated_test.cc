@@ -80,11 +80,11 @@ TEST_P(RunnerEmulatedTest, LogitsAreTheCpusBitByBit) {
 TEST_P(RunnerEmulatedTest, TheLawsHold) {
   VerifyOptions options;
   options.engine = options_of(GetParam(), "emulated");
-  options.schedules = 2;
+  options.schedules = 3;
   options.seed = test_seed();
   const auto report = verify(options);
   ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_GT(report->laws.comparisons, 500);
+  EXPECT_GT(report->laws.comparisons, 50);
   EXPECT_TRUE(report->sound()) << "SLUICE_TEST_SEED=" << options.seed;
 }
 

@@ -120,9 +120,9 @@ TestSequence::TestSequence(Random& random, int tokens, int tokens_per_row, const
   for (Position p = 0; p < tokens; ++p) write(window, window_row(window, p));
 }
 
-BatchSpan TestSequence::span(int rows, Position first_position) const {
+BatchSpan TestSequence::span(int rows, Position first_position, int window_tokens) const {
   // Only the window pages that the rows can see, so that first_window_block counts.
-  const std::int32_t first_block = std::max(0, first_position - kBlockTokens + 1) / kBlockTokens;
+  const std::int32_t first_block = std::max(0, first_position - window_tokens + 1) / kBlockTokens;
   return {.rows = rows,
           .first_position = first_position,
           .latent_pages = latent_,

@@ -72,8 +72,9 @@ class TestSequence {
   // `latent_pages` and `window_pages`: page numbers that nobody else uses; a page is taken from the back.
   TestSequence(Random& random, int tokens, int tokens_per_row, const StreamView& latent, const StreamView& window,
                std::vector<int>& latent_pages, std::vector<int>& window_pages);
-  // Its rows [first_position, first_position + rows), as the next ones of a step.
-  BatchSpan span(int rows, Position first_position) const;
+  // Its rows [first_position, first_position + rows), as the next ones of a step, with only the window pages that they
+  // see.
+  BatchSpan span(int rows, Position first_position, int window_tokens = kBlockTokens) const;
   RowRef latent_row(const StreamView& stream, std::int32_t e) const {
     return stream.row(latent_[static_cast<std::size_t>(e / stream.rows_per_page)].value, e % stream.rows_per_page);
   }

@@ -31,7 +31,7 @@ struct ProjectArgs {
   static constexpr int kMostProducts = 8;
 
   int rows = 0;
-  Rows x;
+  Rows x = {};
   int count = 0;
   std::array<Product, kMostProducts> products{};
 

@@ -28,6 +28,16 @@ void append_usage(std::string& out, const Usage& usage) {
       usage.reasoning_tokens);
 }
 
+void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form) {
+  if (!form.include_usage) return;
+  out += ',';
+  if (form.continuous_usage) {
+    append_usage(out, usage);
+  } else {
+    out += R"("usage":null)";
+  }
+}
+
 void append_token_text(std::string& out, std::string_view bytes) {
   std::string text;
   append_lossy_utf8(bytes, text);

@@ -12,6 +12,8 @@ namespace sluice {
 void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // "usage":{...}
 void append_usage(std::string& out, const Usage& usage);
+// ,"usage":... of an event that is not the last, or nothing: null where the last one tells it, as OpenAI has it.
+void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form);
 // A token's bytes as a JSON string; bytes that are no UTF-8 read U+FFFD.
 void append_token_text(std::string& out, std::string_view bytes);
 // A log-probability; JSON has no infinities, so -inf is written as -9999, as OpenAI does.

@@ -60,6 +60,30 @@ TEST_F(ApiTest, ChatStream) {
   EXPECT_EQ(events.back(), "[DONE]");
 }
 
+TEST_F(ApiTest, UsageSoFarInEveryChunk) {
+  say("one two three");
+  const auto events =
+      events_of(chat(R"(,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})").body);
+  ASSERT_GE(events.size(), 5U);
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+    const json::value chunk = parsed(events[i]);
+    const std::int64_t tokens = number_at(chunk, "usage/completion_tokens");
+    EXPECT_GE(tokens, before) << events[i];
+    EXPECT_EQ(number_at(chunk, "usage/total_tokens"), number_at(chunk, "usage/prompt_tokens") + tokens);
+    before = tokens;
+  }
+  EXPECT_EQ(number_at(parsed(events[0]), "usage/completion_tokens"), 0);
+  EXPECT_EQ(before, static_cast<std::int64_t>(ids_of("one two three").size() + 1));
+}
+
+TEST_F(ApiTest, OneReadingOfTheMetricsIsOneSnapshot) {
+  const int before = engine_.readings();
+  const std::string text = get("/metrics").body;
+  EXPECT_THAT(text, HasSubstr("sluice_num_requests_running 0"));
+  EXPECT_EQ(engine_.readings(), before + 1);
+}
+
 TEST_F(ApiTest, ThinkingIsReasoningContent) {
   say("2 + 2 is 4</think>Four.");
   const json::value body = parsed(chat(R"(,"chat_template_kwargs":{"thinking":true})").body);

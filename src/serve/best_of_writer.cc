@@ -14,9 +14,9 @@ class BestOfWriter final : public AnswerWriter {
   BestOfWriter(std::unique_ptr<AnswerWriter> writer, int prompts, int n, int best_of)
       : writer_(std::move(writer)), n_(n), best_of_(best_of), choices_(static_cast<std::size_t>(prompts * best_of)) {}
 
-  void begin(std::string& out) override { writer_->begin(out); }
+  void begin(const Usage& so_far, std::string& out) override { writer_->begin(so_far, out); }
 
-  void delta(int index, const GenerationDelta& delta, std::string& /*out*/) override {
+  void delta(int index, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
     for (const TokenLogprob& token : delta.chosen) choice.logprob_sum += static_cast<double>(token.logprob);
     choice.tokens += delta.chosen.size();
@@ -30,7 +30,7 @@ class BestOfWriter final : public AnswerWriter {
       for (int place = 0; place < n_; ++place) {
         for (const GenerationDelta& delta :
              choices_[static_cast<std::size_t>(ranking[static_cast<std::size_t>(place)])].deltas) {
-          writer_->delta(prompt * n_ + place, delta, out);
+          writer_->delta(prompt * n_ + place, delta, usage, out);
         }
       }
     }

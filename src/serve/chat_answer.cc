@@ -57,11 +57,13 @@ class ChatStreamWriter final : public AnswerWriter {
   explicit ChatStreamWriter(AnswerForm form)
       : form_(std::move(form)), tokens_(static_cast<std::size_t>(form_.choices)) {}
 
-  void begin(std::string& out) override {
+  void begin(const Usage& so_far, std::string& out) override {
+    usage_ = so_far;
     for (int i = 0; i < form_.choices; ++i) append_chunk(out, i, R"({"role":"assistant","content":""})", "", {});
   }
 
-  void delta(int choice, const GenerationDelta& delta, std::string& out) override {
+  void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) override {
+    usage_ = so_far;
     std::string& tokens = tokens_[static_cast<std::size_t>(choice)];
     append_tokens(tokens, delta, form_);
     for (const ChatDelta& text : delta.text) append_chunk(out, choice, delta_json(text), "", std::exchange(tokens, {}));
@@ -116,12 +118,15 @@ class ChatStreamWriter final : public AnswerWriter {
     append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
     chunk += R"(,"finish_reason":)";
     chunk += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
-    chunk += form_.include_usage ? R"(}],"usage":null})" : "}]}";
+    chunk += "}]";
+    append_usage_so_far(chunk, usage_, form_);
+    chunk += '}';
     append_event(out, chunk);
   }
 
   AnswerForm form_;
   std::vector<std::string> tokens_;  // of each choice: log-probabilities that wait for its next chunk
+  Usage usage_;                      // so far
 };
 
 // One choice of a whole answer, gathered from its deltas.
@@ -199,9 +204,9 @@ class ChatWholeWriter final : public AnswerWriter {
   explicit ChatWholeWriter(AnswerForm form)
       : form_(std::move(form)), choices_(static_cast<std::size_t>(form_.choices)) {}
 
-  void begin(std::string& /*out*/) override {}
+  void begin(const Usage& /*so_far*/, std::string& /*out*/) override {}
 
-  void delta(int choice, const GenerationDelta& delta, std::string& /*out*/) override {
+  void delta(int choice, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
     choices_[static_cast<std::size_t>(choice)].add(delta, form_);
   }
 

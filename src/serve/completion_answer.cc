@@ -76,11 +76,13 @@ class CompletionStreamWriter final : public AnswerWriter {
   explicit CompletionStreamWriter(AnswerForm form)
       : form_(std::move(form)), logprobs_(static_cast<std::size_t>(form_.choices)) {}
 
-  void begin(std::string& out) override {
+  void begin(const Usage& so_far, std::string& out) override {
+    usage_ = so_far;
     for (std::size_t i = 0; i < form_.echo.size(); ++i) append_chunk(out, static_cast<int>(i), form_.echo[i], "");
   }
 
-  void delta(int choice, const GenerationDelta& delta, std::string& out) override {
+  void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) override {
+    usage_ = so_far;
     if (form_.logprobs) logprobs_[static_cast<std::size_t>(choice)].add(delta, form_);
     std::string text;
     for (const ChatDelta& piece : delta.text) text += piece.text;
@@ -107,12 +109,15 @@ class CompletionStreamWriter final : public AnswerWriter {
     append_head(chunk, form_.head, "text_completion");
     chunk += R"(,"choices":[)";
     append_choice(chunk, choice, text, lists.tokens.empty() ? "null" : lists.take(), finish_reason);
-    chunk += form_.include_usage ? R"(],"usage":null})" : "]}";
+    chunk += ']';
+    append_usage_so_far(chunk, usage_, form_);
+    chunk += '}';
     append_event(out, chunk);
   }
 
   AnswerForm form_;
   std::vector<LogprobLists> logprobs_;
+  Usage usage_;  // so far
 };
 
 class CompletionWholeWriter final : public AnswerWriter {
@@ -122,9 +127,9 @@ class CompletionWholeWriter final : public AnswerWriter {
     for (std::size_t i = 0; i < form_.echo.size(); ++i) choices_[i].text = form_.echo[i];
   }
 
-  void begin(std::string& /*out*/) override {}
+  void begin(const Usage& /*so_far*/, std::string& /*out*/) override {}
 
-  void delta(int index, const GenerationDelta& delta, std::string& /*out*/) override {
+  void delta(int index, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
     if (form_.logprobs) choice.logprobs.add(delta, form_);
     for (const ChatDelta& piece : delta.text) choice.text += piece.text;

@@ -75,6 +75,7 @@ class FakeEngine final : public Engine {
 
   EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
+    ++readings_;
     EngineStats stats = counters;
     stats.running = static_cast<int>(running_.size());
     stats.cancelled_requests = cancelled_;
@@ -113,6 +114,11 @@ class FakeEngine final : public Engine {
   int reset_calls() const {
     const std::lock_guard lock(mutex_);
     return resets_;
+  }
+  // How often stats() was called.
+  int readings() const {
+    const std::lock_guard lock(mutex_);
+    return readings_;
   }
   // Waits up to five seconds until no request runs; true if none does.
   bool wait_idle() {
@@ -182,6 +188,7 @@ class FakeEngine final : public Engine {
   RequestId next_id_ = 1;
   std::uint64_t cancelled_ = 0;
   int probes_ = 0, resets_ = 0;
+  mutable int readings_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

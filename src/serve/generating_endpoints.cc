@@ -20,6 +20,7 @@ AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, cons
                context.engine.profile_name()};
   form.logprobs = options.sampling.top_logprobs >= 0;
   form.include_usage = options.include_usage;
+  form.continuous_usage = options.continuous_usage;
   form.token_text = [&tokenizer = context.tokenizer](std::int32_t id) {
     return std::string(tokenizer.token_bytes(id));
   };

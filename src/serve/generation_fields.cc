@@ -62,13 +62,14 @@ void read_streaming(RequestFields& fields, GenerationOptions& out) {
   if (object == nullptr) return;
   if (!out.stream) return fields.refuse("stream_options", "stream_options: only allowed when stream is true");
   RequestFields options(*object, "stream_options.");
-  std::optional<bool> include_usage;
+  std::optional<bool> include_usage, continuous_usage;
   options.read("include_usage", include_usage);
+  options.read("continuous_usage_stats", continuous_usage);
   options.ignore({"include_obfuscation"});
-  options.neutral({{"continuous_usage_stats", "false"}});
   options.reject_unknown();
   if (options.error()) fields.refuse_with(*options.error());
   out.include_usage = include_usage.value_or(false);
+  out.continuous_usage = out.include_usage && continuous_usage.value_or(false);
 }
 
 // After read_streaming.

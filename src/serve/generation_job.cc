@@ -140,7 +140,8 @@ void GenerationJob::open() {
   if (options_.stream) {
     HttpResponse head;
     head.content_type = "text/event-stream";
-    writer_->begin(head.body);
+    head.filler = ":\n\n";  // a comment
+    writer_->begin(usage(), head.body);
     exchange_->begin_stream(std::move(head));
   }
   {
@@ -190,7 +191,7 @@ void GenerationJob::take(Event& event, std::string& text) {
                                  seconds_between(started_, event.at));
     if (!delta.failure.ok()) return fail(to_api_error(delta.failure), std::move(text));
   }
-  writer_->delta(static_cast<int>(index), delta, text);
+  writer_->delta(static_cast<int>(index), delta, usage(), text);
 }
 
 // A stream tells the error as its last event: its status line is long gone.

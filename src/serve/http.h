@@ -29,6 +29,7 @@ struct HttpResponse {
   std::string allow;                         // the Allow header of a 405
   int retry_after = 0;                       // seconds, the Retry-After header of a 429 or 503; 0: none
   std::string allow_methods, allow_headers;  // Access-Control-Allow-...
+  std::string filler;                        // of a stream: a piece that its reader skips
 };
 
 // One request and its answer: either respond(), or begin_stream(), any number of write() and finish().

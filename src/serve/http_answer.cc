@@ -18,6 +18,7 @@ void HttpAnswer::respond(const HttpResponse& response) {
 void HttpAnswer::begin_stream(const HttpResponse& head) {
   if (status != 0) return;
   status = head.status;
+  filler = head.filler;
   if (!chunked) keep_alive = false;  // the end of the connection is the end of the answer
   out += response_head(head, {keep_alive, chunked, std::nullopt, request.allow_origin});
   write(head.body);
@@ -36,6 +37,14 @@ void HttpAnswer::finish() {
   if (status == 0 || finished) return;
   if (chunked && !head_only) out += kLastChunk;
   finished = true;
+}
+
+void HttpAnswer::knock() {
+  if (status != 0) {
+    if (!filler.empty()) write(filler);
+  } else if (chunked) {
+    out += kContinue;
+  }
 }
 
 void HttpAnswer::abandon() {

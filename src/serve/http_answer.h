@@ -20,11 +20,15 @@ struct HttpAnswer {
   bool finished = false;  // `out` ends with the last byte
   bool broken = false;    // there will be no last byte: the connection must be cut
   std::string out;        // made, but not yet taken for writing
+  std::string filler;     // HttpResponse::filler
 
   void respond(const HttpResponse& response);
   void begin_stream(const HttpResponse& head);
   void write(std::string_view piece);
   void finish();
+  // The client ended its half of the connection: it may still read, or be gone. More bytes tell, as the system of one
+  // that is gone answers them with a reset: an interim response before the head, the filler in a stream.
+  void knock();
   // The application dropped the exchange: 500 if nothing was answered, else a broken answer unless it is complete.
   void abandon();
 };

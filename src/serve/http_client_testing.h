@@ -41,6 +41,9 @@ class TestClient {
     socket_ = -1;
   }
 
+  // What was sent is all; what comes is still read.
+  void end_sending() { ::shutdown(socket_, SHUT_WR); }
+
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const auto sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

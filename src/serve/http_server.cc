@@ -236,7 +236,7 @@ class Session : public std::enable_shared_from_this<Session> {
         co_await refuse_with(unknown, parser);
         co_return false;
       }
-      if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+      if (!co_await write_all(kContinue)) co_return false;
       stream_.expires_after(shared_->options.body_timeout);
     }
     const auto [failure, bytes] = co_await http::async_read(stream_, buffer_, parser, kAwait);
@@ -296,6 +296,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void watch_peer();
   void peer_is_readable();
+  void watch_for_reset();
+  void lose_peer();
 
   void report(HttpSummary summary, int status, bool disconnected) {
     summary.peer = peer_;
@@ -416,8 +418,8 @@ asio::awaitable<bool> Session::write_answer(Answer& answer) {
   }
 }
 
-// While an answer is under way nothing reads the connection; this notices that the client closed it, and keeps what it
-// sent ahead for later.
+// While an answer is under way nothing reads the connection; this notices that the client closed it or its half of it,
+// and keeps what it sent ahead for later.
 void Session::watch_peer() {
   watching_ = true;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code failure) {
@@ -430,13 +432,28 @@ void Session::peer_is_readable() {
   const std::size_t bytes = stream_.socket().read_some(buffer_.prepare(kReadBytes), failure);
   buffer_.commit(bytes);
   if (failure == asio::error::would_block || failure == asio::error::try_again) failure = {};
-  if (failure || buffer_.size() > kMaxPipelinedBytes) {
-    peer_gone_ = true;
-    stream_.cancel();  // ends a write that waits for the client
+  if (failure == asio::error::eof) {
+    watch_for_reset();
+    answer_->knock();
     wake();
+  } else if (failure || buffer_.size() > kMaxPipelinedBytes) {
+    lose_peer();
   } else {
     watch_peer();
   }
+}
+
+// Of a connection whose other half is closed: everything is readable then, and nothing but a reset is news.
+void Session::watch_for_reset() {
+  stream_.socket().async_wait(tcp::socket::wait_error, [self = shared_from_this()](error_code failure) {
+    if (!failure && self->watching_) self->lose_peer();
+  });
+}
+
+void Session::lose_peer() {
+  peer_gone_ = true;
+  stream_.cancel();  // ends a write that waits for the client
+  wake();
 }
 
 // Tells a client that there is no room. It fits the socket's send buffer, so nothing waits.

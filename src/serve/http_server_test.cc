@@ -200,6 +200,48 @@ TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
   held_->respond(text("nobody reads this"));
 }
 
+TEST_F(HttpServerTest, AClientThatEndedItsHalfGetsItsAnswers) {
+  start();
+  TestClient client(port_);
+  client.send_request("GET", "/hold");
+  client.send_request("GET", "/next");
+  client.end_sending();
+  arrived_.get_future().wait();
+  EXPECT_EQ(client.read_answer(true).status, 100) << "bytes that a client which is gone would refuse";
+  EXPECT_EQ(gone_.get_future().wait_for(50ms), std::future_status::timeout);
+  held_->respond(text("late"));
+  EXPECT_EQ(client.read_answer().body, "late");
+  EXPECT_EQ(client.read_answer().body, "GET /next ");
+  EXPECT_FALSE(client.receive()) << "then the connection ends";
+}
+
+TEST_F(HttpServerTest, AStreamFindsOutWhetherItsReaderLeft) {
+  start();
+  HttpResponse head = text("begun");
+  head.filler = ";";
+  {
+    TestClient client(port_);
+    client.send_request("GET", "/hold");
+    arrived_.get_future().wait();
+    held_->begin_stream(head);
+    client.read_until("begun");
+    client.end_sending();
+    EXPECT_NE(client.read_until(";").find(';'), std::string::npos);
+  }
+  held_->write("nobody reads this");
+  EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready);
+
+  gone_ = {}, arrived_ = {};
+  {
+    TestClient client(port_);
+    client.send_request("GET", "/hold");
+    arrived_.get_future().wait();
+    held_->begin_stream(head);
+    client.read_until("begun");
+  }
+  EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready) << "without a piece to write";
+}
+
 TEST_F(HttpServerTest, TooManyConnectionsAreRefused) {
   options_.max_connections = 2;
   start();

@@ -25,6 +25,7 @@ std::string response_head(const HttpResponse& response, const HttpFraming& frami
 
 // One piece of a chunked answer; an empty piece gives nothing (an empty chunk would end the answer).
 void append_chunk(std::string& out, std::string_view piece);
+inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 }  // namespace sluice

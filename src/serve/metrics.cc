@@ -71,8 +71,14 @@ void Metrics::counter_of(const std::string& name, const std::string& help, std::
   family(name, help, "counter").readers[labels] = std::move(read);
 }
 
+void Metrics::before_reading(std::function<void()> refresh) {
+  const std::lock_guard lock(mutex_);
+  refresh_ = std::move(refresh);
+}
+
 std::string Metrics::text() const {
   const std::lock_guard lock(mutex_);
+  refresh_();
   std::string out;
   for (const auto& [name, family] : families_) {
     fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, family.type);

@@ -54,6 +54,9 @@ class Metrics {
   void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
                   const std::string& labels = "");
 
+  // Called before the values are read, once for each text(): what several of them take from one snapshot.
+  void before_reading(std::function<void()> refresh);
+
   std::string text() const;
 
  private:
@@ -66,6 +69,7 @@ class Metrics {
   Family& family(const std::string& name, const std::string& help, const std::string& type);
 
   mutable std::mutex mutex_;
+  std::function<void()> refresh_ = [] {};
   std::map<std::string, Family> families_;
   std::deque<Counter> counters_;
   std::deque<Histogram> histograms_;

@@ -46,7 +46,7 @@ struct GenerationOptions {
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
   bool stream = false;
-  bool include_usage = false;  // stream_options
+  bool include_usage = false, continuous_usage = false;  // stream_options
 
   // Choices are compared by their log-probabilities, whether or not the client asked for them.
   bool ranks() const { return best_of > n; }

@@ -48,6 +48,8 @@ constexpr Refusal kBothRefuse[] = {
     {R"("stream_options":{"include_usage":true})", "stream_options", "only allowed when stream is true"},
     {R"("stream":true,"stream_options":5)", "stream_options", "an object"},
     {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage", "true or false"},
+    {R"("stream":true,"stream_options":{"continuous_usage_stats":"on"})", "stream_options.continuous_usage_stats",
+     "true or false"},
     {R"("stream":true,"stream_options":{"x":1})", "stream_options.x", "unknown field 'stream_options.x'"},
     {R"("n":0)", "n", "n: expected an integer from 1 to 16, found 0"},
     {R"("n":17)", "n", "an integer from 1 to 16, found 17"},

@@ -29,9 +29,9 @@ struct Usage {
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // What goes out before the first token.
-  virtual void begin(std::string& out) = 0;
-  virtual void delta(int choice, const GenerationDelta& delta, std::string& out) = 0;
+  // What goes out before the first token. `so_far` here and below: what the request has used until now.
+  virtual void begin(const Usage& so_far, std::string& out) = 0;
+  virtual void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) = 0;
   // After the last delta of every choice.
   virtual void end(const Usage& usage, std::string& out) = 0;
 };
@@ -42,6 +42,7 @@ struct AnswerForm {
   int choices = 1;
   bool logprobs = false;
   bool include_usage = false;     // streams: a last event with the usage
+  bool continuous_usage = false;  // and in every event before it the usage so far
   std::vector<std::string> echo;  // completions: the text before each choice, or empty
   std::function<std::string(std::int32_t)> token_text;
 };

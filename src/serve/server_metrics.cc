@@ -13,13 +13,13 @@ std::vector<double> token_buckets() {
   return {16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
 }
 
-void add_engine_metrics(Metrics& metrics, const Engine& engine) {
+void add_engine_metrics(Metrics& metrics, const EngineStats& stats) {
   using Stats = EngineStats;
   const auto gauge = [&](const char* name, const char* help, auto read, const char* labels = "") {
-    metrics.gauge(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); }, labels);
+    metrics.gauge(name, help, [&stats, read] { return static_cast<double>(read(stats)); }, labels);
   };
   const auto counter = [&](const char* name, const char* help, auto read, const char* labels = "") {
-    metrics.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats())); }, labels);
+    metrics.counter_of(name, help, [&stats, read] { return static_cast<double>(read(stats)); }, labels);
   };
   gauge("sluice_num_requests_running", "Sequences that the engine computes.", [](const Stats& s) { return s.running; });
   gauge("sluice_num_requests_waiting", "Requests that wait for room.", [](const Stats& s) { return s.waiting; });
@@ -45,10 +45,10 @@ void add_engine_metrics(Metrics& metrics, const Engine& engine) {
 }
 
 // Tokens are counted when a request is admitted, again after a preemption.
-void add_cache_metrics(Metrics& metrics, const Engine& engine) {
+void add_cache_metrics(Metrics& metrics, const EngineStats& stats) {
   using Cache = CacheStats;
   const auto counter = [&](const char* name, const char* help, auto read, const char* labels = "") {
-    metrics.counter_of(name, help, [&engine, read] { return static_cast<double>(read(engine.stats().cache)); }, labels);
+    metrics.counter_of(name, help, [&stats, read] { return static_cast<double>(read(stats.cache)); }, labels);
   };
   counter("sluice_prefix_cache_queries_total", "Prompt tokens that were looked for in the prefix cache.",
           [](const Cache& c) { return c.prompt_tokens; });
@@ -70,7 +70,7 @@ void add_cache_metrics(Metrics& metrics, const Engine& engine) {
   counter(kEvicted, kEvictedHelp, [](const Cache& c) { return c.evicted_windows; }, R"(pool="window")");
 }
 
-void add_page_metrics(Metrics& metrics, const Engine& engine) {
+void add_page_metrics(Metrics& metrics, const EngineStats& stats) {
   struct Pool {
     const char* name;
     int CacheStats::* total;
@@ -83,7 +83,7 @@ void add_page_metrics(Metrics& metrics, const Engine& engine) {
   const auto gauge = [&](const Pool& pool, const char* state, auto read) {
     metrics.gauge(
         "sluice_kv_cache_pages", "Pages by pool and state; cached ones may be reused and are held by no one.",
-        [&engine, read] { return static_cast<double>(read(engine.stats().cache)); },
+        [&stats, read] { return static_cast<double>(read(stats.cache)); },
         fmt::format(R"(pool="{}",state="{}")", pool.name, state));
   };
   for (const Pool& pool : kPools) {
@@ -104,9 +104,10 @@ ServerMetrics::ServerMetrics(const Engine& engine)
       request_latency(registry_.histogram("sluice_e2e_request_latency_seconds",
                                           "From the end of a request's header to its last token.", second_buckets())),
       prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())) {
-  add_engine_metrics(registry_, engine);
-  add_cache_metrics(registry_, engine);
-  add_page_metrics(registry_, engine);
+  registry_.before_reading([this, &engine] { stats_ = engine.stats(); });
+  add_engine_metrics(registry_, stats_);
+  add_cache_metrics(registry_, stats_);
+  add_page_metrics(registry_, stats_);
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     registry_.counter("sluice_request_finished_total", "Answers by how they ended.",
                       fmt::format("finished_reason=\"{}\"", reason));

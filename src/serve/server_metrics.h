@@ -20,6 +20,7 @@ class ServerMetrics {
   std::string text() const { return registry_.text(); }
 
  private:
+  EngineStats stats_;  // as of the reading that is under way
   Metrics registry_;
 
  public:

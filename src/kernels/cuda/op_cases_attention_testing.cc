@@ -83,7 +83,7 @@ OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
         encode_row(format, values().data(), sequence.window_row(windows.views[k], p));
       }
     }
-    step.add(sequence.span(of_span, tokens - of_span));
+    step.add(sequence.span(of_span, tokens - of_span, c.window_tokens));
     for (int r = 0; r < of_span && c.max_selected > 0; ++r) {
       const int visible = (tokens - of_span + r + 1) / c.tokens_per_row;
       auto entries = random.permutation(visible);

@@ -1,0 +1,42 @@
+// What the program's commands and flags are, as text: the source of the manual pages and of the shells' completions, so
+// that neither can differ from `--help`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace sluice {
+
+struct FlagText {
+  std::vector<std::string> names;  // as typed, short ones first: "-p", "--prompt"; of a positional its name alone
+  std::string value;               // "FILE", "N [64]"; empty: takes none
+  std::string help;
+  bool positional = false;
+
+  bool takes_file() const;  // its value is a file or folder
+};
+
+struct FlagGroup {
+  std::string title;  // "Options", "Engine"
+  std::vector<FlagText> flags;
+};
+
+struct CommandText {
+  std::string name;  // "serve"; of the program itself "sluice"
+  std::string help, footer;
+  std::vector<FlagText> positionals;
+  std::vector<FlagGroup> groups;      // in the order of --help
+  std::vector<CommandText> commands;  // of the program itself
+
+  std::vector<FlagText> flags() const;  // of all groups
+  const CommandText* command(const std::string& name) const;
+};
+
+// `app`: the program, complete with its commands.
+CommandText describe(const CLI::App& app);
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// man and completion.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/manual.h"
+
+namespace sluice {
+namespace {
+
+int print(const Result<std::string>& text) {
+  if (!text.ok()) return report(text.status());
+  std::fputs(text->c_str(), stdout);
+  return kExitOk;
+}
+
+Result<std::string> page_of(const CommandText& program, const std::string& name) {
+  if (name.empty()) return man_page(program, program);
+  const CommandText* command = program.command(name);
+  if (command == nullptr) return invalid_argument("man: '" + name + "' is no command; see sluice --help");
+  return man_page(program, *command);
+}
+
+}  // namespace
+
+void add_manual_commands(CLI::App& app, Invocation& invocation) {
+  auto word = std::make_shared<std::string>();
+  CLI::App& man = *app.add_subcommand("man", "Write the manual page of a command, or of the program (| man -l -)");
+  man.add_option("COMMAND", *word, "Whose page; by default the program's");
+  man.callback([&, word] { invocation.run = [&app, word] { return print(page_of(describe(app), *word)); }; });
+
+  CLI::App& completion = *app.add_subcommand("completion", "Write what completes commands and flags in a shell");
+  completion.add_option("SHELL", *word, "bash, zsh or fish")->required();
+  completion.callback(
+      [&, word] { invocation.run = [&app, word] { return print(shell_completion(describe(app), *word)); }; });
+}
+
+}  // namespace sluice
