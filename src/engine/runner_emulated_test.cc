@@ -88,6 +88,32 @@ TEST_P(RunnerEmulatedTest, TheLawsHold) {
   EXPECT_TRUE(report->sound()) << "SLUICE_TEST_SEED=" << options.seed;
 }
 
+TEST_P(RunnerEmulatedTest, SequencesMoveToTheCpuAndBack) {
+  VerifyOptions options;
+  options.engine = options_of(GetParam(), "emulated");
+  options.half = "moves";
+  options.schedules = 3;
+  options.seed = test_seed();
+  auto report = verify(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_GT(report->laws.comparisons, 3000);
+  EXPECT_GT(report->laws.swaps_restored, 5);
+  EXPECT_TRUE(report->sound()) << report->laws.difference->text << "SLUICE_TEST_SEED=" << options.seed;
+  // What the device forgets to write is missing on the CPU too.
+  options.engine.testing.inject_fault = "skipped-write";
+  report = verify(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_FALSE(report->sound());
+}
+
+TEST(VerifyMoves, WantsADevice) {
+  VerifyOptions options;
+  options.engine = options_of("v32-like", "cpu");
+  options.half = "moves";
+  EXPECT_EQ(verify(options).status().message(),
+            "--half moves: moves sequences between a device and the CPU: expected another --device");
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, RunnerEmulatedTest, ::testing::Values("v4-flash-like", "v32-like", "qwen2-swa-like"));
 
 }  // namespace
