@@ -28,6 +28,8 @@ class Checkpoint {
   // folder, a tensor that the index promises and its shard lacks, and a tensor that two shards hold. `path`: a model
   // folder, or a file whose name ends in ".gguf".
   static Result<Checkpoint> open(const std::string& path);
+  // Without tensors: of a model that is planned and not loaded.
+  static Checkpoint none() { return {}; }
 
   const std::string& path() const { return path_; }
   // Sorted by name. The views live as long as the checkpoint (moving it keeps them valid).
