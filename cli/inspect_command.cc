@@ -16,9 +16,12 @@
 #include "cli/inspect_text.h"
 #include "cli/model_path.h"
 #include "config/gguf_architecture.h"
+#include "engine/device_choice.h"
+#include "engine/device_plan.h"
 #include "engine/engine_options.h"
 #include "files/checkpoint.h"
 #include "files/gguf_file.h"
+#include "kernels/linear_packing.h"
 #include "model/model_plan.h"
 
 namespace sluice {
@@ -89,6 +92,18 @@ Result<MemoryRequest> memory_request(const EngineSetup& options, const ModelConf
                        .max_model_len = options.model.max_model_len > 0 ? options.model.max_model_len : limit};
 }
 
+// Where a device was asked for: what the model takes of its memory.
+Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const MemoryRequest& request) {
+  if (!options.machine.device.starts_with("cuda")) return {};
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine));
+  const DevicePlan needed = plan_device(plan, linear_packing(*choice.kernels), request);
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          device_text(needed, plan.cache_layout, request, "--device " + options.machine.device,
+                                      choice.device().free_bytes()));
+  fmt::print("{}", text);
+  return {};
+}
+
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
   std::error_code error;
@@ -108,7 +123,7 @@ Status inspect(const InspectOptions& options) {
   fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));
   fmt::print("{}", memory_text(memory, request));
-  return {};
+  return inspect_device(options.engine, plan, request);
 }
 
 }  // namespace

@@ -82,8 +82,12 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand(
       "verify", "Try on this model and machine that an answer does not depend on how it was scheduled, bit by bit");
   command.add_option("--schedules", options->schedules, "Random schedules to try")->option_text("N [100]");
-  command.add_option("--half", options->half, "Only schedules that drive the cache, or only those of the scheduler")
-      ->option_text("both|rows|scheduling [both]");
+  command
+      .add_option(
+          "--half", options->half,
+          "Only schedules that drive the cache, or only those of the scheduler; or, with --device, such that move "
+          "sequences between it and the CPU")
+      ->option_text("both|rows|scheduling|moves [both]");
   command.add_option("--seed", options->seed, "Of the schedules; by default a fresh one")->option_text("N");
   command.add_option("--json", options->json, "Also write the report here")->option_text("FILE");
   add_engine_flags(command, options->engine, invocation.log_level);

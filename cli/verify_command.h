@@ -11,7 +11,7 @@ namespace sluice {
 
 struct VerifyCommandOptions {
   EngineSetup engine;         // model.folder as given; "": the embedded model
-  std::string half = "both";  // both | rows | scheduling
+  std::string half = "both";  // both | rows | scheduling | moves
   int schedules = 100;
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed
   std::string json;                   // "": no file

@@ -51,7 +51,8 @@ endif()
 
 # Machine code for these, from one pass of the compiler, and for what comes after them PTX, which the driver compiles when
 # it first loads it. Each rounding is part of the result, so that it is the CPU's.
-set(SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]" "SHELL:-Xfatbin -compress-all"
+set(SLUICE_CUDA_CODE "sm_80,sm_90,sm_100,compute_80" CACHE STRING "What kernels are compiled to; sm_90 alone is quicker")
+set(SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_80,code=[${SLUICE_CUDA_CODE}]" "SHELL:-Xfatbin -compress-all"
   -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
   -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
 

@@ -1,5 +1,6 @@
 """A running `sluice serve` for the tests, with the OpenAI client and plain HTTP."""
 
+import functools
 import http.client
 import json
 import os
@@ -9,8 +10,6 @@ import subprocess
 import threading
 import time
 import urllib.parse
-
-import openai
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
@@ -52,7 +51,12 @@ class Server:
         self._reader.start()
         assert self._started.wait(PATIENCE), "the server did not start:\n" + "".join(self.log)
         assert self.url, "the server ended:\n" + "".join(self.log)
-        self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE)
+
+    @functools.cached_property
+    def client(self):
+        import openai  # tests/gpu does without
+
+        return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=PATIENCE)
 
     def _read(self):
         for line in self.process.stderr:

@@ -4,7 +4,8 @@
 // back.
 //
 // With the null model of the engine's tests, or with the checkpoint in SLUICE_SOAK_MODEL (`./run soak`).
-// SLUICE_SOAK_REQUESTS changes the number, SLUICE_TEST_SEED the requests.
+// SLUICE_SOAK_REQUESTS changes the number, SLUICE_TEST_SEED the requests, SLUICE_SOAK_DEVICE where they are computed
+// (on a GPU only a checkpoint can be: the null model computes on the host).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
+#include "engine/device_choice.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
@@ -109,16 +111,19 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
   std::unique_ptr<Runner> make_runner(const EngineSetup& options, std::function<void()> on_step) {
     const KernelTable* kernels = nullptr;
     std::unique_ptr<Model> model;
+    DeviceChoice device = choose_device(options.machine).value();
     if (model_folder().empty()) {
       model = std::make_unique<FakeModel>();
     } else {
-      kernels = select_kernels(options.machine.isa, options.machine.kernels).value();
+      kernels = device.kernels != nullptr ? device.kernels
+                                          : select_kernels(options.machine.isa, options.machine.kernels).value();
       ThreadPool pool(resolve_threads(options));
       LoadReport report;
-      const Exec exec{.pool = &pool, .kernels = kernels};
+      const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};
       model = load_model(exec, options.model.folder, options, [](std::size_t, std::size_t) {}, &report).value();
     }
-    return Runner::create(std::make_unique<WatchedModel>(std::move(model), std::move(on_step)), kernels, options)
+    return Runner::create(std::make_unique<WatchedModel>(std::move(model), std::move(on_step)), kernels, options,
+                          std::move(device))
         .value();
   }
 
@@ -226,20 +231,23 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
     options_.testing.hidden_latent_pages = std::max(0, pages - starved);
     runner = make_runner(options_, [&] { ledger.step(running); });
   }
+  const Device& device = *runner->exec().device;
   auto engine = start_engine(std::move(runner), options_, {}).value();
   running = engine.get();
 
   const auto start = std::chrono::steady_clock::now();
   submit_all(*engine, ledger, requests / 10);  // until everything has its size
-  const std::int64_t resident = resident_bytes();
+  const std::int64_t resident = resident_bytes(), free_on_device = static_cast<std::int64_t>(device.free_bytes());
   submit_all(*engine, ledger, requests - requests / 10);
-  const std::int64_t grown = resident_bytes() - resident;
+  const std::int64_t grown = resident_bytes() - resident,
+                     grown_on_device = free_on_device - static_cast<std::int64_t>(device.free_bytes());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const EngineStats stats = engine->stats();
   const SoakNumbers n = ledger.numbers();
   check_memory(*engine);
   check_numbers(stats, n);
   EXPECT_LE(grown, kMostGrowth + (model_folder().empty() ? 0 : kModelPoolBytes)) << "resident memory grows";
+  EXPECT_LE(grown_on_device, kMostGrowth) << "memory of the device grows";
   fmt::print(
       "{}: SLUICE_TEST_SEED={}, {} requests, {} refused; {} choices: {} stopped, {} at their length, {} cancelled ({} "
       "before a token); {} tokens, {} steps, {:.1f} s\n"
@@ -247,14 +255,15 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
       "resumed, {} waits for "
       "a "
       "common prefix, {} blocks evicted\n"
-      "  longest wait {} steps ({}), longest gap {} steps ({}); resident memory {:+.1f} MiB\n",
+      "  longest wait {} steps ({}), longest gap {} steps ({}); resident memory {:+.1f} MiB, the device's {:+.1f} "
+      "MiB\n",
       phase.name, seed_, n.requests, n.refused, n.choices, n.ended[0], n.ended[1], n.ended[2],
       n.cancelled_before_a_token, n.tokens, n.steps, seconds, starved, pages, stats.preemptions_recompute,
       stats.preemptions_swap, stats.swaps_restored, stats.cache.resumed_tokens, stats.cache.prompt_tokens,
       stats.cache.shared_waits, stats.cache.evicted_blocks, n.longest_wait,
       phase.promises.rows_per_step > 0 ? fmt::format("{:.0f}% of its bound", 100 * n.nearest_to_bound) : kNoBound,
       n.longest_gap, phase.promises.token_gap > 0 ? fmt::format("bound {}", phase.promises.token_gap) : kNoBound,
-      static_cast<double>(grown) / 1048576);
+      static_cast<double>(grown) / 1048576, static_cast<double>(grown_on_device) / 1048576);
   constexpr int kEnoughToSwap = 500;
   if (options_.cache.swap_space > 0 && requests >= kEnoughToSwap) {
     EXPECT_GT(stats.swaps_restored, 0U);

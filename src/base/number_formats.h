@@ -6,6 +6,9 @@
 //   e2m1   1-2-1 (FP4): magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 by code; sign is bit 3
 //   e8m0   an exponent byte b = 2^(b - 127); 0xFF is NaN
 //
+// From f32, every NaN gives the same code, whatever its sign and payload, in which processors differ: bf16 0x7FC0, f16
+// 0x7E00, e4m3 0x7F, and e2m1, which has none, 7 (6.0).
+//
 // Source: the specification of DeepSeek-V4's checkpoints (sections 0.3 and 11); OCP MX v1.0 for e2m1 and e8m0.
 // Thread safety: pure functions.
 #pragma once
@@ -28,9 +31,11 @@ SLUICE_HD inline float to_float(bf16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+inline constexpr std::uint16_t kNanBf16 = 0x7FC0;
+
 SLUICE_HD inline bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {static_cast<std::uint16_t>((bits >> 16) | 0x40U)};  // quiet NaN
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {kNanBf16};
   return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
 }
 
@@ -60,7 +65,7 @@ SLUICE_HD inline float e4m3_to_float(std::uint8_t code) {
   return std::bit_cast<float>(sign | magnitude);
 }
 
-// Clamps to +-448, then rounds to nearest even. NaN gives 0x7F.
+// Clamps to +-448, then rounds to nearest even.
 SLUICE_HD inline std::uint8_t float_to_e4m3(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 24) & 0x80U;
@@ -87,10 +92,11 @@ SLUICE_HD inline float e2m1_to_float(std::uint8_t code) {  // the low 4 bits
   const float magnitude = static_cast<float>(e2m1_doubled(code & 7U)) * 0.5F;
   return (code & 8U) != 0 ? -magnitude : magnitude;
 }
-// Clamps to +-6, then rounds to the nearest code, ties to the even code. NaN gives 7 (6.0).
+// Clamps to +-6, then rounds to the nearest code, ties to the even code.
 SLUICE_HD inline std::uint8_t float_to_e2m1(float value) {
   const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 28 & 8U;
   const float magnitude = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+  if (value != value) return 7;
   // The tie between codes c and c + 1 belongs to the even code: up (>=) for odd c + 1 excluded, and so on.
   std::uint8_t code = 0;
   if (magnitude > 0.25F) code = 1;
@@ -99,7 +105,7 @@ SLUICE_HD inline std::uint8_t float_to_e2m1(float value) {
   if (magnitude >= 1.75F) code = 4;
   if (magnitude > 2.5F) code = 5;
   if (magnitude >= 3.5F) code = 6;
-  if (magnitude > 5.0F || value != value) code = 7;
+  if (magnitude > 5.0F) code = 7;
   return static_cast<std::uint8_t>(sign | code);
 }
 

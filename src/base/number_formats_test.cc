@@ -78,5 +78,15 @@ TEST(F16, RoundsToNearestEven) {
   EXPECT_TRUE(std::isnan(to_float(to_f16(std::nanf("")))));
 }
 
+TEST(NumberFormats, KnowOneNaNOnly) {
+  for (const std::uint32_t bits : {0x7FC00000U, 0xFFC00000U, 0x7FFFFFFFU, 0xFFFFFFFFU, 0x7F800001U, 0xFFABCDEFU}) {
+    const auto value = std::bit_cast<float>(bits);
+    EXPECT_EQ(to_bf16(value).bits, 0x7FC0) << bits;
+    EXPECT_EQ(to_f16(value).bits, 0x7E00) << bits;
+    EXPECT_EQ(float_to_e4m3(value), 0x7F) << bits;
+    EXPECT_EQ(float_to_e2m1(value), 7) << bits;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::number_formats_test

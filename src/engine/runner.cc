@@ -82,16 +82,15 @@ Status Runner::set_up(const EngineSetup& options) {
 // Bytes for the cache: where the device has memory of its own, all that weights and scratch leave but for logits and
 // what the driver takes by itself.
 Result<std::size_t> Runner::cache_budget(const EngineSetup& options) {
-  constexpr std::size_t kLeft = std::size_t{512} << 20;
   if (options.cache.kv_cache_memory > 0 || device_->free_bytes() == 0) return resolve_kv_cache_memory(options);
   SLUICE_RETURN_IF_ERROR(model_->prepare(*device_, step_rows_, max_model_len_));
-  const std::size_t logits = 2 * static_cast<std::size_t>(step_rows_) * vocab_size_ * sizeof(float);
+  const std::size_t left = logits_memory(static_cast<std::size_t>(step_rows_), vocab_size_) + kLeftOnDevice;
   const std::size_t free = device_->free_bytes();
-  if (free > logits + kLeft) return free - logits - kLeft;
-  return resource_exhausted(fmt::format(
-      "{}: {} are free beside weights and scratch, expected more than {}: lower "
-      "--max-num-batched-tokens or --max-model-len",
-      device_->name(), format_bytes(static_cast<double>(free)), format_bytes(static_cast<double>(logits + kLeft))));
+  if (free > left) return free - left;
+  return resource_exhausted(
+      fmt::format("{}: {} are free beside weights and scratch, expected more than {}: lower "
+                  "--max-num-batched-tokens or --max-model-len",
+                  device_->name(), format_bytes(static_cast<double>(free)), format_bytes(static_cast<double>(left))));
 }
 
 Status Runner::clear_cache() {

@@ -69,6 +69,10 @@ class Runner {
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options, DeviceChoice device);
 
+  // What the cache of a device leaves of its memory: for logits, and for the driver and what is small.
+  static std::size_t logits_memory(std::size_t rows, std::size_t vocab) { return 2 * rows * vocab * sizeof(float); }
+  static constexpr std::size_t kLeftOnDevice = std::size_t{512} << 20;
+
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
   // With its chain, the place behind its last full block stays cached (the next turn resumes there).

@@ -30,6 +30,8 @@ class Checkpoint {
   // folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them:
   // gguf_names (config/gguf_architecture.h) for those of all families; without, they keep the file's.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
+  // Without tensors: of a model that is planned and not loaded.
+  static Checkpoint none() { return {}; }
 
   const std::string& path() const { return path_; }
   // Sorted by name. The views live as long as the checkpoint (moving it keeps them valid).

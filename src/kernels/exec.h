@@ -10,6 +10,8 @@
 //   fma from 0
 //                   (an input past n counts as 0), then a tree: l += l+8, l += l+4, l += l+2, l += l+1.
 //   chain(f, n)     one fma after the other, ascending, from 0.
+// Which NaN an op gives, its sign and payload, is open: processors differ. Nothing else depends on it: codes
+// (base/number_formats.h) and choices (kernels/order_key.h) know one NaN only.
 // Denormals count as zero (base/thread_pool.h). exp, log, sigmoid are those of kernels/math.h, on every ISA.
 #pragma once
 

@@ -1,18 +1,19 @@
 // Scores as integers of the same order, so that a choice by score is well defined for every bit pattern: -0 equals 0,
-// and a NaN has a fixed place (a positive one above +inf, a negative one below -inf).
+// and NaN, of whatever sign and payload, equals -inf. No key is INT32_MIN.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "base/host_device.h"
 
 namespace sluice {
 
 SLUICE_HD inline std::int32_t order_key(float score) {
-  const auto bits = std::bit_cast<std::int32_t>(score + 0.0F);
-  const std::int32_t key = bits ^ ((bits >> 31) & 0x7FFFFFFF);
-  return key > INT32_MIN ? key : INT32_MIN + 1;
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  const auto bits = std::bit_cast<std::int32_t>((score > kLowest ? score : kLowest) + 0.0F);
+  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
 }
 
 }  // namespace sluice

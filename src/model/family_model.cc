@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "kernels/counting_device.h"
+
 namespace sluice {
 
 Status FamilyModel::prepare(Device& device, int rows, Position positions) {
@@ -13,6 +16,15 @@ Status FamilyModel::prepare(Device& device, int rows, Position positions) {
   SLUICE_RETURN_IF_ERROR(scratch_.take(device));
   for (RopeTable& rope : ropes_) SLUICE_RETURN_IF_ERROR(rope.reserve(device, positions_));
   return {};
+}
+
+std::size_t FamilyModel::step_bytes(int rows, Position positions) {
+  CountingDevice device;
+  SLUICE_CHECK(prepare(device, rows, positions).ok(), "counting does not fail");
+  const std::size_t bytes = device.bytes();
+  scratch_ = Scratch();  // they have memory of the device
+  for (RopeTable& rope : ropes_) rope = RopeTable(rope.frequencies());
+  return bytes;
 }
 
 void FamilyModel::begin(const StepTables& step) {

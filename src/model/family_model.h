@@ -17,6 +17,8 @@ class FamilyModel : public Model {
   const NumericsProfile& profile() const final { return profile_; }
   const CacheLayout& cache_layout() const final { return layout_; }
   Status prepare(Device& device, int rows, Position positions) final;
+  // What prepare() would take. Of a model without weights, which is not used otherwise.
+  std::size_t step_bytes(int rows, Position positions);
 
  protected:
   FamilyModel(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct ModelPlan {
   CacheLayout cache_layout;
   std::vector<PlannedTensor> tensors;  // in the order of the family's weight table
   std::vector<PlanFact> facts;         // what is particular to the family
+  // Of a device, what steps of up to `rows` rows at positions below `positions` work in (Model::prepare()).
+  std::function<std::size_t(int rows, Position positions)> step_bytes;
 };
 
 // Optional groups (layers for multi-token prediction) do not count. Active: without the routed experts that a token

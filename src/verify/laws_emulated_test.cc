@@ -8,12 +8,10 @@
 namespace sluice::laws_emulated_test {
 namespace {
 
-class LawsEmulatedTest : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(LawsEmulatedTest, TheyHold) {
+VerifyOptions options_of(const char* model, const char* device) {
   VerifyOptions options;
-  options.engine.model.folder = test_data_dir() + "/oracles/" + GetParam();
-  options.engine.machine.device = "emulated";
+  options.engine.model.folder = test_data_dir() + "/oracles/" + model;
+  options.engine.machine.device = device;
   options.engine.machine.threads = 2;
   options.engine.cache.kv_cache_memory = 24 << 20;
   options.engine.cache.swap_space = 16 << 20;
@@ -22,10 +20,39 @@ TEST_P(LawsEmulatedTest, TheyHold) {
   options.engine.audit = true;  // pages have digests
   options.schedules = 3;
   options.seed = test_seed();
+  return options;
+}
+
+class LawsEmulatedTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LawsEmulatedTest, TheyHold) {
+  const VerifyOptions options = options_of(GetParam(), "emulated");
   const auto report = verify(options);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_GT(report->laws.comparisons, 50);
   EXPECT_TRUE(report->sound()) << "SLUICE_TEST_SEED=" << options.seed;
+}
+
+TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
+  VerifyOptions options = options_of(GetParam(), "emulated");
+  options.half = "moves";
+  auto report = verify(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_GT(report->laws.comparisons, 3000);
+  EXPECT_GT(report->laws.swaps_restored, 5);
+  EXPECT_TRUE(report->sound()) << report->laws.difference->text << "SLUICE_TEST_SEED=" << options.seed;
+  // What the device forgets to write is missing on the CPU too.
+  options.engine.testing.inject_fault = "skipped-write";
+  report = verify(options);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_FALSE(report->sound());
+}
+
+TEST(VerifyMoves, WantsADevice) {
+  VerifyOptions options = options_of("v32-like", "cpu");
+  options.half = "moves";
+  EXPECT_EQ(verify(options).status().message(),
+            "--half moves: moves sequences between a device and the CPU: expected another --device");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LawsEmulatedTest, ::testing::Values("v4-flash-like", "v32-like", "qwen2-swa-like"));

@@ -13,6 +13,7 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "model/model_plan.h"
+#include "verify/law_moves.h"
 #include "verify/law_workload.h"
 
 namespace sluice {
@@ -107,13 +108,17 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
         "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
         "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
   }
-  if (options.half != "both" && options.half != "rows" && options.half != "scheduling") {
-    return invalid_argument(fmt::format("--half: expected both, rows or scheduling, found '{}'", options.half));
+  const bool moves = options.half == "moves";
+  if (options.half != "both" && options.half != "rows" && options.half != "scheduling" && !moves) {
+    return invalid_argument(fmt::format("--half: expected both, rows, scheduling or moves, found '{}'", options.half));
   }
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(options.engine, plan.cache_layout));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
+  if (moves && !runner->computes_later()) {
+    return invalid_argument("--half moves: moves sequences between a device and the CPU: expected another --device");
+  }
 
   VerifyReport report;
   report.profile = runner->model().profile().text();
@@ -141,6 +146,18 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
     report.laws.add(*half);
     return {};
   };
+  if (moves) {
+    EngineSetup on_cpu = engine;
+    on_cpu.machine.device = "cpu";
+    on_cpu.testing.inject_fault.clear();
+    SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> cpu, Runner::load(on_cpu));
+    const auto check = [&](Runner& device, const auto& of_laws, const LawOptions& how) {
+      return check_moves(device, *cpu, of_laws, how);
+    };
+    SLUICE_RETURN_IF_ERROR(run(options.schedules, check, &report.rows));
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return report;
+  }
   const int of_scheduling = both ? options.schedules / 2 : options.half == "rows" ? 0 : options.schedules;
   SLUICE_RETURN_IF_ERROR(run(options.schedules - of_scheduling, check_row_law, &report.rows));
   if (report.sound()) SLUICE_RETURN_IF_ERROR(run(of_scheduling, check_scheduling_law, &report.scheduling));

@@ -1,6 +1,7 @@
 // verify: the laws, tried on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
-// half let the real scheduler decide (check_scheduling_law); either half can run by itself. docs/laws.md says what they
-// are and why they hold. Thread safety: none needed; it owns what it works with.
+// half let the real scheduler decide (check_scheduling_law); either half can run by itself. A third kind, of a device
+// beside the CPU, moves sequences between the two (check_moves). docs/laws.md says what they are and why they hold.
+// Thread safety: none needed; it owns what it works with.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace sluice {
 
 struct VerifyOptions {
   EngineSetup engine;         // of which the model, the numerics, the threads and the fault count
-  std::string half = "both";  // both | rows | scheduling
+  std::string half = "both";  // both | rows | scheduling | moves
   std::uint64_t seed = 0;
   int schedules = 100;  // of both halves together
   double seconds = 0;   // > 0: no new schedule after so long, but at least kLawSituations in each half

@@ -88,6 +88,65 @@ TEST(GpuDevice, MovesMayBeLargerThanTheStaging) {
   EXPECT_TRUE(found == values);
 }
 
+// Large uploads, which several threads stage, between moves of other kinds.
+TEST(GpuDevice, LargeUploadsKeepTheOrderOfTheCalls) {
+  constexpr std::size_t kBytes = std::size_t{24} << 20;
+  Random random(813);
+  std::vector<std::byte> values(kBytes), expected(kBytes), found(kBytes), early(100);
+  const DeviceMemory memory = gpu().map(kBytes, "a test").value();
+  for (int turn = 0; turn < 12; ++turn) {
+    for (std::size_t i = 0; i < kBytes; i += 1000) values[i] = static_cast<std::byte>(random.between(0, 255));
+    const auto at = static_cast<std::size_t>(random.between(0, 1 << 20)), end = kBytes - at;
+    gpu().download({early.data(), memory.data() + at, early.size()});
+    const std::vector<std::byte> before(expected.begin() + static_cast<std::ptrdiff_t>(at),
+                                        expected.begin() + static_cast<std::ptrdiff_t>(at + early.size()));
+    gpu().upload({memory.data() + at, values.data() + at, end - at});
+    std::copy(values.begin() + static_cast<std::ptrdiff_t>(at), values.begin() + static_cast<std::ptrdiff_t>(end),
+              expected.begin() + static_cast<std::ptrdiff_t>(at));
+    std::fill(values.begin(), values.end(), std::byte{0xA5});  // may be used for something else
+    gpu().fill(memory.data() + at + 7, std::byte{9}, 300);
+    std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(at + 7), 300, std::byte{9});
+    gpu().download({found.data(), memory.data(), kBytes});
+    gpu().wait();
+    ASSERT_TRUE(found == expected) << turn;
+    ASSERT_EQ(early, before) << turn;
+  }
+}
+
+// The moves of one call, of all sizes and at any address: most of them are one kernel's.
+TEST(GpuDevice, TheMovesOfACallAllArrive) {
+  constexpr std::size_t kBytes = std::size_t{12} << 20;
+  Random random(814);
+  const DeviceMemory memory = gpu().map(kBytes, "a test").value();
+  for (int turn = 0; turn < 60; ++turn) {
+    std::vector<std::byte> expected(kBytes, std::byte{5}), found(kBytes);
+    const std::vector<std::byte> values = random_bytes(random, 1 << 16);
+    std::vector<std::byte> large(turn % 10 == 0 ? std::size_t{9} << 20 : 0, std::byte{6});
+    std::vector<ByteMove> moves;
+    std::size_t at = 0;
+    for (int i = random.between(1, 200); i > 0; --i) {
+      const auto bytes = static_cast<std::size_t>(random.between(0, random.between(0, 20) == 0 ? 65000 : 700));
+      at += static_cast<std::size_t>(random.between(0, 1) == 0 ? 64 - at % 64 : random.between(1, 9));
+      if (at + bytes > kBytes - large.size()) break;
+      const auto from = static_cast<std::size_t>(random.between(0, 500));
+      moves.push_back({memory.data() + at, values.data() + from, bytes});
+      std::copy_n(values.data() + from, bytes, expected.data() + at);
+      at += bytes;
+    }
+    if (!large.empty()) {
+      moves.insert(moves.begin() + static_cast<std::ptrdiff_t>(moves.size() / 2),
+                   {memory.data() + kBytes - large.size(), large.data(), large.size()});
+      std::copy(large.begin(), large.end(), expected.end() - static_cast<std::ptrdiff_t>(large.size()));
+    }
+    gpu().fill(memory.data(), std::byte{5}, kBytes);
+    gpu().upload_all(moves);
+    std::fill(large.begin(), large.end(), std::byte{0xA5});
+    gpu().download({found.data(), memory.data(), kBytes});
+    gpu().wait();
+    ASSERT_TRUE(found == expected) << turn;
+  }
+}
+
 TEST(GpuDevice, WaitingForAMarkBringsWhatWasDownloadedBeforeIt) {
   constexpr int kTurns = 300;  // more than there are events
   const DeviceMemory memory = gpu().map(kTurns, "a test").value();

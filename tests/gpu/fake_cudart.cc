@@ -6,9 +6,11 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <random>
 
 #include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/small_moves.h"
 
 // Of the runtime's types nothing is known but their names.
 struct CUevent_st {
@@ -22,21 +24,36 @@ namespace {
 struct Queue {
   std::deque<std::function<void()>> works;
   std::size_t enqueued = 0, done = 0;
+  std::mutex mutex;  // staging is filled by several threads
 
   void do_until(std::size_t count) {
+    const std::scoped_lock lock(mutex);
+    do_until_locked(count);
+  }
+  void do_all() { do_until(enqueued_now()); }
+  std::size_t enqueued_now() {
+    const std::scoped_lock lock(mutex);
+    return enqueued;
+  }
+  void do_until_locked(std::size_t count) {
     for (; done < count; ++done) {
       if (!fake_cuda().failed) works.front()();
       works.pop_front();
     }
   }
   cudaError_t enqueue(std::function<void()> work) {
+    const std::scoped_lock lock(mutex);
     static std::minstd_rand random(fake_cuda().seed);
     works.push_back(std::move(work));
     ++enqueued;
-    if (random() % 16 == 0) do_until(done + random() % (enqueued - done + 1));
-    return error();
+    if (random() % 16 == 0) do_until_locked(done + random() % (enqueued - done + 1));
+    return error_locked();
   }
-  cudaError_t error() const { return fake_cuda().failed ? cudaErrorLaunchFailure : cudaSuccess; }
+  cudaError_t error() {
+    const std::scoped_lock lock(mutex);
+    return error_locked();
+  }
+  cudaError_t error_locked() const { return fake_cuda().failed ? cudaErrorLaunchFailure : cudaSuccess; }
 };
 
 Queue& queue() {
@@ -53,6 +70,15 @@ FakeCuda& fake_cuda() {
 
 void enqueue_trap(void*) {
   queue().enqueue([] { fake_cuda().failed = true; });
+}
+
+void enqueue_small_moves(void*, const SmallMoves& moves) {
+  queue().enqueue([moves] {
+    for (int i = moves.count - 1; i >= 0; --i) {
+      const SmallMoves::Move& move = moves.moves[static_cast<std::size_t>(i)];
+      std::memcpy(move.to, move.from, move.bytes);
+    }
+  });
 }
 
 }  // namespace sluice
@@ -99,7 +125,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
-  queue().do_until(queue().enqueued);
+  queue().do_all();
   std::free(data);
   return queue().error();
 }
@@ -126,7 +152,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  queue().do_until(queue().enqueued);
+  queue().do_all();
   return queue().error();
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -138,7 +164,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->recorded = queue().enqueued;
+  event->recorded = queue().enqueued_now();
   return queue().error();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -8,7 +8,7 @@ struct FakeCuda {
   int driver = 13000;  // version; 0: there is none
   int gpus = 1;
   int major = 9;        // compute capability
-  bool failed = false;  // a kernel has: for good
+  bool failed = false;  // a kernel has: for good; read and written by who holds the queue
   unsigned seed = 0;    // of when enqueued work is done by itself
 };
 FakeCuda& fake_cuda();

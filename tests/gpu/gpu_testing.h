@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice {
 
@@ -21,10 +22,16 @@ inline CudaDevice& gpu() {
   return *device;
 }
 
-// How many cases each op has (--cases).
-inline int& op_cases() {
-  static int cases = 400;
-  return cases;
+// What the flags of main.cc say.
+struct GpuTestOptions {
+  int cases = 400;   // of each op
+  int repeat = 100;  // of a case
+  CaseSizes sizes = CaseSizes::kAny;
+  bool managed = false;  // each piece of a case in memory of its own
+};
+inline GpuTestOptions& gpu_test_options() {
+  static GpuTestOptions options;
+  return options;
 }
 
 }  // namespace sluice

@@ -1,8 +1,12 @@
-// gpu_test [--part N] [--cases N] [--json FILE] [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
+// gpu_test [--part N] [--cases N] [--sizes any|official] [--repeat N] [--memory pinned|managed] [--json FILE]
+// [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
 //   part 1: the device, and each op in random cases against the reference on the CPU, bit by bit
 //   part 2: what a copy and an op take
 //   part 3: a kernel that fails; nothing runs on the GPU after it in this process
-// Without --part: part 1. --cases: of each op. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
+//   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
+// Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.
+// --memory managed: cases are not in one piece of pinned memory, but each array in managed memory of its own, where
+// compute-sanitizer sees what lies beside it. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,13 +19,14 @@
 
 namespace {
 
-constexpr std::array kParts = {"-GpuSpeed*:GpuFault*", "GpuSpeed*", "GpuFault*"};
+constexpr std::array kParts = {"-GpuSpeed*:GpuFault*:*GpuRepeats*", "GpuSpeed*", "GpuFault*", "*GpuRepeats*"};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<std::string> arguments{argv[0]};
   std::size_t part = 1;
+  sluice::GpuTestOptions& options = sluice::gpu_test_options();
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const bool has_value = i + 1 < argc;
@@ -30,7 +35,13 @@ int main(int argc, char** argv) {
     } else if (argument == "--part" && has_value) {
       part = static_cast<std::size_t>(std::atoi(argv[++i]));
     } else if (argument == "--cases" && has_value) {
-      sluice::op_cases() = std::atoi(argv[++i]);
+      options.cases = std::atoi(argv[++i]);
+    } else if (argument == "--repeat" && has_value) {
+      options.repeat = std::atoi(argv[++i]);
+    } else if (argument == "--sizes" && has_value) {
+      options.sizes = argv[++i] == std::string("official") ? sluice::CaseSizes::kOfficial : sluice::CaseSizes::kAny;
+    } else if (argument == "--memory" && has_value) {
+      options.managed = argv[++i] == std::string("managed");
     } else {
       arguments.push_back(argument);
     }

@@ -2,8 +2,12 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+
 #include "base/check.h"
 #include "gpu_testing.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice::gpu_ops_test {
@@ -12,10 +16,11 @@ namespace {
 // Pinned memory, which a GPU reaches at the host's addresses. Pieces lie apart, poisoned between.
 class PinnedArena {
  public:
-  static constexpr std::size_t kBytes = std::size_t{1} << 28, kGap = 256;
+  static constexpr std::size_t kGap = 256;
   PinnedArena() {
     void* bytes = nullptr;
-    SLUICE_CHECK(cudaMallocHost(&bytes, kBytes) == cudaSuccess, "a quarter GiB of pinned memory");
+    const cudaError_t error = cudaMallocHost(&bytes, bytes_in_all_);
+    SLUICE_CHECK(error == cudaSuccess, cudaGetErrorString(error));
     bytes_ = static_cast<std::byte*>(bytes);
   }
   ~PinnedArena() { cudaFreeHost(bytes_); }
@@ -25,7 +30,7 @@ class PinnedArena {
   std::byte* take(std::size_t bytes) {
     std::byte* at = bytes_ + used_;
     const std::size_t whole = (bytes + 2 * kGap - 1) / kGap * kGap;
-    SLUICE_CHECK(used_ + whole <= kBytes, "a case fits the arena");
+    SLUICE_CHECK(used_ + whole <= bytes_in_all_, "a case fits the arena");
     std::fill_n(at, whole, std::byte{0xFF});
     used_ += whole;
     return at;
@@ -33,6 +38,7 @@ class PinnedArena {
   void clear() { used_ = 0; }
 
  private:
+  const std::size_t bytes_in_all_ = std::size_t{gpu_test_options().sizes == CaseSizes::kOfficial ? 768U : 192U} << 20;
   std::byte* bytes_ = nullptr;
   std::size_t used_ = 0;
 };
@@ -46,25 +52,68 @@ class PinnedCaseMemory final : public CaseMemory {
   PinnedArena& arena_;
 };
 
-class GpuOps : public ::testing::TestWithParam<OpCases> {};
-
-TEST_P(GpuOps, GiveTheBitsOfTheReference) {
-  static PinnedArena arena;
-  Random random(801);
-  ThreadPool one(1);
-  const Exec exec{&one, &scalar_kernels(), &cuda_op_table(), &gpu()};
-  int cases = 0;
-  for (; cases < op_cases() && !HasFailure(); ++cases) {
-    PinnedCaseMemory memory(arena);
-    const OpCase op_case = GetParam().make(random, memory);
-    EXPECT_TRUE(same_as_reference(op_case, exec, [] { gpu().wait(); })) << "case " << cases;
-    ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
+class ManagedCaseMemory final : public CaseMemory {
+ public:
+  ManagedCaseMemory() = default;
+  ~ManagedCaseMemory() override {
+    for (void* piece : pieces_) cudaFree(piece);
   }
-  RecordProperty("cases", cases);
+  ManagedCaseMemory(const ManagedCaseMemory&) = delete;
+  ManagedCaseMemory& operator=(const ManagedCaseMemory&) = delete;
+
+ private:
+  std::byte* allocate(std::size_t bytes) override {
+    void* piece = nullptr;
+    const cudaError_t error = cudaMallocManaged(&piece, bytes);
+    SLUICE_CHECK(error == cudaSuccess, cudaGetErrorString(error));
+    pieces_.push_back(piece);
+    return static_cast<std::byte*>(piece);
+  }
+  std::vector<void*> pieces_;
+};
+
+std::unique_ptr<CaseMemory> case_memory() {
+  if (gpu_test_options().managed) return std::make_unique<ManagedCaseMemory>();
+  static PinnedArena arena;
+  return std::make_unique<PinnedCaseMemory>(arena);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, GpuOps, ::testing::ValuesIn(all_op_cases()),
-                         [](const auto& info) { return std::string(info.param.op); });
+// Random cases of one op, each of which check() finds right.
+class OpCasesOnGpu : public ::testing::TestWithParam<OpCases> {
+ protected:
+  template <class Check>
+  void try_cases(std::uint32_t number, const Check& check) {
+    Random random(number);
+    ThreadPool one(1);
+    const Exec exec{&one, &scalar_kernels(), &cuda_op_table(), &gpu()};
+    int cases = 0;
+    for (; cases < gpu_test_options().cases && !HasFailure(); ++cases) {
+      const auto memory = case_memory();
+      const OpCase op_case = GetParam().make(random, *memory, gpu_test_options().sizes);
+      gpu().fill(gpu().workspace(), std::byte{0xFF}, kCudaWorkspaceBytes);  // NaN: unspecified bytes
+      EXPECT_TRUE(check(op_case, exec, [] { gpu().wait(); })) << "case " << cases;
+      ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
+    }
+    RecordProperty("cases", cases);
+  }
+};
+
+class GpuOps : public OpCasesOnGpu {};
+class GpuRepeats : public OpCasesOnGpu {};
+
+TEST_P(GpuOps, GiveTheBitsOfTheReference) {
+  try_cases(801, same_as_reference);
+}
+
+TEST_P(GpuRepeats, GiveTheSameBits) {
+  try_cases(802, [](const OpCase& op_case, const Exec& exec, const std::function<void()>& wait) {
+    return same_each_time(op_case, exec, wait, gpu_test_options().repeat);
+  });
+}
+
+const auto op_name = [](const auto& info) { return std::string(info.param.op); };
+INSTANTIATE_TEST_SUITE_P(Cuda, GpuOps, ::testing::ValuesIn(all_op_cases()), op_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, GpuRepeats, ::testing::ValuesIn(all_op_cases()), op_name);
 
 }  // namespace
 }  // namespace sluice::gpu_ops_test

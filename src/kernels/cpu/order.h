@@ -1,6 +1,8 @@
 // Scores as integers of the same order (kernels/order_key.h), and the best of many, over sixteen lanes V.
 #pragma once
 
+#include <limits>
+
 #include "kernels/cpu/math.h"
 #include "kernels/index_tile.h"
 
@@ -9,8 +11,10 @@ namespace sluice::cpu::SLUICE_ISA {
 template <class V>
 [[gnu::always_inline]] inline typename V::Int order_keys(V scores) {
   using I = typename V::Int;
-  const I bits = as_bits(scores + V::zero());
-  return max_of(bits ^ (shift_right_signed<31>(bits) & I::broadcast(0x7FFFFFFF)), I::broadcast(INT32_MIN + 1));
+  // Of two operands of which one is NaN max_of() gives the second.
+  const V numbers = max_of(scores, V::broadcast(-std::numeric_limits<float>::infinity()));
+  const I bits = as_bits(numbers + V::zero());
+  return bits ^ (shift_right_signed<31>(bits) & I::broadcast(0x7FFFFFFF));
 }
 
 // How many of keys[0..n), n a multiple of 16, are above `bound`.

@@ -2,6 +2,7 @@
 // the scalar definitions.
 #pragma once
 
+#include "base/number_formats.h"
 #include "kernels/cpu/math.h"
 #include "kernels/plane.h"
 
@@ -49,8 +50,9 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline typename V::Int e2m1_codes(V x) {
   using I = typename V::Int;
-  const I code = small_float_code<V, 1, 0>(min_of(magnitude(x), V::broadcast(6.0F)));
-  return code | (shift_right<28>(as_bits(x)) & I::broadcast(8));
+  const V number = min_of(x, V::broadcast(6.0F));  // of two operands of which one is NaN the second
+  const I code = small_float_code<V, 1, 0>(min_of(magnitude(number), V::broadcast(6.0F)));
+  return code | (shift_right<28>(as_bits(number)) & I::broadcast(8));
 }
 
 template <class V>
@@ -58,7 +60,7 @@ template <class V>
   using I = typename V::Int;
   const I bits = as_bits(x);
   const I rounded = bits + I::broadcast(0x7FFF) + (shift_right<16>(bits) & I::broadcast(1));
-  return select(is_nan(x), shift_right<16>(bits) | I::broadcast(0x40), shift_right<16>(rounded));
+  return select(is_nan(x), I::broadcast(kNanBf16), shift_right<16>(rounded));
 }
 
 // The power-of-two scale of n values (a multiple of 16), in every lane.

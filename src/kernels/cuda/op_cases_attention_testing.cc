@@ -36,14 +36,28 @@ const std::vector<AttendShapes>& attend_shapes() {
   return all;
 }
 
+const std::vector<AttendShapes>& official_attend_shapes() {
+  static const std::vector<AttendShapes> all{
+      {64, 512, 512, 64, 4, 512, RowCodec::kV4Fp8, true, true},    // V4 Flash: a CSA layer,
+      {64, 512, 512, 64, 128, 0, RowCodec::kV4Fp8, true, true},    // HCA,
+      {64, 512, 512, 64, 1, 0, RowCodec::kV4Fp8, true, false},     // a window alone
+      {128, 512, 512, 64, 4, 1024, RowCodec::kV4Fp8, true, true},  // V4 Pro
+      {128, 512, 512, 64, 128, 0, RowCodec::kV4Fp8, true, true},
+      {128, 576, 512, 64, 1, 0, RowCodec::kBf16, false, true},     // V3, absorbed
+      {128, 576, 512, 64, 1, 0, RowCodec::kMlaFp8, false, true}};  // V3.2
+  return all;
+}
+
 struct Planes {
   std::vector<PlaneView> views;  // of the key heads
   const PlaneView* data() const { return views.data(); }
 };
 
-OpCase attend_case(Random& random, CaseMemory& memory) {
-  const AttendShapes c = random.pick(attend_shapes());
-  const int sequences = random.between(1, 3), most_tokens = c.tokens_per_row == 1 ? 600 : 1400;
+OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const AttendShapes c = pick(random, sizes, attend_shapes(), official_attend_shapes());
+  const int sequences = random.between(1, 3);
+  int most_tokens = c.tokens_per_row == 1 ? 600 : 1400;
+  if (sizes == CaseSizes::kOfficial) most_tokens = c.tokens_per_row == 1 ? 1500 : 40 * c.tokens_per_row + 6000;
   const RowFormat format = make_row_format(c.codec, c.row_dims(), c.rope);
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 3;
   auto &latents = memory.keep<Planes>(), &windows = memory.keep<Planes>();
@@ -123,12 +137,12 @@ OpCase attend_case(Random& random, CaseMemory& memory) {
       {}};
 }
 
-OpCase attend_expanded_case(Random& random, CaseMemory& memory) {
+OpCase attend_expanded_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   AttendExpandedArgs args;
   args.rows = random.pick(std::vector<int>{1, 3, 8, 21, 70});
-  args.heads = random.between(1, 4);
-  args.key_dims = random.pick(std::vector<int>{16, 40, 192});
-  args.value_dims = random.pick(std::vector<int>{16, 24, 128, 200});
+  args.heads = pick(random, sizes, {random.between(1, 4)}, {128});
+  args.key_dims = pick(random, sizes, {16, 40, 192}, {192});
+  args.value_dims = pick(random, sizes, {16, 24, 128, 200}, {128});
   args.keys = random.between(1, 300);
   args.visible = random.between(-5, args.keys + 5);
   args.scale = 0.2F;
@@ -150,11 +164,11 @@ OpCase attend_expanded_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase merge_attention_case(Random& random, CaseMemory& memory) {
+OpCase merge_attention_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
   MergeAttentionArgs args;
   args.rows = random.between(1, 40);
-  args.value_dims = random.between(1, 200);
+  args.value_dims = pick(random, sizes, {random.between(1, 200)}, {128});
   const auto n = static_cast<std::size_t>(args.rows), values = n * static_cast<std::size_t>(args.value_dims);
   const auto lse = [&] {
     auto of_rows = random.floats(n, 5.0F);

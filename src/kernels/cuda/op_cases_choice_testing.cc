@@ -11,17 +11,18 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-OpCase index_select_case(Random& random, CaseMemory& memory) {
+OpCase index_select_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   static const std::vector<RowCodec> kCodecs{RowCodec::kIndexFp4, RowCodec::kIndexFp4, RowCodec::kIndexFp8,
                                              RowCodec::kBf16, RowCodec::kF32};
   const RowCodec codec = random.pick(kCodecs);
   IndexSelectArgs args;
-  args.heads = random.pick(std::vector<int>{1, 4, 7, 64});
-  args.dims = random.pick(std::vector<int>{32, 64, 128});
-  if (codec == RowCodec::kF32 && random.between(0, 2) == 0) args.dims = 33;
+  args.heads = pick(random, sizes, {1, 4, 7, 64}, {64});
+  args.dims = pick(random, sizes, {32, 64, 128}, {128});
+  const bool official = sizes == CaseSizes::kOfficial;
+  if (codec == RowCodec::kF32 && !official && random.between(0, 2) == 0) args.dims = 33;
   args.tokens_per_row = random.pick(std::vector<int>{1, 4});
-  args.top_k = random.pick(std::vector<int>{1, 16, 100, 300});
-  const int sequences = random.between(1, 2), most_tokens = 300 * args.tokens_per_row;
+  args.top_k = pick(random, sizes, {1, 16, 100, 300}, {512, 1024, 2048});
+  const int sequences = random.between(1, 2), most_tokens = (official ? 3000 : 300) * args.tokens_per_row;
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 2;
   const RowFormat format = make_row_format(codec, args.dims, 0);
   const PlaneView& keys = random_plane(random, memory, format, kBlockTokens / args.tokens_per_row, pages);
@@ -102,10 +103,10 @@ SampleRow sample_row(Random& random, CaseMemory& memory, int vocab, int logit_ro
   return row;
 }
 
-OpCase sample_case(Random& random, CaseMemory& memory) {
+OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   SampleArgs args;
   args.rows = random.between(1, 6);
-  args.vocab = random.pick(std::vector<int>{1, 7, 512, 1000, 5003});
+  args.vocab = pick(random, sizes, {1, 7, 512, 1000, 5003}, {129280});
   const int logit_rows = random.between(1, 4);
   auto logits =
       random.floats(static_cast<std::size_t>(logit_rows * args.vocab), random.pick(std::vector<float>{0.1F, 3.0F}));
@@ -143,7 +144,7 @@ OpCase sample_case(Random& random, CaseMemory& memory) {
   return op_case;
 }
 
-OpCase take_ids_case(Random& random, CaseMemory& memory) {
+OpCase take_ids_case(Random& random, CaseMemory& memory, CaseSizes) {
   TakeIdsArgs args;
   args.rows = random.between(1, 40);
   const auto newest = memory.poisoned<TokenId>(5);

@@ -22,7 +22,7 @@ ExpertWeights over(const CaseExpert& expert, bool packed) {
   return {weight(*expert.gate), weight(*expert.up), weight(*expert.down)};
 }
 
-OpCase experts_case(Random& random, CaseMemory& memory) {
+OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   struct Shape {
     int experts, slots, hidden, inter, shared_inter;  // shared_inter 0: no shared expert
   };
@@ -32,8 +32,11 @@ OpCase experts_case(Random& random, CaseMemory& memory) {
       {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
       {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
       {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
-  Shape shape = random.pick(kShapes);
-  const WeightSpec spec = random.pick(kSpecs);
+  static const std::vector<Shape> kOfficial{
+      {256, 6, 4096, 2048, 2048}, {384, 6, 7168, 3072, 3072}, {256, 8, 7168, 2048, 2048}};
+  Shape shape = pick(random, sizes, kShapes, kOfficial);
+  const bool official = sizes == CaseSizes::kOfficial;
+  const WeightSpec spec = official ? kSpecs[shape.slots == 8 ? 1 : 0] : random.pick(kSpecs);
   if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) shape = kShapes[0];
   const auto form = static_cast<InputForm>(random.between(0, 3));
   auto& experts = memory.keep<std::vector<CaseExpert>>();
@@ -42,12 +45,14 @@ OpCase experts_case(Random& random, CaseMemory& memory) {
                       &random_weight(random, memory, of_expert, inter, shape.hidden, form),
                       &random_weight(random, memory, of_expert, shape.hidden, inter, form)};
   };
-  for (int e = 0; e < shape.experts; ++e) experts.push_back(expert(spec, shape.inter));
+  const int different = official ? 3 : shape.experts;  // as many as there is time to make
+  for (int e = 0; e < different; ++e) experts.push_back(expert(spec, shape.inter));
+  for (int e = different; e < shape.experts; ++e) experts.push_back(experts[static_cast<std::size_t>(e % different)]);
   if (shape.shared_inter > 0) {
     experts.push_back(expert({WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, shape.shared_inter));
   }
   ExpertsArgs args;
-  args.rows = random.pick(std::vector<int>{1, 1, 2, 5, 21, 70});
+  args.rows = pick(random, sizes, {1, 1, 2, 5, 21, 70}, {1, 1, 2, 4});
   args.hidden = shape.hidden;
   args.slots = shape.slots;
   const auto n = static_cast<std::size_t>(args.rows), pairs = n * static_cast<std::size_t>(args.slots);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kHuge = std::numeric_limits<float>::infinity();
 
-OpCase embed_case(Random& random, CaseMemory& memory) {
+OpCase embed_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   constexpr int kVocab = 30;
   std::vector<WeightSpec> specs = weight_specs();
   std::erase_if(specs, [](const WeightSpec& spec) {
@@ -19,7 +19,7 @@ OpCase embed_case(Random& random, CaseMemory& memory) {
   });
   const WeightSpec spec = random.pick(specs);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
-  const RandomWeight weight(values, spec, kVocab, random.pick(std::vector<int>{1, 64, 100, 512}));
+  const RandomWeight weight(values, spec, kVocab, pick(random, sizes, {1, 64, 100, 512}, {4096, 7168}));
   WeightView& table = memory.keep<WeightView>(weight.view());
   table.data = memory.put(std::span(table.data, kVocab * table.row_bytes())).data();
   const auto ids = memory.poisoned<TokenId>(static_cast<std::size_t>(random.between(1, 20)));
@@ -33,9 +33,9 @@ OpCase embed_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase hc_mix_case(Random& random, CaseMemory& memory) {
+OpCase hc_mix_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int rows = random.pick(std::vector<int>{1, 1, 2, 9}), mixes = random.between(0, 3) == 0 ? kHcStreams : 24;
-  HcMixArgs args{.rows = rows, .dim = random.pick(std::vector<int>{1, 5, 64, 256, 1300})};
+  HcMixArgs args{.rows = rows, .dim = pick(random, sizes, {1, 5, 64, 256, 1300}, {4096, 7168})};
   const int in = kHcStreams * args.dim;
   const WeightSpec spec{WeightFormat::kF32, ScaleFormat::kNone};
   const int first = mixes == 24 ? 16 : mixes;
@@ -50,7 +50,7 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory) {
   args.x = x.data();
   args.norm_eps = 1e-6F;
   args.hc_eps = 1e-6F;
-  args.sinkhorn_iterations = random.pick(std::vector<int>{1, 3, 20});
+  args.sinkhorn_iterations = pick(random, sizes, {1, 3, 20}, {20});
   args.mixes = scratch.data();
   args.pre = pre.data();
   if (mixes == 24) {
@@ -76,8 +76,8 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase hc_collapse_case(Random& random, CaseMemory& memory) {
-  const int rows = random.between(1, 9), dim = random.between(1, 300);
+OpCase hc_collapse_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const int rows = random.between(1, 9), dim = pick(random, sizes, {random.between(1, 300)}, {4096, 7168});
   const auto x = memory.put(random.floats(static_cast<std::size_t>(4 * rows * dim))),
              pre = memory.put(random.floats(static_cast<std::size_t>(4 * rows)));
   const auto y = memory.poisoned<float>(static_cast<std::size_t>(rows * dim));
@@ -85,8 +85,8 @@ OpCase hc_collapse_case(Random& random, CaseMemory& memory) {
   return {fmt::format("{} x {}", rows, dim), [args](const Exec& exec, bool) { hc_collapse(exec, args); }, {y}, {}};
 }
 
-OpCase hc_expand_case(Random& random, CaseMemory& memory) {
-  const int rows = random.between(1, 9), dim = random.between(1, 300);
+OpCase hc_expand_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const int rows = random.between(1, 9), dim = pick(random, sizes, {random.between(1, 300)}, {4096, 7168});
   const auto x = memory.put(random.floats(static_cast<std::size_t>(4 * rows * dim))),
              y = memory.put(random.floats(static_cast<std::size_t>(rows * dim))),
              post = memory.put(random.floats(static_cast<std::size_t>(4 * rows))),
@@ -95,14 +95,14 @@ OpCase hc_expand_case(Random& random, CaseMemory& memory) {
   return {fmt::format("{} x {}", rows, dim), [args](const Exec& exec, bool) { hc_expand(exec, args); }, {x}, {}};
 }
 
-OpCase route_case(Random& random, CaseMemory& memory) {
+OpCase route_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   struct Shape {
     int experts, slots, groups, kept;
   };
   static const std::vector<Shape> kShapes{{16, 4, 1, 1},  {5, 2, 1, 1},   {17, 17, 1, 1}, {256, 6, 1, 1},
                                           {384, 8, 1, 1}, {160, 6, 8, 3}, {256, 8, 8, 4}, {18, 5, 6, 2},
                                           {64, 6, 1, 1},  {16, 4, 4, 2},  {33, 33, 3, 3}};
-  const Shape shape = random.pick(kShapes);
+  const Shape shape = pick(random, sizes, kShapes, {{256, 6, 1, 1}, {384, 6, 1, 1}, {256, 8, 8, 4}});
   RouteArgs args{.rows = random.between(1, 20), .experts = shape.experts, .slots = shape.slots};
   const auto n = static_cast<std::size_t>(args.rows), experts = static_cast<std::size_t>(args.experts);
   auto logits = random.floats(n * experts, 4.0F);

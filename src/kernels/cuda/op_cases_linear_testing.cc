@@ -13,11 +13,11 @@ namespace {
 
 constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
 
-OpCase prepare_rows_case(Random& random, CaseMemory& memory) {
+OpCase prepare_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   PrepareRowsArgs args;
   args.form = kForms[random.between(1, 3)];
   args.rows = random.between(1, 9);
-  args.in = random.pick(std::vector<int>{1, 31, 32, 33, 100, 128, 257, 1000});
+  args.in = pick(random, sizes, {1, 31, 32, 33, 100, 128, 257, 1000}, {1024, 1536, 2048, 3072, 4096, 7168, 18432});
   args.ldx = args.in + random.between(0, 3);
   args.ldto = input_floats(args.form, args.in) + 12 * random.between(0, 1);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
@@ -38,8 +38,9 @@ OpCase prepare_rows_case(Random& random, CaseMemory& memory) {
   return op_case;
 }
 
-OpCase norm_inputs_case(Random& random, CaseMemory& memory) {
-  const int rows = random.between(1, 9), dim = random.pick(std::vector<int>{32, 100, 512}), ld = dim + 4;
+OpCase norm_inputs_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const int rows = random.between(1, 9), dim = pick(random, sizes, {32, 100, 512}, {1024, 1536, 4096, 7168}),
+            ld = dim + 4;
   NormInputsArgs args;
   const auto n = static_cast<std::size_t>(rows);
   const auto y = memory.poisoned<float>(n * static_cast<std::size_t>(ld));
@@ -57,7 +58,54 @@ OpCase norm_inputs_case(Random& random, CaseMemory& memory) {
   return op_case;
 }
 
-OpCase linear_case(Random& random, CaseMemory& memory) {
+struct Shape {
+  WeightSpec spec;
+  int out, in;
+};
+
+const std::vector<Shape>& official_shapes() {
+  static const WeightSpec kE8m0{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
+      kF32{WeightFormat::kFp8, ScaleFormat::kF32, 128, 128}, kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},
+      kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
+  static const std::vector<Shape> all{
+      // V4 Flash: q_a, q_b, kv, a group of o_a, o_b, the indexer's, a compressor's, the router's, experts', some ids.
+      {kE8m0, 1024, 4096},
+      {kE8m0, 32768, 1024},
+      {kE8m0, 512, 4096},
+      {kE8m0, 1024, 4096},
+      {kE8m0, 4096, 8192},
+      {kE8m0, 8192, 1024},
+      {kBf16, 1024, 4096},
+      {kBf16, 256, 4096},
+      {kMxfp4, 2048, 4096},
+      {kMxfp4, 4096, 2048},
+      {kE8m0, 2048, 4096},
+      {kE8m0, 4096, 2048},
+      {kBf16, 4000, 4096},
+      // V4 Pro
+      {kE8m0, 1536, 7168},
+      {kE8m0, 65536, 1536},
+      {kE8m0, 512, 7168},
+      {kE8m0, 7168, 16384},
+      {kE8m0, 8192, 1536},
+      {kBf16, 384, 7168},
+      {kMxfp4, 3072, 7168},
+      {kMxfp4, 7168, 3072},
+      {kE8m0, 7168, 3072},
+      // V3: q_a, q_b, kv_a, o, a dense layer's, experts'
+      {kF32, 1536, 7168},
+      {kF32, 24576, 1536},
+      {kF32, 576, 7168},
+      {kF32, 7168, 16384},
+      {kF32, 18432, 7168},
+      {kF32, 7168, 18432},
+      {kF32, 2048, 7168},
+      {kF32, 7168, 2048},
+      {kBf16, 256, 7168}};
+  return all;
+}
+
+OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   static const std::vector<int> kRows{1, 1, 1, 2, 7, 8, 9, 20}, kIns{1, 33, 131, 256, 288, 512, 1024, 2080, 4096, 4500},
       kOuts{1, 4, 24, 77, 128, 200};
   struct Job {
@@ -65,19 +113,20 @@ OpCase linear_case(Random& random, CaseMemory& memory) {
     LinearJob job;
   };
   const std::vector<WeightSpec> specs = weight_specs();
-  const int rows = random.pick(kRows), count = random.between(1, 3) == 1 ? random.between(2, 30) : 1;
-  const WeightSpec spec = random.pick(specs);
-  const int in = random.pick(kIns);
+  const bool official = sizes == CaseSizes::kOfficial;
+  const int rows = pick(random, sizes, kRows, {1, 1, 1, 3, 9});
+  const int count = random.between(1, 3) == 1 ? random.between(2, official ? 3 : 30) : 1;
+  const Shape shape = official ? random.pick(official_shapes()) : Shape{random.pick(specs), 0, random.pick(kIns)};
   OpCase op_case{fmt::format("rows {}", rows), nullptr, {}, {}};
   std::vector<Job> jobs;
   std::span<float> x;
   for (int i = 0; i < count; ++i) {
     // Mostly alike, so that they share a launch.
     const InputForm form = kForms[random.between(0, 3)];
-    const WeightSpec& of_job = random.between(0, 3) == 0 ? random.pick(specs) : spec;
+    const WeightSpec& of_job = official || random.between(0, 3) > 0 ? shape.spec : random.pick(specs);
     const CaseWeight& weight =
-        random_weight(random, memory, of_job, random.pick(kOuts), i == 0 || random.between(0, 2) > 0 ? in : 160, form,
-                      random.between(0, 5) == 0);
+        random_weight(random, memory, of_job, official && i == 0 ? shape.out : random.pick(kOuts),
+                      official || i == 0 || random.between(0, 2) > 0 ? shape.in : 160, form, random.between(0, 5) == 0);
     const int width = weight.reference.in(), gap = random.between(0, 3), out = weight.reference.out();
     const int x_count = rows + random.between(0, 4);
     if (x.size() < static_cast<std::size_t>(x_count * (width + gap)) || random.between(0, 1) == 0) {

@@ -12,9 +12,10 @@ const std::vector<int>& row_counts() {
   return counts;
 }
 
-OpCase rms_norm_case(Random& random, CaseMemory& memory) {
+OpCase rms_norm_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   static const std::vector<int> kDims{1, 15, 16, 17, 64, 100, 128, 512, 1024, 1536, 4096, 7168};
-  const int rows = random.pick(row_counts()), dim = random.pick(kDims), gap = random.between(0, 3);
+  const int rows = random.pick(row_counts()), dim = pick(random, sizes, kDims, {512, 1024, 1536, 4096, 7168}),
+            gap = random.between(0, 3);
   const bool in_place = random.between(0, 1) == 0, weighted = random.between(0, 3) != 0;
   const auto count = static_cast<std::size_t>(rows * (dim + gap));
   const auto x = memory.put(random.floats(count)), y = in_place ? x : memory.poisoned<float>(count);
@@ -27,9 +28,9 @@ OpCase rms_norm_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase layer_norm_case(Random& random, CaseMemory& memory) {
+OpCase layer_norm_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   static const std::vector<int> kDims{1, 15, 16, 64, 100, 128, 1000, 4200};
-  const int rows = random.pick(row_counts()), dim = random.pick(kDims), gap = random.between(0, 3);
+  const int rows = random.pick(row_counts()), dim = pick(random, sizes, kDims, {128}), gap = random.between(0, 3);
   const bool in_place = random.between(0, 1) == 0;
   const auto count = static_cast<std::size_t>(rows * (dim + gap)), width = static_cast<std::size_t>(dim);
   const auto x = memory.put(random.floats(count)), y = in_place ? x : memory.poisoned<float>(count);
@@ -41,13 +42,13 @@ OpCase layer_norm_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase rope_heads_case(Random& random, CaseMemory& memory) {
+OpCase rope_heads_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   static const std::vector<int> kHeadDims{64, 100, 128, 192, 512, 576}, kHeads{1, 3, 16, 64}, kRope{2, 32, 64};
   constexpr int kPositions = 50;
   RopeHeadsArgs args{.rows = random.pick(row_counts()),
-                     .heads = random.pick(kHeads),
-                     .head_dim = random.pick(kHeadDims),
-                     .rope_dims = random.pick(kRope)};
+                     .heads = pick(random, sizes, kHeads, {1, 64, 128}),
+                     .head_dim = pick(random, sizes, kHeadDims, {128, 192, 512, 576}),
+                     .rope_dims = pick(random, sizes, kRope, {64})};
   args.offset =
       random.between(0, 1) == 0 ? args.head_dim - args.rope_dims : random.between(0, args.head_dim - args.rope_dims);
   args.ldx = args.heads * args.head_dim + random.between(0, 5);
@@ -68,8 +69,9 @@ OpCase rope_heads_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase hadamard_case(Random& random, CaseMemory& memory) {
-  const int rows = random.pick(row_counts()), dim = 1 << random.between(0, 10);
+OpCase hadamard_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const bool official = sizes == CaseSizes::kOfficial;
+  const int rows = random.pick(row_counts()) * (official ? 64 : 1), dim = 1 << (official ? 7 : random.between(0, 10));
   const auto x = memory.put(random.floats(static_cast<std::size_t>(rows * dim)));
   const HadamardArgs args{rows, dim, x.data()};
   return {fmt::format("rows {} dim {}", rows, dim), [args](const Exec& exec, bool) { hadamard(exec, args); }, {x}, {}};
@@ -79,32 +81,32 @@ struct Plain {
   int rows, dim;
   std::span<float> x, y;
 };
-Plain plain_rows(Random& random, CaseMemory& memory) {
-  const int rows = random.pick(row_counts()), dim = random.between(1, 300);
+Plain plain_rows(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const int rows = random.pick(row_counts()), dim = pick(random, sizes, {random.between(1, 300)}, {4096, 7168});
   const auto count = static_cast<std::size_t>(rows * dim);
   return {rows, dim, memory.put(random.floats(count)), memory.put(random.floats(count))};
 }
 
-OpCase add_case(Random& random, CaseMemory& memory) {
-  const Plain p = plain_rows(random, memory);
+OpCase add_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const Plain p = plain_rows(random, memory, sizes);
   const AddArgs args{p.rows, p.dim, p.x.data(), p.y.data()};
   return {fmt::format("{} x {}", p.rows, p.dim), [args](const Exec& exec, bool) { add(exec, args); }, {p.y}, {}};
 }
 
-OpCase add_bias_case(Random& random, CaseMemory& memory) {
-  const Plain p = plain_rows(random, memory);
+OpCase add_bias_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const Plain p = plain_rows(random, memory, sizes);
   const AddBiasArgs args{p.rows, p.dim, p.x.data(), p.y.data()};
   return {fmt::format("{} x {}", p.rows, p.dim), [args](const Exec& exec, bool) { add_bias(exec, args); }, {p.y}, {}};
 }
 
-OpCase scale_case(Random& random, CaseMemory& memory) {
-  const Plain p = plain_rows(random, memory);
+OpCase scale_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const Plain p = plain_rows(random, memory, sizes);
   const ScaleArgs args{p.rows, p.dim, random.normal(), p.y.data()};
   return {fmt::format("{} x {}", p.rows, p.dim), [args](const Exec& exec, bool) { scale(exec, args); }, {p.y}, {}};
 }
 
-OpCase gather_rows_case(Random& random, CaseMemory& memory) {
-  const Plain p = plain_rows(random, memory);
+OpCase gather_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const Plain p = plain_rows(random, memory, sizes);
   const auto from = memory.poisoned<std::int32_t>(static_cast<std::size_t>(random.between(0, 20)));
   for (std::int32_t& row : from) row = random.between(0, p.rows - 1);
   const auto y = memory.poisoned<float>(from.size() * static_cast<std::size_t>(p.dim));
@@ -115,8 +117,10 @@ OpCase gather_rows_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase copy_heads_case(Random& random, CaseMemory& memory) {
-  CopyHeadsArgs args{.rows = random.pick(row_counts()), .heads = random.between(1, 9), .dims = random.between(1, 70)};
+OpCase copy_heads_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  CopyHeadsArgs args{.rows = random.pick(row_counts()),
+                     .heads = pick(random, sizes, {random.between(1, 9)}, {64, 128}),
+                     .dims = pick(random, sizes, {random.between(1, 70)}, {64, 128, 512})};
   args.zeros = random.between(0, 1) * random.between(0, 9);
   args.head_x = args.dims + random.between(0, 5);
   args.ldx = args.head_x * args.heads + random.between(0, 5);

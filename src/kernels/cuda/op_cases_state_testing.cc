@@ -54,7 +54,7 @@ std::vector<float> row_values(Random& random, std::size_t count) {
   return values;
 }
 
-RowFormat random_format(Random& random) {
+RowFormat random_format(Random& random, CaseSizes sizes) {
   struct Shape {
     RowCodec codec;
     int dims, rope;
@@ -65,13 +65,16 @@ RowFormat random_format(Random& random) {
       {RowCodec::kV4Fp8, 80, 16},    {RowCodec::kMlaFp8, 576, 64},  {RowCodec::kMlaFp8, 100, 4},
       {RowCodec::kMlaFp8, 200, 0},   {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp8, 64, 64},
       {RowCodec::kIndexFp4, 128, 0}, {RowCodec::kIndexFp4, 64, 0}};
-  const Shape shape = random.pick(kShapes);
+  static const std::vector<Shape> kOfficial{{RowCodec::kBf16, 512, 64},    {RowCodec::kV4Fp8, 512, 64},
+                                            {RowCodec::kV4Fp8, 128, 64},   {RowCodec::kMlaFp8, 576, 64},
+                                            {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp4, 128, 0}};
+  const Shape shape = pick(random, sizes, kShapes, kOfficial);
   return make_row_format(shape.codec, shape.dims, shape.rope);
 }
 
-OpCase encode_rows_case(Random& random, CaseMemory& memory) {
+OpCase encode_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   constexpr int kPages = 5;
-  const RowFormat format = random_format(random);
+  const RowFormat format = random_format(random, sizes);
   const int of_page = random.pick(std::vector<int>{1, 32, 128}), gap = random.between(0, 3);
   const int count = random.between(1, std::min(40, of_page * kPages));
   const PlaneView& plane = random_plane(random, memory, format, of_page, kPages);
@@ -88,8 +91,8 @@ OpCase encode_rows_case(Random& random, CaseMemory& memory) {
           {std::span(plane.base, plane.page_bytes * kPages)}};
 }
 
-OpCase decode_rows_case(Random& random, CaseMemory& memory) {
-  const RowFormat format = random_format(random);
+OpCase decode_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const RowFormat format = random_format(random, sizes);
   const int tokens_per_row = random.pick(std::vector<int>{1, 4, 128}), tokens = random.between(tokens_per_row, 500);
   const int pages = (tokens + kBlockTokens - 1) / kBlockTokens + 2;
   const PlaneView& plane = random_plane(random, memory, format, kBlockTokens / tokens_per_row, pages);
@@ -110,8 +113,8 @@ OpCase decode_rows_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase simulate_rows_case(Random& random, CaseMemory& memory) {
-  const RowFormat format = random_format(random);
+OpCase simulate_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const RowFormat format = random_format(random, sizes);
   const int count = random.between(1, 20), gap = random.between(0, 3);
   const auto x = memory.put(row_values(random, static_cast<std::size_t>(count * (format.dims + gap))));
   const SimulateRowsArgs args{format.codec, format.dims, format.rope_dims, count, x.data(), format.dims + gap};
@@ -121,11 +124,12 @@ OpCase simulate_rows_case(Random& random, CaseMemory& memory) {
           {}};
 }
 
-OpCase compress_case(Random& random, CaseMemory& memory) {
+OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   CompressArgs args;
   args.overlap = random.between(0, 1) == 0;
   args.ratio = args.overlap ? 4 : 128;
-  args.dim = random.pick(std::vector<int>{1, 17, 64, 128, 512});
+  args.dim =
+      pick(random, sizes, {1, 17, 64, 128, 512}, args.overlap ? std::vector<int>{128, 512} : std::vector<int>{512});
   const int width = args.overlap ? 2 * args.dim : args.dim, spans = random.between(1, 3);
   const std::size_t state_floats = static_cast<std::size_t>(compressor_state_floats(args.dim, args.overlap));
   std::vector<float> states;

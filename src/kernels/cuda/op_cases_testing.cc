@@ -1,6 +1,7 @@
 #include "kernels/cuda/op_cases_testing.h"
 
 #include <bit>
+#include <cstring>
 
 #include "kernels/cuda/pack.h"
 
@@ -47,6 +48,14 @@ template <class T>
   return ::testing::AssertionSuccess();
 }
 
+template <class T>
+bool same_bytes(const std::vector<std::vector<T>>& found, const std::vector<std::span<T>>& now) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::memcmp(found[i].data(), now[i].data(), now[i].size_bytes()) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ::testing::AssertionResult same_as_reference(const OpCase& op_case, const Exec& exec,
@@ -64,6 +73,22 @@ template <class T>
   }
   for (std::size_t i = 0; i < found.bytes.size(); ++i) {
     if (auto result = same(found.bytes[i], expected.bytes[i], i); !result) return result << "; " << op_case.text;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult same_each_time(const OpCase& op_case, const Exec& exec, const std::function<void()>& wait,
+                                          int times) {
+  const Found before = take(op_case);
+  Found first;
+  for (int i = 0; i < times; ++i) {
+    put_back(before, op_case);
+    op_case.run(exec, true);
+    wait();
+    if (i == 0) first = take(op_case);
+    if (!same_bytes(first.floats, op_case.floats) || !same_bytes(first.bytes, op_case.bytes)) {
+      return ::testing::AssertionFailure() << "run " << i << " differs from the first; " << op_case.text;
+    }
   }
   return ::testing::AssertionSuccess();
 }

@@ -77,9 +77,16 @@ struct OpCase {
   std::vector<std::span<std::byte>> bytes;
 };
 
+// Shapes: any, most of them small and odd, or those of DeepSeek V3, V4 Flash and V4 Pro.
+enum class CaseSizes { kAny, kOfficial };
+template <class T = int>
+T pick(Random& random, CaseSizes sizes, const std::vector<T>& any, const std::vector<T>& official) {
+  return random.pick(sizes == CaseSizes::kOfficial ? official : any);
+}
+
 struct OpCases {
   const char* op;
-  OpCase (*make)(Random& random, CaseMemory& memory);
+  OpCase (*make)(Random& random, CaseMemory& memory, CaseSizes sizes);
 };
 // All ops, by the files that make them.
 std::vector<OpCases> row_cases();
@@ -102,6 +109,9 @@ inline std::vector<OpCases> all_op_cases() {
 // is done.
 ::testing::AssertionResult same_as_reference(const OpCase& op_case, const Exec& exec,
                                              const std::function<void()>& wait);
+// Runs a case so often, from the same memory: every time it writes the same bytes.
+::testing::AssertionResult same_each_time(const OpCase& op_case, const Exec& exec, const std::function<void()>& wait,
+                                          int times);
 
 // A weight in both forms.
 struct CaseWeight {

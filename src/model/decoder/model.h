@@ -29,6 +29,9 @@ class Decoder final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, int rows, Position positions) {
+    return Decoder(Checkpoint::none(), std::move(config), std::move(profile)).step_bytes(rows, positions);
+  }
   ~Decoder() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,

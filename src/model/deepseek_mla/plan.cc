@@ -41,6 +41,9 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
   plan.tensors = planned_tensors(weight_table(config, profile, unbound), config.quantization, scales);
   plan.facts = facts(config);
+  plan.step_bytes = [config, profile](int rows, Position positions) {
+    return DeepSeekMla::step_bytes_of(config, profile, rows, positions);
+  };
   plan.config = std::move(config);
   plan.profile = std::move(profile);
   return plan;

@@ -47,6 +47,9 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
   Weights unbound;  // the table wants somewhere to bind to
   plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization);
   plan.facts = facts(config);
+  plan.step_bytes = [config, profile](int rows, Position positions) {
+    return DeepSeekV4::step_bytes_of(config, profile, rows, positions);
+  };
   plan.config = std::move(config);
   plan.profile = std::move(profile);
   return plan;

@@ -87,7 +87,8 @@ Status Gpu::open() {
   }
   if (const auto error = cudaSetDevice(number_)) return failed(error, "choosing it");
   if (const auto error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)) return failed(error, "its stream");
-  if (const auto error = staging_.take(stream_, [this](cudaError_t e, const char* what) { return check(e, what); })) {
+  if (const auto error =
+          staging_.take(number_, stream_, [this](cudaError_t e, const char* what) { return check(e, what); })) {
     return failed(error, "pinned memory for its copies");
   }
   for (cudaEvent_t& event : events_) {
@@ -154,9 +155,7 @@ void Gpu::copy_all(std::span<const ByteMove> moves) {
 
 void Gpu::upload_all(std::span<const ByteMove> moves) {
   use();
-  for (const ByteMove& move : moves) {
-    if (status_.ok()) staging_.upload(move);
-  }
+  if (status_.ok()) staging_.upload(moves);
 }
 
 void Gpu::download_all(std::span<const ByteMove> moves) {

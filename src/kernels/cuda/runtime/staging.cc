@@ -1,8 +1,12 @@
 #include "kernels/cuda/runtime/staging.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <utility>
+
+#include "base/machine.h"
 
 namespace sluice {
 namespace {
@@ -11,7 +15,8 @@ constexpr std::size_t kAlignment = 256;
 
 }  // namespace
 
-cudaError_t Staging::take(cudaStream_t stream, Check check) {
+cudaError_t Staging::take(int device, cudaStream_t stream, Check check) {
+  device_ = device;
   stream_ = stream;
   check_ = std::move(check);
   pieces_.resize(kPieces);
@@ -34,6 +39,7 @@ Staging::~Staging() {
 }
 
 bool Staging::next_piece() {
+  enqueue_small();
   if (!check_(cudaEventRecord(pieces_[static_cast<std::size_t>(piece_)].used, stream_), "recording an event")) {
     return false;
   }
@@ -57,7 +63,66 @@ std::byte* Staging::reserve(std::size_t wanted, std::size_t* given) {
   return at;
 }
 
-void Staging::upload(const ByteMove& move) {
+void Staging::upload(std::span<const ByteMove> moves) {
+  for (const ByteMove& move : moves) {
+    if (moves.size() > 1 && move.bytes <= SmallMoves::kMostBytes) {
+      upload_small(move);
+    } else if (move.bytes >= kLargeBytes) {
+      upload_large(move);
+    } else {
+      upload_whole(move);
+    }
+  }
+  enqueue_small();
+}
+
+void Staging::upload_small(const ByteMove& move) {
+  if (move.bytes == 0) return;
+  if (used_ + move.bytes > kPieceBytes && !next_piece()) return;
+  std::size_t given = 0;
+  std::byte* staged = reserve(move.bytes, &given);
+  if (staged == nullptr) return;
+  std::memcpy(staged, move.from, move.bytes);
+  small_.moves[static_cast<std::size_t>(small_.count++)] = {move.to, staged, static_cast<std::uint32_t>(move.bytes)};
+  if (small_.count == SmallMoves::kMost) enqueue_small();
+}
+
+void Staging::enqueue_small() {
+  if (small_.count > 0) enqueue_small_moves(stream_, small_);
+  small_.count = 0;
+}
+
+void Staging::upload_large(const ByteMove& move) {
+  // Pieces are taken out of turn: nothing may have to arrive through one of them, or wait in one to be enqueued.
+  enqueue_small();
+  if (!arriving_.empty()) {
+    if (!check_(cudaStreamSynchronize(stream_), "a download")) return;
+    deliver(turn_ + 1);
+  }
+  if (!check_(cudaEventRecord(pieces_[static_cast<std::size_t>(piece_)].used, stream_), "recording an event")) return;
+  if (fillers_ == nullptr) fillers_ = std::make_unique<ThreadPool>(std::min(usable_cores(), kMostThreads));
+  const int threads = fillers_->threads(), of_thread = kPieces / threads;
+  std::array<int, kMostThreads> turns{};
+  std::atomic<cudaError_t> failed = cudaSuccess;
+  fillers_->run(static_cast<int>((move.bytes + kPieceBytes - 1) / kPieceBytes), [&](int tile, int thread) {
+    if (failed != cudaSuccess) return;
+    const std::size_t at = static_cast<std::size_t>(tile) * kPieceBytes, count = std::min(kPieceBytes, move.bytes - at);
+    const Piece& piece =
+        pieces_[static_cast<std::size_t>(thread * of_thread + turns[static_cast<std::size_t>(thread)]++ % of_thread)];
+    cudaError_t error = cudaSetDevice(device_);  // a thread's own setting
+    if (error == cudaSuccess) error = cudaEventSynchronize(piece.used);
+    if (error == cudaSuccess) {
+      std::memcpy(piece.bytes, move.from + at, count);
+      error = cudaMemcpyAsync(move.to + at, piece.bytes, count, cudaMemcpyHostToDevice, stream_);
+    }
+    if (error == cudaSuccess) error = cudaEventRecord(piece.used, stream_);
+    if (error != cudaSuccess) failed = error;
+  });
+  check_(failed, "an upload");
+  used_ = kPieceBytes;  // whoever comes next takes the next piece, once its copy is done
+}
+
+void Staging::upload_whole(const ByteMove& move) {
   for (std::size_t done = 0, count = 0; done < move.bytes; done += count) {
     std::byte* staged = reserve(move.bytes - done, &count);
     if (staged == nullptr) return;

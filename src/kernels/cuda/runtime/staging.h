@@ -1,6 +1,8 @@
 // Staging: pinned host memory between the host's bytes and a stream, a ring of pieces, each fenced by an event.
 // Uploads are copied in and their copies to the device enqueued; downloads are enqueued, and copied out once their
-// event has passed. Thread safety: one thread at a time.
+// event has passed. One thread fills pinned memory at a fraction of the link's speed, so several fill it for a large
+// upload, each some pieces of its own; and the small ones of a call are one kernel. Thread safety: one thread at a
+// time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,8 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "base/thread_pool.h"
+#include "kernels/cuda/runtime/small_moves.h"
 #include "kernels/device.h"
 
 namespace sluice {
@@ -17,7 +23,9 @@ namespace sluice {
 class Staging {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-  static constexpr int kPieces = 8;
+  static constexpr int kPieces = 16;
+  static constexpr int kMostThreads = kPieces / 2;                  // one piece is filled, one is on its way
+  static constexpr std::size_t kLargeBytes = std::size_t{8} << 20;  // from here on several threads fill
 
   // Called with what every call of the runtime gives; false: nothing more is to be done.
   using Check = std::function<bool(cudaError_t error, const char* what)>;
@@ -27,8 +35,9 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  cudaError_t take(cudaStream_t stream, Check check);
-  void upload(const ByteMove& move);
+  // `device`: the number of the stream's.
+  cudaError_t take(int device, cudaStream_t stream, Check check);
+  void upload(std::span<const ByteMove> moves);
   void download(const ByteMove& move);
   // Copies out what was downloaded before turn(); the stream has done all of it.
   void deliver(std::uint64_t before);
@@ -52,14 +61,21 @@ class Staging {
   // `wanted` bytes of a piece or fewer, at least one; null: the device has failed.
   std::byte* reserve(std::size_t wanted, std::size_t* given);
   bool next_piece();
+  void upload_small(const ByteMove& move);
+  void enqueue_small();
+  void upload_large(const ByteMove& move);
+  void upload_whole(const ByteMove& move);
 
+  int device_ = 0;
   cudaStream_t stream_ = nullptr;
   Check check_;
   std::vector<Piece> pieces_;
   int piece_ = 0;
   std::size_t used_ = 0;  // bytes of the current piece
   std::uint64_t turn_ = 0;
-  std::vector<Arriving> arriving_;  // in order
+  std::vector<Arriving> arriving_;       // in order
+  SmallMoves small_;                     // copied in, not enqueued
+  std::unique_ptr<ThreadPool> fillers_;  // made for the first large upload
 };
 
 }  // namespace sluice

@@ -38,7 +38,7 @@ struct Linear {
     const auto y_row = [&](int r) { return product.y + (group.first + r) * product.ldy; };
     LinearTile<Weights, kRows, decltype(x_row), decltype(y_row)>(team, product.weight, group.data, cut, product.form,
                                                                  product.prepared, x_row, y_row)
-        .run(tile % out_tiles * cut.outputs, group.rows);
+        .run(tile % out_tiles * cut.parts * cut.outputs, group.rows);
   }
 };
 
@@ -67,27 +67,49 @@ void with_variant(const CudaLinear& weight, InputForm form, const Run& run) {
   }
 }
 
-// Inputs of 4,096 floats lie in shared memory at once, of one row, or 1,024 of each of eight. Each thread has something
-// to do, and where there are many outputs, a tile has more of them, for what the inputs cost.
-LinearCut cut_of(const LinearProduct& product, bool many) {
-  constexpr int kManyTiles = 1024, kMostPartials = 4096;
-  const CudaLinear& weight = product.weight;
-  LinearCut cut{.rows = many ? kManyRows : 1, .int8 = product.form == InputForm::kInt8};
-  cut.piece = std::min(weight.blocks, std::max(1, (many ? 1024 : 4096) / weight.block));
-  cut.outputs = kLinearOutputs * std::max(1, kLinearThreads / cut.piece);
-  while (weight.out / cut.outputs > kManyTiles && 2 * cut.outputs * cut.partial_stride() * cut.rows <= kMostPartials) {
-    cut.outputs *= 2;
-  }
-  return cut;
+// Inputs of 4,096 floats lie in shared memory at once, of one row, or 1,024 of each of eight.
+int piece_of(const CudaLinear& weight, bool many) {
+  return std::min(weight.blocks, std::max(1, (many ? 1024 : 4096) / weight.block));
 }
 
 bool share_a_launch(const LinearProduct& a, const LinearProduct& b, bool many) {
   return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
-         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) && cut_of(a, many) == cut_of(b, many);
+         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) &&
+         piece_of(a.weight, many) == piece_of(b.weight, many);
+}
+
+int row_tiles(const LinearProduct& product, int rows, int of_tile) {
+  return product.groups != nullptr ? product.group_count : (rows + of_tile - 1) / of_tile;
+}
+
+// Each thread has something to do. Where there are many outputs, a tile has more of them, for what the inputs cost, so
+// that about as many tiles are left as a GPU runs at once.
+LinearCut cut_of(std::span<const LinearProduct> products, int rows, bool many) {
+  constexpr int kTiles = 1024, kMostPartials = 1056, kMostSums = 1024;
+  LinearCut cut{.rows = many ? kManyRows : 1,
+                .piece = piece_of(products[0].weight, many),
+                .int8 = products[0].form == InputForm::kInt8};
+  cut.outputs = kLinearOutputs * std::max(1, kLinearThreads / cut.piece);
+  const auto tiles = [&](int outputs) {
+    std::int64_t count = 0;
+    for (const LinearProduct& product : products) {
+      count += std::int64_t{(product.weight.out + outputs - 1) / outputs} * row_tiles(product, rows, cut.rows);
+    }
+    return count;
+  };
+  while (tiles(2 * cut.outputs) >= kTiles && 2 * cut.outputs * cut.partial_stride() * cut.rows <= kMostPartials) {
+    cut.outputs *= 2;
+  }
+  const std::int64_t parts = (tiles(cut.outputs) + kTiles - 1) / kTiles;
+  cut.parts = static_cast<int>(
+      std::clamp<std::int64_t>(parts, 1, std::max(1, kMostSums / (cut.outputs * cut.rows))));
+  return cut;
 }
 
 template <class Weights, int kRows>
-void launch_products(const Exec& exec, int rows, const std::vector<LinearProduct>& products, const LinearCut& cut) {
+void launch_products(const Exec& exec, int rows, const std::vector<LinearProduct>& products) {
+  const LinearCut cut = cut_of(products, rows, kRows > 1);
+  const int outputs = cut.parts * cut.outputs;
   for (std::size_t from = 0; from < products.size(); from += kMostProducts) {
     Linear<Weights, kRows> kernel{};
     kernel.cut = cut;
@@ -96,9 +118,9 @@ void launch_products(const Exec& exec, int rows, const std::vector<LinearProduct
     int teams = 0;
     for (int i = 0; i < kernel.count; ++i) {
       const LinearProduct& product = products[from + static_cast<std::size_t>(i)];
-      const int out_tiles = (product.weight.out + cut.outputs - 1) / cut.outputs;
+      const int out_tiles = (product.weight.out + outputs - 1) / outputs;
       kernel.products[i] = {product, teams, out_tiles};
-      teams += out_tiles * (product.groups != nullptr ? product.group_count : (rows + kRows - 1) / kRows);
+      teams += out_tiles * row_tiles(product, rows, kRows);
     }
     launch(exec, teams, kernel, cut.shared_bytes(products[from].weight.block));
   }
@@ -117,16 +139,15 @@ void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProdu
   std::vector<LinearProduct> left(products.begin(), products.end());
   while (!left.empty()) {
     const LinearProduct first = left[0];
-    const LinearCut cut = cut_of(first, many);
     std::vector<LinearProduct> together, others;
     for (const LinearProduct& product : left) {
       (share_a_launch(product, first, many) ? together : others).push_back(product);
     }
     with_variant(first.weight, first.form, [&]<class Weights>(Weights) {
       if (many) {
-        launch_products<Weights, kManyRows>(exec, rows, together, cut);
+        launch_products<Weights, kManyRows>(exec, rows, together);
       } else {
-        launch_products<Weights, 1>(exec, rows, together, cut);
+        launch_products<Weights, 1>(exec, rows, together);
       }
     });
     left = std::move(others);

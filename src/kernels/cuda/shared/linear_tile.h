@@ -1,8 +1,9 @@
 // A tile of a product, some outputs of some rows, by one team, in the order of kernels/linear.h.
 //
 // The inputs of a row are taken in pieces of whole blocks, which the team brings into shared memory in the form that
-// the weight multiplies. A thread computes blocks of kOutputs neighbouring outputs for all rows: each is a chain, or a
-// sum of integers, of its own. Then a thread for each output and row adds the blocks of the piece in ascending order.
+// the weight multiplies. With a piece it goes through its outputs, some at a time. A thread computes blocks of
+// kLinearOutputs neighbouring outputs for all rows: each is a chain, or a sum of integers, of its own. Then a thread
+// for each output and row adds the blocks of the piece in ascending order.
 #pragma once
 
 #include <cmath>
@@ -28,18 +29,17 @@ struct alignas(16) QuantizedInputs {
 // How a tile is cut: fixed by the host, which knows how much shared memory it takes.
 struct LinearCut {
   int rows = 1;     // at most, a template argument of the kernel
-  int outputs = 0;  // of a tile, a multiple of kLinearOutputs
   int piece = 0;    // blocks whose inputs lie in shared memory at once
+  int outputs = 0;  // whose blocks' sums lie there at once, a multiple of kLinearOutputs
+  int parts = 1;    // of a tile: so often `outputs`
   bool int8 = false;
-
-  friend bool operator==(const LinearCut&, const LinearCut&) = default;
 
   SLUICE_HD static constexpr int input_stride(int block) { return (block + 3) / 4 * 4 + 4; }  // no bank conflicts
   SLUICE_HD int partial_stride() const { return piece | 1; }
   SLUICE_HD int input_floats(int block) const { return rows * piece * input_stride(block); }
   SLUICE_HD int quantized(int block) const { return int8 ? rows * ((piece * block + 31) / 32) : 0; }
   std::size_t shared_bytes(int block) const {
-    const int partials = (rows + 1) * outputs * partial_stride() + rows * outputs;
+    const int partials = (rows + 1) * outputs * partial_stride() + rows * parts * outputs;
     return static_cast<std::size_t>(quantized(block)) * sizeof(QuantizedInputs) +
            static_cast<std::size_t>(input_floats(block) + partials) * sizeof(float);
   }
@@ -125,6 +125,7 @@ template <class Weights, int kRows, class XRow, class YRow>
 class LinearTile {
  public:
   static constexpr int kThreads = kLinearThreads;
+  static constexpr int kAhead = 2;  // pieces of a block that a thread reads before it multiplies them
 
   // `data`: the packed weight, of the layout of `w`.
   SLUICE_DEVICE LinearTile(const Team<kThreads>& team, const CudaLinear& w, const std::byte* data, const LinearCut& cut,
@@ -137,31 +138,35 @@ class LinearTile {
     sums_ = scales_ + cut.outputs * cut.partial_stride();
   }
 
-  // Outputs [begin, begin + cut.outputs) as far as there are such, of rows [0, rows), kRows at most.
+  // The tile's outputs from `begin` on as far as there are such, of rows [0, rows), kRows at most.
   SLUICE_DEVICE void run(int begin, int rows) {
-    const int outputs = w_.out - begin < cut_.outputs ? w_.out - begin : cut_.outputs;
+    const int of_tile = cut_.parts * cut_.outputs, all = w_.out - begin < of_tile ? w_.out - begin : of_tile;
     team_.each([&](int t) {
-      for (int i = t; i < kRows * cut_.outputs; i += kThreads) sums_[i] = 0.0F;
+      for (int i = t; i < kRows * of_tile; i += kThreads) sums_[i] = 0.0F;
     });
     for (int first = 0; first < w_.blocks; first += cut_.piece) {
       const int blocks = w_.blocks - first < cut_.piece ? w_.blocks - first : cut_.piece;
       team_.sync();
       read_inputs(first, blocks, rows);
-      team_.sync();
-      team_.each([&](int t) {
-        const int items = (outputs + kLinearOutputs - 1) / kLinearOutputs * blocks;
-        for (int item = t; item < items; item += kThreads) {
-          const int b = item % blocks, n = item / blocks * kLinearOutputs;
-          add_block(first, b, begin, n);
-        }
-      });
-      team_.sync();
-      add_partials(blocks, rows, outputs);
+      for (int from = 0; from < all; from += cut_.outputs) {
+        const int outputs = all - from < cut_.outputs ? all - from : cut_.outputs;
+        team_.sync();
+        team_.each([&](int t) {
+          const int items = (outputs + kLinearOutputs - 1) / kLinearOutputs * blocks;
+          for (int item = t; item < items; item += kThreads) {
+            const int b = item % blocks, n = item / blocks * kLinearOutputs;
+            add_block(first, b, begin + from, n);
+          }
+        });
+        team_.sync();
+        add_partials(blocks, rows, outputs, sums_ + from);
+      }
     }
+    team_.sync();
     team_.each([&](int t) {
-      for (int i = t; i < rows * outputs; i += kThreads) {
-        const int r = i / outputs, n = i % outputs;
-        y_row_(r)[begin + n] = sums_[r * cut_.outputs + n];
+      for (int i = t; i < rows * all; i += kThreads) {
+        const int r = i / all, n = i % all;
+        y_row_(r)[begin + n] = sums_[r * of_tile + n];
       }
     });
   }
@@ -279,7 +284,7 @@ class LinearTile {
     return reinterpret_cast<const Chunk*>(row) + c * w_.blocks + block;
   }
 
-  // Block `b` of the piece that begins at block `first`, of outputs n, n + 1, ... of the tile from `begin`.
+  // Block `b` of the piece that begins at block `first`, of outputs n, n + 1, ... of those from `begin`.
   SLUICE_DEVICE void add_block(int first, int b, int begin, int n) {
     int rows[kLinearOutputs];
     BlockScale scales[kLinearOutputs];
@@ -315,30 +320,42 @@ class LinearTile {
     for (int u = 0; u < kLinearOutputs; ++u) {
       for (int r = 0; r < kRows; ++r) sums[u][r] = 0.0F;
     }
-    const float* x = inputs_ + b * stride();
-    for (int c = 0; c < w_.chunks; ++c) {
-      Chunk chunks[kLinearOutputs];
+    for (int c = 0; c < w_.chunks; c += kAhead) {
+      Chunk chunks[kAhead][kLinearOutputs];
       SLUICE_UNROLL
-      for (int u = 0; u < kLinearOutputs; ++u) chunks[u] = *chunk(rows[u], first + b, c);
+      for (int a = 0; a < kAhead; ++a) {
+        const int of_block = c + a < w_.chunks ? c + a : c;
+        SLUICE_UNROLL
+        for (int u = 0; u < kLinearOutputs; ++u) chunks[a][u] = *chunk(rows[u], first + b, of_block);
+      }
       SLUICE_UNROLL
-      for (int word = 0; word < 4; word += Weights::kWords) {
-        const int k = (c * 4 + word) / Weights::kWords * Weights::kInputs;
-        if (!kWhole && k >= count) break;
-        float weights[kLinearOutputs][Weights::kInputs];
+      for (int a = 0; a < kAhead; ++a) {
+        if (c + a < w_.chunks) multiply_chunk<kWhole>(b, c + a, count, chunks[a], scales, sums);
+      }
+    }
+  }
+
+  template <bool kWhole>
+  SLUICE_DEVICE void multiply_chunk(int b, int c, int count, const Chunk* chunks, const BlockScale* scales,
+                                    float (*sums)[kRows]) const {
+    SLUICE_UNROLL
+    for (int word = 0; word < 4; word += Weights::kWords) {
+      const int k = (c * 4 + word) / Weights::kWords * Weights::kInputs;
+      if (!kWhole && k >= count) break;
+      float weights[kLinearOutputs][Weights::kInputs];
+      SLUICE_UNROLL
+      for (int u = 0; u < kLinearOutputs; ++u) Weights::expand(w_, scales[u], chunks[u].words + word, weights[u]);
+      SLUICE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        constexpr std::size_t kAlignment = Weights::kInputs % 4 == 0 ? 16 : 8;
+        const auto* of_row = static_cast<const float*>(
+            __builtin_assume_aligned(inputs_ + (r * cut_.piece + b) * stride() + k, kAlignment));
         SLUICE_UNROLL
-        for (int u = 0; u < kLinearOutputs; ++u) {
-          Weights::expand(w_, scales[u], chunks[u].words + word, weights[u]);
-        }
-        SLUICE_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const float* of_row = x + r * cut_.piece * stride() + k;
+        for (int i = 0; i < Weights::kInputs; i += 2) {
           SLUICE_UNROLL
-          for (int i = 0; i < Weights::kInputs; i += 2) {
-            SLUICE_UNROLL
-            for (int u = 0; u < kLinearOutputs; ++u) {
-              if (kWhole || k + i + 1 < count) sums[u][r] = std::fma(of_row[i + 1], weights[u][i + 1], sums[u][r]);
-              if (kWhole || k + i < count) sums[u][r] = std::fma(of_row[i], weights[u][i], sums[u][r]);
-            }
+          for (int u = 0; u < kLinearOutputs; ++u) {
+            if (kWhole || k + i + 1 < count) sums[u][r] = std::fma(of_row[i + 1], weights[u][i + 1], sums[u][r]);
+            if (kWhole || k + i < count) sums[u][r] = std::fma(of_row[i], weights[u][i], sums[u][r]);
           }
         }
       }
@@ -374,18 +391,19 @@ class LinearTile {
     }
   }
 
-  SLUICE_DEVICE void add_partials(int blocks, int rows, int outputs) {
+  SLUICE_DEVICE void add_partials(int blocks, int rows, int outputs, float* sums) {
     team_.each([&](int t) {
       for (int i = t; i < rows * outputs; i += kThreads) {
         const int r = i / outputs, n = i % outputs;
         const float* partials = partials_ + (r * cut_.outputs + n) * cut_.partial_stride();
-        float y = sums_[r * cut_.outputs + n];
+        float& sum = sums[r * cut_.parts * cut_.outputs + n];
+        float y = sum;
         for (int b = 0; b < blocks; ++b) {
           const float scale =
               cut_.int8 ? quantized_row(r)[b * w_.block / 32].scale : scales_[n * cut_.partial_stride() + b];
           y = std::fma(partials[b], scale, y);
         }
-        sums_[r * cut_.outputs + n] = y;
+        sum = y;
       }
     });
   }
@@ -402,7 +420,7 @@ class LinearTile {
   float* inputs_;    // [kRows][piece][stride]
   float* partials_;  // [kRows][outputs][partial_stride]
   float* scales_;    // [outputs][partial_stride]
-  float* sums_;      // [kRows][outputs]: y so far
+  float* sums_;      // [kRows][parts * outputs]: y so far
 };
 
 // The formats where inputs are int8 codes.

@@ -1,0 +1,26 @@
+// Small moves in one kernel: a copy of its own costs each of them more than its bytes do.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice {
+
+struct SmallMoves {
+  static constexpr int kMost = 64;                                  // what a kernel has room for in its arguments
+  static constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // of a move
+  static constexpr std::size_t kAlignment = 16;                     // of `from`
+
+  struct Move {
+    std::byte* to;          // memory of the device
+    const std::byte* from;  // pinned memory of the host, which stays as it is until the kernel is done
+    std::uint32_t bytes;
+  };
+  std::array<Move, kMost> moves;
+  int count = 0;
+};
+
+void enqueue_small_moves(void* stream, const SmallMoves& moves);  // a cudaStream_t
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+// What one row through the linears of V4 Flash takes, beside a copy within the device.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "gpu_testing.h"
+#include "kernels/cuda/linear_layout.h"
+#include "kernels/linear.h"
+
+namespace sluice::gpu_linear_speed_test {
+namespace {
+
+// Weights without meaning: so many of a call's kind that each call reads them from memory.
+class Weights {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{256} << 20;  // several times the L2 cache
+
+  Weights(const WeightSpec& spec, int out, int in, int of_call) : of_call_(of_call) {
+    const WeightView view{.format = spec.format,
+                          .out = out,
+                          .in = in,
+                          .scale_format = spec.scale_format,
+                          .block_out = spec.block_out,
+                          .block_in = spec.block_in,
+                          .scale_columns = (in + spec.block_in - 1) / spec.block_in};
+    bytes_ = CudaLinear(view).bytes();
+    const std::size_t stride = (bytes_ + 255) / 256 * 256;
+    calls_ = static_cast<int>(kBytes / (stride * static_cast<std::size_t>(of_call)) + 1);
+    memory_ = gpu().map(stride * static_cast<std::size_t>(calls_ * of_call), "a test").value();
+    gpu().fill(memory_.data(), std::byte{0x31}, memory_.size());
+    for (int i = 0; i < calls_ * of_call; ++i) {
+      weights_.push_back(LinearWeight::packed_at(view, InputForm::kF32,
+                                                 memory_.data() + stride * static_cast<std::size_t>(i), bytes_));
+    }
+  }
+  double bytes_of_call() const { return static_cast<double>(bytes_) * of_call_; }
+  int calls() const { return calls_; }
+  std::span<const LinearWeight> of(int call) const {
+    return std::span(weights_).subspan(static_cast<std::size_t>(call % calls_ * of_call_),
+                                       static_cast<std::size_t>(of_call_));
+  }
+
+ private:
+  int of_call_, calls_ = 0;
+  std::size_t bytes_ = 0;
+  DeviceMemory memory_;
+  std::vector<LinearWeight> weights_;
+};
+
+// Of `calls` calls, the least of three tries.
+template <class Call>
+double seconds_each(int calls, const Call& call) {
+  double least = 1e9;
+  for (int turn = 0; turn < 4; ++turn) {
+    gpu().wait();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call(i);
+    gpu().wait();
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (turn > 0) least = std::min(least, took / calls);
+  }
+  return least;
+}
+
+struct Linears {
+  const char* name;
+  WeightSpec spec;
+  int out, in;
+  int of_call;    // weights that a call multiplies
+  double a_step;  // calls
+};
+
+const WeightSpec kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
+    kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
+// 43 layers, 21 of them CSA.
+const Linears kFlash[] = {{"q_a", kFp8, 1024, 4096, 1, 43},
+                          {"q_b", kFp8, 32768, 1024, 1, 43},
+                          {"kv", kFp8, 512, 4096, 1, 43},
+                          {"index_q_b", kFp8, 8192, 1024, 1, 21},
+                          {"o_a", kFp8, 1024, 4096, 8, 43},
+                          {"o_b", kFp8, 4096, 8192, 1, 43},
+                          {"router", kBf16, 256, 4096, 1, 43},
+                          {"experts_gate_up", kMxfp4, 2048, 4096, 12, 43},
+                          {"experts_down", kMxfp4, 4096, 2048, 6, 43},
+                          {"shared_gate_up", kFp8, 2048, 4096, 2, 43},
+                          {"shared_down", kFp8, 4096, 2048, 1, 43},
+                          {"head", kBf16, 129280, 4096, 1, 1}};
+
+TEST(GpuSpeed, OneRowThroughTheLinearsOfV4Flash) {
+  ThreadPool one(1);
+  const Exec exec{&one, &scalar_kernels(), &cuda_op_table(), &gpu()};
+  constexpr std::size_t kCopied = std::size_t{1} << 30;
+  const DeviceMemory memory = gpu().map(2 * kCopied, "a test").value();
+  const double copied =
+      2.0 * kCopied / seconds_each(8, [&](int) { gpu().copy({memory.data() + kCopied, memory.data(), kCopied}); });
+  auto* x = reinterpret_cast<float*>(memory.data());
+  auto* y = reinterpret_cast<float*>(memory.data() + kCopied);
+  double all_bytes = 0, all_seconds = 0;
+  for (const Linears& linears : kFlash) {
+    const Weights weights(linears.spec, linears.out, linears.in, linears.of_call);
+    const double took = seconds_each(std::max(64, weights.calls()), [&](int call) {
+      std::vector<LinearJob> jobs;
+      for (const LinearWeight& weight : weights.of(call)) {
+        jobs.push_back({&weight, x, linears.in, y + jobs.size() * static_cast<std::size_t>(linears.out), linears.out});
+      }
+      linear(exec, LinearArgs{1, jobs});
+    });
+    const double rate = weights.bytes_of_call() / took;
+    std::printf("%-20s %9.2f us %8.1f GB/s, %3.0f %% of a copy\n", linears.name, took * 1e6, rate / 1e9,
+                100 * rate / copied);
+    RecordProperty(fmt::format("{}_us", linears.name), fmt::format("{:.2f}", took * 1e6));
+    all_bytes += weights.bytes_of_call() * linears.a_step;
+    all_seconds += took * linears.a_step;
+  }
+  const double share = all_bytes / all_seconds / copied;
+  std::printf("a step: %.2f GB in %.2f ms, %.0f GB/s, %.0f %% of a copy's %.0f GB/s\n", all_bytes / 1e9,
+              all_seconds * 1e3, all_bytes / all_seconds / 1e9, 100 * share, copied / 1e9);
+  RecordProperty("step_ms", fmt::format("{:.3f}", all_seconds * 1e3));
+  RecordProperty("step_share_of_copy", fmt::format("{:.3f}", share));
+  ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
+  EXPECT_GE(share, 0.5);
+}
+
+}  // namespace
+}  // namespace sluice::gpu_linear_speed_test

@@ -1,0 +1,172 @@
+// op_times MODEL [DEVICE [TOKENS]]: what each op of a decode step takes by itself, and the step as a whole. Of every
+// call in the step the median of many steps, with a wait before and behind it; that of a call that does nothing is
+// taken off. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/runner.h"
+#include "kernels/device.h"
+#include "kernels/isa.h"
+#include "kernels/ops.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kMost = 100;  // us, of a call
+constexpr int kSteps = 41;
+
+// The calls of one step: op and times, by their place in it.
+struct Times {
+  struct Call {
+    const char* op;
+    std::vector<double> us;
+  };
+  const OpTable* inner = nullptr;
+  bool measuring = false;
+  std::size_t next = 0;
+  std::vector<Call> calls;
+};
+Times& times() {
+  static Times all;
+  return all;
+}
+
+double now() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+template <class Call>
+void measure(const char* op, const Exec& exec, const Call& call) {
+  Times& t = times();
+  Exec inner = exec;
+  inner.ops = t.inner;
+  if (!t.measuring) return call(inner);
+  exec.device->wait();
+  const double begin = now();
+  call(inner);
+  exec.device->wait();
+  if (t.next == t.calls.size()) t.calls.push_back({op, {}});
+  t.calls[t.next++].us.push_back(now() - begin);
+}
+
+namespace timed {
+#define SLUICE_OP(op, Args)                                                         \
+  void op(const Exec& exec, const Args& args) {                                     \
+    measure(#op, exec, [&](const Exec& inner) { times().inner->op(inner, args); }); \
+  }
+SLUICE_OPS(SLUICE_OP)
+#undef SLUICE_OP
+}  // namespace timed
+
+OpTable timed_table() {
+  OpTable table = *times().inner;
+#define SLUICE_OP(op, Args) table.op = timed::op;
+  SLUICE_OPS(SLUICE_OP)
+#undef SLUICE_OP
+  return table;
+}
+
+Result<std::unique_ptr<Runner>> load(const std::string& folder, const std::string& device_name, int tokens) {
+  EngineSetup options;
+  options.model.folder = folder;
+  options.machine.device = device_name;
+  options.cache.kv_cache_memory = std::int64_t{256} << 20;
+  options.scheduler.max_num_seqs = 2;
+  options.scheduler.max_num_batched_tokens = 512;
+  options.model.max_model_len = tokens + 4 * kSteps;
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
+  times().inner = device.ops != nullptr ? device.ops : &cpu_op_table();
+  static OpTable table;
+  table = timed_table();
+  device.ops = &table;
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa));
+  if (device.kernels != nullptr) kernels = device.kernels;
+  ThreadPool pool(4);
+  const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};
+  LoadReport report;
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                          load_model(exec, folder, options, [](std::size_t, std::size_t) {}, &report));
+  return Runner::create(std::move(model), kernels, options, std::move(device));
+}
+
+// Computes `rows` more tokens, the last of which is drawn from.
+Status step(Runner& runner, StateSlot sequence, int rows) {
+  static std::mt19937 random(1);
+  std::vector<TokenId> ids(static_cast<std::size_t>(rows));
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % runner.vocab_size());
+  const int last = rows - 1;
+  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {&last, 1}};
+  SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
+  const SampleRow row{.top_k = 50, .top_p = 0.95F, .seed = 7, .position = runner.position(sequence), .slot = 0};
+  runner.draw({&row, 1});
+  runner.finish();
+  return runner.device_status();
+}
+
+Status run(const std::string& folder, const std::string& device, int tokens, bool* fast) {
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, load(folder, device, tokens));
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
+  for (int done = 0; done < tokens; done += 512) {
+    SLUICE_RETURN_IF_ERROR(step(*runner, sequence, std::min(512, tokens - done)));
+  }
+  std::vector<double> whole, nothing;
+  for (int i = 0; i < 2 * kSteps; ++i) {  // as it is, then op by op
+    times().measuring = i >= kSteps;
+    times().next = 0;
+    runner->wait();
+    const double begin = now();
+    SLUICE_RETURN_IF_ERROR(step(*runner, sequence, 1));
+    if (i > 4 && i < kSteps) whole.push_back(now() - begin);
+    const double empty = now();
+    runner->wait();
+    nothing.push_back(now() - empty);
+  }
+  std::map<std::string, std::vector<double>> ops;
+  for (const Times::Call& call : times().calls) {
+    if (call.us.size() >= kSteps / 2) ops[call.op].push_back(std::max(0.0, median(call.us) - median(nothing)));
+  }
+  double sum = 0, most = 0;
+  std::string json;
+  for (const auto& [op, calls] : ops) {
+    double of_op = 0;
+    for (const double us : calls) of_op += us;
+    const double slowest = *std::max_element(calls.begin(), calls.end());
+    fmt::print("{:<20} {:>4} calls {:>9.1f} us, the slowest {:>7.1f} us\n", op, calls.size(), of_op, slowest);
+    json += fmt::format("{}\"{}\": {{\"calls\": {}, \"us\": {:.1f}, \"slowest_us\": {:.1f}}}", json.empty() ? "" : ", ",
+                        op, calls.size(), of_op, slowest);
+    sum += of_op, most = std::max(most, slowest);
+  }
+  fmt::print(
+      "{{\"device\": \"{}\", \"tokens\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, \"slowest_us\": {:.1f}, "
+      "\"wait_us\": {:.2f}, \"ops\": {{{}}}}}\n",
+      device, tokens, median(whole), sum, most, median(nothing), json);
+  *fast = most < kMost;
+  return {};
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print("op_times MODEL [DEVICE [TOKENS]]\n");
+    return 2;
+  }
+  bool fast = false;
+  const sluice::Status status =
+      sluice::run(argv[1], argc > 2 ? argv[2] : "cuda", argc > 3 ? std::atoi(argv[3]) : 700, &fast);
+  if (!status.ok()) fmt::print("{}\n", status.message());
+  return status.ok() && fast ? 0 : 1;
+}

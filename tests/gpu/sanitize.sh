@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# sanitize.sh [OUT [CASES [SECONDS]]]: gpu_test, which lies beside this script, under the tools of compute-sanitizer, all at once: the
+# device's tests and CASES (2) cases of each op, every array in memory of its own. Reports in OUT (.). A line a tool; exits 1 if any
+# found something or took longer than SECONDS (150), 0 where there is no compute-sanitizer, and says so.
+set -uo pipefail
+out=$(realpath "${1:-.}") cases=${2:-2} seconds=${3:-150}
+cd "$(dirname "${BASH_SOURCE[0]}")"
+sanitizer=$(PATH=$PATH:$PWD:/usr/local/cuda/bin command -v compute-sanitizer)
+if [ -z "$sanitizer" ]; then
+  echo "sanitize: there is no compute-sanitizer on this machine: nothing was checked"
+  exit 0
+fi
+tools=(memcheck initcheck synccheck racecheck) jobs=() failed=0
+for tool in "${tools[@]}"; do
+  # A map that fails is among the tests.
+  options=(--tool "$tool" --error-exitcode 9)
+  [ "$tool" = memcheck ] && options+=(--report-api-errors no)
+  timeout "$seconds" "$sanitizer" "${options[@]}" ./gpu_test --part 1 --memory managed --cases "$cases" >"$out/$tool.txt" 2>&1 &
+  jobs+=($!)
+done
+for i in "${!jobs[@]}"; do
+  wait "${jobs[i]}"
+  code=$?
+  echo "${tools[i]}: exit $code, $(grep -c '^\[       OK' "$out/${tools[i]}.txt") tests, $(grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out/${tools[i]}.txt" | tail -n 1)"
+  [ "$code" = 0 ] || failed=1
+done
+exit $failed
