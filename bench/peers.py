@@ -191,7 +191,8 @@ def difference(a, b):
 
 
 def run_rounds(engines, probe, rounds, say):
-    """[{"speeds": {engine: {key: tokens a second}}, "void": [engine]}] and all probes. `probe` may be None."""
+    """[{"speeds": {engine: {key: tokens a second}}, "void": [engine]}] and all probes. `probe` may be None. Ctrl-C ends
+    the rounds: what is whole counts."""
     probe = probe or dict
     results, probes = [], [probe()]
     for number in range(2 * rounds):
@@ -200,8 +201,11 @@ def run_rounds(engines, probe, rounds, say):
         speeds, void = {}, []
         for engine in engines if number % 2 == 0 else reversed(engines):
             say(f"round {number + 1}, {rounds} have to count: {engine.name}")
-            speeds[engine.name] = engine.measure()
-            probes.append(probe())
+            try:
+                speeds[engine.name] = engine.measure()
+                probes.append(probe())
+            except KeyboardInterrupt:
+                return results, probes
             if difference(probes[-2], probes[-1]) > STEADY:
                 void.append(engine.name)
         results.append({"speeds": speeds, "void": void})
