@@ -1,6 +1,6 @@
 // The part of a model's configuration that the families with multi-head latent attention have: DeepSeek-V2, V3 (R1,
-// V3.1, Kimi-K2) and V3.2. Source: specification, sections 17-19. The field names are the keys of config.json unless a
-// comment says otherwise.
+// V3.1, Kimi-K2) and V3.2 (docs/models/deepseek_v3.md). The field names are the keys of config.json unless a comment
+// says otherwise.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Attention of rows over keys and values that lie expanded in memory, head by head, and the merge of what two sets of
-// keys gave by their log-sum-exp. For long spans of multi-head latent attention (spec section 17.1): a key of 192 and a
-// value of 128 are less work for a row than the latent they were made of, 576 and 512, once enough rows share the
-// making.
+// keys gave by their log-sum-exp. For long spans of multi-head latent attention (docs/models/deepseek_v3.md §1): a key
+// of 192 and a value of 128 are less work for a row than the latent they were made of, 576 and 512, once enough rows
+// share the making.
 //
 // attend_expanded: row r sees keys [0, n) with n = min(keys, visible + r), none if that is not positive. In this order:
 //   splits of kExpandedSplitKeys keys; in a split, for a head, with the terms of kernels/exec.h:

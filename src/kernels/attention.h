@@ -3,7 +3,7 @@
 // V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a value). With key_heads > 1
 // there is a plane for each key head, and heads / key_heads consecutive heads share one.
 //
-// Keys of the row at position p, in this order (spec sections 4.3, 4.4):
+// Keys of the row at position p, in this order (docs/models/deepseek_v4.md §4.3, §4.4):
 //   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys
 //   entries
 //      of that list: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);

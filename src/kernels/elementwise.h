@@ -38,8 +38,8 @@ struct LayerNormArgs {
 void layer_norm(const Exec& exec, const LayerNormArgs& args);
 
 // Rotary embedding of the `rope_dims` values from `offset` on, of each head of each row, in pairs
-// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (spec section 5). Pair i is
-// interleaved, values 2i and 2i + 1, or, with half_split, values i and i + rope_dims / 2.
+// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (docs/models/deepseek_v4.md §5).
+// Pair i is interleaved, values 2i and 2i + 1, or, with half_split, values i and i + rope_dims / 2.
 // With norm_eps >= 0 the whole head is first divided by its root mean square: x * (1 / sqrt(lanes16(x * x) / head_dim +
 // eps)).
 struct RopeHeadsArgs {
@@ -69,9 +69,9 @@ struct HeadForm {
   Rotation rope = {};
 };
 
-// x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (spec section 7.2): butterflies
-// (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:
-// [rows, dim] contiguous.
+// x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (docs/models/deepseek_v4.md §7.2):
+// butterflies (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32
+// once). x: [rows, dim] contiguous.
 struct HadamardArgs {
   int rows = 0, dim = 0;
   float* x = nullptr;

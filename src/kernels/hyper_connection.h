@@ -1,5 +1,5 @@
-// Manifold-constrained hyper-connections (spec section 3), in halves: mix computes the coefficients of a row from its
-// streams, collapse makes the input of a sub-layer, expand puts its output back.
+// Manifold-constrained hyper-connections (docs/models/deepseek_v4.md §3), in halves: mix computes the coefficients of a
+// row from its streams, collapse makes the input of a sub-layer, expand puts its output back.
 //
 // Per row, X [streams, dim], z = X flattened stream-major:
 //   rho = 1 / sqrt(lanes16(z * z) / (streams * dim) + norm_eps);  m = (fn z) * rho      (fn z: kernels/linear.h)

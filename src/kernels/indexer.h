@@ -1,4 +1,4 @@
-// The lightning indexer's scores and exact top-k (spec section 7).
+// The lightning indexer's scores and exact top-k (docs/models/deepseek_v4.md §7).
 //
 //   score(t, e) = chain over heads h of weight[t, h] * relu(dot(q[t, h], key_e)), for the entries that the row sees:
 //                 e < (p + 1) / tokens_per_row

@@ -1,6 +1,6 @@
 // Cached rows: how one row is coded (RowFormat), and where row r of page p of a plane lies (PlaneView).
 //
-// Codecs, for a row of `dims` values of which the last `rope_dims` are rotary (spec sections 11.3, 11.4, 12.1-12.4):
+// Codecs of a row of `dims` values, the last `rope_dims` of them rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12):
 //   kF32       4 bytes a value
 //   kBf16      2 bytes a value, round to nearest even
 //   kV4Fp8     non-rotary dims in blocks of 64: amax = max(max|x|, 1e-4), s = pow2_ceil(amax * (1 / 448)), e4m3(x / s);
@@ -11,10 +11,10 @@
 //   even
 //              value in the low nibble; e8m0 scales: 68 bytes at dims 128
 //   kMlaFp8    non-rotary dims in blocks of 128, the last one maybe shorter, e4m3 under an f32 scale each (a power of
-//              two by kV4Fp8's rule), then the rotary dims as bf16: 656 bytes at dims 512 + 64 (section 12.4)
+//              two by kV4Fp8's rule), then the rotary dims as bf16: 656 bytes at dims 512 + 64
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
-// The 8-byte scale padding and the order of the parts are the official layout of section 12.1 without its page
-// rounding.
+// The 8-byte scale padding and the order of the parts are the official layout without its rounding of pages; kMlaFp8:
+// docs/models/deepseek_v3.2.md §3.
 #pragma once
 
 #include <cstddef>

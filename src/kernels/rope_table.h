@@ -1,6 +1,6 @@
 // Rotary position tables: cos and sin of position * frequency, for kernels/elementwise.h.
 //
-// Frequencies of pair i of n = rope_dims / 2 (spec section 5):  f_i = theta^(-2i / rope_dims)
+// Frequencies of pair i of n = rope_dims / 2 (docs/models/deepseek_v4.md §5):  f_i = theta^(-2i / rope_dims)
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)

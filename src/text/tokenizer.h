@@ -1,6 +1,6 @@
 // Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json or the
-// metadata of a GGUF file describe it (spec section 14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package
-// id by id.
+// metadata of a GGUF file describe it (docs/models/deepseek_v4.md §14.1 for DeepSeek's). Encoding agrees with the
+// `tokenizers` package id by id.
 //
 // A text is cut at its added tokens ("<think>"), the parts between are normalized (nothing, or NFC), cut into words by
 // the pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact
