@@ -3,7 +3,7 @@
 
 In C++ files: each `docs/….md` is a page; a section, `docs/models/X.md §4.3`, is a heading of the page named before it on
 the same line, and no section is cited without its page. In pages: each link to a file of the tree, and to a heading of a
-page, resolves. With a folder as argument it checks that tree."""
+page, resolves, and each `src/…`, `tests/…` and the like is there. With a folder as argument it checks that tree."""
 
 import pathlib
 import re
@@ -55,6 +55,9 @@ def wrong_in_page(page):
             yield f"a link to {target}, which does not exist"
         elif anchor and anchor not in anchors(linked):
             yield f"a link to {target}: there is no such heading"
+    for name in re.findall(r"`((?:src|include|cli|tests|tools|docs|bench|cmake|models|packaging)/[\w./*-]+)`", text):
+        if not re.search(r"[A-Z]{3}", pathlib.Path(name).stem) and not any(ROOT.glob(name.rstrip("/"))):
+            yield f"there is no {name}"
 
 
 found = [f"{file.relative_to(ROOT)}:{n}: {fault}" for file in SOURCE
