@@ -31,7 +31,7 @@ struct DeepSeekMlaConfig {
 };
 
 // Fill `config` from the keys of config.json, official or newer form (official keys win when both are there).
-// config.moe is as the router computes: where V2 normalises, which replaces its scaling, the factor is 1.
+// config.moe describes what the router computes: V2 normalises instead of scaling, so the factor is 1 then.
 Status read_deepseek_v2_config(JsonFields& fields, ModelConfig& config);
 Status read_deepseek_v3_config(JsonFields& fields, ModelConfig& config);
 Status read_deepseek_v32_config(JsonFields& fields, ModelConfig& config);
