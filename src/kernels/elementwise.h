@@ -54,15 +54,15 @@ struct RopeHeadsArgs {
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 
-// The rotation that an op gives heads before it uses them: rope_heads() by these. table null: none.
+// A rotation of heads that is part of another op, as by rope_heads(). table null: none.
 struct Rotation {
   const float* table = nullptr;
   int dims = 0, offset = 0;
   bool half_split = false;
 };
 
-// What attend() does to queries first: with eps >= 0 each head is RMS-normed, then multiplied by `norm` where that is
-// not null; then it is rotated.
+// What attend() does to queries first: with eps >= 0 each head is RMS-normed, and multiplied by `norm` unless that is
+// null; then it is rotated.
 struct HeadForm {
   const float* norm = nullptr;  // [head_dim]
   float eps = -1.0F;
@@ -111,8 +111,8 @@ struct GatherRowsArgs {
 };
 void gather_rows(const Exec& exec, const GatherRowsArgs& args);
 
-// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows; `zeros` values
-// behind it become 0. No overlap.
+// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with different strides of heads and rows; the `zeros`
+// values after it become 0. No overlap.
 struct CopyHeadsArgs {
   int rows = 0, heads = 0, dims = 0;
   const float* x = nullptr;

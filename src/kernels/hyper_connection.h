@@ -33,7 +33,7 @@ namespace sluice {
 inline constexpr int kHcStreams = 4;
 
 struct HyperConnectionWeights {
-  // [24, 4 * dim], 16 rows and 8, so that two threads have something to do; [4, 4 * dim] and nothing for the head.
+  // [24, 4 * dim] as 16 rows and 8, so that two threads have work; for the head [4, 4 * dim] and nothing.
   std::array<LinearWeight, 2> fn;
   const float* base = nullptr;   // [24] or [4]
   const float* scale = nullptr;  // [3] or [1]

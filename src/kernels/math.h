@@ -70,7 +70,7 @@ SLUICE_HD inline float log_f32(float x) {  // x normal and positive
   const int e = log_exponent(x);
   return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
 }
-// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but where e is 0 the rounding of 1 + x does not enter.
+// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but if e is 0 the rounding of 1 + x does not enter.
 SLUICE_HD inline float log1p_f32(float x) {
   return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }
