@@ -29,7 +29,7 @@ int run(const sluice::Invocation& invocation) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Sluice: inference for DeepSeek-V4-family models", "sluice"};
+  CLI::App app{"Sluice: inference for DeepSeek-V2 to V4, Llama and Qwen models", "sluice"};
   app.set_version_flag("--version", [] { return sluice::version_text(); }, "Version, commit, ISA and profile");
   app.require_subcommand(1);
   app.footer(kFooter);

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,14 @@ def test_help_and_version():
         assert "--inject" not in text, "a flag for tests only"
     version = sluice("--version").stdout
     assert version.startswith("sluice 0.") and "profile  default int8 kv=fp8 index=fp4" in version
+
+
+def test_every_command_and_flag_is_documented():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for command in re.findall(r"^  (\w+) ", sluice("--help").stdout.split("Subcommands:")[1], re.M):
+        assert f"\n| `{command}" in page, command
+        for flag in re.findall(r"^  (?:-\w,)?--(?:no-)?([a-z-]+)", sluice(command, "--help").stdout, re.M):
+            assert re.search(rf"--(\[no-\])?{flag}\b", page), (command, flag)
 
 
 def test_wrong_usage():

@@ -1,6 +1,7 @@
 // Engine: loads a checkpoint and answers requests for token ids, many at once.
 //
-// One thread of the engine's own runs the step loop; submit, cancel and the metrics may be called from any thread.
+// The engine has one thread of its own, which runs the step loop; submit, cancel and the metrics may be called from any
+// thread.
 // The engine speaks token ids only. Text (tokenizer, chat encoding, stop strings) lives above it.
 #pragma once
 
@@ -27,7 +28,7 @@ struct ModelOptions {
   bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
 };
 
-// What decides bits. All that is not among these does not (docs/laws.md).
+// What decides the bits of an answer. Nothing else does (docs/laws.md).
 struct NumericsOptions {
   std::string profile = "default";         // default | plain | ref
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
@@ -42,7 +43,7 @@ struct MachineOptions {
   std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512vbmi
   std::string kernels;         // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
   int threads = 0;             // 0: one per core
-  bool pin_threads = true;     // each thread on a core of its own, where there are enough
+  bool pin_threads = true;     // each thread on a core of its own, if there are enough
 };
 
 struct CacheOptions {
@@ -53,14 +54,14 @@ struct CacheOptions {
 };
 
 struct SchedulerOptions {
-  // Rows of one step; 0: kMostStepRows, or fewer where a model is loaded from disk that would take a second for them.
+  // Rows of one step; 0: kMostStepRows, or fewer if the model would take more than a second for that many.
   int max_num_batched_tokens = 0;
   int max_num_seqs = 64;                    // sequences running at once
   bool enable_chunked_prefill = true;       // off needs max_num_batched_tokens >= max_model_len
   bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps
   int long_prefill_token_threshold = 0;     // most rows of one prompt in a step; 0: no limit
   std::string scheduling_policy = "fair";   // fair | fcfs | priority
-  // A step begins before the tokens of the one before are known: auto (where the device computes by itself) | on | off.
+  // Begin a step before the previous one's tokens are known: auto (where the device computes by itself) | on | off.
   std::string async_scheduling = "auto";
 };
 
@@ -82,10 +83,10 @@ struct TokenLogprob {
 
 // What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
 struct Output {
-  int choice = 0;                     // which of Request::n; each has an ending of its own
+  int choice = 0;                     // which of Request::n; each ends by itself
   std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
   float logprob = 0.0F;               // when asked for
-  std::vector<TokenLogprob> top;      // the best ones, when asked for
+  std::vector<TokenLogprob> top;      // the likeliest tokens, when asked for
   bool finished = false;
   FinishReason reason = FinishReason::kStop;  // when finished
   Status status;                              // why, for kError
@@ -97,10 +98,10 @@ struct Request {
   int max_tokens = 16;                       // generated tokens, >= 0
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
-  // Choices: each is an answer of its own. They share the prompt; choice i samples with choice_seed(sampling.seed, i).
+  // Independent answers to the same prompt; choice i samples with choice_seed(sampling.seed, i).
   int n = 1;               // 1 to kMaxChoices
   int priority = 0;        // lower first; only policy "priority" looks at it
-  std::string cache_salt;  // requests share cached blocks with those of the same salt only
+  std::string cache_salt;  // a request shares cached blocks only with requests of the same salt
   // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
   std::vector<std::int32_t> message_starts;
   // Called on the engine's thread; must not block, must not throw, and must not call the engine, except cancel().
@@ -109,18 +110,19 @@ struct Request {
 
 using RequestId = std::uint64_t;
 
-// The seed of choice i of a request; that of choice 0 is the request's own.
+// The seed of choice i of a request; choice 0 has the request's own seed.
 std::uint64_t choice_seed(std::uint64_t seed, int choice);
 
 // The prefix cache. Tokens are counted when a request is admitted (again after a preemption):
-// prompt >= matched (its blocks are there) >= resumed (and a place to resume from: these are not computed again).
+// prompt >= matched (their blocks are cached) >= resumed (there is also a place to resume from, so they are not
+// computed again).
 struct CacheStats {
   std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
-  std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no kept window page at the end of what matched
+  std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no window page was kept where the match ends
   std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
   std::uint64_t published_blocks = 0, evicted_blocks = 0;    // of the latent pool
   std::uint64_t published_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
-  int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable and held by no one
+  int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable, owned by no one
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
 };
 
@@ -128,9 +130,9 @@ struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
   int running = 0, waiting = 0;
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
-  double seconds_since_last_token = 0;  // large when no token was ever made
+  double seconds_since_last_token = 0;  // large if there has never been one
   std::uint64_t preemptions_recompute = 0, preemptions_swap = 0;
-  std::uint64_t swaps_restored = 0;  // states that came back: fewer than preemptions_swap where requests end meanwhile
+  std::uint64_t swaps_restored = 0;  // states brought back; requests may end while theirs is swapped out
   std::int64_t swap_bytes_total = 0, swap_bytes_used = 0;
   CacheStats cache;
 };
@@ -141,26 +143,26 @@ class Engine {
   static Result<std::unique_ptr<Engine>> start(const EngineOptions& options);
   virtual ~Engine() = default;  // cancels what still runs
 
-  // Queues a request. Refuses at once, with numbers, what can never run: an empty prompt, an id outside the vocabulary,
-  // prompt + max_tokens beyond max_model_len or beyond the cache's memory. Waits (kept in order) for memory otherwise.
+  // Queues a request; it waits its turn until there is memory for it. Refuses at once, with numbers, what can never
+  // run: an empty prompt, an id outside the vocabulary, prompt + max_tokens beyond max_model_len or the cache's memory.
   virtual Result<RequestId> submit(Request request) = 0;
   // Ends a request within a step and frees its memory; its last Output has reason kCancelled. Unknown ids are ignored.
   virtual void cancel(RequestId id) = 0;
-  // The same for one choice of it.
+  // The same for one choice of the request.
   virtual void cancel(RequestId id, int choice) = 0;
 
   virtual EngineStats stats() const = 0;
-  // Makes one token outside the queue, to prove that the engine lives. False when it took longer than `seconds`.
+  // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
-  // Forgets every cached page that no running sequence holds; true when done within `seconds`.
+  // Drops every cached page that no running sequence holds; true if that is done within `seconds`.
   virtual bool reset_prefix_cache(double seconds) = 0;
 
   virtual int vocab_size() const = 0;
   virtual int max_model_len() const = 0;
-  // The largest Request::max_tokens that submit() takes for a prompt of so many tokens; 0: it takes no such prompt.
+  // The largest Request::max_tokens that submit() accepts for a prompt of this length; 0: such a prompt is refused.
   virtual int most_tokens(int prompt_tokens) const = 0;
   virtual std::vector<std::int32_t> end_token_ids() const = 0;  // of config.json and generation_config.json
-  virtual std::string profile_name() const = 0;                 // e.g. "v4-default f32 kv=fp8 index=fp4"
+  virtual std::string profile_name() const = 0;                 // e.g. "default int8 kv=fp8 index=fp4"
   virtual std::string isa_name() const = 0;
 };
 

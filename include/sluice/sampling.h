@@ -1,8 +1,8 @@
 // SamplingParams: how the next token is chosen from the logits.
 //
 // The sampled token is a function of (logits, these parameters, seed, position) only. Of the tokens that the filters
-// keep it is the one with the highest logit / temperature + noise; the noise of a token is a function of (seed,
-// position, its id), so rows with nearly the same logits mostly give the same token. Ties fall to the lower id.
+// keep, it is the one with the highest logit / temperature + noise; the noise of a token is a function of (seed,
+// position, its id), so rows with nearly the same logits mostly give the same token. Ties go to the lower id.
 // Temperature 0 is greedy.
 #pragma once
 
@@ -18,11 +18,11 @@ struct SamplingParams {
   float top_p = 1.0F;        // 1: off
   int top_k = 0;             // 0 or -1: off
   float min_p = 0.0F;        // tokens below min_p times the best probability are dropped
-  std::uint64_t seed = 0;    // the caller draws one when the request has none
+  std::uint64_t seed = 0;    // if the request has none, the caller draws one
   int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best
 };
 
-// What is legal. Whoever reads a parameter from somewhere checks with these; an API may allow less.
+// The legal ranges, by which every reader of a parameter checks it; an API may allow less.
 template <class T>
 struct SamplingRange {
   T low, high;

@@ -1,4 +1,4 @@
-// Status and Result<T>: how everything that input, a file or a user can cause is reported.
+// Status and Result<T>: how failures that input, a file or a user can cause are reported.
 //
 // A message names the thing, what was expected, what was found and what to do, in one sentence that can be shown to a
 // user:
@@ -17,7 +17,7 @@ enum class StatusCode {
   kOk = 0,
   kInvalidArgument,    // a flag, request field or file content is wrong: HTTP 400, exit code 2
   kNotFound,           // a file, model or tensor is missing: HTTP 404, exit code 2
-  kResourceExhausted,  // memory, disk or a stated limit does not suffice: HTTP 503, exit code 3
+  kResourceExhausted,  // not enough memory or disk, or a stated limit exceeded: HTTP 503, exit code 3
   kUnavailable,        // busy or shutting down, a retry may help: HTTP 503, exit code 3
   kCancelled,          // the caller gave up
   kInternal,           // our fault: HTTP 500, exit code 1
@@ -58,7 +58,7 @@ inline Status internal_error(std::string message) {
   return {StatusCode::kInternal, std::move(message)};
 }
 
-// A value or the Status that says why there is none. Reading the value of a failed Result ends the program.
+// A value, or the Status that says why there is none. Reading the value of a failed Result aborts the program.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -89,7 +89,7 @@ class [[nodiscard]] Result {
 
 }  // namespace sluice
 
-// Returns from the enclosing function when `expression` (a Status) failed.
+// Returns from the enclosing function if `expression` (a Status) is an error.
 #define SLUICE_RETURN_IF_ERROR(expression)                                      \
   do {                                                                          \
     if (::sluice::Status status_ = (expression); !status_.ok()) return status_; \
@@ -98,7 +98,7 @@ class [[nodiscard]] Result {
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
-// SLUICE_ASSIGN_OR_RETURN(auto config, parse_config(text)): declares the value, or returns the failure.
+// SLUICE_ASSIGN_OR_RETURN(auto config, parse_config(text)): declares the value, or returns the error.
 #define SLUICE_ASSIGN_OR_RETURN(declaration, expression)                                        \
   auto SLUICE_CONCAT(result_, __LINE__) = (expression);                                         \
   if (!SLUICE_CONCAT(result_, __LINE__).ok()) return SLUICE_CONCAT(result_, __LINE__).status(); \

@@ -1,5 +1,4 @@
-// Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, not initialised beyond zero on
-// request.
+// Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, zeroed only on request.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@ namespace sluice {
 class AlignedBytes {
  public:
   AlignedBytes() = default;
-  // Throws std::bad_alloc like operator new; callers that size by user input check limits first.
+  // Throws std::bad_alloc like operator new; callers whose sizes come from user input check limits first.
   explicit AlignedBytes(std::size_t size, bool zero = false) : size_(size) {
     if (size == 0) return;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, (size + 63) / 64 * 64)));

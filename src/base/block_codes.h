@@ -1,9 +1,8 @@
-// The block types of GGUF files, as integers with scales: in parts of 32 (Q6_K:
-// 16) neighbours of a row,
-//   value = scale * code        or, where the type has minima,        value =
-//   scale * code + min
-// each product and sum rounded to f32 on its own. docs/formats/gguf.md has the
-// bytes. No value is a denormal. Thread safety: pure functions.
+// The block types of GGUF files, as integers with scales. For each part of a row, 32 neighbours (16 for Q6_K),
+//   value = scale * code          or, if the type has minima,
+//   value = scale * code + min
+// with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. Thread safety:
+// pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +13,12 @@
 
 namespace sluice {
 
-// What the parts of a type are like; `inputs` is 0 for a type that has none
-// (MXFP4 is not one: its codes are no integers of one step).
+// The parts of a type. `inputs` is 0 for types that do not have this form (MXFP4 has not: its codes are not evenly
+// spaced).
 struct BlockCodes {
   int inputs = 0;  // of a part: 32 or 16
-  int bits = 0;    // that hold every code: 4 (codes from `lowest` on) or 8
-  int lowest = 0;  // the least code: 0 or below
+  int bits = 0;    // of a code: 4 (codes from `lowest` on) or 8
+  int lowest = 0;  // the lowest code, at most 0
   bool min = false;
   bool f16 = false;  // scale and min are f16 numbers
 
@@ -32,8 +31,7 @@ struct CodedPart {
   std::int8_t codes[32] = {};
 };
 
-// Part `part` of the row, or of whole blocks, that is stored at `data` (any
-// alignment).
+// Part `part` of the row, or of the whole blocks, stored at `data` (any alignment).
 void read_part(DType dtype, const std::byte* data, std::size_t part, CodedPart& out);
 
 // The part's values.

@@ -1,4 +1,4 @@
-// Where the program keeps what it can make or bring again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
+// Where the program keeps what it can make or download again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// The folder, made if it is not there. Fails without a place for it (kInvalidArgument) or where none can be made.
+// The folder, created if missing. Fails if neither variable names a place (kInvalidArgument), or if it cannot be
+// created.
 Result<std::filesystem::path> cache_folder();
 
 }  // namespace sluice

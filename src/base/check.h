@@ -1,4 +1,4 @@
-// SLUICE_CHECK: broken invariants of our own code end the program with file, line and a message.
+// SLUICE_CHECK: a broken invariant of our own code ends the program with file, line and a message.
 // For anything that a user, a file or a client can cause, return a Status instead (base/status.h).
 #pragma once
 

@@ -1,4 +1,4 @@
-// A 64-bit checksum of bytes at the speed of memory, against disks that fail and writes that tear, not against people.
+// A 64-bit checksum of bytes at the speed of memory, against failing disks and torn writes, not against people.
 // A change within any one 8-byte word always changes it.
 #pragma once
 

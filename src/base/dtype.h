@@ -39,7 +39,7 @@ enum class DType : std::uint8_t {
   kMXFP4,
 };
 
-// Those of safetensors files, which have a whole number of bits an element, are the first kDTypeCount.
+// The types of safetensors files, which have a whole number of bits per element, are the first kDTypeCount.
 inline constexpr int kDTypeCount = static_cast<int>(DType::kF4) + 1;
 inline constexpr int kBlockDTypeCount = static_cast<int>(DType::kMXFP4) + 1 - kDTypeCount;
 
@@ -52,7 +52,7 @@ DTypeBlock dtype_block(DType dtype);
 inline bool is_block_dtype(DType dtype) {
   return static_cast<int>(dtype) >= kDTypeCount;
 }
-// Bits an element; not for block types.
+// Bits per element; not for block types.
 int dtype_bits(DType dtype);
 // "BF16", "F8_E4M3", "Q4_K", ...: the spelling in files, also used in messages.
 std::string_view dtype_name(DType dtype);

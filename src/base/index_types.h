@@ -1,6 +1,6 @@
 // Index spaces are types: a page of one pool cannot be used to address another, and a row is not a position.
 //
-// StrongIndex is a 32-bit integer with a tag. Convert on purpose with value() and the explicit constructor.
+// StrongIndex is a 32-bit integer with a tag. Convert explicitly: `value`, and the constructor.
 #pragma once
 
 #include <compare>

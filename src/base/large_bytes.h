@@ -1,8 +1,8 @@
-// LargeBytes: memory for what is large and read again and again (packed weights): in huge pages where the system has
-// them, which spares most of the misses of the address cache, and with its pages spread over the memory of all NUMA
-// nodes, so that the threads of each read at the speed of all.
+// LargeBytes: memory for large data that is read again and again (packed weights). In huge pages if the system has
+// them, which avoids most TLB misses, and spread over all NUMA nodes, so that threads on any node read at the speed of
+// all.
 //
-// Zero, and not taken from the machine before it is touched. Aligned to huge pages. Owned, movable.
+// Zeroed; takes no memory from the machine before it is touched. Aligned to huge pages. Owned, movable.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 class LargeBytes {
  public:
   LargeBytes() = default;
-  // Throws std::bad_alloc like operator new; callers that size by user input check limits first.
+  // Throws std::bad_alloc like operator new; callers whose sizes come from user input check limits first.
   explicit LargeBytes(std::size_t size);
   LargeBytes(LargeBytes&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

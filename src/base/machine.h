@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-int usable_cores();           // >= 1; when it is first asked, before this thread is pinned
+int usable_cores();           // >= 1; as of the first call, before this thread is pinned
 std::size_t usable_memory();  // bytes
 
 }  // namespace sluice

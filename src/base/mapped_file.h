@@ -15,8 +15,7 @@
 
 namespace sluice {
 
-// What tells a file from every other, and from itself before it was changed. Times in nanoseconds; `changed` (ctime)
-// cannot be set back by programs.
+// What identifies a file and its version. Times in nanoseconds; programs cannot set `changed` (ctime) back.
 struct FileIdentity {
   std::uint64_t inode = 0, bytes = 0;
   std::int64_t modified = 0, changed = 0;
@@ -40,7 +39,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::size_t size() const { return size_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // When it was opened.
+  // As it was when the file was opened.
   const FileIdentity& identity() const { return identity_; }
 
   // Hints to the kernel about [offset, offset + length); they never fail and change no result.

@@ -1,10 +1,10 @@
 // MarkedText: a text that knows which of its bytes a client wrote.
 //
 //   MarkedText text;
-//   text.own("<｜User｜>").client(message);     // a special token, and what
-//   only looks like one if it does text.is_own(0, 8)
+//   text.own("<｜User｜>").client(message);  // a special token; nothing in `message` can become one
+//   text.is_own(0, 8)
 //
-// A rendered conversation is one: only where every byte is the model's own may the tokenizer find a special token, so
+// A rendered conversation is such a text: the tokenizer finds special tokens only where no byte is a client's, so
 // nothing that a client sends becomes one. Thread safety: a plain value.
 #pragma once
 
@@ -25,8 +25,7 @@ struct ByteRange {
 
 struct MarkedText {
   std::string bytes = {};
-  std::vector<ByteRange> clients = {};  // what clients wrote: ascending, apart
-                                        // from each other, none of them empty
+  std::vector<ByteRange> clients = {};  // what clients wrote: ascending, not touching, none empty
 
   bool operator==(const MarkedText&) const = default;
   std::size_t size() const { return bytes.size(); }

@@ -6,10 +6,10 @@
 //   e2m1   1-2-1 (FP4): magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 by code; sign is bit 3
 //   e8m0   an exponent byte b = 2^(b - 127); 0xFF is NaN
 //
-// From f32, every NaN gives the same code, whatever its sign and payload, in which processors differ: bf16 0x7FC0, f16
-// 0x7E00, e4m3 0x7F, and e2m1, which has none, 7 (6.0).
+// From f32, every NaN gives the same code, whatever its sign and payload (in which processors differ): bf16 0x7FC0, f16
+// 0x7E00, e4m3 0x7F; e2m1, which has no NaN, 7 (6.0).
 //
-// Source: the specification of DeepSeek-V4's checkpoints (sections 0.3 and 11); OCP MX v1.0 for e2m1 and e8m0.
+// Source: OCP MX v1.0 for e2m1 and e8m0; what checkpoints use of them is in docs/models/deepseek_v4.md §11.
 // Thread safety: pure functions.
 #pragma once
 

@@ -1,7 +1,7 @@
-// PendingFile: a file that gets its name when it is complete, and vanishes when it is not.
+// PendingFile: a file that gets its name once it is complete, and is removed otherwise.
 //
-// It is written beside its place, under a name with the process id, and renamed. Errors name the file; a full disk is
-// resource_exhausted. Thread safety: none, one thread at a time.
+// It is written beside its final place, under a name with the process id, and renamed. Errors name the file; a full
+// disk is resource_exhausted. Thread safety: none, one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class PendingFile {
   ~PendingFile();
 
   Status write(std::span<const std::byte> bytes);
-  // Gives the file its name, instead of one that has it already.
+  // Gives the file its name, replacing a file that has it already.
   Status finish();
 
  private:

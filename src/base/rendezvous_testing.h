@@ -1,4 +1,4 @@
-// Rendezvous: a place where so many threads have to be at the same time. One thread alone cannot pass for several.
+// Rendezvous: a point that a given number of threads must reach at the same time; one thread cannot pass for several.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ class Rendezvous {
  public:
   explicit Rendezvous(int threads) : missing_(threads) {}
 
-  // Waits until all have come; false when they do not within 20 seconds, after which nobody waits any more.
+  // Waits until all have arrived; false if they do not within 20 seconds, after which nobody waits any more.
   bool come() {
     constexpr std::chrono::seconds kPatience{20};
     std::unique_lock lock(mutex_);

@@ -19,7 +19,7 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
 
-  void begin();  // what was added before is forgotten
+  void begin();  // forgets what was added before
   void add(const void* bytes, std::size_t count);
   Sha256Digest finish();
 

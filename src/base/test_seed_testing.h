@@ -1,5 +1,5 @@
 // The seed of a property test: a fresh one each time, or the one in SLUICE_TEST_SEED, to run a failure again.
-// Whoever uses it prints it: SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed).
+// Its user prints it: SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed).
 #pragma once
 
 #include <cstdint>

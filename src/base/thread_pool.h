@@ -27,7 +27,7 @@ class FlushDenormals {
   unsigned saved_;
 };
 
-// The opposite, for what must be exact where denormals are flushed.
+// The opposite: keeps denormals, for code that must be exact and may run where they are flushed.
 class KeepDenormals {
  public:
   KeepDenormals();
@@ -46,7 +46,7 @@ class ThreadPool {
   ~ThreadPool();
 
   int threads() const;
-  // Thread i stays on processor cpus[i], but for the caller of run(), who is whoever calls; one number a thread.
+  // Pins thread i to processor cpus[i]; one number per thread. The caller of run() is not pinned.
   void pin(const std::vector<int>& cpus);
 
   // Calls tile(i, thread) for every i in [0, tiles), each once, on any thread in any order, and returns when all are

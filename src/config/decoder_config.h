@@ -17,7 +17,7 @@ struct DecoderConfig {
   bool qkv_bias = false;  // of the projections to queries, keys and values
   bool o_bias = false;
   int intermediate_size = 0;        // of dense feed-forward layers
-  std::vector<int> windows;         // [num_hidden_layers]: keys that a row looks back, itself included; 0: all
+  std::vector<int> windows;         // [num_hidden_layers]: keys that a row sees, its own included; 0: all
   std::vector<bool> sparse_layers;  // [num_hidden_layers]: a mixture of experts
 };
 

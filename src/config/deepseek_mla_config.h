@@ -1,6 +1,6 @@
 // The part of a model's configuration that the families with multi-head latent attention have: DeepSeek-V2, V3 (R1,
-// V3.1, Kimi-K2) and V3.2. Source: specification, sections 17-19. The field names are the keys of config.json unless a
-// comment says otherwise.
+// V3.1, Kimi-K2) and V3.2 (docs/models/deepseek_v3.md). The field names are the keys of config.json unless a comment
+// says otherwise.
 #pragma once
 
 #include <vector>
@@ -31,7 +31,7 @@ struct DeepSeekMlaConfig {
 };
 
 // Fill `config` from the keys of config.json, official or newer form (official keys win when both are there).
-// config.moe is as the router computes: where V2 normalises, which replaces its scaling, the factor is 1.
+// config.moe describes what the router computes: V2 normalises instead of scaling, so the factor is 1 then.
 Status read_deepseek_v2_config(JsonFields& fields, ModelConfig& config);
 Status read_deepseek_v3_config(JsonFields& fields, ModelConfig& config);
 Status read_deepseek_v32_config(JsonFields& fields, ModelConfig& config);

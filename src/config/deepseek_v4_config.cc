@@ -103,7 +103,7 @@ void read_rope_dim(JsonFields& fields, int head_dim, DeepSeekV4Config& v4) {
 }
 
 void read_hyper_connections(JsonFields& fields, DeepSeekV4Config& v4) {
-  fields.require("hc_mult", v4.hc_mult, 4, 4);  // the only number of streams there is a specification for
+  fields.require("hc_mult", v4.hc_mult, 4, 4);  // no checkpoint has another number of streams
   fields.require("hc_sinkhorn_iters", v4.hc_sinkhorn_iters, 1, 1000);
   fields.require("hc_eps", v4.hc_eps, 0.0, 1.0);
 }

@@ -1,5 +1,5 @@
 // The part of a model's configuration that only the DeepSeek-V4 family has.
-// Source: specification of DeepSeek-V4, section 1. The field names are the keys of the official config.json.
+// The field names are the keys of the official config.json (docs/models/deepseek_v4.md §1).
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // The parts of a DeepSeek-V4 config that come in two forms: the official keys, and those of the newer transformers
-// form. Where both are there, the official keys win. Source: specification of DeepSeek-V4, sections 1.1 and 1.2.
+// form. Where both are there, the official keys win. See docs/models/deepseek_v4.md §1.1, §1.2.
 #pragma once
 
 #include "sluice/status.h"

@@ -1,5 +1,5 @@
 // GenerationConfig: generation_config.json, the author's sampling defaults.
-// Errors name key, expectation and finding. Thread safety: plain values.
+// Errors say what was expected and found for which key. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What the file does not say has no value.
+// Keys that the file does not have are without value.
 struct GenerationConfig {
   std::optional<bool> do_sample;     // false: greedy unless the request says otherwise
   std::optional<float> temperature;  // these in the ranges of sluice/sampling.h
@@ -22,7 +22,7 @@ struct GenerationConfig {
 };
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, std::string_view what);
-// A folder without the file gives a GenerationConfig without values.
+// Without the file: no values.
 Result<GenerationConfig> load_generation_config(const std::string& folder);
 
 }  // namespace sluice

@@ -19,14 +19,14 @@ Result<ModelConfig> gguf_model_config(const GgufModel& model);
 // The same for the file at `path`.
 Result<ModelConfig> load_gguf_config(const std::string& path);
 
-// What an architecture's write_config is made of. Each copies a metadata key into a key of config.json.
+// The parts of an architecture's write_config. Each copies a metadata key into a key of config.json.
 class GgufConfigWriter {
  public:
   GgufConfigWriter(GgufFields& fields, boost::json::object& config) : fields_(fields), config_(config) {}
 
   // An integer from 0; required. Returns it.
   std::int64_t integer(std::string_view official, std::string_view key);
-  // When it is there.
+  // The same, if it is there.
   void optional_integer(std::string_view official, std::string_view key);
   // A finite number; required unless there is a default.
   double number(std::string_view official, std::string_view key);

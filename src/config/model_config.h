@@ -1,8 +1,8 @@
-// ModelConfig: config.json, checked once when it is read; what is in it can be used without another check.
+// ModelConfig: config.json, checked once when it is read, so that it can be used without further checks.
 //
 // The common part has what every family has; a family's own part is a member of the variant `family`. Families are
 // listed once, in model_families.cc. Field names are the keys of config.json unless a comment says otherwise. Errors
-// name key, expectation and finding. Thread safety: plain values.
+// say what was expected and found for which key. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// Limits of what a config may ask for.
+// Limits on what a config may ask for.
 inline constexpr int kMaxWidth = 1 << 20;  // hidden, intermediate and low-rank sizes
 inline constexpr int kMaxPredictLayers = 64;
 

@@ -1,7 +1,6 @@
-// The families of models: what a model's files are read by, one line each (docs/adding-a-model.md). What computes a
-// family follows from the type of its part of the configuration (src/model/families.cc); how it writes conversations,
-// where no template says so, from its model type (src/text/chat.cc).
-// Thread safety: constants.
+// The families of models, and what reads their configuration, one line each (docs/adding-a-model.md). Which code
+// computes a family follows from the type of its part of the configuration (src/model/families.cc); how it writes
+// conversations, if no template says so, from its model type (src/text/chat.cc). Thread safety: constants.
 #pragma once
 
 #include <span>

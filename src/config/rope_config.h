@@ -26,7 +26,7 @@ struct RopeConfig {
   // Llama 3's: factor and original_max_position_embeddings, and these.
   bool llama3 = false;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
-  // The frequencies are divided by these, one a rotated pair; empty: by nothing. Only GGUF files have them.
+  // The frequencies are divided by these, one per rotated pair, if there are any. Only GGUF files have them.
   std::vector<float> frequency_divisors = {};
 
   bool operator==(const RopeConfig&) const = default;

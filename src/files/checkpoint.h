@@ -3,7 +3,7 @@
 // Opens model.safetensors, or the shards that model.safetensors.index.json lists, or a GGUF file, whose tensors get the
 // names and shapes that they have in the family's official checkpoints. Opening maps and checks the files but reads no
 // weights. A model binds its weights by name from here and knows nothing about files.
-// Thread safety: const after opening, but for keep().
+// Thread safety: const after opening, except for keep().
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ class GgufTensors;
 
 class Checkpoint {
  public:
-  // Refuses: what its files' readers refuse, a folder without weights, a missing shard, a shard name that leaves the
-  // folder, a tensor that the index promises and its shard lacks, and a tensor that two shards hold. `path`: a model
-  // folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them:
-  // gguf_names (config/gguf_architecture.h) for those of all families; without, they keep the file's.
+  // `path`: a model folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them
+  // (gguf_names of config/gguf_architecture.h serves all families); without it they keep the file's names.
+  // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
+  // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
-  // Without tensors: of a model that is planned and not loaded.
+  // Without tensors: for a model that is planned, not loaded.
   static Checkpoint none() { return {}; }
 
   const std::string& path() const { return path_; }
@@ -42,10 +42,10 @@ class Checkpoint {
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // All its files, in an order that is the same each time.
+  // All its files, always in the same order.
   std::vector<const MappedFile*> mappings() const;
 
-  // Keeps bytes that were made from tensors as long as the checkpoint, and returns them.
+  // Keeps bytes that were made from tensors for as long as the checkpoint lives, and returns them.
   const std::byte* keep(AlignedBytes bytes);
   void keep(std::shared_ptr<const void> what) { kept_alive_.push_back(std::move(what)); }
 

@@ -1,9 +1,9 @@
 // The block types of GGUF files, as numbers.
 //
-// A block is 32 or 256 neighbours of a row with their scales (docs/formats/gguf.md has the bytes). The values are those
-// that the reference implementation gives, bit for bit: every product and sum is rounded to f32 on its own, in the
-// order that the formulas have. Infinite or NaN scales give infinities and NaN.
-// Thread safety: pure functions. Not to be called where denormals are flushed (base/thread_pool.h): some values are.
+// A block is 32 or 256 neighbours of a row with their scales (docs/formats/gguf.md has the bytes). The values are the
+// reference implementation's, bit for bit: every product and sum is rounded to f32, in the order of the formulas.
+// Infinite or NaN scales give infinities and NaN. Thread safety: pure functions. Not to be called where denormals are
+// flushed (base/thread_pool.h): some values are.
 #pragma once
 
 #include <cstddef>

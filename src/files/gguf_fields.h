@@ -1,8 +1,8 @@
-// GgufFields: reads the metadata of a GGUF model into variables, with errors that name file, key, expectation and
-// finding:
+// GgufFields: reads the metadata of a GGUF model into variables, with errors that name file, key, what was expected and
+// what was found:
 //   "m.gguf: key 'llama.block_count': expected an integer from 1 to 4096, found "abc""
 //
-// The first failure sticks: later reads change nothing, and status() tells it. A variable is written only on success.
+// The first failure sticks: later reads change nothing, and status() returns it. A variable is written only on success.
 // Integers may have any width in the file. Ranges are inclusive. Thread safety: none needed, a local object.
 #pragma once
 
@@ -27,20 +27,20 @@ class GgufFields {
 
   // Optional keys: absent leaves `out` as it is.
   void read(std::string_view key, std::int64_t& out, std::int64_t min, std::int64_t max);
-  // The f64 that is written as the stored f32 is (1e-06, not 9.99999997e-07), as a config.json would have it.
+  // The f64 with the same shortest decimal as the stored f32 (1e-06, not 9.99999997e-07), as in a config.json.
   void read(std::string_view key, double& out);
   void read(std::string_view key, bool& out);
   void read(std::string_view key, std::string& out);
   void read(std::string_view key, std::vector<std::int64_t>& out, std::int64_t min, std::int64_t max);
   void read(std::string_view key, std::vector<double>& out);
 
-  // The same for keys that must be there.
+  // The same for required keys.
   template <class T, class... Range>
   void require(std::string_view key, T& out, Range... range) {
     if (demand(key)) read(key, out, range...);
   }
 
-  // Records a failure of the caller's own: "<file>: key '<key>': expected <expected>, found <the value>".
+  // Records a failure that the caller found: "<file>: key '<key>': expected <expected>, found <the value>".
   void fail(std::string_view key, std::string_view expected);
 
  private:

@@ -1,6 +1,6 @@
 // One GGUF file (version 3): metadata and a table of named tensors over a read-only mapping (docs/formats/gguf.md).
 //
-// Everything is checked when the file is opened, so that what it gives can be used without another check: every count,
+// Everything is checked when the file is opened, so that its contents can be used without further checks: every count,
 // length and offset against the bytes that are there, types, names, alignment, byte size = type x shape, no overlaps.
 // Errors name the file and the offset, key or tensor.
 #pragma once
@@ -23,11 +23,11 @@ namespace sluice {
 
 using GgufMetadata = std::map<std::string_view, GgufValue>;
 
-// Owns the mapping; what it gives lives as long. Thread safety: const after opening.
+// Owns the mapping, on which everything that it returns depends. Thread safety: const after opening.
 class GgufFile {
  public:
   static Result<std::unique_ptr<GgufFile>> open(const std::string& path);
-  // The same over bytes in memory, which must be 8-aligned and outlive the result; `name` stands for the path.
+  // The same for bytes in memory, which must be 8-aligned and outlive the result; `name` stands for the path.
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }
@@ -47,7 +47,7 @@ class GgufFile {
   std::vector<TensorView> tensors_;
 };
 
-// A model, which one file holds, or several that were split ("NAME-00001-of-00003.gguf": metadata in the first,
+// A model, in one file or split into several ("NAME-00001-of-00003.gguf": metadata in the first,
 // tensors in all).
 class GgufModel {
  public:

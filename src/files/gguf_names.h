@@ -1,5 +1,5 @@
-// GgufNames: how the files of one architecture name and lay out the tensors of the official checkpoint. Tables of them
-// are src/config's; here they are followed (gguf_tensors.h).
+// GgufNames: how the files of one architecture name and lay out the tensors of the official checkpoint. The tables are
+// in src/config; gguf_tensors.h applies them.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@ namespace sluice {
 
 class GgufModel;
 
-// How a tensor's elements lie, compared with the official tensor of the same numbers.
+// How a tensor's elements are laid out, compared with the official tensor of the same numbers.
 enum class GgufLayout {
   kSame,
-  // [experts, out, in]: the official tensors are one an expert, with "{}" in their name.
+  // [experts, out, in]: officially one tensor per expert, with "{}" in its name.
   kExperts,
   // The rows of a query or key head in the order 0, d/2, 1, d/2 + 1, ... (rotated pairs side by side).
   kInterleavedQueries,
   kInterleavedKeys,
-  // The two halves of kv_b: [heads, rank, nope] (transposed) and [heads, v, rank]. The official tensor, which both
-  // name, has for each head its nope rows, then its v rows.
+  // The two halves of kv_b: [heads, rank, nope] (transposed) and [heads, v, rank]. Both name the official tensor, which
+  // has the nope rows of each head, then its v rows.
   kSplitKeys,
   kSplitValues,
   // No weight: read with the config.
@@ -40,7 +40,7 @@ struct GgufNames {
   std::span<const GgufName> layer;
 };
 
-// The names for a file's architecture; fails for one that is not supported.
+// The names for a file's architecture; fails if that is not supported.
 using GgufNaming = Result<GgufNames> (*)(const GgufModel& model);
 
 }  // namespace sluice

@@ -1,10 +1,9 @@
-// GgufTensors: the tensors of a GGUF model as the family's official checkpoint would have them: its names and shapes,
-// whatever types the file stores. `naming` says which those are; without, all keep the
-// names and shapes of the file.
+// GgufTensors: the tensors of a GGUF model under the names and shapes of the family's official checkpoint, whatever
+// types the file stores. `naming` says which these are; without it, and for names that it does not know, those of the
+// file stay.
 //
-// Stacked experts are views, one an expert; rows in another order and tensors in two halves are TensorRows. A tensor
-// whose name the naming does not know keeps its own. Nothing is copied.
-// Thread safety: const after opening.
+// Stacked experts become one view per expert; rows in another order and tensors in two halves become TensorRows.
+// Nothing is copied. Thread safety: const after opening.
 #pragma once
 
 #include <memory>
@@ -23,7 +22,7 @@ class GgufTensors {
   static Result<std::unique_ptr<GgufTensors>> open(const std::string& path, GgufNaming naming = nullptr);
   static Result<std::unique_ptr<GgufTensors>> of(std::unique_ptr<GgufModel> model, GgufNaming naming = nullptr);
 
-  // In no order; names may occur twice when the file is wrong.
+  // In no order; a faulty file may have a name twice.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const GgufModel& model() const { return *model_; }
 

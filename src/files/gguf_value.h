@@ -50,7 +50,7 @@ GgufValue gguf_element(const GgufArray& array, std::size_t index);
 // The value of a number or boolean at `bytes`, gguf_type_bytes(type) of them.
 GgufValue gguf_scalar(GgufType type, const std::byte* bytes);
 
-// What was found, for an error message: the value, shortened when long; "nothing" for nullptr.
+// The value for an error message, shortened if long; "nothing" for nullptr.
 std::string describe_gguf(const GgufValue* value);
 
 }  // namespace sluice

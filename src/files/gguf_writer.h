@@ -1,4 +1,4 @@
-// Writes GGUF files (version 3), streaming: no tensor has to be in memory as a whole. docs/formats/gguf.md has the
+// Writes GGUF files (version 3) as a stream: no tensor need be in memory as a whole. docs/formats/gguf.md has the
 // bytes. Thread safety: functions without shared state; producers are called on the caller's thread.
 #pragma once
 

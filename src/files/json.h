@@ -1,4 +1,4 @@
-// JSON: strict parsing with positions, and printing as Python prints.
+// JSON: strict parsing with positions, and printing as Python does.
 //
 // Values are boost::json::value; include <boost/json/...> where you look inside them. Objects keep the order of their
 // keys. Thread safety: pure functions.
@@ -26,8 +26,8 @@ Result<boost::json::value> parse_json(std::string_view text, std::string_view wh
 // them (1.0, 1e-06, 1e+16; NaN, Infinity). Chat encodings are trained on exactly this form.
 std::string dump_json_python(const boost::json::value& value);
 
-// Compact JSON without white space, for API answers. Numbers as above, but null for what JSON cannot say (NaN,
-// infinities).
+// Compact JSON without white space, for API answers. Numbers as above, but null for what JSON cannot express
+// (NaN, infinities).
 std::string dump_json(const boost::json::value& value);
 
 // Appends `text` as a JSON string with its quotes; escapes only what must be escaped.
@@ -36,7 +36,7 @@ void append_json_string(std::string& out, std::string_view text);
 // Appends a finite number as Python's repr: the shortest digits that read back to the same f64.
 void append_json_number(std::string& out, double number);
 
-// What was found, for an error message: the JSON text, shortened when long; "nothing" for nullptr.
+// The JSON text for an error message, shortened if long; "nothing" for nullptr.
 std::string describe_json(const boost::json::value* value);
 
 }  // namespace sluice

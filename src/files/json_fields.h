@@ -1,4 +1,4 @@
-// JsonFields: reads the keys of a JSON object into variables, with errors that name key, expectation and finding:
+// JsonFields: reads the keys of a JSON object into variables, with errors that say what was expected and found:
 //   "config.json: key 'hidden_size': expected an integer from 1 to 1048576, found \"abc\""
 //
 //   JsonFields fields(value, "config.json");
@@ -6,7 +6,7 @@
 //   fields.read("rope_theta", config.rope_theta, 1.0, 1e12);     // keeps its value when absent or null
 //   SLUICE_RETURN_IF_ERROR(fields.status());
 //
-// The first failure sticks: later reads change nothing, and status() tells it. A variable is written only on success.
+// The first failure sticks: later reads change nothing, and status() returns it. A variable is written only on success.
 // An integer must be written as one (128, not 128.0); a number may be either. Ranges are inclusive.
 // Ownership: keeps a pointer to the value, which must outlive it. Thread safety: none needed, a local object.
 #pragma once
@@ -50,7 +50,7 @@ class JsonFields {
   void read(std::string_view key, std::vector<std::string>& out);
   void read(std::string_view key, std::vector<std::int32_t>& out, std::int32_t min, std::int32_t max);
 
-  // The same for keys that must be there.
+  // The same for required keys.
   template <class T, class... Range>
   void require(std::string_view key, T& out, Range... range) {
     if (demand(key)) read(key, out, range...);
@@ -59,7 +59,7 @@ class JsonFields {
   // The object below `key`, named "what: key 'k'" in messages; a missing or null key gives an object without keys.
   JsonFields child(std::string_view key) const;
 
-  // Records a failure of the caller's own: "<what>: key '<key>': expected <expected>, found <the value>".
+  // Records a failure that the caller found: "<what>: key '<key>': expected <expected>, found <the value>".
   void fail(std::string_view key, std::string_view expected);
   // Takes over the failure of another reader, a child's for example.
   void merge(const JsonFields& other) {

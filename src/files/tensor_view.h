@@ -20,17 +20,17 @@ class TensorRows {
   // Writes rows [first, first + count) as f32, `row length` values each. Row r of a tensor of more than two dimensions
   // is its r-th run of the last dimension.
   virtual void read(std::int64_t first, std::int64_t count, float* out) const = 0;
-  // Where row `row` lies whole, as it is stored; null where rows are put together.
+  // Row `row` as it is stored, if it is stored in one piece; else null.
   virtual const std::byte* stored(std::int64_t) const { return nullptr; }
 };
 
-// Row-major. Views into the checkpoint that opened it: valid while that lives.
+// Row-major. A view into the checkpoint that opened it, valid while that lives.
 struct TensorView {
   std::string name;
   DType dtype = DType::kU8;
   std::vector<std::int64_t> shape;  // in elements; empty: a scalar
-  // Aligned for the dtype (a file that places a tensor askew has that tensor copied on opening); never null, even when
-  // bytes is 0. Not to be used when `rows` is set: the bytes are then not those of this tensor in this order.
+  // Aligned for the dtype (a tensor that its file does not align is copied on opening); never null, even if bytes is 0.
+  // Not to be used if `rows` is set: the bytes are then not this tensor's, or not in this order.
   const std::byte* data = nullptr;
   std::size_t bytes = 0;             // as stored
   std::string_view file = {};        // the file's name without its folder, for messages
@@ -43,7 +43,7 @@ struct TensorView {
 // "[128, 256]"
 std::string shape_text(const std::vector<std::int64_t>& shape);
 // bytes of a tensor of this dtype and shape; fails on a negative size, overflow, an F4 shape of half a byte, or rows
-// that are no whole number of blocks.
+// that are not a whole number of blocks.
 Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 // Fails when two of `tensors` share bytes. `data` must point into one mapping.
 Status check_no_overlaps(const std::vector<TensorView>& tensors);

@@ -1,5 +1,5 @@
 // The tree of a parsed template.
-// Ownership: a node owns its children. Thread safety: never written after parsing.
+// Ownership: a node owns its children. Thread safety: not changed after parsing.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +76,8 @@ struct Expr {
   std::vector<ExprPtr> operands = {};
   std::vector<Operator> operators = {};
   std::unique_ptr<Call> call = {};
-  const FilterEntry* filter = nullptr;  // null: no such filter, an error when it is used
-  const TestEntry* test = nullptr;      // null: no such test, an error when it is used
+  const FilterEntry* filter = nullptr;  // null: there is no such filter; using it is an error
+  const TestEntry* test = nullptr;      // null: there is no such test; using it is an error
 };
 
 struct Stmt;
@@ -124,7 +124,7 @@ struct Stmt {
   std::unique_ptr<MacroNode> macro = {};
 };
 
-// A whole template. Names are numbered; `names` tells the name of an id.
+// A whole template. Names are numbered; `names` has the name of an id.
 struct TemplateTree {
   Body body;
   std::vector<std::string> names;

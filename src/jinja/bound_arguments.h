@@ -4,7 +4,8 @@
 //   if (run.failed()) return {};
 //   args.text(0)
 //
-// Too many, unknown, doubled or missing ones fail the run. None counts as not given. Thread safety: a local object.
+// Surplus, unknown, repeated or missing arguments fail the run. None counts as not given. Thread safety: a local
+// object.
 #pragma once
 
 #include <initializer_list>
@@ -34,14 +35,14 @@ class BoundArguments {
   }
 
   bool has(std::size_t i) const { return values_[i] != nullptr && !values_[i]->is_none(); }
-  // What was given, None included; undefined for nothing.
+  // The argument as given, None included; undefined if there is none.
   Value value(std::size_t i) const { return values_[i] == nullptr ? Value() : *values_[i]; }
   Value value_or(std::size_t i, Value absent) const {
     if (values_[i] != nullptr) return *values_[i];
     return absent;
   }
 
-  // Each fails for another type.
+  // Each fails if the argument has another type.
   std::string_view text(std::size_t i, std::string_view absent = {}) const {
     if (!has(i)) return absent;
     if (values_[i]->is_text()) return values_[i]->bytes();

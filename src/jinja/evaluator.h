@@ -1,7 +1,7 @@
 // Evaluator: walks the tree of a template and writes its output.
 //
-// Scopes are looked up from the inside out: a loop, a macro, a with block and the like have one of their own, an if has
-// none. A macro sees the scope that it was defined in as it is when the macro is called.
+// Scopes are searched from the inside out: a loop, a macro, a with block and the like have a scope of their own, an if
+// has none. A macro sees the scope in which it was defined, as that is when the macro is called.
 // Ownership: keeps references to the run and the tree. Thread safety: belongs to one thread.
 #pragma once
 
@@ -30,9 +30,9 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  // A variable of the template; one that the template never names is of no concern.
+  // Sets a variable; one that the template never names is ignored.
   void set_variable(std::string_view name, Value value);
-  // The output; of no use when the run failed.
+  // The output; meaningless if the run failed.
   MarkedText render();
 
  private:
@@ -67,7 +67,7 @@ class Evaluator {
   Value evaluate_conditional(const Expr& expr);
   Value evaluate_dict(const Expr& expr);
   Value evaluate_call(const Expr& expr, Value caller);
-  // The input of a filter without one is what a block wrote.
+  // A filter without an input takes what its block wrote.
   Value evaluate_filter(const Expr& expr, const Value* block);
   Value evaluate_test(const Expr& expr);
   std::vector<Value> evaluate_all(const std::vector<ExprPtr>& exprs);
@@ -84,7 +84,7 @@ class Evaluator {
   Scope variables_;
   Scope* scope_ = &variables_;
   MarkedText* out_ = nullptr;
-  std::vector<std::unique_ptr<Scope>> captured_;  // scopes that have ended, but that macros refer to
+  std::vector<std::unique_ptr<Scope>> captured_;  // scopes that have ended but are used by macros
 };
 
 // The scope of a block, left at its end.

@@ -27,7 +27,7 @@ class NameTable {
   std::vector<std::string> names_;
 };
 
-// After an error (the stream tells) what is returned is of no use, and may be null.
+// After an error (the stream has it) the results are meaningless, and may be null.
 class ExpressionParser {
  public:
   ExpressionParser(TokenStream& tokens, NameTable& names) : tokens_(tokens), names_(names) {}

@@ -1,7 +1,7 @@
 // The filters of templates, {{ value | filter(arguments) }}: those of Jinja2 that chat templates use.
 //
-// tojson is Python's json.dumps with ensure_ascii off, as chat templates expect; safe changes nothing, as nothing is
-// escaped. Thread safety: as the run.
+// tojson is Python's json.dumps with ensure_ascii off, as chat templates expect; safe changes nothing,
+// because nothing is escaped. Thread safety: as the run.
 #pragma once
 
 #include <string_view>

@@ -14,10 +14,10 @@ struct GlobalFunction {
   Function::Native native;
 };
 
-// nullptr for a name that is none of them.
+// nullptr for any other name.
 const GlobalFunction* find_global(std::string_view name);
 
-// namespace.name = value. Fails for a value that is no namespace, and for names that start with an underscore.
+// namespace.name = value. Fails if that is not a namespace, and for names that start with an underscore.
 void set_attribute(Run& run, const Value& space, const std::string& name, Value value);
 
 }  // namespace sluice::jinja

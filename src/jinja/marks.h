@@ -1,9 +1,9 @@
-// Where the bytes of texts are from, through every operation of a template.
+// Where the bytes of texts come from, through every operation of a template.
 //
-// A template's own texts are its constants and the special tokens; what a request holds is its client's. Texts that are
-// written, joined, cut and replaced in carry their marks along byte by byte. Whatever else an operation makes of a
-// client's text is the client's as a whole: a template's own marker within it is then no special token, never the
-// reverse. Thread safety: as the run.
+// A template's own texts are its constants and the special tokens; what a request holds is its client's. Writing,
+// joining, cutting and replacing keep the marks of each byte. The result of any other operation on a client's text is
+// the client's as a whole: a marker of the template in it is then not a special token, but never the reverse. Thread
+// safety: as the run.
 #pragma once
 
 #include "base/marked_text.h"
@@ -14,11 +14,11 @@ namespace sluice::jinja {
 
 // str(value), with its marks.
 void append_marked(Run& run, const Value& value, MarkedText& out);
-// The same as a text: the value itself if it is one.
+// The same as a text value; a text is returned as it is.
 Value marked_text(Run& run, const Value& value);
 
-// What an operation made of these values: texts that do not tell where they are from are the client's if one of the
-// values is or holds a text of a client's.
+// Marks what an operation made of these values: a text without marks is the client's if one of the values is, or holds,
+// a client's text.
 Value settled(Run& run, Value result, const Value& input, const Arguments& arguments);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// What Python's types have by name: methods of texts, lists and dicts, and the attributes of loops and namespaces.
+// What values of Python's types have by name: methods of texts, lists and dicts, attributes of loops and namespaces.
 //
 // As in the sandbox that chat templates are written for, nothing can be changed through a method: append, update and
 // the like are undefined, and say so when they are called. Thread safety: as the run.
@@ -20,7 +20,7 @@ struct Method {
   Function::Native native;
 };
 
-// The method of texts, nullptr for none.
+// The method of texts; nullptr if there is none.
 const Method* find_text_method(std::string_view name);
 
 }  // namespace sluice::jinja

@@ -1,6 +1,6 @@
 // Python's operations on values: comparison, arithmetic, membership, iteration, attributes and items.
 //
-// Where Python raises, the run fails with a message in Python's words, and the result is of no use.
+// Where Python raises, the run fails with a message in Python's words, and the result is meaningless.
 // Thread safety: as the run.
 #pragma once
 
@@ -28,17 +28,17 @@ Value negate(Run& run, const Value& value);
 // The items that iterating over a value gives; a generator is used up. Null when the run failed.
 std::shared_ptr<const Sequence> iterate(Run& run, const Value& value);
 
-// value[key] and value.name, as Jinja looks them up: the one first, then the other, else undefined.
+// value[key] and value.name as Jinja looks them up: item or attribute first, then the other, else undefined.
 Value item(Run& run, const Value& value, const Value& key);
 Value attribute(Run& run, const Value& value, std::string_view name);
 // value[from:to:step]; each part is an integer or none.
 Value slice(Run& run, const Value& value, const Value& from, const Value& to, const Value& step);
 
-// The value of a key, nullptr for none; any key that Python can hash.
+// The value of a key, which may be anything that Python can hash; nullptr if there is none.
 const Value* find_key(Run& run, const Dict& dict, const Value& key);
-// Sets a key, in its place if it is there.
+// Sets a key; an existing one keeps its place.
 void set_key(Run& run, Dict::Entries& entries, Value key, Value value);
-// A list, dict or the like can be no key.
+// A list, a dict and the like cannot be a key.
 bool is_hashable(Run& run, const Value& value);
 
 }  // namespace sluice::jinja

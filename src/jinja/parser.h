@@ -1,7 +1,7 @@
 // Parses a template into its tree: the statements of Jinja2 (if, for, set, macro, call, filter, with, print, raw), loop
 // controls (break, continue) and {% generation %}; not include, import, extends, block and autoescape.
 //
-// The tree's depth is limited, so that whoever walks it does not need more stack than there is.
+// The tree's depth is limited, so that walking it cannot exhaust the stack.
 // Thread safety: a pure function.
 #pragma once
 

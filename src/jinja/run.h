@@ -1,10 +1,10 @@
-// Run: one rendering of a template, as far as every part of the interpreter needs it: its limits, its first error, and
-// the values that it makes.
+// Run: what all parts of the interpreter share of one rendering: its limits, its first error, and the values that it
+// makes.
 //
-// Limits are counted, never timed, so a template that fails fails everywhere and always. Whatever costs more than a
+// Limits are counted, never timed, so a template that fails does so everywhere and always. Whatever costs more than a
 // step counts as several (work), and whatever could become large asks first (fits).
-// Errors: the first sticks; from then on step() is false, everybody returns as soon as possible, and values are of no
-// use. Ownership: values must not outlive their run. Thread safety: belongs to one thread.
+// Errors: the first sticks; from then on step() is false, every function returns as soon as it can, and values are
+// meaningless. Ownership: values must not outlive their run. Thread safety: belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +46,14 @@ class Run {
 
   // One node is evaluated; false if the run has failed.
   bool step();
-  // Something costs like so many nodes; false if the run has failed.
+  // Counts work worth this many nodes; false if the run has failed.
   bool work(std::size_t nodes);
-  // A text or list of so many bytes may be made; false if the run has failed. Counts as making it.
+  // Asks for, and counts, a text or list of this many bytes; false if the run has failed.
   bool fits(std::size_t bytes);
   // The same without counting, to ask while a text grows.
   bool allows(std::size_t bytes);
 
-  // A text that does not tell where its bytes are from, one that does, and a part of another: a view of its bytes.
+  // A text without marks, one with marks, and a part of another text: a view of its bytes.
   Value text(std::string bytes);
   Value marked(MarkedText text);
   Value part(const Value& text, std::string_view part);

@@ -1,9 +1,9 @@
-// A Jinja2 template, as tokenizer_config.json, chat_template.jinja and GGUF files carry them to write conversations.
+// A Jinja2 template, as found in tokenizer_config.json, chat_template.jinja and GGUF files, that writes conversations.
 //
 //   auto chat = Template::parse(source, "chat_template.jinja");
 //   auto text = chat->render({{"messages", messages}, {"add_generation_prompt", true}});
 //
-// What it means is what jinja2 makes of it in the environment that `transformers` sets up: an immutable sandbox,
+// It means what it means to jinja2 in the environment that `transformers` sets up: an immutable sandbox,
 // trim_blocks, lstrip_blocks, loop controls, {% generation %}, tojson without ASCII escapes, raise_exception,
 // strftime_now. docs/chat.md lists what is supported. A template reads its variables and nothing else: there are no
 // files, imports or attributes of the interpreter, and its work is counted and limited (run.h).
@@ -42,7 +42,7 @@ class Template {
                                     std::span<const std::string_view> own_words) const;
 
   const std::string& source() const { return source_; }
-  // Names the variable somewhere.
+  // Whether the template names the variable anywhere.
   bool mentions(std::string_view name) const;
 
  private:

@@ -1,5 +1,6 @@
 // What methods and filters of texts share.
-// Their results have marks (marks.h), but for padding. What becomes too long fails the run. Thread safety: as the run.
+// Their results have marks (marks.h), except for padding. A result that is too long fails the run. Thread safety: as
+// the run.
 #pragma once
 
 #include <string_view>
@@ -19,7 +20,7 @@ Value split_text(Run& run, const Value& text, std::string_view separator, Int mo
 Value split_words(Run& run, const Value& text, Int most, bool from_right);
 Value split_lines(Run& run, const Value& text, bool keep_ends);
 
-// The first `count` places, all if it is below 0.
+// The first `count` places; all of them if it is below 0.
 Value replace_text(Run& run, const Value& text, std::string_view old_part, const Value& new_part, Int count);
 
 // str() of each, with the separator between them.

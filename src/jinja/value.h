@@ -1,4 +1,4 @@
-// The values that a template computes with: Python's, as far as templates see them.
+// The values that a template computes with: Python's, as far as templates can tell.
 //
 // Values are immutable but for namespaces, loops and generators, so they are shared, never copied. Texts are UTF-8 and
 // are measured in code points, as Python's are. Ownership: a Value shares what it refers to; what a run made must not
@@ -123,8 +123,8 @@ class Value {
   bool is_number() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
   bool is_integral() const { return is(Kind::kBool) || is(Kind::kInt); }  // Python's bool is an int
 
-  // What a value of that kind holds. Of another kind: nothing, 0 or an empty one, as what a failed run hands out is of
-  // no use but must do no harm.
+  // What a value of that kind holds; for other kinds nothing, 0 or an empty value, because the values of a failed run
+  // are meaningless but must do no harm.
   bool as_bool() const;
   Int as_int() const;      // of a bool too
   double as_real() const;  // of any number
@@ -138,14 +138,14 @@ class Value {
   const Function& function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
   Generator& generator() const { return *std::get<std::shared_ptr<Generator>>(data_); }
   Loop& loop() const { return *std::get<std::shared_ptr<Loop>>(data_); }
-  // What to say when an undefined value is used.
+  // The message when an undefined value is used.
   std::string_view hint() const;
 
-  // Whether it is or holds a text of a client's; what may hold anything (a namespace, a function) counts as such.
+  // Whether it is, or holds, a client's text; a namespace or function, which may hold anything, counts as one.
   bool has_client() const;
   // How deep it nests: 0 for a number, one more than its deepest item for a list.
   int depth() const;
-  // The same object, for those that are objects; equal values for the others.
+  // Identity for objects, equality for other values.
   bool same_as(const Value& other) const;
   // Python's name of the type: "str", "NoneType".
   std::string_view type_name() const;
@@ -222,7 +222,7 @@ struct Generator {
   Charge charge;
 };
 
-// The special variable of a for loop. A loop with a filter looks for its items as it goes, as what its body sets may
+// The special variable of a for loop. A loop with a filter finds its items as it goes, because what its body sets may
 // decide about the next ones.
 struct Loop {
   Loop(Meter* meter, std::shared_ptr<const Sequence> values) : source(std::move(values)), charge(meter, sizeof(Loop)) {}

@@ -1,7 +1,7 @@
-// Attention of rows over keys and values that lie expanded in memory, head by head, and the merge of what two sets of
-// keys gave by their log-sum-exp. For long spans of multi-head latent attention (spec section 17.1): a key of 192 and a
-// value of 128 are less work for a row than the latent they were made of, 576 and 512, once enough rows share the
-// making.
+// Attention of rows over keys and values that lie expanded in memory, head by head, and the merge of the results over
+// two sets of keys by their log-sum-exp. For long spans of multi-head latent attention (docs/models/deepseek_v3.md §1):
+// a key of 192 and a value of 128 are less work for a row than the latent they were made of, 576 and 512, once enough
+// rows share the making.
 //
 // attend_expanded: row r sees keys [0, n) with n = min(keys, visible + r), none if that is not positive. In this order:
 //   splits of kExpandedSplitKeys keys; in a split, for a head, with the terms of kernels/exec.h:
@@ -13,7 +13,7 @@
 //   m = max(a, b);  x = exp(a - m), y = exp(b - m);  out[d] = fma(y, B[d], x * A[d]) / (x + y);  lse = m + log(x + y).
 //   Of a side without keys (lse = -inf) the values are not looked at; the result is the other side bit by bit, and
 //   without keys on both sides 0 and -inf.
-// Keys and values are finite: rows of a span that share a tile give the keys which they do not see the weight 0.
+// Keys and values must be finite: rows of a span that share a tile give weight 0 to the keys that they do not see.
 #pragma once
 
 #include <cstddef>

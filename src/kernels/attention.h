@@ -3,28 +3,25 @@
 // V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a value). With key_heads > 1
 // there is a plane for each key head, and heads / key_heads consecutive heads share one.
 //
-// Keys of the row at position p, in this order (spec sections 4.3, 4.4):
-//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys
-//   entries
-//      of that list: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
+// Keys of the row at position p, in this order (docs/models/deepseek_v4.md §4.3, §4.4):
+//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys:
+//      split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
 //   2. one split with the window: positions max(0, p - window_tokens + 1) .. p, ascending.
 // In a split, for a head:
 //   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[value_offset + d])
-//   z = lanes16 over the list index (part 1) or the absolute position (part 2, lane = position mod 16) of w_i, plain
-//   sums.
+//   z = lanes16 of w_i, plain sums, over the list index (part 1) or the absolute position (part 2, lane p mod 16)
 // Splits merge in that order, from (M, Z, V) of the first: M' = max(M, m); a = exp(M - M'), b = exp(m - M');
 //   Z' = fma(b, z, a * Z);  V'[d] = fma(b, v[d], a * V[d]).
-// With `bf16`, for rows whose codec holds bf16 values (all but kF32), queries and weights meet them as bf16: q and w_i
-// are rounded to it, z sums the rounded w_i, and each chain takes pairs, the second of them first, as the bf16 dot
-// does:
-//   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;  v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or
-//   of all positions (part 2).
+// With `bf16`, for rows whose codec holds bf16 values (all but kF32), q and w_i are rounded to bf16, z sums the rounded
+// w_i, and each chain takes pairs, the second of them first, as the bf16 dot instruction does:
+//   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;
+//   v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or of all positions (part 2).
 // The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
 // Before: the heads of `query`, which may be q or lie elsewhere, are normed and rotated in place (HeadForm of
-//   kernels/elementwise.h); those elsewhere have their rotary dims copied to where they belong in q (latent attention,
-//   absorbed: what turned the other dims to the latent's side has filled those of q).
+//   kernels/elementwise.h). If they lie elsewhere, their rotary dims are copied to their place in q (absorbed latent
+//   attention: q's other dims hold the queries already turned to the latent's side).
 // After: with out_rope, each head of the output is rotated back; then the forms of `out` that have memory.
-// Leaving out a masked key and giving it weight 0 are the same bits, so rows of a span may share decoded keys.
+// Leaving out a masked key and giving it weight 0 give the same bits, so rows of a span may share decoded keys.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +55,7 @@ struct AttendArgs {
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   const StepTables* step = nullptr;
-  std::span<const RowSpan> spans;     // of the step: all, or some that follow each other
+  std::span<const RowSpan> spans;     // of the step: all, or some consecutive ones
   int key_heads = 1;                  // divides heads
   const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
@@ -73,7 +70,7 @@ struct AttendArgs {
   bool fault_chunk_anchored_splits = false;
   float* out = nullptr;    // [rows of the step, heads, value_dims]
   Rotation out_rope = {};  // table null: none
-  Rows out_rows = {};      // `out` once more, with the forms that are wanted of it; values null: none
+  Rows out_rows = {};      // `out` again, with the forms wanted of it; values null: none
 };
 void attend(const Exec& exec, const AttendArgs& args);
 // The part of attend() between the two.

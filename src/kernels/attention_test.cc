@@ -134,7 +134,7 @@ class Scene {
     }
   }
 
-  // One row in double precision, from the specification's formulas.
+  // One row in double precision, from the formulas of docs/models/deepseek_v4.md §4.4.
   std::vector<double> exact(int sequence, Position p) const {
     const std::size_t s = static_cast<std::size_t>(sequence);
     std::vector<double> out;

@@ -1,4 +1,4 @@
-// The KV compressor's pooling, streamed (spec section 6.2; the online form of 6.4 for both ratios).
+// The KV compressor's pooling, streamed (docs/models/deepseek_v4.md §6.2, §6.4).
 //
 // Per channel, a window's softmax-weighted sum is kept as (max M, denominator S, weighted sum A), taken in token order:
 //   first token: (g, 1, u).  Then, for g <= M: e = exp(g - M), S = S + e, A = fma(e, u, A);

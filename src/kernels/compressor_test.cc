@@ -229,7 +229,7 @@ TEST(Compress, SpansOfABatchAreIndependent) {
   }
 }
 
-// The softmax over a window's slots as the specification writes it.
+// The softmax over a window's slots as docs/models/deepseek_v4.md §6.2 writes it.
 double pooled_value(const Sequence& s, int window, int channel) {
   std::vector<std::pair<double, double>> slots;  // logit, value
   const auto add = [&](int token, int column) {

@@ -1,4 +1,4 @@
-// CountingDevice: memory that is asked for and is not there, to learn how much it would be. Nothing may be enqueued.
+// CountingDevice: counts the memory that is asked for and provides none. Nothing may be enqueued.
 // Thread safety: one thread at a time.
 #pragma once
 

@@ -18,9 +18,9 @@ enum class CpuFeature : std::uint8_t {
   kVnni,              // integer products of AVX-512
   kAvx512Vbmi,        // permutations of bytes: Ice Lake, Zen 4 and later
   kBf16Dot,           // AVX-512 BF16
-  kAmx,               // AMX tiles and their integer products, where the system gives a process the tiles
+  kAmx,               // AMX tiles and their integer products, if the system grants the process the tiles
   kFastBf16Dot,       // the bf16 dot is faster than the f32 multiply-adds that give its bits: timed, a millisecond
-  kReadsAhead,        // weights from memory are read faster when asked for ahead, two tiles at once: Intel
+  kReadsAhead,        // weights come faster from memory when prefetched, two tiles at once: Intel
   kScalesByExponents  // scales cost less as integers added to exponents than as multiplications: AMD
 };
 inline constexpr int kCpuFeatures = 10;
@@ -34,7 +34,7 @@ class CpuFeatures {
   constexpr bool has(CpuFeature feature) const { return (bits_ & bit(feature)) != 0; }
   constexpr bool has_all(CpuFeatures features) const { return (features.bits_ & ~bits_) == 0; }
   constexpr CpuFeatures with(CpuFeature feature) const { return CpuFeatures(bits_ | bit(feature)); }
-  // Without it and all that builds on it.
+  // Without the feature and all that build on it.
   CpuFeatures without(CpuFeature feature) const;
   // The best level of --isa: "avx512vbmi", "avx512", "avx2" or "scalar".
   const char* level() const;
@@ -52,11 +52,11 @@ class CpuFeatures {
 // "avx2", "vnni", "amx": as in --kernels.
 const char* name(CpuFeature feature);
 
-// Of this machine, found out at the first call.
+// This machine's, detected at the first call.
 const CpuFeatures& cpu_features();
 
-// `features` changed by "-amx,-vnni,+reads_ahead": without these, and what builds on them, and with those of the last
-// three, which are judgements that may be wrong; instructions that the machine lacks cannot be added.
+// `features` changed by "-amx,-vnni,+reads_ahead". "-" removes a feature and all that build on it; "+" adds one of the
+// last three, which are judgements that may be wrong. Instructions that the machine lacks cannot be added.
 Result<CpuFeatures> changed_features(CpuFeatures features, std::string_view changes);
 
 // The levels of --isa that this machine has, best first: "avx512vbmi, avx512, avx2, scalar".

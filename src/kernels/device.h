@@ -1,20 +1,20 @@
 // Device: memory that ops work in, and moves of bytes to, from and within it.
 //
-// A device has one queue. What is enqueued (the moves below; ops) is done in the order of the calls, maybe only after
-// they have returned; wait() returns when all of it is done. So nobody waits between writing what an op reads and
-// enqueuing that op; who needs bytes on the host does.
+// A device has one queue. What is enqueued (the moves below, and ops) is done in the order of the calls, possibly after
+// they have returned; wait() returns when all of it is done. So nobody need wait between writing what an op reads and
+// enqueuing that op; only those who need bytes on the host wait.
 //   copy      from device memory to device memory
 //   fill      device memory with one byte
 //   upload    from host memory, which may be used for something else as soon as the call returns
 //   download  to host memory, which holds the bytes once wait() has returned and must stay until then
-// The moves of one call may be done in any order, or at once: none of them writes what another one reads or writes.
+// The moves of one call may be done in any order, or at once: none may write what another one reads or writes.
 //
-// An address in device memory is for ops and for these functions. Nothing else may read or write through it, although
-// on the CPU it could: elsewhere it is not the host's memory, or not yet what the host believes.
+// An address in device memory is for ops and for these functions only. Nothing else may read or write through it, even
+// on the CPU: on other devices it is not the host's memory, or does not yet hold what the host expects.
 //
 // Errors: map() fails with a Status. A device that breaks down does nothing more, and status() says so from then on:
-// whoever waited for bytes asks before using them. Thread safety: one thread at a time. cpu_device() may be used by any
-// number at once, as memory may: not the same bytes, one of them writing.
+// whoever waited for bytes must check it before using them. Thread safety: one thread at a time. cpu_device() may be
+// used by any number of threads at once, under the usual rules for shared memory.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ namespace sluice {
 
 class Device;
 
-// Owns a piece of a device's memory, which must not outlive the device. Given back once all that was enqueued is done.
+// Owns a piece of a device's memory, and must not outlive the device. Freed once all that was enqueued is done.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -66,12 +66,12 @@ class Device {
   virtual ~Device() = default;
   virtual const char* name() const = 0;
 
-  // Zeroed memory. Where the system can, it is taken from the machine when it is first used, so much may be asked for.
-  // kResourceExhausted names the bytes, `what` they are for and the system's reason.
+  // Zeroed memory. If the system can, it takes pages from the machine only when they are first used, so a large piece
+  // may be asked for. kResourceExhausted names the bytes, `what` they are for and the system's reason.
   virtual Result<DeviceMemory> map(std::size_t bytes, std::string_view what) = 0;
-  // What can still be mapped, roughly; 0 where that is a matter of the whole machine (base/machine.h).
+  // How much can still be mapped, roughly; 0 if only the whole machine's memory limits it (base/machine.h).
   virtual std::size_t free_bytes() const { return 0; }
-  // A hint for mapped memory that is not used yet: it will be read all over, a piece of `piece_bytes` at a time.
+  // A hint about mapped memory not used yet: pieces of `piece_bytes` will be read, from anywhere in it.
   virtual void expect_pieces(std::byte* /*at*/, std::size_t /*bytes*/, std::size_t /*piece_bytes*/) {}
 
   virtual void copy_all(std::span<const ByteMove> moves) = 0;
@@ -80,11 +80,11 @@ class Device {
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
 
-  // kInternal once something that was enqueued went wrong, as far as the host has waited: what was downloaded since,
-  // and by the waiting call that found it, is not to be used. Never ok again.
+  // kInternal once something that was enqueued, and that the host has waited for, went wrong: what was downloaded
+  // since, or by the call that found it, must not be used. Never ok again.
   virtual Status status() const { return {}; }
 
-  // The place in the queue behind all that was enqueued; wait_for() returns when all before it is done.
+  // A mark in the queue after all that was enqueued; wait_for() returns when all before it is done.
   using Mark = std::uint64_t;
   virtual Mark mark() { return 0; }
   virtual void wait_for(Mark /*mark*/) { wait(); }

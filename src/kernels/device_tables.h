@@ -16,10 +16,10 @@ class DeviceTables {
     int rows = 0;                                    // of a step at most, and so its spans
     std::size_t latent_pages = 0, window_pages = 0;  // in all of a step's lists together
   };
-  // kResourceExhausted when the device has no such memory.
+  // kResourceExhausted if the device lacks the memory.
   Status reserve(Device& device, const TableShape& shape, const Capacity& capacity);
-  // Enqueues the host's tables; what is returned is for ops enqueued after it, up to the next call. The host's may
-  // change as soon as the call returns, but for host_spans.
+  // Enqueues the upload of the host's tables; the result is for ops enqueued from then on until the next call. The
+  // host's tables, except for host_spans, may change as soon as the call returns.
   const StepTables& upload(const StepTables& host);
 
  private:

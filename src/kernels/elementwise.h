@@ -38,8 +38,8 @@ struct LayerNormArgs {
 void layer_norm(const Exec& exec, const LayerNormArgs& args);
 
 // Rotary embedding of the `rope_dims` values from `offset` on, of each head of each row, in pairs
-// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (spec section 5). Pair i is
-// interleaved, values 2i and 2i + 1, or, with half_split, values i and i + rope_dims / 2.
+// (x0, x1) -> (fma(x0, c, -(x1 * s)), fma(x0, s, x1 * c)), s negated when `inverse` (docs/models/deepseek_v4.md §5).
+// Pair i is interleaved, values 2i and 2i + 1, or, with half_split, values i and i + rope_dims / 2.
 // With norm_eps >= 0 the whole head is first divided by its root mean square: x * (1 / sqrt(lanes16(x * x) / head_dim +
 // eps)).
 struct RopeHeadsArgs {
@@ -54,24 +54,24 @@ struct RopeHeadsArgs {
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 
-// The rotation that an op gives heads before it uses them: rope_heads() by these. table null: none.
+// A rotation of heads that is part of another op, as by rope_heads(). table null: none.
 struct Rotation {
   const float* table = nullptr;
   int dims = 0, offset = 0;
   bool half_split = false;
 };
 
-// What attend() does to queries first: with eps >= 0 each head is RMS-normed, then multiplied by `norm` where that is
-// not null; then it is rotated.
+// What attend() does to queries first: with eps >= 0 each head is RMS-normed, and multiplied by `norm` unless that is
+// null; then it is rotated.
 struct HeadForm {
   const float* norm = nullptr;  // [head_dim]
   float eps = -1.0F;
   Rotation rope = {};
 };
 
-// x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (spec section 7.2): butterflies
-// (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32 once). x:
-// [rows, dim] contiguous.
+// x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (docs/models/deepseek_v4.md §7.2):
+// butterflies (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32
+// once). x: [rows, dim] contiguous.
 struct HadamardArgs {
   int rows = 0, dim = 0;
   float* x = nullptr;
@@ -111,8 +111,8 @@ struct GatherRowsArgs {
 };
 void gather_rows(const Exec& exec, const GatherRowsArgs& args);
 
-// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with other distances of heads and rows; `zeros` values
-// behind it become 0. No overlap.
+// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with different strides of heads and rows; the `zeros`
+// values after it become 0. No overlap.
 struct CopyHeadsArgs {
   int rows = 0, heads = 0, dims = 0;
   const float* x = nullptr;

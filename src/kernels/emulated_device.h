@@ -1,13 +1,13 @@
-// EmulatedDevice: what makes a GPU hard, without one. Ops and moves are done later, in the order of the calls, by a
-// thread of its own that is held up at random; ops are those of the CPU. For tests (`--device emulated`).
+// EmulatedDevice: what makes GPUs hard, without a GPU. Ops and moves are done later, in the order of the calls, by a
+// separate thread that is delayed at random; the ops are the CPU's. For tests (`--device emulated`).
 //
 //   - Its memory is protected from the host: a read or write through one of its addresses outside of an op or a move
-//     ends the program. (The system protects for all threads, so a host that reads just while an op runs is not seen;
+//     ends the program. (Protection applies to all threads, so a host that reads just while an op runs goes unnoticed;
 //     the delays make that rare.)
-//   - The host bytes of an upload go through staging of the device's own. When the upload is done its bytes are
-//     overwritten, so whoever used them again too early, or kept their address, reads 0xA5.
+//   - The host bytes of an upload go through a staging buffer of the device. When the upload is done that buffer is
+//     overwritten, so whoever kept its address reads 0xA5.
 //   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
-//     memory, and a host value that an op took along is seen to be the old one.
+//     memory; a host value that an op kept shows up as stale.
 // Thread safety: as Device's.
 #pragma once
 
@@ -46,14 +46,14 @@ class EmulatedDevice final : public Device {
   void wait() override { wait_for(mark()); }
   Status status() const override;
 
-  // From now on nothing is done any more, and what is downloaded is 0xFF.
+  // From now on nothing is done any more, and downloads give 0xFF.
   void break_down() { broken_ = true; }
 
   // What an op does, with the device's memory at hand.
   using Work = std::function<void()>;
   void enqueue(Work work);
 
-  // What is enqueued between these two is kept, not done. replay() enqueues all of it once more.
+  // What is enqueued between these two is recorded, not done. replay() enqueues all of it.
   using Recording = std::vector<Work>;
   void record() { recording_ = true; }
   Recording recorded();
@@ -79,7 +79,7 @@ class EmulatedDevice final : public Device {
   std::thread worker_;
 };
 
-// The ops of the CPU, enqueued: exec.device is an EmulatedDevice, exec.pool its worker's alone.
+// The CPU's ops, enqueued: exec.device is an EmulatedDevice, and only its worker uses exec.pool.
 const OpTable& emulated_op_table();
 
 }  // namespace sluice

@@ -1,15 +1,15 @@
 // expand_and_attend: latent attention of one long span over keys and values of its heads, k = (W_UK c, rotated key) and
-// v = W_UV c, made anew from the cached latents (c | rotated key that all heads share): of the prefix in pieces of
-// `prefix_chunk` tokens, then of the span itself.
+// v = W_UV c, made anew from the cached latents (c | rotated key that all heads share): first of the prefix, in pieces
+// of `prefix_chunk` tokens, then of the span itself.
 //   query     as attend()'s (kernels/attention.h), in place
 //   a piece   W_UK c and W_UV c in the order of kernels/linear.h, then attend_expanded() over its keys
 //   merge     the first piece is the result; each later one meets it by merge_attention() (kernels/attend_expanded.h)
 //
-// A key costs rank * (nope + v) products in the making, and saves a row 2 * rank - nope - v of them, per head: with
-// 512, 128 and 128 it pays from 171 rows on, and earlier in fact, since making them is a plain matrix product, and
-// since those of the span itself cost no more than turning its queries and values would.
+// Per head, expanding a key costs rank * (nope + v) products and saves every row 2 * rank - nope - v of them: with 512,
+// 128 and 128 it pays from 171 rows on. In fact it pays earlier, because expanding is a plain matrix product, and
+// because expanding the span's own keys costs no more than turning its queries and values would.
 //
-// Row contract: as every op's, but that the pieces follow from where the span begins: a profile of its own.
+// Row contract: as of every op, except that the pieces depend on where the span begins: a profile of its own.
 #pragma once
 
 #include <algorithm>

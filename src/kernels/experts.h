@@ -1,6 +1,6 @@
 // The mixture-of-experts feed-forward of one layer, routed and shared experts together.
 //
-//   for row t, slot s with expert e and weight c (spec section 8.2):
+//   for row t, slot s with expert e and weight c (docs/models/deepseek_v4.md §8.2):
 //     a = w1_e x, b = w3_e x              (order: kernels/linear.h)
 //     with a limit L > 0:  a = min(a, L);  b = max(min(b, L), -L)
 //     m = (silu(a) * b) * c               silu(a) = a / (1 + exp(-a)), exp of kernels/math.h

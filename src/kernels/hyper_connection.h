@@ -1,5 +1,5 @@
-// Manifold-constrained hyper-connections (spec section 3), in halves: mix computes the coefficients of a row from its
-// streams, collapse makes the input of a sub-layer, expand puts its output back.
+// Manifold-constrained hyper-connections (docs/models/deepseek_v4.md §3), in halves: mix computes the coefficients of a
+// row from its streams, collapse makes the input of a sub-layer, expand puts its output back.
 //
 // Per row, X [streams, dim], z = X flattened stream-major:
 //   rho = 1 / sqrt(lanes16(z * z) / (streams * dim) + norm_eps);  m = (fn z) * rho      (fn z: kernels/linear.h)
@@ -33,7 +33,7 @@ namespace sluice {
 inline constexpr int kHcStreams = 4;
 
 struct HyperConnectionWeights {
-  // [24, 4 * dim], 16 rows and 8, so that two threads have something to do; [4, 4 * dim] and nothing for the head.
+  // [24, 4 * dim] as 16 rows and 8, so that two threads have work; for the head [4, 4 * dim] and nothing.
   std::array<LinearWeight, 2> fn;
   const float* base = nullptr;   // [24] or [4]
   const float* scale = nullptr;  // [3] or [1]

@@ -53,7 +53,7 @@ std::vector<float> mixed(const Exec& exec, const Site& site, int dim, const floa
 }
 
 TEST(HyperConnection, SplitsAsInThePublishedExample) {
-  // z of root mean square 1, and fn that picks m from it: only the split remains (spec section 16.2).
+  // z of root mean square 1, and fn that picks m from it: only the split remains (docs/models/deepseek_v4.md §3).
   const int dim = 32;
   Site site{std::vector<float>(24 * 4 * dim, 0.0F), {}, {0.5F, 1.0F, 2.0F}};
   for (int i = 0; i < 24; ++i) {

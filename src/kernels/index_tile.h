@@ -1,8 +1,8 @@
 // What the indexer's kernels work on: a tile of rows and entries, and the best entries that a row has met so far.
 //
-// A row gathers candidates instead of keeping all scores: entries come in ascending order, one whose score does not
-// exceed `bound` is dropped, and when there is no more room the k best stay and the bound rises to the worst of them.
-// A later entry that only reaches the bound loses to k earlier ones, so the choice is exact, ties included.
+// A row gathers candidates instead of keeping all scores: entries come in ascending order, those whose score does not
+// exceed `bound` are dropped, and when there is no room left the k best stay and the bound rises to the worst of them.
+// A later entry that only equals the bound loses to k earlier ones, so the choice is exact, ties included.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct IndexTile {
   IndexCandidates* candidates;  // [end - begin]
 };
 
-// The functions are always inlined: kernels of every ISA use them, and no copy made for one may serve another.
+// The functions are always inlined: kernels of every ISA use them, and a copy compiled for one must not serve another.
 
 // How many entries a row of `span` sees.
 [[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const RowSpan& span, int row) {

@@ -1,5 +1,5 @@
-// InputForms: which forms of their inputs some weights multiply, so that whoever writes these inputs makes them (Rows
-// of kernels/rows.h). Plain values.
+// InputForms: the forms in which a set of weights multiplies its inputs, so that the op that writes these inputs makes
+// them (Rows of kernels/rows.h). Plain values.
 #pragma once
 
 #include <array>

@@ -12,19 +12,19 @@ namespace sluice {
 
 struct KernelTable;  // the kernels of one choice, for the drivers of the CPU's ops (kernels/cpu)
 
-// "auto" picks the best level that the machine has, `changes` (--kernels, "-amx,-vnni": kernels/cpu_features.h) takes
-// from it or corrects it; what is unknown or what the machine lacks is an error that says what it has.
+// "auto" picks the best level that the machine has; `changes` (--kernels, "-amx,-vnni": kernels/cpu_features.h) removes
+// features or corrects judgements. Names that are unknown or that the machine lacks are an error that says what it has.
 Result<const KernelTable*> select_kernels(const std::string& isa, const std::string& changes = "");
-// Plain C++, of any machine.
+// Plain C++, for any machine.
 const KernelTable& scalar_kernels();
-// Those of every level that this machine has, best first; the scalar ones are the last.
+// The kernels of every level that this machine has, best first; the scalar ones are last.
 std::vector<const KernelTable*> present_kernels();
 
-// Tables of this machine in which every row of the flat table below that it can have occurs, the scalar one first, the
-// one of "auto" last: what tests run.
+// Choices in which every row of the flat table below that is possible on this machine occurs, the scalar one first,
+// that of "auto" last: what tests run.
 std::vector<const KernelTable*> every_path();
 
-// The level: by it weights are packed.
+// The level, which decides how weights are packed.
 const char* isa_name(const KernelTable& table);
 // The level, and how the features differ from the machine's: "avx512vbmi -amx".
 const char* kernels_name(const KernelTable& table);

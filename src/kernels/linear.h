@@ -10,16 +10,16 @@
 //   kF32    as they are. A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded
 //   to
 //           f32, and scale = 1.
-//   kBf16   x is rounded to bf16 first (the products are then exact in f32)
-//   kFp8    x is rounded as the official inference does first, to e4m3 under a power of two for each 128 inputs
-//   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Twice an
-//           e2m1 value is an integer, too: with those, and h = scale / 2, or with the weight's codes, and h its scale,
-//           acc = sum(codes of x * codes of w) is exact whatever its order, and
+//   kBf16   x is first rounded to bf16 (the products are then exact in f32)
+//   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
+//   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Those of
+//           w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or its codes, with h their scale.
+//           acc = sum(codes of x * codes of w) is exact in any order, and
 //             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once; NaN from a scale of 2^106 on
-//             p = fma(sum(codes of x), min, p)                where the weight has minima
+//             p = fma(sum(codes of x), min, p)                if the weight has minima
 //             y = fma(p, s, y)
-// Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 where the inputs are floats: their weights are
-// scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h). Transposed ones give
+// Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 if the inputs are floats: their weights are
+// scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h). Transposed codes give
 // the bits of the same values stored as f32: B is 128.
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
@@ -50,11 +50,11 @@ enum class WeightFormat {
 enum class ScaleFormat { kNone, kE8m0, kF32 };
 
 const char* name(WeightFormat format);
-// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers.
+// The form that a weight multiplies if `wanted` is asked for: int8 becomes bf16 unless the weight consists of integers.
 InputForm input_form(InputForm wanted, WeightFormat format);
 
-// What the head and other large weights that are not quantised multiply beside quantised ones that multiply `inputs`:
-// bf16, unless that would take away from what the others keep.
+// The form that the head and other large unquantised weights multiply, beside quantised ones that multiply `inputs`:
+// bf16, unless the others keep more precision than that.
 InputForm float_inputs(InputForm inputs);
 
 // A weight as it lies in the checkpoint. Does not own its bytes. May be a slice of rows of a larger tensor.
@@ -92,28 +92,27 @@ class LinearWeight {
   InputForm input_form() const { return input_form_; }
   const std::byte* packed() const { return packed_at_; }
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // Its kernels want it packed, and it is not: they pack what they need when they need it.
+  // Whether its kernels want it packed and it is not: then they pack the parts that they need when they need them.
   bool packed_when_used() const { return packed_when_used_; }
 
   // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
   // `view`'s bytes must outlive the result when it is not packed.
   static LinearWeight pack(const Exec& exec, const WeightView& view, InputForm wanted);
-  // The transpose, [in, out] of `view`, as a copy of its own (write_transpose()). `view` may go afterwards.
+  // The transpose of `view`, [in, out], as a copy (write_transpose()). `view` is not needed afterwards.
   static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
   // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
   static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
   // pack() in one form; `pool` may be null.
   static LinearWeight pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, InputForm wanted);
-  // Over what pack_linear_weight() made of `view`, of packed_bytes bytes, which outlive the weight; its bytes in the
-  // checkpoint need not.
+  // Uses the packed_bytes bytes that pack_linear_weight() made of `view`, which must outlive the weight; the bytes in
+  // the checkpoint need not.
   static LinearWeight packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
                                 std::size_t packed_bytes);
-  // Not packed: its kernels work on `view`, whose bytes outlive the weight, by themselves or a piece at a time when it
-  // is used.
+  // Not packed: its kernels work on `view`, whose bytes must outlive the weight, as it is or packing a piece at a time.
   static LinearWeight in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted);
 
-  // Its bytes lie elsewhere now, in memory of a device that outlives it; the host's copies go. place_view(): of a
-  // weight that is not packed, with the same values.
+  // Its bytes have moved to the memory of a device, which must outlive it; the host's copies are freed. place_view() is
+  // for a weight that is not packed.
   void place_packed(const std::byte* packed);
   void place_view(const WeightView& view);
   bool is_placed() const { return placed_; }
@@ -170,7 +169,7 @@ struct LinearArgs {
   int rows = 0;
   std::span<const LinearJob> jobs;
 };
-// What project() is made of: any products at all, in one stage. The list may end with the call.
+// Any products, in one stage; project() is made of it. The list need not outlive the call.
 void linear(const Exec& exec, const LinearArgs& args);
 inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   linear(exec, LinearArgs{rows, jobs});

@@ -20,7 +20,7 @@ namespace sluice {
 inline constexpr int kQuantizedInputs = 32;
 
 // 32 inputs x of a row as x = scale * codes. With a = max |x|: scale = a / 127, codes = x * (127 / a) rounded to the
-// nearest, ties to even. Inputs that are not finite make the scale NaN, and so whatever is computed from them.
+// nearest, ties to even. An input that is not finite makes the scale NaN, and so everything computed from it.
 struct QuantizedBlock {
   float scale;
   std::int32_t start;      // kQuantizedMagic's bits less 12 sum: where a sum of products with MXFP4 begins

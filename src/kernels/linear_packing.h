@@ -18,8 +18,8 @@ struct LinearPacking {
   int out_tile;
 };
 const LinearPacking& linear_packing(const KernelTable& table);
-// For a device of which the host needs to know nothing else: the scalar kernels with its packing, and its name. One
-// table for each packing, which must stay.
+// For a device of which the host need know nothing else: the scalar kernels with its packing and its name. One table
+// for each packing, which must outlive it.
 const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing);
 
 }  // namespace sluice

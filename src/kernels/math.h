@@ -70,7 +70,7 @@ SLUICE_HD inline float log_f32(float x) {  // x normal and positive
   const int e = log_exponent(x);
   return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
 }
-// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but where e is 0 the rounding of 1 + x does not enter.
+// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but if e is 0 the rounding of 1 + x does not enter.
 SLUICE_HD inline float log1p_f32(float x) {
   return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }
@@ -81,9 +81,9 @@ SLUICE_HD inline float sigmoid_f32(float x) {
 SLUICE_HD inline float silu_f32(float x) {
   return x / (1.0F + exp_f32(-x));
 }
-// ln(1 + e^x); x itself above 20 (spec section 8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1)) undoes the
-// rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an unlikely
-// expert.
+// ln(1 + e^x); x itself above 20 (docs/models/deepseek_v4.md §8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1))
+// undoes the rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an
+// unlikely expert.
 SLUICE_HD inline float softplus_f32(float x) {
   const float e = exp_f32(x);
   const float u = 1.0F + e;

@@ -3,9 +3,9 @@
 // set and the threads of exec.pool, ref_op_table() follows the headers in plain scalar loops and is the oracle of every
 // device.
 //
-// Ops are of the grain at which a device can fuse. The composed ones are, where a device has nothing better, its parts
-// (kernels/parts.h) one after the other: composed::OP, which calls those of exec.ops. So a new device has all ops as
-// soon as it has the parts, and replaces an entry where one kernel does the work of several.
+// Ops have the grain at which a device can fuse. A composed op is its parts (kernels/parts.h) one after the other,
+// unless the device has something better: composed::OP calls the parts of exec.ops. So a new device has all ops as soon
+// as it has the parts, and replaces an entry if one kernel can do the work of several.
 //
 // Arguments are plain values: numbers, and addresses of what outlives the step (weights, scratch, tables, the pools'
 // planes), so that an op may be computed after the call has returned.

@@ -1,4 +1,4 @@
-// project: all products of one input, y = W x in the order of kernels/linear.h, and what follows each of them at once:
+// project: all products of one input, y = W x in the order of kernels/linear.h, and what follows each of them:
 //   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with a norm: y[t] is RMS-normed (rms_norm of
 //   kernels/elementwise.h) over its out values; then the forms of y that have memory.
 // A product may have several weights of one shape (the heads of latent attention, the groups of an output projection):
@@ -41,7 +41,7 @@ struct ProjectArgs {
     return *this;
   }
   ProjectArgs& add(const LinearWeight& weight, const Rows& y) { return add({.weights = {&weight, 1}, .y = y}); }
-  // What the products multiply: those of x that should be made.
+  // The forms that the products multiply, which should be made of x.
   InputForms forms() const {
     InputForms forms;
     for (int i = 0; i < count; ++i) forms.add(products[static_cast<std::size_t>(i)].weights.front());

@@ -1,5 +1,5 @@
-// add_norm: between two sub-layers of a plain residual stream: what the last one computed is added, and the sum is
-// RMS-normed for the next.
+// add_norm: between two sub-layers of a plain residual stream, adds the output of the last one and RMS-norms the sum
+// for the next.
 //   y not null:    x[t] = x[t] + y[t]
 //   norm not null: normed[i] = rms_norm(x[t], norm, eps) (kernels/elementwise.h), for every row t = i, or t = only[i]
 //                  where only.data() is not null; then the forms of `normed` that have memory

@@ -1,17 +1,15 @@
 // Rotary position tables: cos and sin of position * frequency, for kernels/elementwise.h.
 //
-// Frequencies of pair i of n = rope_dims / 2 (spec section 5):  f_i = theta^(-2i / rope_dims)
+// Frequencies of pair i of n = rope_dims / 2 (docs/models/deepseek_v4.md §5):  f_i = theta^(-2i / rope_dims)
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
-//   Llama 3: by the wavelength l = 2 pi / f_i: f_i itself when l < original / high; f_i / factor when l > original /
-//   low;
+//   Llama 3: by the wavelength l = 2 pi / f_i: f_i if l < original / high;  f_i / factor if l > original / low;
 //          between them (1 - s) * f_i / factor + s * f_i with s = (original / l - low) / (high - low)
-// Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as the official inference rounds:
-// at position 3,000 one more ulp of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well, cos
-// and sin are those of the f32 angle, correctly rounded but for about one case in a billion (computed in f64). `scale`
-// multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: one thread at a
-// time.
+// Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as in official inference: at
+// position 3,000 one ulp more of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well; cos and
+// sin are those of the f32 angle, correctly rounded in all but about one case in a billion (computed in f64). `scale`
+// multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: one thread at a time.
 #pragma once
 
 #include <vector>
@@ -43,7 +41,7 @@ class RopeTable {
 
   // Takes memory of the device for positions [0, most), of which none is computed yet. data() does not move afterwards.
   Status reserve(Device& device, Position most);
-  // Makes positions [0, positions) available to ops that are enqueued from now on; reserved are at least so many.
+  // Makes positions [0, positions) available to ops that are enqueued from now on; at least that many must be reserved.
   void ensure(Position positions);
   // [position][pair][cos, sin], an address of the device
   const float* data() const { return reinterpret_cast<const float*>(memory_.data()); }

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// How a group that is left out, or an expert that is taken, is marked: below the key of every score.
+// Marks a group that is left out, or an expert already chosen: below the key of every score.
 inline constexpr std::int32_t kNoKey = INT32_MIN;
 
 // keys[e]: the order key of biased score biased[e]. Keys of groups that are not kept become kNoKey. group_keys

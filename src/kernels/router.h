@@ -1,4 +1,4 @@
-// Expert routing (spec sections 8.1, 17.2, 18).
+// Expert routing (docs/models/deepseek_v4.md §8.1, docs/models/deepseek_v3.md §2, docs/models/deepseek_v2.md §2).
 //
 //   logits    with a gate: gate x, in the order of kernels/linear.h; without, they are given
 //   score_e   kSqrtSoftplus: sqrt(softplus(logit_e));  kSigmoid: 1 / (1 + exp(-logit_e));

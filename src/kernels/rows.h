@@ -1,6 +1,6 @@
-// Rows: activations that one op hands to the next, as f32 and in the forms that the weights which read them multiply
-// (kernels/linear.h). Whoever writes the rows makes each form that has memory, once for all of its readers; a reader
-// that finds none makes it for the call. Plain values; the memory is Scratch's (kernels/scratch.h).
+// Rows: activations that one op hands to the next, as f32 and in the forms that the weights reading them multiply
+// (kernels/linear.h). The op that writes the rows makes each form that has memory, once for all its readers; a reader
+// that finds none makes it for its call. Plain values; the memory is Scratch's (kernels/scratch.h).
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Sampling: from each row of logits one token, by Gumbel-max.
 //
-// Of a row at temperature T, in f32, each operation rounded by itself, exp and log those of kernels/math.h:
+// For a row at temperature T, in f32, each operation rounded, exp and log those of kernels/math.h:
 //   a_i   the candidate: logit_i + bias_i where id i is allowed, else -inf. Candidates of -inf are never drawn.
 //   list  the candidates, higher a first, then lower id
 //   m     the highest a;  r = max(1 / T, 2^-126);  d_i = (a_i - m) * r;  w_i = exp(d_i)
@@ -24,7 +24,7 @@
 //   logprob_i = (logit_i - M) - log(S), S rounded to f32
 //
 // Row contract: an output row is a function of its SampleRow and its row of logits. Evaluations that cannot change the
-// result may be left out: a candidate with d_i + kMaxNoise below some other's z loses whatever its noise.
+// result may be left out: a candidate with d_i + kMaxNoise below another's z loses whatever its noise.
 #pragma once
 
 #include <array>

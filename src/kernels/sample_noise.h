@@ -4,9 +4,9 @@
 //   word  the (id mod 4)-th of philox4x32 with counter (id / 4, position, 0, 0) and the seed as its key
 //   u     (word + 1/2) * 2^-32
 //   E     -log(1 - u), exponential;  g = -log(E)
-// A large g comes of a small u, and u - like 1 - u at the other end - goes down to 2^-33 in steps of 2^-32, with 24
-// bits of precision; so g lies in [-3.13, 22.88]. A token of probability 2^-30 is drawn as often as it should be to 0.3
-// %, one of 2^-33 too rarely by 15 %, one of 2^-36 hardly ever.
+// A large g comes from a small u, and u, like 1 - u at the other end, goes down to 2^-33 in steps of 2^-32, with 24
+// bits of precision; so g lies in [-3.13, 22.88]. A token of probability 2^-30 is drawn within 0.3 % as often as it
+// should be, one of 2^-33 15 % too rarely, one of 2^-36 hardly ever.
 #pragma once
 
 #include <bit>

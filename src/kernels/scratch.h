@@ -1,11 +1,11 @@
-// Scratch: the tensors that a step's ops hand to each other, in one piece of a device's memory that is taken once, for
-// the most rows of a step. Addresses do not move afterwards, and no two tensors that live at once share memory.
+// Scratch: the tensors that a step's ops hand to each other, in one piece of a device's memory that is allocated once,
+// for the largest step. Addresses do not move afterwards, and no two tensors that live at once share memory.
 //
 //   Scratch scratch;
 //   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
 //   SLUICE_RETURN_IF_ERROR(scratch.take(device));   they have their places
 //   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
-// A tensor that linears read has room for the forms of it that they multiply (kernels/rows.h), too.
+// A tensor that linears read also has room for the forms that they multiply (kernels/rows.h).
 // Thread safety: get() by any thread once taken.
 #pragma once
 
@@ -55,7 +55,7 @@ class Scratch {
     tensor->rows_ = rows, tensor->columns_ = static_cast<std::size_t>(columns), tensor->wanted_ = forms;
     tensors_.push_back(tensor);
   }
-  // Gives back what it has, and places all that was added since the last take(). kResourceExhausted with the bytes.
+  // Frees its memory, and places all tensors added since the last take(). kResourceExhausted names the bytes.
   Status take(Device& device);
   std::size_t bytes() const { return memory_.size(); }
 

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// What a cache says of the next rows of a sequence. Views; it owns nothing.
+// What a cache says about the next rows of a sequence. Views; owns nothing.
 struct BatchSpan {
   int rows = 0;
   Position first_position = 0;
@@ -23,7 +23,7 @@ struct BatchSpan {
   std::int32_t state_in = 0, state_out = 0;  // open states: the committed one, and another that receives the next
 };
 
-// Which tables a cache layout wants.
+// The tables that a cache layout needs.
 struct TableShape {
   std::vector<int> ratios;  // tokens a row of its Latent planes, ascending, each once
   bool windows = true;      // it has Window planes, or boundary bytes
@@ -34,7 +34,7 @@ class StepBuilder {
   explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
 
   void begin();  // a new step
-  // Appends the rows of `span`, which are ids.size(), and with an id_slot (StepTables::id_slots) one more; logit_rows:
+  // Appends the rows of `span`: ids.size() of them, and one more with an id_slot (StepTables::id_slots). logit_rows:
   // indices of rows, ascending.
   void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
            std::int32_t id_slot = -1);

@@ -1,11 +1,11 @@
 // StepTables: what a step computes, as values that every op of every layer shares: its tokens, their positions and
-// spans, and where each row that is written goes. Built once a step (kernels/step_builder.h); there is no prefill and
-// no decode. Plain data: counts, and addresses of
-// the device that the ops run on (kernels/device_tables.h); none leads into a pool, pages are numbers.
+// spans, and where each row is written. Built once per step (kernels/step_builder.h); there is no prefill and no
+// decode. Plain data: counts, and addresses on the device that the ops run on (kernels/device_tables.h). No address
+// leads into a pool; pages are numbers.
 //
-// A plane of a pool is an array of rows, `rows_per_page` of them a page; a RowSlot is page * rows_per_page + row, so
-// one slot serves every layer whose planes have as many tokens a row. -1: the row is computed and not written. Thread
-// safety: plain values, constant while a step runs.
+// A plane of a pool is an array of rows, `rows_per_page` to a page; a RowSlot is page * rows_per_page + row, so one
+// slot serves all layers whose planes have the same number of tokens per row. -1: the row is computed but not written.
+// Thread safety: plain values, constant while a step runs.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct RowSpan {
   std::int32_t state_in = 0, state_out = 0;  // open states (CacheView): before the first row; after the last
 };
 
-// The groups of `ratio` tokens that the step's rows complete, in row order. With ratio 1 they are the rows.
+// The groups of `ratio` tokens that the step's rows complete, in row order. With ratio 1 these are the rows.
 struct ClosedWindows {
   int ratio = 0, count = 0;
   const std::int32_t* begin = nullptr;  // [spans + 1]: where those of a span begin
@@ -41,20 +41,20 @@ struct StepTables {
   std::span<const TokenId> ids;              // [rows]; tokens only, once take_ids() has brought those of id_slots
   std::span<const Position> positions;       // [rows]
   std::span<const RowSpan> spans;            // in row order, covering every row
-  std::span<const std::int32_t> logit_rows;  // ascending rows whose logits are wanted
+  std::span<const std::int32_t> logit_rows;  // the rows whose logits are wanted, ascending
   const LatentPage* latent_pages = nullptr;
   const WindowPage* window_pages = nullptr;
   std::int32_t latent_count = 0, window_count = 0;  // of these two lists
   const RowSlot* window_slots = nullptr;            // [rows]: where a row of a Window plane goes
-  std::array<ClosedWindows, 4> closed;              // one for each number of tokens that a Latent plane's rows have
+  std::array<ClosedWindows, 4> closed;              // one for each number of tokens per row of a Latent plane
   const std::int32_t* ended_blocks = nullptr;       // [spans + 1]: where those of a span begin in boundary_pages
   const WindowPage* boundary_pages = nullptr;       // of the blocks whose last token is in the step
   // [rows]: the slot of take_ids() that has the row's token, which the host does not know yet; -1: `ids` has it. Null:
   // the host knows all.
   const std::int32_t* id_slots = nullptr;
-  Position end = 0;  // behind the last position of any row
+  Position end = 0;  // one past the last position of any row
 
-  std::span<const RowSpan> host_spans;  // the spans once more, for the host while it enqueues the step
+  std::span<const RowSpan> host_spans;  // the spans again, for the host while it enqueues the step
 
   int rows() const { return static_cast<int>(ids.size()); }
   constexpr const ClosedWindows& closed_by(int ratio) const {

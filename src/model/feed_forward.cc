@@ -9,7 +9,7 @@ void FeedForwardScratch::reserve(Scratch& scratch, const MoeConfig& config, std:
 }
 
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
-  constexpr float kSumEpsilon = 1e-20F;  // under the sum of the chosen scores (spec section 17.2)
+  constexpr float kSumEpsilon = 1e-20F;  // under the sum of the chosen scores (docs/models/deepseek_v3.md §2)
   const bool sigmoid = !weights.gate_bias.empty();
   RouteArgs rule;
   rule.score = sigmoid ? RouterScore::kSigmoid : RouterScore::kSoftmax;

@@ -1,5 +1,6 @@
-// The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from
-// (spec sections 8, 17.2, 18), beside a shared one where there is one.
+// The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from,
+// beside a shared one where there is one (docs/models/deepseek_v4.md §8, docs/models/deepseek_v3.md §2,
+// docs/models/deepseek_v2.md §2, docs/models/decoder.md §2).
 #pragma once
 
 #include <cstdint>

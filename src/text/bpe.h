@@ -43,7 +43,7 @@ class BpeScratch {
   std::vector<CachedWord> cache_;  // direct mapped by hash
   std::vector<Symbol> symbols_;
   std::vector<Candidate> heap_;
-  std::string kept_;  // the bytes of a word that stand for something
+  std::string kept_;  // the bytes of a word that are not dropped
 };
 
 // Whether every byte that occurs in UTF-8 has a token.
@@ -52,8 +52,8 @@ bool has_every_byte(const BpeVocabulary& vocabulary);
 class Bpe {
  public:
   // `vocabulary` must outlive this object and keep the tokens it has. A byte without a token becomes `unknown`, or,
-  // when that is kNoToken, stands for nothing: its neighbours are each other's then. With `ignore_merges`, a word that
-  // is itself a token becomes that token without merging.
+  // if that is kNoToken, is dropped: its neighbours become adjacent. With `ignore_merges`, a word that is itself a
+  // token becomes that token without merging.
   static Bpe create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges,
                     std::int32_t unknown = kNoToken);
 
@@ -84,7 +84,7 @@ class Bpe {
   const BpeVocabulary* vocabulary_ = nullptr;
   bool ignore_merges_ = false;
   std::array<std::int32_t, 256> byte_tokens_{};
-  bool drops_bytes_ = false;  // some byte of UTF-8 stands for nothing
+  bool drops_bytes_ = false;  // some byte of UTF-8 has no token
   std::vector<Rule> rules_;   // open addressing by pair, a power of two, at most half full
   std::size_t rule_count_ = 0;
   std::uint32_t next_rank_ = 0;

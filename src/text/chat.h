@@ -3,14 +3,14 @@
 //
 //   auto messages = parse_chat_messages(body["messages"]);             // OpenAI JSON -> ChatMessage, checked
 //   auto encoding = load_chat_encoding(config.model_type, folder);     // how this model writes a conversation
-//   auto prompt = encoding->render({.messages = ..., .tools = ...});   // its own text and the client's, told apart
+//   auto prompt = encoding->render({.messages = ..., .tools = ...});   // each byte marked: the model's or the client's
 //   auto encoded = tokenizer.encode(prompt->text, prompt->messages);   // ids, and where messages begin
 //   auto parser = encoding->make_parser(prompt->reasoning_open, has_tools);
 //   parser->push(text) ... parser->finish(end)                         // deltas in the order in which they stream
 //
-// A family with an encoding of its own adds one file with a ChatEncoding and names it in chat.cc; all others
-// are written by the template that comes with the model (chat_template/template_chat.h). A special token that is
-// written in a client's text is text. Thread safety: messages are plain values; a const ChatEncoding may be used from
+// A family with an encoding of its own adds one file with a ChatEncoding and names it in chat.cc; for all others the
+// template that comes with the model is used (chat_template/template_chat.h). Special tokens in a client's text are
+// plain text. Thread safety: messages are plain values; a const ChatEncoding may be used from
 // any thread; a parser belongs to one answer.
 #pragma once
 
@@ -41,7 +41,7 @@ struct ChatContentPart {
 struct ChatToolCall {
   std::string id;         // may be empty
   std::string name;       // never empty
-  std::string arguments;  // as the client sent it: JSON text of an object, or text that is no JSON at all
+  std::string arguments;  // as the client sent them: JSON text of an object, or text that is not JSON
 };
 
 struct ChatMessage {
@@ -66,8 +66,8 @@ struct ChatRequest {
   std::optional<std::string> reasoning_effort = {};        // the encoding says which it knows
   boost::json::object template_variables = {};             // more variables for a chat template
   bool drop_thinking = true;                               // leave out the reasoning of earlier turns
-  // End in the opening of a turn of the assistant's, after a message of its own too; or, if the last message is a
-  // `prefix`, in its text: its content, or its reasoning if it has no content.
+  // End by opening a turn of the assistant, even after a message of its own; or, if the last message is a `prefix`,
+  // with its text: its content, or its reasoning if it has no content.
   bool add_generation_prompt = true;
 };
 
@@ -94,8 +94,8 @@ Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& m
 Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::value& tools,
                                                          std::string_view what = "tools");
 
-// The message whose text the answer goes on with; nullptr for none. Fails if another message than the last, assistant's
-// one is marked so, or that one has nothing to go on with.
+// The message that the answer continues (`prefix`); nullptr if there is none. Fails if a message other than a last one
+// of the assistant is marked so, or if it has no text to continue.
 Result<const ChatMessage*> continued_message(const ChatRequest& request);
 // Whether that message ends within its reasoning: it has some, and no content.
 bool ends_in_reasoning(const ChatMessage& message);
@@ -103,8 +103,7 @@ bool ends_in_reasoning(const ChatMessage& message);
 // The text parts joined by `separator`; any other part reads "[Unsupported <type>]".
 std::string join_content(const std::vector<ChatContentPart>& content, std::string_view separator);
 
-// For encodings that are no templates: an error if the request sets template variables of its own, by the name of the
-// first.
+// For encodings without a template: an error if the request sets template variables, which names the first.
 Status check_template_variables(const ChatRequest& request);
 
 // A step of a streamed answer.
@@ -125,23 +124,25 @@ struct ChatDelta {
 // Why an answer ends.
 enum class AnswerEnd {
   kComplete,    // the model ended it
-  kStopString,  // the client's stop string follows; what the model wrote before it is known to the last byte
-  kCut,         // it was out of tokens, wherever it was
+  kStopString,  // a stop string of the client follows; the text before it is complete
+  kCut,         // it ran out of tokens, in the middle of whatever it was
 };
 
 // Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end
 // token. Any split of the same text gives the same deltas up to where adjacent texts are cut; text is passed on as soon
-// as it cannot be the start of a marker. Malformed output is no error: see the family's header for what becomes of it.
+// as it cannot be the start of a marker. Malformed output is not an error; each parser's header says what becomes of
+// it.
 class ChatOutputParser {
  public:
   virtual ~ChatOutputParser() = default;
 
   virtual std::vector<ChatDelta> push(std::string_view text) = 0;
-  // The answer ended; later pushes give nothing. If the model ended it, what was held back is passed on and the
-  // arguments of an open call are completed. Else that call's arguments end where the model did, as text that is no
-  // JSON, so that nobody executes half a call; of a cut answer, what may be the beginning of a marker is dropped.
+  // The answer has ended; later pushes give nothing. If the model ended it, what was held back is passed on and the
+  // arguments of an open call are completed. Otherwise the arguments of that call end where the model did, as text that
+  // is not JSON, so that nobody executes half a call; if the answer was cut, a possible beginning of a marker is
+  // dropped.
   virtual std::vector<ChatDelta> finish(AnswerEnd end) = 0;
-  // There were tool calls and all are whole: the finish reason of a regular end is "tool_calls".
+  // Whether there were tool calls and all are complete: then the finish reason of a regular end is "tool_calls".
   virtual bool had_tool_calls() const = 0;
 };
 
@@ -151,16 +152,15 @@ class ChatEncoding {
 
   // Fails with kInvalidArgument when the conversation or an option cannot be written.
   virtual Result<ChatPrompt> render(const ChatRequest& request) const = 0;
-  // A parser for the answer to a prompt. `has_tools`: the request offers tools; without, an encoding may leave alone
-  // what looks like a call.
+  // A parser for the answer to a prompt. `has_tools`: the request offers tools; otherwise an encoding may treat what
+  // looks like a call as text.
   virtual std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const = 0;
-  // The special tokens, by their text, that open a message of some role, to find messages in a raw prompt. What comes
-  // before one is likely to be the
-  // start of other prompts as well.
+  // The text of the special tokens that open a message, to find messages in a raw prompt. What comes before one is
+  // likely to be the start of other prompts as well.
   virtual std::vector<std::string_view> role_markers() const = 0;
 };
 
-// How answers are taken apart, by name (chat_parsers/chat_parsers.h); "": as the model's chat template writes them.
+// Which parsers take answers apart (chat_parsers/chat_parsers.h); "": chosen by the model's chat template.
 struct ChatParserNames {
   std::string tool_call = {};
   std::string reasoning = {};

@@ -6,9 +6,8 @@
 // and a thinking turn <｜Assistant｜><think>{reasoning}</think>{answer}<｜end▁of▁sentence｜>.
 //
 // - Tools and response_format of the request go to an empty system message of their own before all others.
-// - Thinking is off unless the request turns it on; then only what follows the last user or developer message is
-// written
-//   with its reasoning, and an assistant's message there needs reasoning or calls.
+// - Thinking is off unless the request turns it on; then reasoning is written only after the last user or developer
+//   message, and an assistant's message there needs reasoning or calls.
 // - If the last message is a user's, and drop_thinking is not off, earlier developer messages are left out in thinking
 //   mode.
 // - Results of tools follow the assistant's calls; the block closes after as many as there were calls.
@@ -30,7 +29,7 @@ namespace sluice {
 class DeepSeekV32Chat final : public ChatEncoding {
  public:
   Result<ChatPrompt> render(const ChatRequest& request) const override;
-  // Calls are taken as such with and without tools.
+  // Calls are recognised whether or not the request has tools.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
   // User and assistant; a system message has none.
   std::vector<std::string_view> role_markers() const override;

@@ -92,7 +92,7 @@ void append_blocks(MarkedText& out, const std::vector<DeepSeekV4Block>& blocks) 
   }
 }
 
-// Renders one conversation; the rules are those of specification §14.2, in its order.
+// Renders one conversation; the rules are those of docs/models/deepseek_v4.md §14.2, in its order.
 class Renderer {
  public:
   Renderer(const DeepSeekV4Conversation& conversation, bool thinking) : chat_(conversation), thinking_(thinking) {}

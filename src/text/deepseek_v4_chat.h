@@ -1,10 +1,10 @@
-// The chat encoding of DeepSeek-V4 (specification §14.2-14.4).
+// The chat encoding of DeepSeek-V4 (docs/models/deepseek_v4.md §14.2-§14.4).
 //
 // A conversation is BOS, then the messages, each rendered by the rules of its role; a single chat turn reads
 //   <｜begin▁of▁sentence｜>{system}<｜User｜>{user}<｜Assistant｜></think>{answer}<｜end▁of▁sentence｜>
 // and a thinking turn <｜Assistant｜><think>{reasoning}</think>{answer}<｜end▁of▁sentence｜>.
 //
-// Choices where the specification is silent:
+// Choices where the official encoder is silent:
 // - Tools and response_format of the request go to the first message if it is system or developer, after that message's
 //   own; otherwise to an empty system message put before it.
 // - A content of several text parts is joined by blank lines, as the text blocks of a user turn are.
@@ -23,7 +23,7 @@
 
 namespace sluice {
 
-// What a reasoning effort means differs between the two generations of checkpoints (§14.4).
+// What a reasoning effort means differs between the two generations of checkpoints (docs/models/deepseek_v4.md §14.4).
 enum class DeepSeekV4EffortProfile {
   kPreview,   // minimal to high (the default): nothing; xhigh, max: the "absolute maximum" paragraph
   kOfficial,  // minimal, low (the default), medium: nothing; high: the "absolute maximum" paragraph; xhigh, max: the
@@ -44,7 +44,7 @@ class DeepSeekV4Chat final : public ChatEncoding {
   explicit DeepSeekV4Chat(DeepSeekV4ChatOptions options) : options_(options) {}
 
   Result<ChatPrompt> render(const ChatRequest& request) const override;
-  // Calls are taken as such with and without tools.
+  // Calls are recognised whether or not the request has tools.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
   // User, assistant and latest reminder; a system message has none.
   std::vector<std::string_view> role_markers() const override;

@@ -1,4 +1,4 @@
-// One golden test for each rule of specification §14.2-14.4.
+// One golden test for each rule of docs/models/deepseek_v4.md §14.2-§14.4.
 #include "text/deepseek_v4_chat.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The fixed texts of DeepSeek-V4's chat protocol, byte for byte (specification §14.1, §14.3, §14.4).
+// The fixed texts of DeepSeek-V4's chat protocol, byte for byte (docs/models/deepseek_v4.md §14.1, §14.3, §14.4).
 #pragma once
 
 #include <string_view>

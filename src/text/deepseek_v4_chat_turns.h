@@ -1,4 +1,4 @@
-// The passes over a conversation before DeepSeek-V4's encoder renders it (specification §14.2, pre-passes A to D).
+// The passes over a conversation before DeepSeek-V4's encoder renders it (docs/models/deepseek_v4.md §14.2, A to D).
 // Thread safety: pure functions over values.
 #pragma once
 

@@ -1,7 +1,7 @@
-// StreamingDetokenizer: makes text of token ids as they come, without ever giving out half a character.
+// StreamingDetokenizer: turns token ids into text as they come, and never returns half a character.
 //
-// What all calls return, put together, is the bytes of all tokens with every invalid sequence replaced by U+FFFD,
-// exactly as if they had been decoded at once (base/utf8.h says how). At most three bytes are held back. Thread safety:
+// The results of all calls together are the bytes of all tokens with every invalid sequence replaced by U+FFFD, exactly
+// as if they had been decoded at once (base/utf8.h says how). At most three bytes are held back. Thread safety:
 // none; one per answer. The tokenizer must outlive it.
 #pragma once
 
@@ -18,7 +18,7 @@ class StreamingDetokenizer {
   StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special)
       : tokenizer_(&tokenizer), skip_special_(skip_special) {}
 
-  // The text that is certain after one more token: valid UTF-8, often empty. An id that no token has gives none.
+  // The text that is certain after one more token: valid UTF-8, often empty. Unknown ids give no text.
   std::string push(std::int32_t id);
 
   // The rest: empty, or U+FFFD if the tokens ended inside a character. Ready for another text afterwards.

@@ -2,7 +2,7 @@
 //
 //   token -> detokeniser (whole characters) -> stop strings -> the chat encoding's parser -> deltas
 //
-// The end token is no text. Stop strings are looked for in all the text that the model makes, reasoning and markers
+// The end token gives no text. Stop strings are looked for in everything that the model writes, reasoning and markers
 // included. Thread safety: belongs to one choice of one request.
 #pragma once
 
@@ -25,7 +25,7 @@ struct GenerationDelta {
   std::vector<std::vector<TokenLogprob>> top;  // for each of `chosen`
   bool finished = false;
   std::string_view finish_reason;  // "stop", "length" or "tool_calls", when finished and not failed
-  Status failure;                  // why there is no more, when finished
+  Status failure;                  // why the answer failed, when finished
 };
 
 class GenerationStream {
@@ -34,7 +34,7 @@ class GenerationStream {
   GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
                    std::unique_ptr<ChatOutputParser> parser);
 
-  // After the delta that is finished, deltas are empty. A stop string finishes the answer before the engine does: the
+  // After a finished delta all further ones are empty. A stop string finishes the answer before the engine does; the
   // caller then cancels the request.
   GenerationDelta push(const Output& output);
 

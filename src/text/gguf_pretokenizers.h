@@ -1,5 +1,5 @@
 // The pre-tokenizers that GGUF files name ("tokenizer.ggml.pre"), as a tokenizer.json writes them.
-// Source: the tokenizer.json files of the models that each is named after. Thread safety: pure functions.
+// Source: the tokenizer.json files of the models after which they are named. Thread safety: pure functions.
 #pragma once
 
 #include <boost/json/value.hpp>

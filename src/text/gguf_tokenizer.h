@@ -1,7 +1,7 @@
 // The tokenizer and the chat templates that a GGUF file carries in its metadata.
 //
-// The metadata are written as the tokenizer.json and tokenizer_config.json that say the same, so that everything is
-// checked and read as from there. Supported: byte-level BPE ("tokenizer.ggml.model" gpt2) with the pre-tokenizers
+// The metadata are turned into the equivalent tokenizer.json and tokenizer_config.json, so that they are checked and
+// read like these. Supported: byte-level BPE ("tokenizer.ggml.model" gpt2) with the pre-tokenizers
 // ("tokenizer.ggml.pre") llama-bpe, qwen2, smollm, deepseek-llm and deepseek-v3.
 // Thread safety: pure functions.
 #pragma once

@@ -10,9 +10,8 @@
 namespace sluice {
 
 // The pattern for PCRE2 (UTF, UCP and MULTILINE set), or a failure that says which construct, at which byte offset, is
-// not supported. Accepted is what the two read alike: literals, ".", "^", "$", alternation, groups (?: (?i: (?= (?!
-// (?<=
-// (?<! (?> and plain ones, flat character classes, \s \S \d \D \r \n \t \f \p{..} \P{..} \x{..} and escaped
+// not supported. Accepted is what both understand alike: literals, ".", "^", "$", alternation, groups (plain, and (?:
+// (?i: (?= (?! (?<= (?<! (?>), flat character classes, \s \S \d \D \r \n \t \f \p{..} \P{..} \x{..} and escaped
 // punctuation, the quantifiers ? * + (greedy, lazy, possessive) and {n} {n,} {n,m} (greedy). Script names are
 // rewritten, because a bare one means Script_Extensions to PCRE2.
 Result<std::string> translate_pattern(std::string_view pattern);

@@ -1,9 +1,9 @@
-// The text as a pre-tokenizer's patterns, and tables of Unicode as old as PCRE2's, are to see it.
+// The text in the form in which a pre-tokenizer's patterns should see it.
 //
-// Patterns were written for a library with newer Unicode tables than PCRE2's. So where the two disagree on what a
-// character is (a letter that did not exist yet, U+180E as a space), the patterns are shown another character instead,
-// on whose class both agree, of the same length in UTF-8; the words are still cut from the text itself.
-// Thread safety: pure functions.
+// Patterns were written for a library with newer Unicode tables than PCRE2's. Where the two disagree about a
+// character's class (a letter that did not exist yet, U+180E as a space), the patterns see another character instead,
+// of a class on which both agree and of the same length in UTF-8; the words are still cut from the text itself. Thread
+// safety: pure functions.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // StopMatcher: ends a streamed text before the first stop string in it.
 //
-// Text passes on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
-// longest one. The result does not depend on how the text is cut into pieces: the stop string that is complete first
-// wins, and of several that end at the same byte the longest. Thread safety: belongs to one answer.
+// Text is passed on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
+// longest one. The result does not depend on how the text is cut into pieces: the stop string that is completed first
+// wins, and the longest of several that end at the same byte. Thread safety: belongs to one answer.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ class StopMatcher {
   // Empty strings are ignored.
   explicit StopMatcher(const std::vector<std::string>& stops);
 
-  // The text that may be shown now. After a match nothing passes any more.
+  // The text that may be shown now; nothing after a match.
   std::string push(std::string_view text);
-  // The text ended without a match: what was held back.
+  // What was held back, when the text has ended without a match.
   std::string finish();
   bool stopped() const { return stopped_; }
 

@@ -1,6 +1,6 @@
 // Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json or the
-// metadata of a GGUF file describe it (spec section 14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package
-// id by id.
+// metadata of a GGUF file describe it (docs/models/deepseek_v4.md §14.1 for DeepSeek's). Encoding agrees with the
+// `tokenizers` package id by id.
 //
 // A text is cut at its added tokens ("<think>"), the parts between are normalized (nothing, or NFC), cut into words by
 // the pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact
@@ -27,7 +27,7 @@ class GgufModel;
 struct EncodeOptions {
   // Adds what the tokenizer puts around a text by itself, such as BOS. A rendered chat already contains it.
   bool add_special_tokens = false;
-  // Recognises special tokens in the text. Without, "<｜User｜>" is encoded as the characters that it is written with.
+  // Recognises special tokens in the text. Without it "<｜User｜>" is encoded as plain characters.
   // Added tokens that are not special ("<think>" in DeepSeek's) are recognised either way.
   bool parse_special = true;
 };
@@ -50,21 +50,21 @@ class Tokenizer {
   // The ids of `text`. Invalid UTF-8 is refused with the offset of the first bad byte.
   Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // The ids of a text that a client wrote parts of: no special token is found where one of its bytes is the client's.
-  // `places` are offsets in it, ascending; each at which a special token begins is the index of its id in `places`.
+  // The ids of a text of which a client wrote parts: a special token is not recognised if any of its bytes is the
+  // client's. `places` are offsets in the text, ascending; EncodedText::places has, for each at which a special token
+  // begins, the index of that token's id.
   Result<EncodedText> encode(const MarkedText& text, std::span<const std::size_t> places = {}) const;
 
-  // The bytes that the ids stand for, one after the other; with `skip_special` without special tokens. An id that no
-  // token has stands for nothing.
+  // The bytes of the tokens, one after the other; with `skip_special` without special tokens. Unknown ids are skipped.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
-  // The bytes of one token; empty for an id that no token has. Valid as long as the tokenizer.
+  // The bytes of one token, valid as long as the tokenizer; empty for an unknown id.
   std::string_view token_bytes(std::int32_t id) const;
 
   // The id of an added token by its text, or of a token of the vocabulary by its bytes (" the", not "Ġthe").
   std::optional<std::int32_t> token_to_id(std::string_view text) const;
 
-  // One more than the largest id. Ids may have gaps; has_token tells.
+  // One more than the largest id. Ids may have gaps (has_token).
   std::int32_t vocab_size() const;
   bool has_token(std::int32_t id) const;
   // A token that marks structure and is no text, such as BOS or "<｜User｜>".

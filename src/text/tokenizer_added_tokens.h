@@ -24,10 +24,10 @@ struct AddedToken {
   bool normalized = false;   // found in the normalized text, else in the text as given
   bool single_word = false;  // found only where no word character touches it
   bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space behind it
+  bool rstrip = false;       // takes the white space after it
 };
 
-// Finds a set of added tokens in a text: from left to right, the longest of those that begin at a place.
+// Finds added tokens in a text, from left to right; of those that begin at the same place the longest.
 class AddedTokenMatcher {
  public:
   // Adds a token that is written `pattern` in the text; of two with the same pattern the first counts. `pattern` is not

@@ -1,4 +1,4 @@
-// The post-processor of a tokenizer.json, as far as it concerns one text: the tokens put before and behind it.
+// The post-processor of a tokenizer.json, as far as it concerns a single text: the tokens put before and after it.
 // Thread safety: pure functions.
 #pragma once
 

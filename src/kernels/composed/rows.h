@@ -1,4 +1,4 @@
-// What composed ops share: the forms of rows that were just written, and products of rows in the form that each weight
+// What composed ops share: making the forms of rows just written, and products of rows in the form that each weight
 // multiplies.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Attention of one layer (spec sections 17.1, 19): project, write the cache, then attend through it, absorbed, or in
-// long spans of a profile that asks for it expanded.
+// Attention of one layer (docs/models/deepseek_v3.md §1, docs/models/deepseek_v3.2.md §2): project, write the cache,
+// then attend through it, absorbed, or in long spans of a profile that asks for it expanded.
 #include <cmath>
 
 #include "model/deepseek_mla/step.h"
@@ -83,7 +83,7 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   if (mla.index_n_heads > 0) step.show(index, "index_k", index_k);
 }
 
-// The index_topk best keys of each row, all of them while there are no more (spec section 19).
+// The index_topk best keys of each row, all of them while there are no more (docs/models/deepseek_v3.2.md §1).
 void DeepSeekMla::select_keys(Step& step, int index) {
   Workspace& w = step.w;
   const DeepSeekMlaConfig& mla = config_.mla();

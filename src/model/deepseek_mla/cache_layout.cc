@@ -1,4 +1,5 @@
-// What a model with multi-head latent attention caches per layer (spec sections 12.3, 12.4, 17.1), and in what types.
+// What a model with multi-head latent attention caches per layer, and in what types (docs/models/deepseek_v3.md §1,
+// docs/models/deepseek_v3.2.md §3).
 #include <fmt/format.h>
 
 #include "model/deepseek_mla/model.h"

@@ -9,7 +9,7 @@
 namespace sluice::mla {
 namespace {
 
-// (nope + rope)^-1/2, with YaRN times g(mscale_all_dim)^2 (spec sections 17.1, 18).
+// (nope + rope)^-1/2, with YaRN times g(mscale_all_dim)^2 (docs/models/deepseek_v3.md §1).
 float softmax_scale(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const double m = rope.yarn && rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;

@@ -4,7 +4,7 @@
 // rotated shared key) is key and value at once, whatever the length of the span. Only in a profile that asks for it
 // (NumericsProfile::expand_from) long spans attend to expanded keys and values instead. The three families differ in
 // what their configs ask for only. The files beside this one are the parts: weights, cache layout, attention. forward()
-// reads top to bottom. Source: spec sections 17-19.
+// reads top to bottom. Formulas: docs/models/deepseek_v3.md, docs/models/deepseek_v2.md, docs/models/deepseek_v3.2.md.
 #pragma once
 
 #include <memory>

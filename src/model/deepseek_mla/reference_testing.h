@@ -1,6 +1,6 @@
 // A second forward of DeepSeek-V2, V3 and V3.2, for what no stored logits show: f64, one sequence at once, per-head
-// keys and values, written from the specification (sections 12.4, 17-19) apart from the model's own code and config
-// reader; and the stages of the default profile.
+// keys and values, written from docs/models, independently of the model's own code and config reader; and the stages
+// of the default profile.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ namespace sluice {
 
 struct ReferenceOptions {
   bool as_trained = false;   // V3.2: FP8 latents, rotated FP8 index queries and keys
-  bool bf16_rotary = false;  // the cached key's rotary dims in bf16, as the row of section 12.4 has them
+  bool bf16_rotary = false;  // the cached key's rotary dims in bf16, as in docs/models/deepseek_v3.2.md §3
 };
 
 // Logits [ids.size(), vocab]. `folder`: bf16 or f32 weights under the official names, config.json in the newer form.

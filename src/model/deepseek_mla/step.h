@@ -7,7 +7,7 @@
 
 namespace sluice::mla {
 
-// Where the tensors of a step lie. Every name is one of the specification, [rows, ...].
+// Where the tensors of a step lie. Names are those of docs/models/deepseek_v3.md; [rows, ...].
 struct DeepSeekMla::Workspace {
   ScratchTensor q_a, q, latent;           // latent: (c | k_pe)
   ScratchTensor absorbed;                 // [rows, heads, kv_lora_rank + rope]

@@ -7,7 +7,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Builds the table. Each call is one line of the specification's tensor list: name, shape.
+// Builds the table. Each call is one tensor of docs/models/deepseek_v3.md §3: name, shape.
 class TableBuilder {
  public:
   TableBuilder(const ModelConfig& config, const NumericsProfile& profile)

@@ -1,5 +1,5 @@
-// The weights of a checkpoint with multi-head latent attention (spec sections 17.3, 18, 19) and the table that binds
-// them.
+// The weights of a checkpoint with multi-head latent attention (docs/models/deepseek_v3.md §3,
+// docs/models/deepseek_v3.2.md §1) and the table that binds them.
 #pragma once
 
 #include <vector>

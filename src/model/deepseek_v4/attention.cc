@@ -1,4 +1,4 @@
-// Attention of one layer (spec section 4): project, write the cache, then attend through it.
+// Attention of one layer (docs/models/deepseek_v4.md §4): project, write the cache, then attend through it.
 #include <cmath>
 
 #include "model/deepseek_v4/step.h"
@@ -90,7 +90,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   project(step.exec, rows, u, a.o_b, y);
 }
 
-// The compressed entries that close in this step (spec section 6), or the indexer's keys of them.
+// The compressed entries that close in this step (docs/models/deepseek_v4.md §6), or the indexer's keys of them.
 KvRows DeepSeekV4::entries(Step& step, int index, bool of_index) const {
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
@@ -120,7 +120,7 @@ KvRows DeepSeekV4::entries(Step& step, int index, bool of_index) const {
   return rows;
 }
 
-// The lightning indexer (spec section 7): which compressed entries each row attends to.
+// The lightning indexer (docs/models/deepseek_v4.md §7): which compressed entries each row attends to.
 void DeepSeekV4::select_entries(Step& step, int index) {
   Workspace& w = step.w;
   const DeepSeekV4Config& v4 = config_.v4();

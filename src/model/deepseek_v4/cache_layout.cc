@@ -1,4 +1,5 @@
-// What DeepSeek-V4 caches per layer (spec sections 4.3, 6.4, 12), and what of its config the code supports.
+// What DeepSeek-V4 caches per layer (docs/models/deepseek_v4.md §4.3, §6.4, §12), and what of its config the code
+// supports.
 #include <fmt/format.h>
 
 #include <cstring>

@@ -117,7 +117,8 @@ Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, c
   return args.normed;
 }
 
-// Collapses the streams of the rows that want logits, and projects them onto the vocabulary (spec section 9).
+// Collapses the streams of the rows that want logits, and projects them onto the vocabulary
+// (docs/models/deepseek_v4.md §9).
 void DeepSeekV4::head(Step& step, float* logits) {
   HcLeaveEnterArgs args = leave(step, false, InputForms().add(weights_.head));
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;

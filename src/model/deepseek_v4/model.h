@@ -2,7 +2,7 @@
 // experts.
 //
 // The files beside this one are the parts of the paper: weights, cache layout, attention, compressor and indexer,
-// feed-forward. forward() reads top to bottom. Source: spec sections 2-9.
+// feed-forward. forward() reads top to bottom. Formulas: docs/models/deepseek_v4.md §2-§9.
 #pragma once
 
 #include <memory>

@@ -65,7 +65,7 @@ class Reference : ReferenceModel {
     return streams;
   }
 
-  // Hyper-connections (section 3), which round nothing: the coefficients of a site.
+  // Hyper-connections (docs/models/deepseek_v4.md §3), which round nothing: the coefficients of a site.
   struct Mix {
     Row pre, post, comb;
   };
@@ -139,7 +139,8 @@ class Reference : ReferenceModel {
     round_bf16(row, dim_ - rope_dims_, rope_dims_);
   }
 
-  // The pooled entry `e` of a compressor, normed and turned (section 6); index keys are rotated where they are FP4.
+  // The pooled entry `e` of a compressor, normed and turned (docs/models/deepseek_v4.md §6); index keys are rotated
+  // where they are FP4.
   Row entry(const Recording& run, int layer, const std::string& name, int e, int dim, bool of_index) const {
     const int tokens = ratio(layer);
     const bool overlap = tokens == 4;
@@ -247,7 +248,7 @@ class Reference : ReferenceModel {
     return chosen;
   }
 
-  // Section 7. Queries are rotated and FP4 where the keys are.
+  // docs/models/deepseek_v4.md §7. Queries are rotated and FP4 where the keys are.
   void check_indexer(const Recording& run, int layer, int position, const Row& x, const Rows& keys,
                      StageErrors& errors) const {
     const Row* found = run.at(layer, "index_q", position);
@@ -286,7 +287,7 @@ class Reference : ReferenceModel {
     return default_project({u}, name + "wo_b.weight")[0];
   }
 
-  // Section 8.
+  // docs/models/deepseek_v4.md §8.
   void check_feed_forward(const Recording& run, int layer, int position, StageErrors& errors) const {
     const std::string name = fmt::format("layers.{}.ffn.", layer);
     const Row x = normed(run, layer, "ffn", position);

@@ -7,7 +7,7 @@
 
 namespace sluice::v4 {
 
-// Where the tensors of a step lie. Every name is one of the specification, [rows, ...].
+// Where the tensors of a step lie. Names are those of docs/models/deepseek_v4.md; [rows, ...].
 struct CompressorScratch {
   ScratchTensor kv, gate, pooled;  // projections and closed windows
 };

@@ -9,7 +9,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// Builds the table. Each add_* call is one line of the specification's tensor list: official name, transformers name,
+// Builds the table. Each add_* call is one tensor of docs/models/deepseek_v4.md §13: official name, transformers name,
 // shape.
 class TableBuilder {
  public:

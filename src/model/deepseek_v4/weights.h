@@ -1,4 +1,4 @@
-// The weights of a DeepSeek-V4 checkpoint (spec section 13) and the table that binds them.
+// The weights of a DeepSeek-V4 checkpoint (docs/models/deepseek_v4.md §13) and the table that binds them.
 #pragma once
 
 #include <vector>

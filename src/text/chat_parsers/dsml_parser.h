@@ -1,5 +1,5 @@
-// Splits answers of DeepSeek V3.2 and V4 into reasoning, content and tool calls while they stream (specification
-// §14.2). The two differ in the name of the block only: function_calls in V3.2, tool_calls in V4.
+// Splits answers of DeepSeek V3.2 and V4 into reasoning, content and tool calls while they stream
+// (docs/models/deepseek_v4.md §14.2). They differ in the name of the block: function_calls in V3.2, tool_calls in V4.
 //
 //   {reasoning}</think>{content}\n\n<｜DSML｜tool_calls>
 //   <｜DSML｜invoke name="f">

@@ -4,9 +4,9 @@
 //   std::size_t used = json.push("{\"a\": \"x");   // used == 8; json.take() == "{\"a\": \"x"
 //   json.completion()                               // "\"}": what makes JSON of all that was taken
 //
-// A key, a comma, a number, an escape and the like are held back until it is sure that what was taken before, they, and
-// a completion are JSON. So arguments of a tool call can stream, and are JSON even if the answer ends or goes wrong in
-// the middle. Thread safety: belongs to one parser.
+// A key, a comma, a number, an escape and the like are held back until what was taken so far, they and a completion are
+// certain to be JSON. So the arguments of a tool call can be streamed, and are JSON even if the answer ends or goes
+// wrong in the middle. Thread safety: belongs to one parser.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ class JsonPrefix {
     kBroken,    // the next byte cannot follow
   };
 
-  // Reads as far as it is JSON; how many bytes belong to the value.
+  // Reads as long as it is JSON; returns how many bytes belong to the value.
   std::size_t push(std::string_view text);
-  // No more comes: a number at the top is complete.
+  // Nothing more comes: a number at the top is complete.
   void finish();
 
   Status status() const { return status_; }

@@ -3,11 +3,10 @@
 //   {"name": "f", "parameters": {"k": 1}}; {"name": "g", "parameters": {}}
 //   {content}<|python_tag|>{"name": "f", "parameters": {"k": 1}}
 //
-// Without the tag an answer is a call only if it begins as one. Calls are parted by ";", "," or white space.
-// What becomes of malformed answers: an object that is no call (no name, or no parameters) is content, with the tag
-// before it, and so is all that follows it, up to another tag. Once a call has started, its arguments are completed to
-// JSON wherever they break off; the rest is content.
-// Thread safety: belongs to one answer.
+// Without the tag an answer is a call only if it begins as one. Calls are separated by ";", "," or white space.
+// Malformed answers: an object that is not a call (no name, or no parameters) is content, with the tag before it, and
+// so is everything after it, up to another tag. Once a call has started, its arguments are completed to JSON wherever
+// they break off; the rest is content. Thread safety: belongs to one answer.
 #pragma once
 
 #include <optional>

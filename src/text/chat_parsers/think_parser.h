@@ -6,9 +6,9 @@
 //
 //   {answer}
 //
-// Reasoning is only looked for at the start of an answer, or is open from the prompt on; then another <think> at its
-// start is no text. Newlines next to the tags are not part of the reasoning or the answer. Text without </think> is
-// reasoning to its end, calls included: a model that still thinks calls nothing.
+// Reasoning is only looked for at the start of an answer, or is open from the prompt on; then another <think> at the
+// start is dropped. Newlines next to the tags are not part of the reasoning or the answer. Text without </think> is
+// reasoning to its end, calls included: a model that is still thinking calls nothing.
 // Thread safety: belongs to one answer.
 #pragma once
 

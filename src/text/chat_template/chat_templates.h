@@ -30,13 +30,13 @@ struct ChatTemplates {
   const jinja::Template* find(bool has_tools) const;
 };
 
-// Those of a model folder or GGUF file; without templates if it has none, or if only the special tokens are wanted.
+// The templates of a model folder or GGUF file; none if it has none, or if only the special tokens are wanted.
 Result<ChatTemplates> load_chat_templates(const std::string& folder, bool only_tokens = false);
 
 // Those of the text of a tokenizer_config.json; `what` names it in errors.
 Result<ChatTemplates> parse_chat_templates(const boost::json::value& tokenizer_config, const std::string& what);
 
-// Puts the template of a file in the place of all others.
+// Replaces all templates by that of a file.
 Status replace_chat_templates(ChatTemplates& templates, const std::string& path);
 
 // Adds a template from its text; `what` names it in errors.

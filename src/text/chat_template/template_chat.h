@@ -8,7 +8,7 @@
 //
 // How an answer is taken apart follows from the template's text, unless options name it (chat_parsers.h).
 //
-// Special tokens are found in what the template writes, not in what it writes of the request's (jinja/marks.h).
+// Special tokens are recognised in the template's own text, not in what it inserts from the request (jinja/marks.h).
 //
 // Errors of render: what the template raises, with its line; tools that the template leaves out; what only other
 // encodings can write (task, a message's own tools). Thread safety: const methods may be called from any thread.
@@ -33,9 +33,9 @@ class TemplateChat final : public ChatEncoding {
   static Result<std::unique_ptr<ChatEncoding>> make(ChatTemplates templates, const ChatParserNames& parsers);
 
   Result<ChatPrompt> render(const ChatRequest& request) const override;
-  // With tools on offer a parser for their calls. Reasoning is open if the prompt ends in a <think> of the template's.
+  // If the request offers tools, a parser for calls. Reasoning is open if the prompt ends in the template's <think>.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
-  // Those of the field's usual tokens that the template writes.
+  // The customary tokens that this template writes.
   std::vector<std::string_view> role_markers() const override;
 
   const TemplateForms& forms() const { return forms_; }

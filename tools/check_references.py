@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""check_references.py: what the source and the pages refer to exists.
+
+In C++ files: each `docs/….md` is a page; a section, `docs/models/X.md §4.3`, is a heading of the page named before it on
+the same line, and no section is cited without its page. In pages: each link to a file of the tree, and to a heading of a
+page, resolves, and each `src/…`, `tests/…` and the like is there. With a folder as argument it checks that tree."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+SOURCE = [f for d in ("include", "src", "cli", "tests", "bench") for s in ("*.h", "*.cc", "*.cu")
+          for f in (ROOT / d).rglob(s)]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("models/*/*.md")]
+
+
+def headings(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    return re.findall(r"^#+ (.+)$", text, re.M)
+
+
+def sections(page):
+    return {m[1] for title in headings(page) if (m := re.match(r"(\d+(?:\.\d+)*)\.? ", title))}
+
+
+def anchors(page):
+    """As GitHub makes them: lower case, punctuation left out, hyphens for spaces."""
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings(page)}
+
+
+def wrong_in_source(line):
+    page = None
+    for name, section in re.findall(r"(docs/[\w./-]+\.md)|§([\d.]*\d|)", line):
+        if name:
+            page = ROOT / name
+            if not page.is_file():
+                yield f"there is no {name}"
+        elif page is None:
+            yield "a section without its page"
+        elif page.is_file() and section not in sections(page):
+            yield f"{page.relative_to(ROOT)} has no section {section or 'of that name'}"
+    if re.search(r"\bspec(ification)?,? (§|sections? \d)", line):
+        yield "a section without its page"
+
+
+def wrong_in_page(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        if not linked.exists():
+            yield f"a link to {target}, which does not exist"
+        elif anchor and anchor not in anchors(linked):
+            yield f"a link to {target}: there is no such heading"
+    for name in re.findall(r"`((?:src|include|cli|tests|tools|docs|bench|cmake|models|packaging)/[\w./*-]+)`", text):
+        if not re.search(r"[A-Z]{3}", pathlib.Path(name).stem) and not any(ROOT.glob(name.rstrip("/"))):
+            yield f"there is no {name}"
+
+
+found = [f"{file.relative_to(ROOT)}:{n}: {fault}" for file in SOURCE
+         for n, line in enumerate(file.read_text().splitlines(), 1) if "§" in line or "docs/" in line or "spec" in line
+         for fault in wrong_in_source(line)]
+found += [f"{page.relative_to(ROOT)}: {fault}" for page in PAGES for fault in wrong_in_page(page)]
+print("\n".join(sorted(found)), file=sys.stderr, end="\n" if found else "")
+sys.exit(bool(found))
