@@ -14,9 +14,8 @@
 //                         and the blocks that they complete are published, under names made of those ids. What computes
 //                         them is enqueued before whatever could read them
 //   draw(rows)            chooses tokens from the step's logits
-//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is still
-//   on
-//                         its way
+//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is not
+//                         known yet
 //
 // The prefix cache works through BlockChain: resume() takes over what a lookup found, spans that carry their chain
 // publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
@@ -95,8 +94,7 @@ class Runner {
 
   // Computes the spans, each of another sequence, in one batch. On an error nothing has changed:
   //   kInvalidArgument    no spans, an empty span, a sequence that is closed or named twice, an id outside the
-  //   vocabulary,
-  //                       logit_rows out of order, a sequence longer than max_model_len()
+  //                       vocabulary, logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
   Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The same without the end: each span stays reserved until settle(). Spans' `keep` and `chain` are not looked at.

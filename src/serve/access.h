@@ -4,9 +4,8 @@
 // (DNS rebinding) makes them look like the page's own. So:
 // - On a loopback address the Host must be a loopback address, localhost, what --host says, or the host of an allowed
 //   origin. On others any Host may be named, but for requests with an Origin.
-// - A request with an Origin is answered if that is allowed, or if it is the server's own: the Host that is named,
-// which
-//   must be an address, localhost or what --host says, as no page can make another name of those.
+// - A request with an Origin is answered if that is allowed, or if it is the server's own: the request's Host, which
+//   must be an address, localhost or what --host says, because no page can give another machine one of these names.
 // - Allowed origins get the headers that let their pages read the answers, and answers to preflights.
 // Thread safety: const after it is made.
 #pragma once
