@@ -4,8 +4,8 @@
 // chance adds (number mod kLawSituations):
 //   0  a sequence preempted behind a full block that resumes there; one swapped out and back; one aborted
 //   1  two prompts that begin alike, forked before they part; a truncation; wrong tokens that are forgotten
-//   2  unrelated sequences one after the other in a pool too small for what they leave behind: cached pages change
-//   hands 3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
+//   2  unrelated sequences one after the other in a pool too small for what they leave: cached pages change hands
+//   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
 // Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
 #pragma once
 
