@@ -1,7 +1,7 @@
 // The values of a random checkpoint: a pure function of (seed, tensor name, element), so that any piece of any tensor
 // can be made at any time.
 //
-//   weights      N(0, 1 / row length), quantised ones through codes and scales that vary from block to block
+//   weights      N(0, 1 / row length); quantised ones through codes and scales that vary from block to block
 //   norms        N(1, 0.1^2)
 //   other vectors (biases, sinks, hyper-connection scales and bases)  N(0, 0.1^2)
 //   ids          the ids of a row are distinct

@@ -14,8 +14,8 @@
 namespace sluice {
 
 // `sequences`: everything that may own pages; closed ones are skipped. `cache` may be null. An error (kInternal) names
-// the first page or sequence that is wrong. `sample`: how many published pages of each pool are digested, from a place
-// that moves on with `turn`.
+// the first page or sequence that is wrong. `sample`: how many published pages of each pool are digested, starting at a
+// page that depends on `turn`.
 Status audit(const CachePools& pools, std::span<const SequenceState> sequences, const PrefixCache* cache = nullptr,
              int sample = 0, std::uint64_t turn = 0);
 

@@ -13,7 +13,7 @@ class BlockChain {
  public:
   explicit BlockChain(const BlockHash& root) : root_(root) {}
 
-  // `tokens`: all of the sequence so far; those it has seen before must be as they were.
+  // `tokens`: all of the sequence so far; those seen before must not have changed.
   void extend(std::span<const TokenId> tokens);
 
   const BlockHash& root() const { return root_; }
@@ -21,7 +21,7 @@ class BlockChain {
   std::span<const BlockHash> hashes() const { return hashes_; }
   const BlockHash& operator[](int block) const { return hashes_[static_cast<std::size_t>(block)]; }
 
-  // Blocks whose window pages stay cached when the sequence has moved on (cache/retention.h); ascending.
+  // Blocks whose window pages stay cached after the sequence has moved on (cache/retention.h); ascending.
   void set_kept_blocks(std::vector<int> blocks) { kept_ = std::move(blocks); }
   bool keeps(int block) const;
 

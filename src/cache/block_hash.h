@@ -1,7 +1,7 @@
 // BlockHash: the name of the state after a block of 128 tokens. A chain: SHA-256 of the parent's hash and the block's
 // token ids, so equal hashes mean equal tokens from the start of the sequence. The chain begins at a root made of the
-// numerics profile and the request's cache_salt, so caches of two profiles or two tenants never mix, and nobody can
-// construct a prompt whose blocks are taken for another's.
+// numerics profile and the request's cache_salt, so caches of two profiles or two tenants never mix, and nobody
+// can construct a prompt whose blocks are mistaken for another's.
 //
 // Cost: about 0.4 us a block with the CPU's SHA instructions. Thread safety: hash functions may run on any thread.
 #pragma once

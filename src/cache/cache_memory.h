@@ -1,13 +1,13 @@
 // CacheMemory: the memory of the pools, and everything that happens to its bytes outside of ops: pages and states
 // copied, saved, brought back, digested.
 //
-// It lies in the memory of a Device, which the host does not touch (kernels/device.h). What changes it is enqueued in
-// the order of the calls, between the steps that are enqueued before and after, and nothing is waited for; what gives
-// bytes to the host waits until they are there.
+// It is memory of a Device, which the host does not touch (kernels/device.h). Functions that change it are enqueued in
+// the order of the calls, between the steps enqueued before and after, and do not wait; those that give bytes to the
+// host wait for them.
 //
-// One array per plane, indexed by page; one page id serves all layers; the open states lie before them, in pairs. Each
+// One array per plane, indexed by page; one page id serves all layers; the open states come before them, in pairs. Each
 // array begins at a multiple of 64 bytes. The memory is mapped but not touched, so a large budget costs nothing before
-// pages are used. What no op has written is zero: so is the padding of pages (model/cache_layout.h), always.
+// pages are used. What no op has written is zero, and so is the padding of pages (model/cache_layout.h), always.
 //
 // An image is what a sequence has cached, as host bytes, the same on every device: for each plane, its part of each of
 // the sequence's pages of that kind, in the order of the blocks; then the open state.
@@ -38,7 +38,7 @@ inline OpenState open_state(StateSlot slot, int copy) {
 
 class CacheMemory {
  public:
-  // kResourceExhausted when the device cannot map so much.
+  // kResourceExhausted if the device cannot map that much.
   static Result<CacheMemory> create(Device& device, const CacheLayout& layout, const MemoryPlan& plan);
 
   // For ops; the addresses are the device's.
@@ -53,13 +53,13 @@ class CacheMemory {
 
   void copy_page(LatentPage from, LatentPage to) { copy_page(PlaneKind::kLatent, from.value, to.value); }
   void copy_page(WindowPage from, WindowPage to) { copy_page(PlaneKind::kWindow, from.value, to.value); }
-  // Of all of a page's bytes; equal bytes have equal digests.
+  // A digest of all of a page's bytes.
   std::uint64_t digest(LatentPage page) const { return digest(PlaneKind::kLatent, page.value); }
   std::uint64_t digest(WindowPage page) const { return digest(PlaneKind::kWindow, page.value); }
 
   std::size_t image_bytes(std::size_t latent_pages, std::size_t window_pages) const;
-  // `image` has the bytes of so many pages. Pages that are none (-1) have their place in the image, but nothing is
-  // written for them: their bytes are there already.
+  // `image` has the bytes of all these pages. A page of -1 has its place in the image but is not written: its bytes are
+  // there already.
   void save(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
             std::span<std::byte> image) const;
   void restore(std::span<const std::byte> image, std::span<const LatentPage> latents,

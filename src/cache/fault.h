@@ -1,5 +1,5 @@
-// Fault: deliberate faults, one at a time, so that the tests of the laws can be seen to find them (`sluice verify
-// --inject`). Nothing else sets one.
+// Fault: deliberate faults, one at a time, to see that the tests of the laws find them (`sluice verify --inject`).
+// Nothing else sets one.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ enum class Fault {
   kNone,
   kSkippedWrite,      // a row of a span does not reach the cache: a window's, or without windows a token's latent
   kEarlyPublication,  // a block is published before its last tokens are computed
-  kStaleHash,         // a page that is given to another sequence keeps the name of its old content
+  kStaleHash,         // a page given to another sequence keeps the name of its old content
   kChunkReduction,    // attention's splits begin where the span begins
   kLeakedReference,   // a sequence that ends forgets to give back a page
   kIgnoredSalt,       // blocks have the same names under every salt

@@ -1,4 +1,4 @@
-// FreeSet: a set of the integers [0, size) that gives its lowest member. Three levels of 64-bit words, so that 16.7
+// FreeSet: a set of integers in [0, size) that finds its lowest member. Three levels of 64-bit words, so that 16.7
 // million pages need three word reads; no allocation after construction.
 #pragma once
 

@@ -1,15 +1,15 @@
 // MemoryPlan: how a budget of bytes is split between the latent pool, the window pool and the sequences' open states.
 //
-// Per running sequence: two open states (committed and scratch) and steady_window_pages() window pages. Beside them the
-// window pool has what one span of max_batched_tokens rows needs more. So, with s sequences,
+// Per running sequence: two open states (committed and scratch) and steady_window_pages() window pages. The window pool
+// also has the extra pages that one span of max_batched_tokens rows needs. So, with s sequences,
 //   fixed(s) = (s + 1) * 2 * open_bytes + (s * steady + extra(max_batched_tokens) + 1) * window_page_bytes
 // where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
 // but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
 // rest goes to the latent pool. With prefix caching all of it is used, and one window page for every
 // kLatentsPerCachedWindow latent pages is taken out of the rest, to resume behind (docs/prefix_cache.md has the
-// reason); without it, the latent pool gets at most what s sequences of max_model_len can fill. Nothing is touched
-// before it is used but what the pools know of their pages (PagePool::kBytesPerPage).
+// reason); without it, the latent pool gets at most what s sequences of max_model_len can fill. No memory
+// is touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // PageGeometry: how many pages of each pool a sequence needs, as a function of positions alone. The scheduler plans
 // with the same functions that the cache allocates by.
 //
-// At position p, which lies in block n = p / 128, a sequence holds the window pages of blocks n - R .. : those that the
-// rows from p on can see, and those that resuming at its last block boundary, 128 n, needs; R =
-// window_pages_to_resume() covers both. So a sequence can always go back to its last boundary. While rows [p, p + rows)
-// are computed it holds those of every block up to the last row besides. Latent pages: one for every block up to the
-// last row.
+// At position p, in block n = p / 128, a sequence holds the window pages of blocks n - R and later: those that the rows
+// from p on can see, and those needed to resume at its last block boundary, 128 n; R = window_pages_to_resume() covers
+// both. So a sequence can always go back to its last boundary. While rows
+// [p, p + rows) are computed it also holds those of every block up to the last row. Latent pages: one for every block
+// up to the last row.
 #pragma once
 
 #include <algorithm>

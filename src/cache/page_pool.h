@@ -1,9 +1,9 @@
-// PagePool: the pages of one pool: how many owners each has, and which content.
+// PagePool: the pages of one pool: how many owners and what content each has.
 //
 // A page is in one of three states:
-//   vacant  no owner, no content; the lowest number is given first, which keeps the touched memory compact and runs
+//   vacant  no owner, no content; the lowest number is given out first, which keeps touched memory compact and runs
 //           repeatable
-//   cached  no owner, content that was published and kept: found again by its hash, and given to others when nothing is
+//   cached  no owner, content that was published and kept: found by its hash, and given to others when no page is
 //           vacant, the one released longest ago first
 //   used    one owner or more (a sequence each); a page with several is shared and nobody writes to it
 // A published page is found by its hash whether it is used or cached. A hash names at most one page.
@@ -38,19 +38,19 @@ class PagePool {
 
   // A page with one owner and no content; -1 when all are used.
   int allocate();
-  // One owner more. The page is used, or (claim only) cached: content found by its hash.
+  // Adds an owner. The page is used, or (claim only) cached: content found by its hash.
   void share(int page);
   void claim(int page);
-  // One owner less. Without any: cached if its content is published and kept, else vacant.
+  // Removes an owner. Without any left the page is cached if its content is published and kept, else vacant.
   void release(int page);
   std::int32_t owners(int page) const { return at(page).owners; }
 
-  // The page's content is final and has this name. False, and nothing changes, when another page has it already.
+  // Names the page's content, which is final. False, and without effect, if another page has the name already.
   bool publish(int page, const BlockHash& hash);
   int find(const BlockHash& hash) const;  // -1: none
   bool published(int page) const { return at(page).published; }
   const BlockHash& hash(int page) const { return hashes_[static_cast<std::size_t>(page)]; }
-  // A published page stays when its last owner leaves.
+  // Makes a published page stay when its last owner leaves.
   void keep(int page);
   bool kept(int page) const { return at(page).kept; }
   // Makes every cached page vacant.
@@ -59,10 +59,11 @@ class PagePool {
   std::uint64_t published_count() const { return published_count_; }
   std::uint64_t evicted_count() const { return evicted_count_; }  // cached pages that were given to others
 
-  // Each page in exactly one state, the table and the order of eviction consistent (kInternal names what is not).
+  // Checks that each page is in exactly one state and that the table and the order of eviction are consistent
+  // (kInternal names what is not).
   Status check() const;
 
-  // For tests of the tests: allocate() leaves the content's name on a page that it gives away.
+  // For tests of the tests: allocate() leaves the old content's name on a page that it gives out.
   bool fault_stale_hash = false;
 
  private:

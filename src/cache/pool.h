@@ -1,4 +1,4 @@
-// Pool<Page>: a PagePool whose pages are a type of their own, so that a page of one pool cannot be given to another.
+// Pool<Page>: a PagePool with its own type of pages, so that a page of one pool cannot be passed to another.
 #pragma once
 
 #include "cache/page_pool.h"

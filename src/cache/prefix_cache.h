@@ -1,13 +1,13 @@
 // PrefixCache: finds what is cached of a sequence's tokens, and publishes what was computed.
 //
 // A hit is the longest n such that the latent pages of blocks 0..n-1 and the last window pages before block n are
-// there, and at least one token is left to compute. When more latent blocks match than can be resumed behind, they are
-// shared all the same and the rows between are computed for their windows only; the place is remembered, so that the
+// cached, and at least one token is left to compute. If more latent blocks match than can be resumed behind, they are
+// shared all the same, and the rows between are computed for their windows only; the place is remembered, so that the
 // window page there is kept the next time it is made (the demand rule).
 //
-// Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them rather
-// than compute them again. Publishing happens after computing, never before. Does not own the pools. Thread safety: one
-// thread at a time.
+// Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them instead
+// of computing them again. Blocks are published after they are computed, never before. Does not own the pools. Thread
+// safety: one thread at a time.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -40,17 +40,17 @@ class PrefixCache {
   void set_retention(const RetentionRules& rules) { options_.retention = rules; }  // between requests
   Fault fault() const { return options_.fault; }
 
-  // For a sequence of which `known` tokens exist; the chain covers their full blocks. Remembers a demand when the hit
-  // is shorter than what matches, or will match when the expected blocks are there.
+  // For a sequence with `known` tokens; the chain covers their full blocks. Remembers a demand if the hit is shorter
+  // than what matches, or will match once the expected blocks are there.
   PrefixHit lookup(const BlockChain& chain, Position known);
 
-  // Blocks [begin, end) of the chain will be computed by a sequence that runs; every expect() is undone by as much
-  // forget_expected().
+  // A running sequence will compute blocks [begin, end) of the chain; every expect() is undone by a forget_expected()
+  // of the same blocks.
   void expect(const BlockChain& chain, int begin, int end);
   void forget_expected(const BlockChain& chain, int begin, int end);
 
-  // Block `block` of the chain is computed, in this page, which the caller owns. Returns the page to use from now on:
-  // when another page has this content already, the caller's is released and that one claimed.
+  // Block `block` of the chain has been computed in this page, which the caller owns. Returns the page to use from now
+  // on: if another page already has this content, the caller's is released and the other one claimed.
   LatentPage publish(LatentPage page, const BlockChain& chain, int block);
   WindowPage publish(WindowPage page, const BlockChain& chain, int block);
   // The window page of block `block` stays cached when its owners are gone.

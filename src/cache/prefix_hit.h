@@ -1,4 +1,4 @@
-// PrefixHit: what the prefix cache has of a sequence that does not run. Plain values.
+// PrefixHit: what the prefix cache has of a sequence that is not running. Plain values.
 #pragma once
 
 #include "base/index_types.h"

@@ -1,9 +1,9 @@
 // Retention: which blocks' window pages stay cached after the sequence that computed them has moved on.
 //
 // A latent page is needed by every later token, so all of them are kept until memory is short. A window page is needed
-// only to resume right behind its block, and there is one per 128 tokens of every sequence that is as large as many
-// latent pages. So only those are kept where somebody is likely to resume; docs/prefix_cache.md has the hit rate that
-// each rule brings.
+// only to resume right behind its block, there is one per 128 tokens of every sequence, and it is as large as many
+// latent pages. So only those are kept where some request is likely to resume; docs/prefix_cache.md has the hit rate
+// that each rule brings.
 #pragma once
 
 #include <span>

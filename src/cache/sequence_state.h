@@ -1,18 +1,18 @@
 // SequenceState: what is cached of one sequence for positions [0, position()): a latent page per block, the window
 // pages that the next row can see or that going back to the last block boundary needs, and the open state.
 //
-//   resume(...)     an empty one takes over cached pages
+//   resume(...)     an empty sequence takes over cached pages
 //   reserve(n)      pages for the next n rows
 //   span(...)       the view of them that a forward pass gets
-//   commit(...)     the rows are part of the sequence: the open state that the pass left in scratch is committed (the
-//                   two copies swap), full blocks are published, window pages no longer needed are given back
+//   commit(...)     the rows become part of the sequence: the open state that the pass left in scratch is committed
+//                   (the two copies swap), full blocks are published, window pages no longer needed are given back
 //   discard()       the rows never happened (a rejected speculation, a dropped step)
 // The state law: after commit it is a function of the tokens [0, position()) only. So
-//   fork            two sequences with the same tokens; a page is copied when one of them first writes to it. Where
+//   fork            two sequences with the same tokens; a page is copied when one of them first writes to it. If
 //                   latents are shared beyond position(), the tokens up to shared() are the same as well
-//   truncate(p)     the tokens from p on never were: goes back to the last point r <= p that it can resume from, and
-//                   returns it; rows r.. are to be computed again. Truncated and computed again = never gone on
-//   save, restore   save into bytes, close, restore = no interruption
+//   truncate(p)     removes the tokens from p on: goes back to the last point r <= p that it can resume from, and
+//                   returns r; rows from r on have to be computed again. Truncating and recomputing = never going on
+//   save, restore   save as bytes, close, restore = no interruption
 // Pages are given back tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one
 // thread at a time.
 #pragma once
@@ -38,24 +38,24 @@ class SequenceState {
 
   // Becomes the empty sequence, and the owner of `slot`, which the caller allocated.
   void open(CachePools* pools, StateSlot slot);
-  // Becomes the sequence that `other` is, sharing its pages.
+  // Becomes the same sequence as `other`, sharing its pages.
   void fork(const SequenceState& other, StateSlot slot);
   // Gives back everything; closed afterwards. The vectors keep their capacity for the next open().
   void close();
   bool is_open() const { return pools_ != nullptr; }
 
-  // Of an empty sequence: claims the cached pages of `hit`, which the prefix cache just found for `chain`.
+  // For an empty sequence: claims the cached pages of `hit`, which the prefix cache has just found for `chain`.
   void resume(const BlockChain& chain, const PrefixHit& hit);
 
   Position position() const { return position_; }
   int reserved_rows() const { return reserved_; }
 
-  // False, and unchanged, when a pool is short. At most one reservation at a time; rows >= 1.
+  // False, and without effect, if a pool is short. At most one reservation at a time; rows >= 1.
   bool reserve(int rows);
   // Valid until the next call of anything but a const function.
   BatchSpan span() const;
-  // The first `rows` rows of the reservation stay, for now all of them. With a cache, the blocks that they complete are
-  // published under their names in `chain`.
+  // The first `rows` rows of the reservation stay (for now always all of them). With a cache, the blocks that they
+  // complete are published under their names in `chain`.
   void commit(int rows, PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
   // The open state that the rows of the reservation write.
@@ -65,23 +65,23 @@ class SequenceState {
   Position truncate(Position p, const BlockChain* chain = nullptr);
 
   // The state as bytes, an image (cache/cache_memory.h); restore() reads them into an open, empty sequence: blocks that
-  // are still cached are claimed, the others copied. False, and unchanged, when a pool is short.
+  // are still cached are claimed, the others copied. False, and without effect, if a pool is short.
   std::size_t saved_bytes() const;
   void save(std::span<std::byte> bytes) const;
   bool restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache = nullptr,
                const BlockChain* chain = nullptr);
 
-  // The window pages behind the last block boundary stay cached when the sequence leaves them.
+  // Makes the window pages behind the last block boundary stay cached when the sequence leaves them.
   void keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const;
-  // For tests of short memory: an empty sequence that holds this many latent pages, as many as there are at most.
+  // For tests of short memory: an empty sequence that holds this many latent pages, or all there are if fewer.
   void occupy(int latent_pages);
   int occupied() const { return occupied_; }
   // Latent pages that nobody else holds.
   int exclusive_latent_pages() const;
 
   Position shared() const { return shared_; }  // latent pages of rows below came from the prefix cache
-  // The latents of rows below are in the pages that it holds: more than position() when they are shared, or when it was
-  // truncated within a block.
+  // The latents of rows below this are in the pages that it holds: more than position() if they are shared, or if it
+  // was truncated within a block.
   Position latents_end() const { return std::max({position_, shared_, latents_end_}); }
   StateSlot slot() const { return slot_; }
   const std::vector<LatentPage>& latent_pages() const { return latent_pages_; }  // [block]

@@ -16,7 +16,7 @@ using SwapHandle = StrongIndex<struct SwapHandleTag>;  // one image in the swap 
 
 class SwapSpace {
  public:
-  // `directory` empty: in memory. Fails when files cannot be made there.
+  // `directory` empty: in memory. Fails if files cannot be created there.
   static Result<std::unique_ptr<SwapSpace>> create(std::size_t bytes, const std::string& directory);
   ~SwapSpace();
   SwapSpace(const SwapSpace&) = delete;
@@ -24,12 +24,12 @@ class SwapSpace {
 
   std::size_t bytes_total() const { return total_; }
   std::size_t bytes_used() const { return used_; }
-  int images() const;  // that are kept
+  int images() const;  // kept at present
   bool has_room(std::size_t bytes) const { return bytes <= total_ - used_; }
 
-  // kResourceExhausted when there is no room, or none on the disk.
+  // kResourceExhausted if there is no room, in the swap space or on the disk.
   Result<SwapHandle> store(std::vector<std::byte> image);
-  // Gives the image back and forgets it, also when it can no longer be read (kUnavailable).
+  // Returns the image and forgets it, even if it can no longer be read (kUnavailable).
   Result<std::vector<std::byte>> take(SwapHandle handle);
   void drop(SwapHandle handle);
 

@@ -1,8 +1,8 @@
 // EngineImpl: the Engine over a Runner: the inbox (any thread) and the step loop (one thread of its own).
 //
-// A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, report; with
-// asynchronous steps the tokens of the one before. Everything below "engine thread only" is touched by that thread
-// alone; callbacks run without any lock held.
+// A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, and report them (with
+// asynchronous steps, those of the step before). Everything below "engine thread only" is used by that thread alone;
+// callbacks run with no lock held.
 #pragma once
 
 #include <chrono>
@@ -56,7 +56,7 @@ class EngineImpl final : public Engine {
     RequestId id = 0;
     int choice = kAllChoices;
   };
-  // Something to be done between two steps, that somebody waits for.
+  // A task to be done between two steps, for which somebody waits.
   struct Task {
     std::function<void()> work;
     bool done = false;
@@ -84,7 +84,7 @@ class EngineImpl final : public Engine {
   void fail_all(const Status& status);
   void audit() const;
   void finish(SequenceId id, Output output);
-  // One choice has ended; the last one ends the request. The pending request may be gone afterwards.
+  // A choice has ended; the last one ends the request. The pending request may be gone afterwards.
   void end_choice(PendingRequest& pending, int choice, Output output);
   void report(const Request& request, Output output);
   void publish_stats();
@@ -115,12 +115,12 @@ class EngineImpl final : public Engine {
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
 
-  std::thread thread_;  // last: it starts when the rest is there
+  std::thread thread_;  // last: it starts once the rest exists
 };
 
 // Engine::start(), with hooks.
 Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options);
-// The same over a runner that was made before, with these options.
+// The same over an existing runner, which was made with these options.
 Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineSetup& options,
                                              std::vector<std::int32_t> end_token_ids);
 

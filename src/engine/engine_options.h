@@ -1,4 +1,4 @@
-// Checks of EngineSetup that need no model, and the values that "0" stands for.
+// Checks of EngineSetup that need no model, and the values for which "0" stands.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ Status validate(const EngineSetup& options);
 Result<SchedulingPolicy> parse_policy(const std::string& name);
 SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid options
 
-// Whether a step is begun before the tokens of the one before are known (Stepper).
+// Whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
 
 // --no-enable-chunked-prefill needs room for the longest prompt in one step.

@@ -8,17 +8,16 @@
 //   runner->logits()  // [rows asked for, in span order; vocab]
 //   runner->close(s);
 //
-// Where work is done later (kernels/device.h) a step's tokens may be left where they are while the next is enqueued:
+// If a device does the work later (kernels/device.h), the next step may be enqueued before a step's tokens are known:
 //   begin(spans)          enqueues the step; its pages stay reserved
 //   settle(s, rows, ...)  for each span, when its own ids are known: the rows that stay become part of the sequence,
-//                         and the blocks that they complete are published, under names made of those ids. What computes
-//                         them is enqueued before whatever could read them
+//                         and the blocks that they complete are published under names made of those ids. The ops that
+//                         compute these are enqueued before any that could read them
 //   draw(rows)            chooses tokens from the step's logits
-//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is still
-//   on
-//                         its way
+//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is not
+//                         known yet
 //
-// The prefix cache works through BlockChain: resume() takes over what a lookup found, spans that carry their chain
+// The prefix cache works through BlockChain: resume() takes over what a lookup found, and spans that carry their chain
 // publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
 // law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
 // allocation once warm. Thread safety: one thread at a time.
@@ -62,14 +61,14 @@ class Runner {
  public:
   // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
   static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
-  // Takes a model that is there already; `kernels` as it was loaded with, or null if the model uses none. The second:
-  // with the device that it was loaded for.
+  // Takes a model that is already loaded; `kernels`: those that it was loaded with, or null if it uses none. The second
+  // form also takes the device that it was loaded for.
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options);
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options, DeviceChoice device);
 
-  // What the cache of a device leaves of its memory: for logits, and for the driver and what is small.
+  // How much of a device's memory the cache leaves: for logits, the driver and small things.
   static std::size_t logits_memory(std::size_t rows, std::size_t vocab) { return 2 * rows * vocab * sizeof(float); }
   static constexpr std::size_t kLeftOnDevice = std::size_t{512} << 20;
 
@@ -77,41 +76,40 @@ class Runner {
   Result<StateSlot> open();
   // With its chain, the place behind its last full block stays cached (the next turn resumes there).
   void close(StateSlot sequence, const BlockChain* keep_last = nullptr);
-  // Of an empty sequence, right after the lookup.
+  // For an empty sequence, right after the lookup.
   void resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit);
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
   Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
-  // Throws away every sequence and page and begins anew, sound even after an audit that failed.
+  // Discards every sequence and page and begins anew; sound even after a failed audit.
   Status clear_cache();
-  // For tests of short memory: a sequence that computes nothing and holds all latent pages but so many.
+  // For tests of short memory: a sequence that computes nothing and holds all latent pages except this many.
   Result<StateSlot> occupy_all_but(int latent_pages);
-  // Moves the state to the swap space and closes the sequence; nothing has changed on an error.
+  // Moves the state to the swap space and closes the sequence; without effect on an error.
   Result<SwapHandle> swap_out(StateSlot sequence);
-  // Opens a sequence of `position` tokens from there; on an error the image is gone as well, and the tokens have to be
-  // computed again.
+  // Opens a sequence of `position` tokens from the swap space. On an error the image is gone as well, and the tokens
+  // have to be computed again.
   Result<StateSlot> swap_in(SwapHandle image, Position position, const BlockChain* chain);
   Position position(StateSlot sequence) const { return states_[index(sequence)].position(); }
 
-  // Computes the spans, each of another sequence, in one batch. On an error nothing has changed:
+  // Computes the spans, each of a different sequence, in one batch. On an error nothing has changed:
   //   kInvalidArgument    no spans, an empty span, a sequence that is closed or named twice, an id outside the
-  //   vocabulary,
-  //                       logit_rows out of order, a sequence longer than max_model_len()
+  //                       vocabulary, logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
   Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
-  // The same without the end: each span stays reserved until settle(). Spans' `keep` and `chain` are not looked at.
+  // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
-  // The first `rows` rows of the sequence's span stay, for now all of them or none.
+  // Keeps the first `rows` rows of the sequence's span (for now all or none).
   void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
-  // SampleRow::row: of the logits of the step begun last; slot: of the sequence, as sample_row() gives it.
+  // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
   void draw(std::span<const SampleRow> rows);
   bool draws_outstanding() const { return draws_.outstanding(); }
   // Waits for what was drawn; valid until the next draw().
   std::span<const SampledRow> finish() { return draws_.take(); }
-  // Brings the logits of the step begun last to `to`, which has room for them; they are there once draws that come
-  // later are finished.
+  // Copies the logits of the step begun last to `to`, which has room for them; they are there once later draws are
+  // finished.
   void fetch_logits(std::span<float> to);
-  // The tap of steps that bring none; null: none. It must outlive them.
+  // The tap of steps that come without one; null: none. It must outlive them.
   void watch(const Tap* tap) { tap_ = tap; }
   // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
   // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
@@ -132,21 +130,20 @@ class Runner {
   BlockHash root(std::string_view cache_salt) const;
   const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
-  // Of the device: not ok once it has broken down. Then nothing that it computed is to be believed: whoever has taken
-  // tokens or logits asks before using them.
+  // The device's status: not ok once it has broken down. Then nothing that it computed can be trusted: whoever has
+  // taken tokens or logits must check before using them.
   Status device_status() const { return device_->status(); }
-  // Until all steps are computed: whoever measures a time asks for it.
+  // Waits until all steps are computed, for measuring times.
   void wait() const { device_->wait(); }
   // A step may still be computed when begin() has returned.
   bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }
   void set_threads(int threads);  // >= 1; changes no bit of any result
-  // Each thread stays on a core of its own from now on, if there are as many (base/cpu_topology.h); set_threads() ends
-  // it.
+  // Pins each thread to a core of its own, if there are as many (base/cpu_topology.h); set_threads() ends that.
   void pin_threads();
-  // The calling thread, which is to be the one that calls run_step(), stays on the core that is left for it.
+  // Pins the calling thread, which must be the one that calls run_step(), to the core left for it.
   void pin_caller() const;
-  // The most rows of a step: --max-num-batched-tokens, or what it is where that is 0.
+  // The most rows of a step: --max-num-batched-tokens, or the value that 0 stands for.
   int step_rows() const { return step_rows_; }
   void set_step_rows(int rows) { step_rows_ = rows; }  // no more than before
   std::size_t vocab_size() const { return vocab_size_; }

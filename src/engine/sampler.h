@@ -21,12 +21,12 @@ struct Sampled {
   std::vector<TokenLogprob> top;  // the params.top_logprobs best, best first
 };
 
-// What the op wants for a token from row `row` of the logits. `params` must be valid; `position` is the index of the
+// The op's parameters for a token from row `row` of the logits. `params` must be valid; `position` is the index of the
 // new token in its sequence, `slot` where the device keeps it (-1: nowhere).
 SampleRow sample_row(const SamplingParams& params, std::size_t row, Position position, std::int32_t slot = -1);
 
-// What the op gave for the token at `position`. kInternal when the logits are not a distribution: one is NaN or
-// +infinity, or all are -infinity.
+// The op's result for the token at `position`. kInternal if the logits are not a distribution: one is NaN or +infinity,
+// or all are -infinity.
 Status read_sample(const SampledRow& row, Position position, Sampled* out);
 
 // One token from one row of logits on the host.

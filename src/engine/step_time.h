@@ -1,5 +1,5 @@
-// How many rows a step may have so that it takes less than a second: what a request waits for at most that arrives, or
-// decodes, while a long prompt is computed.
+// How many rows a step may have to take less than a second: the longest that a request which arrives, or decodes, waits
+// for a step of a long prompt.
 #pragma once
 
 #include "engine/runner.h"
@@ -14,11 +14,11 @@ struct StepTime {
 
 inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 
-// Computes a few rows of a sequence that is thrown away, twice or three times: some milliseconds for a small model, and
-// about a second for one that needs the bound. Changes nothing that anybody can see, only how long what follows takes.
+// Computes a few rows of a throw-away sequence two or three times: some milliseconds for a small model, about a second
+// for one that needs the bound. Changes no result, only how long later steps take.
 Result<StepTime> measure_step(Runner& runner);
 
-// The same from what passes of 16 rows and of 64 took, which is 0 if there was none.
+// The same from the times of passes of 16 and of 64 rows; 0: not measured.
 StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows);
 
 }  // namespace sluice

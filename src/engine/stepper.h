@@ -8,11 +8,11 @@
 // Every sampled sequence must get its token or its end before the next step, or a token on its way:
 //   stepper.begin();                               step() in two: plans and enqueues,
 //   stepper.settle();                              makes what was computed part of the sequences;
-//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are. A sequence whose last token
-//   is stepper.send();                                drawn leaves the plans and the memory at once for (... :
-//   stepper.take())                     waits for them: append() or end()
-// With asynchronous() take() may come between the next begin() and its settle(): one step is in flight. Plans need
-// counts, not tokens, so only an end that depends on a token is noticed a step late; the row that was begun for it is
+//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are;
+//   stepper.send();                                a sequence whose last token is drawn leaves plans and memory at once
+//   for (... : stepper.take())                     waits for them: append() or end()
+// With asynchronous(), take() may come between the next begin() and its settle(): one step is in flight. Plans need
+// counts, not tokens, so only an end that depends on a token is noticed a step late; the row already begun for it is
 // discarded. end() is allowed at any time, for sequences in any state. Thread safety: one thread at a time; check() may
 // be called from any.
 #pragma once
@@ -40,14 +40,14 @@ struct PendingRequest {
   int unfinished = 0;
 };
 
-// What a sequence is an answer to: one choice of a request. The stepper only keeps it.
+// What a sequence answers: one choice of a request. The stepper only keeps it.
 struct SequenceAnswer {
   PendingRequest* request = nullptr;
   int choice = 0;
   SamplingParams sampling;  // with the choice's own seed
 };
 
-// A token that was drawn for a sequence; `id` is false when it ended in the meantime.
+// A token drawn for a sequence; `id` is false if the sequence has ended in the meantime.
 struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
@@ -64,32 +64,32 @@ struct NewSequence {
 
 class Stepper final {
  public:
-  // `runner` must outlive it and compute nothing for others. The options are valid (engine_options.h). What latent
-  // pages are free now is the memory that it plans with.
+  // `runner` must outlive it and compute for nobody else. The options are valid (engine_options.h). It plans with the
+  // latent pages that are free now.
   Stepper(Runner* runner, const EngineSetup& options);
   ~Stepper();
 
   Status check(int prompt_tokens, int max_tokens) const;
   int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
   SequenceId add(NewSequence sequence);
-  // The same prompt once more. `other` has no token of its answer yet.
+  // The same prompt again. `other` has no token of its answer yet.
   SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
-  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one on its
-  // way: it shares what is cached and chooses its first token from the same row of logits. False (a false id) when
-  // there is no place or memory for it now: then add_again() instead.
+  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one being
+  // drawn: it shares what is cached and chooses its first token from the same row of logits. A false id if there is no
+  // place or memory for it now: use add_again() then.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
   void append(SequenceId id, TokenId token);
 
-  // An error means that the step could not be computed: nothing has changed, and failed() lists who was in it.
+  // An error means that the step could not be computed: nothing has changed, and failed() lists its sequences.
   Status step();
   Status begin();
   void settle();
-  // Row i of the logits is for [i]; false: that one was ended since begin().
+  // Row i of the logits is for [i]; a false id: that sequence has ended since begin().
   std::span<const SequenceId> sampled() const { return sampled_; }
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
   void send();
-  // What was drawn for the last send(), in that order; once for each. Valid until the next draw().
+  // The tokens of the last send(), in its order; once for each send(). Valid until the next draw().
   std::span<const DrawnToken> take();
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
   bool asynchronous() const { return asynchronous_; }             // how the options want it; nothing here depends on it
@@ -110,9 +110,9 @@ class Stepper final {
 
   void fill(EngineStats* stats) const;  // what it knows of them
   void reset_prefix_cache();
-  // The laws of conservation and publication over everything (cache/audit.h), that every image in the swap space
-  // belongs to a sequence, the last plan's own laws (no sequence twice, budgets kept), and of one sequence, another
-  // each time, that its hashes are those of its tokens.
+  // Checks the laws of conservation and publication over everything (cache/audit.h), that every image in the swap space
+  // belongs to a sequence, the last plan (no sequence twice, budgets kept), and for one sequence, a different one each
+  // time, that its hashes are those of its tokens.
   Status audit() const;
 
  private:

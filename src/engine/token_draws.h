@@ -1,6 +1,6 @@
-// TokenDraws: tokens that are drawn from a step's logits where these lie, without waiting for them. Each is kept in the
-// slot of its sequence, for the step that computes it (take_ids() in kernels/sample.h); the host gets them with take(),
-// a step later if it likes.
+// TokenDraws: draws tokens from a step's logits where these are, without waiting. Each token is kept in the slot of its
+// sequence, for the step that computes it (take_ids() in kernels/sample.h); the host gets them with take(), possibly a
+// step later.
 //
 //   send(rows)   enqueues the draws behind the step that made the logits
 //   take()       waits for them, and returns them; once for each send(), before the next
@@ -25,7 +25,7 @@ class TokenDraws {
     if (outstanding_) take();  // the device writes to rows_ until then
   }
 
-  // For so many sequences, each with a slot and a draw in a step at most. `device` must outlive it.
+  // For this many sequences, each with a slot and at most one draw per step. `device` must outlive it.
   Status reserve(Device& device, int sequences);
   // Each row's slot is below `sequences`; `logits` as SampleArgs has them.
   void send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows);

@@ -7,9 +7,8 @@
 //     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
 //   blocks in ascending order:  y = fma(acc, scale, y), y from 0;  scale = 1 without scales.
 // The form of the inputs (InputForm) is the weight's:
-//   kF32    as they are. A scale stored as f32 (DeepSeek-V3) multiplies each weight before the chain instead, rounded
-//   to
-//           f32, and scale = 1.
+//   kF32    as they are. A scale stored as f32 (DeepSeek-V3) instead multiplies each weight before the chain, rounded
+//           to f32, and scale = 1.
 //   kBf16   x is first rounded to bf16 (the products are then exact in f32)
 //   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
 //   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Those of

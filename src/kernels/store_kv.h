@@ -1,11 +1,12 @@
 // store_kv: what a step's rows leave in the cache for one layer, before the layer attends through it. Up to three kinds
 // of rows: keys and values of a token; compressed entries; an indexer's keys. Per kind:
-//   ratio > 1: x = the windows that close in the step, pooled (kernels/compressor.h); else x is given, one row per
-//   token norm      of the first norm.dims values of each head: RMS norm, or layer norm with a bias
-//   (kernels/elementwise.h) rope      rotation at the row's position, or that of its window's first token hadamard
-//   (kernels/elementwise.h) of each head rounding  simulate_rows() by the codec `simulation` (kernels/plane.h) values
-//   with values, the row is (key, zeros, value at value_offset), made in `joined`; else it is the key coding
-//   encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
+//   ratio > 1: x = the windows that close in the step, pooled (kernels/compressor.h); else x is given, a row per token
+//   norm      of the first norm.dims values of each head: RMS norm, or layer norm with a bias (kernels/elementwise.h)
+//   rope      rotation at the row's position, or that of its window's first token
+//   hadamard  (kernels/elementwise.h) of each head
+//   rounding  simulate_rows() by the codec `simulation` (kernels/plane.h)
+//   values    with values, the row is (key, zeros, value at value_offset), made in `joined`; else it is the key
+//   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
 //             closed_by(ratio)
 // x becomes the values that were coded. The kinds are independent of each other.
 #pragma once

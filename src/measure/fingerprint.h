@@ -1,4 +1,4 @@
-// Fingerprint: on what machine something was measured, without anything that names it.
+// Fingerprint: the machine on which something was measured, without anything that identifies it.
 #pragma once
 
 #include <boost/json/object.hpp>

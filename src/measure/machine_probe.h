@@ -1,5 +1,5 @@
-// What the machine can do, measured beside what is measured on it: the figures that percentages refer to. Each is that
-// of all threads of the pool together.
+// What the machine can do, measured at the same time as what runs on it: the figures to which percentages refer. Each
+// is for all threads of the pool together.
 //
 //   read bandwidth  every thread streams through memory of its own, far larger than the caches, by loads of 64 bytes
 //   f32             multiply-adds of register operands
@@ -19,16 +19,16 @@
 
 namespace sluice {
 
-// Of one call, in seconds. Processor time is that of the calling thread alone: for one thread on a machine that is busy
-// with something else.
+// The time of one call, in seconds. Processor time is that of the calling thread alone: for one thread on a machine
+// that is busy with other work.
 enum class TimeKind { kWall, kProcessor };
 void measure_with(TimeKind kind);
 double seconds_of(const std::function<void()>& call);
 
-// The median time of one call, in seconds: repeated for about `budget` seconds after one call that warms up.
+// The median time of one call, in seconds: repeated for about `budget` seconds after a warm-up call.
 double median_seconds(double budget, const std::function<void()>& call);
 
-// In 1e9 a second; 0 where the machine has no such instruction.
+// In 1e9 per second; 0 if the machine has no such instruction.
 struct MachineSpeed {
   double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0;
 
@@ -58,7 +58,7 @@ class MachineProbe {
   std::vector<AlignedBytes> memory_;  // by thread
 };
 
-// 1 GB a thread, or what is left of an eighth of the memory that is free.
+// 1 GB per thread, or less so that all take at most an eighth of the free memory.
 std::size_t probe_bytes_per_thread(int threads);
 
 }  // namespace sluice

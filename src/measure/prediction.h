@@ -1,4 +1,4 @@
-// Prediction: a row of logits as what it is, probabilities of the next token; and how far two of them are apart.
+// Prediction: a row of logits as probabilities of the next token; and how far two of them are apart.
 //
 // p = softmax(logits). All sums are in double and in the order of the ids, whatever made the logits, so equal rows are
 // at a distance of exactly 0. Keeps no copy of the logits, which must outlive it. Thread safety: constant once made.

@@ -1,10 +1,9 @@
-// Rounds: tests run over and over in turn, with what the machine can do measured before, between and after, so that a
-// figure never refers to another minute's machine.
+// Rounds: tests run repeatedly in turn, with the machine's speed measured before, between and after them, so that a
+// figure never refers to the machine's speed at another time.
 //
-// Each round runs every test once, the second one in the opposite order, and so on. A run whose probes before and after
-// it differ by more than kSteady does not count; the test gets another one, as long as there are not more than `rounds`
-// in vain. Ratios are taken run by run; medians of them are what is reported.
-// Thread safety: one thread at a time.
+// Each round runs every test once, every second round in the opposite order. A run whose probes before and after it
+// differ by more than kSteady does not count; the test gets another one, unless `rounds` were already in vain. Ratios
+// are taken run by run, and their medians are reported. Thread safety: one thread at a time.
 #pragma once
 
 #include <functional>

@@ -2,9 +2,8 @@
 //
 //   prefill     `tokens` rows of one sequence that is `depth` tokens long already, in steps as the engine makes them
 //   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
-//   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token,
-//   `tokens`
-//               steps in which all of them decode. Only these steps count
+//   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, there
+//               are `tokens` steps in which all of them decode, which alone count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
 // (measure/synthetic_state.h). Thread safety: one thread at a time.
 #pragma once

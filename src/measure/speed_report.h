@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// With a line of the machine's speed above it, and below what did not count.
+// With the machine's speed above it, and below it what did not count.
 std::string to_text(const RoundsResult& result);
 
 // {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops"}

@@ -1,7 +1,7 @@
-// StepWork: what one step of a model has to read and to multiply, and the time that a machine needs for it at least.
+// StepWork: what one step of a model has to read and to multiply, and the least time that a machine needs for it.
 //
 // Counted from the model: the weights that loading bound (model/bound_weight.h), the experts that the router chose, the
-// cached rows that the layout says are read. The floor is summed over stages, of each the larger of
+// cached rows that are read according to the layout. The floor is a sum over stages, for each the larger of
 //   bytes / read bandwidth   and   sum over forms of inputs of 2 * multiply-adds / peak of that form
 // Weights count as the checkpoint stores them, whatever the kernels read. Attention, norms and hyper-connections count
 // as if they took no time.
@@ -52,7 +52,7 @@ class ModelWork {
 
   StepWork of(const StepShape& shape) const;
   int expert_layers() const { return expert_layers_; }
-  // Different experts that `rows` rows choose in all layers together, if each chooses at random.
+  // How many different experts `rows` rows choose in all layers together, if each chooses at random.
   double expected_experts(int rows) const;
 
  private:

@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// The pools' memory, per plane (PlaneSpec::view()), and the open states, which RowSpan numbers. Addresses of a device
-// (kernels/device.h): for ops, and for nobody else.
+// The pools' memory, per plane (PlaneSpec::view()), and the open states, by the numbers of RowSpan. Addresses of a
+// device (kernels/device.h), for ops only.
 struct CacheView {
   std::vector<PlaneView> planes;          // by PlaneId
   std::vector<std::size_t> open_offsets;  // by PlaneId, in an open state
@@ -26,7 +26,7 @@ struct CacheView {
   // The part of state 0 that belongs to an Open plane.
   std::byte* states(PlaneId id) const { return open_base + open_offset(id); }
   std::byte* state(std::int32_t index) const { return open_base + static_cast<std::size_t>(index) * open_stride; }
-  // Where a window page keeps the boundary bytes of an Open plane: the first bytes of its state after the block.
+  // Where window pages keep the boundary bytes of an Open plane: the first bytes of its state after the block.
   std::byte* boundary(PlaneId open, WindowPage page) const { return (*this)[open].row(page.value, 0).data; }
 };
 

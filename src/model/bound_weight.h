@@ -1,5 +1,5 @@
-// What a loaded model's weights cost a step: bytes and multiply-adds, by weight. From here follow the floors of
-// `sluice bench`. Thread safety: plain values.
+// What a loaded model's weights cost a step: bytes and multiply-adds, by weight. The floors of `sluice bench` follow
+// from it. Thread safety: plain values.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ enum class WeightRole {
   kLookedUp,      // a row of it for each token
   kRoutedExpert,  // the rows that the router sends there
   kLogits,        // the rows whose logits are wanted
-  kIndexScores,   // every row of a step in which one sees more entries than the indexer selects
+  kIndexScores,   // every row of a step in which some row sees more entries than are selected
   kNotUsed,       // another form of a weight that counts already; layers for multi-token prediction
 };
 

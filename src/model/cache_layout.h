@@ -5,15 +5,15 @@
 //   Latent  grows with the context: one row per `tokens_per_row` tokens, in latent pages
 //   Window  the rows that a resumed sequence needs from just before its position: one per token, in window pages
 //   Open    state carried from step to step that is not rows (an unfinished compressor window)
-// A page holds the rows of a block, 128 tokens. A plane's part of it is a multiple of 16 bytes long, on every device:
-// devices copy in bulk only what begins and ends at such an address (a page of an HCA plane, one row of 584 bytes, has
-// 592). What is added is zero; nobody writes it, and copies and swapped states carry it along.
+// A page holds the rows of a block, 128 tokens. A plane's part of it is a multiple of 16 bytes long on every device,
+// because devices copy in bulk only between such addresses (a page of an HCA plane, one row of 584 bytes, has 592). The
+// padding is zero; nobody writes it, and copies and swapped states carry it along.
 //
 // Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open plane's state differ from
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
 // after block b from pages alone: the latent pages of blocks 0..b, the last window_pages_to_resume() window pages, and
-// an open state of `initial` with the boundary bytes of block b's in front of each plane's. Which calls computed the
-// tokens makes no difference to a byte.
+// an open state of `initial` with the boundary bytes of block b's in front of each plane's. Which calls
+// computed the tokens does not change a byte.
 // Thread safety: plain values.
 #pragma once
 
@@ -36,18 +36,18 @@ struct PlaneSpec {
   int layer = 0;
   int tokens_per_row = 1;          // Latent; divides kBlockTokens
   int window_tokens = 0;           // Window: keys a row looks back, itself included
-  int most_read = 0;               // Latent: rows that a token reads at most; 0: all that it sees
-  int read_beyond = 0;             // Latent: read only by tokens that see more than so many rows
+  int most_read = 0;               // Latent: the most rows that a token reads; 0: all that it sees
+  int read_beyond = 0;             // Latent: read only by tokens that see more rows than this
   RowFormat format;                // Latent, Window
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
 
-  // Of this plane's part of a page, the padding included. Open: a window page holds one row of boundary_bytes.
+  // The bytes of this plane's part of a page, padding included. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;
   std::size_t page_bytes() const;
-  // What `rows` tokens from `position` on read of the plane: a row that several of them read counts once.
+  // The bytes that `rows` tokens from `position` on read of the plane; a row that several of them read counts once.
   std::size_t read_bytes(Position position, int rows) const;
-  // The plane in pages that lie one after the other from `base` on; an address of a device (kernels/device.h).
+  // The plane, its pages consecutive from `base` on, an address of a device (kernels/device.h).
   PlaneView view(std::byte* base) const;
 };
 
@@ -64,9 +64,9 @@ struct CacheLayout {
   std::size_t open_offset(PlaneId id) const;                  // in those bytes; 64-byte aligned
   std::size_t read_bytes(Position position, int rows) const;  // of all planes
   int window_tokens() const;                                  // the widest window; 0: none
-  TableShape table_shape() const;                             // what the tables of a step tell of its planes
-  // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one
-  // where that has boundary bytes.
+  TableShape table_shape() const;                             // what a step's tables must have for its planes
+  // Window pages that a sequence at a block boundary must hold: ceil((window - 1) / 128), and at least the last one if
+  // it has boundary bytes.
   int window_pages_to_resume() const;
 
   // open_bytes(): the state before the first token.

@@ -1,5 +1,5 @@
-// Weights in the memory of a device whose ops do not read the host's: every address that load_weights() bound becomes
-// one of the device, and the host keeps no copy but the checkpoint's own pages. Thread safety: one thread.
+// Weights in the memory of a device whose ops cannot read the host's: every address that load_weights() bound becomes
+// one of the device, and the host keeps no copy except the checkpoint's own pages. Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace sluice {
 // Whether the ops of `exec` read weights from its device's memory.
 bool weights_on_device(const Exec& exec);
 
-// Moves what the specs have bound and the packer (model/weight_packer.h) has not moved already. The checkpoint keeps
-// the device's memory. kResourceExhausted names the bytes.
+// Moves what the specs have bound, except what the packer (model/weight_packer.h) has already moved. The checkpoint
+// keeps the device's memory. kResourceExhausted names the bytes.
 Status place_weights(const Exec& exec, Checkpoint& checkpoint, std::span<const WeightSpec* const> bound);
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// EngineSetup: EngineOptions, and what only tests and the search for faults set. Everything below the public API works
-// with it.
+// EngineSetup: EngineOptions, and settings for tests and debugging only. Everything below the public API works with it.
 #pragma once
 
 #include <string>
@@ -10,9 +9,9 @@
 namespace sluice {
 
 struct TestHooks {
-  int mla_expand_from = 128;    // with mla_prefill "expanded": spans of so many rows are
-  int force_preempt_every = 0;  // preempt a running sequence every so many steps; 0: never
-  int hidden_latent_pages = 0;  // so many pages are not used: short memory
+  int mla_expand_from = 128;    // with mla_prefill "expanded": the rows from which spans are
+  int force_preempt_every = 0;  // steps between preemptions of a running sequence; 0: none
+  int hidden_latent_pages = 0;  // pages left unused, to make memory short
   std::string inject_fault;     // a deliberate one, of cache/fault.h; empty: none
 };
 

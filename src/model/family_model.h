@@ -1,5 +1,5 @@
-// FamilyModel: what the model of every family owns: its checkpoint, config, profile and cache layout, and the memory of
-// the device that its steps work in: scratch, and rotary tables. A family adds its weights and forward(). Thread
+// FamilyModel: what the models of all families own: checkpoint, config, profile and cache layout, and the device memory
+// that their steps work in: scratch and rotary tables. A family adds its weights and forward(). Thread
 // safety: as Model's.
 #pragma once
 
@@ -17,7 +17,7 @@ class FamilyModel : public Model {
   const NumericsProfile& profile() const final { return profile_; }
   const CacheLayout& cache_layout() const final { return layout_; }
   Status prepare(Device& device, int rows, Position positions) final;
-  // What prepare() would take. Of a model without weights, which is not used otherwise.
+  // The bytes that prepare() would take. For a model without weights, which is not used otherwise.
   std::size_t step_bytes(int rows, Position positions);
 
  protected:
@@ -26,7 +26,7 @@ class FamilyModel : public Model {
 
   // Adds the tensors of a step of `rows` rows at most.
   virtual void reserve(Scratch& scratch, std::size_t rows) = 0;
-  // First in forward(): the rotary tables have the step's positions.
+  // First in forward(): makes sure that the rotary tables have the step's positions.
   void begin(const StepTables& step);
 
   Checkpoint checkpoint_;

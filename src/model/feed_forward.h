@@ -31,10 +31,10 @@ struct FeedForwardScratch {
 // How a layer's router scores: sigmoids where it has a bias, softmax elsewhere (DeepSeek-V2 to V3.2, Qwen3-MoE).
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);
 
-// What its weights multiply.
+// The forms that its weights multiply.
 InputForms inputs_of(const FeedForwardWeights& weights);
 
-// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, and nothing of rows. The tap sees
+// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, nothing about rows. The tap sees
 // "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch);

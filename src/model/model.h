@@ -1,7 +1,7 @@
 // Model: a loaded checkpoint that turns rows into logits through the cache. One class per family, listed in
 // families.cc.
 //
-// forward() is straight-line code over the ops of kernels/. A model owns its weights and nothing per sequence.
+// forward() is straight-line code over the ops of kernels/. A model owns its weights, and nothing per sequence.
 // Thread safety: forward() by one thread at a time (it owns a workspace); the rest is const.
 #pragma once
 
@@ -31,8 +31,8 @@ class Model {
   virtual const NumericsProfile& profile() const = 0;
   virtual const CacheLayout& cache_layout() const = 0;
 
-  // Takes the memory that steps of up to `rows` rows at positions below `positions` work in, on the device of their
-  // ops; does nothing where it has it. Before forward(), and between steps whose ops are done.
+  // Takes the memory for steps of up to `rows` rows at positions below `positions`, on the device of their ops; does
+  // nothing if it has enough. To be called before forward(), and between steps only when their ops are done.
   virtual Status prepare(Device& device, int rows, Position positions) = 0;
 
   // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
@@ -44,21 +44,21 @@ class Model {
 struct LoadReport {
   double seconds = 0;
   std::size_t checkpoint_bytes = 0, packed_bytes = 0;
-  std::string packing;             // what became of the packed form; empty: there is none
+  std::string packing;             // where the packed form comes from; empty: there is none
   std::vector<std::string> notes;  // unknown tensors and other things worth a line
   std::vector<BoundWeight> weights;
 };
 
-// What becomes of weights that the kernels want in another form than the checkpoint's (docs/loading.md).
+// How weights are treated that kernels want in another form than the checkpoint's (docs/loading.md).
 struct PackingOptions {
-  bool pack = true;                     // off: the kernels pack what they need when they need it; pages stay shared
+  bool pack = true;                     // off: kernels pack parts when they need them; pages stay shared
   bool cache = true;                    // keep the packed form of large models for the next start
   std::string cache_folder = {};        // empty: the program's
   std::size_t cache_from = 64'000'000;  // packed bytes
-  int settled_seconds = 2;  // files that changed later than so long ago are not relied on to tell when they change
+  int settled_seconds = 2;              // the times of files that changed this recently are not relied on
 };
 
-// Called while packing, or comparing what was kept, with (bytes so far, bytes in all).
+// Called while packing, or checking a kept form, with (bytes so far, bytes in all).
 using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 struct Loading {

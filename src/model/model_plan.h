@@ -1,4 +1,4 @@
-// ModelPlan: what a config alone says of a model, without its weights: its tensors as the official checkpoint stores
+// ModelPlan: what a config alone says about a model, without its weights: its tensors as the official checkpoint stores
 // them, its cache, and its shape in words. For `sluice inspect` and `sluice synth`.
 // Thread safety: plain values.
 #pragma once
@@ -27,7 +27,7 @@ struct PlannedTensor {
   std::int64_t parameters = 0;       // values of a weight; 0 for scales and ids
   std::int64_t row_values = 0;       // values of a row of the weight (of whose scales it is)
   int id_limit = 0;                  // ids: each in [0, id_limit)
-  std::string group;                 // optional tensors: of what ("mtp.0")
+  std::string group;                 // optional tensors: which group ("mtp.0")
   bool routed_expert = false;        // as in WeightSpec
 };
 
@@ -41,7 +41,7 @@ struct ModelPlan {
   CacheLayout cache_layout;
   std::vector<PlannedTensor> tensors;  // in the order of the family's weight table
   std::vector<PlanFact> facts;         // what is particular to the family
-  // Of a device, what steps of up to `rows` rows at positions below `positions` work in (Model::prepare()).
+  // The device memory for steps of up to `rows` rows at positions below `positions` (Model::prepare()).
   std::function<std::size_t(int rows, Position positions)> step_bytes;
 };
 
@@ -52,7 +52,7 @@ struct ParameterCount {
 };
 ParameterCount count_parameters(const ModelPlan& plan);
 
-// For `config`, with the numerics that the options name. Fails where load_model() would by the config alone.
+// For `config`, with the numerics that the options name. Fails if load_model() would fail because of the config.
 Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options);
 
 // How the official checkpoints of a family store the scales of "x.weight": "x<suffix>", and those of FP8 weights as f32

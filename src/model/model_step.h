@@ -1,5 +1,5 @@
-// ModelStep: what one forward call works with in every family, to derive from. Values live as long as the call; thread
-// safety: plain values.
+// ModelStep: what a forward call works with in every family; a base to derive from. Values live as long as the call;
+// thread safety: plain values.
 #pragma once
 
 #include <cstddef>

@@ -3,13 +3,12 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   default  inputs in int8 for weights of integers in blocks (MXFP4, GGUF's), bf16 for the others; rows as the
-//   family's
-//            CacheTypes say (docs/numerics.md)
+//   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
+//            the family's CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
-// --mla-prefill expanded is a profile of its own, whatever else it is made of: its text() is another one, so its pages
-// are never those of others. In it the logits depend on how prompts were cut into spans (docs/laws.md).
+// --mla-prefill expanded makes a separate profile of any other: its text() differs, so it shares no pages with others.
+// In it the logits depend on how prompts were cut into spans (docs/laws.md).
 #pragma once
 
 #include <optional>
@@ -23,17 +22,16 @@
 
 namespace sluice {
 
-// What the caches of a model are made of, and so what the flags and profiles mean for it. Each family says its own
-// (families.cc).
+// The types of a model's caches, and so what the flags and profiles mean for it. Each family has its own (families.cc).
 struct CacheTypes {
   RowCodec kv = RowCodec::kBf16;         // KV rows of the default profile
   std::optional<RowCodec> kv_fp8;        // what --kv-cache-dtype fp8 is; none: an error
   RowCodec kv_trained = RowCodec::kF32;  // the rounding that KV rows had in training; kF32: none
-  bool indexed = false;                  // whether there is an indexer, which the rest is about
+  bool indexed = false;                  // whether there is an indexer, to which the rest applies
   RowCodec index = RowCodec::kBf16;
   RowCodec index_trained = RowCodec::kF32;
-  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is something
-  bool simulated_by_default = false;  // the default profile rounds as in training rows that it stores in a wider type
+  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is possible
+  bool simulated_by_default = false;  // rows stored in a wider type are rounded as in training by default
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
@@ -51,7 +49,7 @@ struct NumericsProfile {
   int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
-  // Whether attention multiplies in bf16 (kernels/attention.h), as profiles do whose linears round their inputs.
+  // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.
   bool bf16_attention() const { return inputs == InputForm::kBf16 || inputs == InputForm::kInt8; }
 
   std::string text() const;  // "default int8 kv=fp8 index=fp4"

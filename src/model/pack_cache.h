@@ -1,8 +1,8 @@
 // PackCache: the folder that keeps the packed forms of models' weights between starts.
 //
-// A form is found by its key, which is made of everything that its bytes come from (model/pack_key.h), so one that is
-// out of date is never found. At most kForms are kept: those used last. Everything may happen in several processes at
-// once. Thread safety: a const object may be used from any thread.
+// A form is found by its key, which depends on everything that its bytes depend on (model/pack_key.h), so an outdated
+// form is never found. The kForms used last are kept. Several processes may use the folder at once. Thread safety: a
+// const object may be used from any thread.
 #pragma once
 
 #include <filesystem>
@@ -21,15 +21,15 @@ class PackCache {
  public:
   static constexpr int kForms = 2;
 
-  // `folder` is made if it is not there; what dead processes left in it is removed.
+  // Creates `folder` if needed, and removes what dead processes left in it.
   static Result<PackCache> open(const std::filesystem::path& folder);
 
-  // kNotFound: there is none. A damaged one is removed, with the reason in the log, and is then none.
+  // kNotFound if there is none. A damaged form is removed, with the reason in the log, and counts as none.
   Result<PackedFile> find(const PackedKey& key, std::size_t bytes, ThreadPool& pool,
                           const std::function<void(std::size_t done, std::size_t total)>& progress) const;
 
-  // Room on the disk for `bytes` more with a twentieth of it, 1 GB at least, left over; forms that were not used for
-  // the longest time go for it, but for the one of `key`. kResourceExhausted with the numbers when that does not do.
+  // Makes room for `bytes` more, leaving a twentieth of the disk, at least 1 GB, free: removes the forms not used for
+  // the longest time, except that of `key`. kResourceExhausted, with the numbers, if that is not enough.
   Status make_room(const PackedKey& key, std::size_t bytes) const;
 
   std::string path_of(const PackedKey& key) const;
@@ -41,13 +41,13 @@ class PackCache {
   std::filesystem::path folder_;
 };
 
-// Writes a form into the cache by a thread of its own, of low priority, while its memory is in use already.
+// Writes a form into the cache on a separate thread of low priority, while the form is already in use.
 class PackKeeper {
  public:
   // `bytes` must live as long as the keeper. `still_valid` is asked, from the thread, before the file gets its name.
   PackKeeper(PackCache cache, const PackedKey& key, std::span<const std::byte> bytes,
              std::function<bool()> still_valid);
-  // Waits until it is written, for kMostSecondsAtEnd at most; what is not whole then is removed.
+  // Waits until it is written, at most kMostSecondsAtEnd; a file that is not complete by then is removed.
   ~PackKeeper();
   PackKeeper(const PackKeeper&) = delete;
   PackKeeper& operator=(const PackKeeper&) = delete;

@@ -1,8 +1,8 @@
 // The file that holds the packed form of a model's weights (docs/loading.md has its bytes).
 //
-// It is written in one go, under another name, and gets its own when it is whole and on the disk. Whoever opens it
+// It is written in one go under a temporary name, and gets its own once it is complete and on the disk. Opening it
 // reads all of it once, through the mapping that is then used, and compares checksums: weights that a disk or a torn
-// write has changed are never computed with.
+// write has changed are never used.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ using PackedKey = std::array<std::uint8_t, 32>;
 // Immutable; may be read from any thread.
 class PackedFile {
  public:
-  // Fails with kNotFound when there is none, and with kInvalidArgument when it is not a whole file of this key and
-  // size. `progress` is told of the bytes that were compared.
+  // Fails with kNotFound if there is none, and with kInvalidArgument if it is not a complete file of this key and size.
+  // `progress` receives the number of bytes compared.
   static Result<PackedFile> open(const std::string& path, const PackedKey& key, std::size_t bytes, ThreadPool& pool,
                                  const std::function<void(std::size_t done, std::size_t total)>& progress);
 
@@ -44,7 +44,7 @@ class PackedFile {
 class PackedFileWriter {
  public:
   // `making`: the name until finish(). Locked as long as the writer lives, so that nobody else writes or removes it:
-  // kUnavailable when another has it. Fails with kResourceExhausted where the disk cannot take `bytes` more.
+  // kUnavailable if another process has it. Fails with kResourceExhausted if the disk cannot take `bytes` more.
   static Result<std::unique_ptr<PackedFileWriter>> create(const std::string& making, const PackedKey& key,
                                                           std::size_t bytes);
   ~PackedFileWriter();  // removes what is not finished
@@ -68,7 +68,7 @@ class PackedFileWriter {
   std::vector<std::uint64_t> checksums_;
 };
 
-// Removes a file that a writer left behind which is gone.
+// Removes a file left behind by a writer that no longer exists.
 void remove_abandoned_packed_file(const std::string& making);
 
 }  // namespace sluice

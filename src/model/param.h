@@ -1,4 +1,4 @@
-// Param: values of a checkpoint that ops read and that no kernel wants in another form: norms, biases, sinks, ids.
+// Param: values of a checkpoint that ops read as they are: norms, biases, sinks, ids.
 // They are in host memory until place() moves them to the memory of the ops' device (model/device_weights.h).
 // Thread safety: as a vector's.
 #pragma once
@@ -24,7 +24,7 @@ class Param {
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  // Its values lie at `data` now, which outlives it; those on the host go.
+  // Its values are now at `data`, which must outlive it; those on the host are freed.
   void place(const T* data) {
     data_ = data;
     host_ = {};

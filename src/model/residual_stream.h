@@ -1,6 +1,7 @@
-// ResidualStream: what the layers of most families add to, one row of `hidden` values a token: embedded, for each
-// sub-layer RMS-normed and added to, and at the end normed and projected onto the vocabulary. (DeepSeek-V4 has
-// hyper-connections in its place.) Its buffers are in the model's Scratch. Thread safety: one thread at a time.
+// ResidualStream: what the layers of most families add to, one row of `hidden` values per token: it begins as the
+// embedding, is RMS-normed for each sub-layer, whose output is added to it, and in the end is normed and projected onto
+// the vocabulary. (DeepSeek-V4 has hyper-connections instead.) Its buffers are in the model's Scratch. Thread safety:
+// one thread at a time.
 #pragma once
 
 #include <vector>
@@ -32,11 +33,11 @@ class ResidualStream {
     last_ = {y.values, layer, sum};
   }
 
-  // Of the rows that want them: [logit_rows, head.out()].
+  // Logits of the rows that want them: [logit_rows, head.out()].
   void logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits);
 
  private:
-  // A sub-layer's output that is not added yet; the next one's norm adds it.
+  // The output of a sub-layer that is not added yet; the norm of the next one adds it.
   struct Output {
     const float* y = nullptr;
     int layer = 0;

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Of `dims` rotary dims, with everything that the config says: YaRN or Llama 3's scaling, divisors, attention factor.
+// For `dims` rotary dims, with all that the config asks for: YaRN or Llama 3's scaling, divisors, attention factor.
 RopeTable make_rope_table(const RopeConfig& rope, int dims);
 
 // What rope_frequencies() takes.

@@ -1,7 +1,7 @@
 // WeightPacker: brings the weights of a model into the form that its kernels want.
 //
-// Weights are gathered first; their packed form is then one piece of memory: the mapping of a file that an earlier
-// start kept (model/pack_cache.h), or made now and kept for the next one. docs/loading.md tells the whole story. Thread
+// Weights are collected first; their packed form is one piece of memory: the mapping of a file that an earlier start
+// kept (model/pack_cache.h), or made now and kept for the next start. docs/loading.md tells the whole story. Thread
 // safety: one thread; it uses exec's pool.
 #pragma once
 
@@ -21,19 +21,19 @@ namespace sluice {
 
 class WeightPacker {
  public:
-  // Writes the values of a weight, view.out rows of view.row_bytes(), that no file holds in this form.
+  // Writes the values of a weight that no file holds in this form: view.out rows of view.row_bytes().
   using MakeValues = std::function<void(std::byte* to)>;
 
   WeightPacker(const Exec& exec, const PackingOptions& options) : exec_(exec), options_(options) {}
 
-  // Makes `into` a weight over `view`. Its packed bytes are there after finish(). `into` stays where it is until then.
+  // Makes `into` a weight over `view`. Its packed bytes exist after finish(), until which `into` must not move.
   void add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs, MakeValues values = {});
-  // The checkpoint, which the views are of, keeps what they need from now on.
-  // kResourceExhausted when the memory of the ops' device does not hold them.
+  // The checkpoint of the views keeps the packed bytes. kResourceExhausted if they do not fit in the memory of the ops'
+  // device.
   Status finish(Checkpoint& checkpoint, const LoadProgress& progress);
 
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // What became of the packed weights: "packed now", "mapped from ..."; empty: there are none.
+  // Where the packed weights come from: "packed now", "mapped from ..."; empty: there are none.
   const std::string& outcome() const { return outcome_; }
 
  private:

@@ -35,20 +35,20 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;  // of what is bound: [out, in] or [n]
   Storage storage = Storage::kBf16;
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
-  // What the kernels cannot read (f16, GGUF's MXFP4, transposed halves) becomes f32 first.
+  // Types that the kernels cannot read (f16, GGUF's MXFP4, transposed halves) become f32 first.
   std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
-  InputForm inputs = InputForm::kF32;  // LinearWeight: what it multiplies, as far as its format can
-  int id_limit = 0;                    // ids: each in [0, id_limit)
-  std::string group;                   // "": required. Else all of a group or none of it ("mtp.0"): a note when absent
-  bool routed_expert = false;          // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
+  InputForm inputs = InputForm::kF32;       // LinearWeight: what it should multiply, if its format can
+  int id_limit = 0;                         // ids: each in [0, id_limit)
+  std::string group;                        // "": required. Else optional as a whole ("mtp.0"): a note if absent
+  bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 };
 
 using WeightTable = std::vector<WeightSpec>;
 
 // Finds, checks and binds every spec, in memory that the ops of `exec` read (model/device_weights.h). A missing or
-// misshapen tensor is an error that names it, what was expected and found; tensors that nothing asked for become a
-// note. The checkpoint must outlive what is bound; it keeps the copies that are made for it.
+// misshapen tensor is an error that names it, what was expected and what was found; tensors that no spec asks for
+// become a note. The checkpoint must outlive what is bound; it keeps the copies that are made for that.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const Loading& loading);
 

@@ -1,4 +1,4 @@
-// Plots as SVG text: lines, and bars in groups; linear and logarithmic axes; several plots in one picture. For reports
+// Plots as SVG text: lines, and grouped bars; linear and logarithmic axes; several plots in one picture. For reports
 // and documentation: a white background, system fonts, colours that colour-blind readers can tell apart. No scripts and
 // no references, so a file stands alone.
 //

@@ -9,7 +9,7 @@ namespace sluice {
 
 class PlotScale {
  public:
-  // The range of the axis: what it says itself, and round numbers around `low` and `high` otherwise.
+  // The range of the axis: its own where given, otherwise round numbers around `low` and `high`.
   PlotScale(const PlotAxis& axis, double low, double high);
 
   bool can_show(double value) const;
@@ -29,7 +29,7 @@ class PlotScale {
   std::vector<double> ticks_, minor_ticks_;
 };
 
-// The least and greatest of what an axis can show; false when there is nothing.
+// The least and greatest value that an axis can show; false if there is none.
 bool find_range(const PlotAxis& axis, const std::vector<double>& values, double* low, double* high);
 
 }  // namespace sluice

@@ -1,13 +1,14 @@
 // DecodeTurns: which decoding sequences a step must serve when there may be more of them than it has rows for.
 //
-// C sequences can be served in a step. With at most C of them, each is served in every step. With more, they take turns
-// by deadlines: a sequence that is served in step t, or begins to decode with it, while n sequences decode, is served
-// again not later than in step t + ceil(n / C). The earliest deadline goes first, and the one that waited longest first
-// among equals. Only steps that serve decodes count (step()).
+// A step can serve C sequences. Up to C of them are served in every step. More take turns by deadlines: a sequence that
+// is served in step t, or begins to decode with it, while n sequences decode, is served again no later than in step
+// t + ceil(n / C). The earliest deadline goes first; of equal ones the sequence that has waited longest. Only steps
+// that serve decodes count (step()).
 //
-// This can always be kept, and leaves rows for others whenever that can be kept too. Let N(k) be the number of
-// sequences with a deadline not later than k steps after the next one. The deadlines can be met by serving the earliest
-// first if and only if N(k) <= C (k + 1) for all k >= 0; call the smallest difference, at most C, the slack. Then:
+// These deadlines can always be met, and rows are left for others whenever they can be met all the same. Let N(k) be
+// the number of sequences with a deadline not later than k steps after the next one. The deadlines can be met by
+// serving the earliest first if and only if N(k) <= C (k + 1) for all k >= 0; call the smallest difference, at most C,
+// the slack. Then:
 //   - A new deadline keeps it: with n present, N(k) <= n <= C (k + 1) for k >= ceil(n / C) - 1, and a smaller N(k) does
 //     not see the new one. That holds however many are added at once (forks).
 //   - A removal only lowers N.
@@ -31,10 +32,10 @@ class DecodeTurns {
   explicit DecodeTurns(int per_step) : per_step_(per_step) {}  // >= 1
 
   int size() const { return static_cast<int>(turns_.size()); }
-  // In the order of their turns; i < size().
+  // In the order of turns; i < size().
   SequenceId operator[](int i) const { return turns_[static_cast<std::size_t>(i)].id; }
 
-  // As if it was served by the last step.
+  // As if the last step had served it.
   void add(SequenceId id);
   void remove(SequenceId id);
 

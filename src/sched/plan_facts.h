@@ -1,5 +1,5 @@
-// PlanFacts: what a plan is made from beside the scheduler's own counts: how the memory stands before the step. Plain
-// values, gathered before plan() (gather() in sched/scheduler.h); they must be true until the plan is carried out.
+// PlanFacts: what a plan is made from besides the scheduler's own counts: the state of the memory before the step.
+// Plain values, gathered before plan() (gather() in sched/scheduler.h); they must hold until the plan is carried out.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace sluice {
 
-// What the prefix cache has of a sequence that does not run.
+// What the prefix cache has of a sequence that is not running.
 struct PrefixLookup {
   SequenceId sequence;
   PrefixHit hit;  // `wait` is about what runs; none for a swapped sequence, which comes back where it was
-  // Names the first full block that the sequence would compute itself and that is not cached: two sequences name it
-  // alike if and only if it is the same block behind the same tokens. 0: there is none.
+  // Identifies the first full block that the sequence would compute itself and that is not cached: two sequences have
+  // the same value if and only if it is the same block after the same tokens. 0: there is none.
   std::uint64_t next_block = 0;
 };
 
 // What a running sequence leaves behind when it is preempted.
 struct Leaver {
   SequenceId sequence;
-  int latent_pages = 0;         // that it holds alone
+  int latent_pages = 0;         // that only it holds
   std::size_t image_bytes = 0;  // of its state in the swap space
 };
 

@@ -53,7 +53,8 @@ inline SequenceId id_of(const PromptOrder::Short& key) {
   return key.rank.id;
 }
 
-// Running and waiting sequences, the smallest key first. What was passed may leave its set, and others may enter.
+// Running and waiting sequences, the smallest key first. Those already passed may leave their set, and others may
+// enter.
 template <class Key>
 class MergedOrder {
  public:
@@ -64,7 +65,7 @@ class MergedOrder {
         waiting_(waiting.begin()),
         waiting_end_(waiting.end()) {}
 
-  // The next one; a false id: there is none.
+  // The next one; a false id if there is none.
   SequenceId front(bool with_waiting) const {
     if (waiting_first(with_waiting)) return id_of(*waiting_);
     return running_ == running_end_ ? SequenceId() : id_of(*running_);

@@ -14,10 +14,9 @@
 //       a) where one lacks pages, or the places are used up: the plan, which has no more of them and has admitted all
 //          before or has closed, refuses that one or closes;
 //       b) after kMostWaits waits, and one for the oldest, which others may be counted to wait for in vain;
-//       c) kLastVisits after the rows are used up: up to there everybody gets all rows that it wants, in the plan too
-//       or
-//          the plan has cut a span before. A cut leaves less than a block, and less than a quarter of it each further
-//          one, 127, (the oldest again,) 31, 7, 1, 0 rows: so few may follow.
+//       c) kLastVisits after the rows are used up: until then every sequence gets all the rows that it wants, in the
+//          plan too, or the plan has cut a span before. A cut leaves less than a block, and less than a quarter of it
+//          each further one, 127, (the oldest again,) 31, 7, 1, 0 rows: so few may follow.
 //     So a plan would not change if it knew more; the property test makes it know everything, and compares. A plan that
 //     meets somebody it has not asked about closes: it admits nobody any more.
 //

@@ -1,14 +1,14 @@
-// Scheduler: decides which rows of which sequences the next step computes, and who enters and leaves the memory for it.
-// A pure component: it sees counts, never token values, tensors, clocks or I/O, so the same code runs in the server,
-// under tests and in simulations. Its decisions depend on the order of the calls and the facts that it is told only
-// (plan_facts.h).
+// Scheduler: decides which rows of which sequences the next step computes, and which sequences enter and leave memory
+// for it. A pure component: it sees counts, never token values, tensors, clocks or I/O, so the same code runs in the
+// server, under tests and in simulations. Its decisions depend only on the order of the calls and on the facts that it
+// is told (plan_facts.h).
 //
-// A sequence waits, or it runs: it holds memory. A running one either has known tokens to compute before its next token
-// can be sampled (a prompt, or what a preemption dropped: called a prompt here), or it decodes: all but its newest
-// token are computed.
+// A sequence either waits or runs, that is, holds memory. A running one either has known tokens to compute before its
+// next token can be sampled (a prompt, or what a preemption dropped; called a prompt here), or it decodes: all its
+// tokens but the newest are computed.
 //
-// Before each plan it asks what the plan may depend on, one fact after the other, and nothing while the plan is made:
-// questions.cc says which, and why these suffice and are few.
+// Before each plan the scheduler asks for the facts that the plan may depend on, one after the other, and asks nothing
+// while the plan is made: questions.cc says which facts, and why these suffice and are few.
 //
 // Rows of a step (B = max_batched_tokens):
 //   1. Every decoding sequence gets its row. More than B of them take turns, each within ceil(decoding / B) steps;
@@ -38,7 +38,7 @@
 //     waiting sequence is admitted if the unpromised free pages are enough for all its known tokens, beside the
 //     watermark; the watermark is ignored when nothing runs.
 //   - The first that finds no room holds up the others; under kFair at most kMaxBypasses others pass it. It then waits
-//     at most for the ends of those that run.
+//     at most until those that run have ended.
 //   - A decode that grows into a new page, when none is unpromised, preempts the lowest-ranked running sequence, at
 //     last itself. The best running sequence is never preempted for memory: it could have all pages, and check()
 //     refuses what does not fit in these. No sequence with a span in the plan is preempted.
@@ -48,10 +48,10 @@
 //     beside the others that this plan swaps.
 //   - A plan that preempts for memory admits nobody; in one that preempts otherwise, every page of a prefix hit counts
 //     as taken from the free ones, since its holder may be the one that leaves.
-// Progress: if anything lives, the plan has a span, but for the plan in which force_preemption() takes the last running
-// sequence away. For what runs can always compute a row, and when nothing runs the first that waits fits. The best
-// running sequence gets nearer to its end, so by induction every sequence ends (under kPriority: while better ones stop
-// coming).
+// Progress: if there is any sequence, the plan has a span, except the plan in which force_preemption() takes the last
+// running sequence away. For a running sequence can always compute a row, and if none runs the first waiting one fits.
+// The best running sequence gets closer to its end, so by induction every sequence ends (under kPriority: provided that
+// better ones stop coming).
 //
 // Call order: add / fork / end / force_preemption at any time between steps, then gather() and plan() with nothing
 // between, then completed() before the next plan; end and lost also between these two. A plan of 1,000 decodes takes
@@ -77,13 +77,13 @@
 namespace sluice {
 
 enum class SchedulingPolicy {
-  kFair,  // half of the rows to the oldest prompt, the others to those with the fewest rows to compute; what one half
-          // leaves the other takes
-  kFcfs,  // in order of arrival, each as much as it can take
+  kFair,      // half of the rows to the oldest prompt, the others to those with the fewest rows to compute; either half
+              // takes what the other leaves
+  kFcfs,      // in order of arrival, each as much as it can take
   kPriority,  // the same by (priority, arrival); and the best waiting sequence preempts running ones of strictly worse
               // priority, the worst and latest first, when that gives it the memory or the place it lacks
-  kPrefillFirst,  // kFcfs without rule 1: while any prompt can advance, a step has no decodes, so they starve. What
-                  // engines do whose steps are of one kind; to be compared with, in simulations
+  kPrefillFirst,  // kFcfs without rule 1: while any prompt can advance, a step has no decodes, so they starve. As in
+                  // engines whose steps are of one kind; for comparison in simulations
 };
 
 struct SchedulerLimits {
@@ -119,36 +119,36 @@ class Scheduler {
 
   // Whether such a sequence can ever run; the error has the numbers.
   Status check(const SequenceCounts& counts) const;
-  // The largest max_tokens that passes check() with such a prompt; 0: none does.
+  // The largest max_tokens that passes check() with a prompt of this length; 0: none does.
   int most_tokens(int prompt_tokens) const;
 
   // `id` is any number >= 0 that no live sequence has; small ones keep the table small. The counts must pass check().
   void add(SequenceId id, const SequenceCounts& counts);
-  // `child` runs from where the running `parent` is, with the same tokens known and computed and the same counts.
-  // False, and nothing happened, when there is no place or memory for it now, with so many latent pages free: it can be
-  // add()ed. Ranks as if it arrived now.
+  // `child` runs on from where the running `parent` is, with the same tokens known and computed and the same counts. It
+  // ranks as if it arrived now. False, and without effect, if there is no place or memory for it now, with this many
+  // latent pages free: then it can be add()ed.
   bool fork(SequenceId parent, SequenceId child, int free_latent_pages);
   // Ends a sequence, waiting, swapped or running: finished, cancelled or failed. Its memory counts as free at once.
-  // A sequence is ended at the latest when its answer has max_tokens.
+  // To be called at the latest when the answer has max_tokens.
   void end(SequenceId id);
 
-  // The state of a swapped sequence could not be kept, or not be brought back: it is computed anew. Also between plan()
-  // and completed(), where its span of this plan becomes void.
+  // The state of a swapped sequence could not be kept or brought back, so it is computed anew. May be called between
+  // plan() and completed(), which makes the sequence's span of this plan void.
   void lost(SequenceId id);
 
-  // For tests: the next plan preempts a running sequence, by turns in the order of ranks, every second time by swapping
-  // if there is room. Only one that came further than at its last preemption, so that all progress; the request stands
-  // until there is one.
+  // For tests: the next plan preempts a running sequence, in turn by rank, every second time by swapping if there is
+  // room. Only one that has got further than at its last preemption, so that all progress; the request stands until
+  // there is one.
   void force_preemption() { preemption_forced_ = true; }
 
-  // What the next plan may depend on and `facts` does not say yet; the answer is to be the last of its lookups or
-  // leavers when this is called again. About nothing: plan() may be called. See gather().
+  // A fact that the next plan may depend on and `facts` does not have yet; the answer must be appended to its lookups
+  // or leavers before the next call. A question about nothing means that plan() may be called. See gather().
   Question next_question(const PlanFacts& facts);
-  // Valid until the next call. `facts` answers all questions; more of them change nothing.
+  // Valid until the next call. `facts` must answer all questions; further facts change nothing.
   const StepPlan& plan(const PlanFacts& facts);
-  // The step was computed: positions advance, and every sampled sequence that was not ended has new tokens. tokens[i]:
-  // how many span i of the plan sampled, 1 to its rows if it decoded, else 1; without `tokens` one each. Rows behind
-  // the first tokens[i] of a decoding sequence were guesses that failed: they and their pages are given up.
+  // The step has been computed: positions advance, and every sampled sequence that was not ended has new tokens.
+  // tokens[i]: how many tokens span i of the plan sampled, 1 to its rows if it decoded, else 1; without `tokens` one
+  // each. Rows of a decoding sequence after the first tokens[i] were wrong guesses: they and their pages are given up.
   void completed(std::span<const int> tokens = {});
 
   int running() const { return static_cast<int>(running_.size()); }
@@ -168,7 +168,7 @@ class Scheduler {
     Position computed = 0;   // rows done, or in the swap space
     int known = 0;           // tokens known: the prompt and what was sampled
     int held = 0;            // latent pages, those of the plan included
-    int promised = 0;        // latent pages that it will need without being asked again
+    int promised = 0;        // latent pages that it will need and has been granted
     bool owes_copy = false;  // forked, so its next row may have to copy the page that it shares
     bool swapped = false;
     int bypassed = 0;            // by sequences admitted while it found no room
@@ -262,7 +262,7 @@ class Scheduler {
 
   // decodes.cc
   int decodes_per_step() const { return limits_.max_batched_tokens / limits_.decode_rows; }
-  // No guess is computed for what lies behind the end of the answer.
+  // No guess is computed for tokens past the end of the answer.
   int decode_rows(const Entry& e) const { return std::min(limits_.decode_rows, e.counts.rows() - e.computed); }
   int new_decode_pages(const Entry& e) const {
     return std::max(0, limits_.geometry.latent_pages(e.computed + decode_rows(e)) - e.held);

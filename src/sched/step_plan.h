@@ -17,8 +17,8 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// A running sequence leaves the pools; no token is lost. It waits again, and is computed anew from what the prefix
-// cache still has, or its state is brought back from the swap space.
+// A running sequence leaves the pools; no token is lost. It waits again, and is then computed anew from what the prefix
+// cache still has, or brought back from the swap space.
 struct Preemption {
   SequenceId sequence;
   bool swap = false;
@@ -41,7 +41,7 @@ struct StepPlan {
   std::vector<Admission> admissions;
   std::vector<Span> spans;  // at most one per sequence
   int rows = 0;
-  std::vector<SequenceId> waits;  // these begin to wait for one that runs, or is admitted, to compute their prefix
+  std::vector<SequenceId> waits;  // begin to wait for another sequence, running or admitted, to compute their prefix
 
   bool empty() const { return spans.empty(); }
 };

@@ -1,12 +1,11 @@
 // Access: which requests a server answers, by the Host that they name and the Origin that they come from.
 //
-// A page of any origin can make a browser send requests to this machine, and a name that its owner points here later
-// (DNS rebinding) makes them look like the page's own. So:
+// A page of any origin can make a browser send requests to this machine, and if the owner of its name later points that
+// name here (DNS rebinding), they look like requests to the page's own server. So:
 // - On a loopback address the Host must be a loopback address, localhost, what --host says, or the host of an allowed
-//   origin. On others any Host may be named, but for requests with an Origin.
-// - A request with an Origin is answered if that is allowed, or if it is the server's own: the Host that is named,
-// which
-//   must be an address, localhost or what --host says, as no page can make another name of those.
+//   origin. On other addresses any Host is accepted, except in requests with an Origin.
+// - A request with an Origin is answered if that is allowed, or if it is the server's own: the request's Host, which
+//   must be an address, localhost or what --host says, because no page can give another machine one of these names.
 // - Allowed origins get the headers that let their pages read the answers, and answers to preflights.
 // Thread safety: const after it is made.
 #pragma once
@@ -30,7 +29,7 @@ class Access {
 
   // Why the request is refused, if it is. Sets request.allow_origin for the answer.
   std::optional<ApiError> check(HttpRequest& request) const;
-  // Whether it asks what another origin's request may do.
+  // Whether it asks what a request of another origin may do.
   static bool is_preflight(const HttpRequest& request);
   static HttpResponse preflight_answer(const HttpRequest& request);
 

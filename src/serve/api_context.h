@@ -1,4 +1,4 @@
-// ApiContext: what every endpoint works with. One per server; thread-safe where its parts are.
+// ApiContext: what every endpoint works with. One per server; as thread-safe as its parts.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct ApiContext {
   std::shared_ptr<Waiting> waiting;
   std::atomic<bool> is_loopback;  // only programs of this machine can reach the server
   bool debug_endpoints;           // /debug/* answers everybody
-  // Parsing, rendering and tokenising, large bodies apart from the others; last, so that they end first.
+  // Threads for parsing, rendering and tokenising; large bodies have their own. Last, so that they end first.
   TaskQueue large_workers;
   TaskQueue workers;
 };

@@ -1,4 +1,4 @@
-// BestOfWriter: of best_of choices for each prompt, the n likeliest.
+// BestOfWriter: passes on the n likeliest of best_of choices for each prompt.
 //
 // It keeps the deltas of all choices until the answer ends, ranks the choices of each prompt by the mean
 // log-probability of their tokens (all that count as completion tokens; ties: the lower index first) and passes the

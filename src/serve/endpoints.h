@@ -1,4 +1,4 @@
-// The endpoints of the API. Each answers its exchange, at once or later, on whatever thread is right.
+// The endpoints of the API. Each answers its exchange, at once or later, on any thread.
 #pragma once
 
 #include <optional>

@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Sampling, limits, stop conditions, streaming; all but log-probabilities, whose form differs. Ignores or refuses what
-// both calls ignore or refuse. Errors are left in `fields`.
+// Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Also ignores or
+// refuses the fields that both calls ignore or refuse. Errors are left in `fields`.
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out);
 
 }  // namespace sluice

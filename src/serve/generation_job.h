@@ -1,9 +1,9 @@
 // GenerationJob: one generating request, from the engine's first token to the answer's last byte.
 //
-// Each prompt is a request to the engine, for as many choices as are wanted of it. Their outputs arrive on the engine's
-// thread and are only queued there; the network thread makes text of them and sends it. A stop string cancels what is
-// left of its choice; an error and a client that leaves cancel everything. Ownership: the engine's callbacks and the
-// exchange's tasks keep the job alive.
+// Each prompt is one request to the engine, for all its choices. Their outputs arrive on the engine's thread and are
+// only queued there; the network thread turns them into text and sends it. A stop string cancels the rest of its
+// choice; an error, or a client that leaves, cancels everything. Ownership: the engine's callbacks and the exchange's
+// tasks keep the job alive.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ struct GenerationPlan {
   GenerationOptions options;
   std::vector<PromptTokens> prompts;
   std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
-  std::shared_ptr<Waiting::Place> place;                           // let go at the first token
+  std::shared_ptr<Waiting::Place> place;                           // released at the first token
   std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
 };
 

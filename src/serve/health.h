@@ -1,8 +1,8 @@
-// GET /health: does the engine still make tokens?
+// GET /health: does the engine still generate tokens?
 //
-// 200 if it made one in the last five seconds. Otherwise it is asked for one outside its queue, and fails with 503
-// after two seconds. Requests that come meanwhile share the self-test. Thread safety: every method may be called from
-// any thread.
+// 200 if it generated one in the last five seconds. Otherwise it is asked for one outside its queue; 503 if that takes
+// more than two seconds. Requests that come meanwhile share the self-test. Thread safety: every method may be called
+// from any thread.
 #pragma once
 
 #include <mutex>

@@ -17,7 +17,7 @@ struct HttpRequest {
   std::string origin;                              // the header Origin, which browsers send
   std::string requested_headers;                   // Access-Control-Request-Headers
   bool is_preflight = false;                       // has Access-Control-Request-Method
-  bool is_forwarded = false;                       // a proxy says that it passes it on
+  bool is_forwarded = false;                       // a proxy says that it has forwarded it
   std::string allow_origin;                        // whose pages may read the answer; "" for none
   std::chrono::steady_clock::time_point received;  // the end of its header
 };
@@ -34,9 +34,9 @@ struct HttpResponse {
 
 // One request and its answer: either respond(), or begin_stream(), any number of write() and finish().
 //
-// Everything may be called from any thread, from when the handler gets it until long after the client left (then it
-// does nothing). Nothing blocks: what the client does not read yet is kept. A handle that is dropped before the answer
-// is complete answers 500, or breaks the connection if a stream has begun.
+// Everything may be called from any thread, even long after the client has left (then it does nothing). Nothing blocks:
+// what the client has not read yet is kept. A handle that is dropped before the answer is complete answers 500, or
+// breaks the connection if a stream has begun.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;

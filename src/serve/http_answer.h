@@ -26,8 +26,9 @@ struct HttpAnswer {
   void begin_stream(const HttpResponse& head);
   void write(std::string_view piece);
   void finish();
-  // The client ended its half of the connection: it may still read, or be gone. More bytes tell, as the system of one
-  // that is gone answers them with a reset: an interim response before the head, the filler in a stream.
+  // The client has ended its half of the connection: it may still read, or be gone. Sending more bytes shows which,
+  // because the system of a client that is gone answers with a reset: an interim response before the head, the filler
+  // in a stream.
   void knock();
   // The application dropped the exchange: 500 if nothing was answered, else a broken answer unless it is complete.
   void abandon();

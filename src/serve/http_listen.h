@@ -30,7 +30,7 @@ inline boost::system::error_code listen(boost::asio::ip::tcp::acceptor& acceptor
   return failure;
 }
 
-// On every address of the host, all with one port; those of a family that this machine lacks are left out.
+// Listens on every address of the host, all with the same port; skips address families that this machine lacks.
 inline Status listen(boost::asio::io_context& io, const HttpServerOptions& options,
                      std::vector<boost::asio::ip::tcp::acceptor>& acceptors) {
   const auto fail = [&](const boost::system::error_code& failure) {

@@ -1,10 +1,11 @@
 // HttpServer: HTTP/1.1 on one network thread.
 //
-// Connections are kept alive; pipelined requests are answered in order. What a client may cost is bounded: bytes of
-// header and body, of bodies altogether, connections, and the time a header, a body or a stalled answer may take.
-// Errors of the protocol are answered in the API's JSON form (400, 413, 417, 431, 503); who is too slow is cut off.
+// Connections are kept alive; pipelined requests are answered in order. What clients may cost is bounded: bytes of a
+// header and of a body, of all bodies together, connections, and the time that a header, a body or a stalled answer may
+// take. Protocol errors are answered in the API's JSON form (400, 413, 417, 431, 503); clients that are too slow are
+// cut off.
 //
-// The network library is seen by http_server.cc alone. Thread safety: every method may be called from any thread.
+// Only http_server.cc sees the network library. Thread safety: every method may be called from any thread.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,7 @@ struct HttpServerOptions {
   std::chrono::milliseconds header_timeout{10'000};  // from a header's first byte to its last
   std::chrono::milliseconds body_timeout{120'000};   // for the whole body
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte
-  // By what requests are timed; called on the network thread.
+  // The clock for timing requests; called on the network thread.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
@@ -42,7 +43,7 @@ class HttpServer {
                                                    std::function<void(const HttpSummary&)> observer);
   ~HttpServer();  // as stop(0)
 
-  int port() const;  // the real one
+  int port() const;  // the actual one
   // Whether only programs of this machine can reach the addresses that it listens on.
   bool is_loopback() const;
 

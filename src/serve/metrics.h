@@ -4,7 +4,7 @@
 //   Counter& answers = metrics.counter("sluice_http_requests_total", "HTTP requests answered.", R"(status="200")");
 //   answers.add(1);
 //
-// Metrics are made once and live as long as the registry; those of one name form one family and differ in their labels.
+// Metrics are created once and live as long as the registry; those of the same name form a family and differ in labels.
 // Thread safety: everything may be called from any thread.
 #pragma once
 
@@ -54,7 +54,7 @@ class Metrics {
   void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
                   const std::string& labels = "");
 
-  // Called before the values are read, once for each text(): what several of them take from one snapshot.
+  // Called once for each text(), before the values are read: takes the snapshot that several of them share.
   void before_reading(std::function<void()> refresh);
 
   std::string text() const;

@@ -1,8 +1,8 @@
 // The bodies of the OpenAI API's generating calls, parsed and checked.
 //
-// Strict: every error names the field, what was expected and what was found. Fields that clients send and that change
-// nothing here (user, metadata, ...) are ignored; fields whose effect is not supported are refused unless they ask for
-// nothing; unknown fields are refused. Thread safety: plain values, pure functions.
+// Strict: every error names the field, what was expected and what was found. Fields that have no effect here (user,
+// metadata, ...) are ignored; fields whose effect is not supported are refused unless they ask for nothing; unknown
+// fields are refused. Thread safety: plain values, pure functions.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr int kMaxApiChoices = 16;     // of n and best_of
 inline constexpr int kMaxPriority = 1000000;  // and its negative
 inline constexpr int kMaxCacheSaltBytes = 256;
 
-// What a request that says nothing samples with: generation_config.json's values.
+// The sampling parameters of a request that gives none: generation_config.json's.
 struct SamplingDefaults {
   float temperature = 1.0F;
   float top_p = 1.0F;
@@ -35,7 +35,7 @@ struct SamplingDefaults {
 
 // What both calls share.
 struct GenerationOptions {
-  SamplingParams sampling;            // complete but for the seed
+  SamplingParams sampling;            // complete except for the seed
   std::optional<std::uint64_t> seed;  // none: every prompt draws its own
   int n = 1;                          // choices of an answer
   int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n

@@ -29,14 +29,15 @@ struct Usage {
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // What goes out before the first token. `so_far` here and below: what the request has used until now.
+  // What is sent before the first token. `so_far` here and below: what the request has used so far.
   virtual void begin(const Usage& so_far, std::string& out) = 0;
   virtual void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) = 0;
   // After the last delta of every choice.
   virtual void end(const Usage& usage, std::string& out) = 0;
 };
 
-// `choices` deltas are told apart by their index. `token_text` gives the bytes of a token, for log-probabilities.
+// Deltas of the `choices` choices are told apart by their index. `token_text` gives the bytes of a token, for
+// log-probabilities.
 struct AnswerForm {
   AnswerHead head;
   int choices = 1;

@@ -41,11 +41,11 @@ class RequestFields {
 
   // Keys that clients send and that change nothing here.
   void ignore(std::initializer_list<std::string_view> keys);
-  // A number that is accepted at its neutral value only, as what it would do is not supported.
+  // A number that is accepted only at its neutral value, because its effect is not supported.
   void only(std::string_view key, double neutral);
-  // Values, as JSON, that are accepted, of keys of which every other value is not supported.
+  // The only values, as JSON, that are supported for a key.
   void neutral(std::initializer_list<std::pair<std::string_view, std::string_view>> values);
-  // Fails if any key was not asked for, unless its value says nothing.
+  // Fails if there is a key that was not asked for, unless its value is empty.
   void reject_unknown();
 
   void fail(std::string_view key, std::string_view expected);  // "..., found <the value>"
@@ -60,7 +60,7 @@ class RequestFields {
   std::optional<ApiError> error_;
 };
 
-// null, "", [] and {}: what clients send for a field that nobody set.
+// null, "", [] and {}: what clients send for fields that are not set.
 bool is_empty_json(const boost::json::value& value);
 
 // The body of a request: JSON whose top is an object; anything else is an error that says where and what.

@@ -24,8 +24,8 @@ struct ServerOptions {
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
   std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
   WaitingLimits waiting;
-  int workers = 2;  // threads that parse and tokenise; large bodies have one of their own
-  // What the latencies in the metrics are measured by; called from any thread. Tests give their own.
+  int workers = 2;  // threads that parse and tokenise; large bodies have their own
+  // The clock for the latencies in the metrics; called from any thread. Tests pass their own.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
@@ -49,8 +49,8 @@ class Server {
   // `callback` runs on the network thread at every SIGTERM and SIGINT.
   void on_signal(std::function<void(int signal)> callback);
 
-  // Accepts no more, lets what runs finish for at most `drain_timeout`, cancels the rest and closes. True when nothing
-  // had to be cancelled. A second call does nothing.
+  // Stops accepting, lets running requests finish for at most `drain_timeout`, cancels the rest and closes. True if
+  // nothing had to be cancelled. A second call does nothing.
   bool stop(std::chrono::milliseconds drain_timeout);
   // Ends the wait of a stop() that another thread is in.
   void hurry();

@@ -1,4 +1,4 @@
-// The server's metrics by name: what /metrics shows, with the names that other servers of language models use.
+// The server's metrics: what /metrics shows, under the names that other servers of language models use.
 #pragma once
 
 #include <string_view>

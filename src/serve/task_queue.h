@@ -1,4 +1,4 @@
-// TaskQueue: threads that run tasks in the order in which they came, for work that is too long for the network thread.
+// TaskQueue: threads that run tasks in the order of arrival, for work that takes too long for the network thread.
 // Thread safety: run() may be called from any thread.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace sluice {
 class TaskQueue {
  public:
   explicit TaskQueue(int threads);
-  ~TaskQueue();  // drops what has not begun and waits for the rest
+  ~TaskQueue();  // drops tasks that have not begun and waits for the others
 
   void run(std::function<void()> task);
 

@@ -1,7 +1,7 @@
 // Waiting: how many requests wait for their first token, and how many tokens their prompts have.
 //
-// A request is counted from when it is received. Beyond the limits there is no use in taking more: who would wait
-// longer than it is willing to is told at once. Thread safety: everything may be called from any thread.
+// A request counts from when it is received. Beyond the limits new ones are refused at once, because they would wait
+// longer than clients are willing to. Thread safety: everything may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class Waiting : public std::enable_shared_from_this<Waiting> {
  public:
   explicit Waiting(const WaitingLimits& limits) : limits_(limits) {}
 
-  // A request's place among those that wait, until it is let go.
+  // A request's place among those that wait, until it is released.
   class Place {
    public:
     explicit Place(std::shared_ptr<Waiting> waiting) : waiting_(std::move(waiting)) {}

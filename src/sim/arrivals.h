@@ -13,11 +13,11 @@ namespace sluice {
 
 class Arrivals {
  public:
-  // Concurrency 0: by the timestamps. Otherwise as many requests as that are in flight, in the order of the trace;
-  // those that follow another keep their pause.
+  // Concurrency 0: by the timestamps. Otherwise that many requests are in flight, in the order of the trace; those that
+  // follow another keep their pause.
   Arrivals(const Trace& trace, int concurrency);
 
-  // When the next request arrives, `now` at the earliest; nothing while all of them wait for the end of another.
+  // When the next request arrives, at `now` or later; no value while all wait for another one to end.
   std::optional<double> next_time(double now) const;
   // The next request that has arrived by `now`, with its time, in order of time.
   std::optional<std::pair<std::size_t, double>> take(double now);

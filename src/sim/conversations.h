@@ -1,5 +1,5 @@
-// The workloads whose prompts begin alike: chat and reuse (sim/workload.h). Their hash ids stand for blocks of 128
-// tokens.
+// The workloads whose prompts have common beginnings: chat and reuse (sim/workload.h). Their hash ids stand for blocks
+// of 128 tokens.
 #pragma once
 
 #include "sim/draws.h"

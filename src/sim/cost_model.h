@@ -1,4 +1,4 @@
-// CostModel: how long a step takes, as a sum of few terms. What a simulation's clock runs on.
+// CostModel: how long a step takes, as a sum of few terms. A simulation's clock runs on it.
 //
 //   seconds = step + weights * R / (R + half_rows) + row * R + span * S + context * C + read * D
 //   R  rows of the step

@@ -1,4 +1,4 @@
-// What load a model can bear, from its cost model alone: to choose a rate for a synthetic trace.
+// The load that a model can bear, from its cost model alone, to choose the rate of a synthetic trace.
 #pragma once
 
 #include "model/engine_setup.h"

@@ -16,8 +16,8 @@ namespace sluice {
 
 std::unique_ptr<Model> make_null_model(const CacheLayout& real, int max_position_embeddings);
 
-// `options` for an engine over the null model, so that it has the places and pages that an engine over the real one
-// would have with them.
+// `options` adapted for an engine over the null model, so that it has as many places and pages as an engine over the
+// real one would have.
 Result<EngineSetup> null_model_options(const CacheLayout& real, int max_position_embeddings, EngineSetup options);
 
 }  // namespace sluice

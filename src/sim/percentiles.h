@@ -1,4 +1,4 @@
-// Percentiles: what a report says of many values; and LogHistogram, which counts values too many to keep.
+// Percentiles: what a report says about many values; and LogHistogram, which counts values that are too many to keep.
 //
 // The p-th percentile is the least value that at least p % of the values do not exceed (nearest rank), so it is always
 // one of the values. Thread safety: plain values.

@@ -1,4 +1,4 @@
-// Report: what a simulation's results come to, as JSON, as a table for a terminal, and as plots.
+// Report: a simulation's results as JSON, as a table for a terminal, and as plots.
 //
 // Times are in seconds. "ttft" is the time from arrival to the first token, "queue" that from arrival to the first step
 // with the request, "inter_token" the gaps between a request's tokens (0.4 % coarse), "longest_gap" the longest of each

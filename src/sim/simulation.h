@@ -2,10 +2,10 @@
 // virtual clock that a cost model moves on with each step. The same input gives the same result, to the last digit, on
 // every machine.
 //
-// Requests arrive at their times (open loop), or, with a concurrency, one after another as others end, so that as many
-// are in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees
-// those that arrived before it began, and its tokens are there at its end.
-// Thread safety: a simulation uses the calling thread only.
+// Requests arrive at their times (open loop) or, with a concurrency, as others end, so that the same number is always
+// in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees those
+// that arrived before it began; its tokens exist when it ends. Thread safety: a simulation uses the calling thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct SimulatedModel {
 };
 
 struct SimulationOptions {
-  EngineSetup engine;  // limits, policy and cache; the model's own options are not looked at
+  EngineSetup engine;  // limits, policy and cache; the model's own options are ignored
   CostModel cost;
   RetentionRules retention;
   int concurrency = 0;  // 0: requests arrive at their times

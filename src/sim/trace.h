@@ -6,8 +6,8 @@
 //   {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, 48, ...]}
 //   timestamp      milliseconds, not descending
 //   hash_ids       optional: one id for each block of `hash_block_tokens` tokens, in order; equal ids are equal blocks.
-//                  Ids beyond the prompt's last block name the blocks that the answer will fill. What has no id is like
-//                  nothing else.
+//                  Ids beyond the prompt's last block name the blocks that the answer will fill. Blocks without an id
+//                  are like no other.
 // and of our own, all optional:
 //   after          the number (from 0) of an earlier line; then `timestamp` counts from the end of that request
 //   message_starts positions in the prompt where a message begins, ascending

@@ -1,7 +1,7 @@
 // The chat encoding of DeepSeek-V3.2.
 //
-// A conversation is BOS, then the messages, each rendered by the rules of its role; with tools and one question it
-// reads
+// A conversation is BOS, then the messages, each rendered by the rules of its role; with tools and one question
+// it reads
 //   <｜begin▁of▁sentence｜>\n\n{tools}{system}<｜User｜>{user}<｜Assistant｜></think>{answer}<｜end▁of▁sentence｜>
 // and a thinking turn <｜Assistant｜><think>{reasoning}</think>{answer}<｜end▁of▁sentence｜>.
 //

@@ -25,27 +25,27 @@
 
 namespace sluice {
 
-// So many schedules that follow each other have every kind of event and of situation, in either half of the proof.
+// Any this many consecutive schedules have every kind of event and situation, in either half of the proof.
 inline constexpr int kLawSituations = 4;
 inline constexpr int kLongPromptEvery = 8;  // schedules; the first that has one is number 3
 
 struct LawOptions {
   std::uint64_t seed = 0;
   int first_schedule = 0, schedules = 100;
-  double seconds = 0;                 // > 0: no new schedule after so long, but at least kLawSituations of them
+  double seconds = 0;                 // > 0: no new schedule after this time, but at least kLawSituations of them
   int max_sequences = 8;              // at least two
   int min_rows = 1500;                // of all sequences of a schedule together
   int max_step_rows = 1024;           // of one step
   bool every_row = true;              // off: of every 32 rows four are compared (compared_row())
-  int long_prompts = 0;               // the last so many prompts are for every kLongPromptEvery-th schedule only
+  int long_prompts = 0;               // the last ones, used by every kLongPromptEvery-th schedule only
   Position chooses_from = INT32_MAX;  // from this row on attention chooses among its compressed entries
   bool shrink = true;                 // off: a schedule that differs is reported as it is
   std::vector<int> thread_counts = {1, 2, 4};
   std::function<void(int done)> progress;  // may be null
 };
 
-// Where a vocabulary is so large that comparing all rows would take longer than computing them, these are compared:
-// rows that close a compressed entry (3 mod 4, among them 127 mod 128), and rows that begin one.
+// The rows compared if the vocabulary is so large that comparing all would take longer than computing them: rows that
+// close a compressed entry (3 mod 4, among them 127 mod 128), and rows that begin one.
 inline bool compared_row(const LawOptions& options, Position p) {
   const int at = p % 32;
   return options.every_row || at == 0 || at == 3 || at == 19 || at == 31;

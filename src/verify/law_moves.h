@@ -1,7 +1,7 @@
-// check_moves: sequences that go on on another device. Two runners have the same model, one of them on the CPU; the
+// check_moves: sequences that continue on another device. Two runners have the same model, one of them on the CPU; the
 // sequences of a schedule are cut at random and moved between the two as images of the swap space, most of them several
-// times. Every row's logits are those of its prompt alone, on the CPU in one piece, bit by bit: so the devices give the
-// same bits, and what one has cached serves the other. Thread safety: as check_row_law's, for both runners.
+// times. Every row's logits must be those of its prompt alone, on the CPU in one piece, bit by bit: so the devices give
+// the same bits, and what one has cached serves the other. Thread safety: as check_row_law's, for both runners.
 #pragma once
 
 #include <span>

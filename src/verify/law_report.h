@@ -1,5 +1,5 @@
-// LawReport: what schedules went through, counted where it happened rather than where it was asked for, and the
-// difference that was found, if any. Thread safety: plain values.
+// LawReport: what the schedules went through, counted as it happened, not as it was asked for; and the difference
+// found, if any. Thread safety: plain values.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct LawReport {
   std::int64_t swapped_aborts = 0;          // ended while swapped out
   std::int64_t forks = 0;                   // two sequences that share their pages from now on
   std::int64_t forks_apart = 0;             // ... and then wrote other tokens than each other
-  std::int64_t truncations = 0;             // tokens taken back
+  std::int64_t truncations = 0;             // tokens removed again
   std::int64_t aborts = 0;                  // ended before their end
   std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
   std::int64_t evictions = 0;               // cached pages given to others
-  std::int64_t in_flight = 0;               // steps begun while tokens of the one before were on their way
+  std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
   std::set<int> thread_counts;              // that steps ran on
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 

@@ -1,10 +1,10 @@
 // The workloads of check_scheduling_law: requests and scheduling options as plain values, made from a seed.
 //
 // As in law_schedule.h, a workload's number says what it has for certain (number mod kLawSituations):
-//   0  running requests are preempted every few steps, by turns computed again and swapped; the second one that is
-//      swapped out is cancelled while it is
+//   0  running requests are preempted every few steps, and computed again or swapped in turn; the second one that is
+//      swapped out is cancelled while it is out
 //   1  one prompt with several sampled choices, again with another salt, and again with its own
-//   2  strangers one after the other in a memory that has room for one of them
+//   2  unrelated requests one after the other, in memory that has room for one
 //   3  anything; with long prompts, every kLongPromptEvery-th workload has one twice
 #pragma once
 

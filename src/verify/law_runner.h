@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// What holds when no sequence is left: the auditor is content, and no page, place or swap space is in use.
+// Checks what must hold when no sequence is left: the audit passes, and no page, place or swap space is in use.
 Status check_at_rest(const Runner& runner);
-// An error where the runner then has another number of threads.
+// An error if the runner then has another number of threads.
 Status use_threads(Runner& runner, int threads);
 // Cached pages that were given to others since the pools were made.
 std::uint64_t evictions(const Runner& runner);

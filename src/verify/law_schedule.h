@@ -1,11 +1,10 @@
 // The schedules of check_row_law: plain values that can be made from a seed, cut down and printed.
 //
-// Chance alone brings some situations too rarely, so a schedule's number says what it has for certain, whatever else
+// Chance alone brings some situations too rarely, so a schedule's number decides what it is certain to have, whatever
 // chance adds (number mod kLawSituations):
-//   0  a sequence that is preempted behind a full block and resumes there; one that is swapped out and back; one that
-//      is aborted
+//   0  a sequence preempted behind a full block that resumes there; one swapped out and back; one aborted
 //   1  two prompts that begin alike, forked before they part; a truncation; wrong tokens that are forgotten
-//   2  strangers one after the other in a pool that is too small for what they leave behind: cached pages change hands
+//   2  unrelated sequences one after the other in a pool too small for what they leave: cached pages change hands
 //   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
 // Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
 #pragma once
@@ -33,10 +32,10 @@ struct LawSequence {
   int prompt = 0;
   bool cached = false;     // looks up the prefix cache and publishes
   bool keeps_all = false;  // all its window pages stay cached, so others can resume at every block
-  int hit_limit = 0;       // takes over at most so many cached tokens when it begins
+  int hit_limit = 0;       // the most cached tokens that it takes over when it begins
 };
 
-// Computes a sequence's tokens from where it is up to `end`; nothing when it is there.
+// Computes a sequence's tokens from where it is up to `end`; does nothing if it is there.
 struct LawPiece {
   int sequence = 0;
   int end = 0;
@@ -55,12 +54,12 @@ struct LawSchedule {
   std::vector<LawSequence> sequences;
   std::vector<LawStep> steps;
 
-  std::string text() const;  // one line a step
+  std::string text() const;  // one line per step
 };
 
-// How many tokens two prompts begin alike with.
+// The length of the common beginning of two prompts, in tokens.
 int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b);
-// Of these prompts, in this order, those that share no block with one before.
+// Those of the prompts that share no block with an earlier one, in order.
 std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates);
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number);

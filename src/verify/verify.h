@@ -17,11 +17,11 @@
 namespace sluice {
 
 struct VerifyOptions {
-  EngineSetup engine;         // of which the model, the numerics, the threads and the fault count
+  EngineSetup engine;         // used: the model, the numerics, the machine's options and the fault
   std::string half = "both";  // both | rows | scheduling | moves
   std::uint64_t seed = 0;
   int schedules = 100;  // of both halves together
-  double seconds = 0;   // > 0: no new schedule after so long, but at least kLawSituations in each half
+  double seconds = 0;   // > 0: no new schedule after this time, but at least kLawSituations in each half
   int min_rows = 1500;  // of a schedule
   bool shrink = true;   // off: a schedule that differs is reported as it is
   std::function<void(int done, int total)> progress;  // may be null
@@ -48,7 +48,7 @@ std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens
 // The first row whose attention chooses among its compressed entries (sparse attention with an indexer) instead of
 // reading them all; 0: no row ever does.
 Position chooses_from(const CacheLayout& layout);
-// The length of the long prompt that makes it choose; 0 where the others do, or where it would take too many tokens.
+// The length of the long prompt that makes it choose; 0 if the other prompts do, or if it would take too many tokens.
 int long_prompt_tokens(const CacheLayout& layout);
 
 // `options` with the memory, places and limits that schedules over law_prompts() need, and the audit on.

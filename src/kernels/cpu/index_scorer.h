@@ -6,9 +6,9 @@
 //   Product(args, begin, end)          codes the queries of these rows
 //   turn_to(rows)                      these are the keys now
 //   decoded(group)                     whether groups [group, group + kGroups) of them are decoded
-//   dots<H, kDecode>(row, head, group, y, ahead)  y[H][kGroups] = dot(q of `row`, head .. head + H; those groups'
-//   keys),
-//                                      which decodes them on the way if kDecode
+//   dots<H, kDecode>(row, head, group, y, ahead)
+//                                      y[H][kGroups] = dot(q of `row`, head .. head + H; those groups' keys), decoding
+//                                      them on the way if kDecode
 // Keys are decoded where they are first multiplied: either alone would leave half of the core idle.
 #pragma once
 

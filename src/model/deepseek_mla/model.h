@@ -1,9 +1,9 @@
 // DeepSeek-V2, V3 and V3.2: multi-head latent attention, with a lightning indexer in V3.2, and a mixture of experts.
 //
 // Every row attends in the absorbed form: a query is turned to the latent's side, and the cached row (normed latent |
-// rotated shared key) is key and value at once, whatever the length of the span. Only in a profile that asks for it
-// (NumericsProfile::expand_from) long spans attend to expanded keys and values instead. The three families differ in
-// what their configs ask for only. The files beside this one are the parts: weights, cache layout, attention. forward()
+// rotated shared key) is key and value at once, whatever the length of the span. In a profile that asks for it
+// (NumericsProfile::expand_from), long spans attend to expanded keys and values instead. The three families differ only
+// in what their configs ask for. The files beside this one are the parts: weights, cache layout, attention. forward()
 // reads top to bottom. Formulas: docs/models/deepseek_v3.md, docs/models/deepseek_v2.md, docs/models/deepseek_v3.2.md.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace sluice::mla {
 
-// The planes of one layer in the CacheLayout: a latent row a token, and an index key a token with an indexer.
+// The planes of one layer in the CacheLayout: a latent row per token and, with an indexer, an index key per token.
 struct LayerPlanes {
   PlaneId latent, index;
 };

@@ -35,10 +35,10 @@ struct LayerWeights {
   FeedForwardWeights ffn;
 };
 
-// One multi-token-prediction layer. Bound when the checkpoint has it; used by speculation.
+// One multi-token-prediction layer. Bound if the checkpoint has it; not used yet.
 struct MtpWeights {
   LayerWeights block;
-  WeightView embedding, head;  // copies of the main ones, left where they lie
+  WeightView embedding, head;  // copies of the main ones, not packed
   LinearWeight eh_proj;        // [hidden, 2 * hidden]
   Param<float> enorm, hnorm, norm;
 };

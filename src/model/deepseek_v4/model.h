@@ -49,8 +49,8 @@ class DeepSeekV4 final : public FamilyModel {
 
   DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
   void reserve(Scratch& scratch, std::size_t rows) override;
-  // Leaves the site before, unless it is the step's first, for this one: its normed input, [rows, hidden],
-  // in the forms of `inputs`.
+  // Leaves the previous site (unless this is the step's first) and enters this one. Returns the normed input of its
+  // sub-layer, [rows, hidden], in the forms of `inputs`.
   Rows enter(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
              const InputForms& inputs);
   HcLeaveEnterArgs leave(Step& step, bool first, const InputForms& inputs) const;

@@ -42,7 +42,7 @@ struct LayerWeights {
   FeedForwardWeights ffn;
 };
 
-// One multi-token-prediction layer. Bound when the checkpoint has it; used by speculation.
+// One multi-token-prediction layer. Bound if the checkpoint has it; not used yet.
 struct MtpWeights {
   LayerWeights block;
   LinearWeight e_proj, h_proj;

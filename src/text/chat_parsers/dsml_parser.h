@@ -17,9 +17,8 @@
 // - Text between the tags of a block is content, white space aside. Inside a call it follows the call, unless it is a
 //   JSON object and the call has no parameters: then it is the arguments.
 // - A call without a name is such text. Of two parameters of one name the first counts.
-// - A missing closing tag is implied by the next tag that cannot stand where it is, or by the end that the model gave
-// the
-//   answer. So the arguments of every call are JSON, unless a stop string or the end of its tokens cut it off: those
+// - A missing closing tag is implied by the next tag that cannot stand where it is, or by the model ending the
+//   answer. So the arguments of every call are JSON, unless a stop string or the limit of tokens cuts them off: those
 //   lack their closing brace.
 #pragma once
 
