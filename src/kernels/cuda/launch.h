@@ -39,6 +39,8 @@
 #define SLUICE_CUDA_OPS cuda_ops
 #define SLUICE_UNROLL _Pragma("unroll")
 #define SLUICE_UNROLL_8 _Pragma("unroll 8")
+#define SLUICE_UNROLL_4 _Pragma("unroll 4")
+#define SLUICE_ROLLED _Pragma("unroll 1")
 #else
 #include <algorithm>
 #include <array>
@@ -51,6 +53,8 @@
 #define SLUICE_CUDA_OPS cuda_emulated_ops
 #define SLUICE_UNROLL
 #define SLUICE_UNROLL_8
+#define SLUICE_UNROLL_4
+#define SLUICE_ROLLED
 #endif
 
 namespace sluice {

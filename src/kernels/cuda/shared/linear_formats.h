@@ -36,8 +36,11 @@ SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, const std::byte* at, i
   }
 }
 
+// kRowOutputs: of how many outputs a thread computes blocks at once where there is one row (linear_row.h).
+//
 // The formats where inputs are floats: kWords words are kInputs weights; with kLater the scale meets a block's sum.
 struct F32Weights {
+  static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 2, kInputs = 2;
   static constexpr bool kLater = true;
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale&, const std::uint32_t* words, float* out) {
@@ -46,6 +49,7 @@ struct F32Weights {
   }
 };
 struct Bf16Weights {
+  static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 1, kInputs = 2;
   static constexpr bool kLater = true;
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale&, const std::uint32_t* words, float* out) {
@@ -54,8 +58,12 @@ struct Bf16Weights {
 };
 template <bool kScaleLater>
 struct Fp8Weights {
+  static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 1, kInputs = 4;
   static constexpr bool kLater = kScaleLater;
+  static SLUICE_DEVICE BlockScale scale(const CudaLinear&, const std::byte* at, int b) {
+    return {reinterpret_cast<const float*>(at)[b], 0.0F};  // where it comes first
+  }
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale& scale, const std::uint32_t* words, float* out) {
     expand_e4m3(words[0], out);
     if constexpr (!kLater) {
@@ -64,6 +72,7 @@ struct Fp8Weights {
   }
 };
 struct Mxfp4Weights {
+  static constexpr int kRowOutputs = 4;
   static constexpr int kWords = 1, kInputs = 8;
   static constexpr bool kLater = true;
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale&, const std::uint32_t* words, float* out) {
@@ -72,8 +81,12 @@ struct Mxfp4Weights {
 };
 template <bool kNibbles>
 struct CodeWeights {
+  static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 1, kInputs = kNibbles ? 8 : 4;
   static constexpr bool kLater = false;
+  static SLUICE_DEVICE BlockScale scale(const CudaLinear& w, const std::byte* at, int b) {
+    return block_scale(w, at, b);
+  }
   static SLUICE_DEVICE void expand(const CudaLinear& w, const BlockScale& scale, const std::uint32_t* words,
                                    float* out) {
     const bool min = w.scale_kind == CudaScaleKind::kF16Min || w.scale_kind == CudaScaleKind::kF32Min;
@@ -89,11 +102,15 @@ struct CodeWeights {
 
 // The formats where inputs are int8 codes.
 struct Mxfp4Integers {
+  static constexpr int kRowOutputs = 4;
   static constexpr int kWords = 0;
   static constexpr bool kLater = false, kSums = false;
   static SLUICE_DEVICE int expand(std::uint32_t word, std::uint32_t* out) {
     expand_doubled_e2m1(word, out);
     return 2;
+  }
+  static SLUICE_DEVICE BlockScale scale(const CudaLinear&, const std::byte* at, int b) {
+    return {e8m0_to_float(static_cast<std::uint8_t>(at[b])), 0.0F};
   }
   static SLUICE_DEVICE float product(const CudaLinear&, const BlockScale& scale, std::int32_t products, std::int32_t) {
     const float half = scale.scale * 0.5F, offset = kQuantizedMagic * half;
@@ -103,6 +120,7 @@ struct Mxfp4Integers {
 };
 template <bool kNibbles>
 struct CodeIntegers {
+  static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 0;
   static constexpr bool kLater = false, kSums = true;
   static SLUICE_DEVICE int expand(std::uint32_t word, std::uint32_t* out) {
@@ -112,6 +130,9 @@ struct CodeIntegers {
     }
     out[0] = word;
     return 1;
+  }
+  static SLUICE_DEVICE BlockScale scale(const CudaLinear& w, const std::byte* at, int b) {
+    return block_scale(w, at, b);
   }
   static SLUICE_DEVICE float product(const CudaLinear& w, const BlockScale& scale, std::int32_t products,
                                      std::int32_t codes) {

@@ -58,10 +58,10 @@ std::int64_t row_count(const LinearProduct& product) {
 
 // One tile for each team that the GPU runs at once, of as many outputs as that leaves, `inputs` of each at once. In a
 // part of a tile each thread has a block, or some where a block is short.
-RowCut cut_of(std::span<const LinearProduct> products, int teams, int inputs) {
+RowCut cut_of(std::span<const LinearProduct> products, int together, int teams, int inputs) {
   constexpr int kMostPartials = 2112, kMostScales = 4096;  // words
   const CudaLinear& first = products[0].weight;
-  RowCut cut;
+  RowCut cut{.together = together};
   std::int64_t all = 0, most = 0, scale_words = 0;
   for (const LinearProduct& product : products) {
     const CudaLinear& w = product.weight;
@@ -74,9 +74,9 @@ RowCut cut_of(std::span<const LinearProduct> products, int teams, int inputs) {
   }
   cut.scale_words = static_cast<int>(scale_words);
   const int passes = first.chunks >= 4 ? 1 : 4;
-  const int busy = kRowOutputs * std::max(1, kRowThreadsOfTile * passes / cut.piece);
-  const int room = kMostPartials / cut.partial_stride() / kRowOutputs * kRowOutputs;
-  const int limit = std::max(kRowOutputs, std::min(busy, room));
+  const int busy = together * std::max(1, kRowThreadsOfTile * passes / cut.piece);
+  const int room = kMostPartials / cut.partial_stride() / together * together;
+  const int limit = std::max(together, std::min(busy, room));
   const auto tiles = [&] {
     std::int64_t count = 0;
     for (const LinearProduct& product : products) {
@@ -86,10 +86,10 @@ RowCut cut_of(std::span<const LinearProduct> products, int teams, int inputs) {
   };
   const std::int64_t share = std::min((all + teams - 1) / teams, most);
   cut.parts = static_cast<int>((share + limit - 1) / limit);
-  cut.outputs = rounded_up((share + cut.parts - 1) / cut.parts, kRowOutputs);
+  cut.outputs = rounded_up((share + cut.parts - 1) / cut.parts, together);
   while (tiles() > teams && cut.parts * cut.outputs < most) {
-    if (cut.outputs + kRowOutputs <= limit) {
-      cut.outputs += kRowOutputs;
+    if (cut.outputs + together <= limit) {
+      cut.outputs += together;
     } else {
       ++cut.parts;
     }
@@ -98,10 +98,10 @@ RowCut cut_of(std::span<const LinearProduct> products, int teams, int inputs) {
   return cut;
 }
 
-RowCut cut_of(const Exec& exec, std::span<const LinearProduct> products) {
+RowCut cut_of(const Exec& exec, std::span<const LinearProduct> products, int together) {
   const int teams = kRowResident * processors(exec), block = products[0].weight.block;
-  const RowCut cut = cut_of(products, teams, 8192);
-  return cut.shared_bytes(block) <= kMostRowShared ? cut : cut_of(products, teams, 4096);
+  const RowCut cut = cut_of(products, together, teams, 8192);
+  return cut.shared_bytes(block) <= kMostRowShared ? cut : cut_of(products, together, teams, 4096);
 }
 
 }  // namespace
@@ -118,9 +118,9 @@ bool share_a_row_launch(const LinearProduct& a, const LinearProduct& b) {
 }
 
 void multiply_row(const Exec& exec, std::span<const LinearProduct> products) {
-  const RowCut cut = cut_of(exec, products);
-  const int outputs = cut.parts * cut.outputs;
   with_variant(products[0].weight, products[0].form, [&]<class Weights>(Weights) {
+    const RowCut cut = cut_of(exec, products, Weights::kRowOutputs);
+    const int outputs = cut.parts * cut.outputs;
     for (std::size_t from = 0; from < products.size(); from += kMostProducts) {
       LinearRow<Weights> kernel{};
       kernel.cut = cut;

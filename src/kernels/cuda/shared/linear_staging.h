@@ -61,24 +61,27 @@ class StagedInputs {
     team_.each([&](int t) {
       for (int r = 0; r < kRows; ++r) {
         const float* x = r < rows ? x_row_(r) : nullptr;
-        if (x != nullptr && !prepared_ && w_.in % 4 == 0 && w_.block % 4 == 0 && is_aligned(x)) {
-          SLUICE_UNROLL_8
-          for (int k = 4 * t; k < count; k += 4 * kThreads) {
-            Four four{{-0.0F, -0.0F, -0.0F, -0.0F}};
-            if (begin + k < w_.in) four = *reinterpret_cast<const Four*>(x + begin + k);
-            SLUICE_UNROLL
-            for (float& value : four.values) value = form_ == InputForm::kBf16 ? round_to_bf16(value) : value;
-            *reinterpret_cast<Four*>(&input(r, k)) = four;
-          }
-          continue;
-        }
         const auto value_of = [&](int k) {
           if (x == nullptr || begin + k >= w_.in) return -0.0F;
           if (prepared_) return to_float(reinterpret_cast<const bf16*>(x)[begin + k]);
           return form_ == InputForm::kBf16 ? round_to_bf16(x[begin + k]) : x[begin + k];
         };
-        SLUICE_UNROLL_8
-        for (int k = t; k < count; k += kThreads) input(r, k) = value_of(k);
+        if (w_.block % 4 != 0) {
+          SLUICE_ROLLED
+          for (int k = t; k < count; k += kThreads) input(r, k) = value_of(k);
+          continue;
+        }
+        SLUICE_UNROLL_4
+        for (int k = 4 * t; k < count; k += 4 * kThreads) {
+          Four four;
+          if (x != nullptr && begin + k + 3 < w_.in) {
+            read_four(x, begin + k, four);
+          } else {
+            SLUICE_UNROLL
+            for (int i = 0; i < 4; ++i) four.values[i] = value_of(k + i);
+          }
+          *reinterpret_cast<Four*>(&input(r, k)) = four;
+        }
       }
     });
     if (prepared_) return;
@@ -93,7 +96,19 @@ class StagedInputs {
   struct alignas(16) Four {
     float values[4];
   };
-  static SLUICE_DEVICE bool is_aligned(const float* x) { return reinterpret_cast<std::uintptr_t>(x) % 16 == 0; }
+  SLUICE_DEVICE void read_four(const float* x, int k, Four& four) const {
+    if (prepared_) {
+      const auto* words = reinterpret_cast<const std::uint32_t*>(x) + k / 2;
+      expand_bf16(words[0], four.values);
+      expand_bf16(words[1], four.values + 2);
+      return;
+    }
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) four.values[i] = x[k + i];
+    if (form_ != InputForm::kBf16) return;
+    SLUICE_UNROLL
+    for (float& value : four.values) value = round_to_bf16(value);
+  }
   SLUICE_DEVICE float& input(int r, int k) const {
     const int b = by_block_.of(k);
     return floats_[(r * piece_ + b) * input_stride(w_.block) + k - b * w_.block];
@@ -108,11 +123,13 @@ class StagedInputs {
       for (int i = t; i < rows * groups; i += kThreads) {
         const int r = i / groups, from = i % groups * kBlock, to = from + kBlock < count ? from + kBlock : count;
         float largest = 1e-4F;
+        SLUICE_ROLLED
         for (int k = from; k < to; ++k) {
           const float value = std::fabs(input(r, k));
           largest = value > largest ? value : largest;
         }
         const float scale = pow2_ceil(largest * (1.0F / 448.0F));
+        SLUICE_ROLLED
         for (int k = from; k < to; ++k) {
           float& x = input(r, k);
           x = round_to_bf16(e4m3_to_float(float_to_e4m3(x / scale)) * scale);
@@ -128,6 +145,7 @@ class StagedInputs {
       for (int i = t; i < rows * groups; i += kThreads) {
         const int r = i / groups, from = i % groups * 32;
         std::int32_t largest = 0;
+        SLUICE_ROLLED
         for (int k = from; k < from + 32 && k < count; ++k) {
           const std::int32_t bits = std::bit_cast<std::int32_t>(input(r, k)) & INT32_MAX;
           largest = bits > largest ? bits : largest;
@@ -135,6 +153,7 @@ class StagedInputs {
         const QuantizedScale scale = quantized_scale(largest);
         QuantizedInputs& to = quantized(r)[i % groups];
         to.scale = scale.scale;
+        SLUICE_ROLLED
         for (int word = 0; word < 8; ++word) {
           std::uint32_t codes = 0;
           for (int j = 0; j < 4 && scale.inverse != 0.0F; ++j) {

@@ -13,10 +13,12 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
-// Bytes of b:a (numbers 7 to 0) by the low three bits of the four lowest nibbles of `selector`.
+// Bytes of b:a (numbers 7 to 0) by the four lowest nibbles of `selector`, none of them above 7.
 SLUICE_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
 #ifdef __CUDACC__
-  return __byte_perm(a, b, selector);
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selector));
+  return result;
 #else
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   std::uint32_t result = 0;
