@@ -12,8 +12,8 @@
 // are never those of others. In it the logits depend on how prompts were cut into spans (docs/laws.md).
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "config/model_config.h"
 #include "kernels/linear.h"
@@ -26,13 +26,14 @@ namespace sluice {
 // What the caches of a model are made of, and so what the flags and profiles mean for it. Each family says its own
 // (families.cc).
 struct CacheTypes {
-  RowCodec kv = RowCodec::kBf16;         // KV rows of the default profile
-  std::optional<RowCodec> kv_fp8;        // what --kv-cache-dtype fp8 is; none: an error
+  RowCodec kv = RowCodec::kBf16;                                        // KV rows of the default profile
+  std::vector<RowCodec> kv_codecs = {RowCodec::kF32, RowCodec::kBf16};  // what --kv-cache-dtype names
   RowCodec kv_trained = RowCodec::kF32;  // the rounding that KV rows had in training; kF32: none
   bool indexed = false;                  // whether there is an indexer, which the rest is about
   RowCodec index = RowCodec::kBf16;
   RowCodec index_trained = RowCodec::kF32;
-  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is something
+  // What --index-cache-dtype names, without an indexer, too.
+  std::vector<RowCodec> index_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kIndexFp8};
   bool simulated_by_default = false;  // the default profile rounds as in training rows that it stores in a wider type
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
