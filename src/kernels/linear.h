@@ -1,4 +1,4 @@
-// y = W x, for weights as checkpoints store them.
+// y = W x, for weights as checkpoints store them (kernels/weight_format.h).
 //
 // The order of every output element, whatever the number of rows, the ISA or the storage (kernels/exec.h has the
 // contract):
@@ -30,14 +30,15 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "base/dtype.h"
 #include "kernels/exec.h"
 #include "kernels/rows.h"
+#include "kernels/weight_format.h"
 
 namespace sluice {
 
 struct LinearPacking;  // kernels/linear_packing.h
 
+<<<<<<< HEAD
 enum class WeightFormat {
   kF32,
   kBf16,
@@ -80,6 +81,8 @@ struct WeightView {
 // Rows [first, first + count) of `view`, which is not transposed.
 WeightView slice_rows(const WeightView& view, int first, int count);
 
+=======
+>>>>>>> bac1b4b
 // A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
 class LinearWeight {
  public:
@@ -130,9 +133,6 @@ class LinearWeight {
 
 // The packed form of `view` for `kernels`, packing.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
 void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to);
-
-// The transpose of `view`, kCodes, over the same bytes: kTransposedCodes.
-WeightView transposed_codes(const WeightView& view);
 
 // The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
 // scales multiplied in and rounded to f32, to `to`.

@@ -1,5 +1,6 @@
-// Cached rows: how one row is coded (RowFormat), and where row r of page p of a plane lies (PlaneView).
+// Cached rows: where row r of page p of a plane lies (PlaneView), and the ops that code rows (kernels/row_codec.h).
 //
+<<<<<<< HEAD
 // Codecs of a row of `dims` values, the last `rope_dims` of them rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12):
 //   kF32       4 bytes a value
 //   kBf16      2 bytes a value, round to nearest even
@@ -14,6 +15,9 @@
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
 // The 8-byte scale padding and the order of the parts are the official layout without its rounding of pages; kMlaFp8:
 // docs/models/deepseek_v3.2.md §3.
+=======
+// A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
+>>>>>>> bac1b4b
 #pragma once
 
 #include <cstddef>
@@ -21,25 +25,10 @@
 #include <span>
 
 #include "kernels/exec.h"
+#include "kernels/row_codec.h"
 #include "kernels/step_tables.h"
 
 namespace sluice {
-
-enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
-const char* name(RowCodec codec);
-
-struct RowFormat {
-  RowCodec codec = RowCodec::kF32;
-  int dims = 0, rope_dims = 0;
-  int data_bytes = 0, scale_bytes = 0;
-  constexpr int row_bytes() const { return data_bytes + scale_bytes; }
-};
-RowFormat make_row_format(RowCodec codec, int dims, int rope_dims);
-
-struct RowRef {
-  std::byte* data;
-  std::byte* scales;
-};
 
 // One plane of one pool: pages of `rows_per_page` rows. Does not own its bytes.
 struct PlaneView {
@@ -58,6 +47,7 @@ struct PlaneView {
   constexpr RowRef row(RowSlot slot) const { return row(slot.value / rows_per_page, slot.value % rows_per_page); }
 };
 
+<<<<<<< HEAD
 // x [dims] -> coded row, and back: the scalar definitions.
 void encode_row(const RowFormat& format, const float* x, RowRef row);
 void decode_row(const RowFormat& format, RowRef row, float* x);
@@ -68,6 +58,10 @@ void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
 // The same for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of the
 // plane; -1: nowhere. No two slots are the same.
+=======
+// encode_row() for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of
+// the plane, or nowhere where that is -1. No two slots are the same.
+>>>>>>> bac1b4b
 struct EncodeRowsArgs {
   const PlaneView* plane = nullptr;
   int count = 0;

@@ -22,7 +22,7 @@ class Weights {
  public:
   static constexpr std::size_t kBytes = std::size_t{256} << 20;  // several times the L2 cache
 
-  Weights(const WeightSpec& spec, InputForm form, int out, int in, int of_call) : of_call_(of_call) {
+  Weights(const WeightForm& spec, InputForm form, int out, int in, int of_call) : of_call_(of_call) {
     const WeightView view{.format = spec.format,
                           .out = out,
                           .in = in,
@@ -79,13 +79,13 @@ Took time_of(int calls, const Call& call) {
 
 struct Linears {
   const char* name;
-  WeightSpec spec;
+  WeightForm spec;
   int out, in;
   int of_call;    // weights that a call multiplies
   double a_step;  // calls
 };
 
-const WeightSpec kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
+const WeightForm kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
     kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
 // 43 layers, 21 of them CSA.
 const Linears kFlash[] = {{"q_a", kFp8, 1024, 4096, 1, 43},

@@ -15,35 +15,31 @@ namespace {
 
 constexpr int kChunkBytes = 16;
 
+// What a format becomes; codes of 8 bits become kCodes8.
+constexpr struct {
+  WeightFormat format;
+  CudaWeightKind kind;
+} kKinds[] = {
+    {WeightFormat::kF32, CudaWeightKind::kF32},      {WeightFormat::kBf16, CudaWeightKind::kBf16},
+    {WeightFormat::kFp8, CudaWeightKind::kFp8},      {WeightFormat::kMxfp4, CudaWeightKind::kMxfp4},
+    {WeightFormat::kCodes, CudaWeightKind::kCodes4}, {WeightFormat::kTransposedCodes, CudaWeightKind::kF32},
+};
+
 CudaWeightKind kind_of(const WeightView& view) {
-  switch (view.format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kTransposedCodes:
-      return CudaWeightKind::kF32;
-    case WeightFormat::kBf16:
-      return CudaWeightKind::kBf16;
-    case WeightFormat::kFp8:
-      return CudaWeightKind::kFp8;
-    case WeightFormat::kMxfp4:
-      return CudaWeightKind::kMxfp4;
-    case WeightFormat::kCodes:
-      break;
-  }
-  return block_codes(view.codes).bits == 4 ? CudaWeightKind::kCodes4 : CudaWeightKind::kCodes8;
+  const auto* found = std::ranges::find(kKinds, view.format, &std::remove_extent_t<decltype(kKinds)>::format);
+  SLUICE_CHECK(found != std::end(kKinds), "CUDA's kernels take every format");
+  const bool codes8 = view.format == WeightFormat::kCodes && block_codes(view.codes).bits == 8;
+  return codes8 ? CudaWeightKind::kCodes8 : found->kind;
 }
 
+// By CudaWeightKind: the inputs in 16 bytes. By CudaScaleKind: the bytes of a scale with its minimum.
+constexpr int kChunkInputs[] = {4, 8, 16, 32, 32, 16};
+constexpr int kScaleBytes[] = {0, 1, 4, 8, 2, 4};
 int inputs_of_chunk(CudaWeightKind kind) {
-  switch (kind) {
-    case CudaWeightKind::kF32:
-      return 4;
-    case CudaWeightKind::kBf16:
-      return 8;
-    case CudaWeightKind::kFp8:
-    case CudaWeightKind::kCodes8:
-      return 16;
-    default:
-      return 32;
-  }
+  return kChunkInputs[static_cast<std::size_t>(kind)];
+}
+int bytes_of(CudaScaleKind kind) {
+  return kScaleBytes[static_cast<std::size_t>(kind)];
 }
 
 CudaScaleKind scale_kind_of(const WeightView& view) {
@@ -52,28 +48,15 @@ CudaScaleKind scale_kind_of(const WeightView& view) {
     if (form.f16) return form.min ? CudaScaleKind::kF16Min : CudaScaleKind::kF16;
     return form.min ? CudaScaleKind::kF32Min : CudaScaleKind::kF32;
   }
+<<<<<<< HEAD
   if (view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kE8m0;
   if (view.format == WeightFormat::kTransposedCodes || view.scale_format == ScaleFormat::kNone) {
     return CudaScaleKind::kNone;
   }
+=======
+  if (view.transposed() || view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kNone;
+>>>>>>> bac1b4b
   return view.scale_format == ScaleFormat::kE8m0 ? CudaScaleKind::kE8m0 : CudaScaleKind::kF32;
-}
-
-int bytes_of(CudaScaleKind kind) {
-  switch (kind) {
-    case CudaScaleKind::kNone:
-      return 0;
-    case CudaScaleKind::kE8m0:
-      return 1;
-    case CudaScaleKind::kF16:
-      return 2;
-    case CudaScaleKind::kF32:
-    case CudaScaleKind::kF16Min:
-      return 4;
-    case CudaScaleKind::kF32Min:
-      return 8;
-  }
-  return 0;
 }
 
 // Inputs [0, count) of a block as stored, `bytes` of them in all, to a row's place for it.
