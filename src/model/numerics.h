@@ -30,14 +30,9 @@ struct CacheTypes {
   bool indexed = false;                  // whether there is an indexer, to which the rest applies
   RowCodec index = RowCodec::kBf16;
   RowCodec index_trained = RowCodec::kF32;
-<<<<<<< HEAD
-  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is possible
-  bool simulated_by_default = false;  // rows stored in a wider type are rounded as in training by default
-=======
   // What --index-cache-dtype names, without an indexer, too.
   std::vector<RowCodec> index_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kIndexFp8};
-  bool simulated_by_default = false;  // the default profile rounds as in training rows that it stores in a wider type
->>>>>>> bac1b4b
+  bool simulated_by_default = false;  // rows stored in a wider type are rounded as in training by default
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 

@@ -48,14 +48,8 @@ CudaScaleKind scale_kind_of(const WeightView& view) {
     if (form.f16) return form.min ? CudaScaleKind::kF16Min : CudaScaleKind::kF16;
     return form.min ? CudaScaleKind::kF32Min : CudaScaleKind::kF32;
   }
-<<<<<<< HEAD
   if (view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kE8m0;
-  if (view.format == WeightFormat::kTransposedCodes || view.scale_format == ScaleFormat::kNone) {
-    return CudaScaleKind::kNone;
-  }
-=======
   if (view.transposed() || view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kNone;
->>>>>>> bac1b4b
   return view.scale_format == ScaleFormat::kE8m0 ? CudaScaleKind::kE8m0 : CudaScaleKind::kF32;
 }
 
