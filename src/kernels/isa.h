@@ -22,7 +22,7 @@ std::vector<const KernelTable*> present_kernels();
 
 // Choices in which every row of the flat table below that is possible on this machine occurs, the scalar one first,
 // that of "auto" last: what tests run.
-std::vector<const KernelTable*> every_path();
+const std::vector<const KernelTable*>& every_path();
 
 // The level, which decides how weights are packed.
 const char* isa_name(const KernelTable& table);

@@ -28,7 +28,9 @@ std::vector<const KernelTable*> present_kernels() {
   return tables;
 }
 
-std::vector<const KernelTable*> every_path() {
+namespace {
+
+std::vector<const KernelTable*> find_every_path() {
   std::vector<const KernelTable*> tables;
   std::set<KernelRow> rows;
   const auto add = [&](CpuFeatures features) {
@@ -51,6 +53,13 @@ std::vector<const KernelTable*> every_path() {
   }
   std::ranges::reverse(tables);
   std::ranges::stable_partition(tables, [](const KernelTable* table) { return table == &scalar_kernels(); });
+  return tables;
+}
+
+}  // namespace
+
+const std::vector<const KernelTable*>& every_path() {
+  static const std::vector<const KernelTable*> tables = find_every_path();
   return tables;
 }
 
