@@ -26,18 +26,15 @@ constexpr const char* kInputs[] = {"", " bf16 in", " int8 in", " fp8 in"};
 // A weight of random bits, none of them NaN.
 struct Weight {
   Weight(const Exec& exec, const Shape& shape, InputForm form) {
-    const int block = shape.format == WeightFormat::kMxfp4 ? 32 : 128;
     view.format = shape.format;
     view.out = shape.out;
     view.in = shape.in;
     view.scale_format = shape.scale_format;
-    view.block_out = shape.format == WeightFormat::kMxfp4 ? 1 : block;
-    view.block_in = block;
+    set_scale_blocks(view, 128, 128);
     view.codes = shape.codes;
-    view.scale_columns = (shape.in + block - 1) / block;
+    view.scale_columns = (shape.in + view.block_in - 1) / view.block_in;
     std::mt19937 random(1);
-    const bool transposed = shape.format == WeightFormat::kTransposedCodes;
-    data.resize(view.row_bytes() * static_cast<std::size_t>(transposed ? shape.in : shape.out));
+    data.resize(view.row_bytes() * static_cast<std::size_t>(view.transposed() ? shape.in : shape.out));
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(random() & 0x3F);
     const int scale_rows = (shape.out + view.block_out - 1) / view.block_out;
     scales.resize(static_cast<std::size_t>(scale_rows * view.scale_columns) * 4, std::byte{0x3C});

@@ -70,7 +70,7 @@ std::vector<TensorSource> f32_sources(const ModelPlan& plan, const SynthWeights&
     const bool scaled = i + 1 < plan.tensors.size() && plan.tensors[i + 1].scales_of == tensor.name;
     const PlannedTensor* scales = scaled ? &plan.tensors[i + 1] : nullptr;
     TensorSource source = std::move(all[i]);
-    if (tensor.storage != Storage::kI64) {
+    if (tensor.dtype != DType::kI64) {
       source.dtype = DType::kF32;
       source.shape.back() = tensor.row_values;
       source.produce = [&plan, &weights, &tensor, scales](std::size_t offset, std::span<std::byte> chunk) {

@@ -49,7 +49,7 @@ bool is_router(const PlannedTensor& tensor) {
 // The tensor as these files store it.
 PlannedTensor stored(PlannedTensor tensor) {
   tensor.dtype = DType::kF32;
-  tensor.storage = Storage::kF32;
+  tensor.stored = WeightFormat::kF32;
   tensor.shape.back() = tensor.row_values;
   if (tensor.shape.size() == 2 && !is_router(tensor) && tensor.row_values % kBlock == 0) tensor.dtype = DType::kQ4_0;
   return tensor;

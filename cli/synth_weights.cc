@@ -111,7 +111,7 @@ void SynthWeights::fill(const PlannedTensor& tensor, std::size_t offset, std::sp
   };
   if (!tensor.scales_of.empty()) {
     // One or half of the power of two that gives the weights about their spread.
-    const float scale = pow2_ceil(spread / (tensor.storage == Storage::kMxfp4 ? kE2m1Spread : kE4m3Spread));
+    const float scale = pow2_ceil(spread / (tensor.stored == WeightFormat::kMxfp4 ? kE2m1Spread : kE4m3Spread));
     stream.each(first, count, [&](std::uint64_t i, std::uint16_t bits) {
       const float value = bits % 2 == 0 ? scale : scale / 2;
       tensor.dtype == DType::kF32 ? store(i, value) : store(i, pow2_to_e8m0(value));
@@ -168,17 +168,19 @@ void SynthWeights::fill_as_f32(const PlannedTensor& tensor, const PlannedTensor*
                                const QuantizationConfig& quantization, std::size_t offset,
                                std::span<std::byte> chunk) const {
   const std::size_t first = offset / sizeof(float), count = chunk.size() / sizeof(float);
-  const bool packed = tensor.storage == Storage::kMxfp4;
+  const auto values_of_element = static_cast<std::size_t>(weight_format(tensor.stored).values);
   const auto stored_bytes = [&](const PlannedTensor& t, std::size_t values) {
-    return values * static_cast<std::size_t>(dtype_bits(t.dtype)) / (packed && t.scales_of.empty() ? 16 : 8);
+    return values * static_cast<std::size_t>(dtype_bits(t.dtype)) / 8 / (t.scales_of.empty() ? values_of_element : 1);
   };
   std::vector<std::byte> codes(stored_bytes(tensor, count)), scale_codes;
   fill(tensor, stored_bytes(tensor, first), codes);
 
   // The scales of the rows that the chunk touches, from one whose number fill() takes.
   const auto row_values = static_cast<std::size_t>(tensor.row_values);
-  const auto block_rows = static_cast<std::size_t>(packed ? 1 : quantization.block_rows);
-  const auto block_columns = static_cast<std::size_t>(packed ? 32 : quantization.block_columns);
+  WeightView blocks{.format = tensor.stored};
+  set_scale_blocks(blocks, quantization.block_rows, quantization.block_columns);
+  const auto block_rows = static_cast<std::size_t>(blocks.block_out);
+  const auto block_columns = static_cast<std::size_t>(blocks.block_in);
   std::size_t scale_columns = 0, first_scale = 0;
   if (scales != nullptr) {
     scale_columns = static_cast<std::size_t>(scales->shape.back());

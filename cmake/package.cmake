@@ -41,7 +41,10 @@ install(FILES ${manual}/completion/bash DESTINATION share/bash-completion/comple
 install(FILES ${manual}/completion/zsh DESTINATION share/zsh/vendor-completions RENAME _sluice)
 install(FILES ${manual}/completion/fish DESTINATION share/fish/vendor_completions.d RENAME sluice.fish)
 install(FILES packaging/sluice.service DESTINATION lib/systemd/system)
-install(FILES packaging/sluice.default DESTINATION /etc/default RENAME sluice)
+# For the package alone: `cmake --install` leaves /etc as it is.
+install(CODE "if(DEFINED ENV{DESTDIR})
+  file(INSTALL DESTINATION /etc/default TYPE FILE RENAME sluice FILES \"${CMAKE_SOURCE_DIR}/packaging/sluice.default\")
+endif()")
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The Sluice authors <sluice@localhost>")

@@ -268,7 +268,9 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   if (options_.cache.swap_space > 0 && requests >= kEnoughToSwap) {
     EXPECT_GT(stats.swaps_restored, 0U);
   }
-  if (phase.starved) {
+  // 200 requests of a starved phase may all find room by chance, 500 were preempted 4 to 15 times.
+  constexpr int kEnoughToPreempt = 1000;
+  if (phase.starved && (options_.testing.force_preempt_every > 0 || requests >= kEnoughToPreempt)) {
     EXPECT_GT(stats.preemptions_recompute + stats.preemptions_swap, 0U);
   }
   running = nullptr;

@@ -88,7 +88,7 @@ def test_either_half_finds_every_fault_and_can_be_run_again(fault, half, smalles
 def test_bad_arguments_say_what_is_wrong():
     for arguments, words in [
         (["--schedules", "0"], "--schedules: expected at least 1"),
-        (["--half", "third"], "--half: expected both, rows or scheduling"),
+        (["--half", "third"], "--half: expected both, rows, scheduling or moves"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),
         ([LATENT, "--mla-prefill", "expanded"], "--mla-prefill expanded: gives up the row law"),

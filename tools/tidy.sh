@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# tidy.sh BUILD_DIR [--all | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests left out (a
+# tidy.sh BUILD_DIR [--all | --record | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests left out (a
 # group of sources is read at once: cmake/layers.cmake), or over the FILEs, each as the main file of its own.
 #
 # What passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that could change
 # the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. What has a stamp
-# is not read again, in any checkout; --all reads everything, the tests too.
+# is not read again, in any checkout; --all reads everything, the tests too. --record writes the stamps of this tree to
+# tools/tidy_passed.txt, so that another machine reads only what changed since.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+recorded=$root/tools/tidy_passed.txt
 stamps=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/sluice/tidy
 
 # One translation unit: called by xargs below with the build folder, the hash of the configuration, and the file.
@@ -15,8 +17,9 @@ if [ "${1:-}" = --one ]; then
   # The compile command of the file: the line before its "file" line, with the JSON escapes undone; without the launcher.
   command=$(grep -F -B 1 "\"file\": \"$file\"" "$build/compile_commands.json" | head -n 1 |
     sed -E 's/^ *"command": "(.*)",$/\1/; s/\\(["\\])/\1/g; s/ -o [^ ]+ -c / /')
-  hash=$({ echo "$configuration ${command//$root/}"; cd "$build" && eval "$command -E -C -P"; } | sha256sum | cut -d ' ' -f 1)
-  [ -z "${SLUICE_TIDY_ALL:-}" ] && [ -e "$stamps/$hash" ] && exit 0
+  hash=$({ echo "$configuration ${command//$root/}"; cd "$build" && eval "$command -E -C -P" | sed "s#$root/##g"; } | sha256sum | cut -d ' ' -f 1)
+  echo "$hash" >>"$SLUICE_TIDY_SEEN"
+  [ -z "${SLUICE_TIDY_ALL:-}" ] && { [ -e "$stamps/$hash" ] || grep -qxF "$hash" "$recorded"; } && exit 0
   start=$SECONDS
   output=$(clang-tidy-19 --quiet -p "$build" "$file" 2>&1) || { printf '%s\n' "$output" >&2; exit 1; }
   touch "$stamps/$hash"
@@ -30,7 +33,7 @@ mkdir -p "$stamps"
 configuration=$({ cat "$root/.clang-tidy"; clang-tidy-19 --version; } | sha256sum | cut -d ' ' -f 1)
 # Kernels for GPUs are nvcc's, whose flags and headers clang-tidy does not know; g++ warns about them in kernels_test.
 compiled() { sed -nE 's/^ *"file": "(.*\.cc)",?$/\1/p' "$build/compile_commands.json" | sort -u; }
-if [ $# = 0 ]; then
+if [ $# = 0 ] || [ "$1" = --record ]; then
   mapfile -t files < <(compiled | grep -vE '_(test|testing)\.cc$|/tests/|/groups/[a-z]+_test_[0-9]+\.cc$')
 elif [ "$1" = --all ]; then
   export SLUICE_TIDY_ALL=1
@@ -38,8 +41,12 @@ elif [ "$1" = --all ]; then
 else
   mapfile -t files < <(realpath "$@")
 fi
+SLUICE_TIDY_SEEN=$(mktemp)
+export SLUICE_TIDY_SEEN
+trap 'rm -f "$SLUICE_TIDY_SEEN"' EXIT
 # The largest first, so that no core is left with one of them at the end.
 ls -S -- "${files[@]}" | tr '\n' '\0' |
   xargs -0 -n 1 -P "$(nproc)" "${BASH_SOURCE[0]}" --one "$build" "$configuration" ||
   { echo "tidy: see above; NOLINT(check-name) with a reason where clang-tidy is wrong" >&2; exit 1; }
+[ "${1:-}" != --record ] || LC_ALL=C sort -u "$SLUICE_TIDY_SEEN" >"$recorded"
 echo "tidy: ${#files[@]} translation units, no findings"

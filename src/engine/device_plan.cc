@@ -14,23 +14,14 @@ std::size_t weight_bytes(const PlannedTensor& tensor, const QuantizationConfig& 
   for (const std::int64_t size : tensor.shape) rows *= size;
   const std::int64_t values = tensor.shape.back();
   rows /= values;
-  if (tensor.shape.size() == 1 || tensor.storage == Storage::kI64) {
+  if (tensor.shape.size() == 1 || tensor.dtype == DType::kI64) {
     return static_cast<std::size_t>(rows * values) * sizeof(float);  // or ids of four bytes
   }
-  WeightView view{.out = static_cast<int>(rows), .in = static_cast<int>(tensor.row_values)};
-  view.block_out = quantization.block_rows, view.block_in = quantization.block_columns;
-  view.scale_format = quantization.scale_fmt == "ue8m0" ? ScaleFormat::kE8m0 : ScaleFormat::kF32;
-  switch (tensor.storage) {
-    case Storage::kFp8:
-      view.format = WeightFormat::kFp8;
-      break;
-    case Storage::kMxfp4:
-      view.format = WeightFormat::kMxfp4, view.scale_format = ScaleFormat::kE8m0;
-      view.block_out = 1, view.block_in = 32;
-      break;
-    default:
-      view.format = tensor.storage == Storage::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
-      view.scale_format = ScaleFormat::kNone;
+  WeightView view{.format = tensor.stored, .out = static_cast<int>(rows), .in = static_cast<int>(tensor.row_values)};
+  const WeightFormatInfo& info = weight_format(view.format);
+  if (info.scaled) {
+    set_scale_blocks(view, quantization.block_rows, quantization.block_columns);
+    view.scale_format = info.f32_scales && quantization.scale_fmt != "ue8m0" ? ScaleFormat::kF32 : ScaleFormat::kE8m0;
   }
   return packing.packed_bytes(view);
 }

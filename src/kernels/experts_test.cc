@@ -17,11 +17,11 @@ struct Shape {
 
 // The weights of one layer, owned, and packed for one table at a time.
 struct Layer {
-  Layer(std::mt19937& random, const Shape& s, const WeightSpec& spec) : shape(s) {
+  Layer(std::mt19937& random, const Shape& s, const WeightForm& spec) : shape(s) {
     for (int e = 0; e < s.experts; ++e) add(random, spec, s.inter);
     if (s.shared_inter > 0) add(random, {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, s.shared_inter);
   }
-  void add(std::mt19937& random, const WeightSpec& spec, int inter) {
+  void add(std::mt19937& random, const WeightForm& spec, int inter) {
     owners.emplace_back(random, spec, inter, shape.hidden);
     owners.emplace_back(random, spec, inter, shape.hidden);
     owners.emplace_back(random, spec, shape.hidden, inter);
@@ -120,8 +120,8 @@ const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all{{16, 4, 256, 128, 128}, {5, 3, 70, 40, 0}, {7, 1, 33, 100, 200}};
   return all;
 }
-const std::vector<WeightSpec>& expert_specs() {
-  static const std::vector<WeightSpec> all{{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},
+const std::vector<WeightForm>& expert_specs() {
+  static const std::vector<WeightForm> all{{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},
                                            {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
                                            {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}};
   return all;
@@ -133,7 +133,7 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
   const KernelTable& scalar = scalar_kernels();
   const Exec oracle{&pool, &scalar};
   for (const Shape& shape : shapes()) {
-    for (const WeightSpec& spec : expert_specs()) {
+    for (const WeightForm& spec : expert_specs()) {
       if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) continue;
       const Layer layer(random, shape, spec);
       for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {

@@ -100,7 +100,7 @@ TEST(FarRows, LinearWithFarInputsAndOutputs) {
   const SparseFloats far_x(kApart * kAll), far_y(kApart * kAll);
   for (int r = 0; r < kAll; ++r) std::copy_n(x.data() + r * kIn, kIn, far_x.data() + r * kApart);
   ThreadPool pool(2);
-  for (const WeightSpec& spec : weight_specs()) {
+  for (const WeightForm& spec : weight_forms()) {
     const RandomWeight random_weight(random, spec, kOut, kIn);
     const int in = random_weight.view().in;
     if (in != kIn) continue;  // formats of longer blocks take the same path

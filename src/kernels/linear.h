@@ -1,4 +1,4 @@
-// y = W x, for weights as checkpoints store them.
+// y = W x, for weights as checkpoints store them (kernels/weight_format.h).
 //
 // The order of every output element, whatever the number of rows, the ISA or the storage (kernels/exec.h has the
 // contract):
@@ -30,55 +30,13 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "base/dtype.h"
 #include "kernels/exec.h"
 #include "kernels/rows.h"
+#include "kernels/weight_format.h"
 
 namespace sluice {
 
 struct LinearPacking;  // kernels/linear_packing.h
-
-enum class WeightFormat {
-  kF32,
-  kBf16,
-  kFp8,              // e4m3 [out, in], one scale per block_out x block_in
-  kMxfp4,            // e2m1 [out, in / 2], even input in the low nibble; one e8m0 scale per row and 32 inputs
-  kCodes,            // integer codes with their scales beside them: a block type of GGUF files; no scales apart
-  kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
-};
-enum class ScaleFormat { kNone, kE8m0, kF32 };
-
-const char* name(WeightFormat format);
-// The form that a weight multiplies if `wanted` is asked for: int8 becomes bf16 unless the weight consists of integers.
-InputForm input_form(InputForm wanted, WeightFormat format);
-
-// The form that the head and other large unquantised weights multiply, beside quantised ones that multiply `inputs`:
-// bf16, unless the others keep more precision than that.
-InputForm float_inputs(InputForm inputs);
-
-// A weight as it lies in the checkpoint. Does not own its bytes. May be a slice of rows of a larger tensor.
-struct WeightView {
-  WeightFormat format = WeightFormat::kF32;
-  int out = 0, in = 0;
-  // Row-major; row `n` of this view (kTransposedCodes: stored row `n`) starts at data + n * row_bytes().
-  const std::byte* data = nullptr;
-  ScaleFormat scale_format = ScaleFormat::kNone;
-  const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
-  int block_out = 1, block_in = 128;  // what one scale covers
-  int scale_columns = 0;
-  int first_row = 0;           // of this view in the tensor that `scales` covers
-  DType codes = DType::kQ8_0;  // of kCodes: which; stored rows are whole blocks of it
-
-  std::size_t row_bytes() const;
-  int block_inputs() const;                  // B above
-  float scale(int row, int column) const;    // the scale of weight (row, column); 1 without scales
-  float element(int row, int column) const;  // the stored value without its scale; codes: with it
-  // Weights [first, first + count) of a row with their scales, rounded to f32; kCodes: whole parts of a block.
-  void read(int row, int first, int count, float* out) const;
-};
-
-// Rows [first, first + count) of `view`, which is not transposed.
-WeightView slice_rows(const WeightView& view, int first, int count);
 
 // A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
 class LinearWeight {
@@ -130,9 +88,6 @@ class LinearWeight {
 
 // The packed form of `view` for `kernels`, packing.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
 void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to);
-
-// The transpose of `view`, kCodes, over the same bytes: kTransposedCodes.
-WeightView transposed_codes(const WeightView& view);
 
 // The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
 // scales multiplied in and rounded to f32, to `to`.

@@ -123,7 +123,7 @@ std::vector<float> expected(const WeightView& view, const std::vector<float>& x,
 TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
   std::mt19937 random = fresh_generator(101);
   ThreadPool pool(1);
-  for (const WeightSpec& spec : weight_specs()) {
+  for (const WeightForm& spec : weight_forms()) {
     for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
                               Shape{131, 40}, Shape{16, 1}, Shape{1, 257}, Shape{80, 2080}}) {
       const bool large = shape.out * shape.in >= 20000;
@@ -157,7 +157,7 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
   ThreadPool one(1), two(2), four(4);
   for (const KernelTable& table : linear_tables()) {
     const int cases = std::string(table.isa) == "scalar" ? 1 : 6;
-    for (const WeightSpec& spec : weight_specs()) {
+    for (const WeightForm& spec : weight_forms()) {
       for (int i = 0; i < cases; ++i) {
         const int out = 1 + static_cast<int>(random() % 700);
         const int in = 1 + static_cast<int>(random() % 400);
@@ -240,7 +240,7 @@ TEST(Linear, JobsOfOneCallEqualJobsAlone) {
       const auto x = random_inputs(random, static_cast<std::size_t>(rows * kIn * 2));
       std::vector<LinearWeight> weights;
       std::vector<RandomWeight> owners;
-      for (const WeightSpec& spec : weight_specs()) owners.emplace_back(random, spec, 100, kIn);
+      for (const WeightForm& spec : weight_forms()) owners.emplace_back(random, spec, 100, kIn);
       for (const RandomWeight& owner : owners) {
         weights.push_back(LinearWeight::pack(exec, owner.view(), kForms[random() % std::size(kForms)]));
       }
@@ -267,7 +267,7 @@ TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
   for (const KernelTable& table : linear_tables()) {
     ThreadPool pool(1);
     const Exec exec{&pool, &table};
-    for (const WeightSpec& spec : weight_specs()) {
+    for (const WeightForm& spec : weight_forms()) {
       const RandomWeight weight(random, spec, 300, 140);
       const auto x = random_inputs(random, static_cast<std::size_t>(weight.view().in));
       const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), InputForm::kF32)}(x, 1);
@@ -369,7 +369,7 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
 TEST(Linear, InPlaceGivesTheSpecifiedBits) {
   std::mt19937 random = fresh_generator(111);
   ThreadPool pool(2);
-  for (const WeightSpec& spec : weight_specs()) {
+  for (const WeightForm& spec : weight_forms()) {
     for (const Shape shape : {Shape{200, 288}, Shape{4, 33}, Shape{519, 160}}) {
       constexpr int kMost = 40;
       const RandomWeight whole(random, spec, shape.out + 100, shape.in);
@@ -396,7 +396,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
 TEST(Linear, TransposesAtLoad) {
   std::mt19937 random = fresh_generator(112);
   ThreadPool pool(2);
-  for (const WeightSpec& spec : weight_specs()) {
+  for (const WeightForm& spec : weight_forms()) {
     SCOPED_TRACE(describe(spec));
     const RandomWeight whole(random, spec, 3 * 128 + 40, 160);
     const WeightView view = slice_rows(whole.view(), 128, 203);  // rows in two scale blocks and a part of a third

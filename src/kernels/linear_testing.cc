@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/block_codes.h"
 #include "base/number_formats.h"
 #include "kernels/op_testing.h"
 
@@ -34,26 +34,22 @@ void append_block(std::mt19937& random, DType codes, std::vector<std::byte>& byt
   }
 }
 
-void append_row(std::mt19937& random, const WeightSpec& spec, int in, std::vector<std::byte>& bytes) {
+// Any bits, but for floats, which are normal numbers, and e4m3, which are not NaN.
+void append_row(std::mt19937& random, const WeightForm& form, int in, std::vector<std::byte>& bytes) {
   std::normal_distribution<float> normal;
-  switch (spec.format) {
-    case WeightFormat::kF32:
-      for (int k = 0; k < in; ++k) append(bytes, normal(random));
-      break;
-    case WeightFormat::kBf16:
-      for (int k = 0; k < in; ++k) append(bytes, to_bf16(normal(random)).bits);
-      break;
-    case WeightFormat::kFp8:
-      for (int k = 0; k < in; ++k) append(bytes, random_e4m3(random));
-      break;
-    case WeightFormat::kMxfp4:
-      for (int k = 0; k < in; k += 2) append(bytes, static_cast<std::uint8_t>(random()));
-      break;
-    case WeightFormat::kCodes:
-      for (int k = 0; k < in; k += dtype_block(spec.codes).elements) append_block(random, spec.codes, bytes);
-      break;
-    case WeightFormat::kTransposedCodes:
-      SLUICE_CHECK(false, "made of kCodes");
+  const WeightFormatInfo& info = weight_format(form.format);
+  if (info.has_codes()) {
+    for (int k = 0; k < in; k += dtype_block(form.codes).elements) append_block(random, form.codes, bytes);
+    return;
+  }
+  for (int k = 0; k < in; k += info.values) {
+    if (form.format == WeightFormat::kF32) {
+      append(bytes, normal(random));
+    } else if (form.format == WeightFormat::kBf16) {
+      append(bytes, to_bf16(normal(random)).bits);
+    } else {
+      append(bytes, info.values == 1 ? random_e4m3(random) : static_cast<std::uint8_t>(random()));
+    }
   }
 }
 
@@ -65,51 +61,66 @@ std::vector<std::size_t> scale_places(DType codes) {
   return {0, 2};
 }
 
-std::string describe(const WeightSpec& spec) {
-  std::string text = name(spec.format);
-  if (spec.format == WeightFormat::kCodes) return text + " " + std::string(dtype_name(spec.codes));
-  if (spec.scale_format == ScaleFormat::kE8m0) text += " e8m0";
-  if (spec.scale_format == ScaleFormat::kF32) text += " f32";
-  return text + " " + std::to_string(spec.block_out) + "x" + std::to_string(spec.block_in);
+std::string describe(const WeightForm& form) {
+  std::string text = name(form.format);
+  if (form.format == WeightFormat::kCodes) return text + " " + std::string(dtype_name(form.codes));
+  if (form.scale_format == ScaleFormat::kE8m0) text += " e8m0";
+  if (form.scale_format == ScaleFormat::kF32) text += " f32";
+  return text + " " + std::to_string(form.block_out) + "x" + std::to_string(form.block_in);
 }
 
-std::vector<WeightSpec> weight_specs() {
-  std::vector<WeightSpec> specs = {
-      {WeightFormat::kF32, ScaleFormat::kNone},           {WeightFormat::kBf16, ScaleFormat::kNone},
-      {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128}, {WeightFormat::kFp8, ScaleFormat::kE8m0, 32, 32},
-      {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},  {WeightFormat::kFp8, ScaleFormat::kF32, 32, 32},
-      {WeightFormat::kFp8, ScaleFormat::kNone},           {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}};
-  for (const DType codes : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
-    specs.push_back({.format = WeightFormat::kCodes, .codes = codes});
+std::vector<WeightForm> weight_forms() {
+  std::vector<WeightForm> forms;
+  for (const WeightFormatInfo& info : weight_formats()) {
+    if (info.format == WeightFormat::kTransposedCodes) continue;  // made of kCodes
+    if (info.has_codes()) {
+      for (const DType codes : code_types()) forms.push_back({.format = info.format, .codes = codes});
+    } else if (info.scale_block > 0) {
+      forms.push_back({info.format, ScaleFormat::kE8m0, 1, info.scale_block});
+    } else {
+      for (const int block : {128, 32}) {
+        if (info.scaled) forms.push_back({info.format, ScaleFormat::kE8m0, block, block});
+        if (info.f32_scales) forms.push_back({info.format, ScaleFormat::kF32, block, block});
+      }
+      forms.push_back({info.format, ScaleFormat::kNone});
+    }
   }
-  return specs;
+  return forms;
 }
 
-RandomWeight::RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in) {
-  if (spec.format == WeightFormat::kCodes) {
-    const int block = dtype_block(spec.codes).elements;
+std::vector<DType> code_types() {
+  std::vector<DType> types;
+  for (int i = 0; i < kDTypeCount + kBlockDTypeCount; ++i) {
+    if (block_codes(static_cast<DType>(i)).inputs > 0) types.push_back(static_cast<DType>(i));
+  }
+  return types;
+}
+
+RandomWeight::RandomWeight(std::mt19937& random, const WeightForm& form, int out, int in) {
+  if (form.format == WeightFormat::kCodes) {
+    const int block = dtype_block(form.codes).elements;
     in = (in + block - 1) / block * block;
   }
-  for (int n = 0; n < out; ++n) append_row(random, spec, in, data_);
-  const int scale_rows = (out + spec.block_out - 1) / spec.block_out;
-  const int scale_columns = (in + spec.block_in - 1) / spec.block_in;
+  for (int n = 0; n < out; ++n) append_row(random, form, in, data_);
+  const int scale_rows = (out + form.block_out - 1) / form.block_out;
+  const int scale_columns = (in + form.block_in - 1) / form.block_in;
   for (int i = 0; i < scale_rows * scale_columns; ++i) {
-    if (spec.scale_format == ScaleFormat::kE8m0) append(scales_, static_cast<std::uint8_t>(117 + random() % 15));
-    if (spec.scale_format == ScaleFormat::kF32) {
+    if (form.scale_format == ScaleFormat::kE8m0) append(scales_, static_cast<std::uint8_t>(117 + random() % 15));
+    if (form.scale_format == ScaleFormat::kF32) {
       append(scales_, std::uniform_real_distribution<float>(1e-3F, 0.1F)(random));
     }
   }
-  view_ = {.format = spec.format,
+  view_ = {.format = form.format,
            .out = out,
            .in = in,
            .data = data_.data(),
-           .scale_format = spec.scale_format,
+           .scale_format = form.scale_format,
            .scales = scales_.data(),
-           .block_out = spec.block_out,
-           .block_in = spec.block_in,
+           .block_out = form.block_out,
+           .block_in = form.block_in,
            .scale_columns = scale_columns,
            .first_row = 0,
-           .codes = spec.codes};
+           .codes = form.codes};
 }
 
 std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {

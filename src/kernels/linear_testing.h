@@ -12,16 +12,20 @@
 
 namespace sluice {
 
-struct WeightSpec {
+// A format with its scales, or with its type of codes.
+struct WeightForm {
   WeightFormat format = WeightFormat::kF32;
   ScaleFormat scale_format = ScaleFormat::kNone;
   int block_out = 1, block_in = 128;
   DType codes = DType::kQ8_0;  // of kCodes
 };
 
-std::string describe(const WeightSpec& spec);
-// Every format that checkpoints have, with blocks of 128 and of 32.
-std::vector<WeightSpec> weight_specs();
+std::string describe(const WeightForm& form);
+// Every format that checkpoints have, with the scales that it takes: in its own blocks, or in those of 128 and of 32.
+std::vector<WeightForm> weight_forms();
+
+// The types of integer codes.
+std::vector<DType> code_types();
 
 // Where the f16 numbers are among the bytes of a block of integer codes.
 std::vector<std::size_t> scale_places(DType codes);
@@ -30,7 +34,7 @@ std::vector<std::size_t> scale_places(DType codes);
 class RandomWeight {
  public:
   // Of kCodes, `in` is made a multiple of the type's block.
-  RandomWeight(std::mt19937& random, const WeightSpec& spec, int out, int in);
+  RandomWeight(std::mt19937& random, const WeightForm& form, int out, int in);
   const WeightView& view() const { return view_; }
 
  private:

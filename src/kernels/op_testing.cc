@@ -101,6 +101,21 @@ std::vector<float> expect_same_on_all(const std::function<std::vector<float>(con
   return expected;
 }
 
+const std::vector<RowFormat>& row_formats() {
+  static const std::vector<RowFormat> formats = [] {
+    constexpr int kShapes[][2] = {{512, 64}, {576, 64}, {128, 64}, {128, 0}, {64, 0},  {64, 64}, {64, 16}, {100, 36},
+                                  {96, 0},   {80, 16},  {336, 16}, {200, 0}, {150, 6}, {100, 4}, {37, 4},  {33, 0}};
+    std::vector<RowFormat> all;
+    for (const RowCodecInfo& info : kRowCodecs) {
+      for (const auto [dims, rope_dims] : kShapes) {
+        if (takes_rows(info.codec, dims, rope_dims)) all.push_back(make_row_format(info.codec, dims, rope_dims));
+      }
+    }
+    return all;
+  }();
+  return formats;
+}
+
 TestPlane::TestPlane(Random& random, RowFormat format, int rows_per_page, int pages) {
   view_.format = format;
   view_.rows_per_page = rows_per_page;

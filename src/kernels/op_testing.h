@@ -56,6 +56,9 @@ std::vector<const KernelTable*> all_tables();
 // reference ops (ref_op_table()), bit by bit. Returns those.
 std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op);
 
+// Rows of every codec: each with shapes that fill vectors and shapes that do not, as far as it takes them.
+const std::vector<RowFormat>& row_formats();
+
 // One plane of a pool that several sequences share: pages in random order, all bytes random until written.
 class TestPlane {
  public:

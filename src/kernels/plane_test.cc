@@ -5,25 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <string>
 
 #include "base/number_formats.h"
 #include "kernels/op_testing.h"
 
 namespace sluice::plane_test {
 namespace {
-
-struct Shape {
-  RowCodec codec;
-  int dims, rope_dims;
-};
-const std::vector<Shape> kShapes{
-    {RowCodec::kF32, 128, 64},     {RowCodec::kF32, 37, 4},       {RowCodec::kBf16, 576, 64},
-    {RowCodec::kBf16, 50, 6},      {RowCodec::kV4Fp8, 128, 64},   {RowCodec::kV4Fp8, 512, 64},
-    {RowCodec::kV4Fp8, 100, 36},   {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp8, 96, 0},
-    {RowCodec::kIndexFp4, 128, 0}, {RowCodec::kIndexFp4, 64, 16}, {RowCodec::kV4Fp8, 64, 64},
-    {RowCodec::kMlaFp8, 576, 64},  {RowCodec::kMlaFp8, 80, 16},   {RowCodec::kMlaFp8, 336, 16},
-    {RowCodec::kMlaFp8, 150, 6},
-};
 
 // Values of many magnitudes, with zeros, ties, the ends of the range and what only bad input gives.
 std::vector<float> hard_values(Random& random, int dims) {
@@ -77,6 +66,36 @@ TEST(Plane, RowBytesAreTheOfficialOnes) {
   EXPECT_EQ(make_row_format(RowCodec::kIndexFp4, 128, 0).row_bytes(), 68);
   EXPECT_EQ(make_row_format(RowCodec::kBf16, 576, 64).row_bytes(), 1152);
   EXPECT_EQ(make_row_format(RowCodec::kF32, 576, 64).row_bytes(), 2304);
+}
+
+// Names are those of one codec each, and bytes follow from the table's line.
+TEST(RowCodecs, EveryLineIsWhole) {
+  std::set<std::string> names;
+  for (const RowCodecInfo& info : kRowCodecs) {
+    SCOPED_TRACE(info.name);
+    EXPECT_STREQ(name(info.codec), info.name);
+    EXPECT_TRUE(names.insert(info.name).second);
+    EXPECT_STRNE(info.type, "");
+    EXPECT_EQ(info.quantised(), info.values == RowValues::kE4m3 || info.values == RowValues::kE2m1);
+    EXPECT_TRUE(info.quantised() || (info.block == 0 && !info.rope_bf16));
+    bool any = false;
+    for (const RowFormat& format : row_formats()) {
+      if (format.codec != info.codec) continue;
+      any = true;
+      EXPECT_EQ(format.scale_bytes % info.scale_multiple, 0);
+      EXPECT_EQ(format.scale_bytes > 0, info.in_blocks(format.dims, format.rope_dims) > 0);
+    }
+    EXPECT_TRUE(any) << "no shape of row_formats() is one that it takes";
+  }
+}
+
+TEST(RowCodecs, TakeWholeBlocks) {
+  EXPECT_FALSE(takes_rows(RowCodec::kV4Fp8, 100, 4));
+  EXPECT_TRUE(takes_rows(RowCodec::kV4Fp8, 100, 36));
+  EXPECT_TRUE(takes_rows(RowCodec::kMlaFp8, 100, 4));
+  EXPECT_FALSE(takes_rows(RowCodec::kIndexFp4, 100, 36));
+  EXPECT_TRUE(takes_rows(RowCodec::kBf16, 33, 0));
+  EXPECT_FALSE(takes_rows(RowCodec::kBf16, 33, 34));
 }
 
 // The scale byte that a block with this largest magnitude gets.
@@ -154,27 +173,26 @@ TEST(Plane, IndexFp4HasEvenValuesInLowNibbles) {
 
 TEST(Plane, DecodingAnEncodedRowIsSimulatingIt) {
   Random random(11);
-  for (const Shape& shape : kShapes) {
-    const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
+  for (const RowFormat& format : row_formats()) {
     for (int round = 0; round < 50; ++round) {
       const std::vector<float> x =
-          random.floats(static_cast<std::size_t>(shape.dims), std::ldexp(1.0F, random.between(-9, 9)));
+          random.floats(static_cast<std::size_t>(format.dims), std::ldexp(1.0F, random.between(-9, 9)));
       std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()));
       const RowRef row{bytes.data(), bytes.data() + format.data_bytes};
       encode_row(format, x.data(), row);
       std::vector<float> decoded(x.size()), simulated = x;
       decode_row(format, row, decoded.data());
-      simulate_row(shape.codec, shape.dims, shape.rope_dims, simulated.data());
-      if (shape.codec == RowCodec::kV4Fp8 ||
-          shape.codec == RowCodec::kMlaFp8) {  // which leave the rotary dims to the caller
-        for (int i = shape.dims - shape.rope_dims; i < shape.dims; ++i) {
+      simulate_row(format.codec, format.dims, format.rope_dims, simulated.data());
+      const RowCodecInfo& info = row_codec(format.codec);
+      if (info.quantised()) {  // what is not in blocks is left to the caller
+        for (int i = info.in_blocks(format.dims, format.rope_dims); i < format.dims; ++i) {
           float& value = simulated[static_cast<std::size_t>(i)];
           value = round_to_bf16(value);
         }
       }
-      EXPECT_TRUE(same_bits(decoded, simulated)) << name(shape.codec) << " " << shape.dims;
-      simulate_row(shape.codec, shape.dims, shape.rope_dims, simulated.data());
-      EXPECT_TRUE(same_bits(decoded, simulated)) << "simulating twice, " << name(shape.codec);
+      EXPECT_TRUE(same_bits(decoded, simulated)) << name(format.codec) << " " << format.dims;
+      simulate_row(format.codec, format.dims, format.rope_dims, simulated.data());
+      EXPECT_TRUE(same_bits(decoded, simulated)) << "simulating twice, " << name(format.codec);
     }
   }
 }
@@ -183,10 +201,9 @@ TEST(Plane, DecodingAnEncodedRowIsSimulatingIt) {
 TEST(Plane, OfNaNsNeitherSignNorPayloadIsStored) {
   Random random(13);
   constexpr std::uint32_t kNaNs[] = {0x7FC00000U, 0xFFC00000U, 0x7FFFFFFFU, 0xFFFFFFFFU, 0xFFABCDEFU};
-  for (const Shape& shape : kShapes) {
-    if (shape.codec == RowCodec::kF32) continue;
-    const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
-    std::vector<float> x = random.floats(static_cast<std::size_t>(shape.dims)), others = x;
+  for (const RowFormat& format : row_formats()) {
+    if (format.codec == RowCodec::kF32) continue;
+    std::vector<float> x = random.floats(static_cast<std::size_t>(format.dims)), others = x;
     for (std::size_t i = 0; i < x.size(); i += 3) {
       x[i] = std::bit_cast<float>(kNaNs[0]);
       others[i] = std::bit_cast<float>(kNaNs[i % std::size(kNaNs)]);
@@ -197,53 +214,55 @@ TEST(Plane, OfNaNsNeitherSignNorPayloadIsStored) {
         std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
         const PlaneView view{bytes.data(), bytes.size(), 1, format};
         const RowSlot slot(0);
-        encode_rows(Exec{&one, table}, {&view, 1, values.data(), shape.dims, &slot});
+        encode_rows(Exec{&one, table}, {&view, 1, values.data(), format.dims, &slot});
         return bytes;
       };
-      EXPECT_EQ(coded(others), coded(x)) << name(shape.codec) << " " << table->name;
+      EXPECT_EQ(coded(others), coded(x)) << name(format.codec) << " " << table->name;
     }
   }
 }
 
 TEST(Plane, EveryTableCodesTheSameBytes) {
+  constexpr int kRows = 200;
   Random random(12);
-  for (const Shape& shape : kShapes) {
-    const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
-    for (int round = 0; round < 200; ++round) {
-      SCOPED_TRACE(::testing::Message() << name(shape.codec) << " " << shape.dims << " round " << round);
-      const std::vector<float> x = hard_values(random, shape.dims);
-      expect_same_on_all([&](const Exec& exec) {
-        std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
-        const PlaneView one{bytes.data(), bytes.size(), 1, format};
-        const RowSlot slot(0);
-        encode_rows(exec, {&one, 1, x.data(), shape.dims, &slot});
-        return bytes_as_floats(bytes);
-      });
-      expect_same_on_all([&](const Exec& exec) {
-        std::vector<float> y = x;
-        simulate_rows(exec, {shape.codec, shape.dims, shape.rope_dims, 1, y.data(), shape.dims});
-        return y;
-      });
+  std::vector<RowSlot> slots;
+  for (int i = 0; i < kRows; ++i) slots.emplace_back(i);
+  for (const RowFormat& format : row_formats()) {
+    SCOPED_TRACE(::testing::Message() << name(format.codec) << " " << format.dims);
+    std::vector<float> x;
+    for (int i = 0; i < kRows; ++i) {
+      const std::vector<float> row = hard_values(random, format.dims);
+      x.insert(x.end(), row.begin(), row.end());
     }
+    expect_same_on_all([&](const Exec& exec) {
+      std::vector<std::byte> bytes(kRows * static_cast<std::size_t>(format.row_bytes()), std::byte{0x55});
+      const PlaneView page{bytes.data(), bytes.size(), kRows, format};
+      encode_rows(exec, {&page, kRows, x.data(), format.dims, slots.data()});
+      return bytes_as_floats(bytes);
+    });
+    expect_same_on_all([&](const Exec& exec) {
+      std::vector<float> y = x;
+      simulate_rows(exec, {format.codec, format.dims, format.rope_dims, kRows, y.data(), format.dims});
+      return y;
+    });
   }
 }
 
 TEST(Plane, EveryTableDecodesEveryBytePattern) {
   Random random(13);
   FlushDenormals flush;
-  for (const Shape& shape : kShapes) {
-    const RowFormat format = make_row_format(shape.codec, shape.dims, shape.rope_dims);
+  for (const RowFormat& format : row_formats()) {
     for (int round = 0; round < 200; ++round) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()));
       const bool tame = round % 2 == 0;  // random bytes alone nearly always have a NaN, which takes the slow way
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.between(0, 255) & (tame ? 0xBE : 0xFF));
       const RowRef row{bytes.data(), bytes.data() + format.data_bytes};
-      std::vector<float> expected(static_cast<std::size_t>(shape.dims));
+      std::vector<float> expected(static_cast<std::size_t>(format.dims));
       decode_row(format, row, expected.data());
       for (const KernelTable* table : all_tables()) {
         std::vector<float> found(expected.size());
-        table->decode_rows(format, &row, 1, found.data(), shape.dims);
-        EXPECT_TRUE(same_bits(found, expected)) << table->name << " " << name(shape.codec) << " " << shape.dims;
+        table->decode_rows(format, &row, 1, found.data(), format.dims);
+        EXPECT_TRUE(same_bits(found, expected)) << table->name << " " << name(format.codec) << " " << format.dims;
       }
     }
   }

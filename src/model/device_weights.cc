@@ -47,14 +47,14 @@ struct ScaleRows {
 ScaleRows scale_rows(const WeightView& view) {
   if (view.scale_format == ScaleFormat::kNone || view.out == 0) return {nullptr, 0};
   const auto row_bytes =
-      static_cast<std::size_t>(view.scale_columns) * (view.scale_format == ScaleFormat::kF32 ? sizeof(float) : 1);
+      static_cast<std::size_t>(view.scale_columns) * static_cast<std::size_t>(scale_bytes(view.scale_format));
   const auto first = static_cast<std::size_t>(view.first_row / view.block_out);
   const auto end = static_cast<std::size_t>((view.first_row + view.out - 1) / view.block_out) + 1;
   return {view.scales + first * row_bytes, (end - first) * row_bytes};
 }
 
 std::size_t data_bytes(const WeightView& view) {
-  const int rows = view.format == WeightFormat::kTransposedCodes ? view.in : view.out;
+  const int rows = view.transposed() ? view.in : view.out;
   return view.data == nullptr ? 0 : static_cast<std::size_t>(rows) * view.row_bytes();
 }
 

@@ -73,14 +73,14 @@ class DeviceWeightsTest : public ::testing::Test {
   }
   // All values of a view whose bytes are on the device, by a copy on the host.
   std::vector<std::uint32_t> values_there(WeightView view) {
-    const int stored_rows = view.format == WeightFormat::kTransposedCodes ? view.in : view.out;
+    const int stored_rows = view.transposed() ? view.in : view.out;
     const auto data = fetch(view.data, static_cast<std::size_t>(stored_rows) * view.row_bytes());
     view.data = data.data();
     std::vector<std::byte> scales;
     if (view.scale_format != ScaleFormat::kNone) {
       const int rows = (view.first_row + view.out + view.block_out - 1) / view.block_out;
-      const int scale_bytes = view.scale_format == ScaleFormat::kF32 ? 4 : 1;
-      scales = fetch(view.scales, static_cast<std::size_t>(rows * view.scale_columns * scale_bytes));
+      const int of_scale = scale_bytes(view.scale_format);
+      scales = fetch(view.scales, static_cast<std::size_t>(rows * view.scale_columns * of_scale));
       view.scales = scales.data();
     }
     return values_of(view);

@@ -6,24 +6,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMxfp4Block = 32;
-
-DType stored_dtype(Storage storage) {
-  switch (storage) {
-    case Storage::kFp8:
-      return DType::kF8E4M3;
-    case Storage::kMxfp4:
-      return DType::kI8;
-    case Storage::kBf16:
-      return DType::kBF16;
-    case Storage::kF32:
-      return DType::kF32;
-    case Storage::kI64:
-      return DType::kI64;
-  }
-  return DType::kF32;
-}
-
 std::int64_t blocks(std::int64_t values, std::int64_t block) {
   return (values + block - 1) / block;
 }
@@ -32,33 +14,36 @@ PlannedTensor plan_weight(const WeightSpec& spec) {
   const TensorName& official = spec.names.front();
   PlannedTensor tensor;
   tensor.name = official.name;
-  tensor.dtype = stored_dtype(spec.storage);
-  tensor.storage = spec.storage;
+  const WeightFormatInfo& info = weight_format(spec.stored);
+  tensor.dtype = spec.is_ids() ? DType::kI64 : info.stored.front();
+  tensor.stored = spec.stored;
   tensor.shape = official.shape;
   tensor.row_values = official.shape.back();
   tensor.id_limit = spec.id_limit;
   tensor.group = spec.group;
   tensor.routed_expert = spec.routed_expert;
-  if (spec.storage != Storage::kI64) {
-    tensor.parameters = 1;
-    for (const std::int64_t size : official.shape) tensor.parameters *= size;
-  }
-  if (spec.storage == Storage::kMxfp4) tensor.shape.back() /= 2;
+  if (spec.is_ids()) return tensor;
+  tensor.parameters = 1;
+  for (const std::int64_t size : official.shape) tensor.parameters *= size;
+  tensor.shape.back() /= info.values;
   return tensor;
 }
 
 PlannedTensor plan_scales(const WeightSpec& spec, const PlannedTensor& weight, const QuantizationConfig& quantization,
                           const ScaleForm& form) {
-  const bool fp4 = spec.storage == Storage::kMxfp4;
+  const WeightFormatInfo& info = weight_format(spec.stored);
+  WeightView blocks_of{.format = spec.stored};
+  set_scale_blocks(blocks_of, quantization.block_rows, quantization.block_columns);
+  const bool f32 = info.f32_scales && (quantization.scale_fmt != "ue8m0" || form.fp8_as_f32);
   PlannedTensor scales;
   scales.name = weight.name.substr(0, weight.name.rfind('.')) + form.suffix;
   scales.scales_of = weight.name;
-  scales.storage = spec.storage;
-  scales.dtype = fp4 || (quantization.scale_fmt == "ue8m0" && !form.fp8_as_f32) ? DType::kF8E8M0 : DType::kF32;
+  scales.stored = spec.stored;
+  scales.dtype = f32 ? DType::kF32 : DType::kF8E8M0;
   scales.shape = spec.names.front().shape;
   std::int64_t& rows = scales.shape[scales.shape.size() - 2];
-  rows = blocks(rows, fp4 ? 1 : quantization.block_rows);
-  scales.shape.back() = blocks(scales.shape.back(), fp4 ? kMxfp4Block : quantization.block_columns);
+  rows = blocks(rows, blocks_of.block_out);
+  scales.shape.back() = blocks(scales.shape.back(), blocks_of.block_in);
   scales.row_values = weight.row_values;
   scales.group = weight.group;
   scales.routed_expert = weight.routed_expert;
@@ -88,7 +73,7 @@ std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const Quant
   for (const WeightSpec& spec : table) {
     if (!seen.insert(spec.names.front().name).second) continue;
     tensors.push_back(plan_weight(spec));
-    if (spec.storage == Storage::kFp8 || spec.storage == Storage::kMxfp4) {
+    if (!spec.is_ids() && weight_format(spec.stored).scaled) {
       tensors.push_back(plan_scales(spec, tensors.back(), quantization, form));
     }
   }

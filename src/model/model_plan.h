@@ -21,14 +21,14 @@ namespace sluice {
 struct PlannedTensor {
   std::string name;
   DType dtype = DType::kF32;
-  std::vector<std::int64_t> shape;   // as stored: a packed FP4 row has half as many bytes as values
-  Storage storage = Storage::kBf16;  // of the weight
-  std::string scales_of;             // scales: the name of their weight; "" for every other tensor
-  std::int64_t parameters = 0;       // values of a weight; 0 for scales and ids
-  std::int64_t row_values = 0;       // values of a row of the weight (of whose scales it is)
-  int id_limit = 0;                  // ids: each in [0, id_limit)
-  std::string group;                 // optional tensors: which group ("mtp.0")
-  bool routed_expert = false;        // as in WeightSpec
+  std::vector<std::int64_t> shape;            // as stored: a packed FP4 row has half as many bytes as values
+  WeightFormat stored = WeightFormat::kBf16;  // of the weight; ids: their dtype says all
+  std::string scales_of;                      // scales: the name of their weight; "" for every other tensor
+  std::int64_t parameters = 0;                // values of a weight; 0 for scales and ids
+  std::int64_t row_values = 0;                // values of a row of the weight (of whose scales it is)
+  int id_limit = 0;                           // ids: each in [0, id_limit)
+  std::string group;                          // optional tensors: of what ("mtp.0")
+  bool routed_expert = false;                 // as in WeightSpec
 };
 
 struct PlanFact {

@@ -8,40 +8,24 @@ namespace {
 constexpr int kPrefixChunk = 1024;  // tokens: merging costs little beside them, and a few heads of them fit in caches
 constexpr int kMaxPrefixChunk = 1 << 20;
 
-Result<RowCodec> kv_codec(const std::string& text, RowCodec automatic, const CacheTypes& types) {
-  if (text == "auto") return automatic;
-  if (text == "f32") return RowCodec::kF32;
-  if (text == "bf16") return RowCodec::kBf16;
-  if (text == "fp8" && types.kv_fp8) return *types.kv_fp8;
-  return invalid_argument(fmt::format("--kv-cache-dtype: expected auto, f32{} for this model, found '{}'",
-                                      types.kv_fp8 ? ", bf16 or fp8" : " or bf16", text));
-}
-
-// A model without an indexer takes any type that some model without FP4 rows takes.
-Result<RowCodec> index_codec(const std::string& text, RowCodec automatic, const CacheTypes& types) {
-  if (text == "auto") return automatic;
-  if (text == "f32") return RowCodec::kF32;
-  if (text == "bf16") return RowCodec::kBf16;
-  if (text == "fp8") return RowCodec::kIndexFp8;
-  if (text == "fp4" && types.index_fp4) return RowCodec::kIndexFp4;
-  return invalid_argument(fmt::format("--index-cache-dtype: expected auto, f32, bf16{} for this model, found '{}'",
-                                      types.index_fp4 ? ", fp8 or fp4" : " or fp8", text));
-}
-
-const char* short_name(RowCodec codec) {
-  switch (codec) {
-    case RowCodec::kF32:
-      return "f32";
-    case RowCodec::kBf16:
-      return "bf16";
-    case RowCodec::kV4Fp8:
-    case RowCodec::kMlaFp8:
-    case RowCodec::kIndexFp8:
-      return "fp8";
-    case RowCodec::kIndexFp4:
-      return "fp4";
+// "f32, bf16 or fp8"
+std::string types_of(const std::vector<RowCodec>& codecs) {
+  std::string text;
+  for (std::size_t i = 0; i < codecs.size(); ++i) {
+    text += i == 0 ? "" : i + 1 < codecs.size() ? ", " : " or ";
+    text += row_codec(codecs[i]).type;
   }
-  return "?";
+  return text;
+}
+
+Result<RowCodec> codec_of(const char* flag, const std::string& text, RowCodec automatic,
+                          const std::vector<RowCodec>& codecs) {
+  if (text == "auto") return automatic;
+  for (const RowCodec codec : codecs) {
+    if (text == row_codec(codec).type) return codec;
+  }
+  return invalid_argument(
+      fmt::format("{}: expected auto, {} for this model, found '{}'", flag, types_of(codecs), text));
 }
 
 Status choose_prefill(const EngineSetup& options, const CacheTypes& types, NumericsProfile& profile) {
@@ -70,14 +54,6 @@ Status choose_prefill(const EngineSetup& options, const CacheTypes& types, Numer
   return {};
 }
 
-bool quantised(RowCodec codec) {
-  return codec != RowCodec::kF32 && codec != RowCodec::kBf16;
-}
-
-}  // namespace
-
-namespace {
-
 const char* name_of(InputForm inputs) {
   switch (inputs) {
     case InputForm::kF32:
@@ -105,8 +81,8 @@ Result<InputForm> inputs_of(const std::string& compute_dtype, InputForm automati
 
 std::string NumericsProfile::text() const {
   const auto rows = [](const char* what, RowCodec stored, RowCodec simulated) {
-    return fmt::format(" {}={}{}", what, short_name(stored),
-                       simulated != RowCodec::kF32 ? fmt::format("(as {})", short_name(simulated)) : "");
+    return fmt::format(" {}={}{}", what, row_codec(stored).type,
+                       simulated != RowCodec::kF32 ? fmt::format("(as {})", row_codec(simulated).type) : "");
   };
   std::string text = fmt::format("{} {}{}{}", name, name_of(inputs), rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
@@ -124,22 +100,22 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
   }
   SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
   const bool as_shipped = options.numerics.profile == "default";
-  SLUICE_ASSIGN_OR_RETURN(p.kv,
-                          kv_codec(options.numerics.kv_cache_dtype, as_shipped ? types.kv : RowCodec::kF32, types));
-  SLUICE_ASSIGN_OR_RETURN(
-      p.index, index_codec(options.numerics.index_cache_dtype, as_shipped ? types.index : RowCodec::kF32, types));
+  SLUICE_ASSIGN_OR_RETURN(p.kv, codec_of("--kv-cache-dtype", options.numerics.kv_cache_dtype,
+                                         as_shipped ? types.kv : RowCodec::kF32, types.kv_codecs));
+  SLUICE_ASSIGN_OR_RETURN(p.index, codec_of("--index-cache-dtype", options.numerics.index_cache_dtype,
+                                            as_shipped ? types.index : RowCodec::kF32, types.index_codecs));
   SLUICE_ASSIGN_OR_RETURN(p.inputs,
                           inputs_of(options.numerics.compute_dtype, as_shipped ? InputForm::kInt8 : InputForm::kF32));
   const bool simulate = options.numerics.profile == "ref" || (as_shipped && types.simulated_by_default);
-  if (simulate && !quantised(p.kv)) p.kv_simulation = types.kv_trained;
+  if (simulate && !row_codec(p.kv).quantised()) p.kv_simulation = types.kv_trained;
   p.indexed = types.indexed;
   if (!types.indexed) {
     p.index = RowCodec::kF32;
     return p;
   }
-  p.simulate_index = simulate && !quantised(p.index);
-  p.index_hadamard = simulate || quantised(p.index);
-  p.index_query = quantised(p.index) ? p.index : simulate ? types.index_trained : RowCodec::kF32;
+  p.simulate_index = simulate && !row_codec(p.index).quantised();
+  p.index_hadamard = simulate || row_codec(p.index).quantised();
+  p.index_query = row_codec(p.index).quantised() ? p.index : simulate ? types.index_trained : RowCodec::kF32;
   return p;
 }
 

@@ -11,8 +11,8 @@
 // In it the logits depend on how prompts were cut into spans (docs/laws.md).
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "config/model_config.h"
 #include "kernels/linear.h"
@@ -24,13 +24,14 @@ namespace sluice {
 
 // The types of a model's caches, and so what the flags and profiles mean for it. Each family has its own (families.cc).
 struct CacheTypes {
-  RowCodec kv = RowCodec::kBf16;         // KV rows of the default profile
-  std::optional<RowCodec> kv_fp8;        // what --kv-cache-dtype fp8 is; none: an error
+  RowCodec kv = RowCodec::kBf16;                                        // KV rows of the default profile
+  std::vector<RowCodec> kv_codecs = {RowCodec::kF32, RowCodec::kBf16};  // what --kv-cache-dtype names
   RowCodec kv_trained = RowCodec::kF32;  // the rounding that KV rows had in training; kF32: none
   bool indexed = false;                  // whether there is an indexer, to which the rest applies
   RowCodec index = RowCodec::kBf16;
   RowCodec index_trained = RowCodec::kF32;
-  bool index_fp4 = false;             // whether --index-cache-dtype fp4 is possible
+  // What --index-cache-dtype names, without an indexer, too.
+  std::vector<RowCodec> index_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kIndexFp8};
   bool simulated_by_default = false;  // rows stored in a wider type are rounded as in training by default
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };

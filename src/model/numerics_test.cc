@@ -112,22 +112,22 @@ TEST(Numerics, CachedRowsOfEveryFamily) {
 // Inputs of linears. By the weight's name: how the official checkpoint stores it, and the form of its inputs in the
 // default profile.
 struct Linear {
-  Storage storage;
+  WeightFormat stored;
   InputForm inputs;
   friend bool operator==(const Linear&, const Linear&) = default;
 };
 using Linears = std::map<std::string, Linear>;
 
 void PrintTo(const Linear& linear, std::ostream* out) {
-  *out << "storage " << static_cast<int>(linear.storage) << " form " << static_cast<int>(linear.inputs);
+  *out << name(linear.stored) << " form " << static_cast<int>(linear.inputs);
 }
 
-constexpr Linear kFp4{Storage::kMxfp4, InputForm::kInt8};
-constexpr Linear kFp8{Storage::kFp8, InputForm::kBf16};
-constexpr Linear kHalf{Storage::kBf16, InputForm::kBf16};
-constexpr Linear kExact{Storage::kBf16, InputForm::kF32};  // bf16 weights that take their inputs as they are
-constexpr Linear kFloats{Storage::kF32, InputForm::kF32};
-constexpr Linear kFp8Turned{Storage::kFp8, InputForm::kF32};  // bound as the transpose, in f32
+constexpr Linear kFp4{WeightFormat::kMxfp4, InputForm::kInt8};
+constexpr Linear kFp8{WeightFormat::kFp8, InputForm::kBf16};
+constexpr Linear kHalf{WeightFormat::kBf16, InputForm::kBf16};
+constexpr Linear kExact{WeightFormat::kBf16, InputForm::kF32};  // bf16 weights that take their inputs as they are
+constexpr Linear kFloats{WeightFormat::kF32, InputForm::kF32};
+constexpr Linear kFp8Turned{WeightFormat::kFp8, InputForm::kF32};  // bound as the transpose, in f32
 
 const Linears kV4 = {
     {"head.weight", kHalf},
@@ -222,22 +222,9 @@ Linears without_query_rank(Linears linears) {
 // The same model stored in bf16.
 Linears in_bf16(Linears linears) {
   for (auto& [name, linear] : linears) {
-    if (linear.storage == Storage::kFp8 || linear.storage == Storage::kMxfp4) linear = kHalf;
+    if (linear.stored == WeightFormat::kFp8 || linear.stored == WeightFormat::kMxfp4) linear = kHalf;
   }
   return linears;
-}
-
-WeightFormat format_of(Storage storage, bool transposed) {
-  switch (storage) {
-    case Storage::kMxfp4:
-      return WeightFormat::kMxfp4;
-    case Storage::kFp8:
-      return transposed ? WeightFormat::kF32 : WeightFormat::kFp8;
-    case Storage::kBf16:
-      return WeightFormat::kBf16;
-    default:
-      return WeightFormat::kF32;
-  }
 }
 
 // Without layers for multi-token prediction.
@@ -255,7 +242,8 @@ Linears linears_of(const std::string& name, const EngineSetup& options) {
   for (const WeightSpec& spec : table) {
     if (!std::holds_alternative<LinearWeight*>(spec.into) || !spec.group.empty()) continue;
     const bool turned = spec.names.front().transposed;
-    const Linear found{spec.storage, input_form(spec.inputs, format_of(spec.storage, turned))};
+    const bool becomes_f32 = turned && weight_format(spec.stored).scaled;
+    const Linear found{spec.stored, input_form(spec.inputs, becomes_f32 ? WeightFormat::kF32 : spec.stored)};
     const auto [at, is_new] =
         linears.emplace(without_numbers(spec.names.front().name) + (turned ? " turned" : ""), found);
     EXPECT_EQ(at->second, found) << spec.names.front().name << ", unlike another layer's";

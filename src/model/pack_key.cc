@@ -36,10 +36,6 @@ void add_file(Sha256& hash, const MappedFile& file) {
   }
 }
 
-bool has_codes(const WeightView& view) {
-  return view.format == WeightFormat::kCodes || view.format == WeightFormat::kTransposedCodes;
-}
-
 // What packing depends on besides the bytes.
 using Kind = std::vector<std::int64_t>;
 Kind kind_of(const PackedWeightPlace& weight) {
@@ -50,7 +46,7 @@ Kind kind_of(const PackedWeightPlace& weight) {
           view.block_out,
           view.block_in,
           view.in % 256,
-          has_codes(view) ? static_cast<int>(view.codes) : -1};
+          weight_format(view.format).has_codes() ? static_cast<int>(view.codes) : -1};
 }
 
 // A weight like this one of known bytes, one tile and a part of one, as it is packed.
@@ -58,8 +54,8 @@ void add_packed_sample(Sha256& hash, const WeightView& like, const LinearPacking
   constexpr int kInputs = 256;
   WeightView view = like;
   view.in = std::min(like.in, 2 * kInputs + like.in % kInputs);
-  const bool transposed = view.format == WeightFormat::kTransposedCodes;
-  view.out = packing.out_tile + (transposed ? dtype_block(view.codes).elements : 5);  // stored rows are whole blocks
+  view.out =
+      packing.out_tile + (view.transposed() ? dtype_block(view.codes).elements : 5);  // stored rows are whole blocks
   view.first_row = 0;
   view.scale_columns = view.scale_format == ScaleFormat::kNone ? 0 : (view.in + view.block_in - 1) / view.block_in;
   const auto fill = [](AlignedBytes& bytes, std::uint32_t state) {
@@ -68,7 +64,7 @@ void add_packed_sample(Sha256& hash, const WeightView& like, const LinearPacking
       bytes.data()[i] = static_cast<std::byte>(state >> 24);
     }
   };
-  AlignedBytes data(static_cast<std::size_t>(transposed ? view.in : view.out) * view.row_bytes());
+  AlignedBytes data(static_cast<std::size_t>(view.transposed() ? view.in : view.out) * view.row_bytes());
   AlignedBytes scales(static_cast<std::size_t>(view.out) * static_cast<std::size_t>(view.scale_columns) *
                       sizeof(float));
   fill(data, 1);

@@ -73,7 +73,7 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
     WeightView of_made = view;
     of_made.data = made.data();
     into = LinearWeight::pack(exec_, of_made, std::move(made), inputs);
-  } else if (view.format == WeightFormat::kTransposedCodes) {  // its rows cannot be packed one by one when used
+  } else if (view.transposed()) {  // its rows cannot be packed one by one when used
     into = LinearWeight::pack(exec_, view, inputs);
   } else {
     into = LinearWeight::in_place(packing, view, inputs);

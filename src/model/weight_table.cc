@@ -50,7 +50,7 @@ class Loader {
     WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
     SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
-      if (view.format == WeightFormat::kFp8 || view.format == WeightFormat::kMxfp4) {
+      if (weight_format(view.format).scaled) {
         return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
       }
       if (decode) {
@@ -188,38 +188,18 @@ class Loader {
     if (block_codes(tensor.dtype).inputs > 0 && stored_rows) return bind_codes(name, tensor, view, decode);
     if (needs_decoding(tensor)) return decode_matrix(name, tensor, view, decode);
     std::vector<std::int64_t> stored = name.shape;
-    switch (tensor.dtype) {
-      case DType::kF32:
-        view.format = WeightFormat::kF32;
-        break;
-      case DType::kBF16:
-        view.format = WeightFormat::kBf16;
-        break;
-      case DType::kF8E4M3:
-        view.format = WeightFormat::kFp8;
-        break;
-      case DType::kI8:
-      case DType::kU8:
-        view.format = WeightFormat::kMxfp4;
-        stored.back() /= 2;
-        break;
-      case DType::kF4:
-        view.format = WeightFormat::kMxfp4;
-        break;
-      default:
-        return wrong_dtype(tensor, "floats, fp8 (e4m3) or packed fp4 (i8)");
-    }
-    if (view.format == WeightFormat::kMxfp4 && view.in % 32 != 0) {
+    const WeightFormatInfo* info = stored_format(tensor.dtype);
+    if (info == nullptr) return wrong_dtype(tensor, "floats, fp8 (e4m3) or packed fp4 (i8)");
+    view.format = info->format;
+    stored.back() /= info->values / dtype_block(tensor.dtype).elements;
+    if (info->scale_block > 0 && view.in % info->scale_block != 0) {
       return invalid_argument(
-          fmt::format("tensor {} in {}: expected a row length that is a multiple of 32 for fp4, found {}", tensor.name,
-                      tensor.file, view.in));
+          fmt::format("tensor {} in {}: expected a row length that is a multiple of {} for {}, found {}", tensor.name,
+                      tensor.file, info->scale_block, info->name, view.in));
     }
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, stored));
     view.data = tensor.data + static_cast<std::size_t>(name.first_row) * view.row_bytes();
-    if (view.format == WeightFormat::kFp8 || view.format == WeightFormat::kMxfp4) {
-      return bind_scales(name, tensor, view);
-    }
-    return {};
+    return info->scaled ? bind_scales(name, tensor, view) : Status();
   }
 
   Status bind_scales(const TensorName& name, const TensorView& tensor, WeightView& view) {
@@ -235,8 +215,7 @@ class Loader {
     }
     used_.insert(scales->name);
     bytes_done_ += scales->bytes / static_cast<std::size_t>(product(name.shape) / (std::int64_t{view.out} * view.in));
-    view.block_out = view.format == WeightFormat::kMxfp4 ? 1 : quantization_.block_rows;
-    view.block_in = view.format == WeightFormat::kMxfp4 ? 32 : quantization_.block_columns;
+    set_scale_blocks(view, quantization_.block_rows, quantization_.block_columns);
     view.scale_columns = (view.in + view.block_in - 1) / view.block_in;
     view.first_row = static_cast<int>(name.first_row);
     std::vector<std::int64_t> expected = name.shape;
@@ -248,12 +227,13 @@ class Loader {
     }
     rows = (rows + view.block_out - 1) / view.block_out;
     SLUICE_RETURN_IF_ERROR(check_shape(*scales, expected));
+    const bool f32_scales = weight_format(view.format).f32_scales;
     if (scales->dtype == DType::kF8E8M0 || scales->dtype == DType::kU8) {
       view.scale_format = ScaleFormat::kE8m0;  // raw bytes: a numeric cast would destroy them
-    } else if (scales->dtype == DType::kF32 && view.format == WeightFormat::kFp8) {
+    } else if (scales->dtype == DType::kF32 && f32_scales) {
       view.scale_format = ScaleFormat::kF32;
     } else {
-      return wrong_dtype(*scales, view.format == WeightFormat::kFp8 ? "e8m0 or f32 scales" : "e8m0 scales");
+      return wrong_dtype(*scales, f32_scales ? "e8m0 or f32 scales" : "e8m0 scales");
     }
     view.scales = scales->data;
     return {};

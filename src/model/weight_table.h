@@ -19,9 +19,6 @@
 
 namespace sluice {
 
-// How the official checkpoint stores a tensor.
-enum class Storage { kFp8, kMxfp4, kBf16, kF32, kI64 };
-
 // A tensor of the checkpoint, or rows [first_row, first_row + rows) of it seen as a matrix of its last dimension.
 struct TensorName {
   std::string name;                 // with its suffix: "layers.0.attn.wq_a.weight"
@@ -31,9 +28,9 @@ struct TensorName {
 };
 
 struct WeightSpec {
-  std::vector<TensorName> names;    // tried in order
-  std::vector<std::int64_t> shape;  // of what is bound: [out, in] or [n]
-  Storage storage = Storage::kBf16;
+  std::vector<TensorName> names;              // tried in order
+  std::vector<std::int64_t> shape;            // of what is bound: [out, in] or [n]
+  WeightFormat stored = WeightFormat::kBf16;  // how the official checkpoint stores it; ids: as i64
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   // Types that the kernels cannot read (f16, GGUF's MXFP4, transposed halves) become f32 first.
   std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
@@ -42,6 +39,8 @@ struct WeightSpec {
   std::string group;                        // "": required. Else optional as a whole ("mtp.0"): a note if absent
   bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
+
+  bool is_ids() const { return std::holds_alternative<Param<std::int32_t>*>(into); }
 };
 
 using WeightTable = std::vector<WeightSpec>;

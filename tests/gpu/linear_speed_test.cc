@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <random>
 #include <vector>
 
 #include "gpu_testing.h"
 #include "kernels/cuda/linear_layout.h"
-#include "kernels/linear.h"
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
 
 namespace sluice::gpu_linear_speed_test {
 namespace {
@@ -19,7 +22,7 @@ class Weights {
  public:
   static constexpr std::size_t kBytes = std::size_t{256} << 20;  // several times the L2 cache
 
-  Weights(const WeightSpec& spec, int out, int in, int of_call) : of_call_(of_call) {
+  Weights(const WeightForm& spec, InputForm form, int out, int in, int of_call) : of_call_(of_call) {
     const WeightView view{.format = spec.format,
                           .out = out,
                           .in = in,
@@ -33,12 +36,11 @@ class Weights {
     memory_ = gpu().map(stride * static_cast<std::size_t>(calls_ * of_call), "a test").value();
     gpu().fill(memory_.data(), std::byte{0x31}, memory_.size());
     for (int i = 0; i < calls_ * of_call; ++i) {
-      weights_.push_back(LinearWeight::packed_at(view, InputForm::kF32,
-                                                 memory_.data() + stride * static_cast<std::size_t>(i), bytes_));
+      weights_.push_back(
+          LinearWeight::packed_at(view, form, memory_.data() + stride * static_cast<std::size_t>(i), bytes_));
     }
   }
   double bytes_of_call() const { return static_cast<double>(bytes_) * of_call_; }
-  int calls() const { return calls_; }
   std::span<const LinearWeight> of(int call) const {
     return std::span(weights_).subspan(static_cast<std::size_t>(call % calls_ * of_call_),
                                        static_cast<std::size_t>(of_call_));
@@ -51,30 +53,39 @@ class Weights {
   std::vector<LinearWeight> weights_;
 };
 
-// Of `calls` calls, the least of three tries.
+// Of a call, the least of three tries.
+struct Took {
+  double seconds = 1e9, enqueueing = 1e9;
+};
 template <class Call>
-double seconds_each(int calls, const Call& call) {
-  double least = 1e9;
+Took time_of(int calls, const Call& call) {
+  const auto since = [](auto begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  Took least;
   for (int turn = 0; turn < 4; ++turn) {
     gpu().wait();
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call(i);
+    const double enqueueing = since(begin);
     gpu().wait();
-    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (turn > 0) least = std::min(least, took / calls);
+    const double seconds = since(begin);
+    if (turn == 0) continue;
+    least.seconds = std::min(least.seconds, seconds / calls);
+    least.enqueueing = std::min(least.enqueueing, enqueueing / calls);
   }
   return least;
 }
 
 struct Linears {
   const char* name;
-  WeightSpec spec;
+  WeightForm spec;
   int out, in;
   int of_call;    // weights that a call multiplies
   double a_step;  // calls
 };
 
-const WeightSpec kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
+const WeightForm kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
     kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
 // 43 layers, 21 of them CSA.
 const Linears kFlash[] = {{"q_a", kFp8, 1024, 4096, 1, 43},
@@ -90,40 +101,72 @@ const Linears kFlash[] = {{"q_a", kFp8, 1024, 4096, 1, 43},
                           {"shared_down", kFp8, 4096, 2048, 1, 43},
                           {"head", kBf16, 129280, 4096, 1, 1}};
 
-TEST(GpuSpeed, OneRowThroughTheLinearsOfV4Flash) {
-  ThreadPool one(1);
-  const Exec exec{&one, &scalar_kernels(), &cuda_op_table(), &gpu()};
-  constexpr std::size_t kCopied = std::size_t{1} << 30;
-  const DeviceMemory memory = gpu().map(2 * kCopied, "a test").value();
-  const double copied =
-      2.0 * kCopied / seconds_each(8, [&](int) { gpu().copy({memory.data() + kCopied, memory.data(), kCopied}); });
-  auto* x = reinterpret_cast<float*>(memory.data());
-  auto* y = reinterpret_cast<float*>(memory.data() + kCopied);
-  double all_bytes = 0, all_seconds = 0;
-  for (const Linears& linears : kFlash) {
-    const Weights weights(linears.spec, linears.out, linears.in, linears.of_call);
-    const double took = seconds_each(std::max(64, weights.calls()), [&](int call) {
+// Inputs are f32, or as the default profile has them: prepared by the op before.
+class GpuSpeedOfLinears : public ::testing::TestWithParam<InputForm> {
+ protected:
+  static constexpr std::size_t kCopied = std::size_t{1} << 30;
+  void SetUp() override {
+    memory_ = gpu().map(2 * kCopied, "a test").value();
+    const auto copy = [&](int) { gpu().copy({memory_.data() + kCopied, memory_.data(), kCopied}); };
+    copied_ = 2.0 * kCopied / time_of(8, copy).seconds;
+    std::vector<float> x(kMostInputs);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (float& value : x) value = normal(random);
+    gpu().upload({memory_.data(), reinterpret_cast<const std::byte*>(x.data()), x.size() * sizeof(float)});
+  }
+
+  Took time_of_row(const Linears& linears, const Weights& weights) {
+    const InputForm form = weights.of(0)[0].input_form();
+    const bool prepared = form != InputForm::kF32;
+    auto* x = reinterpret_cast<float*>(memory_.data());
+    auto* y = reinterpret_cast<float*>(memory_.data() + kCopied);
+    if (prepared) {
+      prepare_rows(exec_, {form, 1, linears.in, x, linears.in, x + kMostInputs, input_floats(form, linears.in)});
+      x += kMostInputs;
+    }
+    return time_of(gpu_test_options().repeat, [&](int call) {
       std::vector<LinearJob> jobs;
       for (const LinearWeight& weight : weights.of(call)) {
         jobs.push_back({&weight, x, linears.in, y + jobs.size() * static_cast<std::size_t>(linears.out), linears.out});
+        jobs.back().x_prepared = prepared;
       }
-      linear(exec, LinearArgs{1, jobs});
+      linear(exec_, LinearArgs{1, jobs});
     });
+  }
+
+  static constexpr int kMostInputs = 8192;
+  ThreadPool one_{1};
+  const Exec exec_{&one_, &scalar_kernels(), &cuda_op_table(), &gpu()};
+  DeviceMemory memory_;
+  double copied_ = 0;  // bytes read and written in a second
+};
+
+TEST_P(GpuSpeedOfLinears, OneRowOfV4Flash) {
+  double all_bytes = 0, all_seconds = 0;
+  for (const Linears& linears : kFlash) {
+    const bool quantized = linears.spec.format != WeightFormat::kBf16;
+    const Weights weights(linears.spec, quantized ? GetParam() : float_inputs(GetParam()), linears.out, linears.in,
+                          linears.of_call);
+    const auto [took, enqueueing] = time_of_row(linears, weights);
     const double rate = weights.bytes_of_call() / took;
-    std::printf("%-20s %9.2f us %8.1f GB/s, %3.0f %% of a copy\n", linears.name, took * 1e6, rate / 1e9,
-                100 * rate / copied);
+    std::printf("%-20s %9.2f us %8.1f GB/s, %3.0f %% of a copy; enqueued in %.2f us\n", linears.name, took * 1e6,
+                rate / 1e9, 100 * rate / copied_, enqueueing * 1e6);
     RecordProperty(fmt::format("{}_us", linears.name), fmt::format("{:.2f}", took * 1e6));
     all_bytes += weights.bytes_of_call() * linears.a_step;
     all_seconds += took * linears.a_step;
   }
-  const double share = all_bytes / all_seconds / copied;
+  const double share = all_bytes / all_seconds / copied_;
   std::printf("a step: %.2f GB in %.2f ms, %.0f GB/s, %.0f %% of a copy's %.0f GB/s\n", all_bytes / 1e9,
-              all_seconds * 1e3, all_bytes / all_seconds / 1e9, 100 * share, copied / 1e9);
+              all_seconds * 1e3, all_bytes / all_seconds / 1e9, 100 * share, copied_ / 1e9);
   RecordProperty("step_ms", fmt::format("{:.3f}", all_seconds * 1e3));
   RecordProperty("step_share_of_copy", fmt::format("{:.3f}", share));
   ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
   EXPECT_GE(share, 0.5);
 }
+
+INSTANTIATE_TEST_SUITE_P(GpuSpeed, GpuSpeedOfLinears, ::testing::Values(InputForm::kF32, InputForm::kInt8),
+                         [](const auto& info) { return info.param == InputForm::kF32 ? "floats" : "default"; });
 
 }  // namespace
 }  // namespace sluice::gpu_linear_speed_test

@@ -1,7 +1,7 @@
 // gpu_test [--part N] [--cases N] [--sizes any|official] [--repeat N] [--memory pinned|managed] [--json FILE]
 // [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
 //   part 1: the device, and each op in random cases against the reference on the CPU, bit by bit
-//   part 2: what a copy and an op take
+//   part 2: what a copy takes, and products with one row, each called so often (--repeat)
 //   part 3: a kernel that fails; nothing runs on the GPU after it in this process
 //   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
 // Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.

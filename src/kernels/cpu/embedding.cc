@@ -2,7 +2,6 @@
 #include <functional>
 
 #include "base/check.h"
-#include "base/number_formats.h"
 #include "kernels/cpu/ops.h"
 
 namespace sluice::cpu_ops {
@@ -10,15 +9,7 @@ namespace {
 
 void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
   const std::size_t dim = static_cast<std::size_t>(table.in);
-  const std::byte* row = table.data + static_cast<std::size_t>(id) * table.row_bytes();
-  if (table.format == WeightFormat::kF32) {
-    std::memcpy(out, row, dim * sizeof(float));
-  } else if (table.format == WeightFormat::kCodes) {
-    table.read(id, 0, table.in, out);
-  } else {
-    const auto* values = reinterpret_cast<const bf16*>(row);
-    for (std::size_t d = 0; d < dim; ++d) out[d] = to_float(values[d]);
-  }
+  table.values(id, 0, table.in, out);
   for (int c = 1; c < copies; ++c) std::memcpy(out + static_cast<std::size_t>(c) * dim, out, dim * sizeof(float));
 }
 
@@ -26,8 +17,7 @@ void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
 
 void embed(const Exec& exec, const EmbedArgs& args) {
   const WeightView& table = *args.table;
-  SLUICE_CHECK(table.format != WeightFormat::kFp8 && table.format != WeightFormat::kMxfp4,
-               "embedding tables are f32, bf16 or codes");
+  SLUICE_CHECK(!weight_format(table.format).scaled, "embedding tables are f32, bf16 or codes");
   constexpr int kRowsPerTile = 64;
   const int rows = static_cast<int>(args.ids.size());
   const auto stride = static_cast<std::size_t>(args.copies) * static_cast<std::size_t>(table.in);

@@ -138,8 +138,10 @@ class IndexFp4 {
   }
 
   static void code_query(const float* x, IndexQueryBlock& block) {
-    const V scale = block_scale<V, false>(x, kBlockDims), factor = inverse(scale);
-    const std::int32_t exponent = (limited(static_cast<int>(e8m0_code(scale))) - 2) << 23;
+    const V scale = block_scale<V, RowValues::kE2m1>(x, kBlockDims), factor = inverse(scale);
+    std::byte code;
+    store_scale<RowScales::kE8m0>(scale, &code);
+    const std::int32_t exponent = (limited(static_cast<int>(code)) - 2) << 23;
     std::byte bytes[kBlockDims];
     I sum = I::broadcast(0);
     for (int i = 0; i < kBlockDims; i += 16) {

@@ -9,8 +9,9 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kKindNames[kWeightKinds] = {
-    "f32", "bf16", "fp8", "fp8, f32 scales", "mxfp4", "codes", "transposed codes"};
+const char* name(WeightKind kind) {
+  return kind == WeightKind::kFp8F32Scales ? "fp8, f32 scales" : name(static_cast<WeightFormat>(kind));
+}
 constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8"};
 
 std::string rows_text(int from, int to) {
@@ -67,7 +68,7 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
     for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8}) {
       const auto& cell = table.linear.cell(static_cast<WeightKind>(kind), form);
       if (cell.front() == nullptr) continue;
-      std::vector<KernelRow> of_form = linear_rows(cell, kKindNames[kind]);
+      std::vector<KernelRow> of_form = linear_rows(cell, name(static_cast<WeightKind>(kind)));
       if (of_form == last) {  // the same kernels as of the form before
         for (std::size_t i = begin; i < rows.size(); ++i)
           rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];

@@ -128,21 +128,8 @@ KernelTable resolve(CpuFeatures features) {
 }  // namespace
 
 WeightKind weight_kind(const WeightView& view) {
-  switch (view.format) {
-    case WeightFormat::kF32:
-      return WeightKind::kF32;
-    case WeightFormat::kBf16:
-      return WeightKind::kBf16;
-    case WeightFormat::kFp8:
-      return view.scale_format == ScaleFormat::kF32 ? WeightKind::kFp8F32Scales : WeightKind::kFp8;
-    case WeightFormat::kMxfp4:
-      return WeightKind::kMxfp4;
-    case WeightFormat::kCodes:
-      return WeightKind::kCodes;
-    case WeightFormat::kTransposedCodes:
-      return WeightKind::kTransposedCodes;
-  }
-  return WeightKind::kF32;
+  const bool f32_scales = weight_format(view.format).f32_scales && view.scale_format == ScaleFormat::kF32;
+  return f32_scales ? WeightKind::kFp8F32Scales : static_cast<WeightKind>(view.format);
 }
 
 const LinearKernel& LinearKernels::kernel(const WeightView& view, InputForm inputs, int rows) const {

@@ -34,8 +34,9 @@ using RowsKernel = void (*)(const Args& args, int begin, int end);
 struct Kernel;  // cpu/kernel_list.h
 struct LinearKernel;
 
-// The rows of the table of linears: weights that have kernels of their own.
-enum class WeightKind { kF32, kBf16, kFp8, kFp8F32Scales, kMxfp4, kCodes, kTransposedCodes };
+// The rows of the table of linears, weights that have kernels of their own: the formats, in their order, and FP8 with
+// f32 scales.
+enum class WeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes, kTransposedCodes, kFp8F32Scales };
 inline constexpr int kWeightKinds = 7, kInputForms = 4;
 WeightKind weight_kind(const WeightView& view);
 

@@ -19,8 +19,7 @@ namespace sluice::cpu::SLUICE_ISA {
 template <class V>
 [[gnu::always_inline]] inline const float* key_values(const RowFormat& format, RowRef row, float* into) {
   if (format.dims % 16 == 0 && format.codec == RowCodec::kF32) return reinterpret_cast<const float*>(row.data);
-  const bool fast = in_whole_vectors(format.codec, format.dims, format.rope_dims);
-  if (!fast || !decode_fast<V>(format, row, into)) {
+  if (!decode_fast<V>(format, row, into)) {
     decode_row(format, row, into);
     for (int d = format.dims; d < padded_dims(format.dims); ++d) into[d] = 0.0F;
   }

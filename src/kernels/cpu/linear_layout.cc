@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/block_codes.h"
+#include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/cpu/avx2/linear_strips.h"
 #include "kernels/cpu/linear_pack_codes.h"
@@ -13,86 +14,11 @@ namespace sluice {
 
 namespace {
 
-int step_inputs_of(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kFp8:
-      return 4;
-    case WeightFormat::kMxfp4:
-    case WeightFormat::kCodes:
-    case WeightFormat::kTransposedCodes:
-      return 8;
-    case WeightFormat::kF32:
-    case WeightFormat::kBf16:
-      break;
-  }
-  return 2;
-}
-
 // FP8 without scales gets e8m0 scales of 1, which change no bit, so that there is one kernel less.
 ScaleFormat packed_scales_of(const WeightView& view) {
   return view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone ? ScaleFormat::kE8m0
                                                                                       : view.scale_format;
 }
-
-std::size_t scale_bytes_of(ScaleFormat format) {
-  switch (format) {
-    case ScaleFormat::kNone:
-      return 0;
-    case ScaleFormat::kE8m0:
-      return 1;
-    case ScaleFormat::kF32:
-      return 4;
-  }
-  return 0;
-}
-
-std::size_t line_bytes_of(const WeightView& view) {
-  const bool codes = view.format == WeightFormat::kCodes || view.format == WeightFormat::kTransposedCodes;
-  const bool wide = codes && block_codes(view.codes).bits == 8;
-  return wide || view.format == WeightFormat::kF32 ? 128 : 64;
-}
-
-// Of one output and block.
-std::size_t packed_scale_bytes_of(const WeightView& view) {
-  const BlockCodes form = block_codes(view.codes);
-  if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
-    return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
-  }
-  if (view.format != WeightFormat::kCodes) return scale_bytes_of(packed_scales_of(view));
-  return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
-}
-
-int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
-
-LinearLayout::LinearLayout(const WeightView& view, int groups)
-    : out(view.out), in(view.in), block(view.block_inputs()), tile_groups(groups) {
-  blocks = ceil_div(in, block);
-  step_inputs = step_inputs_of(view.format);
-  line_bytes = line_bytes_of(view);
-  block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
-  const int last = in - (blocks - 1) * block;
-  last_block_bytes = static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
-  group_scale_bytes = kGroupOutputs * packed_scale_bytes_of(view);
-  group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
-                static_cast<std::size_t>(blocks) * group_scale_bytes;
-}
-
-int LinearLayout::outputs_in(int tile) const {
-  return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
-}
-int LinearLayout::groups_in(int tile) const {
-  return ceil_div(outputs_in(tile), kGroupOutputs);
-}
-
-std::size_t LinearLayout::bytes() const {
-  return static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * group_bytes;
-}
-
-namespace {
 
 // Where a line's inputs come from: 16 rows from `row` on, row_bytes apart, of which `outputs` exist, inputs [k, k +
 // count).
@@ -100,6 +26,7 @@ struct LineSource {
   const std::byte* row;
   std::size_t row_bytes;
   int outputs, k, count;
+  Fp8Order order;
 };
 
 // `bytes` bytes; kWhole of them, which is nearly always wanted, without a call.
@@ -119,11 +46,11 @@ void for_outputs(const LineSource& from, const Put& put) {
   for (int o = 0; o < from.outputs; ++o, row += from.row_bytes) put(row, o);
 }
 
-void pack_fp8(const LineSource& from, Fp8Order order, std::byte* line) {
+void pack_fp8(const LineSource& from, std::byte* line) {
   for_outputs(from, [&](const std::byte* row, int o) {
     std::byte codes[4]{};
     copy_bytes<4>(row + from.k, static_cast<std::size_t>(from.count), codes);
-    if (order == Fp8Order::kPairs) {
+    if (from.order == Fp8Order::kPairs) {
       std::byte* to = line + o / 4 * 16 + o % 4 * 2;
       std::memcpy(to, codes, 2);
       std::memcpy(to + 8, codes + 2, 2);
@@ -167,30 +94,96 @@ void pack_f32(const LineSource& from, std::byte* line) {
   });
 }
 
+// How a format lies in lines.
+struct LineFormat {
+  WeightFormat format;
+  int step_inputs;
+  std::size_t line_bytes;
+  // A line, and as many lines as come in strips; null: codes, a tile at a time.
+  void (*pack)(const LineSource& from, std::byte* line) = nullptr;
+  cpu::avx2::PackStrips* pack_strips = nullptr;
+  void (*pack_tile)(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) = nullptr;
+};
+constexpr LineFormat kLineFormats[] = {
+    {WeightFormat::kF32, 2, 128, pack_f32, cpu::avx2::pack_f32_strips},
+    {WeightFormat::kBf16, 2, 64, pack_bf16, cpu::avx2::pack_bf16_strips},
+    {WeightFormat::kFp8, 4, 64, pack_fp8, cpu::avx2::pack_fp8_strips},
+    {WeightFormat::kMxfp4, 8, 64, pack_mxfp4, cpu::avx2::pack_mxfp4_strips},
+    // 4 bits a code; of 8 bits twice the bytes.
+    {.format = WeightFormat::kCodes, .step_inputs = 8, .line_bytes = 64, .pack_tile = pack_codes_tile},
+    {.format = WeightFormat::kTransposedCodes,
+     .step_inputs = 8,
+     .line_bytes = 64,
+     .pack_tile = pack_transposed_codes_tile},
+};
+
+const LineFormat& line_format(const WeightView& view) {
+  const LineFormat& found = kLineFormats[static_cast<std::size_t>(view.format)];
+  SLUICE_DCHECK(found.format == view.format, "the table is in the order of the enum");
+  return found;
+}
+
+// Of one output and block.
+std::size_t packed_scale_bytes_of(const WeightView& view) {
+  const BlockCodes form = block_codes(view.codes);
+  if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
+    return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
+  }
+  if (view.format != WeightFormat::kCodes) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
+  return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
+}
+
+int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+LinearLayout::LinearLayout(const WeightView& view, int groups)
+    : out(view.out), in(view.in), block(view.block_inputs()), tile_groups(groups) {
+  blocks = ceil_div(in, block);
+  const LineFormat& lines = line_format(view);
+  const bool wide = weight_format(view.format).has_codes() && block_codes(view.codes).bits == 8;
+  step_inputs = lines.step_inputs;
+  line_bytes = lines.line_bytes * (wide ? 2 : 1);
+  block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
+  const int last = in - (blocks - 1) * block;
+  last_block_bytes = static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
+  group_scale_bytes = kGroupOutputs * packed_scale_bytes_of(view);
+  group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
+                static_cast<std::size_t>(blocks) * group_scale_bytes;
+}
+
+int LinearLayout::outputs_in(int tile) const {
+  return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
+}
+int LinearLayout::groups_in(int tile) const {
+  return ceil_div(outputs_in(tile), kGroupOutputs);
+}
+
+std::size_t LinearLayout::bytes() const {
+  return static_cast<std::size_t>(ceil_div(out, kGroupOutputs)) * group_bytes;
+}
+
+namespace {
+
 struct Packer {
   const WeightView& view;
+  const LineFormat& format;
   const LinearLayout& layout;
   Fp8Order order;
 
   // The line of outputs [n, n + 16) and inputs [k, k + count).
   void line(int n, int k, int count, std::byte* to) const {
     const std::size_t row_bytes = view.row_bytes();
-    const LineSource from{view.data + static_cast<std::size_t>(n) * row_bytes, row_bytes,
-                          std::min(kGroupOutputs, layout.out - n), k, count};
+    const LineSource from{view.data + static_cast<std::size_t>(n) * row_bytes,
+                          row_bytes,
+                          std::min(kGroupOutputs, layout.out - n),
+                          k,
+                          count,
+                          order};
     if (from.outputs < kGroupOutputs) std::memset(to, 0, layout.line_bytes);
-    switch (view.format) {
-      case WeightFormat::kF32:
-        return pack_f32(from, to);
-      case WeightFormat::kBf16:
-        return pack_bf16(from, to);
-      case WeightFormat::kFp8:
-        return pack_fp8(from, order, to);
-      case WeightFormat::kMxfp4:
-        return pack_mxfp4(from, to);
-      case WeightFormat::kCodes:
-      case WeightFormat::kTransposedCodes:
-        break;  // a block at a time (cpu/linear_pack_codes.h)
-    }
+    format.pack(from, to);
   }
 
   void tile(int tile, std::byte* to) const {
@@ -227,8 +220,8 @@ struct Packer {
       // As inputs begin at whole bytes: a line takes four or eight of them from each row.
       const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
       if (begin % layout.step_inputs == 0) {
-        done = cpu::avx2::pack_strips(view.format, order, view.data + static_cast<std::size_t>(n) * row_bytes + at,
-                                      row_bytes, (end - begin) / layout.step_inputs, to, stride);
+        done = format.pack_strips(order, view.data + static_cast<std::size_t>(n) * row_bytes + at, row_bytes,
+                                  (end - begin) / layout.step_inputs, to, stride);
       }
     }
     to += static_cast<std::size_t>(done) * stride;
@@ -260,18 +253,12 @@ struct Packer {
 
 void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int begin, int end, std::byte* packed) {
   const LinearLayout layout(view, tile_groups);
-  const Packer packer{view, layout, order};
+  const LineFormat& format = line_format(view);
+  const Packer packer{view, format, layout, order};
   const int tile_outputs = tile_groups * kGroupOutputs;
   for (int tile = begin / tile_outputs; tile * tile_outputs < end; ++tile) {
-    if (view.format == WeightFormat::kCodes) {
-      pack_codes_tile(view, layout, tile, packed + layout.tile_data(tile));
-      continue;
-    }
-    if (view.format == WeightFormat::kTransposedCodes) {
-      pack_transposed_codes_tile(view, layout, tile, packed + layout.tile_data(tile));
-      continue;
-    }
-    packer.tile(tile, packed + layout.tile_data(tile));
+    std::byte* to = packed + layout.tile_data(tile);
+    format.pack_tile != nullptr ? format.pack_tile(view, layout, tile, to) : packer.tile(tile, to);
   }
 }
 

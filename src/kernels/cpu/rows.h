@@ -1,10 +1,10 @@
-// Row codecs (kernels/plane.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
+// Row codecs (kernels/row_codec.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
 // the scalar definitions.
 #pragma once
 
 #include "base/number_formats.h"
 #include "kernels/cpu/math.h"
-#include "kernels/plane.h"
+#include "kernels/row_codec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
@@ -64,9 +64,10 @@ template <class V>
 }
 
 // The power-of-two scale of n values (a multiple of 16), in every lane.
-template <class V, bool kFp8>
+template <class V, RowValues kValues>
 [[gnu::always_inline]] inline V block_scale(const float* x, int n) {
   using I = typename V::Int;
+  constexpr bool kFp8 = kValues == RowValues::kE4m3;
   V amax = V::broadcast(kFp8 ? 1e-4F : 6.0F * 0x1p-126F);
   for (int i = 0; i < n; i += 16) amax = max_of(magnitude(V::load(x + i)), amax);
   amax = tree_max(amax);
@@ -74,9 +75,14 @@ template <class V, bool kFp8>
   return as_float((as_bits(ratio) + I::broadcast(0x7FFFFF)) & I::broadcast(0x7F800000));
 }
 
-template <class V>
-[[gnu::always_inline]] inline std::byte e8m0_code(V scale) {
-  return static_cast<std::byte>(__builtin_bit_cast(std::uint32_t, scale.first_lane()) >> 23);
+template <RowScales kScales, class V>
+[[gnu::always_inline]] inline void store_scale(V scale, std::byte* to) {
+  const float value = scale.first_lane();
+  if constexpr (kScales == RowScales::kE8m0) {
+    *to = static_cast<std::byte>(__builtin_bit_cast(std::uint32_t, value) >> 23);
+  } else {
+    __builtin_memcpy(to, &value, sizeof value);
+  }
 }
 
 // Dividing by a power of two is multiplying by its inverse, which is a normal number for every scale that can occur.
@@ -85,20 +91,18 @@ template <class V>
   return V::broadcast(1.0F) / scale;
 }
 
-template <class V>
-[[gnu::always_inline]] inline void encode_e4m3(const float* x, int n, V scale, std::byte* out) {
-  const V factor = inverse(scale);
-  for (int i = 0; i < n; i += 16) e4m3_codes(V::load(x + i) * factor).store_bytes(out + i);
-}
-
-template <class V>
-[[gnu::always_inline]] inline void encode_e2m1(const float* x, int n, V scale, std::byte* out) {
+template <class V, RowValues kValues>
+[[gnu::always_inline]] inline void encode_block(const float* x, int n, V scale, std::byte* out) {
   const V factor = inverse(scale);
   for (int i = 0; i < n; i += 16) {
-    const auto codes = e2m1_codes(V::load(x + i) * factor);
-    std::byte pairs[16];
-    (codes | shift_left<4>(permute_xor<1>(codes))).store_bytes(pairs);
-    for (int j = 0; j < 8; ++j) out[i / 2 + j] = pairs[2 * j];
+    if constexpr (kValues == RowValues::kE4m3) {
+      e4m3_codes(V::load(x + i) * factor).store_bytes(out + i);
+    } else {
+      const auto codes = e2m1_codes(V::load(x + i) * factor);
+      std::byte pairs[16];
+      (codes | shift_left<4>(permute_xor<1>(codes))).store_bytes(pairs);
+      for (int j = 0; j < 8; ++j) out[i / 2 + j] = pairs[2 * j];
+    }
   }
 }
 
@@ -113,83 +117,92 @@ template <class V>
 }
 
 // Whether the fast forms cover the shape.
-[[gnu::always_inline]] inline bool in_whole_vectors(RowCodec codec, int dims, int rope_dims) {
-  if (codec == RowCodec::kIndexFp8) return dims % 64 == 0;
-  if (codec == RowCodec::kMlaFp8) return (dims - rope_dims) % 64 == 0 && rope_dims % 16 == 0;
-  return dims % 16 == 0 && rope_dims % 16 == 0;
+template <RowCodec kCodec>
+[[gnu::always_inline]] inline bool in_whole_vectors(int dims, int rope_dims) {
+  constexpr RowCodecInfo kInfo = row_codec(kCodec);
+  constexpr int kCodes = kInfo.values == RowValues::kE4m3 ? 64 : 32;  // that are decoded at once
+  const int in_blocks = kInfo.in_blocks(dims, rope_dims);
+  return kInfo.block % kCodes == 0 && in_blocks % kCodes == 0 && (dims - in_blocks) % 16 == 0;
 }
 
-// False if a code or scale needs the scalar form.
-template <class V>
-[[gnu::always_inline]] inline bool decode_v4_fp8(const RowFormat& format, RowRef row, float* x) {
-  const int plain = format.dims - format.rope_dims;
-  for (int i = 0; i < plain; i += 64) {
-    const int exponent = static_cast<int>(row.scales[i / 64]);
-    if (exponent < 1 || exponent > 246 || V::has_e4m3_nan(row.data + i)) return false;
-    const V scale = as_float(V::Int::broadcast((exponent + 8) << 23));  // times 256
-    for (int j = i; j < i + 64; j += 16) (V::load_e4m3_over_256(row.data + j) * scale).store(x + j);
-  }
-  decode_bf16<V>(row.data + plain, format.rope_dims, x + plain);
-  return true;
-}
-
-// `n` codes, a multiple of 64, under the f32 scale at `scale_bytes`.
-template <class V>
-[[gnu::always_inline]] inline bool decode_e4m3_block(const std::byte* codes, const std::byte* scale_bytes, int n,
-                                                     float* x) {
-  float value;
-  __builtin_memcpy(&value, scale_bytes, sizeof value);
-  const V scale = V::broadcast(value);
-  for (int i = 0; i < n; i += 64) {
-    if (V::has_e4m3_nan(codes + i)) return false;
-    for (int j = i; j < i + 64; j += 16) {
-      (V::load_e4m3_over_256(codes + j) * V::broadcast(256.0F) * scale).store(x + j);
+// Calls run(first, count, place of the scale) for the blocks of values [0, in_blocks).
+template <RowCodec kCodec, class Run>
+[[gnu::always_inline]] inline void for_blocks(int in_blocks, const Run& run) {
+  constexpr RowCodecInfo kInfo = row_codec(kCodec);
+  if constexpr (kInfo.block == 0) {
+    run(0, in_blocks, 0);
+  } else {
+    for (int i = 0; i < in_blocks; i += kInfo.block) {
+      const bool whole = !kInfo.short_block || in_blocks - i >= kInfo.block;
+      run(i, whole ? kInfo.block : in_blocks - i, i / kInfo.block * kInfo.bytes_of_scale());
     }
   }
-  return true;
 }
 
-template <class V>
-[[gnu::always_inline]] inline bool decode_mla_fp8(const RowFormat& format, RowRef row, float* x) {
-  const int plain = format.dims - format.rope_dims;
-  for (int i = 0; i < plain; i += 128) {
-    const int n = plain - i < 128 ? plain - i : 128;
-    if (!decode_e4m3_block<V>(row.data + i, row.scales + i / 128 * 4, n, x + i)) return false;
-  }
-  decode_bf16<V>(row.data + plain, format.rope_dims, x + plain);
-  return true;
-}
-
-template <class V>
-[[gnu::always_inline]] inline bool decode_index_fp4(const RowFormat& format, RowRef row, float* x) {
-  for (int i = 0; i < format.dims; i += 32) {
-    const int exponent = static_cast<int>(row.scales[i / 32]);
+// A block of `n` codes. False if a code or its scale needs the scalar form.
+template <class V, RowCodec kCodec>
+[[gnu::always_inline]] inline bool decode_block(const std::byte* codes, const std::byte* scale_bytes, int n, float* x) {
+  constexpr RowCodecInfo kInfo = row_codec(kCodec);
+  if constexpr (kInfo.values == RowValues::kE4m3 && kInfo.scales == RowScales::kE8m0) {
+    const int exponent = static_cast<int>(*scale_bytes);
+    if (exponent < 1 || exponent > 246) return false;
+    const V scale = as_float(V::Int::broadcast((exponent + 8) << 23));  // times 256
+    for (int i = 0; i < n; i += 64) {
+      if (V::has_e4m3_nan(codes + i)) return false;
+      for (int j = i; j < i + 64; j += 16) (V::load_e4m3_over_256(codes + j) * scale).store(x + j);
+    }
+    return true;
+  } else if constexpr (kInfo.values == RowValues::kE4m3) {
+    float value;
+    __builtin_memcpy(&value, scale_bytes, sizeof value);
+    const V scale = V::broadcast(value);
+    for (int i = 0; i < n; i += 64) {
+      if (V::has_e4m3_nan(codes + i)) return false;
+      for (int j = i; j < i + 64; j += 16) {
+        (V::load_e4m3_over_256(codes + j) * V::broadcast(256.0F) * scale).store(x + j);
+      }
+    }
+    return true;
+  } else if constexpr (kInfo.scales == RowScales::kE8m0) {
+    const int exponent = static_cast<int>(*scale_bytes);
     if (exponent < 1 || exponent > 254) return false;
     const V scale = as_float(V::Int::broadcast(exponent << 23));
-    for (int j = i; j < i + 32; j += 16) (e2m1_values(V::Int::load_nibbles(row.data + j / 2)) * scale).store(x + j);
+    for (int i = 0; i < n; i += 16) (e2m1_values(V::Int::load_nibbles(codes + i / 2)) * scale).store(x + i);
+    return true;
+  } else {
+    return false;
   }
-  return true;
 }
 
+// Of a shape in_whole_vectors(). False if a code or scale needs the scalar form.
+template <class V, RowCodec kCodec>
+[[gnu::always_inline]] inline bool decode_one(const RowFormat& format, RowRef row, float* x) {
+  constexpr RowCodecInfo kInfo = row_codec(kCodec);
+  if constexpr (kInfo.values == RowValues::kF32) {
+    for (int i = 0; i < format.dims; i += 16) V::load(reinterpret_cast<const float*>(row.data) + i).store(x + i);
+    return true;
+  } else {
+    const int in_blocks = kInfo.in_blocks(format.dims, format.rope_dims);
+    bool fast = true;
+    if constexpr (kInfo.quantised()) {
+      for_blocks<kCodec>(in_blocks, [&](int first, int n, int at) __attribute__((always_inline)) {
+        fast = fast && decode_block<V, kCodec>(row.data + kInfo.code_bytes(first), row.scales + at, n, x + first);
+      });
+    }
+    if (fast) decode_bf16<V>(row.data + kInfo.code_bytes(in_blocks), format.dims - in_blocks, x + in_blocks);
+    return fast;
+  }
+}
+
+// False if the shape, a code or a scale needs the scalar form.
 template <class V>
 [[gnu::always_inline]] inline bool decode_fast(const RowFormat& format, RowRef row, float* x) {
-  switch (format.codec) {
-    case RowCodec::kF32:
-      for (int i = 0; i < format.dims; i += 16) V::load(reinterpret_cast<const float*>(row.data) + i).store(x + i);
-      return true;
-    case RowCodec::kBf16:
-      decode_bf16<V>(row.data, format.dims, x);
-      return true;
-    case RowCodec::kV4Fp8:
-      return decode_v4_fp8<V>(format, row, x);
-    case RowCodec::kMlaFp8:
-      return decode_mla_fp8<V>(format, row, x);
-    case RowCodec::kIndexFp8:
-      return decode_e4m3_block<V>(row.data, row.scales, format.dims, x);
-    case RowCodec::kIndexFp4:
-      return decode_index_fp4<V>(format, row, x);
-  }
-  return false;
+  bool fast = false;
+  with_row_codec(
+      format.codec, [&]<RowCodec kCodec>(std::integral_constant<RowCodec, kCodec>) __attribute__((always_inline)) {
+        fast = in_whole_vectors<kCodec>(format.dims, format.rope_dims) && decode_one<V, kCodec>(format, row, x);
+      });
+  return fast;
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -9,6 +9,7 @@
 #include "kernels/cuda/shared/indexer.cu"
 #include "kernels/cuda/shared/linear.cu"
 #include "kernels/cuda/shared/linear_inputs.cu"
+#include "kernels/cuda/shared/linear_row.cu"
 #include "kernels/cuda/shared/norms.cu"
 #include "kernels/cuda/shared/planes.cu"
 #include "kernels/cuda/shared/rotations.cu"

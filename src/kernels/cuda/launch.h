@@ -39,9 +39,12 @@
 #define SLUICE_CUDA_OPS cuda_ops
 #define SLUICE_UNROLL _Pragma("unroll")
 #define SLUICE_UNROLL_8 _Pragma("unroll 8")
+#define SLUICE_UNROLL_4 _Pragma("unroll 4")
+#define SLUICE_ROLLED _Pragma("unroll 1")
 #else
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "base/aligned.h"
@@ -50,6 +53,8 @@
 #define SLUICE_CUDA_OPS cuda_emulated_ops
 #define SLUICE_UNROLL
 #define SLUICE_UNROLL_8
+#define SLUICE_UNROLL_4
+#define SLUICE_ROLLED
 #endif
 
 namespace sluice {
@@ -59,6 +64,8 @@ namespace sluice {
 inline constexpr std::size_t kCudaWorkspaceBytes = std::size_t{64} << 20;
 void* cuda_stream(const Exec& exec);
 std::byte* cuda_workspace(const Exec& exec);
+// Its multiprocessors: how many teams a kernel cuts its work into, which no result may depend on.
+int cuda_processors(const Exec& exec);
 
 namespace SLUICE_CUDA_OPS {
 
@@ -119,8 +126,15 @@ inline constexpr int kBlockThreads = Kernel::kThreads > 32   ? Kernel::kThreads
                                      : Kernel::kThreads == 1 ? 256
                                                              : 128;
 
+// Blocks that a multiprocessor holds at once, where a kernel asks for some.
 template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads<Kernel>)
+consteval int resident_blocks() {
+  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  return 1;
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
   extern __shared__ __align__(16) std::byte shared[];
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
@@ -148,6 +162,27 @@ void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::siz
 inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
   SLUICE_CHECK(bytes <= kCudaWorkspaceBytes, "an op cuts its work so that the workspace is enough");
   return cuda_workspace(exec);
+}
+
+inline int processors(const Exec& exec) {
+  return cuda_processors(exec);
+}
+
+// 16 bytes of global memory to shared memory, both aligned to 16, while the thread goes on: only it sees them, once
+// wait_copies() says so. A thread's copies are counted in groups, each ended by commit_copies().
+SLUICE_DEVICE void copy_16(void* shared, const void* from) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
+}
+SLUICE_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until all groups but the last kLeft have arrived.
+template <int kLeft>
+SLUICE_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
 // Returns the previous value.
@@ -218,6 +253,17 @@ inline std::byte* workspace(const Exec&, std::size_t bytes) {
   std::fill_n(memory.data(), bytes, std::byte{0xFF});
   return memory.data();
 }
+
+inline int processors(const Exec&) {
+  return 3;
+}
+
+inline void copy_16(void* shared, const void* from) {
+  std::memcpy(shared, from, 16);
+}
+inline void commit_copies() {}
+template <int kLeft>
+void wait_copies() {}
 
 inline std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   *to += value;

@@ -4,10 +4,13 @@
 // neighbouring blocks: a block is `chunks` pieces of 16 bytes, zeros behind its last input, and a row is all blocks'
 // first pieces, then all second ones, and so on: [row][chunk][block] 16 bytes. In a piece inputs ascend:
 //   f32, bf16, fp8   as stored; transposed codes are f32 values
-//   mxfp4, codes4    two to a byte, the first in the low half; codes less the least one
+//   mxfp4            eight to a word: nibble i the magnitude of value i, bit 8i + 7 the sign of value i, bit 8i + 3
+//                    that of value 4 + i
+//   codes4           two to a byte, the first in the low half; codes less the least one
 //   codes8           a byte each, signed
-// Behind the rows lie the scales, [row][block]: e8m0 bytes, f32, or those of integer codes, each with its minimum
-// behind it where the type has minima, f16 or f32 (base/block_codes.h); nothing without scales.
+// Behind the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, each
+// with its minimum behind it where the type has minima, f16 or f32 (base/block_codes.h); nothing without scales. The
+// scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
 #pragma once
 
 #include <cstddef>

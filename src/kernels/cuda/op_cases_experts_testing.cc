@@ -28,7 +28,7 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   };
   static const std::vector<Shape> kShapes{{16, 4, 256, 128, 128}, {5, 3, 70, 40, 0},  {7, 1, 33, 100, 200},
                                           {40, 8, 128, 32, 64},   {3, 0, 64, 32, 64}, {2, 2, 512, 256, 0}};
-  static const std::vector<WeightSpec> kSpecs{
+  static const std::vector<WeightForm> kSpecs{
       {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
       {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
       {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
@@ -36,11 +36,11 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
       {256, 6, 4096, 2048, 2048}, {384, 6, 7168, 3072, 3072}, {256, 8, 7168, 2048, 2048}};
   Shape shape = pick(random, sizes, kShapes, kOfficial);
   const bool official = sizes == CaseSizes::kOfficial;
-  const WeightSpec spec = official ? kSpecs[shape.slots == 8 ? 1 : 0] : random.pick(kSpecs);
+  const WeightForm spec = official ? kSpecs[shape.slots == 8 ? 1 : 0] : random.pick(kSpecs);
   if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) shape = kShapes[0];
   const auto form = static_cast<InputForm>(random.between(0, 3));
   auto& experts = memory.keep<std::vector<CaseExpert>>();
-  const auto expert = [&](const WeightSpec& of_expert, int inter) {
+  const auto expert = [&](const WeightForm& of_expert, int inter) {
     return CaseExpert{&random_weight(random, memory, of_expert, inter, shape.hidden, form),
                       &random_weight(random, memory, of_expert, inter, shape.hidden, form),
                       &random_weight(random, memory, of_expert, shape.hidden, inter, form)};

@@ -13,11 +13,11 @@ constexpr float kHuge = std::numeric_limits<float>::infinity();
 
 OpCase embed_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   constexpr int kVocab = 30;
-  std::vector<WeightSpec> specs = weight_specs();
-  std::erase_if(specs, [](const WeightSpec& spec) {
+  std::vector<WeightForm> specs = weight_forms();
+  std::erase_if(specs, [](const WeightForm& spec) {
     return spec.format == WeightFormat::kFp8 || spec.format == WeightFormat::kMxfp4;
   });
-  const WeightSpec spec = random.pick(specs);
+  const WeightForm spec = random.pick(specs);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
   const RandomWeight weight(values, spec, kVocab, pick(random, sizes, {1, 64, 100, 512}, {4096, 7168}));
   WeightView& table = memory.keep<WeightView>(weight.view());
@@ -37,7 +37,7 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int rows = random.pick(std::vector<int>{1, 1, 2, 9}), mixes = random.between(0, 3) == 0 ? kHcStreams : 24;
   HcMixArgs args{.rows = rows, .dim = pick(random, sizes, {1, 5, 64, 256, 1300}, {4096, 7168})};
   const int in = kHcStreams * args.dim;
-  const WeightSpec spec{WeightFormat::kF32, ScaleFormat::kNone};
+  const WeightForm spec{WeightFormat::kF32, ScaleFormat::kNone};
   const int first = mixes == 24 ? 16 : mixes;
   const CaseWeight* fn[2] = {&random_weight(random, memory, spec, first, in, InputForm::kF32), nullptr};
   if (mixes > first) fn[1] = &random_weight(random, memory, spec, mixes - first, in, InputForm::kF32);

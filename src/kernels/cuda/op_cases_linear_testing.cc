@@ -59,12 +59,12 @@ OpCase norm_inputs_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
 }
 
 struct Shape {
-  WeightSpec spec;
+  WeightForm spec;
   int out, in;
 };
 
 const std::vector<Shape>& official_shapes() {
-  static const WeightSpec kE8m0{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
+  static const WeightForm kE8m0{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
       kF32{WeightFormat::kFp8, ScaleFormat::kF32, 128, 128}, kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},
       kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
   static const std::vector<Shape> all{
@@ -112,7 +112,7 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
     const CaseWeight* weight;
     LinearJob job;
   };
-  const std::vector<WeightSpec> specs = weight_specs();
+  const std::vector<WeightForm> specs = weight_forms();
   const bool official = sizes == CaseSizes::kOfficial;
   const int rows = pick(random, sizes, kRows, {1, 1, 1, 3, 9});
   const int count = random.between(1, 3) == 1 ? random.between(2, official ? 3 : 30) : 1;
@@ -123,7 +123,7 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   for (int i = 0; i < count; ++i) {
     // Mostly alike, so that they share a launch.
     const InputForm form = kForms[random.between(0, 3)];
-    const WeightSpec& of_job = official || random.between(0, 3) > 0 ? shape.spec : random.pick(specs);
+    const WeightForm& of_job = official || random.between(0, 3) > 0 ? shape.spec : random.pick(specs);
     const CaseWeight& weight =
         random_weight(random, memory, of_job, official && i == 0 ? shape.out : random.pick(kOuts),
                       official || i == 0 || random.between(0, 2) > 0 ? shape.in : 160, form, random.between(0, 5) == 0);
@@ -171,7 +171,7 @@ void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrd
   for (int r = 0; r < rows; ++r) prepare_inputs(form, in, x + r * ldx, to + std::ptrdiff_t{r} * input_floats(form, in));
 }
 
-CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
+CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& spec, int out, int in, InputForm wanted,
                           bool transposed) {
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
   WeightView view = memory.keep<RandomWeight>(values, spec, out, in).view();

@@ -55,21 +55,12 @@ std::vector<float> row_values(Random& random, std::size_t count) {
 }
 
 RowFormat random_format(Random& random, CaseSizes sizes) {
-  struct Shape {
-    RowCodec codec;
-    int dims, rope;
-  };
-  static const std::vector<Shape> kShapes{
-      {RowCodec::kF32, 512, 64},     {RowCodec::kF32, 100, 0},      {RowCodec::kBf16, 512, 64},
-      {RowCodec::kBf16, 33, 0},      {RowCodec::kV4Fp8, 512, 64},   {RowCodec::kV4Fp8, 128, 64},
-      {RowCodec::kV4Fp8, 80, 16},    {RowCodec::kMlaFp8, 576, 64},  {RowCodec::kMlaFp8, 100, 4},
-      {RowCodec::kMlaFp8, 200, 0},   {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp8, 64, 64},
-      {RowCodec::kIndexFp4, 128, 0}, {RowCodec::kIndexFp4, 64, 0}};
-  static const std::vector<Shape> kOfficial{{RowCodec::kBf16, 512, 64},    {RowCodec::kV4Fp8, 512, 64},
-                                            {RowCodec::kV4Fp8, 128, 64},   {RowCodec::kMlaFp8, 576, 64},
-                                            {RowCodec::kIndexFp8, 128, 0}, {RowCodec::kIndexFp4, 128, 0}};
-  const Shape shape = pick(random, sizes, kShapes, kOfficial);
-  return make_row_format(shape.codec, shape.dims, shape.rope);
+  static const std::vector<RowFormat> kOfficial = [] {
+    std::vector<RowFormat> formats = row_formats();
+    std::erase_if(formats, [](const RowFormat& format) { return format.dims % 64 != 0 || format.dims < 128; });
+    return formats;
+  }();
+  return pick(random, sizes, row_formats(), kOfficial);
 }
 
 OpCase encode_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {

@@ -120,7 +120,7 @@ struct CaseWeight {
 };
 // Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight). transposed: of integer codes,
 // that are then [in, out].
-CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightSpec& spec, int out, int in, InputForm wanted,
+CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& spec, int out, int in, InputForm wanted,
                           bool transposed = false);
 
 // Rows of inputs in a form that is not kF32, side by side.

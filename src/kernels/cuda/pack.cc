@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/block_codes.h"
 #include "base/check.h"
@@ -14,35 +15,31 @@ namespace {
 
 constexpr int kChunkBytes = 16;
 
+// What a format becomes; codes of 8 bits become kCodes8.
+constexpr struct {
+  WeightFormat format;
+  CudaWeightKind kind;
+} kKinds[] = {
+    {WeightFormat::kF32, CudaWeightKind::kF32},      {WeightFormat::kBf16, CudaWeightKind::kBf16},
+    {WeightFormat::kFp8, CudaWeightKind::kFp8},      {WeightFormat::kMxfp4, CudaWeightKind::kMxfp4},
+    {WeightFormat::kCodes, CudaWeightKind::kCodes4}, {WeightFormat::kTransposedCodes, CudaWeightKind::kF32},
+};
+
 CudaWeightKind kind_of(const WeightView& view) {
-  switch (view.format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kTransposedCodes:
-      return CudaWeightKind::kF32;
-    case WeightFormat::kBf16:
-      return CudaWeightKind::kBf16;
-    case WeightFormat::kFp8:
-      return CudaWeightKind::kFp8;
-    case WeightFormat::kMxfp4:
-      return CudaWeightKind::kMxfp4;
-    case WeightFormat::kCodes:
-      break;
-  }
-  return block_codes(view.codes).bits == 4 ? CudaWeightKind::kCodes4 : CudaWeightKind::kCodes8;
+  const auto* found = std::ranges::find(kKinds, view.format, &std::remove_extent_t<decltype(kKinds)>::format);
+  SLUICE_CHECK(found != std::end(kKinds), "CUDA's kernels take every format");
+  const bool codes8 = view.format == WeightFormat::kCodes && block_codes(view.codes).bits == 8;
+  return codes8 ? CudaWeightKind::kCodes8 : found->kind;
 }
 
+// By CudaWeightKind: the inputs in 16 bytes. By CudaScaleKind: the bytes of a scale with its minimum.
+constexpr int kChunkInputs[] = {4, 8, 16, 32, 32, 16};
+constexpr int kScaleBytes[] = {0, 1, 4, 8, 2, 4};
 int inputs_of_chunk(CudaWeightKind kind) {
-  switch (kind) {
-    case CudaWeightKind::kF32:
-      return 4;
-    case CudaWeightKind::kBf16:
-      return 8;
-    case CudaWeightKind::kFp8:
-    case CudaWeightKind::kCodes8:
-      return 16;
-    default:
-      return 32;
-  }
+  return kChunkInputs[static_cast<std::size_t>(kind)];
+}
+int bytes_of(CudaScaleKind kind) {
+  return kScaleBytes[static_cast<std::size_t>(kind)];
 }
 
 CudaScaleKind scale_kind_of(const WeightView& view) {
@@ -51,27 +48,9 @@ CudaScaleKind scale_kind_of(const WeightView& view) {
     if (form.f16) return form.min ? CudaScaleKind::kF16Min : CudaScaleKind::kF16;
     return form.min ? CudaScaleKind::kF32Min : CudaScaleKind::kF32;
   }
-  if (view.format == WeightFormat::kTransposedCodes || view.scale_format == ScaleFormat::kNone) {
-    return CudaScaleKind::kNone;
-  }
+  if (view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kE8m0;
+  if (view.transposed() || view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kNone;
   return view.scale_format == ScaleFormat::kE8m0 ? CudaScaleKind::kE8m0 : CudaScaleKind::kF32;
-}
-
-int bytes_of(CudaScaleKind kind) {
-  switch (kind) {
-    case CudaScaleKind::kNone:
-      return 0;
-    case CudaScaleKind::kE8m0:
-      return 1;
-    case CudaScaleKind::kF16:
-      return 2;
-    case CudaScaleKind::kF32:
-    case CudaScaleKind::kF16Min:
-      return 4;
-    case CudaScaleKind::kF32Min:
-      return 8;
-  }
-  return 0;
 }
 
 // Inputs [0, count) of a block as stored, `bytes` of them in all, to a row's place for it.
@@ -112,6 +91,36 @@ void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::by
   }
 }
 
+// Eight e2m1 values with their signs where kernels want them (kernels/cuda/linear_layout.h).
+std::uint32_t signs_apart(std::uint32_t word) {
+  const auto nibble_a_byte = [](std::uint32_t four) {
+    four = (four | four << 8) & 0x00FF00FFU;
+    return (four | four << 4) & 0x0F0F0F0FU;
+  };
+  const std::uint32_t signs = word & 0x88888888U;
+  return (word & 0x77777777U) | nibble_a_byte(signs & 0xFFFFU) << 4 | nibble_a_byte(signs >> 16);
+}
+
+bool has_nan(const std::byte* codes, int count) {
+  unsigned any = 0;
+  for (int i = 0; i < count; ++i) any |= static_cast<unsigned>((codes[i] & std::byte{0x7F}) == std::byte{0x7F});
+  return any != 0;
+}
+
+// The scale of block `b` of row `n` to `to`; NaN where a weight of the block is.
+void pack_scale(const WeightView& view, const CudaLinear& packed, int n, int b, bool nan, std::byte* to) {
+  if (packed.scale_kind == CudaScaleKind::kE8m0 && (nan || view.scale_format == ScaleFormat::kNone)) {
+    *to = nan ? std::byte{0xFF} : std::byte{127};
+    return;
+  }
+  const auto index =
+      static_cast<std::size_t>((view.first_row + n) / view.block_out) * static_cast<std::size_t>(view.scale_columns) +
+      static_cast<std::size_t>(b);
+  const auto bytes = static_cast<std::size_t>(bytes_of(packed.scale_kind));
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(to, nan ? reinterpret_cast<const std::byte*>(&kNan) : view.scales + index * bytes, bytes);
+}
+
 void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* row, std::byte* scales) {
   const std::byte* from = view.data + static_cast<std::size_t>(n) * view.row_bytes();
   std::byte nibbles[16];
@@ -127,17 +136,21 @@ void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* ro
       const auto bytes = static_cast<std::size_t>((count + 1) / 2);
       std::memcpy(nibbles, from + first / 2, bytes);
       if (count % 2 != 0) nibbles[bytes - 1] &= std::byte{0x0F};  // a row may end in the middle of a byte
-      put_block(to, nibbles, bytes, b, row);
+      std::memset(nibbles + bytes, 0, sizeof nibbles - bytes);
+      for (std::byte* word = nibbles; word < nibbles + sizeof nibbles; word += 4) {
+        std::uint32_t values;
+        std::memcpy(&values, word, sizeof values);
+        values = signs_apart(values);
+        std::memcpy(word, &values, sizeof values);
+      }
+      put_block(to, nibbles, sizeof nibbles, b, row);
     } else {
       const auto width = static_cast<std::size_t>(kChunkBytes / inputs_of_chunk(to.kind));
       put_block(to, from + static_cast<std::size_t>(first) * width, static_cast<std::size_t>(count) * width, b, row);
     }
     if (to.scale_kind == CudaScaleKind::kNone) continue;
-    const auto index =
-        static_cast<std::size_t>((view.first_row + n) / view.block_out) * static_cast<std::size_t>(view.scale_columns) +
-        static_cast<std::size_t>(b);
-    const auto bytes = static_cast<std::size_t>(bytes_of(to.scale_kind));
-    std::memcpy(scales + static_cast<std::size_t>(b) * bytes, view.scales + index * bytes, bytes);
+    const bool nan = view.format == WeightFormat::kFp8 && has_nan(from + first, count);
+    pack_scale(view, to, n, b, nan, scales + b * bytes_of(to.scale_kind));
   }
 }
 
@@ -152,6 +165,7 @@ void pack(const WeightView& view, int begin, int end, std::byte* packed) {
     std::byte* row = packed + static_cast<std::size_t>(n) * to.row_bytes;
     std::byte* scales = packed + to.scales_at + static_cast<std::size_t>(n) * to.scale_row_bytes;
     std::memset(row, 0, to.row_bytes);
+    std::memset(scales, 0, to.scale_row_bytes);
     if (view.format == WeightFormat::kCodes) {
       pack_codes_row(view, to, n, row, scales);
     } else {
@@ -174,7 +188,7 @@ CudaLinear::CudaLinear(const WeightView& view) {
   if (view.format == WeightFormat::kCodes) lowest = block_codes(view.codes).lowest;
   row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(chunks) * kChunkBytes;
   scales_at = row_bytes * static_cast<std::size_t>(out);
-  scale_row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes_of(scale_kind));
+  scale_row_bytes = (static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes_of(scale_kind)) + 3) / 4 * 4;
 }
 
 const LinearPacking& cuda_linear_packing() {

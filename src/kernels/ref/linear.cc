@@ -11,15 +11,6 @@ namespace sluice {
 
 namespace {
 
-// The weights of output n for inputs [begin, begin + count), with the scale already multiplied in if `prescaled`.
-void unpack_block(const WeightView& view, bool prescaled, int n, int begin, int count, float* weights) {
-  if (view.format == WeightFormat::kCodes) return view.read(n, begin, count, weights);
-  for (int k = 0; k < count; ++k) {
-    weights[k] = view.element(n, begin + k);
-    if (prescaled) weights[k] *= view.scale(n, begin + k);
-  }
-}
-
 float chain(const float* x, const float* w, int count) {
   float acc = 0.0F;
   for (int k = 0; k < count; k += 2) {
@@ -37,10 +28,11 @@ std::int32_t quantized_code(const QuantizedBlock& x, int k) {
 
 // y after the block of inputs from `begin`; the product's integers have no order (kernels/linear.h).
 float add_quantized(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
+  const int count = std::min(kQuantizedInputs, view.in - begin);
+  float weights[kQuantizedInputs];
+  view.values(n, begin, count, weights);
   std::int32_t acc = 0;
-  for (int k = 0; k < std::min(kQuantizedInputs, view.in - begin); ++k) {
-    acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * view.element(n, begin + k));
-  }
+  for (int k = 0; k < count; ++k) acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * weights[k]);
   const float half = view.scale(n, begin) * 0.5F;
   const float offset = 12582912.0F * half;
   if (!std::isfinite(offset)) return std::numeric_limits<float>::quiet_NaN();
@@ -94,7 +86,7 @@ void scalar_linear(const LinearJob& job, int rows, int begin, int end) {
     for (int r = 0; r < rows; ++r) job.y[r * job.ldy + n] = 0.0F;
     for (int k = 0; k < view.in; k += block) {
       const int count = std::min(block, view.in - k);
-      unpack_block(view, prescaled, n, k, count, weights.data());
+      prescaled ? view.read(n, k, count, weights.data()) : view.values(n, k, count, weights.data());
       const float scale = prescaled ? 1.0F : view.scale(n, k);
       for (int r = 0; r < rows; ++r) {
         float& y = job.y[r * job.ldy + n];

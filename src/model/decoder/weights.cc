@@ -13,7 +13,7 @@ class TableBuilder {
       : c_(config),
         decoder_(config.decoder()),
         inputs_(inputs),
-        quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
+        quantised_(config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16) {}
 
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
@@ -36,12 +36,13 @@ class TableBuilder {
   std::int64_t hidden() const { return c_.hidden_size; }
 
   void add(const std::string& name, const Shape& shape, decltype(WeightSpec::into) into) {
-    table_.push_back({.names = {{name, shape}}, .shape = shape, .storage = Storage::kBf16, .into = into, .group = {}});
+    table_.push_back(
+        {.names = {{name, shape}}, .shape = shape, .stored = WeightFormat::kBf16, .into = into, .group = {}});
   }
   void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
     table_.push_back({.names = {{name, shape}},
                       .shape = shape,
-                      .storage = quantised_,
+                      .stored = quantised_,
                       .into = &into,
                       .inputs = inputs_,
                       .group = {},
@@ -84,7 +85,7 @@ class TableBuilder {
   const ModelConfig& c_;
   const DecoderConfig& decoder_;
   const InputForm inputs_;
-  const Storage quantised_;
+  const WeightFormat quantised_;
   WeightTable table_;
 };
 

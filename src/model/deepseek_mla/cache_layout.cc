@@ -37,7 +37,8 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 // As official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index keys, which the
 // model was trained with, whatever its weights are.
 CacheTypes cache_types(const ModelConfig& config) {
-  CacheTypes types{.kv = RowCodec::kBf16, .kv_fp8 = RowCodec::kMlaFp8};
+  CacheTypes types{.kv = RowCodec::kBf16};
+  types.kv_codecs.push_back(RowCodec::kMlaFp8);
   types.why_not_expanded = nullptr;
   if (config.mla().index_n_heads == 0) return types;
   types.why_not_expanded = "the model's indexer chooses other keys for every row, so rows cannot share expanded ones";

@@ -15,12 +15,12 @@ class TableBuilder {
         mla_(config.mla()),
         inputs_(profile.inputs),
         expands_(profile.expand_from > 0),
-        quantised_(config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16) {}
+        quantised_(config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16) {}
 
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
-    add("model.embed_tokens.weight", words, Storage::kBf16, &w.embedding);
-    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, Storage::kBf16, &w.head,
+    add("model.embed_tokens.weight", words, WeightFormat::kBf16, &w.embedding);
+    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, WeightFormat::kBf16, &w.head,
         inputs_);
     table_.back().role = WeightRole::kLogits;
     floats("model.norm.weight", {hidden()}, w.norm);
@@ -36,12 +36,13 @@ class TableBuilder {
  private:
   std::int64_t hidden() const { return c_.hidden_size; }
 
-  void add(const std::string& name, const Shape& shape, Storage storage, decltype(WeightSpec::into) into,
+  void add(const std::string& name, const Shape& shape, WeightFormat stored, decltype(WeightSpec::into) into,
            InputForm inputs = InputForm::kF32) {
-    table_.push_back({{{name, shape}}, shape, storage, into, inputs, 0, group_});
+    table_.push_back({{{name, shape}}, shape, stored, into, inputs, 0, group_});
   }
-  void floats(const std::string& name, const Shape& shape, Param<float>& into, Storage storage = Storage::kBf16) {
-    add(name, shape, storage, &into);
+  void floats(const std::string& name, const Shape& shape, Param<float>& into,
+              WeightFormat stored = WeightFormat::kBf16) {
+    add(name, shape, stored, &into);
   }
   // Linears that FP8 checkpoints store in FP8.
   void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
@@ -73,9 +74,9 @@ class TableBuilder {
     linear(name + "wq_b.weight", {heads * dim, mla_.q_lora_rank}, into.q);
     table_.back().role = WeightRole::kIndexScores;
     linear(name + "wk.weight", {dim, hidden()}, into.k);
-    floats(name + "k_norm.weight", {dim}, into.k_norm, Storage::kF32);
-    floats(name + "k_norm.bias", {dim}, into.k_norm_bias, Storage::kF32);
-    add(name + "weights_proj.weight", {heads, hidden()}, Storage::kBf16, &into.head_weights, inputs_);
+    floats(name + "k_norm.weight", {dim}, into.k_norm, WeightFormat::kF32);
+    floats(name + "k_norm.bias", {dim}, into.k_norm_bias, WeightFormat::kF32);
+    add(name + "weights_proj.weight", {heads, hidden()}, WeightFormat::kBf16, &into.head_weights, inputs_);
     table_.back().role = WeightRole::kIndexScores;
   }
 
@@ -105,9 +106,9 @@ class TableBuilder {
   void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
     if (!sparse) return swiglu(name, mla_.intermediate_size, into.shared);
     const std::int64_t experts = c_.moe.n_routed_experts;
-    add(name + "gate.weight", {experts, hidden()}, Storage::kBf16, &into.gate);
+    add(name + "gate.weight", {experts, hidden()}, WeightFormat::kBf16, &into.gate);
     if (c_.moe.scoring_func == "sigmoid") {
-      floats(name + "gate.e_score_correction_bias", {experts}, into.gate_bias, Storage::kF32);
+      floats(name + "gate.e_score_correction_bias", {experts}, into.gate_bias, WeightFormat::kF32);
     }
     into.experts.resize(static_cast<std::size_t>(experts));
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -128,13 +129,13 @@ class TableBuilder {
   void mtp(const std::string& name, MtpWeights& into) {
     group_ = name;
     const Shape words{c_.vocab_size, hidden()};
-    add(name + ".eh_proj.weight", {hidden(), 2 * hidden()}, Storage::kBf16, &into.eh_proj);
+    add(name + ".eh_proj.weight", {hidden(), 2 * hidden()}, WeightFormat::kBf16, &into.eh_proj);
     floats(name + ".enorm.weight", {hidden()}, into.enorm);
     floats(name + ".hnorm.weight", {hidden()}, into.hnorm);
     floats(name + ".shared_head.norm.weight", {hidden()}, into.norm);
-    add(name + ".embed_tokens.weight", words, Storage::kBf16, &into.embedding);
+    add(name + ".embed_tokens.weight", words, WeightFormat::kBf16, &into.embedding);
     table_.back().names.push_back({"model.embed_tokens.weight", words});  // a checkpoint may leave the copies out
-    add(name + ".shared_head.head.weight", words, Storage::kBf16, &into.head, inputs_);
+    add(name + ".shared_head.head.weight", words, WeightFormat::kBf16, &into.head, inputs_);
     table_.back().names.push_back({c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words});
     layer(name + ".", true, into.block);
     group_.clear();
@@ -144,7 +145,7 @@ class TableBuilder {
   const DeepSeekMlaConfig& mla_;
   InputForm inputs_;
   bool expands_;
-  Storage quantised_;
+  WeightFormat quantised_;
   std::string group_;
   WeightTable table_;
 };

@@ -61,12 +61,12 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 CacheTypes cache_types(const ModelConfig& config) {
   const bool trained = config.quantization.fp8;
   return {.kv = trained ? RowCodec::kV4Fp8 : RowCodec::kBf16,
-          .kv_fp8 = RowCodec::kV4Fp8,
+          .kv_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kV4Fp8},
           .kv_trained = RowCodec::kV4Fp8,
           .indexed = true,
           .index = trained ? RowCodec::kIndexFp4 : RowCodec::kBf16,
           .index_trained = RowCodec::kIndexFp4,
-          .index_fp4 = true,
+          .index_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kIndexFp8, RowCodec::kIndexFp4},
           .simulated_by_default = trained};
 }
 
@@ -75,18 +75,17 @@ Status check_supported(const ModelConfig& config, const NumericsProfile& profile
   if (v4.hc_mult != kHcStreams) {
     return invalid_argument(fmt::format("config.json: key 'hc_mult': expected {}, found {}", kHcStreams, v4.hc_mult));
   }
-  const int nope = config.head_dim - v4.qk_rope_head_dim;
-  if (profile.kv == RowCodec::kV4Fp8 && nope % 64 != 0) {
+  if (!takes_rows(profile.kv, config.head_dim, v4.qk_rope_head_dim)) {
     return invalid_argument(
-        fmt::format("FP8 KV rows need head_dim - qk_rope_head_dim in multiples of 64, found {} - {}; use "
+        fmt::format("{} KV rows need head_dim - qk_rope_head_dim in multiples of {}, found {} - {}; use "
                     "--kv-cache-dtype bf16",
-                    config.head_dim, v4.qk_rope_head_dim));
+                    row_codec(profile.kv).type, row_codec(profile.kv).block, config.head_dim, v4.qk_rope_head_dim));
   }
-  if (profile.index == RowCodec::kIndexFp4 && v4.index_head_dim % 32 != 0) {
+  if (!takes_rows(profile.index, v4.index_head_dim, 0)) {
     return invalid_argument(
-        fmt::format("FP4 index rows need index_head_dim in multiples of 32, found {}; use "
+        fmt::format("{} index rows need index_head_dim in multiples of {}, found {}; use "
                     "--index-cache-dtype bf16",
-                    v4.index_head_dim));
+                    row_codec(profile.index).type, row_codec(profile.index).block, v4.index_head_dim));
   }
   return {};
 }

@@ -15,24 +15,24 @@ class TableBuilder {
  public:
   TableBuilder(const ModelConfig& config, InputForm inputs)
       : c_(config), v4_(config.v4()), inputs_(inputs), float_inputs_(float_inputs(inputs)) {
-    fp8_ = config.quantization.fp8 ? Storage::kFp8 : Storage::kBf16;
-    expert_ = !config.quantization.fp8           ? Storage::kBf16
-              : config.moe.expert_dtype == "fp4" ? Storage::kMxfp4
-                                                 : Storage::kFp8;
+    fp8_ = config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16;
+    expert_ = !config.quantization.fp8           ? WeightFormat::kBf16
+              : config.moe.expert_dtype == "fp4" ? WeightFormat::kMxfp4
+                                                 : WeightFormat::kFp8;
   }
 
   WeightTable build(Weights& w) {
     table_.push_back(
         {{{"embed.weight", {c_.vocab_size, hidden()}}, {"model.embed_tokens.weight", {c_.vocab_size, hidden()}}},
          {c_.vocab_size, hidden()},
-         Storage::kBf16,
+         WeightFormat::kBf16,
          &w.embedding,
          InputForm::kF32,
          0,
          group_});
-    linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, Storage::kBf16, w.head, float_inputs_);
+    linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, WeightFormat::kBf16, w.head, float_inputs_);
     table_.back().role = WeightRole::kLogits;
-    floats("norm.weight", "model.norm.weight", {hidden()}, Storage::kBf16, w.norm);
+    floats("norm.weight", "model.norm.weight", {hidden()}, WeightFormat::kBf16, w.norm);
     site("hc_head", "model.hc_head.hc", v4_.hc_mult, 1, w.hc_head, "_");
     w.layers.resize(v4_.layers.size());
     for (std::size_t i = 0; i < v4_.layers.size(); ++i) {
@@ -46,19 +46,19 @@ class TableBuilder {
  private:
   std::int64_t hidden() const { return c_.hidden_size; }
 
-  void add(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
-           decltype(WeightSpec::into) into, InputForm inputs = InputForm::kF32, int id_limit = 0) {
-    WeightSpec spec{{{name, shape}}, shape, storage, into, inputs, id_limit, group_};
+  void add(const std::string& name, const std::string& alias, const Shape& shape, WeightFormat stored,
+           decltype(WeightSpec::into) into, InputForm inputs = InputForm::kF32) {
+    WeightSpec spec{{{name, shape}}, shape, stored, into, inputs, 0, group_};
     if (!alias.empty()) spec.names.push_back({alias, shape});
     table_.push_back(std::move(spec));
   }
-  void linear(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
+  void linear(const std::string& name, const std::string& alias, const Shape& shape, WeightFormat stored,
               LinearWeight& into, InputForm inputs) {
-    add(name, alias, shape, storage, &into, inputs);
+    add(name, alias, shape, stored, &into, inputs);
   }
-  void floats(const std::string& name, const std::string& alias, const Shape& shape, Storage storage,
+  void floats(const std::string& name, const std::string& alias, const Shape& shape, WeightFormat stored,
               Param<float>& into) {
-    add(name, alias, shape, storage, &into);
+    add(name, alias, shape, stored, &into);
   }
 
   // Hyper-connection parameters `stem`_fn, _base, _scale; transformers writes `alias`.fn or (for the head) `alias`_fn.
@@ -70,23 +70,24 @@ class TableBuilder {
       const std::int64_t first = part * kRows;
       table_.push_back({{{stem + "_fn", fn, first}, {alias + separator + "fn", fn, first}},
                         {std::min<std::int64_t>(kRows, mixes - first), fn[1]},
-                        Storage::kF32,
+                        WeightFormat::kF32,
                         &into.op.fn[static_cast<std::size_t>(part)],
                         InputForm::kF32,
                         0,
                         group_});
     }
-    floats(stem + "_base", alias + separator + "base", {mixes}, Storage::kF32, into.base);
-    floats(stem + "_scale", alias + separator + "scale", {scales}, Storage::kF32, into.scale);
+    floats(stem + "_base", alias + separator + "base", {mixes}, WeightFormat::kF32, into.base);
+    floats(stem + "_scale", alias + separator + "scale", {scales}, WeightFormat::kF32, into.scale);
   }
 
   void compressor(const std::string& name, const std::string& alias, int ratio, int dim, CompressorWeights& into) {
     const int width = (ratio == 4 ? 2 : 1) * dim;
-    floats(name + "ape", alias + "position_bias", {ratio, width}, Storage::kF32, into.ape);
-    linear(name + "wkv.weight", alias + "kv_proj.weight", {width, hidden()}, Storage::kBf16, into.kv, float_inputs_);
-    linear(name + "wgate.weight", alias + "gate_proj.weight", {width, hidden()}, Storage::kBf16, into.gate,
+    floats(name + "ape", alias + "position_bias", {ratio, width}, WeightFormat::kF32, into.ape);
+    linear(name + "wkv.weight", alias + "kv_proj.weight", {width, hidden()}, WeightFormat::kBf16, into.kv,
            float_inputs_);
-    floats(name + "norm.weight", alias + "kv_norm.weight", {dim}, Storage::kBf16, into.norm);
+    linear(name + "wgate.weight", alias + "gate_proj.weight", {width, hidden()}, WeightFormat::kBf16, into.gate,
+           float_inputs_);
+    floats(name + "norm.weight", alias + "kv_norm.weight", {dim}, WeightFormat::kBf16, into.norm);
   }
 
   void indexer(const std::string& name, const std::string& alias, IndexerWeights& into) {
@@ -94,7 +95,7 @@ class TableBuilder {
     linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, inputs_);
     table_.back().role = WeightRole::kIndexScores;
     linear(name + "weights_proj.weight", alias + "scorer.weights_proj.weight", {v4_.index_n_heads, hidden()},
-           Storage::kBf16, into.head_weights, float_inputs_);
+           WeightFormat::kBf16, into.head_weights, float_inputs_);
     table_.back().role = WeightRole::kIndexScores;
     table_.back().names.push_back({alias + "weights_proj.weight", {v4_.index_n_heads, hidden()}});  // older releases
     compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
@@ -103,12 +104,12 @@ class TableBuilder {
   void attention(const std::string& name, const std::string& alias, int ratio, AttentionWeights& into) {
     const std::int64_t heads = c_.num_attention_heads, q_width = heads * c_.head_dim;
     const std::int64_t group_in = q_width / v4_.o_groups, rank = v4_.o_lora_rank;
-    floats(name + "attn_sink", alias + "sinks", {heads}, Storage::kF32, into.sink);
+    floats(name + "attn_sink", alias + "sinks", {heads}, WeightFormat::kF32, into.sink);
     linear(name + "wq_a.weight", alias + "q_a_proj.weight", {v4_.q_lora_rank, hidden()}, fp8_, into.q_a, inputs_);
-    floats(name + "q_norm.weight", alias + "q_a_norm.weight", {v4_.q_lora_rank}, Storage::kBf16, into.q_norm);
+    floats(name + "q_norm.weight", alias + "q_a_norm.weight", {v4_.q_lora_rank}, WeightFormat::kBf16, into.q_norm);
     linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, inputs_);
     linear(name + "wkv.weight", alias + "kv_proj.weight", {c_.head_dim, hidden()}, fp8_, into.kv, inputs_);
-    floats(name + "kv_norm.weight", alias + "kv_norm.weight", {c_.head_dim}, Storage::kBf16, into.kv_norm);
+    floats(name + "kv_norm.weight", alias + "kv_norm.weight", {c_.head_dim}, WeightFormat::kBf16, into.kv_norm);
     into.o_a.resize(static_cast<std::size_t>(v4_.o_groups));
     for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
       const Shape whole{v4_.o_groups * rank, group_in};
@@ -127,13 +128,17 @@ class TableBuilder {
 
   void feed_forward(const std::string& name, const std::string& alias, bool hash, FeedForwardWeights& into) {
     const std::int64_t experts = c_.moe.n_routed_experts, inter = c_.moe.moe_intermediate_size;
-    linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, Storage::kBf16, into.gate,
+    linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, WeightFormat::kBf16, into.gate,
            InputForm::kF32);
     if (hash) {
-      add(name + "gate.tid2eid", alias + "gate.tid2eid", {c_.vocab_size, c_.moe.num_experts_per_tok}, Storage::kI64,
-          &into.tid2eid, InputForm::kF32, c_.moe.n_routed_experts);
+      const Shape shape{c_.vocab_size, c_.moe.num_experts_per_tok};
+      table_.push_back({.names = {{name + "gate.tid2eid", shape}, {alias + "gate.tid2eid", shape}},
+                        .shape = shape,
+                        .into = &into.tid2eid,
+                        .id_limit = c_.moe.n_routed_experts,
+                        .group = group_});
     } else {
-      floats(name + "gate.bias", alias + "gate.e_score_correction_bias", {experts}, Storage::kF32, into.gate_bias);
+      floats(name + "gate.bias", alias + "gate.e_score_correction_bias", {experts}, WeightFormat::kF32, into.gate_bias);
     }
     into.experts.resize(static_cast<std::size_t>(experts));
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -165,8 +170,9 @@ class TableBuilder {
     const int mixes = (2 + v4_.hc_mult) * v4_.hc_mult;
     site(name + "hc_attn", alias + "attn_hc", mixes, 3, into.hc_attn, ".");
     site(name + "hc_ffn", alias + "ffn_hc", mixes, 3, into.hc_ffn, ".");
-    floats(name + "attn_norm.weight", alias + "input_layernorm.weight", {hidden()}, Storage::kBf16, into.attn_norm);
-    floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, Storage::kBf16,
+    floats(name + "attn_norm.weight", alias + "input_layernorm.weight", {hidden()}, WeightFormat::kBf16,
+           into.attn_norm);
+    floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, WeightFormat::kBf16,
            into.ffn_norm);
     attention(name + "attn.", alias + "self_attn.", layer.compress_ratio, into.attn);
     feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
@@ -178,9 +184,9 @@ class TableBuilder {
     layer(prefix, prefix, block, into.block);
     linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
     linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, inputs_);
-    floats(prefix + "enorm.weight", "", {hidden()}, Storage::kBf16, into.enorm);
-    floats(prefix + "hnorm.weight", "", {hidden()}, Storage::kBf16, into.hnorm);
-    floats(prefix + "norm.weight", "", {hidden()}, Storage::kBf16, into.norm);
+    floats(prefix + "enorm.weight", "", {hidden()}, WeightFormat::kBf16, into.enorm);
+    floats(prefix + "hnorm.weight", "", {hidden()}, WeightFormat::kBf16, into.hnorm);
+    floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);
     site(prefix + "hc_head", prefix + "hc_head", v4_.hc_mult, 1, into.hc_head, "_");
     group_.clear();
   }
@@ -188,7 +194,7 @@ class TableBuilder {
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
   InputForm inputs_, float_inputs_;  // of weights that are quantised, and of the large ones that are not
-  Storage fp8_, expert_;
+  WeightFormat fp8_, expert_;
   std::string group_;
   WeightTable table_;
 };

@@ -104,8 +104,11 @@ int pack(const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
   return strips * Format::kSteps;
 }
 
+}  // namespace
+
 // Two columns a line: the odd input goes first.
-int pack_f32(const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to, std::size_t stride) {
+int pack_f32_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
+                    std::size_t stride) {
   const int strips = steps / 2;
   for (int s = 0; s < strips; ++s, rows += kStripBytes) {
     Strip strip;
@@ -119,25 +122,20 @@ int pack_f32(const std::byte* rows, std::size_t row_bytes, int steps, std::byte*
   return strips * 2;
 }
 
-}  // namespace
+int pack_bf16_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
+                     std::size_t stride) {
+  return pack<Bf16Strip>(rows, row_bytes, steps, to, stride);
+}
 
-int pack_strips(WeightFormat format, Fp8Order order, const std::byte* rows, std::size_t row_bytes, int steps,
-                std::byte* to, std::size_t stride) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return pack_f32(rows, row_bytes, steps, to, stride);
-    case WeightFormat::kBf16:
-      return pack<Bf16Strip>(rows, row_bytes, steps, to, stride);
-    case WeightFormat::kFp8:
-      return order == Fp8Order::kPairs ? pack<Fp8PairsStrip>(rows, row_bytes, steps, to, stride)
-                                       : pack<Fp8PlanesStrip>(rows, row_bytes, steps, to, stride);
-    case WeightFormat::kMxfp4:
-      return pack<Mxfp4Strip>(rows, row_bytes, steps, to, stride);
-    case WeightFormat::kCodes:
-    case WeightFormat::kTransposedCodes:
-      break;
-  }
-  return 0;
+int pack_fp8_strips(Fp8Order order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
+                    std::size_t stride) {
+  return order == Fp8Order::kPairs ? pack<Fp8PairsStrip>(rows, row_bytes, steps, to, stride)
+                                   : pack<Fp8PlanesStrip>(rows, row_bytes, steps, to, stride);
+}
+
+int pack_mxfp4_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
+                      std::size_t stride) {
+  return pack<Mxfp4Strip>(rows, row_bytes, steps, to, stride);
 }
 
 }  // namespace sluice::cpu::avx2

@@ -141,27 +141,41 @@ struct DotProducts {
 
   // Straight from codes to cells; false if a shape, a scale or a code wants the general form.
   SLUICE_VEC static bool decode(const RowFormat& format, RowRef row, Cell* into) {
-    const int plain = format.codec == RowCodec::kBf16 ? 0 : format.dims - format.rope_dims;
-    if (plain % 64 != 0 || (format.dims - plain) % 32 != 0) return false;
-    const Fp8Cells fp8;
-    for (int d = 0; d < plain; d += 64) {
-      int exponent;  // of the scale, a power of two
-      if (format.codec == RowCodec::kV4Fp8) {
-        exponent = static_cast<int>(row.scales[d / 64]);
-      } else {
-        std::uint32_t bits;
-        __builtin_memcpy(&bits, row.scales + d / 128 * 4, sizeof bits);
-        exponent = static_cast<int>(bits >> 23);
-        if ((bits & 0x7FFFFFU) != 0) return false;
+    bool done = false;
+    with_row_codec(format.codec, [&]<RowCodec kCodec>(std::integral_constant<RowCodec, kCodec>)
+                                     __attribute__((always_inline)) { done = decode_as<kCodec>(format, row, into); });
+    return done;
+  }
+  template <RowCodec kCodec>
+  SLUICE_VEC static bool decode_as(const RowFormat& format, RowRef row, Cell* into) {
+    constexpr RowCodecInfo kInfo = row_codec(kCodec);
+    if constexpr (kInfo.values == RowValues::kF32 || kInfo.values == RowValues::kE2m1 || kInfo.block % 64 != 0) {
+      return false;
+    } else {
+      const int in_blocks = kInfo.in_blocks(format.dims, format.rope_dims);
+      if (in_blocks % 64 != 0 || (format.dims - in_blocks) % 32 != 0) return false;
+      const Fp8Cells fp8;
+      for (int d = 0; d < in_blocks; d += 64) {
+        const int block = kInfo.block > 0 ? d / kInfo.block : 0;
+        int exponent;  // of the scale, a power of two
+        if constexpr (kInfo.scales == RowScales::kE8m0) {
+          exponent = static_cast<int>(row.scales[block]);
+        } else {
+          std::uint32_t bits;
+          __builtin_memcpy(&bits, row.scales + block * 4, sizeof bits);
+          exponent = static_cast<int>(bits >> 23);
+          if ((bits & 0x7FFFFFU) != 0) return false;
+        }
+        if (exponent < kLeastExponent || exponent > kMostExponent || F32x16::has_e4m3_nan(row.data + d)) return false;
+        fp8.decode(row.data + d, exponent, into + d / 2);
       }
-      if (exponent < kLeastExponent || exponent > kMostExponent || F32x16::has_e4m3_nan(row.data + d)) return false;
-      fp8.decode(row.data + d, exponent, into + d / 2);
+      const std::byte* rest = row.data + in_blocks;  // of a byte each
+      for (int d = in_blocks; d < format.dims; d += 32) {
+        const __m512i words = _mm512_loadu_si512(rest + 2 * (d - in_blocks));
+        _mm512_storeu_si512(into + d / 2, _mm512_permutexvar_epi16(halves(), words));
+      }
+      return true;
     }
-    for (int d = plain; d < format.dims; d += 32) {
-      const __m512i words = _mm512_loadu_si512(row.data + plain + 2 * (d - plain));
-      _mm512_storeu_si512(into + d / 2, _mm512_permutexvar_epi16(halves(), words));
-    }
-    return true;
   }
   // Words 0 16 1 17 2 18 ...
   SLUICE_VEC static __m512i halves() {

@@ -39,6 +39,7 @@ class Gpu final : public CudaDevice {
     return stream_;
   }
   std::byte* workspace() override { return workspace_.data(); }
+  int processors() const override { return processors_; }
   void plant_fault() override {
     use();
     enqueue_trap(stream_);
@@ -64,6 +65,7 @@ class Gpu final : public CudaDevice {
   int number_;
   std::string text_;
   std::size_t total_bytes_ = 0;
+  int processors_ = 1;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
   DeviceMemory workspace_;
@@ -81,6 +83,7 @@ Status Gpu::open() {
   if (const auto error = cudaGetDeviceProperties(&properties, number_)) return failed(error, "asking what it is");
   text_ = fmt::format("GPU {} ({})", number_, properties.name);
   total_bytes_ = properties.totalGlobalMem;
+  processors_ = std::max(1, properties.multiProcessorCount);
   if (properties.major < kLeastMajor) {
     return unavailable(fmt::format("--device cuda:{}: {} has compute capability {}.{}, expected {}.0 or later", number_,
                                    text_, properties.major, properties.minor, kLeastMajor));
@@ -245,6 +248,10 @@ void* cuda_stream(const Exec& exec) {
 
 std::byte* cuda_workspace(const Exec& exec) {
   return device_of(exec).workspace();
+}
+
+int cuda_processors(const Exec& exec) {
+  return device_of(exec).processors();
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/shared/linear_products.h"
+#include "kernels/cuda/shared/quantize_block.h"
 #include "kernels/cuda/shared/scan.h"
 #include "kernels/experts.h"
 #include "kernels/linear_inputs.h"
@@ -103,23 +104,46 @@ struct SortPairs {
   }
 };
 
-// gate becomes (silu(gate) * up) * weight, the weight a row's.
-struct SwiGlu {
-  static constexpr int kThreads = 1;
-  float* gate;
+// m = (silu(gate) * up) * weight, the weight a row's: kernels/experts.h.
+struct SwiGluValues {
+  const float* gate;
   const float* up;
   const float* weights;  // null: 1
   int dim;
   float limit;
 
-  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    float a = gate[team.index], b = up[team.index];
+  SLUICE_DEVICE float operator()(std::ptrdiff_t row, int d) const {
+    float a = gate[row * dim + d], b = up[row * dim + d];
     if (limit > 0.0F) {
       a = limit < a ? limit : a;
       b = limit < b ? limit : b;
       b = b < -limit ? -limit : b;
     }
-    gate[team.index] = (silu_f32(a) * b) * (weights != nullptr ? weights[team.index / dim] : 1.0F);
+    return (silu_f32(a) * b) * (weights != nullptr ? weights[row] : 1.0F);
+  }
+};
+
+struct SwiGlu {
+  static constexpr int kThreads = 1;
+  SwiGluValues values;
+  float* to;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    to[team.index] = values(team.index / values.dim, team.index % values.dim);
+  }
+};
+
+// As a product with int8 inputs takes them.
+struct SwiGluAndQuantize {
+  static constexpr int kThreads = 16;
+  SwiGluValues values;
+  QuantizedBlock* to;
+  int blocks;  // of a row
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int row = team.index / blocks, first = team.index % blocks * kQuantizedInputs;
+    quantize_block(
+        team, [&](int i) { return first + i < values.dim ? values(row, first + i) : 0.0F; }, to[team.index]);
   }
 };
 
@@ -158,9 +182,14 @@ class Carver {
   std::size_t bytes_ = 0;
 };
 
+// m of a row: floats, or blocks of integers, of which one takes 12.
+std::size_t inner_floats(std::size_t dim) {
+  return std::max(dim, static_cast<std::size_t>(input_floats(InputForm::kInt8, static_cast<int>(dim))));
+}
+
 struct ExpertsWork {
   PairLists lists;
-  float *gate, *up, *outputs, *shared_gate, *shared_up, *shared_out;
+  float *gate, *up, *inner, *outputs, *shared_gate, *shared_up, *shared_inner, *shared_out;
 
   ExpertsWork(const ExpertsArgs& args, int rows, int groups, Carver& carver) {
     const auto n = static_cast<std::size_t>(rows), pairs = n * static_cast<std::size_t>(args.slots),
@@ -175,9 +204,11 @@ struct ExpertsWork {
     lists.down = carver.take<RowGroup>(all);
     gate = carver.take<float>(pairs * inter);
     up = carver.take<float>(pairs * inter);
+    inner = carver.take<float>(pairs * inner_floats(inter));
     outputs = carver.take<float>(pairs * hidden);
     shared_gate = carver.take<float>(n * shared);
     shared_up = carver.take<float>(n * shared);
+    shared_inner = carver.take<float>(n * inner_floats(shared));
     shared_out = carver.take<float>(args.shared == nullptr ? 0 : n * hidden);
   }
 };
@@ -226,6 +257,22 @@ LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, c
   return product;
 }
 
+// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel takes.
+LinearProduct product_with_swiglu(const Exec& exec, int rows, const SwiGluValues& values, const LinearWeight& down,
+                                  float* inner, float* y) {
+  LinearProduct product = product_of(down, inner, nullptr, y);
+  if (product.form == InputForm::kInt8) {
+    const int blocks = (values.dim + kQuantizedInputs - 1) / kQuantizedInputs;
+    product.prepared = true;
+    product.ldx = input_floats(InputForm::kInt8, values.dim);
+    launch(exec, std::int64_t{rows} * blocks,
+           SwiGluAndQuantize{values, reinterpret_cast<QuantizedBlock*>(inner), blocks});
+  } else {
+    launch(exec, std::int64_t{rows} * values.dim, SwiGlu{values, inner});
+  }
+  return product;
+}
+
 void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, int groups, const ExpertsWork& work) {
   const int pairs = rows * args.slots;
   const bool many = pairs > kAlonePairs;
@@ -248,8 +295,9 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
       grouped(product_of(expert.up, args.x, first, work.lists.rows, work.up), work.lists.up)};
   multiply(exec, 0, many, inner);
   const int inter = expert.gate.out();
-  launch(exec, std::int64_t{pairs} * inter, SwiGlu{work.gate, work.up, work.lists.weights, inter, args.limit});
-  const LinearProduct outer = grouped(product_of(expert.down, work.gate, nullptr, work.outputs), work.lists.down);
+  const SwiGluValues values{work.gate, work.up, work.lists.weights, inter, args.limit};
+  const LinearProduct outer = grouped(
+      product_with_swiglu(exec, pairs, values, expert.down, work.inner, work.outputs), work.lists.down);
   multiply(exec, 0, many, {&outer, 1});
 }
 
@@ -258,8 +306,9 @@ void run_shared(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
                                  product_of(args.shared->up, args.x, first, nullptr, work.shared_up)};
   multiply(exec, rows, rows > 1, inner);
   const int inter = args.shared->gate.out();
-  launch(exec, std::int64_t{rows} * inter, SwiGlu{work.shared_gate, work.shared_up, nullptr, inter, args.limit});
-  const LinearProduct outer = product_of(args.shared->down, work.shared_gate, nullptr, work.shared_out);
+  const SwiGluValues values{work.shared_gate, work.shared_up, nullptr, inter, args.limit};
+  const LinearProduct outer =
+      product_with_swiglu(exec, rows, values, args.shared->down, work.shared_inner, work.shared_out);
   multiply(exec, rows, rows > 1, {&outer, 1});
 }
 

@@ -8,15 +8,9 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-struct TiledProduct {
-  LinearProduct product;
-  int first_team, out_tiles;
-};
-
-constexpr int kMostProducts = 20;  // of a launch
-
-template <class Weights, int kRows>
+template <class Weights>
 struct Linear {
+  static constexpr int kRows = kManyRows;
   static constexpr int kThreads = kLinearThreads;
   TiledProduct products[kMostProducts];
   LinearCut cut;
@@ -42,40 +36,15 @@ struct Linear {
   }
 };
 
-// Whether the scale multiplies each weight instead of a block's sum.
-bool scaled_first(const CudaLinear& weight, InputForm form) {
-  return form == InputForm::kF32 && weight.scale_kind == CudaScaleKind::kF32;
+// 1,024 inputs of each row lie in shared memory at once.
+int piece_of(const CudaLinear& weight) {
+  return std::min(weight.blocks, std::max(1, 1024 / weight.block));
 }
 
-// Calls run(Weights{}) with the format of the kernel.
-template <class Run>
-void with_variant(const CudaLinear& weight, InputForm form, const Run& run) {
-  const bool int8 = form == InputForm::kInt8;
-  switch (weight.kind) {
-    case CudaWeightKind::kF32:
-      return run(F32Weights{});
-    case CudaWeightKind::kBf16:
-      return run(Bf16Weights{});
-    case CudaWeightKind::kFp8:
-      return scaled_first(weight, form) ? run(Fp8Weights<false>{}) : run(Fp8Weights<true>{});
-    case CudaWeightKind::kMxfp4:
-      return int8 ? run(Mxfp4Integers{}) : run(Mxfp4Weights{});
-    case CudaWeightKind::kCodes4:
-      return int8 ? run(CodeIntegers<true>{}) : run(CodeWeights<true>{});
-    case CudaWeightKind::kCodes8:
-      return int8 ? run(CodeIntegers<false>{}) : run(CodeWeights<false>{});
-  }
-}
-
-// Inputs of 4,096 floats lie in shared memory at once, of one row, or 1,024 of each of eight.
-int piece_of(const CudaLinear& weight, bool many) {
-  return std::min(weight.blocks, std::max(1, (many ? 1024 : 4096) / weight.block));
-}
-
-bool share_a_launch(const LinearProduct& a, const LinearProduct& b, bool many) {
+bool share_a_launch(const LinearProduct& a, const LinearProduct& b) {
   return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
          scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) &&
-         piece_of(a.weight, many) == piece_of(b.weight, many);
+         piece_of(a.weight) == piece_of(b.weight);
 }
 
 int row_tiles(const LinearProduct& product, int rows, int of_tile) {
@@ -84,11 +53,9 @@ int row_tiles(const LinearProduct& product, int rows, int of_tile) {
 
 // Each thread has something to do. Where there are many outputs, a tile has more of them, for what the inputs cost, so
 // that about as many tiles are left as a GPU runs at once.
-LinearCut cut_of(std::span<const LinearProduct> products, int rows, bool many) {
+LinearCut cut_of(std::span<const LinearProduct> products, int rows) {
   constexpr int kTiles = 1024, kMostPartials = 1056, kMostSums = 1024;
-  LinearCut cut{.rows = many ? kManyRows : 1,
-                .piece = piece_of(products[0].weight, many),
-                .int8 = products[0].form == InputForm::kInt8};
+  LinearCut cut{.rows = kManyRows, .piece = piece_of(products[0].weight), .int8 = products[0].form == InputForm::kInt8};
   cut.outputs = kLinearOutputs * std::max(1, kLinearThreads / cut.piece);
   const auto tiles = [&](int outputs) {
     std::int64_t count = 0;
@@ -106,12 +73,12 @@ LinearCut cut_of(std::span<const LinearProduct> products, int rows, bool many) {
   return cut;
 }
 
-template <class Weights, int kRows>
+template <class Weights>
 void launch_products(const Exec& exec, int rows, const std::vector<LinearProduct>& products) {
-  const LinearCut cut = cut_of(products, rows, kRows > 1);
+  const LinearCut cut = cut_of(products, rows);
   const int outputs = cut.parts * cut.outputs;
   for (std::size_t from = 0; from < products.size(); from += kMostProducts) {
-    Linear<Weights, kRows> kernel{};
+    Linear<Weights> kernel{};
     kernel.cut = cut;
     kernel.rows = rows;
     kernel.count = static_cast<int>(std::min<std::size_t>(kMostProducts, products.size() - from));
@@ -120,7 +87,7 @@ void launch_products(const Exec& exec, int rows, const std::vector<LinearProduct
       const LinearProduct& product = products[from + static_cast<std::size_t>(i)];
       const int out_tiles = (product.weight.out + outputs - 1) / outputs;
       kernel.products[i] = {product, teams, out_tiles};
-      teams += out_tiles * row_tiles(product, rows, kRows);
+      teams += out_tiles * row_tiles(product, rows, kManyRows);
     }
     launch(exec, teams, kernel, cut.shared_bytes(products[from].weight.block));
   }
@@ -139,17 +106,19 @@ void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProdu
   std::vector<LinearProduct> left(products.begin(), products.end());
   while (!left.empty()) {
     const LinearProduct first = left[0];
+    const bool row_kernel = !many && has_row_kernel(first);
     std::vector<LinearProduct> together, others;
     for (const LinearProduct& product : left) {
-      (share_a_launch(product, first, many) ? together : others).push_back(product);
+      const bool same = row_kernel ? has_row_kernel(product) && share_a_row_launch(product, first)
+                                   : (many || !has_row_kernel(product)) && share_a_launch(product, first);
+      (same ? together : others).push_back(product);
     }
-    with_variant(first.weight, first.form, [&]<class Weights>(Weights) {
-      if (many) {
-        launch_products<Weights, kManyRows>(exec, rows, together);
-      } else {
-        launch_products<Weights, 1>(exec, rows, together);
-      }
-    });
+    if (row_kernel) {
+      multiply_row(exec, together);
+    } else {
+      with_variant(first.weight, first.form,
+                   [&]<class Weights>(Weights) { launch_products<Weights>(exec, rows, together); });
+    }
     left = std::move(others);
   }
 }

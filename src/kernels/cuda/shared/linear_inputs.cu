@@ -3,6 +3,7 @@
 
 #include "base/number_formats.h"
 #include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/quantize_block.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/residual.h"
@@ -22,42 +23,13 @@ struct PrepareRows {
     const float* x = args.x + row * args.ldx;
     float* to = args.to + row * args.ldto;
     if (args.form == InputForm::kInt8) {
-      quantize(team, x, block * kQuantizedInputs, reinterpret_cast<QuantizedBlock*>(to)[block]);
+      const int first = block * kQuantizedInputs;
+      quantize_block(
+          team, [&](int i) { return first + i < args.in ? x[first + i] : 0.0F; },
+          reinterpret_cast<QuantizedBlock*>(to)[block]);
     } else {
       round(team, x, block * kRoundedInputs, reinterpret_cast<std::uint16_t*>(to));
     }
-  }
-
-  SLUICE_DEVICE void quantize(const Team<kThreads>& team, const float* x, int first, QuantizedBlock& to) const {
-    const auto value = [&](int i) { return first + i < args.in ? x[first + i] : 0.0F; };
-    PerThread<float, kThreads> largest, lower, upper;
-    team.each([&](int t) {
-      const float a = std::fabs(value(t)), b = std::fabs(value(t + 16));
-      largest[t] = a != a || b != b ? INFINITY : b > a ? b : a;
-    });
-    max16(team, largest);
-    const QuantizedScale scale = quantized_scale(std::bit_cast<std::int32_t>(largest[0]));
-    const auto code = [&](int i) {
-      if (scale.inverse == 0.0F) return 0;
-      return std::bit_cast<std::int32_t>(value(i) * scale.inverse + kQuantizedMagic) - kQuantizedMagicBits;
-    };
-    team.each([&](int t) {
-      for (int i = t; i < kQuantizedInputs; i += kThreads) {
-        const int of_eight = i % 8, at = of_eight < 4 ? 2 * of_eight : 2 * of_eight - 7;  // 0 4 1 5 2 6 3 7
-        to.codes[i - of_eight + at] = static_cast<std::int8_t>(code(i));
-      }
-      lower[t] = static_cast<float>(code(t));  // sums of sixteen codes are exact
-      upper[t] = static_cast<float>(code(t + 16));
-    });
-    tree_sum16(team, lower);
-    tree_sum16(team, upper);
-    team.each([&](int t) {
-      if (t > 0) return;
-      to.scale = scale.scale;
-      to.upper_sum = static_cast<std::int32_t>(upper[t]);
-      to.sum = static_cast<std::int32_t>(lower[t]) + to.upper_sum;
-      to.start = kQuantizedMagicBits - 12 * to.sum;
-    });
   }
 
   SLUICE_DEVICE void round(const Team<kThreads>& team, const float* x, int first, std::uint16_t* to) const {

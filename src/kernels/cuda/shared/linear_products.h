@@ -32,10 +32,24 @@ struct LinearProduct {
   int group_count = 0;
 };
 
+// A product and the first of its teams in a launch.
+struct TiledProduct {
+  LinearProduct product;
+  int first_team, out_tiles;
+};
+inline constexpr int kMostProducts = 20;  // of a launch
+
 CudaLinear packed_linear(const LinearWeight& weight);
 
 // Tiles of one row, or of up to kManyRows (`many`), which is also what a group has at most. `rows` of each product but
 // for groups.
 void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProduct> products);
+
+// Whether linear_row.h has what a product with one row needs: weights in whole chunks, nothing behind the last input
+// that is not 0.
+bool has_row_kernel(const LinearProduct& product);
+// Products with one row, or groups of one row, that share_a_row_launch().
+bool share_a_row_launch(const LinearProduct& a, const LinearProduct& b);
+void multiply_row(const Exec& exec, std::span<const LinearProduct> products);
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -8,6 +8,7 @@ namespace {
 struct EncodeRows {
   static constexpr int kThreads = 16;
   PlaneView plane;
+  RowCodecInfo codec;
   RowUnits units;
   const float* x;
   std::ptrdiff_t ldx;
@@ -17,23 +18,21 @@ struct EncodeRows {
     const int i = team.index / units.count(), unit = team.index % units.count();
     if (slots[i].value < 0) return;
     const RowRef row = plane.row(slots[i]);
-    const bool whole = plane.format.codec == RowCodec::kIndexFp8 || plane.format.codec == RowCodec::kIndexFp4;
-    const int plain = units.coded == 0 ? 0 : whole ? plane.format.dims : plane.format.dims - plane.format.rope_dims;
+    const int in_blocks = codec.in_blocks(plane.format.dims, plane.format.rope_dims);
     if (unit < units.coded) {
-      encode(team, row, x + i * ldx, unit, plain);
+      encode(team, row, x + i * ldx, unit, in_blocks);
     } else {
-      copy(team, row, x + i * ldx, plain, plain + (unit - units.coded) * units.rest_values);
+      copy(team, row, x + i * ldx, in_blocks, in_blocks + (unit - units.coded) * units.rest_values);
     }
   }
 
   SLUICE_DEVICE void encode(const Team<kThreads>& team, const RowRef& row, const float* from, int unit,
-                            int plain) const {
-    const RowCodec codec = plane.format.codec;
-    const int first = unit * units.coded_values, left = plain - first;
+                            int in_blocks) const {
+    const int first = unit * units.coded_values, left = in_blocks - first;
     const int n = left < units.coded_values ? left : units.coded_values;
-    const float scale = unit_scale(team, codec, n, [&](int d) { return from[first + d]; });
+    const float scale = unit_scale(team, codec.values, n, [&](int d) { return from[first + d]; });
     team.each([&](int t) {
-      if (codec == RowCodec::kIndexFp4) {
+      if (codec.values == RowValues::kE2m1) {
         for (int d = first + 2 * t; d < first + n; d += 2 * kThreads) {
           const int low = float_to_e2m1(from[d] / scale), high = float_to_e2m1(from[d + 1] / scale);
           row.data[d / 2] = static_cast<std::byte>(low | (high << 4));
@@ -44,25 +43,28 @@ struct EncodeRows {
         }
       }
       if (t > 0) return;
-      if (codec == RowCodec::kMlaFp8 || codec == RowCodec::kIndexFp8) {
+      if (codec.scales == RowScales::kF32) {
         store_f32(row.scales + 4 * unit, scale);
       } else {
         row.scales[unit] = static_cast<std::byte>(pow2_to_e8m0(scale));
       }
-      if (codec != RowCodec::kV4Fp8 || unit > 0) return;
-      for (int pad = units.coded; pad < plane.format.scale_bytes; ++pad) row.scales[pad] = std::byte{0};
+      if (unit > 0) return;
+      for (int pad = units.coded * codec.bytes_of_scale(); pad < plane.format.scale_bytes; ++pad) {
+        row.scales[pad] = std::byte{0};
+      }
     });
   }
 
-  // Values from `begin` on, as f32 or bf16, behind `plain` bytes of codes.
-  SLUICE_DEVICE void copy(const Team<kThreads>& team, const RowRef& row, const float* from, int plain,
+  // Values from `begin` on, as f32 or bf16, behind the codes.
+  SLUICE_DEVICE void copy(const Team<kThreads>& team, const RowRef& row, const float* from, int in_blocks,
                           int begin) const {
+    std::byte* rest = row.data + codec.code_bytes(in_blocks);
     team.each([&](int t) {
       for (int d = begin + t; d < begin + units.rest_values && d < plane.format.dims; d += kThreads) {
-        if (plane.format.codec == RowCodec::kF32) {
-          store_f32(row.data + 4 * d, from[d]);
+        if (codec.values == RowValues::kF32) {
+          store_f32(rest + 4 * d, from[d]);
         } else {
-          store_u16(row.data + plain + 2 * (d - plain), to_bf16(from[d]).bits);
+          store_u16(rest + 2 * (d - in_blocks), to_bf16(from[d]).bits);
         }
       }
     });
@@ -86,29 +88,29 @@ struct DecodeRows {
 
 struct SimulateRows {
   static constexpr int kThreads = 16;
-  RowCodec codec;
+  RowValues values;
   RowUnits units;
-  int dims, plain;
+  int dims, in_blocks;
   float* x;
   std::ptrdiff_t ldx;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int unit = team.index % units.count(), of_unit = units.coded > 0 ? units.coded_values : units.rest_values;
-    float* values = x + team.index / units.count() * ldx + unit * of_unit;
-    const int left = (units.coded > 0 ? plain : dims) - unit * of_unit, n = left < of_unit ? left : of_unit;
-    if (codec == RowCodec::kBf16) {
+    float* block = x + team.index / units.count() * ldx + unit * of_unit;
+    const int left = (units.coded > 0 ? in_blocks : dims) - unit * of_unit, n = left < of_unit ? left : of_unit;
+    if (values == RowValues::kBf16) {
       team.each([&](int t) {
-        for (int d = t; d < n; d += kThreads) values[d] = round_to_bf16(values[d]);
+        for (int d = t; d < n; d += kThreads) block[d] = round_to_bf16(block[d]);
       });
       return;
     }
-    const float scale = unit_scale(team, codec, n, [&](int d) { return values[d]; });
+    const float scale = unit_scale(team, values, n, [&](int d) { return block[d]; });
     team.each([&](int t) {
       for (int d = t; d < n; d += kThreads) {
-        const float scaled = values[d] / scale;
-        values[d] = (codec == RowCodec::kIndexFp4 ? e2m1_to_float(float_to_e2m1(scaled))
-                                                  : e4m3_to_float(float_to_e4m3(scaled))) *
-                    scale;
+        const float scaled = block[d] / scale;
+        block[d] =
+            (values == RowValues::kE2m1 ? e2m1_to_float(float_to_e2m1(scaled)) : e4m3_to_float(float_to_e4m3(scaled))) *
+            scale;
       }
     });
   }
@@ -119,7 +121,8 @@ struct SimulateRows {
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args) {
   const RowFormat& format = args.plane->format;
   const RowUnits units = row_units(format.codec, format.dims, format.rope_dims);
-  launch(exec, std::int64_t{args.count} * units.count(), EncodeRows{*args.plane, units, args.x, args.ldx, args.slots});
+  launch(exec, std::int64_t{args.count} * units.count(),
+         EncodeRows{*args.plane, row_codec(format.codec), units, args.x, args.ldx, args.slots});
 }
 
 void decode_rows(const Exec& exec, const DecodeRowsArgs& args) {
@@ -128,14 +131,12 @@ void decode_rows(const Exec& exec, const DecodeRowsArgs& args) {
 }
 
 void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {
-  if (args.codec == RowCodec::kF32) return;
+  const RowCodecInfo& info = row_codec(args.codec);
+  if (info.values == RowValues::kF32) return;
   RowUnits units = row_units(args.codec, args.dims, args.rope_dims);
-  const bool coded = units.coded > 0;
-  if (coded) units.rest = 0;  // rotary dims stay as they are
-  const int plain =
-      args.codec == RowCodec::kIndexFp8 || args.codec == RowCodec::kIndexFp4 ? args.dims : args.dims - args.rope_dims;
+  if (info.quantised()) units.rest = 0;  // dims that are not in blocks stay as they are
   launch(exec, std::int64_t{args.count} * units.count(),
-         SimulateRows{args.codec, units, args.dims, plain, args.x, args.ldx});
+         SimulateRows{info.values, units, args.dims, info.in_blocks(args.dims, args.rope_dims), args.x, args.ldx});
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

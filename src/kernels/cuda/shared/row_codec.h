@@ -1,4 +1,4 @@
-// The codecs of cached rows (kernels/plane.h), value by value and unit by unit: what kernels/plane.cc says in loops.
+// The codecs of cached rows (kernels/row_codec.h), value by value and unit by unit.
 #pragma once
 
 #include <cmath>
@@ -17,18 +17,10 @@ struct RowUnits {
 };
 inline RowUnits row_units(RowCodec codec, int dims, int rope_dims) {
   const auto units = [](int values, int of_unit) { return (values + of_unit - 1) / of_unit; };
-  switch (codec) {
-    case RowCodec::kV4Fp8:
-      return {units(dims - rope_dims, 64), 64, rope_dims > 0 ? 1 : 0, rope_dims};
-    case RowCodec::kMlaFp8:
-      return {units(dims - rope_dims, 128), 128, rope_dims > 0 ? 1 : 0, rope_dims};
-    case RowCodec::kIndexFp8:
-      return {1, dims, 0, 0};
-    case RowCodec::kIndexFp4:
-      return {units(dims, 32), 32, 0, 0};
-    default:
-      return {0, 0, units(dims, 128), 128};
-  }
+  const RowCodecInfo& info = row_codec(codec);
+  if (!info.quantised()) return {0, 0, units(dims, 128), 128};
+  const int in_blocks = info.in_blocks(dims, rope_dims), of_unit = info.block > 0 ? info.block : in_blocks;
+  return {units(in_blocks, of_unit), of_unit, in_blocks < dims ? 1 : 0, dims - in_blocks};
 }
 
 SLUICE_DEVICE void store_u16(std::byte* p, std::uint16_t value) {
@@ -50,9 +42,9 @@ SLUICE_DEVICE void store_f32(std::byte* p, float value) {
 
 // The scale of unit values x[0, n), from sixteen threads: a power of two.
 template <class Value>
-SLUICE_DEVICE float unit_scale(const Team<16>& team, RowCodec codec, int n, const Value& value) {
+SLUICE_DEVICE float unit_scale(const Team<16>& team, RowValues values, int n, const Value& value) {
   PerThread<float, 16> largest;
-  const bool fp4 = codec == RowCodec::kIndexFp4;
+  const bool fp4 = values == RowValues::kE2m1;
   team.each([&](int t) {
     float amax = fp4 ? 6.0F * 0x1p-126F : 1e-4F;
     for (int i = t; i < n; i += 16) {
@@ -66,29 +58,33 @@ SLUICE_DEVICE float unit_scale(const Team<16>& team, RowCodec codec, int n, cons
 }
 
 // Value `d` of a coded row.
-SLUICE_DEVICE float decode_value(const RowFormat& format, const RowRef& row, int d) {
-  const int plain = format.dims - format.rope_dims;
-  const auto code = [&] { return static_cast<std::uint8_t>(row.data[d]); };
-  switch (format.codec) {
-    case RowCodec::kF32:
-      return load_f32(row.data + 4 * d);
-    case RowCodec::kBf16:
-      return to_float(bf16{load_u16(row.data + 2 * d)});
-    case RowCodec::kV4Fp8:
-      if (d < plain) return e4m3_to_float(code()) * e8m0_to_float(static_cast<std::uint8_t>(row.scales[d / 64]));
-      break;
-    case RowCodec::kMlaFp8:
-      if (d < plain) return e4m3_to_float(code()) * load_f32(row.scales + d / 128 * 4);
-      break;
-    case RowCodec::kIndexFp8:
-      return e4m3_to_float(code()) * load_f32(row.scales);
-    case RowCodec::kIndexFp4: {
-      const auto pair = static_cast<std::uint8_t>(row.data[d / 2]);
-      return e2m1_to_float(static_cast<std::uint8_t>(pair >> (d % 2 * 4) & 15)) *
-             e8m0_to_float(static_cast<std::uint8_t>(row.scales[d / 32]));
+template <RowCodec kCodec>
+SLUICE_DEVICE float decode_value_as(const RowFormat& format, const RowRef& row, int d) {
+  constexpr RowCodecInfo kInfo = row_codec(kCodec);
+  if constexpr (kInfo.values == RowValues::kF32) {
+    return load_f32(row.data + 4 * d);
+  } else {
+    const int in_blocks = kInfo.in_blocks(format.dims, format.rope_dims);
+    if constexpr (kInfo.quantised()) {
+      if (d < in_blocks) {
+        const int block = kInfo.block > 0 ? d / kInfo.block : 0;
+        const auto codes = static_cast<std::uint8_t>(row.data[kInfo.code_bytes(d)]);
+        const float value = kInfo.values == RowValues::kE4m3
+                                ? e4m3_to_float(codes)
+                                : e2m1_to_float(static_cast<std::uint8_t>(codes >> (d % 2 * 4) & 15));
+        return value * (kInfo.scales == RowScales::kF32 ? load_f32(row.scales + block * 4)
+                                                        : e8m0_to_float(static_cast<std::uint8_t>(row.scales[block])));
+      }
     }
+    return to_float(bf16{load_u16(row.data + kInfo.code_bytes(in_blocks) + 2 * (d - in_blocks))});
   }
-  return to_float(bf16{load_u16(row.data + plain + 2 * (d - plain))});
+}
+SLUICE_DEVICE float decode_value(const RowFormat& format, const RowRef& row, int d) {
+  float value = 0.0F;
+  with_row_codec(format.codec, [&]<RowCodec kCodec>(std::integral_constant<RowCodec, kCodec>) {
+    value = decode_value_as<kCodec>(format, row, d);
+  });
+  return value;
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -13,10 +13,12 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
-// Bytes of b:a (numbers 7 to 0) by the low three bits of the four lowest nibbles of `selector`.
+// Bytes of b:a (numbers 7 to 0) by the four lowest nibbles of `selector`, none of them above 7.
 SLUICE_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
 #ifdef __CUDACC__
-  return __byte_perm(a, b, selector);
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selector));
+  return result;
 #else
   const std::uint64_t bytes = std::uint64_t{b} << 32 | a;
   std::uint32_t result = 0;
@@ -52,39 +54,78 @@ SLUICE_DEVICE float half_to_float(std::uint32_t bits) {  // the low 16
 #endif
 }
 
-// Four e4m3 codes. Shifted to the place of an f16's exponent and mantissa they are 2^-8 times their value, denormals
-// too; only NaN is not one there.
+// 256 times both halves, f16 values, denormals too.
+SLUICE_DEVICE std::uint32_t times_256(std::uint32_t halves) {
+#ifdef __CUDACC__
+  std::uint32_t result;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(halves), "r"(0x5C005C00U));
+  return result;
+#else
+  const auto half = [](std::uint32_t bits) {
+    return std::uint32_t{to_f16(to_float(f16{static_cast<std::uint16_t>(bits)}) * 256.0F).bits};
+  };
+  return half(halves) | half(halves >> 16) << 16;
+#endif
+}
+
+// Four e4m3 codes, none of them NaN. Shifted to the place of an f16's exponent and mantissa they are 2^-8 times their
+// value, denormals too.
 SLUICE_DEVICE void expand_e4m3(std::uint32_t word, float* out) {
-  if ((((word & 0x7F7F7F7FU) + 0x01010101U) & 0x80808080U) != 0) {
-    for (int i = 0; i < 4; ++i) out[i] = e4m3_to_float(static_cast<std::uint8_t>(word >> (8 * i)));
-    return;
-  }
   SLUICE_UNROLL
   for (int i = 0; i < 4; i += 2) {
     const std::uint32_t high = byte_perm(word, 0, i == 0 ? 0x1404U : 0x3424U);
-    const std::uint32_t halves = (high & 0x80008000U) | (high >> 1 & 0x3F803F80U);
-    out[i] = half_to_float(halves) * 256.0F;
-    out[i + 1] = half_to_float(halves >> 16) * 256.0F;
+    const std::uint32_t halves = times_256((high & 0x80008000U) | (high >> 1 & 0x3F803F80U));
+    out[i] = half_to_float(halves);
+    out[i + 1] = half_to_float(halves >> 16);
   }
 }
 
-// Eight nibbles, the lowest first.
+// Eight e2m1 values as kernels/cuda/linear_layout.h has them: nibble i is the magnitude of value i, bit 8i + 7 the sign
+// of value i, bit 8i + 3 that of value 4 + i. The upper bytes of their f16 come from a table.
 SLUICE_DEVICE void expand_e2m1(std::uint32_t word, float* out) {
+  constexpr std::uint32_t kLow = 0x3E3C3800, kHigh = 0x46444240;  // 0 0.5 1 1.5, 2 3 4 6
+  const std::uint32_t selector = word & 0x77777777U;
   SLUICE_UNROLL
-  for (int i = 0; i < 8; ++i) {
-    const std::uint32_t code = word >> (4 * i) & 7U;  // two bits of exponent, one of mantissa
-    const std::uint32_t normal = (code << 22) + (126U << 23), small = code == 1 ? 0x3F000000U : 0U;
-    out[i] = std::bit_cast<float>((code > 1 ? normal : small) | (word >> (4 * i) & 8U) << 28);
+  for (int i = 0; i < 8; i += 4) {
+    const std::uint32_t bytes =
+        byte_perm(kLow, kHigh, selector >> (4 * i)) | ((i == 0 ? word : word << 4) & 0x80808080U);
+    const std::uint32_t first = byte_perm(bytes, 0, 0x1404), second = byte_perm(bytes, 0, 0x3424);
+    out[i] = half_to_float(first);
+    out[i + 1] = half_to_float(first >> 16);
+    out[i + 2] = half_to_float(second);
+    out[i + 3] = half_to_float(second >> 16);
   }
 }
 
-// Twice the values of four e2m1 nibbles, the lowest 16 bits, as signed bytes.
-SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t nibbles) {
+// 0xFF where a byte has its highest bit, else 0.
+SLUICE_DEVICE std::uint32_t sign_bytes(std::uint32_t word) {
+#ifdef __CUDACC__
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %1, 0xBA98;" : "=r"(result) : "r"(word));
+  return result;
+#else
+  return (word >> 7 & 0x01010101U) * 0xFFU;
+#endif
+}
+
+// Twice the values of four e2m1 magnitudes, the low three bits of the lowest nibbles, as signed bytes; `negative`:
+// 0xFF where one is negative.
+SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t magnitudes, std::uint32_t negative) {
   constexpr std::uint32_t kLow = 0x03020100, kHigh = 0x0C080604;            // 0 1 2 3, 4 6 8 12
   constexpr std::uint32_t kMinusLow = 0xFDFEFF00, kMinusHigh = 0xF4F8FAFC;  // their negatives
-  const std::uint32_t selector = nibbles & 0x7777U;
-  const std::uint32_t negative = byte_perm(0x0000FF00U, 0, (nibbles >> 3) & 0x1111U);
-  return (byte_perm(kLow, kHigh, selector) & ~negative) | (byte_perm(kMinusLow, kMinusHigh, selector) & negative);
+  return (byte_perm(kLow, kHigh, magnitudes) & ~negative) | (byte_perm(kMinusLow, kMinusHigh, magnitudes) & negative);
+}
+
+// Of four e2m1 nibbles, the lowest 16 bits.
+SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t nibbles) {
+  return doubled_e2m1(nibbles & 0x7777U, byte_perm(0x0000FF00U, 0, (nibbles >> 3) & 0x1111U));
+}
+
+// Of eight as expand_e2m1() takes them: the first four, and the others.
+SLUICE_DEVICE void expand_doubled_e2m1(std::uint32_t word, std::uint32_t* out) {
+  const std::uint32_t selector = word & 0x77777777U;
+  out[0] = doubled_e2m1(selector, sign_bytes(word));
+  out[1] = doubled_e2m1(selector >> 16, sign_bytes(word << 4));
 }
 
 // Eight nibbles as bytes: the first four, and the others.
