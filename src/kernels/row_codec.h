@@ -1,8 +1,8 @@
 // Row codecs: how the values of a cached row are stored. A codec is a line of kRowCodecs; its names, its bytes, its
 // scalar definition and the kernels of every device that code rows follow from that line, and the tests walk the table.
 //
-// A row has `dims` values, of which the last `rope_dims` are rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12; kMlaFp8:
-// docs/models/deepseek_v3.2.md §3):
+// A row has `dims` values, of which the last `rope_dims` are rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12;
+// kMlaFp8: docs/models/deepseek_v3.2.md §3):
 //   kF32   4 bytes a value
 //   kBf16  2 bytes a value, round to nearest even
 //   kE4m3  a byte a value, in blocks under a scale: amax = max(max|x|, 1e-4), s = pow2_ceil(amax * (1 / 448)),
