@@ -1,7 +1,7 @@
-// AnswerPrinter: shows an answer while it is made.
+// AnswerPrinter: shows an answer while it is generated.
 //
-// The answer goes to stdout. Its reasoning goes before it, dimmed, when stdout is a terminal, else to stderr, so that
-// what a pipe gets is the answer alone. Tool calls read "[tool call] name {arguments}".
+// The answer goes to stdout. Its reasoning comes before it, dimmed, if stdout is a terminal; otherwise it goes to
+// stderr, so that a pipe gets the answer alone. Tool calls read "[tool call] name {arguments}".
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What the program's commands and flags are, as text: the source of the manual pages and of the shells' completions, so
-// that neither can differ from `--help`.
+// The program's commands and flags as text: the source of the manual pages and of shell completions, so that neither
+// can differ from `--help`.
 #pragma once
 
 #include <string>

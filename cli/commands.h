@@ -10,7 +10,7 @@ class App;
 
 namespace sluice {
 
-// What parsing leaves to be done: `run` is that of the command that was given.
+// What remains to be done after parsing: `run` runs the command that was given.
 struct Invocation {
   std::string log_level = "info";
   std::function<int()> run;

@@ -21,7 +21,7 @@ void add_log_level_flag(CLI::App& command, std::string& log_level);
 // Also the positional MODEL and --log-level.
 void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_level);
 
-// How conversations are written and answers taken apart, where it is not to be as the model says.
+// How conversations are written and answers parsed, if not as the model says.
 void add_chat_flags(CLI::App& command, ChatEncodingOptions& options);
 
 }  // namespace sluice

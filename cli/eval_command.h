@@ -18,7 +18,7 @@ struct EvalOptions {
   std::string against;     // and a profile to compare with on it; "": none
   std::string json;        // "": no file
   int concurrency = 1;     // requests in flight
-  int limit = 0;           // so many of the task's first items; 0: all
+  int limit = 0;           // only this many first items of the task; 0: all
   int max_tokens = 512;
 };
 

@@ -1,8 +1,8 @@
-// An evaluation task: a file of questions, one JSON object a line, each with the rule that checks its answer.
+// An evaluation task: a file of questions, one JSON object per line, each with the rule that checks its answer.
 //
 //   {"id": "...", "mode": "chat" | "thinking", "messages": [...], "tools": [...], "check": "<rule>",
 //    "expected_answer": "...", "expected_tool_calls": [{"name": "...", "arguments": {...} or JSON text}]}
-// Other keys are ignored. Rules are told by their whole text:
+// Other keys are ignored. Rules are given by their whole text:
 //   the number after the last "####" equals expected_answer    compared as numbers
 //   content equals expected_answer                             byte by byte
 //   expected_answer occurs in the answer (after </think>)

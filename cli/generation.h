@@ -1,4 +1,4 @@
-// Generation: one answer of the engine, taken on the caller's thread while it is made.
+// Generation: one answer of the engine, received on the caller's thread while it is generated.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ class OutputQueue {
   };
 
   void push(std::size_t key, Output output);
-  // Nothing when none came within `timeout`.
+  // No value if none came within `timeout`.
   std::optional<Item> pop(std::chrono::milliseconds timeout);
 
  private:
@@ -59,7 +59,7 @@ struct GenerationStats {
   std::string text() const;   // for the log
 };
 
-// How many tokens may follow the prompt: `wanted`, or less where max_model_len ends; an error when not even one.
+// How many tokens may follow the prompt: `wanted`, or fewer up to max_model_len; an error if not even one.
 Result<int> answer_budget(const Engine& engine, std::size_t prompt_tokens, int wanted);
 
 // Runs the request to its end, or until SIGINT (see interrupt.h), which cancels it.

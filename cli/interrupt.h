@@ -1,4 +1,4 @@
-// Ctrl-C as a flag that a command looks at, instead of the end of the program.
+// Ctrl-C as a flag that a command checks, instead of the end of the program.
 #pragma once
 
 #include <csignal>

@@ -18,7 +18,7 @@ struct LoadedModel {
   GenerationConfig generation;
   std::unique_ptr<Engine> engine;
 
-  // The chat encoding, or an error that says what to do without.
+  // The chat encoding, or an error that says what to do without one.
   Result<const ChatEncoding*> require_chat() const;
 };
 

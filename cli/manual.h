@@ -1,4 +1,4 @@
-// Manual pages and shell completions, made of what describe() says (cli/command_text.h).
+// Manual pages and shell completions, made from describe() (cli/command_text.h).
 #pragma once
 
 #include <string>

@@ -5,8 +5,7 @@
 // Scored are the targets at indices W / 2 + 1 .. W - 1 of a window (255 of 512); the result is exp of the mean of their
 // negative log-likelihoods over all windows. With `against` the model is loaded a second time, and both predict each
 // scored target from the same tokens: mean and 99th percentile (nearest rank) of KL(against || this) over the targets,
-// in nats, and the part of them whose likeliest token is the same. The logits of one step are all that is held at a
-// time.
+// in nats, and the share of them with the same likeliest token. Only the logits of one step are held at a time.
 #pragma once
 
 #include <string>

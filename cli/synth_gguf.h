@@ -1,4 +1,4 @@
-// A random checkpoint as one GGUF file, such as other programs convert the official one to.
+// A random checkpoint as one GGUF file, of the form to which other programs convert official ones.
 //
 // Architecture deepseek2 (DeepSeek-V2, V3): kv_b whole, matrices in Q4_0 but the router's, which is f32 like all
 // vectors; without the layers for multi-token prediction.

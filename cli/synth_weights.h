@@ -1,5 +1,5 @@
-// The values of a random checkpoint: a pure function of (seed, tensor name, element), so that any piece of any tensor
-// can be made at any time.
+// The values of a random checkpoint: a pure function of (seed, tensor name, element), so any piece of any tensor can be
+// made at any time.
 //
 //   weights      N(0, 1 / row length); quantised ones through codes and scales that vary from block to block
 //   norms        N(1, 0.1^2)

@@ -1,4 +1,4 @@
-// What `run` and `chat` share: how an answer is sampled.
+// Options that `run` and `chat` share: how an answer is sampled.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct VerifyCommandOptions {
   std::string json;                   // "": no file
 };
 
-// Exit code 0 when nothing differs, 1 when something does.
+// Exit code 0 if nothing differs, 1 if something does.
 int run_verify(const VerifyCommandOptions& options);
 
 }  // namespace sluice

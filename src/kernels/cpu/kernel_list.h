@@ -1,5 +1,6 @@
-// What a file of kernels offers: each kernel with its name and what it needs. A table (cpu/kernel_table.h) takes, of
-// all lists in their order (cpu/kernel_lists.h), the first kernel that it may for each of its entries.
+// What a file of kernels offers: each kernel with its name and the features that it needs. For each of its entries a
+// table (cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
+// (cpu/kernel_lists.h).
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +16,7 @@ namespace sluice {
 struct Kernel {
   const char* name;   // of the function, in namespace sluice::cpu
   const char* entry;  // "rms_norm"
-  CpuFeatures needs;  // beside those of its target
+  CpuFeatures needs;  // besides those of its target
   void (*put)(KernelTable& table);
   const void* (*get)(const KernelTable& table);  // what the table calls
 };

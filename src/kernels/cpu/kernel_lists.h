@@ -1,4 +1,4 @@
-// All lists of kernels, those that are preferred first: a line for each target of each file of kernels. A list is the
+// All lists of kernels, the preferred ones first: a line for each target of each file of kernels. A list is the
 // constant TARGET::FILE_kernels of that file.
 #pragma once
 

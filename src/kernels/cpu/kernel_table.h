@@ -1,6 +1,6 @@
-// KernelTable: the kernels that run, plain function pointers over tiles of rows, resolved once from the lists of
-// kernels (cpu/kernel_list.h) for what the processor may use (kernels/cpu_features.h). For kernels/cpu and its tests
-// alone (tools/check_layering.sh).
+// KernelTable: the kernels that run, as plain function pointers over tiles of rows, resolved once from the lists of
+// kernels (cpu/kernel_list.h) for the features that may be used (kernels/cpu_features.h). Only for kernels/cpu and its
+// tests (tools/check_layering.sh).
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so the choice changes speed only.
 #pragma once
@@ -110,7 +110,7 @@ struct KernelTable {
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
-// Of exactly these features, which the machine has. One table for each set, which stays.
+// The table for exactly these features, which the machine must have. One for each set, which is kept.
 const KernelTable& kernels_with(CpuFeatures features);
 
 }  // namespace sluice

@@ -67,8 +67,8 @@ inline constexpr std::int64_t kForkMacs = 32 << 10;
 inline constexpr std::int64_t kPieceMacs = 256 << 10;
 
 // Pieces of `total` in rounds, one for each thread in a round: a round takes half of what is left, the last one all of
-// it. Long pieces stream weights well; the short ones at the end make the threads finish together, even when the system
-// holds one up.
+// it. Long pieces stream weights well; the short ones at the end make the threads finish together, even if the system
+// delays one.
 class LinearPieces {
  public:
   LinearPieces(std::int64_t total, int threads) : total_(total), threads_(threads) {

@@ -3,7 +3,7 @@
 //
 // A source that begins with "// Compiled for A and B." is compiled for each of them; one in a target's folder for that.
 // All that such a file sees over vectors, templates included, lies in namespace sluice::cpu::SLUICE_ISA, so that the
-// linker never takes what is made for one target for that of another (tools/check_isa_symbols.sh).
+// linker never takes code made for one target for that of another (tools/check_isa_symbols.sh).
 #pragma once
 
 #define SLUICE_QUOTED(path) #path

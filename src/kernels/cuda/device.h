@@ -1,11 +1,12 @@
 // CudaDevice: an NVIDIA GPU. Its queue is one stream; host bytes go through pinned staging, so that an upload or a
 // download is enqueued without waiting; marks are events.
 //
-// Programs are built with and without CUDA (SLUICE_CUDA in CMake): without, open_cuda_device() says so. The runtime is
-// linked statically and finds the driver when it is first asked, so a machine without either starts like any other.
+// Programs are built with or without CUDA (SLUICE_CUDA in CMake); without it open_cuda_device() says so. The runtime is
+// linked statically and looks for the driver when it is first used, so the program starts on machines without a GPU
+// too.
 //
-// Errors: one of the GPU is kept (Device::status()) and makes every later call do nothing; what was to be downloaded is
-// then filled with 0xFF, NaN as a float and -1 as an id. Thread safety: as Device's.
+// Errors: an error of the GPU is kept (Device::status()) and makes every later call do nothing; downloads then give
+// 0xFF, NaN as a float and -1 as an id. Thread safety: as Device's.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,12 @@ class CudaDevice : public Device {
   virtual void plant_fault() = 0;
 };
 
-// GPU `number` of those that the driver shows (CUDA_VISIBLE_DEVICES). Errors, all kUnavailable, say what is missing:
-// CUDA in this build, a driver, a newer driver, a GPU, a GPU of compute capability 8.0; and kInvalidArgument: so many
-// GPUs there are.
+// GPU `number` of those that the driver shows (CUDA_VISIBLE_DEVICES). Errors say what is missing (kUnavailable: CUDA in
+// this build, a driver, a newer driver, a GPU, a GPU of compute capability 8.0), or how many GPUs there are
+// (kInvalidArgument).
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(int number);
 
-// Whether open_cuda_device(0) may succeed, in microseconds where there is no driver.
+// Whether open_cuda_device(0) may succeed; takes microseconds if there is no driver.
 bool has_cuda_device();
 
 // Kernels in the orders of the op headers: the bits of the CPU.

@@ -16,15 +16,15 @@
 //   };
 //   launch(exec, teams, ScaleRows{x, y});
 //
-// Outside of each() all threads of a team do the same: control flow there depends on arguments and team.index alone,
-// or on what broadcast() gives. Inside, a thread knows its number t and its own elements of PerThread values. Threads
-// tell each other something by tree_sum16() and max16(), or through memory with sync() between writing and reading.
-// Teams know nothing of each other; the emulation runs them last to first.
+// Outside of each() all threads of a team do the same: control flow there depends only on arguments and team.index, or
+// on results of broadcast(). Inside, a thread knows its number t and its own elements of PerThread values. Threads
+// communicate by tree_sum16() and max16(), or through memory with sync() between writing and reading. Teams are
+// independent of each other; the emulation runs them last to first.
 //
 // Teams of 1 to 32 threads share a block of 128 (those of one thread: 256); larger ones are blocks of their own.
 // Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
 //
-// Errors: those of a launch are left in the runtime, for who waits for the device to read.
+// Errors of a launch are left in the runtime, to be read by whoever waits for the device.
 #pragma once
 
 #include <cstddef>
@@ -158,7 +158,7 @@ void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::siz
          static_cast<cudaStream_t>(cuda_stream(exec))>>>(kernel, static_cast<int>(teams), static_cast<int>(team_bytes));
 }
 
-// The workspace, of which an op uses `bytes`: it cuts its work so that there are enough. Unspecified bytes.
+// The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.
 inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
   SLUICE_CHECK(bytes <= kCudaWorkspaceBytes, "an op cuts its work so that the workspace is enough");
   return cuda_workspace(exec);
@@ -185,7 +185,7 @@ SLUICE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// Returns what was there.
+// Returns the previous value.
 SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   return atomicAdd(to, value);
 }

@@ -22,7 +22,7 @@ namespace sluice {
 enum class CudaWeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes4, kCodes8 };
 enum class CudaScaleKind { kNone, kE8m0, kF32, kF32Min, kF16, kF16Min };
 
-// Plain values: kernels take them as they are. `data` is null until somebody says where the packed bytes lie.
+// Plain values, arguments of kernels. `data` is null until the place of the packed bytes is known.
 struct CudaLinear {
   explicit CudaLinear(const WeightView& view);
   CudaLinear() = default;

@@ -1,4 +1,4 @@
-// Small moves in one kernel: a copy of its own costs each of them more than its bytes do.
+// Small moves in one kernel, because a separate copy of each would cost more than its bytes.
 #pragma once
 
 #include <array>

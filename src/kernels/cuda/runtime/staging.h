@@ -1,8 +1,7 @@
 // Staging: pinned host memory between the host's bytes and a stream, a ring of pieces, each fenced by an event.
 // Uploads are copied in and their copies to the device enqueued; downloads are enqueued, and copied out once their
-// event has passed. One thread fills pinned memory at a fraction of the link's speed, so several fill it for a large
-// upload, each some pieces of its own; and the small ones of a call are one kernel. Thread safety: one thread at a
-// time.
+// event has passed. One thread fills pinned memory at a fraction of the link's speed, so for a large upload several
+// fill it, each its own pieces; the small ones of a call are one kernel. Thread safety: one thread at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,7 +26,7 @@ class Staging {
   static constexpr int kMostThreads = kPieces / 2;                  // one piece is filled, one is on its way
   static constexpr std::size_t kLargeBytes = std::size_t{8} << 20;  // from here on several threads fill
 
-  // Called with what every call of the runtime gives; false: nothing more is to be done.
+  // Called with the result of every call of the runtime; false: nothing more must be done.
   using Check = std::function<bool(cudaError_t error, const char* what)>;
 
   Staging() = default;
@@ -43,7 +42,7 @@ class Staging {
   void deliver(std::uint64_t before);
   // Downloads enqueued after this are of the next turn.
   std::uint64_t next_turn() { return ++turn_; }
-  // Nothing will arrive any more: what was to be downloaded becomes 0xFF.
+  // Nothing will arrive any more: pending downloads become 0xFF.
   void give_up();
 
  private:
