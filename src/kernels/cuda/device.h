@@ -24,7 +24,7 @@ class CudaDevice : public Device {
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
   virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h)
-  virtual int processors() const = 0;      // multiprocessors
+  virtual int processors() const = 0;  // multiprocessors
   // For tests: a kernel that fails is enqueued.
   virtual void plant_fault() = 0;
 };

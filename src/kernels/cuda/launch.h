@@ -171,10 +171,10 @@ inline int processors(const Exec& exec) {
 // 16 bytes of global memory to shared memory, both aligned to 16, while the thread goes on: only it sees them, once
 // wait_copies() says so. A thread's copies are counted in groups, each ended by commit_copies().
 SLUICE_DEVICE void copy_16(void* shared, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(from)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
 }
 SLUICE_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

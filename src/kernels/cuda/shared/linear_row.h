@@ -23,11 +23,11 @@ constexpr int row_ring(int outputs) {
 
 // How tiles are cut: fixed by the host for the products of a launch.
 struct RowCut {
-  int piece = 0;        // blocks whose inputs lie in shared memory at once, the most of a product
-  int together = 0;     // Weights::kRowOutputs
-  int outputs = 0;      // whose blocks' sums lie there at once, a multiple of `together`
-  int parts = 1;        // of a tile: so often `outputs`
-  int scale_words = 0;  // of an output, the most of a product
+  int piece = 0;                      // blocks whose inputs lie in shared memory at once, the most of a product
+  int together = 0;                   // Weights::kRowOutputs
+  int outputs = 0;                    // whose blocks' sums lie there at once, a multiple of `together`
+  int parts = 1;                      // of a tile: so often `outputs`
+  int scale_words = 0;                // of an output, the most of a product
   bool int8 = false, floats = false;  // whether inputs lie there as integers, as floats
 
   SLUICE_HD int partial_stride() const { return piece | 1; }
@@ -235,8 +235,8 @@ class RowTile {
         Weights::expand(w_, sums.scales[u], chunks[u].words + word, weights[u]);
       }
       constexpr std::size_t kAlignment = Weights::kInputs % 4 == 0 ? 16 : 8;
-      const auto* of_word =
-          static_cast<const float*>(__builtin_assume_aligned(x + word / Weights::kWords * Weights::kInputs, kAlignment));
+      const auto* of_word = static_cast<const float*>(
+          __builtin_assume_aligned(x + word / Weights::kWords * Weights::kInputs, kAlignment));
       SLUICE_UNROLL
       for (int i = 0; i < Weights::kInputs; i += 2) {
         SLUICE_UNROLL
@@ -311,7 +311,7 @@ class RowTile {
   float* const y_;
   int begin_ = 0, all_ = 0;  // outputs of the tile
   const std::byte* tile_ = nullptr;
-  Chunk* const ring_;        // [kRing][kOutputs][kThreads]
+  Chunk* const ring_;  // [kRing][kOutputs][kThreads]
   QuantizedInputs* const quantized_at_;
   float* const floats_at_;
   float* const partials_;        // [2][outputs][partial_stride]

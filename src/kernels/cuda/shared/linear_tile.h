@@ -161,8 +161,7 @@ class LinearTile {
       SLUICE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         constexpr std::size_t kAlignment = Weights::kInputs % 4 == 0 ? 16 : 8;
-        const auto* of_row = static_cast<const float*>(
-            __builtin_assume_aligned(inputs_.block(r, b) + k, kAlignment));
+        const auto* of_row = static_cast<const float*>(__builtin_assume_aligned(inputs_.block(r, b) + k, kAlignment));
         SLUICE_UNROLL
         for (int i = 0; i < Weights::kInputs; i += 2) {
           SLUICE_UNROLL
