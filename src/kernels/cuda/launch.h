@@ -21,13 +21,13 @@
 // tell each other something by tree_sum16() and max16(), or through memory with sync() between writing and reading.
 // Teams know nothing of each other; the emulation runs them last to first.
 //
-// On GPUs of compute capability 9.0 or later a kernel starts while the one before it still runs, as soon as all blocks of
-// that have started, and waits, before its teams begin, until that one has ended. So starting takes no time of its own.
-// Why nothing else changes:
+// On GPUs of compute capability 9.0 or later a kernel starts while the one before it still runs, as soon as all blocks
+// of that have started, and waits, before its teams begin, until that one has ended. So starting takes no time of its
+// own. Why nothing else changes:
 //   - Each block waits, so a kernel that has ended says that all kernels before it have, and what they wrote is seen.
 //   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but packed
-//     weights. No kernel of launch() writes these; what does (uploads, copies, fills) is ordered before the first kernel
-//     behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
+//     weights. No kernel of launch() writes these; what does (uploads, copies, fills) is ordered before the first
+//     kernel behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
 //   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
 // Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
 //

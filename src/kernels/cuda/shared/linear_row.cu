@@ -116,7 +116,8 @@ RowCut cut_of(const Exec& exec, std::span<const LinearProduct> products, int tog
 
 bool has_row_kernel(const LinearProduct& product) {
   const CudaLinear& w = product.weight;
-  const bool whole = w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.kind);
+  const bool whole =
+      w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.kind);
   return whole && !(scaled_first(w, product.form) && w.in % w.block != 0);
 }
 

@@ -294,7 +294,8 @@ class RowTile {
         };
         if constexpr (kIntegers) {
           const QuantizedInputs* x = inputs_.quantized(0);
-          w_.block == 32 ? add([&](int b) { return x[b].scale; }) : add([&](int b) { return x[b * w_.block / 32].scale; });
+          w_.block == 32 ? add([&](int b) { return x[b].scale; })
+                         : add([&](int b) { return x[b * w_.block / 32].scale; });
         } else if (kScaleFirst || w_.scale_kind == CudaScaleKind::kNone) {
           add([](int) { return 1.0F; });
         } else if (w_.scale_kind == CudaScaleKind::kE8m0) {

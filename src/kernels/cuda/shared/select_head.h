@@ -43,8 +43,9 @@ SLUICE_DEVICE void add_to_sum(std::uint64_t* to, std::uint64_t value) {
 #endif
 }
 
-// The bin where the head ends, sums[] added from the highest bin on: the first sum that is enough, or bin 0. What stands
-// in higher bins goes to `before`, and with `all` the sum of all bins to `total`. All threads have passed a sync().
+// The bin where the head ends, sums[] added from the highest bin on: the first sum that is enough, or bin 0. What
+// stands in higher bins goes to `before`, and with `all` the sum of all bins to `total`. All threads have passed a
+// sync().
 template <int kThreads, class Reaches>
 SLUICE_DEVICE void choose_bin(const Team<kThreads>& team, SelectScratch<kThreads>& scratch, bool all,
                               const Reaches& reaches) {
