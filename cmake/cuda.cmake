@@ -49,10 +49,26 @@ if(SLUICE_HAS_CUDA)
   target_include_directories(cudart-static SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 endif()
 
-# Machine code for these, from one pass of the compiler, and for what comes after them PTX, which the driver compiles when
-# it first loads it. Each rounding is part of the result, so that it is the CPU's.
-set(SLUICE_CUDA_CODE "sm_80,sm_90,sm_100,compute_80" CACHE STRING "What kernels are compiled to; sm_90 alone is quicker")
-set(SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_80,code=[${SLUICE_CUDA_CODE}]" "SHELL:-Xfatbin -compress-all"
+# Machine code for these, and for what comes after them PTX, which the driver compiles when it first loads it: a pass of
+# the compiler for 8.x, one for 9.0 and later, which have kernels that start early (src/kernels/cuda/launch.h). Each
+# rounding is part of the result, so that it is the CPU's.
+set(SLUICE_CUDA_CODE "sm_80;sm_90;sm_100;compute_90" CACHE STRING "What kernels are compiled to; sm_90 alone is quicker")
+set(SLUICE_CUDA_FLAGS)
+string(REPLACE "," ";" new "${SLUICE_CUDA_CODE}")
+set(old ${new})
+list(FILTER old INCLUDE REGEX "_8[0-9]$")
+list(FILTER new EXCLUDE REGEX "_8[0-9]$")
+foreach(pass old new)
+  string(REPLACE ";" "," codes "${${pass}}")
+  set(least 90)
+  if(pass STREQUAL "old")
+    set(least 80)
+  endif()
+  if(codes)
+    list(APPEND SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_${least},code=[${codes}]")
+  endif()
+endforeach()
+list(APPEND SLUICE_CUDA_FLAGS "SHELL:-Xfatbin -compress-all"
   -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
   -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
 

@@ -27,6 +27,7 @@ struct GpuTestOptions {
   int cases = 400;   // of each op
   int repeat = 100;  // of a case
   CaseSizes sizes = CaseSizes::kAny;
+  bool early = true;     // kernels start early (kernels/cuda/launch.h)
   bool managed = false;  // each piece of a case in memory of its own
 };
 inline GpuTestOptions& gpu_test_options() {

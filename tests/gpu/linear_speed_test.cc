@@ -77,29 +77,39 @@ Took time_of(int calls, const Call& call) {
   return least;
 }
 
-struct Linears {
-  const char* name;
+struct Part {
   WeightForm spec;
   int out, in;
-  int of_call;    // weights that a call multiplies
+  int count = 1;
+};
+
+// Of one op's call, on the same row.
+struct Linears {
+  const char* name;
+  std::vector<Part> parts;
   double a_step;  // calls
 };
 
 const WeightForm kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
     kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
-// 43 layers, 21 of them CSA.
-const Linears kFlash[] = {{"q_a", kFp8, 1024, 4096, 1, 43},
-                          {"q_b", kFp8, 32768, 1024, 1, 43},
-                          {"kv", kFp8, 512, 4096, 1, 43},
-                          {"index_q_b", kFp8, 8192, 1024, 1, 21},
-                          {"o_a", kFp8, 1024, 4096, 8, 43},
-                          {"o_b", kFp8, 4096, 8192, 1, 43},
-                          {"router", kBf16, 256, 4096, 1, 43},
-                          {"experts_gate_up", kMxfp4, 2048, 4096, 12, 43},
-                          {"experts_down", kMxfp4, 4096, 2048, 6, 43},
-                          {"shared_gate_up", kFp8, 2048, 4096, 2, 43},
-                          {"shared_down", kFp8, 4096, 2048, 1, 43},
-                          {"head", kBf16, 129280, 4096, 1, 1}};
+// As model/deepseek_v4 calls them: of 43 layers 2 have a window alone, 20 are HCA, 21 are CSA and past its top-k. The
+// experts are jobs of their own here, in groups there.
+const Linears kFlash[] = {
+    {"from_x", {{kFp8, 1024, 4096}, {kFp8, 512, 4096}}, 2},
+    {"from_x_hca", {{kFp8, 1024, 4096}, {kFp8, 512, 4096}, {kBf16, 512, 4096, 2}}, 20},
+    {"from_x_csa",
+     {{kFp8, 1024, 4096}, {kFp8, 512, 4096}, {kBf16, 1024, 4096, 2}, {kBf16, 256, 4096, 2}, {kBf16, 64, 4096}},
+     21},
+    {"from_q_a", {{kFp8, 32768, 1024}}, 22},
+    {"from_q_a_csa", {{kFp8, 32768, 1024}, {kFp8, 8192, 1024}}, 21},
+    {"o_a", {{kFp8, 1024, 4096, 8}}, 43},
+    {"o_b", {{kFp8, 4096, 8192}}, 43},
+    {"router", {{kBf16, 256, 4096}}, 43},
+    {"experts_gate_up", {{kMxfp4, 2048, 4096, 12}}, 43},
+    {"experts_down", {{kMxfp4, 4096, 2048, 6}}, 43},
+    {"shared_gate_up", {{kFp8, 2048, 4096, 2}}, 43},
+    {"shared_down", {{kFp8, 4096, 2048}}, 43},
+    {"head", {{kBf16, 129280, 4096}}, 1}};
 
 // Inputs are f32, or as the default profile has them: prepared by the op before.
 class GpuSpeedOfLinears : public ::testing::TestWithParam<InputForm> {
@@ -116,20 +126,28 @@ class GpuSpeedOfLinears : public ::testing::TestWithParam<InputForm> {
     gpu().upload({memory_.data(), reinterpret_cast<const std::byte*>(x.data()), x.size() * sizeof(float)});
   }
 
-  Took time_of_row(const Linears& linears, const Weights& weights) {
-    const InputForm form = weights.of(0)[0].input_form();
-    const bool prepared = form != InputForm::kF32;
-    auto* x = reinterpret_cast<float*>(memory_.data());
-    auto* y = reinterpret_cast<float*>(memory_.data() + kCopied);
-    if (prepared) {
-      prepare_rows(exec_, {form, 1, linears.in, x, linears.in, x + kMostInputs, input_floats(form, linears.in)});
-      x += kMostInputs;
+  Took time_of_row(const Linears& linears, const std::vector<Weights>& weights) {
+    auto* const values = reinterpret_cast<float*>(memory_.data());
+    auto* const y = reinterpret_cast<float*>(memory_.data() + kCopied);
+    const int in = linears.parts[0].in;
+    std::vector<const float*> x;  // in the form of each part
+    for (const Weights& part : weights) {
+      const InputForm form = part.of(0)[0].input_form();
+      x.push_back(values);
+      if (form == InputForm::kF32) continue;
+      float* to = values + x.size() * kMostInputs;
+      prepare_rows(exec_, {form, 1, in, values, in, to, input_floats(form, in)});
+      x.back() = to;
     }
     return time_of(gpu_test_options().repeat, [&](int call) {
       std::vector<LinearJob> jobs;
-      for (const LinearWeight& weight : weights.of(call)) {
-        jobs.push_back({&weight, x, linears.in, y + jobs.size() * static_cast<std::size_t>(linears.out), linears.out});
-        jobs.back().x_prepared = prepared;
+      float* to = y;
+      for (std::size_t part = 0; part < weights.size(); ++part) {
+        for (const LinearWeight& weight : weights[part].of(call)) {
+          jobs.push_back({&weight, x[part], in, to, weight.out()});
+          jobs.back().x_prepared = x[part] != values;
+          to += weight.out();
+        }
       }
       linear(exec_, LinearArgs{1, jobs});
     });
@@ -145,15 +163,19 @@ class GpuSpeedOfLinears : public ::testing::TestWithParam<InputForm> {
 TEST_P(GpuSpeedOfLinears, OneRowOfV4Flash) {
   double all_bytes = 0, all_seconds = 0;
   for (const Linears& linears : kFlash) {
-    const bool quantized = linears.spec.format != WeightFormat::kBf16;
-    const Weights weights(linears.spec, quantized ? GetParam() : float_inputs(GetParam()), linears.out, linears.in,
-                          linears.of_call);
+    std::vector<Weights> weights;
+    double bytes = 0;
+    for (const Part& part : linears.parts) {
+      const bool quantized = part.spec.format != WeightFormat::kBf16;
+      weights.emplace_back(part.spec, quantized ? GetParam() : float_inputs(GetParam()), part.out, part.in, part.count);
+      bytes += weights.back().bytes_of_call();
+    }
     const auto [took, enqueueing] = time_of_row(linears, weights);
-    const double rate = weights.bytes_of_call() / took;
+    const double rate = bytes / took;
     std::printf("%-20s %9.2f us %8.1f GB/s, %3.0f %% of a copy; enqueued in %.2f us\n", linears.name, took * 1e6,
                 rate / 1e9, 100 * rate / copied_, enqueueing * 1e6);
     RecordProperty(fmt::format("{}_us", linears.name), fmt::format("{:.2f}", took * 1e6));
-    all_bytes += weights.bytes_of_call() * linears.a_step;
+    all_bytes += bytes * linears.a_step;
     all_seconds += took * linears.a_step;
   }
   const double share = all_bytes / all_seconds / copied_;

@@ -1,12 +1,13 @@
-// gpu_test [--part N] [--cases N] [--sizes any|official] [--repeat N] [--memory pinned|managed] [--json FILE]
-// [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
+// gpu_test [--part N] [--cases N] [--sizes any|official] [--repeat N] [--memory pinned|managed] [--early on|off]
+// [--json FILE] [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
 //   part 1: the device, and each op in random cases against the reference on the CPU, bit by bit
 //   part 2: what a copy takes, and products with one row, each called so often (--repeat)
 //   part 3: a kernel that fails; nothing runs on the GPU after it in this process
 //   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
 // Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.
 // --memory managed: cases are not in one piece of pinned memory, but each array in managed memory of its own, where
-// compute-sanitizer sees what lies beside it. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
+// compute-sanitizer sees what lies beside it. --early off: no kernel starts before the one before it has ended. --json:
+// GoogleTest's report. SLUICE_TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -42,6 +43,8 @@ int main(int argc, char** argv) {
       options.sizes = argv[++i] == std::string("official") ? sluice::CaseSizes::kOfficial : sluice::CaseSizes::kAny;
     } else if (argument == "--memory" && has_value) {
       options.managed = argv[++i] == std::string("managed");
+    } else if (argument == "--early" && has_value) {
+      options.early = argv[++i] == std::string("on");
     } else {
       arguments.push_back(argument);
     }
@@ -56,5 +59,6 @@ int main(int argc, char** argv) {
   int count = static_cast<int>(pointers.size());
   ::testing::InitGoogleTest(&count, pointers.data());
   std::printf("%s\n", sluice::gpu().gpu().c_str());
+  sluice::gpu().start_kernels_early(options.early);
   return RUN_ALL_TESTS();
 }

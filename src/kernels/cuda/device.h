@@ -26,6 +26,10 @@ class CudaDevice : public Device {
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
   virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h)
   virtual int processors() const = 0;  // multiprocessors
+  // Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
+  virtual bool behind_kernel() = 0;
+  // For tests: kernels that start as if there were no such (kernels/cuda/launch.h).
+  virtual void start_kernels_early(bool early) = 0;
   // For tests: a kernel that fails is enqueued.
   virtual void plant_fault() = 0;
 };

@@ -21,6 +21,16 @@
 // communicate by tree_sum16() and max16(), or through memory with sync() between writing and reading. Teams are
 // independent of each other; the emulation runs them last to first.
 //
+// On GPUs of compute capability 9.0 or later a kernel starts while the one before it still runs, as soon as all blocks
+// of that have started, and waits, before its teams begin, until that one has ended. So starting takes no time of its
+// own. Why nothing else changes:
+//   - Each block waits, so a kernel that has ended says that all kernels before it have, and what they wrote is seen.
+//   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but packed
+//     weights. No kernel of launch() writes these; what does (uploads, copies, fills) is ordered before the first
+//     kernel behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
+//   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
+// Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
+//
 // Teams of 1 to 32 threads share a block of 128 (those of one thread: 256); larger ones are blocks of their own.
 // Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
 //
@@ -66,6 +76,8 @@ void* cuda_stream(const Exec& exec);
 std::byte* cuda_workspace(const Exec& exec);
 // Its multiprocessors: how many teams a kernel cuts its work into, which no result may depend on.
 int cuda_processors(const Exec& exec);
+// Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
+bool cuda_behind_kernel(const Exec& exec);
 
 namespace SLUICE_CUDA_OPS {
 
@@ -133,29 +145,84 @@ consteval int resident_blocks() {
   return 1;
 }
 
+// Whether a kernel calls wait_for_kernels() itself.
+template <class Kernel>
+consteval bool waits_itself() {
+  if constexpr (requires { Kernel::kWaits; }) return Kernel::kWaits;
+  return false;
+}
+
+// Until all kernels before have ended, what they wrote seen.
+SLUICE_DEVICE void wait_for_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+SLUICE_DEVICE void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
   extern __shared__ __align__(16) std::byte shared[];
+  let_next_kernel_start();
+  if constexpr (!waits_itself<Kernel>()) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   const int of_block = static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
   if (index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
 }
 
+// What the runtime is asked and told once of a kernel on a device.
+struct KernelState {
+  int device = -1;
+  std::size_t shared_bytes = 0;  // that it may have
+  bool waits = false;            // the code that runs has wait_for_kernels()
+};
+
+// Of the current device. Errors as launch()'s.
+template <class Kernel>
+const KernelState& kernel_state(std::size_t shared_bytes) {
+  constexpr std::size_t kWithoutAsking = std::size_t{48} << 10;
+  thread_local KernelState state;
+  int device = 0;
+  cudaGetDevice(&device);
+  if (device != state.device) {
+    cudaFuncAttributes attributes{};
+    if (cudaFuncGetAttributes(&attributes, run_teams<Kernel>) != cudaSuccess) attributes.ptxVersion = 0;
+    state = {device, kWithoutAsking, attributes.ptxVersion >= 90};
+  }
+  if (shared_bytes > state.shared_bytes) {
+    cudaFuncSetAttribute(run_teams<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+    state.shared_bytes = shared_bytes;
+  }
+  return state;
+}
+
 template <class Kernel>
 void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
-  constexpr std::size_t kWithoutAsking = std::size_t{48} << 10;
   if (teams <= 0) return;
   SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
-  const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16, bytes = team_bytes * kTeams;
-  if (bytes > kWithoutAsking) {
-    cudaFuncSetAttribute(run_teams<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  }
-  run_teams<Kernel>
-      <<<static_cast<unsigned>((teams + kTeams - 1) / kTeams), kBlockThreads<Kernel>, bytes,
-         static_cast<cudaStream_t>(cuda_stream(exec))>>>(kernel, static_cast<int>(teams), static_cast<int>(team_bytes));
+  const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>((teams + kTeams - 1) / kTeams));
+  config.blockDim = dim3(kBlockThreads<Kernel>);
+  config.dynamicSmemBytes = team_bytes * kTeams;
+  config.stream = static_cast<cudaStream_t>(cuda_stream(exec));
+  config.attrs = &early;
+  const bool waits = kernel_state<Kernel>(config.dynamicSmemBytes).waits;
+  config.numAttrs = cuda_behind_kernel(exec) && waits ? 1 : 0;
+  int team_count = static_cast<int>(teams), team_shared = static_cast<int>(team_bytes);
+  void* arguments[] = {const_cast<Kernel*>(&kernel), &team_count, &team_shared};
+  cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(run_teams<Kernel>), arguments);
 }
 
 // The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.
@@ -173,6 +240,13 @@ inline int processors(const Exec& exec) {
 SLUICE_DEVICE void copy_16(void* shared, const void* from) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(from)
+      : "memory");
+}
+// 4 bytes, both aligned to 4.
+SLUICE_DEVICE void copy_4(void* shared, const void* from) {
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
       "l"(from)
       : "memory");
 }
@@ -235,6 +309,8 @@ void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
   }
 }
 
+inline void wait_for_kernels() {}
+
 template <class Kernel>
 void launch(const Exec&, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
   const FlushDenormals flush;
@@ -260,6 +336,9 @@ inline int processors(const Exec&) {
 
 inline void copy_16(void* shared, const void* from) {
   std::memcpy(shared, from, 16);
+}
+inline void copy_4(void* shared, const void* from) {
+  std::memcpy(shared, from, 4);
 }
 inline void commit_copies() {}
 template <int kLeft>

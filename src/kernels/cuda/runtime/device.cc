@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "base/check.h"
 #include "base/progress.h"
@@ -40,8 +41,10 @@ class Gpu final : public CudaDevice {
   }
   std::byte* workspace() override { return workspace_.data(); }
   int processors() const override { return processors_; }
+  bool behind_kernel() override { return behind_kernel_.exchange(true) && early_; }
+  void start_kernels_early(bool early) override { early_ = early; }
   void plant_fault() override {
-    use();
+    use_for_other_work();
     enqueue_trap(stream_);
   }
 
@@ -59,6 +62,11 @@ class Gpu final : public CudaDevice {
   void unmap(std::byte* data, std::size_t bytes) override;
   // The current device is the thread's, and the engine's thread is not the one that loads.
   void use() const { cudaSetDevice(number_); }
+  // For work that is not a kernel of launch().
+  void use_for_other_work() {
+    use();
+    behind_kernel_ = false;
+  }
   // False once anything has failed.
   bool check(cudaError_t error, const char* what);
 
@@ -66,6 +74,8 @@ class Gpu final : public CudaDevice {
   std::string text_;
   std::size_t total_bytes_ = 0;
   int processors_ = 1;
+  std::atomic<bool> behind_kernel_ = false;
+  bool early_ = true;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
   DeviceMemory workspace_;
@@ -147,7 +157,7 @@ void Gpu::unmap(std::byte* data, std::size_t) {
 }
 
 void Gpu::copy_all(std::span<const ByteMove> moves) {
-  use();
+  use_for_other_work();
   for (const ByteMove& move : moves) {
     if (!status_.ok()) return;
     if (move.bytes > 0) {
@@ -157,12 +167,12 @@ void Gpu::copy_all(std::span<const ByteMove> moves) {
 }
 
 void Gpu::upload_all(std::span<const ByteMove> moves) {
-  use();
+  use_for_other_work();
   if (status_.ok()) staging_.upload(moves);
 }
 
 void Gpu::download_all(std::span<const ByteMove> moves) {
-  use();
+  use_for_other_work();
   for (const ByteMove& move : moves) {
     if (status_.ok()) {
       staging_.download(move);
@@ -173,14 +183,14 @@ void Gpu::download_all(std::span<const ByteMove> moves) {
 }
 
 void Gpu::fill(std::byte* to, std::byte value, std::size_t bytes) {
-  use();
+  use_for_other_work();
   if (status_.ok() && bytes > 0) {
     check(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream_), "filling memory");
   }
 }
 
 Device::Mark Gpu::mark() {
-  use();
+  use_for_other_work();
   ++marks_;
   if (status_.ok()) check(cudaEventRecord(events_[marks_ % events_.size()], stream_), "recording an event");
   return staging_.next_turn();
@@ -252,6 +262,10 @@ std::byte* cuda_workspace(const Exec& exec) {
 
 int cuda_processors(const Exec& exec) {
   return device_of(exec).processors();
+}
+
+bool cuda_behind_kernel(const Exec& exec) {
+  return device_of(exec).behind_kernel();
 }
 
 }  // namespace sluice

@@ -12,17 +12,25 @@ template <class Weights>
 struct LinearRow {
   static constexpr int kThreads = kRowThreadsOfTile;
   static constexpr int kResident = kRowResident;
-  TiledProduct products[kMostProducts];
+  static constexpr bool kWaits = true;
+  struct Tiles {
+    int first_team, out_tiles;
+  };
+  LinearProduct products[kMostProducts];
+  Tiles tiles[kMostProducts];
   RowCut cut;
   int count;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     int i = 0;
-    while (i + 1 < count && team.index >= products[i + 1].first_team) ++i;
-    const LinearProduct& product = products[i].product;
-    const int tile = team.index - products[i].first_team, out_tiles = products[i].out_tiles;
+    while (i + 1 < count && team.index >= tiles[i + 1].first_team) ++i;
+    const LinearProduct& product = products[i];
+    const int tile = team.index - tiles[i].first_team, out_tiles = tiles[i].out_tiles;
     RowGroup group{product.weight.data, tile / out_tiles, 1};
-    if (product.groups != nullptr) group = product.groups[tile / out_tiles];
+    if (product.groups != nullptr) {
+      wait_for_kernels();
+      group = product.groups[tile / out_tiles];
+    }
     if (group.rows <= 0) return;
     const auto x_row = [&](int) {
       const std::ptrdiff_t row = product.x_rows != nullptr ? product.x_rows[group.first] : group.first;
@@ -108,7 +116,8 @@ RowCut cut_of(const Exec& exec, std::span<const LinearProduct> products, int tog
 
 bool has_row_kernel(const LinearProduct& product) {
   const CudaLinear& w = product.weight;
-  const bool whole = w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.kind);
+  const bool whole =
+      w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.kind);
   return whole && !(scaled_first(w, product.form) && w.in % w.block != 0);
 }
 
@@ -129,7 +138,8 @@ void multiply_row(const Exec& exec, std::span<const LinearProduct> products) {
       for (int i = 0; i < kernel.count; ++i) {
         const LinearProduct& product = products[from + static_cast<std::size_t>(i)];
         const int out_tiles = (product.weight.out + outputs - 1) / outputs;
-        kernel.products[i] = {product, static_cast<int>(teams), out_tiles};
+        kernel.products[i] = product;
+        kernel.tiles[i] = {static_cast<int>(teams), out_tiles};
         teams += out_tiles * row_count(product);
       }
       launch(exec, teams, kernel, cut.shared_bytes(products[0].weight.block));

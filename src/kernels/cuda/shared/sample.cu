@@ -88,6 +88,7 @@ struct Sample {
     team.each([&](int t) {
       raw[t] = best[t] = {-INFINITY, -1};
       bool broken = false;
+      SLUICE_UNROLL_8
       for (int i = t; i < args.vocab; i += kThreads) {
         const float logit = logits[i], a = adjusted(i);
         broken |= !(logit < INFINITY) || !(a < INFINITY);
@@ -174,7 +175,7 @@ struct Sample {
     team.each([&](int t) {
       std::uint64_t sum = 0;
       for (int i = t; i < args.vocab; i += kThreads) sum += weight_units(exp_f32(logits[i] - highest));
-      add_atomically(&shared.select.sums[0], sum);
+      add_to_sum(&shared.select.sums[0], sum);
     });
     team.sync();
     const float log_sum = log_f32(static_cast<float>(shared.select.sums[0]) * (1.0F / kWeightUnits));

@@ -5,10 +5,10 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// values[t] becomes the sum of those of threads 0 to t. `scratch`, in shared memory: kThreads integers. All threads
+// values[t] becomes the sum of those of threads 0 to t. `scratch`, in shared memory: kThreads of them. All threads
 // have passed a sync() when it returns, and may read scratch, which holds the same.
-template <int kThreads>
-SLUICE_DEVICE void scan(const Team<kThreads>& team, PerThread<std::int32_t, kThreads>& values, std::int32_t* scratch) {
+template <class Integer, int kThreads>
+SLUICE_DEVICE void scan(const Team<kThreads>& team, PerThread<Integer, kThreads>& values, Integer* scratch) {
   team.sync();
   team.each([&](int t) { scratch[t] = values[t]; });
   for (int distance = 1; distance < kThreads; distance *= 2) {

@@ -25,10 +25,45 @@ inline constexpr int kSelectBins = 256;
 template <int kThreads>
 struct SelectScratch {
   std::uint64_t sums[kSelectBins];
+  std::uint64_t running[kThreads];
   std::uint64_t total, before;  // of all items; of those whose keys are certainly higher
   std::int32_t counts[kThreads];
   std::int32_t bin, index;
 };
+
+// To a sum in shared memory: as words, for which processors have instructions.
+SLUICE_DEVICE void add_to_sum(std::uint64_t* to, std::uint64_t value) {
+#ifdef __CUDACC__
+  auto* words = reinterpret_cast<unsigned*>(to);
+  const auto low = static_cast<unsigned>(value);
+  const unsigned carry = atomicAdd(words, low) + low < low ? 1 : 0, high = static_cast<unsigned>(value >> 32) + carry;
+  if (high != 0) atomicAdd(words + 1, high);
+#else
+  *to += value;
+#endif
+}
+
+// The bin where the head ends, sums[] added from the highest bin on: the first sum that is enough, or bin 0. What
+// stands in higher bins goes to `before`, and with `all` the sum of all bins to `total`. All threads have passed a
+// sync().
+template <int kThreads, class Reaches>
+SLUICE_DEVICE void choose_bin(const Team<kThreads>& team, SelectScratch<kThreads>& scratch, bool all,
+                              const Reaches& reaches) {
+  PerThread<std::uint64_t, kThreads> sums;
+  team.each([&](int t) { sums[t] = t < kSelectBins ? scratch.sums[kSelectBins - 1 - t] : 0; });
+  scan(team, sums, scratch.running);
+  const std::uint64_t before = scratch.before, total = all ? scratch.running[kThreads - 1] : scratch.total;
+  team.sync();
+  team.each([&](int t) {
+    const std::uint64_t higher = t > 0 ? scratch.running[t - 1] : 0;
+    const bool enough = t == kSelectBins - 1 || reaches(before + scratch.running[t], total);
+    if (t >= kSelectBins || !enough || (t > 0 && reaches(before + higher, total))) return;
+    scratch.bin = kSelectBins - 1 - t;
+    scratch.before = before + higher;
+    scratch.total = total;
+  });
+  team.sync();
+}
 
 // The shortest head of items [0, n) whose sum of weight(i), integers, is enough: reaches(its sum, the sum of all) says
 // so, for all of them at least. Of items with the same key, those that have no weight come after those that have the
@@ -49,26 +84,23 @@ SLUICE_DEVICE HeadEnd select_head(const Team<kThreads>& team, SelectScratch<kThr
     });
     team.sync();
     team.each([&](int t) {
-      for (int i = t; i < n; i += kThreads) {
-        const std::uint32_t bits = ordered(i);
-        if (shift < 24 && (bits ^ prefix) >> (shift + 8) != 0) continue;
-        const std::uint64_t w = weight(i);
-        if (w > 0) add_atomically(&scratch.sums[bits >> shift & 0xFFU], w);
+      constexpr int kAtOnce = 4;  // loaded before any is added
+      for (int first = t; first < n; first += kAtOnce * kThreads) {
+        std::uint32_t bits[kAtOnce] = {};
+        SLUICE_UNROLL
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (first + j * kThreads < n) bits[j] = ordered(first + j * kThreads);
+        }
+        SLUICE_UNROLL
+        for (int j = 0; j < kAtOnce && first + j * kThreads < n; ++j) {
+          if (shift < 24 && (bits[j] ^ prefix) >> (shift + 8) != 0) continue;
+          const std::uint64_t w = weight(first + j * kThreads);
+          if (w > 0) add_to_sum(&scratch.sums[bits[j] >> shift & 0xFFU], w);
+        }
       }
     });
     team.sync();
-    team.each([&](int t) {  // from the highest bin on; the few sums are quickly added by one thread
-      if (t > 0) return;
-      if (shift == 24) {
-        scratch.total = 0;
-        for (int bin = 0; bin < kSelectBins; ++bin) scratch.total += scratch.sums[bin];
-      }
-      int bin = kSelectBins - 1;
-      while (bin > 0 && !reaches(scratch.before + scratch.sums[bin], scratch.total))
-        scratch.before += scratch.sums[bin--];
-      scratch.bin = bin;
-    });
-    team.sync();
+    choose_bin(team, scratch, shift == 24, reaches);
     prefix |= static_cast<std::uint32_t>(scratch.bin) << shift;
     team.sync();
   }
