@@ -123,6 +123,15 @@ RandomWeight::RandomWeight(std::mt19937& random, const WeightForm& form, int out
            .codes = form.codes};
 }
 
+RandomWeight& RandomWeight::plant_extremes(std::mt19937& random) {
+  constexpr int kCodes[] = {0x7F, 0xFF}, kScales[] = {0, 1, 254, 255};
+  if (view_.format == WeightFormat::kFp8) data_[random() % data_.size()] = static_cast<std::byte>(kCodes[random() % 2]);
+  if (view_.scale_format == ScaleFormat::kE8m0) {
+    for (const int scale : kScales) scales_[random() % scales_.size()] = static_cast<std::byte>(scale);
+  }
+  return *this;
+}
+
 std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {
   std::normal_distribution<float> normal;
   std::vector<float> x(count);

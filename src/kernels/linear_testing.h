@@ -36,6 +36,9 @@ class RandomWeight {
   // Of kCodes, `in` is made a multiple of the type's block.
   RandomWeight(std::mt19937& random, const WeightForm& form, int out, int in);
   const WeightView& view() const { return view_; }
+  // Puts what checkpoints may hold but seldom do among the values: an FP8 code that is not a number, e8m0 scales at
+  // either end of their range and that one that is not a number.
+  RandomWeight& plant_extremes(std::mt19937& random);
 
  private:
   std::vector<std::byte> data_, scales_;

@@ -174,7 +174,9 @@ void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrd
 CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& spec, int out, int in, InputForm wanted,
                           bool transposed) {
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
-  WeightView view = memory.keep<RandomWeight>(values, spec, out, in).view();
+  RandomWeight& random_values = memory.keep<RandomWeight>(values, spec, out, in);
+  if (random.between(0, 7) == 0) random_values.plant_extremes(values);
+  WeightView view = random_values.view();
   if (transposed && spec.format == WeightFormat::kCodes) view = transposed_codes(view);
   CaseWeight& weight = memory.keep<CaseWeight>();
   weight.reference = LinearWeight::in_place(linear_packing(scalar_kernels()), view, wanted);
