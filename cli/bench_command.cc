@@ -13,9 +13,8 @@
 #include "cli/version.h"
 #include "engine/engine_options.h"
 #include "files/json.h"
-#include "measure/fingerprint.h"
+#include "measure/machine_probe.h"
 #include "measure/rounds.h"
-#include "measure/speed_report.h"
 
 namespace sluice {
 namespace {

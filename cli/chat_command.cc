@@ -1,5 +1,3 @@
-#include "cli/chat_command.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "cli/line_reader.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
+#include "cli/text_commands.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,3 @@
-#include "cli/eval_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "cli/generation.h"
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
+#include "cli/model_commands.h"
 #include "cli/model_path.h"
 #include "cli/perplexity.h"
 #include "files/json.h"

@@ -1,5 +1,3 @@
-#include "cli/inspect_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,14 +12,15 @@
 #include "cache/memory_plan.h"
 #include "cli/exit_code.h"
 #include "cli/inspect_text.h"
+#include "cli/model_commands.h"
 #include "cli/model_path.h"
-#include "config/gguf_architecture.h"
+#include "config/gguf_config.h"
 #include "engine/device_choice.h"
 #include "engine/device_plan.h"
 #include "engine/engine_options.h"
 #include "files/checkpoint.h"
 #include "files/gguf_file.h"
-#include "kernels/linear_packing.h"
+#include "kernels/linear.h"
 #include "model/model_plan.h"
 
 namespace sluice {

@@ -1,10 +1,9 @@
-#include "cli/kernels_command.h"
-
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "cli/exit_code.h"
+#include "cli/model_commands.h"
 #include "kernels/cpu_features.h"
 #include "kernels/isa.h"
 

@@ -1,5 +1,3 @@
-#include "cli/known_model.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -19,6 +17,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "cli/interrupt.h"
+#include "cli/model_path.h"
 
 namespace sluice {
 namespace {

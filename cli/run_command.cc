@@ -1,5 +1,3 @@
-#include "cli/run_command.h"
-
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
+#include "cli/text_commands.h"
 #include "text/message_starts.h"
 
 namespace sluice {

@@ -1,5 +1,3 @@
-#include "cli/serve_command.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -7,6 +5,7 @@
 #include "cli/exit_code.h"
 #include "cli/loaded_model.h"
 #include "cli/model_path.h"
+#include "cli/text_commands.h"
 #include "serve/server.h"
 
 namespace sluice {

@@ -21,7 +21,7 @@
 #include "files/gguf_file.h"
 #include "files/json.h"
 #include "model/model_plan.h"
-#include "sim/calibrate.h"
+#include "sim/cost_model.h"
 #include "sim/load_estimate.h"
 #include "sim/null_model.h"
 #include "sim/report.h"

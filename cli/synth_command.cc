@@ -1,5 +1,3 @@
-#include "cli/synth_command.h"
-
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/progress.h"
 #include "cli/exit_code.h"
+#include "cli/model_commands.h"
 #include "cli/synth_gguf.h"
 #include "cli/synth_weights.h"
 #include "files/gguf_file.h"

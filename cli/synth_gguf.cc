@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/synth_vocabulary.h"
-#include "config/gguf_architecture.h"
+#include "config/gguf_config.h"
 
 namespace sluice {
 namespace {

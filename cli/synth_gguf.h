@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/synth_weights.h"
+#include "config/model_config.h"
 #include "files/gguf_writer.h"
 #include "model/model_plan.h"
 #include "sluice/status.h"
@@ -19,5 +20,13 @@ Result<GgufEntries> gguf_metadata(const ModelConfig& config, const std::string& 
 
 // Stacked experts are one tensor. The sources point into both.
 std::vector<TensorSource> gguf_sources(const ModelPlan& plan, const SynthWeights& weights);
+
+// The tokenizer of a random model, as the metadata of its GGUF file: byte-level BPE.
+
+// Adds the tokenizer.ggml keys of a vocabulary of config.vocab_size ids. From tokenizer.json in the folder `tokenizer`,
+// filled up with unused tokens; without a folder (""), the config's begin and end tokens, the bytes, and pairs of
+// letters. `pretokenizer`: its name in GGUF files.
+Status write_vocabulary(const ModelConfig& config, const std::string& tokenizer, std::string_view pretokenizer,
+                        GgufEntries& metadata);
 
 }  // namespace sluice

@@ -1,5 +1,3 @@
-#include "cli/synth_vocabulary.h"
-
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -8,8 +6,9 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "cli/synth_gguf.h"
 #include "files/json.h"
-#include "text/bpe_alphabet.h"
+#include "text/bpe_vocabulary.h"
 
 namespace sluice {
 namespace {

@@ -1,14 +1,16 @@
 // serve, run and chat.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <random>
 
-#include "cli/chat_command.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
-#include "cli/run_command.h"
-#include "cli/serve_command.h"
+#include "cli/text_commands.h"
 
 namespace sluice {
+
 namespace {
 
 void add_text_flags(CLI::App& command, TextOptions& options) {
@@ -88,6 +90,25 @@ void add_text_commands(CLI::App& app, Invocation& invocation) {
   add_serve(app, invocation);
   add_run(app, invocation);
   add_chat(app, invocation);
+}
+
+Result<SamplingParams> sampling_params(const TextOptions& options) {
+  SamplingParams params;
+  params.temperature = options.temperature;
+  params.top_p = options.top_p;
+  params.top_k = options.top_k;
+  params.min_p = options.min_p;
+  if (options.seed) {
+    params.seed = *options.seed;
+  } else {
+    std::random_device random;
+    params.seed = std::uint64_t{random()} << 32 | random();
+  }
+  if (options.max_tokens < 1) {
+    return invalid_argument(fmt::format("--max-tokens: expected at least 1, found {}", options.max_tokens));
+  }
+  SLUICE_RETURN_IF_ERROR(validate(params));
+  return params;
 }
 
 }  // namespace sluice

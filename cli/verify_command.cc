@@ -1,5 +1,3 @@
-#include "cli/verify_command.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/exit_code.h"
+#include "cli/model_commands.h"
 #include "cli/model_path.h"
 #include "verify/verify.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "config/gguf_architecture.h"
+#include "config/gguf_config.h"
 #include "files/checkpoint.h"
 #include "files/gguf_file.h"
 #include "files/json.h"

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cache/cache_memory_damage_testing.h"
-#include "cache/page_pool_damage_testing.h"
+#include "cache/damage_testing.h"
 #include "cache/toy_world_testing.h"
 
 namespace sluice::audit_test {

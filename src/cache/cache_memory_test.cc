@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/test_seed_testing.h"
-#include "cache/cache_memory_damage_testing.h"
+#include "cache/damage_testing.h"
 #include "kernels/deferred_device_testing.h"
 
 namespace sluice::cache_memory_test {

@@ -11,7 +11,7 @@
 #include "cache/cache_memory.h"
 #include "cache/memory_plan.h"
 #include "cache/page_geometry.h"
-#include "cache/pool.h"
+#include "cache/page_pool.h"
 #include "model/batch.h"
 #include "model/cache_layout.h"
 

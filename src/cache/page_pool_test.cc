@@ -10,8 +10,7 @@
 #include <set>
 
 #include "base/test_seed_testing.h"
-#include "cache/page_pool_damage_testing.h"
-#include "cache/pool.h"
+#include "cache/damage_testing.h"
 
 namespace sluice::page_pool_test {
 namespace {

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 
-#include "config/deepseek_v4_schedule.h"
 #include "config/model_config.h"
 #include "files/json_fields.h"
 

@@ -1,5 +1,3 @@
-#include "config/deepseek_v4_schedule.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/mapped_file.h"
-#include "config/token_ids.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 #include "sluice/sampling.h"
@@ -34,6 +33,20 @@ Result<GenerationConfig> load_generation_config(const std::string& folder) {
   if (!std::filesystem::exists(path, error)) return GenerationConfig();
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
   return parse_generation_config(text, path);
+}
+
+std::vector<std::int32_t> read_token_ids(JsonFields& fields, std::string_view key, std::int32_t max) {
+  std::vector<std::int32_t> ids;
+  const boost::json::value* value = fields.find(key);
+  if (value == nullptr) return ids;
+  if (value->is_array()) {
+    fields.read(key, ids, 0, max);
+  } else {
+    std::int32_t id = -1;
+    fields.read(key, id, 0, max);
+    if (fields.status().ok()) ids.push_back(id);
+  }
+  return ids;
 }
 
 }  // namespace sluice

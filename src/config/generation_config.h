@@ -25,4 +25,11 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, std::str
 // Without the file: no values.
 Result<GenerationConfig> load_generation_config(const std::string& folder);
 
+// Token ids in configuration files, where an id may be written as one integer or as a list.
+
+class JsonFields;
+
+// The ids below `key`, each from 0 to `max`; none when the key is absent or null. A failure goes into `fields`.
+std::vector<std::int32_t> read_token_ids(JsonFields& fields, std::string_view key, std::int32_t max);
+
 }  // namespace sluice

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <set>
 
-#include "config/gguf_architecture.h"
 #include "files/json.h"
 
 namespace sluice {
+
 namespace {
 
 namespace json = boost::json;
@@ -143,6 +143,33 @@ json::object* GgufConfigWriter::rope() {
   }
   json::object& stored = config_["rope_scaling"].emplace_object() = std::move(scaling);
   return type == "yarn" ? &stored : nullptr;
+}
+
+namespace {
+
+// Every supported architecture, once.
+constexpr const GgufArchitecture* kArchitectures[] = {
+    &kGgufLlama, &kGgufQwen2, &kGgufQwen3, &kGgufDeepSeek2, &kGgufDeepSeek4,
+};
+
+}  // namespace
+
+Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model) {
+  GgufFields fields(model, "general.");
+  std::string name, names;
+  fields.require("architecture", name);
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  for (const GgufArchitecture* architecture : kArchitectures) {
+    if (architecture->name == name) return architecture;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", architecture->name);
+  }
+  fields.fail("architecture", fmt::format("a supported one ({})", names));
+  return fields.status();
+}
+
+Result<GgufNames> gguf_names(const GgufModel& model) {
+  SLUICE_ASSIGN_OR_RETURN(const GgufArchitecture* architecture, gguf_architecture(model));
+  return architecture->tensors;
 }
 
 }  // namespace sluice

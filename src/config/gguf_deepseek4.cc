@@ -5,7 +5,6 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "config/gguf_architecture.h"
 #include "config/gguf_config.h"
 
 namespace sluice {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/temp_folder_testing.h"
-#include "config/gguf_architecture.h"
 #include "config/gguf_config.h"
 #include "files/checkpoint.h"
 #include "files/gguf_testing.h"

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "base/mapped_file.h"
+#include "config/generation_config.h"
 #include "config/gguf_config.h"
 #include "config/model_families.h"
-#include "config/token_ids.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/linear_layout.h"
 #include "kernels/emulated_device.h"
-#include "kernels/linear_packing.h"
+#include "kernels/linear.h"
 
 namespace sluice {
 namespace {

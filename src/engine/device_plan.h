@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cache/memory_plan.h"
-#include "kernels/linear_packing.h"
+#include "kernels/linear.h"
 #include "model/model_plan.h"
 #include "sluice/status.h"
 

@@ -7,7 +7,7 @@
 #include "config/model_config.h"
 #include "engine/runner.h"
 #include "kernels/counting_device.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/linear_layout.h"
 
 namespace sluice::device_plan_test {
 namespace {

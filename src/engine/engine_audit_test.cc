@@ -2,8 +2,7 @@
 // looks.
 #include <gtest/gtest.h>
 
-#include "cache/cache_memory_damage_testing.h"
-#include "cache/page_pool_damage_testing.h"
+#include "cache/damage_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice::engine_audit_test {

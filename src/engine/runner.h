@@ -36,7 +36,7 @@
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
 #include "engine/device_choice.h"
-#include "engine/token_draws.h"
+#include "engine/sampler.h"
 #include "kernels/device_tables.h"
 #include "kernels/step_builder.h"
 #include "model/engine_setup.h"

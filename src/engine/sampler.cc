@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
+#include "sluice/sampling.h"
 
 namespace sluice {
 
@@ -46,6 +48,70 @@ Status sample_one(const Exec& exec, std::span<const float> logits, const Samplin
       own,
       {.rows = 1, .vocab = static_cast<int>(logits.size()), .logits = logits.data(), .params = &row, .out = &sampled});
   return read_sample(sampled, position, out);
+}
+
+Status TokenDraws::reserve(Device& device, int sequences) {
+  const auto count = static_cast<std::size_t>(sequences);
+  device_ = &device;
+  for (DeviceMemory* memory : {&newest_, &params_, &sampled_}) *memory = DeviceMemory();
+  SLUICE_ASSIGN_OR_RETURN(newest_, device.map(count * sizeof(TokenId), "the newest tokens"));
+  if (&device == &cpu_device()) return {};
+  SLUICE_ASSIGN_OR_RETURN(params_, device.map(count * sizeof(SampleRow), "sampling parameters"));
+  SLUICE_ASSIGN_OR_RETURN(sampled_, device.map(count * sizeof(SampledRow), "sampled tokens"));
+  return {};
+}
+
+void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows) {
+  SLUICE_CHECK(!outstanding_, "what was sent before was taken");
+  SLUICE_CHECK(rows.size() * sizeof(TokenId) <= newest_.size(), "each sequence draws once in a step");
+  outstanding_ = true;
+  rows_.resize(rows.size());
+  if (rows.empty()) return;
+  Exec own = exec;
+  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // a model that uses none
+  SampleArgs args{.rows = static_cast<int>(rows.size()),
+                  .vocab = static_cast<int>(vocab),
+                  .logits = logits,
+                  .params = rows.data(),
+                  .out = rows_.data(),
+                  .newest = newest()};
+  if (device_ == &cpu_device()) return sample(own, args);
+  device_->upload({params_.data(), reinterpret_cast<const std::byte*>(rows.data()), rows.size_bytes()});
+  args.params = reinterpret_cast<const SampleRow*>(params_.data());
+  args.out = reinterpret_cast<SampledRow*>(sampled_.data());
+  sample(own, args);
+  device_->download({reinterpret_cast<std::byte*>(rows_.data()), sampled_.data(), rows.size() * sizeof(SampledRow)});
+  mark_ = device_->mark();
+}
+
+std::span<const SampledRow> TokenDraws::take() {
+  SLUICE_CHECK(outstanding_, "what is taken was sent");
+  outstanding_ = false;
+  if (!rows_.empty()) device_->wait_for(mark_);
+  return rows_;
+}
+
+namespace {
+
+Status out_of_range(const char* field, const char* range, double found) {
+  return invalid_argument(fmt::format("{}: expected {}, found {}", field, range, found));
+}
+
+}  // namespace
+
+Status validate(const SamplingParams& p) {
+  if (!kTemperatures.contains(p.temperature)) {
+    return out_of_range("temperature", "0 to 100", static_cast<double>(p.temperature));
+  }
+  if (!kTopPs.contains(p.top_p)) {
+    return out_of_range("top_p", "more than 0 and at most 1", static_cast<double>(p.top_p));
+  }
+  if (!kTopKs.contains(p.top_k)) return out_of_range("top_k", "-1 or 0 (off) or a count", p.top_k);
+  if (!kMinPs.contains(p.min_p)) return out_of_range("min_p", "0 to 1", static_cast<double>(p.min_p));
+  if (p.top_logprobs < -1 || p.top_logprobs > kMaxTopLogprobs) {
+    return out_of_range("top_logprobs", fmt::format("-1 (off) to {}", kMaxTopLogprobs).c_str(), p.top_logprobs);
+  }
+  return {};
 }
 
 }  // namespace sluice

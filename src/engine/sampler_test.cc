@@ -11,7 +11,6 @@
 
 #include "base/test_seed_testing.h"
 #include "engine/sampler_testing.h"
-#include "engine/token_draws.h"
 
 namespace sluice::sampler_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "cache/page_pool_damage_testing.h"
+#include "cache/damage_testing.h"
 #include "engine/stepper_testing.h"
 
 namespace sluice::stepper_test {

@@ -26,7 +26,7 @@ class GgufTensors;
 class Checkpoint {
  public:
   // `path`: a model folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them
-  // (gguf_names of config/gguf_architecture.h serves all families); without it they keep the file's names.
+  // (gguf_names of config/gguf_config.h serves all families); without it they keep the file's names.
   // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
   // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);

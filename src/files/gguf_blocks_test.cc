@@ -1,5 +1,3 @@
-#include "files/gguf_blocks.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "files/gguf_types.h"
 #include "files/tensor_view.h"
 
 namespace sluice::gguf_blocks_test {

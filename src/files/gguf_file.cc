@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "files/gguf_tensor_types.h"
+#include "files/gguf_types.h"
 #include "files/gguf_writer.h"
 #include "files/json.h"
 

@@ -1,7 +1,7 @@
-#include "files/gguf_rows.h"
-
 #include <algorithm>
 #include <vector>
+
+#include "files/gguf_tensors.h"
 
 namespace sluice {
 namespace {

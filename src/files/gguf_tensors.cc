@@ -6,8 +6,6 @@
 #include <charconv>
 #include <optional>
 
-#include "files/gguf_rows.h"
-
 namespace sluice {
 namespace {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/pending_file.h"
-#include "files/gguf_tensor_types.h"
+#include "files/gguf_types.h"
 #include "files/tensor_view.h"
 
 namespace sluice {

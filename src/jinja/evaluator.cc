@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "jinja/filters.h"
-#include "jinja/globals.h"
+#include "jinja/builtins.h"
 #include "jinja/marks.h"
 #include "jinja/operations.h"
-#include "jinja/tests.h"
 
 namespace sluice::jinja {
 

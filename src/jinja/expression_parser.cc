@@ -4,9 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/parser.h"
-#include "jinja/tests.h"
 
 namespace sluice::jinja {
 

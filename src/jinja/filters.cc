@@ -1,4 +1,4 @@
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 
 namespace sluice::jinja {
 

@@ -1,5 +1,3 @@
-#include "jinja/globals.h"
-
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "jinja/bound_arguments.h"
+#include "jinja/builtins.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
 

@@ -1,11 +1,10 @@
-#include "jinja/methods.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
 #include "jinja/bound_arguments.h"
+#include "jinja/builtins.h"
 #include "jinja/operations.h"
 
 namespace sluice::jinja {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/lexer.h"
 #include "jinja/operations.h"
 #include "jinja/unicode.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "jinja/builtins.h"
 #include "jinja/marks.h"
-#include "jinja/methods.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/marks.h"
 #include "jinja/operations.h"
-#include "jinja/tests.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/operations.h"
 #include "jinja/unicode.h"
 

@@ -1,7 +1,7 @@
 #include <utility>
 
+#include "jinja/builtins.h"
 #include "jinja/evaluator.h"
-#include "jinja/globals.h"
 #include "jinja/marks.h"
 #include "jinja/operations.h"
 

@@ -1,11 +1,9 @@
-#include "jinja/tests.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
 #include "jinja/unicode.h"

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/filters.h"
+#include "jinja/builtins.h"
 #include "jinja/marks.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
-#include "jinja/text_operations.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "jinja/bound_arguments.h"
-#include "jinja/methods.h"
+#include "jinja/builtins.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
-#include "jinja/text_operations.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

@@ -1,10 +1,9 @@
-#include "jinja/text_operations.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "jinja/marks.h"
+#include "jinja/operations.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

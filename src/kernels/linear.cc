@@ -8,7 +8,6 @@
 #include "base/block_codes.h"
 #include "base/check.h"
 #include "base/number_formats.h"
-#include "kernels/linear_packing.h"
 
 namespace sluice {
 

@@ -31,12 +31,13 @@
 
 #include "base/aligned.h"
 #include "kernels/exec.h"
+#include "kernels/isa.h"
 #include "kernels/rows.h"
 #include "kernels/weight_format.h"
 
 namespace sluice {
 
-struct LinearPacking;  // kernels/linear_packing.h
+struct LinearPacking;
 
 // A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
 class LinearWeight {
@@ -128,5 +129,20 @@ void linear(const Exec& exec, const LinearArgs& args);
 inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   linear(exec, LinearArgs{rows, jobs});
 }
+
+// The form in which the kernels of a device, or of an instruction set, want a weight,
+// made on the host. Thread safety: pack() of different outputs by any threads at once.
+struct LinearPacking {
+  // Bytes of the packed form of `view`; 0: its kernels work on the view itself.
+  std::size_t (*packed_bytes)(const WeightView& view);
+  // Outputs [begin, end), multiples of `out_tile` but for the last, of the packed form that begins at `packed`, aligned
+  // to 64 bytes.
+  void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
+  int out_tile;
+};
+const LinearPacking& linear_packing(const KernelTable& table);
+// For a device of which the host need know nothing else: the scalar kernels with its packing and its name. One table
+// for each packing, which must outlive it.
+const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing);
 
 }  // namespace sluice

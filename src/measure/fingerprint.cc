@@ -1,5 +1,3 @@
-#include "measure/fingerprint.h"
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -10,6 +8,7 @@
 #include <sstream>
 
 #include "base/machine.h"
+#include "measure/machine_probe.h"
 
 namespace sluice {
 namespace {

@@ -8,6 +8,7 @@
 // Multiply-adds count as two operations. Thread safety: one thread at a time.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -60,5 +61,18 @@ class MachineProbe {
 
 // 1 GB per thread, or less so that all take at most an eighth of the free memory.
 std::size_t probe_bytes_per_thread(int threads);
+
+// Fingerprint: the machine on which something was measured, without anything that identifies it.
+
+struct Fingerprint {
+  std::string cpu;                    // "AMD EPYC", as the system calls it
+  int cores = 0;                      // that this process may use
+  std::size_t memory_bytes = 0;       // likewise
+  std::vector<std::string> features;  // of those that kernels may use: "avx512_vnni"
+  std::string date;                   // UTC, "2026-11-21T22:13:45Z"
+};
+
+Fingerprint take_fingerprint();
+boost::json::object to_json(const Fingerprint& fingerprint);
 
 }  // namespace sluice

@@ -5,8 +5,7 @@
 #include <set>
 
 #include "base/test_paths_testing.h"
-#include "measure/speed_report.h"
-#include "measure/synthetic_state.h"
+#include "measure/speed_case.h"
 
 namespace sluice::rounds_test {
 namespace {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "engine/stepper.h"
-#include "measure/synthetic_state.h"
 
 namespace sluice {
 namespace {

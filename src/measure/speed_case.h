@@ -5,7 +5,7 @@
 //   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, there
 //               are `tokens` steps in which all of them decode, which alone count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
-// (measure/synthetic_state.h). Thread safety: one thread at a time.
+// (fill_with_random_state()). Thread safety: one thread at a time.
 #pragma once
 
 #include <string>
@@ -14,6 +14,7 @@
 #include "engine/runner.h"
 #include "measure/step_work.h"
 #include "model/engine_setup.h"
+#include "sluice/status.h"
 
 namespace sluice {
 
@@ -51,5 +52,15 @@ class SpeedCases {
   Tap watch_routing_;
   double experts_chosen_ = 0;  // since the last step that was counted
 };
+
+// A context that was never computed: the cached state of a sequence filled with random rows, so that steps at a depth
+// can be measured without hours of prefill.
+//
+// Every row of every plane is normally distributed, mean 0 and variance 1 as after a norm, and coded as the model
+// codes it; so no two rows are alike, and the indexer's scores differ. Compressor windows are empty. Deterministic.
+// Speed is that of a real context of the same length; what is computed from it means nothing.
+
+// For a new, empty sequence. Fails if a prompt of `tokens` would: memory, the longest sequence.
+Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens);
 
 }  // namespace sluice

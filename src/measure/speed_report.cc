@@ -1,11 +1,10 @@
-#include "measure/speed_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <string_view>
 
+#include "measure/rounds.h"
 #include "report/plot.h"
 
 namespace sluice {

@@ -1,9 +1,8 @@
-#include "measure/synthetic_state.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "kernels/isa.h"
+#include "measure/speed_case.h"
 
 namespace sluice {
 namespace {

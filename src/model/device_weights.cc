@@ -1,11 +1,10 @@
-#include "model/device_weights.h"
-
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/device.h"
+#include "model/weight_table.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,4 @@
 // Weights of every kind, placed on a device whose memory the host cannot touch: the same values, at its addresses.
-#include "model/device_weights.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -11,7 +9,8 @@
 #include "base/test_seed_testing.h"
 #include "files/safetensors_writer.h"
 #include "kernels/emulated_device.h"
-#include "kernels/linear_packing.h"
+#include "kernels/linear.h"
+#include "model/weight_table.h"
 
 namespace sluice::device_weights_test {
 namespace {

@@ -2,7 +2,7 @@
 // (docs/adding-a-model.md). Which families there are: config/model_families.cc.
 #include <variant>
 
-#include "config/gguf_architecture.h"
+#include "config/gguf_config.h"
 #include "model/decoder/model.h"
 #include "model/deepseek_mla/model.h"
 #include "model/deepseek_v4/model.h"

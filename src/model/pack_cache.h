@@ -1,17 +1,21 @@
 // PackCache: the folder that keeps the packed forms of models' weights between starts.
 //
-// A form is found by its key, which depends on everything that its bytes depend on (model/pack_key.h), so an outdated
+// A form is found by its key, which depends on everything that its bytes depend on (pack_key()), so an outdated
 // form is never found. The kForms used last are kept. Several processes may use the folder at once. Thread safety: a
 // const object may be used from any thread.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "base/mapped_file.h"
 #include "base/thread_pool.h"
+#include "kernels/linear.h"
 #include "model/packed_file.h"
 #include "sluice/status.h"
 
@@ -58,5 +62,23 @@ class PackKeeper {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The key of a packed form: a SHA-256 over everything that its bytes depend on, so forms of the same key are equal.
+//
+//   the files    inode, size, times of the last write and of the last change of any kind (which programs cannot set
+//                back), the first megabyte and 64 samples of 4 KB of each; not their paths
+//   the weights  name, shape, format, scales, input form and packed size of each, in their order
+//   the layout   the ISA's name, and for each kind of weight in the model what its packing makes of a small weight of
+//                known bytes: so a build that packs differently has different keys by itself
+
+struct PackedWeightPlace {
+  std::string name;  // the tensor and the part of it
+  WeightView view;   // its bytes are not read
+  InputForm inputs = InputForm::kF32;
+  std::size_t bytes = 0;  // packed
+};
+
+PackedKey pack_key(std::span<const MappedFile* const> files, std::span<const PackedWeightPlace> weights,
+                   const KernelTable& kernels);
 
 }  // namespace sluice

@@ -1,11 +1,10 @@
-#include "model/pack_key.h"
-
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "base/aligned.h"
 #include "base/sha256.h"
+#include "model/pack_cache.h"
 
 namespace sluice {
 namespace {

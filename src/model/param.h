@@ -1,5 +1,5 @@
 // Param: values of a checkpoint that ops read as they are: norms, biases, sinks, ids.
-// They are in host memory until place() moves them to the memory of the ops' device (model/device_weights.h).
+// They are in host memory until place() moves them to the memory of the ops' device (model/weight_table.h).
 // Thread safety: as a vector's.
 #pragma once
 

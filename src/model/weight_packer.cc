@@ -11,9 +11,9 @@
 #include "base/large_bytes.h"
 #include "base/log.h"
 #include "kernels/device.h"
-#include "kernels/linear_packing.h"
-#include "model/device_weights.h"
+#include "kernels/linear.h"
 #include "model/pack_cache.h"
+#include "model/weight_table.h"
 
 namespace sluice {
 namespace {

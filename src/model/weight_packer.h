@@ -14,7 +14,7 @@
 #include "kernels/exec.h"
 #include "kernels/linear.h"
 #include "model/model.h"
-#include "model/pack_key.h"
+#include "model/pack_cache.h"
 #include "model/packed_file.h"
 
 namespace sluice {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/block_codes.h"
-#include "model/device_weights.h"
 #include "model/weight_packer.h"
 
 namespace sluice {

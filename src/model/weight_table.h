@@ -5,7 +5,9 @@
 // transformers'). Thread safety: build and load on one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -45,7 +47,7 @@ struct WeightSpec {
 
 using WeightTable = std::vector<WeightSpec>;
 
-// Finds, checks and binds every spec, in memory that the ops of `exec` read (model/device_weights.h). A missing or
+// Finds, checks and binds every spec, in memory that the ops of `exec` read. A missing or
 // misshapen tensor is an error that names it, what was expected and what was found; tensors that no spec asks for
 // become a note. The checkpoint must outlive what is bound; it keeps the copies that are made for that.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
@@ -56,5 +58,15 @@ std::vector<std::string> scale_names(const std::string& weight_name);
 
 // Whether the optional `group` was found: any of its tensors under its first name.
 bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group);
+
+// Weights in the memory of a device whose ops cannot read the host's: every address that load_weights() bound becomes
+// one of the device, and the host keeps no copy except the checkpoint's own pages. Thread safety: one thread.
+
+// Whether the ops of `exec` read weights from its device's memory.
+bool weights_on_device(const Exec& exec);
+
+// Moves what the specs have bound, except what the packer (model/weight_packer.h) has already moved. The checkpoint
+// keeps the device's memory. kResourceExhausted names the bytes.
+Status place_weights(const Exec& exec, Checkpoint& checkpoint, std::span<const WeightSpec* const> bound);
 
 }  // namespace sluice

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "report/plot_axis.h"
-
 namespace sluice {
 namespace {
 

@@ -1,9 +1,9 @@
-#include "report/plot_axis.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "report/plot.h"
 
 namespace sluice {
 namespace {

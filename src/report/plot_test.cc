@@ -7,8 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "report/plot_axis.h"
-
 namespace sluice::plot_test {
 namespace {
 

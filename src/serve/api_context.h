@@ -7,10 +7,9 @@
 #include <functional>
 #include <string>
 
-#include "serve/job_registry.h"
+#include "serve/jobs.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
-#include "serve/task_queue.h"
 #include "serve/waiting.h"
 #include "sluice/engine.h"
 #include "text/chat.h"

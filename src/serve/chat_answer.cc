@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "files/json.h"
-#include "serve/answer_json.h"
 #include "serve/openai_response.h"
 
 namespace sluice {

@@ -6,7 +6,6 @@
 #include <boost/json/string.hpp>
 
 #include "files/json.h"
-#include "serve/generation_fields.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/utf8.h"
 #include "files/json.h"
-#include "serve/answer_json.h"
 #include "serve/openai_response.h"
 
 namespace sluice {

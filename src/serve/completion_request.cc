@@ -4,7 +4,6 @@
 #include <boost/json/string.hpp>
 #include <limits>
 
-#include "serve/generation_fields.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
 

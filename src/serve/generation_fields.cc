@@ -1,10 +1,10 @@
-#include "serve/generation_fields.h"
-
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
 #include <limits>
 #include <utility>
+
+#include "serve/request_fields.h"
 
 namespace sluice {
 namespace {

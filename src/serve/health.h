@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "serve/http.h"
-#include "serve/task_queue.h"
+#include "serve/jobs.h"
 #include "sluice/engine.h"
 
 namespace sluice {

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "serve/api_error.h"
-#include "serve/http_wire.h"
 
 namespace sluice {
 

@@ -36,7 +36,6 @@
 #include "serve/api_error.h"
 #include "serve/http_answer.h"
 #include "serve/http_listen.h"
-#include "serve/http_wire.h"
 
 // Calls with an error_code to fill return it too.
 // NOLINTBEGIN(bugprone-unused-return-value)

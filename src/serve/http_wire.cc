@@ -1,8 +1,8 @@
-#include "serve/http_wire.h"
-
 #include <fmt/format.h>
 
 #include <iterator>
+
+#include "serve/http_answer.h"
 
 namespace sluice {
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "serve/api_error.h"
+#include "serve/openai_request.h"
 
 namespace sluice {
 
@@ -65,5 +66,11 @@ bool is_empty_json(const boost::json::value& value);
 
 // The body of a request: JSON whose top is an object; anything else is an error that says where and what.
 std::variant<boost::json::object, ApiError> parse_request_object(std::string_view body);
+
+// The fields that the bodies of both generating calls share.
+
+// Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Also ignores or
+// refuses the fields that both calls ignore or refuse. Errors are left in `fields`.
+void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out);
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
-#include "sim/calibrate.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <numeric>
 #include <utility>
+
+#include "sim/cost_model.h"
 
 namespace sluice {
 namespace {

@@ -1,9 +1,8 @@
-#include "sim/conversations.h"
-
 #include <array>
 #include <utility>
 
 #include "cache/page_geometry.h"
+#include "sim/workload.h"
 
 namespace sluice {
 namespace {

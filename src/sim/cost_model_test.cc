@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/temp_folder_testing.h"
-#include "sim/calibrate.h"
 
 namespace sluice::cost_model_test {
 namespace {

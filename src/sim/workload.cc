@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "sim/conversations.h"
 #include "sim/draws.h"
 
 namespace sluice {

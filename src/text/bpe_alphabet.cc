@@ -1,9 +1,8 @@
-#include "text/bpe_alphabet.h"
-
 #include <array>
 #include <cstdint>
 
 #include "base/utf8.h"
+#include "text/bpe_vocabulary.h"
 
 namespace sluice {
 namespace {

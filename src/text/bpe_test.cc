@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "text/bpe_alphabet.h"
+#include "text/bpe_vocabulary.h"
 
 namespace sluice::bpe_test {
 namespace {

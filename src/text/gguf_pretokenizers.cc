@@ -1,8 +1,8 @@
-#include "text/gguf_pretokenizers.h"
-
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+
+#include "text/gguf_tokenizer.h"
 
 namespace sluice {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "files/gguf_fields.h"
 #include "files/json.h"
-#include "text/gguf_pretokenizers.h"
 
 namespace sluice {
 namespace {

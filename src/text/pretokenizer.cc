@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "text/pretokenizer_unicode.h"
-
 namespace sluice {
 namespace {
 

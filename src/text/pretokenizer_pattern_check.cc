@@ -1,10 +1,10 @@
-#include "text/pretokenizer_pattern_check.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+
+#include "text/pretokenizer_regex.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "text/pretokenizer_pattern_check.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,7 @@
 #include <boost/json/value.hpp>
 
 #include "base/utf8.h"
-#include "text/pretokenizer_pattern_check.h"
-#include "text/pretokenizer_unicode.h"
+#include "text/pretokenizer_regex.h"
 
 namespace sluice::pretokenizer_test {
 namespace {

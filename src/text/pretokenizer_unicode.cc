@@ -1,10 +1,9 @@
-#include "text/pretokenizer_unicode.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 
 #include "base/utf8.h"
+#include "text/pretokenizer.h"
 
 namespace sluice {
 namespace {

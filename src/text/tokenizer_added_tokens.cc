@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "text/pretokenizer_unicode.h"
+#include "text/pretokenizer.h"
 
 namespace sluice {
 namespace {

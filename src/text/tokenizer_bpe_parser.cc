@@ -1,5 +1,3 @@
-#include "text/tokenizer_bpe_parser.h"
-
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -8,7 +6,8 @@
 
 #include "files/json.h"
 #include "files/json_fields.h"
-#include "text/bpe_alphabet.h"
+#include "text/bpe_vocabulary.h"
+#include "text/tokenizer_parser.h"
 
 namespace sluice {
 namespace {

@@ -8,9 +8,7 @@
 
 #include "files/json.h"
 #include "files/json_fields.h"
-#include "text/bpe_alphabet.h"
-#include "text/tokenizer_bpe_parser.h"
-#include "text/tokenizer_template.h"
+#include "text/bpe_vocabulary.h"
 
 namespace sluice {
 namespace {

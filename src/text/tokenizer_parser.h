@@ -4,8 +4,10 @@
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -39,5 +41,29 @@ struct TokenizerParts {
 Result<TokenizerParts> parse_tokenizer(std::string_view text, std::string_view config_text);
 // The same from JSON that is parsed already; `config` may be null.
 Result<TokenizerParts> parse_tokenizer(const boost::json::value& tokenizer, const boost::json::value* config);
+
+// The post-processor of a tokenizer.json, as far as it concerns a single text: the tokens put before and after it.
+// Thread safety: pure functions.
+
+// Reads the value of the key "post_processor": null, ByteLevel (which changes no ids), TemplateProcessing, or a
+// Sequence of these, and appends to `prefix` and `suffix`. `what` names the value in messages; `is_token` says which
+// ids exist.
+Status parse_post_processor(const boost::json::value& value, const std::string& what,
+                            const std::function<bool(std::int32_t)>& is_token, std::vector<std::int32_t>& prefix,
+                            std::vector<std::int32_t>& suffix);
+
+// Reads the "model" of a tokenizer.json: a byte-level BPE vocabulary and its merges.
+// Thread safety: pure functions.
+
+struct BpeParts {
+  std::unique_ptr<BpeVocabulary> vocabulary;
+  std::optional<Bpe> bpe;  // points to the vocabulary
+  // Tokens written with characters outside the byte alphabet ("<｜User｜>"): no merge can reach them. The keys are
+  // views into the JSON value.
+  std::unordered_map<std::string_view, std::int32_t> literal_ids;
+};
+
+// `what` names the value in messages.
+Result<BpeParts> parse_bpe_model(const boost::json::value& value, const std::string& what);
 
 }  // namespace sluice

@@ -1,5 +1,3 @@
-#include "text/tokenizer_template.h"
-
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -7,6 +5,7 @@
 
 #include "files/json_fields.h"
 #include "text/bpe_vocabulary.h"
+#include "text/tokenizer_parser.h"
 
 namespace sluice {
 namespace {

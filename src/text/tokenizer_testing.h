@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/bpe_alphabet.h"
+#include "text/bpe_vocabulary.h"
 
 namespace sluice {
 

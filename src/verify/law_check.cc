@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "verify/law_digest.h"
 #include "verify/law_runner.h"
 #include "verify/law_schedule.h"
 

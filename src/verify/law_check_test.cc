@@ -11,7 +11,6 @@
 #include "engine/fake_model_testing.h"
 #include "verify/law_requests.h"
 #include "verify/law_schedule.h"
-#include "verify/law_workload.h"
 #include "verify/verify.h"
 
 namespace sluice::law_check_test {

@@ -1,5 +1,3 @@
-#include "verify/law_moves.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "verify/law_digest.h"
+#include "verify/law_check.h"
 #include "verify/law_runner.h"
 
 namespace sluice {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <span>
 
 #include "engine/runner.h"
 #include "sluice/status.h"
@@ -14,5 +16,18 @@ Status check_at_rest(const Runner& runner);
 Status use_threads(Runner& runner, int threads);
 // Cached pages that were given to others since the pools were made.
 std::uint64_t evictions(const Runner& runner);
+
+// bit_digest: 64 bits that stand for the bits of a row of floats, so that references of any size are small.
+
+inline std::uint64_t bit_digest(std::span<const float> row) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const float value : row) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    hash = (hash ^ bits) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
 
 }  // namespace sluice

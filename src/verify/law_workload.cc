@@ -1,5 +1,3 @@
-#include "verify/law_workload.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 
 #include "engine/sampler.h"
 #include "engine/stepper.h"
-#include "verify/law_digest.h"
+#include "verify/law_check.h"
 #include "verify/law_requests.h"
 #include "verify/law_runner.h"
 #include "verify/law_schedule.h"

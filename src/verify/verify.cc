@@ -13,8 +13,7 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "model/model_plan.h"
-#include "verify/law_moves.h"
-#include "verify/law_workload.h"
+#include "verify/law_check.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,5 @@
 // GGUF files, their metadata as a configuration, a tokenizer and chat templates, and their tensors under official
 // names.
-#include "config/gguf_architecture.h"
 #include "config/gguf_config.h"
 #include "files/gguf_tensors.h"
 #include "files/gguf_testing.h"

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "kernels/cpu/index_scorer.h"
-#include "kernels/cpu/keys.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu::SLUICE_ISA {

@@ -20,7 +20,6 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/index_tile.h"
 #include "kernels/linear.h"
-#include "kernels/linear_packing.h"
 #include "kernels/plane.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/cpu/avx2/linear_strips.h"
-#include "kernels/cpu/linear_pack_codes.h"
 
 namespace sluice {
 

@@ -1,11 +1,10 @@
-#include "kernels/cpu/linear_pack_codes.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "base/block_codes.h"
 #include "base/number_formats.h"
+#include "kernels/cpu/linear_layout.h"
 #include "kernels/linear_inputs.h"
 
 namespace sluice {

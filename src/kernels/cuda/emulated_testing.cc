@@ -1,5 +1,4 @@
-#include "kernels/cuda/emulated_testing.h"
-
+#include "kernels/cuda/op_cases_testing.h"
 #include "kernels/cuda/shared/attend.cu"
 #include "kernels/cuda/shared/attend_expanded.cu"
 #include "kernels/cuda/shared/compressor.cu"

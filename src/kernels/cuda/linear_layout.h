@@ -37,4 +37,7 @@ struct CudaLinear {
   int lowest = 0;  // of codes4: what a nibble of 0 stands for
 };
 
+// Packing, on the host.
+const LinearPacking& cuda_linear_packing();
+
 }  // namespace sluice

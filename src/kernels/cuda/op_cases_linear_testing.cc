@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/op_cases_testing.h"
-#include "kernels/cuda/pack.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
 

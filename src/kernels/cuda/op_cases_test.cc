@@ -1,5 +1,4 @@
 // Every CUDA kernel, compiled for the CPU, gives the bits of the reference ops.
-#include "kernels/cuda/emulated_testing.h"
 #include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice::op_cases_test {

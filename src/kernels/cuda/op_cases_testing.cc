@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/linear_layout.h"
 
 namespace sluice {
 namespace {

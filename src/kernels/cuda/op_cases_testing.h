@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/linear_packing.h"
+#include "kernels/linear.h"
 #include "kernels/linear_testing.h"
 #include "kernels/op_testing.h"
 #include "kernels/ops.h"
@@ -129,5 +129,9 @@ void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrd
 const StepTables& put_step(CaseMemory& memory, const StepTables& host);
 // A plane of random bytes.
 PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
+
+// The CUDA kernels compiled for the CPU (kernels/cuda/launch.h): each op runs its grids before it returns.
+
+const OpTable& cuda_emulated_op_table();
 
 }  // namespace sluice

@@ -1,5 +1,3 @@
-#include "kernels/cuda/pack.h"
-
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -14,6 +14,9 @@
 // encodings can write (task, a message's own tools). Thread safety: const methods may be called from any thread.
 #pragma once
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,9 +26,27 @@
 #include "text/chat.h"
 #include "text/chat_parsers/chat_parsers.h"
 #include "text/chat_template/chat_templates.h"
-#include "text/chat_template/template_messages.h"
 
 namespace sluice {
+
+// A request as the variables of a chat template, in the forms that `transformers` passes them.
+// Thread safety: pure functions.
+
+// Where templates differ in what they take.
+struct TemplateForms {
+  enum class NoContent : std::uint8_t { kAbsent, kNull, kEmpty };  // of a message without content
+  bool arguments_as_text = false;  // of a tool call: the JSON text instead of the object
+  bool parts_as_list = false;      // a content of several parts: the list instead of one text
+  NoContent no_content = NoContent::kAbsent;
+
+  bool operator==(const TemplateForms&) const = default;
+};
+
+boost::json::array template_messages(const std::vector<ChatMessage>& messages, const TemplateForms& forms);
+
+// All variables of a request: messages, tools, add_generation_prompt, and what it sets by name. `thinking` is also
+// `enable_thinking`, and the reverse.
+boost::json::object template_variables(const ChatRequest& request, const TemplateForms& forms);
 
 class TemplateChat final : public ChatEncoding {
  public:

@@ -1,10 +1,9 @@
-#include "text/chat_template/template_messages.h"
-
 #include <boost/json.hpp>
 #include <string>
 #include <utility>
 
 #include "files/json.h"
+#include "text/chat_template/template_chat.h"
 
 namespace sluice {
 

@@ -1,11 +1,14 @@
-// PagePoolDamage: reaches into a pool to break it, so that tests see that checks find it.
+// Damage to pools and cached bytes.
 #pragma once
 
 #include <algorithm>
 
+#include "cache/cache_memory.h"
 #include "cache/page_pool.h"
 
 namespace sluice {
+
+// PagePoolDamage: reaches into a pool to break it, so that tests see that checks find it.
 
 struct PagePoolDamage {
   PagePool* pool;
@@ -21,5 +24,14 @@ struct PagePoolDamage {
   void lose_newest() const { pool->newest_ = pool->oldest_; }
   void miscount(int by) const { pool->cached_ += by; }
 };
+
+// flip_bit: damage to cached bytes, so that tests see that checks find it.
+
+// The lowest bit of a byte of the rows.
+inline void flip_bit(CacheMemory& memory, const CacheMemory::Rows& rows, std::size_t byte) {
+  std::vector<std::byte> bytes = memory.read_rows(rows);
+  bytes.at(byte) ^= std::byte{1};
+  memory.write_rows(rows, bytes);
+}
 
 }  // namespace sluice

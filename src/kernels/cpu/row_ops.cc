@@ -1,5 +1,9 @@
+// Ops whose rows are computed each by itself (kernels/elementwise.h, router.h, hyper_connection.h, embedding.h): cut
+// into tiles of rows.
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
@@ -91,6 +95,65 @@ void copy_heads(const Exec& exec, const CopyHeadsArgs& args) {
       }
     }
   });
+}
+
+void choose_experts(const Exec& exec, const RouteArgs& args) {
+  SLUICE_CHECK(args.hash_ids != nullptr || args.slots <= args.experts,
+               "a row cannot choose more experts than there are");
+  SLUICE_CHECK(args.groups > 0 && args.experts % args.groups == 0 && args.kept_groups <= args.groups,
+               "groups of experts have equal length, and no more are kept than there are");
+  SLUICE_CHECK(args.groups == 1 || (args.slots <= args.experts / args.groups * args.kept_groups &&
+                                    (args.group_score == GroupScore::kLargest || args.groups < args.experts)),
+               "the groups that are kept have enough experts");
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>((8 + args.slots) * args.experts),
+                [&](int begin, int end) { exec.kernels->route(args, begin, end); });
+}
+
+void hc_mix(const Exec& exec, const HcMixArgs& args) {
+  const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
+  const bool head = args.post == nullptr;
+  const int mixes = head ? kHcStreams : 24, in = kHcStreams * args.dim;
+  SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
+  const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
+                            {&second, args.x, in, args.mixes + first.out(), mixes}};
+  cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192),
+                [&](int begin, int end) { exec.kernels->hc_finish(args, begin, end); });
+}
+
+void hc_collapse(const Exec& exec, const HcCollapseArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(8 * args.dim),
+                [&](int begin, int end) { exec.kernels->hc_collapse(args, begin, end); });
+}
+
+void hc_expand(const Exec& exec, const HcExpandArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(32 * args.dim),
+                [&](int begin, int end) { exec.kernels->hc_expand(args, begin, end); });
+}
+
+namespace {
+
+void embed_row(const WeightView& table, TokenId id, int copies, float* out) {
+  const std::size_t dim = static_cast<std::size_t>(table.in);
+  table.values(id, 0, table.in, out);
+  for (int c = 1; c < copies; ++c) std::memcpy(out + static_cast<std::size_t>(c) * dim, out, dim * sizeof(float));
+}
+
+}  // namespace
+
+void embed(const Exec& exec, const EmbedArgs& args) {
+  const WeightView& table = *args.table;
+  SLUICE_CHECK(!weight_format(table.format).scaled, "embedding tables are f32, bf16 or codes");
+  constexpr int kRowsPerTile = 64;
+  const int rows = static_cast<int>(args.ids.size());
+  const auto stride = static_cast<std::size_t>(args.copies) * static_cast<std::size_t>(table.in);
+  const auto tile = [&](int index, int) {
+    for (int t = index * kRowsPerTile; t < rows && t < (index + 1) * kRowsPerTile; ++t) {
+      embed_row(table, args.ids[static_cast<std::size_t>(t)], args.copies,
+                args.out + static_cast<std::size_t>(t) * stride);
+    }
+  };
+  exec.pool->run((rows + kRowsPerTile - 1) / kRowsPerTile, std::ref(tile));
 }
 
 }  // namespace sluice::cpu_ops

@@ -1,0 +1,74 @@
+// Commands that answer in text, run, chat and serve: the options of each, and what runs it. The result is the exit
+// code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/engine_setup.h"
+#include "serve/waiting.h"
+#include "sluice/sampling.h"
+#include "sluice/status.h"
+#include "text/chat.h"
+
+namespace sluice {
+
+// Options that `run` and `chat` share: how an answer is sampled.
+
+struct TextOptions {
+  float temperature = 0.0F;  // 0: greedy
+  float top_p = 1.0F;
+  int top_k = 0;
+  float min_p = 0.0F;
+  std::optional<std::uint64_t> seed;  // none: drawn anew
+  int max_tokens = 512;
+};
+
+// Checked; the message of an error names the flag's meaning, its range and the value.
+Result<SamplingParams> sampling_params(const TextOptions& options);
+
+// sluice run: one answer to stdout.
+
+struct RunOptions {
+  EngineSetup engine;  // model.folder as given; "": the embedded model
+  TextOptions text;
+  ChatEncodingOptions chat;
+  std::string prompt;  // "-": standard input
+  std::string system;
+  bool raw = false;  // no chat encoding
+  bool thinking = false;
+};
+
+int run_run(const RunOptions& options);
+
+// sluice chat: a conversation in the terminal, or read from a pipe, one line a turn.
+
+struct ChatOptions {
+  EngineSetup engine;  // model.folder as given; "": the embedded model
+  TextOptions text;
+  ChatEncodingOptions chat;
+  std::string system;
+  bool thinking = false;
+};
+
+int run_chat(const ChatOptions& options);
+
+// sluice serve: the OpenAI API over HTTP.
+
+struct ServeOptions {
+  EngineSetup engine;  // model.folder as given; "": the embedded model
+  ChatEncodingOptions chat;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string served_model_name;  // "": the folder's name
+  double drain_timeout_seconds = 10;
+  bool enable_debug_endpoints = false;
+  std::vector<std::string> cors_origins = {};
+  WaitingLimits waiting;
+};
+
+int run_serve(const ServeOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// What runs beside the network thread: tasks, and the requests that are under way.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace sluice {
+
+// TaskQueue: threads that run tasks in the order of arrival, for work that takes too long for the network thread.
+// Thread safety: run() may be called from any thread.
+
+class TaskQueue {
+ public:
+  explicit TaskQueue(int threads);
+  ~TaskQueue();  // drops tasks that have not begun and waits for the others
+
+  void run(std::function<void()> task);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// JobRegistry: the generating requests that are under way, so that a shutdown can cancel them.
+// Thread safety: every method may be called from any thread.
+
+class Cancellable {
+ public:
+  virtual ~Cancellable() = default;
+  virtual void cancel() = 0;
+};
+
+class JobRegistry {
+ public:
+  // False after cancel_all(): the job must not start.
+  [[nodiscard]] bool add(const std::shared_ptr<Cancellable>& job);
+  void remove(const std::shared_ptr<Cancellable>& job);
+  // Cancels every job and lets no new one start.
+  void cancel_all();
+
+ private:
+  std::mutex mutex_;
+  std::set<std::weak_ptr<Cancellable>, std::owner_less<>> jobs_;
+  bool closed_ = false;
+};
+
+}  // namespace sluice
