@@ -87,42 +87,61 @@ VerifyOptions verify_options(const Case& c) {
 
 class LawsTest : public ::testing::TestWithParam<Case> {};
 
-// Everything that a half can do was done, in however few schedules.
-void expect_counts(const LawReport& half, const std::vector<std::string>& never, const VerifyReport& report) {
+// What a half can do and did not, in so few schedules. `never`: what it cannot do.
+std::vector<std::string> missing(const LawReport& half, const std::vector<std::string>& never, Position chooses_from) {
+  std::vector<std::string> names;
   for (const LawCount& count : kLawCounts) {
     if (std::find(never.begin(), never.end(), count.name) != never.end()) continue;
-    if (std::string(count.name) == "choosing_rows" && report.chooses_from == 0) continue;
-    EXPECT_GT(half.*count.value, 0) << count.name;
+    if (std::string(count.name) == "choosing_rows" && chooses_from == 0) continue;
+    if (half.*count.value == 0) names.emplace_back(count.name);
   }
-  EXPECT_THAT(half.thread_counts, ::testing::ElementsAre(1, 2, 4));
+  return names;
 }
+
+void add(const LawReport& from, LawReport& to) {
+  to.schedules += from.schedules;
+  to.thread_counts = from.thread_counts;
+  for (const LawCount& count : kLawCounts) to.*count.value += from.*count.value;
+}
+
+// A few schedules may lack something by chance (one run in some hundreds): then there are more of them.
+constexpr int kMostRuns = 6;
 
 TEST_P(LawsTest, ScheduledAsAlone) {
   set_log_level(LogLevel::kWarning);
   VerifyOptions options = verify_options(GetParam());
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
   const char* schedules = std::getenv("SLUICE_LAW_SCHEDULES");
   options.schedules = schedules != nullptr ? std::atoi(schedules) : 1 << 20;
   if (schedules == nullptr) {
     options.seconds = seconds_of(GetParam());
     options.min_rows = 800;
   }
-  const auto report = verify(options);
-  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  fmt::print("{} ({}): SLUICE_TEST_SEED={}, {} + {} schedules, {:.1f} s:", GetParam().name, report->profile,
-             options.seed, report->rows.schedules, report->scheduling.schedules, report->seconds);
-  for (const LawCount& count : kLawCounts) {
-    fmt::print(" {} {}+{}", count.name, report->rows.*count.value, report->scheduling.*count.value);
+  const bool all_is_done = schedules == nullptr || options.schedules >= 2 * kLawSituations;
+  LawReport rows, scheduling;
+  std::vector<std::string> cache_lacks, scheduler_lacks;
+  for (int run = 0; run < kMostRuns; ++run) {
+    const auto report = verify(options);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    ASSERT_TRUE(report->sound()) << report->laws.difference->text;
+    add(report->rows, rows);
+    add(report->scheduling, scheduling);
+    cache_lacks = missing(rows, {"swapped_aborts", "in_flight"}, report->chooses_from);
+    scheduler_lacks = missing(scheduling, {"truncations", "forgotten_spans"}, report->chooses_from);
+    fmt::print("{} ({}): SLUICE_TEST_SEED={}, {} + {} schedules, {:.1f} s:", GetParam().name, report->profile,
+               options.seed, rows.schedules, scheduling.schedules, report->seconds);
+    for (const LawCount& count : kLawCounts) {
+      fmt::print(" {} {}+{}", count.name, rows.*count.value, scheduling.*count.value);
+    }
+    fmt::print("\n");
+    if (!all_is_done || (cache_lacks.empty() && scheduler_lacks.empty())) break;
+    ++options.seed;
   }
-  fmt::print("\n");
-  ASSERT_TRUE(report->sound()) << report->laws.difference->text;
-  if (schedules != nullptr && options.schedules < 2 * kLawSituations) return;
-  {
-    SCOPED_TRACE("the half that drives the cache");
-    expect_counts(report->rows, {"swapped_aborts", "in_flight"}, *report);
-  }
-  SCOPED_TRACE("the half of the scheduler");
-  expect_counts(report->scheduling, {"truncations", "forgotten_spans"}, *report);
+  if (!all_is_done) return;
+  EXPECT_THAT(cache_lacks, ::testing::IsEmpty()) << "the half that drives the cache";
+  EXPECT_THAT(scheduler_lacks, ::testing::IsEmpty()) << "the half of the scheduler";
+  EXPECT_THAT(rows.thread_counts, ::testing::ElementsAre(1, 2, 4));
+  EXPECT_THAT(scheduling.thread_counts, ::testing::ElementsAre(1, 2, 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LawsTest, ::testing::ValuesIn(kCases),
