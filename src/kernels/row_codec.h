@@ -53,8 +53,8 @@ struct RowCodecInfo {
 inline constexpr RowCodecInfo kRowCodecs[] = {
     {.codec = RowCodec::kF32, .name = "f32", .type = "f32", .values = RowValues::kF32},
     {.codec = RowCodec::kBf16, .name = "bf16", .type = "bf16", .values = RowValues::kBf16},
-    // 584 bytes at dims 512 (576 data + 8 scales), 200 at 128: the official layout of section 12.1 without its page
-    // rounding.
+    // 584 bytes at dims 512 (576 data + 8 scales), 200 at 128: the official layout without its rounding of
+    // pages.
     {.codec = RowCodec::kV4Fp8,
      .name = "fp8",
      .type = "fp8",
@@ -63,7 +63,7 @@ inline constexpr RowCodecInfo kRowCodecs[] = {
      .block = 64,
      .scale_multiple = 8,
      .rope_bf16 = true},
-    // 656 bytes at dims 512 + 64 (section 12.4).
+    // 656 bytes at dims 512 + 64.
     {.codec = RowCodec::kMlaFp8,
      .name = "mla-fp8",
      .type = "fp8",

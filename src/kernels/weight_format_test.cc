@@ -42,6 +42,16 @@ TEST(WeightFormats, EveryLineIsWhole) {
   EXPECT_EQ(stored_format(DType::kF64), nullptr);
 }
 
+// What the tests above walk they cannot miss: the published checkpoints' formats (docs/models/deepseek_v4.md).
+TEST(WeightFormats, LinesSayWhatCheckpointsHold) {
+  const WeightFormatInfo &fp8 = weight_format(WeightFormat::kFp8), &mxfp4 = weight_format(WeightFormat::kMxfp4);
+  EXPECT_TRUE(fp8.scaled && fp8.f32_scales) << "V3 has f32 scales, V4 e8m0";
+  EXPECT_EQ(fp8.values, 1);
+  EXPECT_TRUE(mxfp4.scaled && !mxfp4.f32_scales);
+  EXPECT_EQ(mxfp4.scale_block, 32);
+  EXPECT_EQ(mxfp4.values, 2);
+}
+
 TEST(WeightFormats, FormsOfEveryFormatAreTested) {
   std::set<WeightFormat> formats{WeightFormat::kTransposedCodes};  // which are made of codes
   for (const WeightForm& form : weight_forms()) formats.insert(form.format);
