@@ -1,27 +1,14 @@
 #include "base/block_codes.h"
 
+#include "base/block_types.h"
 #include "base/check.h"
-#include "base/read_block_codes.h"
 
 namespace sluice {
 
 BlockCodes block_codes(DType dtype) {
-  switch (dtype) {
-    case DType::kQ8_0:
-      return {.inputs = 32, .bits = 8, .lowest = -128, .min = false, .f16 = true};
-    case DType::kQ4_0:
-      return {.inputs = 32, .bits = 4, .lowest = -8, .min = false, .f16 = true};
-    case DType::kQ4_1:
-      return {.inputs = 32, .bits = 4, .lowest = 0, .min = true, .f16 = true};
-    case DType::kQ4_K:
-      return {.inputs = 32, .bits = 4, .lowest = 0, .min = true, .f16 = false};
-    case DType::kQ5_K:
-      return {.inputs = 32, .bits = 8, .lowest = 0, .min = true, .f16 = false};
-    case DType::kQ6_K:
-      return {.inputs = 16, .bits = 8, .lowest = -32, .min = false, .f16 = false};
-    default:
-      return {};
-  }
+  BlockCodes form;
+  BlockTypes::with(dtype, [&]<class Type>() { form = Type::kForm; });
+  return form;
 }
 
 void read_part(DType dtype, const std::byte* data, std::size_t part, CodedPart& out) {

@@ -1,8 +1,8 @@
 // The block types of GGUF files, as integers with scales. For each part of a row, 32 neighbours (16 for Q6_K),
 //   value = scale * code          or, if the type has minima,
 //   value = scale * code + min
-// with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. Thread safety:
-// pure functions.
+// with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. A type is a
+// struct of base/block_types.h, which kernels of every device are made from. Thread safety: pure functions.
 #pragma once
 
 #include <cstddef>

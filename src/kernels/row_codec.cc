@@ -83,6 +83,10 @@ void for_blocks(const RowCodecInfo& info, int in_blocks, const Run& run) {
 
 }  // namespace
 
+IndexQueries index_queries(RowCodec codec) {
+  return row_codec(codec).index_queries;
+}
+
 bool takes_rows(RowCodec codec, int dims, int rope_dims) {
   if (dims <= 0 || rope_dims < 0 || rope_dims > dims) return false;
   const RowCodecInfo& info = row_codec(codec);

@@ -25,6 +25,9 @@ enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
 
 enum class RowValues { kF32, kBf16, kE4m3, kE2m1 };
 enum class RowScales { kNone, kE8m0, kF32 };  // a byte each, or four; powers of two
+// How keys of the codec meet the indexer's queries (kernels/indexer.h): queries as they are, rounded to bf16, or coded
+// as the keys are, whose codes give integers.
+enum class IndexQueries { kFloats, kBf16, kCodes };
 
 struct RowCodecInfo {
   RowCodec codec = RowCodec::kF32;
@@ -36,6 +39,7 @@ struct RowCodecInfo {
   bool short_block = false;  // the last block of a row may be shorter
   int scale_multiple = 1;    // scales are padded with zeros to a multiple of so many bytes
   bool rope_bf16 = false;    // rotary dims are not in blocks
+  IndexQueries index_queries = IndexQueries::kFloats;
 
   constexpr bool quantised() const { return scales != RowScales::kNone; }
   // The values that are in blocks, the first ones.
@@ -77,14 +81,16 @@ inline constexpr RowCodecInfo kRowCodecs[] = {
      .name = "index-fp8",
      .type = "fp8",
      .values = RowValues::kE4m3,
-     .scales = RowScales::kF32},
+     .scales = RowScales::kF32,
+     .index_queries = IndexQueries::kBf16},
     // 68 bytes at dims 128.
     {.codec = RowCodec::kIndexFp4,
      .name = "index-fp4",
      .type = "fp4",
      .values = RowValues::kE2m1,
      .scales = RowScales::kE8m0,
-     .block = 32},
+     .block = 32,
+     .index_queries = IndexQueries::kCodes},
 };
 
 [[gnu::always_inline]] constexpr const RowCodecInfo& row_codec(RowCodec codec) {
@@ -93,6 +99,7 @@ inline constexpr RowCodecInfo kRowCodecs[] = {
 inline const char* name(RowCodec codec) {
   return row_codec(codec).name;
 }
+IndexQueries index_queries(RowCodec codec);  // for kernels that may not hold the table (src/kernels/cpu/target.h)
 
 // Calls run(std::integral_constant<RowCodec, c>()) for c == codec, so that what it calls is compiled for each codec.
 template <std::size_t kIndex = 0, class Run>

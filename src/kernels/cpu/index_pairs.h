@@ -53,8 +53,12 @@ class IndexPairs {
   static constexpr int kKeys = Pairs::kKeys, kGroups = Isa::kPairsGroups, kHeads = Isa::kPairsHeads;
 
   IndexPairs(const IndexSelectArgs& args, int begin, int end)
-      : format_(args.keys->format), heads_(args.heads), dims_(padded_dims(args.dims)), begin_(begin) {
-    const bool coded = dims_ != args.dims || format_.codec == RowCodec::kIndexFp8 || Pairs::kCells != 2;
+      : format_(args.keys->format),
+        rounds_queries_(index_queries(format_.codec) == IndexQueries::kBf16),
+        heads_(args.heads),
+        dims_(padded_dims(args.dims)),
+        begin_(begin) {
+    const bool coded = dims_ != args.dims || rounds_queries_ || Pairs::kCells != 2;
     const auto queries = static_cast<std::size_t>((end - begin) * heads_);
     cells_ = dims_ / 2 * Pairs::kCells;
     const auto width = static_cast<std::size_t>(cells_);
@@ -106,13 +110,14 @@ class IndexPairs {
     for (int i = 0; i < count; ++i, from += dims) {
       for (int d = 0; d < dims_; d += 16, to += 8 * Pairs::kCells) {
         V x = load_up_to_16<V>(from + d, dims - d);
-        if (format_.codec == RowCodec::kIndexFp8) x = as_float(shift_left<16>(bf16_codes(x)));
+        if (rounds_queries_) x = as_float(shift_left<16>(bf16_codes(x)));
         Pairs::store_queries(x, to);
       }
     }
   }
 
   const RowFormat& format_;
+  bool rounds_queries_;
   int heads_, dims_, begin_, ahead_, cells_;
   float *keys_, *decoded_;
   const float* queries_;

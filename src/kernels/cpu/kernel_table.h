@@ -88,13 +88,14 @@ struct KernelTable {
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
   // Scores a tile: to args.scores where the caller wants them, and to the candidates of its rows.
   using IndexScores = void (*)(const IndexTile& tile);
-  IndexScores index_scores = nullptr;  // of keys that the next two do not take
-  IndexScores index_scores_fp8 = nullptr;
-  IndexScores index_scores_fp4 = nullptr;
+  IndexScores index_scores = nullptr;      // kernels for each of IndexQueries: kFloats
+  IndexScores index_scores_fp8 = nullptr;  // kBf16
+  IndexScores index_scores_fp4 = nullptr;  // kCodes
   IndexScores index_scores_of(RowCodec keys) const {
-    return keys == RowCodec::kIndexFp4   ? index_scores_fp4
-           : keys == RowCodec::kIndexFp8 ? index_scores_fp8
-                                         : index_scores;
+    const IndexQueries queries = index_queries(keys);
+    return queries == IndexQueries::kCodes  ? index_scores_fp4
+           : queries == IndexQueries::kBf16 ? index_scores_fp8
+                                            : index_scores;
   }
   // Leaves the k best of the candidates, by the rule of kernels/indexer.h, where there are more.
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;

@@ -4,25 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "base/block_types.h"
 #include "base/check.h"
 #include "kernels/cpu/linear_formats.h"
 #include "kernels/cpu/linear_layout.h"
 #include "kernels/cpu/linear_panel.h"
 
 namespace sluice::cpu::SLUICE_ISA {
-
-// What base/block_codes.h says of a type, and LoadScales: static V load(p), 16 scales of kBytes each.
-template <int kPartInputs, int kCodeBits, int kLowest, bool kHasMin, class LoadScales>
-struct CodesForm {
-  using Load = LoadScales;
-  static constexpr int kPart = kPartInputs, kBits = kCodeBits;
-  static constexpr int kOffset = kCodeBits == 4 ? -kLowest : 128;  // of a packed code
-  static constexpr bool kMin = kHasMin;
-  static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
-  static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * LoadScales::kBytes;
-  static constexpr std::size_t kMinAt = kGroupOutputs * LoadScales::kBytes;  // behind a group's scales
-};
 
 template <class V>
 struct F16Scales {
@@ -35,25 +25,25 @@ struct F32Scales {
   [[gnu::always_inline]] static V load(const std::byte* p) { return V::load(reinterpret_cast<const float*>(p)); }
 };
 
+// What base/block_codes.h says of a type, for kernels. Types of one form have the same kernels.
+template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasMin, bool kHalves>
+struct CodesForm {
+  using Load = std::conditional_t<kHalves, F16Scales<V>, F32Scales<V>>;  // V load(p): 16 scales of kBytes each
+  static constexpr int kPart = kPartInputs, kBits = kCodeBits, kOffset = kOffsetOfCode;
+  static constexpr bool kMin = kHasMin;
+  static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
+  static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * Load::kBytes;
+  static constexpr std::size_t kMinAt = kGroupOutputs * Load::kBytes;  // behind a group's scales
+};
+template <class V, class Type>
+using CodesFormOf = CodesForm<V, Type::kForm.inputs, Type::kForm.bits,
+                              Type::kForm.bits == 4 ? -Type::kForm.lowest : 128, Type::kForm.min, Type::kForm.f16>;
+
 // run.template operator()<CodesForm>() for the form of `type`.
 template <class V, class Run>
 void with_codes_form(DType type, const Run& run) {
-  switch (type) {
-    case DType::kQ8_0:
-      return run.template operator()<CodesForm<32, 8, -128, false, F16Scales<V>>>();
-    case DType::kQ4_0:
-      return run.template operator()<CodesForm<32, 4, -8, false, F16Scales<V>>>();
-    case DType::kQ4_1:
-      return run.template operator()<CodesForm<32, 4, 0, true, F16Scales<V>>>();
-    case DType::kQ4_K:
-      return run.template operator()<CodesForm<32, 4, 0, true, F32Scales<V>>>();
-    case DType::kQ5_K:
-      return run.template operator()<CodesForm<32, 8, 0, true, F32Scales<V>>>();
-    case DType::kQ6_K:
-      return run.template operator()<CodesForm<16, 8, -32, false, F32Scales<V>>>();
-    default:
-      SLUICE_CHECK(false, "a type of integer codes");
-  }
+  const bool known = BlockTypes::with(type, [&]<class Type>() { run.template operator()<CodesFormOf<V, Type>>(); });
+  SLUICE_CHECK(known, "a type of integer codes");
 }
 
 // The code from bit `kShift` of each lane on.

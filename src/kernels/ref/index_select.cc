@@ -10,11 +10,10 @@
 namespace sluice::ref {
 namespace {
 
-// A vector as kIndexFp4 codes it.
-struct Fp4 {
+// A vector as the keys' codec codes it.
+struct Coded {
   std::vector<std::byte> data, scales;
-  void encode(const float* x, int dims) {
-    const RowFormat format = make_row_format(RowCodec::kIndexFp4, dims, 0);
+  void encode(const RowFormat& format, const float* x) {
     data.resize(static_cast<std::size_t>(format.data_bytes));
     scales.resize(static_cast<std::size_t>(format.scale_bytes));
     encode_row(format, x, {data.data(), scales.data()});
@@ -30,11 +29,12 @@ float scale_of(std::byte code) {
   return e8m0_to_float(std::clamp(std::to_integer<std::uint8_t>(code), kMinIndexScale, kMaxIndexScale));
 }
 
-float dot_fp4(const Fp4& q, RowRef key, int dims) {
+float dot_of_codes(const Coded& q, RowRef key, const RowFormat& format) {
+  const int block = row_codec(format.codec).block;
   float dot = 0.0F;
-  for (int b = 0; b < dims / 32; ++b) {
+  for (int b = 0; b < format.dims / block; ++b) {
     int sum = 0;
-    for (int d = 32 * b; d < 32 * b + 32; ++d) sum += doubled(q.data.data(), d) * doubled(key.data, d);
+    for (int d = block * b; d < block * (b + 1); ++d) sum += doubled(q.data.data(), d) * doubled(key.data, d);
     const float scale = scale_of(key.scales[b]) * (scale_of(q.scales[static_cast<std::size_t>(b)]) * 0.25F);
     dot = std::fma(static_cast<float>(sum), scale, dot);
   }
@@ -55,24 +55,26 @@ class Queries {
  public:
   Queries(const IndexSelectArgs& args, int row) : args_(args) {
     const float* q = args.q + static_cast<std::ptrdiff_t>(row) * args.heads * args.dims;
-    if (args.keys->format.codec == RowCodec::kIndexFp4) {
+    const RowFormat& format = args.keys->format;
+    const IndexQueries form = index_queries(format.codec);
+    if (form == IndexQueries::kCodes) {
       coded_.resize(static_cast<std::size_t>(args.heads));
-      for (std::size_t h = 0; h < coded_.size(); ++h) coded_[h].encode(q + static_cast<int>(h) * args.dims, args.dims);
+      for (std::size_t h = 0; h < coded_.size(); ++h) coded_[h].encode(format, q + static_cast<int>(h) * args.dims);
     } else {
       values_.assign(q, q + args.heads * args.dims);
-      if (args.keys->format.codec != RowCodec::kIndexFp8) return;
+      if (form != IndexQueries::kBf16) return;
       for (float& value : values_) value = round_to_bf16(value);
     }
   }
   // `key`: the values of `row`.
   float dot(int h, RowRef row, const float* key) const {
-    if (!coded_.empty()) return dot_fp4(coded_[static_cast<std::size_t>(h)], row, args_.dims);
+    if (!coded_.empty()) return dot_of_codes(coded_[static_cast<std::size_t>(h)], row, args_.keys->format);
     return dot_pairs(values_.data() + h * args_.dims, key, args_.dims);
   }
 
  private:
   const IndexSelectArgs& args_;
-  std::vector<Fp4> coded_;
+  std::vector<Coded> coded_;
   std::vector<float> values_;
 };
 

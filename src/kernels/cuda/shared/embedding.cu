@@ -1,6 +1,6 @@
 // embed (kernels/embedding.h): a thread a value, or a part of integer codes.
 #include "base/block_codes.h"
-#include "base/read_block_codes.h"
+#include "base/block_types.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/embedding.h"
 

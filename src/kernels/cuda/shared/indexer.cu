@@ -16,6 +16,7 @@ struct IndexPlan {
   IndexSelectArgs args;  // but for what the host's structs say, which follows
   StepTables step;
   PlaneView keys;
+  IndexQueries form;
   int first_row, tiles;      // of the launch; tiles of entries of a row
   std::int32_t* order_keys;  // [rows of the launch][stride]
   std::ptrdiff_t stride;
@@ -29,7 +30,7 @@ struct IndexPlan {
 };
 
 constexpr int kTileEntries = 128;
-constexpr int kBlockDims = 32;  // of kIndexFp4
+constexpr int kBlockDims = 32;  // of IndexQueries::kCodes
 
 SLUICE_DEVICE float index_scale(std::uint8_t code) {
   return e8m0_to_float(code < kMinIndexScale ? kMinIndexScale : code > kMaxIndexScale ? kMaxIndexScale : code);
@@ -39,7 +40,7 @@ struct IndexScores {
   static constexpr int kThreads = kTileEntries;
   IndexPlan plan;
 
-  // The queries of a row: floats, or codes of kIndexFp4 doubled and the scales of its blocks.
+  // The queries of a row: floats, or IndexQueries::kCodes doubled and the scales of its blocks.
   SLUICE_HD static std::size_t shared_bytes(const IndexSelectArgs& args) {
     return static_cast<std::size_t>(args.heads) * static_cast<std::size_t>(args.dims) * sizeof(float);
   }
@@ -50,7 +51,7 @@ struct IndexScores {
     const int visible = plan.visible(span, row);
     float* scores = plan.args.scores != nullptr ? plan.args.scores + row * plan.args.scores_stride : nullptr;
     if (first < visible && (scores != nullptr || visible > plan.args.top_k)) {
-      const bool fp4 = plan.keys.format.codec == RowCodec::kIndexFp4;
+      const bool fp4 = plan.form == IndexQueries::kCodes;
       if (fp4) {
         encode_queries(team, row);
       } else {
@@ -80,7 +81,7 @@ struct IndexScores {
 
   SLUICE_DEVICE void stage_queries(const Team<kThreads>& team, int row) const {
     float* staged = reinterpret_cast<float*>(team.shared);
-    const bool rounded = plan.keys.format.codec == RowCodec::kIndexFp8;
+    const bool rounded = plan.form == IndexQueries::kBf16;
     const float* q = queries(row);
     team.each([&](int t) {
       for (int i = t; i < plan.args.heads * plan.args.dims; i += kThreads) {
@@ -220,8 +221,9 @@ struct IndexChoice {
 }  // namespace
 
 void select_entries(const Exec& exec, const IndexSelectArgs& args) {
-  SLUICE_CHECK(args.keys->format.codec != RowCodec::kIndexFp4 || args.dims <= 256, "no more dims than a kernel takes");
   IndexPlan plan{};
+  plan.form = index_queries(args.keys->format.codec);
+  SLUICE_CHECK(plan.form != IndexQueries::kCodes || args.dims <= 256, "no more dims than a kernel takes");
   plan.args = args;
   plan.step = *args.step;
   plan.keys = *args.keys;
