@@ -59,6 +59,9 @@ function(sluice_test_program TARGET)
   target_link_libraries(${TARGET} PRIVATE test_paths GTest::gmock GTest::gtest_main)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${TARGET} PRIVATE -O1)
+  elseif(SLUICE_SANITIZE MATCHES undefined)
+    # In a test's own code these find what the address sanitizer finds at the access, for a quarter of its compile time.
+    target_compile_options(${TARGET} PRIVATE -fno-sanitize=null,alignment,pointer-overflow,vptr)
   endif()
 endfunction()
 

@@ -33,74 +33,99 @@ struct Product {
   }
 };
 
-// y of output n for inputs in int8 with a scale for 32, as the formula says it. Integer codes.
-float expected_codes(const WeightView& view, const float* x, int n) {
-  const BlockCodes form = block_codes(view.codes);
+// A row of inputs in the form that a product wants: rounded, or for kInt8 integers with a scale for 32.
+struct Inputs {
+  std::vector<float> values, scales;
+  std::vector<bool> zero;  // blocks of 32
+
+  Inputs(const float* x, int count, InputForm form) : values(x, x + count) {
+    if (form == InputForm::kFp8) simulate_row(RowCodec::kMlaFp8, count, 0, values.data());
+    for (int begin = 0; form == InputForm::kInt8 && begin < count; begin += 32) {
+      const int end = std::min(count, begin + 32);
+      float largest = 0.0F;
+      for (int k = begin; k < end; ++k) largest = std::fmax(largest, std::fabs(x[k]));
+      zero.push_back(largest < 0x1p-120F);
+      for (int k = begin; k < end; ++k) at(k) = zero.back() ? 0.0F : std::nearbyint(x[k] * (127.0F / largest));
+      scales.push_back(zero.back() ? 0.0F : largest / 127.0F);
+    }
+    if (form == InputForm::kInt8 || form == InputForm::kF32) return;
+    for (float& value : values) value = round_to_bf16(value);
+  }
+  float& at(int k) { return values[static_cast<std::size_t>(k)]; }
+};
+
+// y for inputs in int8, as the formula says it. Integer codes, the parts of an output.
+float expected_codes(const BlockCodes& form, const std::vector<CodedPart>& parts, const Inputs& x) {
+  const float* code = x.values.data();
   float y = 0.0F;
-  for (int begin = 0; begin < view.in; begin += form.inputs) {
-    const float* block = x + begin / 32 * 32;
-    float largest = 0.0F;
-    for (int k = 0; k < 32; ++k) largest = std::fmax(largest, std::fabs(block[k]));
-    const bool zero = largest < 0x1p-120F;
-    CodedPart part;
-    read_part(view.codes, view.data + static_cast<std::size_t>(n) * view.row_bytes(),
-              static_cast<std::size_t>(begin / form.inputs), part);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const CodedPart& part = parts[p];
     float dot = 0.0F, sum = 0.0F;  // integers
-    for (int k = 0; k < form.inputs; ++k) {
-      const float code = zero ? 0.0F : std::nearbyint(x[begin + k] * (127.0F / largest));
-      dot += code * static_cast<float>(part.codes[k]);
-      sum += code;
+    for (int k = 0; k < form.inputs; ++k, ++code) {
+      dot += *code * static_cast<float>(part.codes[k]);
+      sum += *code;
     }
     float product = dot * part.scale;
     if (form.min) product = std::fma(sum, part.min, product);
-    y = std::fma(product, zero ? 0.0F : largest / 127.0F, y);
+    y = std::fma(product, x.scales[p * static_cast<std::size_t>(form.inputs) / 32], y);
   }
   return y;
 }
 
-// The same for MXFP4.
-float expected_int8(const WeightView& view, const float* x, int n) {
+// The same for MXFP4, of the weights and their scales for 32.
+float expected_int8(const std::vector<float>& weights, const std::vector<float>& scales, const Inputs& x) {
   float y = 0.0F;
-  for (int begin = 0; begin < view.in; begin += 32) {
-    const int end = std::min(view.in, begin + 32);
-    float largest = 0.0F;
-    for (int k = begin; k < end; ++k) largest = std::fmax(largest, std::fabs(x[k]));
-    if (largest < 0x1p-120F) continue;  // adds nothing
-    float dot = 0.0F;                   // an integer
-    for (int k = begin; k < end; ++k) dot += std::nearbyint(x[k] * (127.0F / largest)) * (2.0F * view.element(n, k));
-    y = std::fma(dot * (view.scale(n, begin) * 0.5F), largest / 127.0F, y);
-  }
-  return y;
-}
-
-// The order of linear.h, word for word, over view.element() and view.scale().
-float expected(const WeightView& view, const float* x, int n, InputForm wanted) {
-  const InputForm form = input_form(wanted, view.format);
-  const bool codes = view.format == WeightFormat::kCodes;
-  if (form == InputForm::kInt8) return codes ? expected_codes(view, x, n) : expected_int8(view, x, n);
-  std::vector<float> values(codes ? static_cast<std::size_t>(view.in) : 0);
-  if (codes) view.read(n, 0, view.in, values.data());
-  const int block = view.block_inputs();
-  std::vector<float> inputs(x, x + view.in);
-  if (form == InputForm::kFp8) simulate_row(RowCodec::kMlaFp8, view.in, 0, inputs.data());
-  const auto input = [&](int k) {
-    return form == InputForm::kF32 ? inputs[static_cast<std::size_t>(k)]
-                                   : round_to_bf16(inputs[static_cast<std::size_t>(k)]);
-  };
-  const bool prescaled = form == InputForm::kF32 && view.scale_format == ScaleFormat::kF32;
-  const auto weight = [&](int k) {
-    if (codes) return values[static_cast<std::size_t>(k)];
-    return prescaled ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
-  };
-  float y = 0.0F;
-  for (int begin = 0; begin < view.in; begin += block) {
-    const int end = std::min(view.in, begin + block);
-    float acc = 0.0F;
-    for (int k = begin; k < end; k += 2) {
-      if (k + 1 < end) acc = std::fma(input(k + 1), weight(k + 1), acc);
-      acc = std::fma(input(k), weight(k), acc);
+  for (std::size_t block = 0; block < scales.size(); ++block) {
+    if (x.zero[block]) continue;  // adds nothing
+    float dot = 0.0F;             // an integer
+    for (std::size_t k = 32 * block; k < std::min(weights.size(), 32 * block + 32); ++k) {
+      dot += x.values[k] * (2.0F * weights[k]);
     }
-    y = std::fma(acc, prescaled ? 1.0F : view.scale(n, begin), y);
+    y = std::fma(dot * (scales[block] * 0.5F), x.scales[block], y);
+  }
+  return y;
+}
+
+// The order of linear.h, word for word: weights and inputs in blocks under a scale.
+float expected_chain(const std::vector<float>& weights, const std::vector<float>& scales, std::size_t block,
+                     const std::vector<float>& x) {
+  float y = 0.0F;
+  for (std::size_t begin = 0; begin < weights.size(); begin += block) {
+    const std::size_t end = std::min(weights.size(), begin + block);
+    float acc = 0.0F;
+    for (std::size_t k = begin; k < end; k += 2) {
+      if (k + 1 < end) acc = std::fma(x[k + 1], weights[k + 1], acc);
+      acc = std::fma(x[k], weights[k], acc);
+    }
+    y = std::fma(acc, scales[begin / block], y);
+  }
+  return y;
+}
+
+// Output n, over view.element() and view.scale(), of each row.
+std::vector<float> expected_output(const WeightView& view, const std::vector<Inputs>& rows, int n, InputForm form) {
+  std::vector<float> y;
+  if (view.format == WeightFormat::kCodes && form == InputForm::kInt8) {
+    const BlockCodes codes = block_codes(view.codes);
+    std::vector<CodedPart> parts(static_cast<std::size_t>(view.in / codes.inputs));
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      read_part(view.codes, view.data + static_cast<std::size_t>(n) * view.row_bytes(), p, parts[p]);
+    }
+    for (const Inputs& x : rows) y.push_back(expected_codes(codes, parts, x));
+    return y;
+  }
+  const bool prescaled = form == InputForm::kF32 && view.scale_format == ScaleFormat::kF32;
+  const int block = form == InputForm::kInt8 ? 32 : view.block_inputs();
+  std::vector<float> weights(static_cast<std::size_t>(view.in)), scales;
+  if (view.format == WeightFormat::kCodes) view.read(n, 0, view.in, weights.data());
+  for (int k = 0; k < view.in; ++k) {
+    if (k % block == 0) scales.push_back(prescaled ? 1.0F : view.scale(n, k));
+    if (view.format == WeightFormat::kCodes) continue;
+    weights[static_cast<std::size_t>(k)] = prescaled ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
+  }
+  for (const Inputs& x : rows) {
+    y.push_back(form == InputForm::kInt8 ? expected_int8(weights, scales, x)
+                                         : expected_chain(weights, scales, static_cast<std::size_t>(block), x.values));
   }
   return y;
 }
@@ -110,12 +135,16 @@ struct Shape {
 };
 
 // Rows 0.. of what Product gives for all `rows` rows of x.
-std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, InputForm form) {
+std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, InputForm wanted) {
   FlushDenormals flush;
-  std::vector<float> y;
-  for (int r = 0; r < rows; ++r) {
-    for (int n = 0; n < view.out; ++n) y.push_back(expected(view, x.data() + r * view.in, n, form));
-    y.insert(y.end(), 3, 7.0F);
+  const InputForm form = input_form(wanted, view.format);
+  std::vector<Inputs> inputs;
+  for (int r = 0; r < rows; ++r) inputs.emplace_back(x.data() + r * view.in, view.in, form);
+  const auto ldy = static_cast<std::size_t>(view.out + 3);
+  std::vector<float> y(ldy * static_cast<std::size_t>(rows), 7.0F);
+  for (int n = 0; n < view.out; ++n) {
+    const std::vector<float> of_rows = expected_output(view, inputs, n, form);
+    for (std::size_t r = 0; r < of_rows.size(); ++r) y[r * ldy + static_cast<std::size_t>(n)] = of_rows[r];
   }
   return y;
 }

@@ -95,7 +95,9 @@ TEST_F(ChoicesTest, EachChoiceHasItsOwnParserAndLogprobs) {
 }
 
 TEST_F(ChoicesTest, AStopStringEndsItsChoiceOnly) {
-  say_each({"one two three", "four five six"});
+  std::string on_and_on = "one two";  // it has to be cancelled, however late the server sees the string
+  for (int i = 0; i < 300; ++i) on_and_on += " three";
+  say_each({on_and_on, "four five six"});
   engine_.step = 1ms;
   const json::value body = parsed(chat(R"(,"n":2,"stop":"two")").body);
   EXPECT_EQ(text_at(body, "choices/0/message/content"), "one ");
