@@ -60,8 +60,8 @@ function(sluice_test_program TARGET)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${TARGET} PRIVATE -O1)
   elseif(SLUICE_SANITIZE MATCHES undefined)
-    # In a test's own code these find what the address sanitizer finds at the access, for a quarter of its compile time.
-    target_compile_options(${TARGET} PRIVATE -fno-sanitize=null,alignment,pointer-overflow,vptr)
+    # In a test's own code these find what the address sanitizer finds at the access.
+    target_compile_options(${TARGET} PRIVATE -fno-sanitize=null,pointer-overflow)
   endif()
 endfunction()
 

@@ -7,14 +7,12 @@
 // When no more than top_k entries are visible all are taken and nothing is scored (unless `scores` is asked for).
 //
 // dot follows from what the keys are stored as (RowCodecInfo::index_queries):
-//   kCodes      (index-fp4) q is coded as the keys are, which does not change a q that has passed that rounding. A
-//   block
+//   kCodes      (index-fp4) q is coded like the keys, which does not change a q that has passed that rounding. A block
 //               of 32 dims has the integer I = the sum of the products of both sides' doubled e2m1 values, exact in any
 //               order, and dot = chain over blocks of I * (k * s / 4), where k and s are the key's and the query's
 //               scale of the block, limited to 2^-62 .. 2^52 so that their product is exact.
 //   others      one chain over pairs of dims, ascending, the odd one of a pair first (the order of kernels/linear.h);
-//               for kBf16 (index-fp8) q is rounded to bf16, which does not change a q that has passed that FP8
-//               rounding.
+//               for kBf16 (index-fp8) q is rounded to bf16, which changes none that has passed that FP8 rounding.
 // A dot that is NaN counts as 0.
 //
 // No more than a tile of scores exists at a time: a row keeps candidates (kernels/index_tile.h). Long contexts are cut

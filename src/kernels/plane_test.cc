@@ -89,6 +89,14 @@ TEST(RowCodecs, EveryLineIsWhole) {
   }
 }
 
+// Kernels and reference read the same line, so that none of them would notice a wrong one.
+TEST(RowCodecs, LinesSayHowQueriesMeetTheKeys) {
+  EXPECT_EQ(index_queries(RowCodec::kF32), IndexQueries::kFloats);
+  EXPECT_EQ(index_queries(RowCodec::kBf16), IndexQueries::kFloats);
+  EXPECT_EQ(index_queries(RowCodec::kIndexFp8), IndexQueries::kBf16);
+  EXPECT_EQ(index_queries(RowCodec::kIndexFp4), IndexQueries::kCodes);
+}
+
 TEST(RowCodecs, TakeWholeBlocks) {
   EXPECT_FALSE(takes_rows(RowCodec::kV4Fp8, 100, 4));
   EXPECT_TRUE(takes_rows(RowCodec::kV4Fp8, 100, 36));
