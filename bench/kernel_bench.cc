@@ -4,7 +4,8 @@
 // One line a kernel, shape and number of rows: microseconds; GFLOP/s, and percent of that peak; GB/s, and percent of
 // the read bandwidth. Weights and cached rows come from memory: calls take turns with copies of them that together
 // exceed the caches (--rotate 0: one copy). The lines of "cached" work, whose inputs are activations, have no percent
-// of the bandwidth. The indexer has a benchmark of its own (indexer_bench).
+// of the bandwidth. "x first" is the time beside that of the first number of rows, "bytes x" the same of what is read:
+// with --rows 1,2,3,4,5 what further rows cost. The indexer has a benchmark of its own (indexer_bench).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -30,20 +31,23 @@ void KernelBench::print_header() {
       "kernels {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s\n",
       kernels_name(*table_), options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
       speed_.int8_gops);
-  fmt::print("{:<40}{:>6}{:>12}{:>10}{:>7}{:>9}{:>7}\n", "kernel", "rows", "us", "GFLOP/s", "%", "GB/s", "%");
+  fmt::print("{:<40}{:>6}{:>12}{:>10}{:>7}{:>9}{:>7}{:>9}{:>9}\n", "kernel", "rows", "us", "GFLOP/s", "%", "GB/s", "%",
+             "x first", "bytes x");
 }
 
 void KernelBench::line(const std::string& name, int rows, const KernelWork& work,
                        const std::function<void(int turn)>& call) {
   int turn = 0;
   const double seconds = median_seconds(options_.seconds, [&] { call(turn++); });
+  if (name != first_.name) first_ = {name, seconds, work.bytes};
   const double flops = 2 * work.multiply_adds / seconds * 1e-9, rate = work.bytes / seconds * 1e-9;
   const auto percent = [](double part, double whole) {
     return part > 0 && whole > 0 ? fmt::format("{:.1f}", 100 * part / whole) : std::string("-");
   };
-  fmt::print("{:<40}{:>6}{:>12.2f}{:>10}{:>7}{:>9.2f}{:>7}\n", name, rows, seconds * 1e6,
+  fmt::print("{:<40}{:>6}{:>12.2f}{:>10}{:>7}{:>9.2f}{:>7}{:>9.2f}{:>9.2f}\n", name, rows, seconds * 1e6,
              flops > 0 ? fmt::format("{:.1f}", flops) : "-", percent(flops, speed_.peak(work.inputs)), rate,
-             work.cached ? "-" : percent(rate, speed_.read_gbytes));
+             work.cached ? "-" : percent(rate, speed_.read_gbytes), seconds / first_.seconds,
+             work.bytes / first_.bytes);
 }
 
 std::vector<float> random_floats(std::size_t count) {

@@ -47,6 +47,10 @@ class KernelBench {
   ThreadPool pool_;
   const KernelTable* table_;
   MachineSpeed speed_;
+  struct {
+    std::string name;
+    double seconds = 0, bytes = 0;
+  } first_;  // line of the kernel that is being timed
 };
 
 std::vector<float> random_floats(std::size_t count);

@@ -1,13 +1,14 @@
 // linear_step_bench: every linear layer of a model of DeepSeek-V4's kind, one after the other, with weights in memory:
-// what a step costs but for attention, norms and mixing. Experts are drawn at random for each token.
+// what a step costs but for attention, norms and mixing. Experts are drawn at random for each token and layer.
 //
-// The shapes are those of a small V4-Flash: hidden 2048, 16 heads of 512, 32 experts of 1,024, six a token, and a
-// head of 32,768 tokens.
+// "x first" is a part's time beside that of the first number of rows (--rows 1,2,3,4,5), "bytes x" the same of its
+// bytes, "beyond" the one by the other: 1 where rows cost nothing but what they read. The shapes are those of a small
+// V4-Flash: hidden 2048, 16 heads of 512, 32 experts of 1,024, six a token, and a head of 32,768 tokens.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct Options {
   std::string isa = "auto", kernels;
   int threads = 2, layers = 16, rounds = 7;
   bool f32 = false;
-  std::vector<int> rows{1, 16, 512};
+  std::vector<int> rows{1, 2, 3, 4, 5, 6, 7, 8, 16, 512};
 };
 
 constexpr int kHidden = 2048, kHeads = 16, kHeadDim = 512, kQueryRank = 1024, kGroups = 4, kGroupOut = 512;
@@ -81,41 +82,69 @@ class Step {
     head_ = make.bf16(kVocabulary, kHidden);
   }
 
+  // Times are the shortest of the rounds, each of which has all numbers of rows: what else the machine does only adds.
   void print() {
-    fmt::print("{:>6}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "rows", "part", "ms", "GB/s", "% read", "GFLOP/s",
-               "f32 peak", "tok/s");
-    for (const int rows : options_.rows) {
-      prepare(rows);
-      const MachineSpeed speed = MachineProbe(&pool_, probe_bytes_per_thread(pool_.threads())).measure();
-      const double read = speed.read_gbytes, fma = speed.f32_gflops;
-      std::vector<double> dense, experts, head;
-      for (int round = 0; round < options_.rounds; ++round) {
-        double times[3] = {};
-        for (const Layer& layer : layers_) {
-          times[0] += seconds_of([&] { run_dense(layer, rows); });
-          times[1] += seconds_of([&] { run_experts(layer, rows); });
-        }
-        times[2] = seconds_of([&] { run_one(head_, rows, normed_, kHidden, logits_); });
-        dense.push_back(times[0]), experts.push_back(times[1]), head.push_back(times[2]);
-      }
-      const double parts[] = {median(dense), median(experts), median(head)};
-      const double bytes[] = {dense_bytes(), expert_bytes(), static_cast<double>(head_.packed_bytes())};
-      const double macs[] = {rows * dense_macs(), rows * expert_macs(), 1.0 * rows * kHidden * kVocabulary};
-      const char* names[] = {"dense", "experts", "head", "step"};
-      double total[3] = {};
-      for (int i = 0; i < 4; ++i) {
-        const double t = i < 3 ? parts[i] : total[0], b = i < 3 ? bytes[i] : total[1], m = i < 3 ? macs[i] : total[2];
-        if (i < 3) total[0] += t, total[1] += b, total[2] += m;
-        fmt::print("{:>6}{:>9}{:>10.2f}{:>10.1f}{:>10.1f}{:>10.0f}{:>10.1f}{:>10.1f}\n", rows, names[i], 1e3 * t,
-                   b / t * 1e-9, 100 * b / t * 1e-9 / read, 2 * m / t * 1e-9, 200 * m / t * 1e-9 / fma, rows / t);
-      }
+    fmt::print("{:>6}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}\n", "rows", "part", "ms", "GB/s",
+               "% read", "GFLOP/s", "f32 peak", "tok/s", "x first", "bytes x", "beyond");
+    std::vector<Batch> batches;
+    for (const int rows : options_.rows) batches.push_back(prepare(rows));
+    MachineSpeed speed;
+    for (int round = 0; round < options_.rounds; ++round) {
+      const MachineSpeed now = MachineProbe(&pool_, probe_bytes_per_thread(pool_.threads())).measure();
+      speed.read_gbytes = std::max(speed.read_gbytes, now.read_gbytes);
+      speed.f32_gflops = std::max(speed.f32_gflops, now.f32_gflops);
+      for (Batch& batch : batches) measure(batch);
     }
+    const Parts first = parts_of(batches.front());
+    for (const Batch& batch : batches) print(batch.rows, parts_of(batch), first, speed);
   }
 
  private:
-  static double median(std::vector<double> v) {
-    std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-    return v[v.size() / 2];
+  enum Part { kDense, kExpertParts, kHead, kStep, kParts };
+  struct Parts {
+    double seconds[kParts], bytes[kParts], multiply_adds[kParts];
+  };
+
+  // Inputs, and a layer's experts for each row.
+  struct Batch {
+    int rows = 0;
+    std::vector<float> normed, q_a, kv, q, o, u, y, logits, weights;
+    std::vector<std::vector<std::int32_t>> ids;
+    int touched = 0;  // experts of all layers
+    double seconds[kStep] = {1e9, 1e9, 1e9};
+  };
+
+  void measure(Batch& batch) {
+    double times[kStep] = {};
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      times[kDense] += seconds_of([&] { run_dense(layers_[i], batch); });
+      times[kExpertParts] += seconds_of([&] { run_experts(layers_[i], batch.ids[i], batch); });
+    }
+    times[kHead] = seconds_of([&] { run_one(head_, batch.rows, batch.normed, kHidden, batch.logits); });
+    for (int i = 0; i < kStep; ++i) batch.seconds[i] = std::min(batch.seconds[i], times[i]);
+  }
+
+  Parts parts_of(const Batch& batch) const {
+    Parts parts{{batch.seconds[kDense], batch.seconds[kExpertParts], batch.seconds[kHead]},
+                {dense_bytes(), expert_bytes(batch.touched), static_cast<double>(head_.packed_bytes())},
+                {batch.rows * dense_macs(), batch.rows * expert_macs(), 1.0 * batch.rows * kHidden * kVocabulary}};
+    for (int i = 0; i < kStep; ++i) {
+      parts.seconds[kStep] += parts.seconds[i];
+      parts.bytes[kStep] += parts.bytes[i];
+      parts.multiply_adds[kStep] += parts.multiply_adds[i];
+    }
+    return parts;
+  }
+
+  static void print(int rows, const Parts& parts, const Parts& first, const MachineSpeed& speed) {
+    const char* names[] = {"dense", "experts", "head", "step"};
+    for (int i = 0; i < kParts; ++i) {
+      const double t = parts.seconds[i], b = parts.bytes[i], m = parts.multiply_adds[i];
+      const double ratio = t / first.seconds[i], bytes_ratio = b / first.bytes[i];
+      fmt::print("{:>6}{:>9}{:>10.2f}{:>10.1f}{:>10.1f}{:>10.0f}{:>10.1f}{:>10.1f}{:>9.2f}{:>9.2f}{:>9.2f}\n", rows,
+                 names[i], 1e3 * t, b / t * 1e-9, 100 * b / t * 1e-9 / speed.read_gbytes, 2 * m / t * 1e-9,
+                 200 * m / t * 1e-9 / speed.f32_gflops, rows / t, ratio, bytes_ratio, ratio / bytes_ratio);
+    }
   }
 
   static Layer make_layer(Weights& make) {
@@ -132,26 +161,33 @@ class Step {
     return layer;
   }
 
-  void prepare(int rows) {
+  Batch prepare(int rows) {
+    Batch batch;
+    batch.rows = rows;
     const auto fill = [&](std::vector<float>& v, int width) {
       std::normal_distribution<float> normal;
       v.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(width));
       for (float& x : v) x = normal(random_);
     };
-    fill(normed_, kHidden), fill(q_a_, kQueryRank), fill(o_, kHeads * kHeadDim), fill(u_, kGroups * kGroupOut);
-    fill(y_, kHidden), fill(kv_, kHeadDim), fill(q_, kHeads * kHeadDim), fill(logits_, kVocabulary);
-    ids_.clear();
-    std::vector<std::int32_t> all(kExperts);
-    for (int e = 0; e < kExperts; ++e) all[static_cast<std::size_t>(e)] = e;
-    touched_ = 0;
+    fill(batch.normed, kHidden), fill(batch.q_a, kQueryRank), fill(batch.o, kHeads * kHeadDim);
+    fill(batch.u, kGroups * kGroupOut), fill(batch.y, kHidden), fill(batch.kv, kHeadDim);
+    fill(batch.q, kHeads * kHeadDim), fill(batch.logits, kVocabulary);
+    batch.weights.assign(static_cast<std::size_t>(rows * kSlots), 0.25F);
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) draw_experts(batch);
+    return batch;
+  }
+
+  void draw_experts(Batch& batch) {
+    std::vector<std::int32_t> all(kExperts), ids;
+    std::iota(all.begin(), all.end(), 0);
     std::vector<bool> seen(kExperts);
-    for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < batch.rows; ++r) {
       std::shuffle(all.begin(), all.end(), random_);
-      ids_.insert(ids_.end(), all.begin(), all.begin() + kSlots);
+      ids.insert(ids.end(), all.begin(), all.begin() + kSlots);
     }
-    for (const std::int32_t id : ids_) seen[static_cast<std::size_t>(id)] = true;
-    touched_ = static_cast<int>(std::count(seen.begin(), seen.end(), true));
-    weights_.assign(ids_.size(), 0.25F);
+    for (const std::int32_t id : ids) seen[static_cast<std::size_t>(id)] = true;
+    batch.touched += static_cast<int>(std::count(seen.begin(), seen.end(), true));
+    batch.ids.push_back(std::move(ids));
   }
 
   void run_one(const LinearWeight& w, int rows, const std::vector<float>& x, int ldx, std::vector<float>& y) {
@@ -159,31 +195,31 @@ class Step {
     linear(exec_, rows, {&job, 1});
   }
 
-  void run_dense(const Layer& layer, int rows) {
-    const LinearJob first[] = {{&layer.q_a, normed_.data(), kHidden, q_a_.data(), kQueryRank},
-                               {&layer.kv, normed_.data(), kHidden, kv_.data(), kHeadDim}};
-    linear(exec_, rows, first);
-    run_one(layer.q_b, rows, q_a_, kQueryRank, q_);
+  void run_dense(const Layer& layer, Batch& batch) {
+    const LinearJob first[] = {{&layer.q_a, batch.normed.data(), kHidden, batch.q_a.data(), kQueryRank},
+                               {&layer.kv, batch.normed.data(), kHidden, batch.kv.data(), kHeadDim}};
+    linear(exec_, batch.rows, first);
+    run_one(layer.q_b, batch.rows, batch.q_a, kQueryRank, batch.q);
     std::vector<LinearJob> groups;
     for (int g = 0; g < kGroups; ++g) {
-      groups.push_back({&layer.o_a[static_cast<std::size_t>(g)], o_.data() + g * (kHeads * kHeadDim / kGroups),
-                        kHeads * kHeadDim, u_.data() + g * kGroupOut, kGroups * kGroupOut});
+      groups.push_back({&layer.o_a[static_cast<std::size_t>(g)], batch.o.data() + g * (kHeads * kHeadDim / kGroups),
+                        kHeads * kHeadDim, batch.u.data() + g * kGroupOut, kGroups * kGroupOut});
     }
-    linear(exec_, rows, groups);
-    run_one(layer.o_b, rows, u_, kGroups * kGroupOut, y_);
+    linear(exec_, batch.rows, groups);
+    run_one(layer.o_b, batch.rows, batch.u, kGroups * kGroupOut, batch.y);
   }
 
-  void run_experts(const Layer& layer, int rows) {
-    experts(exec_, {.rows = rows,
+  void run_experts(const Layer& layer, const std::vector<std::int32_t>& ids, Batch& batch) {
+    experts(exec_, {.rows = batch.rows,
                     .hidden = kHidden,
                     .slots = kSlots,
-                    .x = contiguous_rows(normed_.data(), kHidden),
-                    .expert_ids = ids_.data(),
-                    .expert_weights = weights_.data(),
+                    .x = contiguous_rows(batch.normed.data(), kHidden),
+                    .expert_ids = ids.data(),
+                    .expert_weights = batch.weights.data(),
                     .experts = layer.experts,
                     .shared = &layer.shared,
                     .limit = 10.0F,
-                    .y = y_.data()});
+                    .y = batch.y.data()});
   }
 
   static double of(const ExpertWeights& e) {
@@ -198,9 +234,9 @@ class Step {
     }
     return bytes;
   }
-  double expert_bytes() const {
-    double bytes = 0;
-    for (const Layer& l : layers_) bytes += of(l.shared) + touched_ * of(l.experts[0]);
+  double expert_bytes(int touched) const {
+    double bytes = touched * of(layers_[0].experts[0]);
+    for (const Layer& l : layers_) bytes += of(l.shared);
     return bytes;
   }
   double dense_macs() const {
@@ -215,9 +251,6 @@ class Step {
   std::vector<Layer> layers_;
   LinearWeight head_;
   std::mt19937 random_{2};
-  std::vector<float> normed_, q_a_, kv_, q_, o_, u_, y_, logits_, weights_;
-  std::vector<std::int32_t> ids_;
-  int touched_ = 0;
 };
 
 }  // namespace
@@ -233,7 +266,13 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
   app.add_flag("--f32", options.f32, "f32 inputs everywhere");
+  bool processor_time = false;
+  app.add_flag("--processor-time", processor_time, "Time the processor instead of the clock; forces one thread");
   CLI11_PARSE(app, argc, argv);
+  if (processor_time) {
+    options.threads = 1;
+    sluice::measure_with(sluice::TimeKind::kProcessor);
+  }
   sluice::Step(options).print();
   return 0;
 }

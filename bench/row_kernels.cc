@@ -114,8 +114,7 @@ void bench_compressor(KernelBench& bench, int rows) {
   std::vector<float> pooled(size(rows / 4 + 1, kHeadDim));
   StepBuilder builder(TableShape{.ratios = {4}, .windows = false});
   const std::vector<LatentPage> pages(static_cast<std::size_t>(rows / kBlockTokens + 1), LatentPage(0));
-  builder.add({.rows = rows, .latent_pages = pages, .state_in = 0, .state_out = 1},
-              std::vector<TokenId>(static_cast<std::size_t>(rows), 0), {});
+  builder.add({.rows = rows, .latent_pages = pages}, std::vector<TokenId>(static_cast<std::size_t>(rows), 0), {});
   CompressArgs args;
   args.dim = kHeadDim, args.ratio = 4, args.overlap = true;
   args.kv = kv.data(), args.gate = gate.data(), args.ld = kWidth, args.ape = ape.data();

@@ -43,7 +43,7 @@ class Bench {
                                                        static_cast<std::size_t>(blocks - first_block)),
            .first_window_block = first_block,
            .state_in = 2 * s,
-           .state_out = 2 * s + 1});
+           .first_state = 2 * s});
     }
   }
 

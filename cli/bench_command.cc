@@ -45,13 +45,26 @@ Status check(const BenchOptions& options) {
 }
 
 // The tests that the options name, each once.
-std::vector<SpeedCase> tests_of(const BenchOptions& options) {
+std::vector<SpeedCase> tests_of(const BenchOptions& options, bool model_drafts) {
   std::vector<SpeedCase> tests;
   for (const auto& [kind, counts] :
        {std::pair(SpeedCase::Kind::kPrefill, options.prefill), std::pair(SpeedCase::Kind::kDecode, options.decode)}) {
     for (const int depth : options.depth) {
       for (const int tokens : counts) {
         if (tokens > 0) tests.push_back({.kind = kind, .tokens = tokens, .depth = depth});
+      }
+    }
+  }
+  for (const int depth : options.depth) {
+    for (const double acceptance : options.acceptance) {
+      for (const bool by_model : {false, true}) {
+        if (by_model && !model_drafts) continue;
+        tests.push_back({.kind = SpeedCase::Kind::kSpeculative,
+                         .tokens = options.decode.front(),
+                         .depth = depth,
+                         .drafts = options.engine.speculation.num_speculative_tokens,
+                         .acceptance = acceptance,
+                         .by_model = by_model});
       }
     }
   }
@@ -80,6 +93,8 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
 EngineSetup engine_options(const BenchOptions& options) {
   EngineSetup engine = options.engine;
   engine.cache.enable_prefix_caching = false;
+  if (options.acceptance.empty()) engine.speculation.speculative = "off";
+  engine.speculation.speculative_adaptive = false;  // nothing is adapted: no costs are measured
   for (const int concurrency : options.concurrency)
     engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
   return engine;
@@ -143,12 +158,12 @@ Status print_probe(const BenchOptions& options) {
 Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
-  const std::vector<SpeedCase> tests = tests_of(options);
   EngineSetup engine = engine_options(options);
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
+  const std::vector<SpeedCase> tests = tests_of(options, runner->model().drafts());
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
   const std::string model = model_name(options.engine.model.folder, engine.model.folder);

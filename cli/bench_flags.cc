@@ -28,6 +28,14 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
            "Requests at a time; above 1 they go through the scheduler, at depth 0");
   add_count("--concurrent-prompt", options->concurrent_prompt, "Tokens of the prompt of each of them");
   add_count("--concurrent-tokens", options->concurrent_tokens, "Tokens that each of them decodes");
+  command
+      .add_option(
+          "--acceptance", options->acceptance,
+          "Also decodes with --num-speculative-tokens drafts, of which such a part is right: given ones, and the "
+          "model's own if it has a drafter")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1.0))
+      ->option_text("P,P..");
   add_count("--rounds", options->rounds, "Times that each test counts; the medians are reported");
   command
       .add_option("--probe-size", options->probe_size, "Memory that a thread reads to measure the bandwidth; 0: 1 GB")

@@ -58,6 +58,19 @@ void add_loading_flags(CLI::App& command, EngineSetup& options) {
                    "Each thread on a core of its own, if there are as many");
 }
 
+// Nor do these.
+void add_speculation_flags(CLI::App& command, EngineSetup& options) {
+  add_choice(
+      command, "--speculative", options.speculation.speculative,
+      "Guess the next tokens and compute them in one step: mtp (the model's own layer for that), ngram (copies of "
+      "the text, or of the client's prediction), auto (both, or what there is) or off",
+      {"auto", "mtp", "ngram", "off"});
+  add_count(command, "--num-speculative-tokens", options.speculation.num_speculative_tokens,
+            "Most tokens guessed for a sequence in a step, 1 to 8");
+  add_plain_switch(command, "speculative-adaptive", options.speculation.speculative_adaptive,
+                   "As many as pay; off: always as many as there are rows for");
+}
+
 // None of these changes a bit of any answer.
 void add_scheduling_flags(CLI::App& command, EngineSetup& options) {
   add_switch(command, "prefix-caching", options.cache.enable_prefix_caching,
@@ -137,6 +150,7 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
            "Such as 512MiB or 4GB; 0: a quarter of the memory");
   add_loading_flags(command, options);
   add_scheduling_flags(command, options);
+  add_speculation_flags(command, options);
 }
 
 void add_chat_flags(CLI::App& command, ChatEncodingOptions& options) {

@@ -134,9 +134,11 @@ class Evaluation {
 std::string results_json(const std::vector<EvalItem>& items, const std::vector<Run>& runs, std::size_t correct,
                          const EngineStats& stats) {
   std::string json = fmt::format(
-      "{{\"n\": {}, \"correct\": {}, \"steps\": {}, \"preemptions\": {}, \"resumed_tokens\": {}, \"items\": [",
+      "{{\"n\": {}, \"correct\": {}, \"steps\": {}, \"preemptions\": {}, \"resumed_tokens\": {}, "
+      "\"drafted_by_depth\": [{}], \"accepted_by_depth\": [{}], \"items\": [",
       items.size(), correct, stats.steps, stats.preemptions_recompute + stats.preemptions_swap,
-      stats.cache.resumed_tokens);
+      stats.cache.resumed_tokens, fmt::join(stats.drafts.drafted_by_depth, ", "),
+      fmt::join(stats.drafts.accepted_by_depth, ", "));
   for (std::size_t i = 0; i < items.size(); ++i) {
     json += i == 0 ? "\n  {\"id\": " : ",\n  {\"id\": ";
     append_json_string(json, items[i].id);

@@ -121,6 +121,7 @@ Result<SimulationOptions> simulation_options(const SimulateOptions& options, con
   simulation.engine = options.engine;
   simulation.engine.scheduler.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
   simulation.cost = cost;
+  simulation.acceptance = options.acceptance;
   simulation.concurrency = options.concurrency;
   simulation.audit_at_end = true;
   SLUICE_ASSIGN_OR_RETURN(simulation.retention, retention_without(options.without_retention));

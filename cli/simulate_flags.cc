@@ -64,6 +64,12 @@ void add_simulate_command(CLI::App& app, Invocation& invocation) {
                   "a JSON file, or term=seconds,...")
       ->option_text("COST [calibrate]");
   command
+      .add_option("--acceptance", options->acceptance,
+                  "With --num-speculative-tokens drafts: the part of them that is right, if those before them were; a "
+                  "drafted row also costs the term draft; 0: no speculation")
+      ->check(CLI::Range(0.0, 1.0))
+      ->option_text("P [0]");
+  command
       .add_option("--policies", options->policies,
                   "To compare: fair, fcfs, priority, decode-first, prefill-first; by default the engine's")
       ->delimiter(',')

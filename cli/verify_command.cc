@@ -29,11 +29,12 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
   fmt::print(
       "on the way: {} sequences resumed behind {} cached tokens, {} preemptions recomputed, {} swapped out, {} brought "
       "back, {} forks ({} went on with other tokens), {} truncations, {} aborts ({} while swapped out), {} forgotten "
-      "spans, {} cached pages given to others, {} steps begun before the tokens of the one before were known, on {} "
+      "spans, {} drafts ({} rejected, {} made by the model), {} cached pages given to others, {} steps begun before "
+      "the tokens of the one before were known, on {} "
       "threads\n",
       laws.hits, laws.resumed_tokens, laws.preemptions, laws.swaps, laws.swaps_restored, laws.forks, laws.forks_apart,
-      laws.truncations, laws.aborts, laws.swapped_aborts, laws.forgotten_spans, laws.evictions, laws.in_flight,
-      fmt::join(laws.thread_counts, ", "));
+      laws.truncations, laws.aborts, laws.swapped_aborts, laws.forgotten_spans, laws.drafts, laws.drafts_rejected,
+      laws.model_drafts, laws.evictions, laws.in_flight, fmt::join(laws.thread_counts, ", "));
   if (laws.choosing_rows > 0) {
     fmt::print("in {} of the rows compared, attention chose among its compressed entries\n", laws.choosing_rows);
   } else if (report.chooses_from > 0) {

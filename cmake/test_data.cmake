@@ -2,7 +2,7 @@
 # SLUICE_TEST_DATA is where; the target test_data makes it.
 set(SLUICE_TEST_DATA ${CMAKE_BINARY_DIR}/test-data)
 set(stamps)
-foreach(kind oracles goldens)
+foreach(kind oracles goldens evals)
   file(GLOB archives CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${kind}/*.tar.xz)
   foreach(archive ${archives})
     get_filename_component(name ${archive} NAME)

@@ -29,11 +29,13 @@ FEW = 20  # items of a task by default
 SOME = {"arithmetic": 8, "lists": 5, "recall": 5, "tools": 5, "recall_long": 1}
 LONG_RUNS = {"chunk 128", "prefix cache", "chunk 1024, 8 at once, preemption", "chunk 128, cache, 32 at once, preemption"}
 
-BASELINE = ["--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--concurrency", "1"]
+BASELINE = ["--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--concurrency", "1", "--speculative", "off"]
 
 
-def changed(chunk=512, cached=False, concurrency=1, preempt=0):
-    flags = ["--max-num-batched-tokens", chunk, "--concurrency", concurrency]
+def changed(chunk=512, cached=False, concurrency=1, preempt=0, drafts=("off",)):
+    flags = ["--max-num-batched-tokens", chunk, "--concurrency", concurrency, "--speculative", drafts[0]]
+    if len(drafts) > 1:
+        flags += ["--num-speculative-tokens", drafts[1], "--no-speculative-adaptive"]
     flags += ["--enable-prefix-caching" if cached else "--no-enable-prefix-caching"]
     return [str(flag) for flag in flags + (["--force-preempt-every", preempt] if preempt else [])]
 
@@ -51,6 +53,13 @@ RUNS = {
     "chunk 1024, 8 at once, preemption": changed(chunk=1024, concurrency=8, preempt=50),
     "chunk 4096, cache, preemption": changed(chunk=4096, cached=True, preempt=50),
     "chunk 128, cache, 32 at once, preemption": changed(chunk=128, cached=True, concurrency=32, preempt=50),
+    "drafts by MTP, 1": changed(drafts=("mtp", 1)),
+    "drafts by MTP, 3": changed(chunk=128, drafts=("mtp", 3)),
+    "drafts by MTP, 8, 8 at once": changed(concurrency=8, drafts=("mtp", 8)),
+    "drafts by copies, 8": changed(chunk=128, drafts=("ngram", 8)),
+    "drafts as they pay": changed(drafts=("auto",)),
+    "drafts as they pay, chunk 64, cache, 8 at once, preemption": changed(
+        chunk=64, cached=True, concurrency=8, preempt=20, drafts=("auto",)),
 }
 
 
@@ -97,7 +106,7 @@ def baseline(folder):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
-    steps = preemptions = resumed = 0
+    steps = preemptions = resumed = accepted = 0
     for task, limit in SOME.items():
         if task == "recall_long" and run not in LONG_RUNS:
             continue
@@ -106,7 +115,9 @@ def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
         steps += found["steps"]
         preemptions += found["preemptions"]
         resumed += found["resumed_tokens"]
+        accepted += sum(found["accepted_by_depth"])
     assert steps > 0
+    assert (accepted > 0) == ("drafts" in run)
     assert (preemptions > 0) == ("preemption" in run)
     if run != "chunk 7, cache, 32 at once":  # whose prompts are too short to begin alike for a block
         assert (resumed > 0) == ("cache" in run)
@@ -116,6 +127,20 @@ def test_items_do_not_depend_on_the_schedule(folder, baseline, run):
 def test_a_fault_is_seen(folder, fault):
     expected = evaluate(folder, "arithmetic", BASELINE, 3)
     assert differences(expected, evaluate(folder, "arithmetic", changed(chunk=7) + ["--inject", fault], 3)) != []
+
+
+# Of the answers' drafts by the MTP layer, how many are right: at depth 1, and at depth 2 where depth 1 was.
+SECOND = {"arithmetic": 0.41, "lists": 0.45, "recall": 0.52, "tools": 0.55}
+
+
+@pytest.mark.parametrize("task", SECOND)
+def test_the_mtp_layer_guesses_what_it_was_trained_to(folder, baseline, task):
+    found = evaluate(folder, task, changed(drafts=("mtp", 2)), FEW)
+    assert differences(baseline[task], found) == []
+    drafted, accepted = found["drafted_by_depth"], found["accepted_by_depth"]
+    assert drafted[0] > 100 and sum(drafted[2:]) == 0
+    assert accepted[0] >= 0.995 * drafted[0]
+    assert accepted[1] >= SECOND[task] * accepted[0]
 
 
 # Nats: docs/numerics.md has it among the rules for the default profile.

@@ -189,7 +189,9 @@ def test_foreign_pages_are_refused(server, model):
 
 
 @pytest.mark.parametrize("more, field", [
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"guided_regex": "(a)\\1"}, "guided_regex"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"unevaluatedItems": False}}}},
+     "response_format.json_schema.schema"),
     ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, "tools[0].function.strict"),
     ({"tools": [WEATHER], "parallel_tool_calls": False}, "parallel_tool_calls")])
 def test_promises_that_cannot_be_kept_are_refused(server, model, more, field):

@@ -30,6 +30,7 @@ void SoakLedger::submit(Engine& engine, SoakRequest request, int most_choices) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return choices_in_flight_ + request.n <= most_choices; });
   ++numbers_.requests;
+  r.prediction = answers_[request.prompt.front()];
   const Result<RequestId> id = engine.submit(std::move(r));  // under the lock: the books know their order
   EXPECT_EQ(id.ok(), !request.too_large);
   if (!id.ok()) {
@@ -115,6 +116,7 @@ void SoakLedger::check_wait(Entry& entry) {
 void SoakLedger::end(Entry& entry, Choice& choice, const Output& output) {
   choice.ended = true;
   choice.reason = output.reason;
+  answers_[entry.request.prompt.front()] = choice.tokens;
   ++numbers_.ended[static_cast<std::size_t>(output.reason)];
   numbers_.cancelled_before_a_token += output.reason == FinishReason::kCancelled && choice.tokens.empty();
   --choices_in_flight_;

@@ -77,6 +77,8 @@ class SoakLedger {
   std::map<RequestId, std::shared_ptr<Entry>> live_;
   std::multimap<std::int64_t, std::pair<RequestId, int>> aborts_;  // by step
   std::deque<std::shared_ptr<Entry>> kept_;
+  // By the first token of a prompt: what the next one with that token is predicted to answer, right or wrong.
+  std::map<std::int32_t, std::vector<std::int32_t>> answers_;
   SoakNumbers numbers_;
   int choices_in_flight_ = 0;
 };

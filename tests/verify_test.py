@@ -28,7 +28,7 @@ def test_the_embedded_model_is_sound(tmp_path):
     # Four schedules of each half have all of this.
     for count in [
         *("choosing_rows", "hits", "resumed_tokens", "preemptions", "swaps", "swaps_restored", "swapped_aborts"),
-        *("forks", "forks_apart", "truncations", "aborts", "forgotten_spans", "evictions", "in_flight"),
+        *("forks", "forks_apart", "truncations", "aborts", "forgotten_spans", "drafts", "drafts_rejected", "evictions", "in_flight"),
     ]:
         assert report[count] > 0, count
     assert f"{report['swaps']} swapped out, {report['swaps_restored']} brought back" in done.stdout

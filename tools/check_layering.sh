@@ -17,6 +17,7 @@ declare -A may_use=(
   [config]="base files config"
   [jinja]="base files jinja"
   [text]="base files jinja text"
+  [grammar]="base files grammar"
   [kernels]="base kernels"
   [model]="base files config kernels model"
   [cache]="base files config kernels model cache"
@@ -26,7 +27,7 @@ declare -A may_use=(
   [verify]="base files config kernels model cache sched engine verify"
   [sim]="base files config kernels model cache sched engine report sim"
   [measure]="base files config kernels model cache sched engine report measure"
-  [serve]="base files config kernels model cache sched engine text serve"
+  [serve]="base files config kernels model cache sched engine text grammar serve"
 )
 processor_aware='^src/kernels/cpu/avx[a-z0-9_]*/|^(src/kernels/cpu/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'
 processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'

@@ -5,6 +5,7 @@
 // The engine speaks token ids only. Text (tokenizer, chat encoding, stop strings) lives above it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/constraint.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
 
@@ -19,6 +21,7 @@ namespace sluice {
 
 inline constexpr int kMostStepRows = 512;
 inline constexpr int kMaxChoices = 1024;  // of a request
+inline constexpr int kMostDrafts = 8;     // of a sequence in a step
 
 // The flags of the engine, with their defaults; the command line fills them (cli/engine_flags.h).
 struct ModelOptions {
@@ -65,12 +68,23 @@ struct SchedulerOptions {
   std::string async_scheduling = "auto";
 };
 
+// Tokens that follow the newest are guessed (drafted) and computed in the same step; those that are what the sampler
+// draws stay (docs/speculation.md). Changes no answer.
+struct SpeculationOptions {
+  // mtp (by the model's layer for multi-token prediction) | ngram (copies of what the text, or the client's prediction,
+  // says) | auto (both, or what there is) | off
+  std::string speculative = "auto";
+  int num_speculative_tokens = 4;    // drafted for a sequence in a step, at most: 1 to kMostDrafts
+  bool speculative_adaptive = true;  // fewer where they do not pay; off: always as many as there are rows for
+};
+
 struct EngineOptions {
   ModelOptions model;
   NumericsOptions numerics;
   MachineOptions machine;
   CacheOptions cache;
   SchedulerOptions scheduler;
+  SpeculationOptions speculation;
   bool audit = false;  // check the cache and the plan after every step
 };
 
@@ -91,6 +105,7 @@ struct Output {
   FinishReason reason = FinishReason::kStop;  // when finished
   Status status;                              // why, for kError
   int cached_tokens = 0;                      // prompt tokens that were not computed again
+  bool predicted = false;                     // the token was drafted from Request::prediction
 };
 
 struct Request {
@@ -98,6 +113,10 @@ struct Request {
   int max_tokens = 16;                       // generated tokens, >= 0
   std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
   SamplingParams sampling;
+  // What the answer may say, as far as the client knows: text to draft from. It changes no token.
+  std::vector<std::int32_t> prediction = {};
+  // What the answer is bound to, of this vocabulary; null: nothing. Each choice has a copy.
+  std::shared_ptr<const TokenConstraint> constraint = {};
   // Independent answers to the same prompt; choice i samples with choice_seed(sampling.seed, i).
   int n = 1;               // 1 to kMaxChoices
   int priority = 0;        // lower first; only policy "priority" looks at it
@@ -126,6 +145,12 @@ struct CacheStats {
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
 };
 
+// Of drafted tokens, how many were right. by_depth[i]: those drafted at depth i + 1.
+struct DraftStats {
+  std::uint64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
+  std::array<std::uint64_t, kMostDrafts> drafted_by_depth{}, accepted_by_depth{};
+};
+
 struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
   int running = 0, waiting = 0;
@@ -135,6 +160,7 @@ struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t swaps_restored = 0;  // states brought back; requests may end while theirs is swapped out
   std::int64_t swap_bytes_total = 0, swap_bytes_used = 0;
   CacheStats cache;
+  DraftStats drafts;
 };
 
 class Engine {

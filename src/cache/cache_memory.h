@@ -30,11 +30,7 @@
 namespace sluice {
 
 using StateSlot = StrongIndex<struct StateSlotTag>;  // the open states of one running sequence
-using OpenState = StrongIndex<struct OpenStateTag>;  // one of them: slot * 2 + copy
-
-inline OpenState open_state(StateSlot slot, int copy) {
-  return OpenState(slot.value * 2 + copy);
-}
+using OpenState = StrongIndex<struct OpenStateTag>;  // one of them: slot * MemoryPlan::open_states + copy
 
 class CacheMemory {
  public:

@@ -130,7 +130,7 @@ TEST_F(CacheMemoryTest, BeginsAsZerosInAlignedPages) {
 TEST_F(CacheMemoryTest, AStateIsWrittenAsBeforeTheFirstToken) {
   fill_with_noise();
   Contents expected = contents();
-  const OpenState to = open_state(StateSlot(1), 1);
+  const OpenState to = OpenState(3);
   memory_.write_initial_state(to);
   expected.states[3] = layout_.initial_state();
   EXPECT_TRUE(contents() == expected);
@@ -143,7 +143,7 @@ TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
     memory_.write_rows({planes_.some, page, 0, 1}, counted(24, 150 + 10 * page));
   }
   Contents expected = contents();
-  memory_.write_boundary_state(WindowPage(1), open_state(StateSlot(2), 0));
+  memory_.write_boundary_state(WindowPage(1), OpenState(4));
   Bytes& state = expected.states[4] = layout_.initial_state();
   for (int i = 0; i < 6; ++i) state[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
   for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(planes_.some) + i] = static_cast<std::byte>(160 + i);
@@ -153,7 +153,7 @@ TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
 TEST_F(CacheMemoryTest, AStateIsCopied) {
   fill_with_noise();
   Contents expected = contents();
-  memory_.copy_state(open_state(StateSlot(0), 1), open_state(StateSlot(2), 1));
+  memory_.copy_state(OpenState(1), OpenState(5));
   expected.states[5] = expected.states[1];
   EXPECT_TRUE(contents() == expected);
 }
@@ -175,7 +175,7 @@ TEST_F(CacheMemoryTest, AnImageIsPlaneByPlanePageByPageThenTheState) {
   fill_with_noise();
   const std::vector<LatentPage> latents = {LatentPage(3), LatentPage(0)};
   const std::vector<WindowPage> windows = {WindowPage(2), WindowPage(4), WindowPage(1)};
-  const OpenState from = open_state(StateSlot(1), 0);
+  const OpenState from = OpenState(2);
   const Contents all = contents();
   Bytes expected;
   const auto add = [&](const Bytes& bytes) { expected.insert(expected.end(), bytes.begin(), bytes.end()); };
@@ -197,13 +197,13 @@ TEST_F(CacheMemoryTest, AnImageComesBackButForThePagesThatAreThere) {
   const Contents before = contents();
   Bytes image(memory_.image_bytes(2, 3));
   memory_.save(std::vector{LatentPage(3), LatentPage(0)}, std::vector{WindowPage(2), WindowPage(4), WindowPage(1)},
-               open_state(StateSlot(1), 0), image);
+               OpenState(2), image);
   fill_with_noise();
   Contents expected = contents();
   {
     const Bytes given = image;  // gone before the device takes a step
     memory_.restore(given, std::vector{LatentPage(), LatentPage(2)},
-                    std::vector{WindowPage(0), WindowPage(), WindowPage(3)}, open_state(StateSlot(2), 1));
+                    std::vector{WindowPage(0), WindowPage(), WindowPage(3)}, OpenState(5));
   }
   for (std::size_t i = 0; i < expected.pages.size(); ++i) {
     if (is_latent(i)) {

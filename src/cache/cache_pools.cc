@@ -22,7 +22,7 @@ Result<std::unique_ptr<CachePools>> CachePools::create(Device& device, const Cac
 std::size_t CachePools::bytes_used() const {
   return static_cast<std::size_t>(latents_.used()) * layout_.latent_page_bytes() +
          static_cast<std::size_t>(windows_.used()) * layout_.window_page_bytes() +
-         static_cast<std::size_t>(slots_.used()) * 2 * layout_.open_bytes();
+         static_cast<std::size_t>(slots_.used() * plan_.open_states) * layout_.open_bytes();
 }
 
 }  // namespace sluice

@@ -34,6 +34,9 @@ class CachePools {
   const Pool<WindowPage>& windows() const { return windows_; }
   const Pool<StateSlot>& slots() const { return slots_; }
 
+  // Of a slot; copy < plan().open_states.
+  OpenState state_of(StateSlot slot, int copy) const { return OpenState(slot.value * plan_.open_states + copy); }
+
   CacheMemory& memory() { return memory_; }
   const CacheMemory& memory() const { return memory_; }
   const CacheView& view() const { return memory_.view(); }

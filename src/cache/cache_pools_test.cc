@@ -49,7 +49,7 @@ TEST(CachePoolsTest, NoTwoRowsShareAByte) {
     }
     for (int slot = 0; slot < 4; ++slot) {
       for (const int copy : {0, 1}) {
-        const std::byte* state = pools->memory().address(open_state(StateSlot(slot), copy));
+        const std::byte* state = pools->memory().address(pools->state_of(StateSlot(slot), copy));
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(state) % 64, 0U);
         add(state, layout.open_bytes());
       }
@@ -92,7 +92,7 @@ TEST(CachePoolsTest, MemoryIsMappedButNotTouched) {
   // The last row of the last page is there.
   CacheMemory& memory = (*pools)->memory();
   memory.write_rows({PlaneId(0), plan->latent_pages - 1, 31, 1}, std::vector(512, std::byte{1}));
-  memory.write_initial_state(open_state(StateSlot(plan->sequences), 1));
+  memory.write_initial_state((*pools)->state_of(StateSlot(plan->sequences), 1));
 }
 
 // Rows that lie 4 GiB apart differ (addresses are 64-bit throughout).

@@ -6,7 +6,9 @@ namespace sluice {
 namespace {
 
 constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyPublication, Fault::kStaleHash,
-                             Fault::kChunkReduction, Fault::kLeakedReference,  Fault::kIgnoredSalt};
+                             Fault::kChunkReduction, Fault::kLeakedReference,  Fault::kIgnoredSalt,
+                             Fault::kStateOfDrafts,  Fault::kPublishedDrafts,  Fault::kFutureEntries,
+                             Fault::kTokenAfterEnd};
 
 }  // namespace
 
@@ -26,6 +28,14 @@ const char* name(Fault fault) {
       return "leaked-reference";
     case Fault::kIgnoredSalt:
       return "ignored-salt";
+    case Fault::kStateOfDrafts:
+      return "state-of-drafts";
+    case Fault::kPublishedDrafts:
+      return "published-drafts";
+    case Fault::kFutureEntries:
+      return "future-entries";
+    case Fault::kTokenAfterEnd:
+      return "token-after-end";
   }
   return "?";
 }

@@ -16,6 +16,10 @@ enum class Fault {
   kChunkReduction,    // attention's splits begin where the span begins
   kLeakedReference,   // a sequence that ends forgets to give back a page
   kIgnoredSalt,       // blocks have the same names under every salt
+  kStateOfDrafts,     // the open state behind the last draft is committed, whichever of them was right
+  kPublishedDrafts,   // a block that a wrong draft completes is published
+  kFutureEntries,     // rows of a span of few rows see the compressed entries that its last row completes
+  kTokenAfterEnd,     // drafts that were right are delivered behind the token that ends the sequence
 };
 
 const char* name(Fault fault);

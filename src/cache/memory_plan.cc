@@ -18,11 +18,12 @@ std::size_t slack_bytes(const CacheLayout& layout) {
 
 struct Sizes {
   std::size_t latent_page, window_page, open;
-  int steady;
+  int steady, open_states;
 
   std::size_t fixed(int sequences, int extra) const {
-    return (static_cast<std::size_t>(sequences) + 1) * 2 * open + window_pages(sequences, extra) * window_page;
+    return (static_cast<std::size_t>(sequences) + 1) * states() + window_pages(sequences, extra) * window_page;
   }
+  std::size_t states() const { return static_cast<std::size_t>(open_states) * open; }  // of a sequence
   std::size_t window_pages(int sequences, int extra) const {
     return window_page == 0 ? 0
                             : static_cast<std::size_t>(sequences) * static_cast<std::size_t>(steady) +
@@ -55,7 +56,7 @@ std::string MemoryPlan::text() const {
 Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& request) {
   const PageGeometry geometry = PageGeometry::of(layout);
   const Sizes sizes{layout.latent_page_bytes(), layout.window_page_bytes(), layout.open_bytes(),
-                    geometry.steady_window_pages()};
+                    geometry.steady_window_pages(), 2 + request.draft_tokens};
   const std::size_t slack = slack_bytes(layout);
   const std::size_t least = sizes.fixed(1, 0) + 2 * sizes.latent_page + slack;
   if (request.budget_bytes < least) {
@@ -80,7 +81,8 @@ Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& r
   MemoryPlan plan;
   plan.sequences = sequences;
   plan.window_pages = static_cast<int>(sizes.window_pages(sequences, extra));
-  plan.open_bytes = (static_cast<std::size_t>(sequences) + 1) * 2 * sizes.open;
+  plan.open_states = sizes.open_states;
+  plan.open_bytes = (static_cast<std::size_t>(sequences) + 1) * sizes.states();
   std::size_t rest = budget - static_cast<std::size_t>(plan.window_pages) * sizes.window_page - plan.open_bytes;
   if (request.prefix_caching && sizes.window_page > 0) {
     const std::size_t group = MemoryRequest::kLatentsPerCachedWindow * sizes.latent_page + sizes.window_page;

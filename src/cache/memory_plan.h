@@ -1,8 +1,10 @@
 // MemoryPlan: how a budget of bytes is split between the latent pool, the window pool and the sequences' open states.
 //
-// Per running sequence: two open states (committed and scratch) and steady_window_pages() window pages. The window pool
+// Per running sequence: open states (the committed one, one that the next row writes, and one more for each token that
+// may be drafted) and steady_window_pages() window pages. The window pool
 // also has the extra pages that one span of max_batched_tokens rows needs. So, with s sequences,
-//   fixed(s) = (s + 1) * 2 * open_bytes + (s * steady + extra(max_batched_tokens) + 1) * window_page_bytes
+//   fixed(s) = (s + 1) * (2 + draft_tokens) * open_bytes + (s * steady + extra(max_batched_tokens) + 1) *
+//   window_page_bytes
 // where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence,
 // but at least 1 (then the extra window pages give way, down to none, before latents go below half of the budget). The
@@ -26,6 +28,7 @@ struct MemoryRequest {
   int max_batched_tokens = 1;
   int max_model_len = 1;
   bool prefix_caching = true;
+  int draft_tokens = 0;  // of a sequence in a step, at most
 
   static constexpr int kLatentsPerCachedWindow = 16;
 };
@@ -34,6 +37,7 @@ struct MemoryPlan {
   int sequences = 0;                       // that can run at once; the self-test's state is one more
   int latent_pages = 0, window_pages = 0;  // of the pools, the self-test's page included
   std::size_t latent_bytes = 0, window_bytes = 0, open_bytes = 0;
+  int open_states = 2;  // of a sequence
   std::size_t total_bytes() const { return latent_bytes + window_bytes + open_bytes; }
   std::string text() const;
 };

@@ -171,14 +171,21 @@ TEST(MemoryPlanTest, NeverExceedsTheBudget) {
   int planned = 0;
   for (int i = 0; i < 3000; ++i) {
     const CacheLayout l = layout(4 * below(50), 4 * below(50), below(3000), 1 + below(400));
-    const MemoryRequest request{random() % (std::size_t{1} << (14 + below(12))), 1 + below(100), 1 + below(5000),
-                                1 + below(70000), below(2) == 0};
+    const MemoryRequest request{random() % (std::size_t{1} << (14 + below(12))),
+                                1 + below(100),
+                                1 + below(5000),
+                                1 + below(70000),
+                                below(2) == 0,
+                                below(9)};
     const auto plan = plan_memory(l, request);
     if (!plan.ok()) continue;
     ++planned;
     ASSERT_LE(plan->total_bytes(), request.budget_bytes);
     ASSERT_GE(plan->sequences, 1);
     ASSERT_LE(plan->sequences, request.max_seqs);
+    ASSERT_EQ(plan->open_states, 2 + request.draft_tokens);
+    const auto states = static_cast<std::size_t>((plan->sequences + 1) * plan->open_states);
+    ASSERT_EQ(plan->open_bytes, states * l.open_bytes());
     const PageGeometry g = PageGeometry::of(l);
     if (g.has_windows) {
       ASSERT_GE(plan->window_pages, plan->sequences * g.steady_window_pages() + 1);

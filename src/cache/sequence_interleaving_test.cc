@@ -1,7 +1,7 @@
 // Random lives of several sequences in pools that are too small for them, on every kind of layout: requests with common
-// beginnings that resume from the cache, compute in pieces, compute in vain, go back, go another way, fork, are swapped
-// out and in, are aborted, are preempted, and a cache that is reset at times. Every output is that of the tokens alone;
-// every page is audited after every operation; nothing is left at the end.
+// beginnings that resume from the cache, compute in pieces, with drafts of which some stay, compute in vain, go back,
+// go another way, fork, are swapped out and in, are aborted, are preempted, and a cache that is reset at times. Every
+// output is that of the tokens alone; every page is audited after every operation; nothing is left at the end.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -18,7 +18,8 @@ class Lives {
  public:
   Lives(const ToyShape& shape, unsigned seed)
       : random_(seed),
-        world_(shape, {.latent_pages = 8 + below(10), .window_pages = 10 + below(10), .sequences = 5}),
+        world_(shape,
+               {.latent_pages = 8 + below(10), .window_pages = 10 + below(10), .sequences = 5, .drafts = kDrafts}),
         swap_(std::move(SwapSpace::create(below(2) == 0 ? 20'000 : 1 << 20, "")).value()),
         lives_(world_.sequences()) {}
 
@@ -37,6 +38,7 @@ class Lives {
   int resumed() const { return resumed_; }
   int restored() const { return restored_; }
   int forked() const { return forked_; }
+  int rejected() const { return rejected_; }
   std::uint64_t evicted() { return world_.pools().latents().evicted_count(); }
 
  private:
@@ -47,12 +49,14 @@ class Lives {
     Position saved_position = 0;
   };
 
+  static constexpr int kDrafts = 8;
+
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(std::max(1, n))); }
 
   void operate(std::size_t i) {
     if (lives_[i].image) return restore(i);
     if (!world_[i].is_open()) return begin(i);
-    switch (below(14)) {
+    switch (below(18)) {
       case 0:
         return truncate(i);
       case 1:
@@ -66,6 +70,11 @@ class Lives {
       case 5:
         if (below(8) == 0) world_.cache().reset();
         return;
+      case 6:
+      case 7:
+      case 8:
+      case 9:
+        return guess(i);
       default:
         return advance(i);
     }
@@ -99,6 +108,16 @@ class Lives {
     const BlockChain* chain = &*life.chain;
     if (world_.compute(i, life.tokens, std::min(rows, rest), chain)) return;
     end(static_cast<std::size_t>(below(static_cast<int>(lives_.size()))), true);  // somebody is preempted
+  }
+
+  // A span of drafts, right up to some row. Some are beyond the sequence's end.
+  void guess(std::size_t i) {
+    Life& life = lives_[i];
+    const int rest = static_cast<int>(life.tokens.size()) - world_[i].position();
+    if (rest == 0) return;
+    const int rows = 1 + below(std::min(rest, below(3) == 0 ? 130 : 2)), drafts = 1 + below(kDrafts);
+    const int right = below(1 + std::min(rest - rows, drafts));
+    rejected_ += world_.compute_drafts(i, life.tokens, rows, drafts, right, &*life.chain) && right < drafts;
   }
 
   void in_vain(std::size_t i) {
@@ -157,7 +176,7 @@ class Lives {
   ToyWorld world_;
   std::unique_ptr<SwapSpace> swap_;
   std::vector<Life> lives_;
-  int resumed_ = 0, restored_ = 0, forked_ = 0;
+  int resumed_ = 0, restored_ = 0, forked_ = 0, rejected_ = 0;
 };
 
 class SequenceInterleavingTest : public ::testing::TestWithParam<ToyShape> {};
@@ -165,7 +184,7 @@ class SequenceInterleavingTest : public ::testing::TestWithParam<ToyShape> {};
 TEST_P(SequenceInterleavingTest, EveryRowIsThatOfItsTokensAlone) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
-  int resumed = 0, restored = 0, forked = 0;
+  int resumed = 0, restored = 0, forked = 0, rejected = 0;
   std::uint64_t evicted = 0;
   for (unsigned i = 0; i < 4 && !HasFailure(); ++i) {
     Lives lives(GetParam(), seed + i);
@@ -173,12 +192,14 @@ TEST_P(SequenceInterleavingTest, EveryRowIsThatOfItsTokensAlone) {
     resumed += lives.resumed();
     restored += lives.restored();
     forked += lives.forked();
+    rejected += lives.rejected();
     evicted += lives.evicted();
   }
   // It does what it is meant to do.
   EXPECT_GT(resumed, 0);
   EXPECT_GT(restored, 0);
   EXPECT_GT(forked, 0);
+  EXPECT_GT(rejected, 0);
   if (!GetParam().latents.empty()) {
     EXPECT_GT(evicted, 0U);
   }

@@ -71,8 +71,10 @@ bool SequenceState::copy_on_write(int* latents, int* windows) const {
   return *latents + *windows > 0;
 }
 
-bool SequenceState::reserve(int rows) {
-  SLUICE_CHECK(is_open() && reserved_ == 0 && rows >= 1, "a reservation needs an open sequence without one");
+bool SequenceState::reserve(int rows, int drafts) {
+  SLUICE_CHECK(is_open() && reserved_ == 0, "a reservation needs an open sequence without one");
+  SLUICE_CHECK(drafts >= 0 && rows > drafts && drafts <= pools_->plan().open_states - 2,
+               "a row at least, and an open state for each draft");
   const PageGeometry& geometry = pools_->geometry();
   const auto latents = static_cast<std::size_t>(
       std::max<Position>(geometry.latent_pages(position_ + rows), static_cast<Position>(latent_pages_.size())));
@@ -89,6 +91,7 @@ bool SequenceState::reserve(int rows) {
   while (latent_pages_.size() < latents) latent_pages_.push_back(pools_->latents().allocate());
   while (window_pages_.size() < windows) window_pages_.push_back(pools_->windows().allocate());
   reserved_ = rows;
+  drafts_ = drafts;
   return true;
 }
 
@@ -119,21 +122,28 @@ BatchSpan SequenceState::span() const {
           .window_pages = window_pages_,
           .first_window_block = first_window_block_,
           .state_in = committed().value,
-          .state_out = scratch().value};
+          .first_state = pools_->state_of(slot_, 0).value,
+          .states = pools_->plan().open_states,
+          .drafts = drafts_};
 }
 
 void SequenceState::commit(int rows, PrefixCache* cache, const BlockChain* chain) {
-  SLUICE_CHECK(rows > 0 && rows == reserved_, "a commit is of all rows that were reserved");
-  const int before = position_ / kBlockTokens;
+  SLUICE_CHECK(rows > 0 && rows <= reserved_ && rows >= reserved_ - drafts_, "only drafts are rejected");
+  const BatchSpan span = this->span();
+  const Fault fault = cache != nullptr ? cache->fault() : Fault::kNone;
+  const int before = position_ / kBlockTokens, all = position_ + reserved_;
   position_ += rows;
-  reserved_ = 0;
   latents_end_ = position_;
-  committed_copy_ = 1 - committed_copy_;
+  const int last = fault == Fault::kStateOfDrafts ? reserved_ - 1 : rows - 1;
+  committed_copy_ = span.state_after(last) - span.first_state;
+  reserved_ = drafts_ = 0;
   if (cache != nullptr && cache->enabled()) {
     int end = position_ / kBlockTokens;
-    if (cache->fault() == Fault::kEarlyPublication) end = std::min(blocks_for(position_), chain->blocks());
+    if (fault == Fault::kEarlyPublication) end = std::min(blocks_for(position_), chain->blocks());
+    if (fault == Fault::kPublishedDrafts) end = std::min(all / kBlockTokens, chain->blocks());
     publish(*cache, *chain, before, end);
   }
+  if (position_ < all) free_tail(std::max(position_, shared_));
   leave_windows_before(pools_->geometry().first_window_block(position_));
 }
 
@@ -159,7 +169,7 @@ void SequenceState::leave_windows_before(std::int32_t block) {
 
 void SequenceState::discard() {
   SLUICE_CHECK(reserved_ > 0, "there is nothing to discard");
-  reserved_ = 0;
+  reserved_ = drafts_ = 0;
   free_tail(std::max(position_, shared_));
 }
 

@@ -2,11 +2,13 @@
 // pages that the next row can see or that going back to the last block boundary needs, and the open state.
 //
 //   resume(...)     an empty sequence takes over cached pages
-//   reserve(n)      pages for the next n rows
+//   reserve(n, d)   pages for the next n rows, the last d of which compute tokens that somebody guessed (drafts)
 //   span(...)       the view of them that a forward pass gets
-//   commit(...)     the rows become part of the sequence: the open state that the pass left in scratch is committed
-//                   (the two copies swap), full blocks are published, window pages no longer needed are given back
-//   discard()       the rows never happened (a rejected speculation, a dropped step)
+//   commit(k)       the first k rows become part of the sequence, the others never happened: the open state that the
+//                   pass left after the last of them is the committed one, full blocks are published, pages no longer
+//                   needed are given back. What rejected rows wrote lies beyond position(), where no row sees it before
+//                   it is written again
+//   discard()       the rows never happened (a dropped step)
 // The state law: after commit it is a function of the tokens [0, position()) only. So
 //   fork            two sequences with the same tokens; a page is copied when one of them first writes to it. If
 //                   latents are shared beyond position(), the tokens up to shared() are the same as well
@@ -50,16 +52,17 @@ class SequenceState {
   Position position() const { return position_; }
   int reserved_rows() const { return reserved_; }
 
-  // False, and without effect, if a pool is short. At most one reservation at a time; rows >= 1.
-  bool reserve(int rows);
+  // False, and without effect, if a pool is short. At most one reservation at a time; rows > drafts, of which there are
+  // at most MemoryPlan::open_states - 2.
+  bool reserve(int rows, int drafts = 0);
   // Valid until the next call of anything but a const function.
   BatchSpan span() const;
-  // The first `rows` rows of the reservation stay (for now always all of them). With a cache, the blocks that they
-  // complete are published under their names in `chain`.
+  // The first `rows` rows of the reservation stay: all that are no drafts, and any number of those. With a cache, the
+  // blocks that they complete are published under their names in `chain`.
   void commit(int rows, PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
-  // The open state that the rows of the reservation write.
-  OpenState scratch() const { return open_state(slot_, 1 - committed_copy_); }
+  // The open state after the last row of the reservation.
+  OpenState scratch() const { return OpenState(span().state_after(reserved_ - 1)); }
 
   // `chain`, when given, finds window pages that are no longer held but still cached.
   Position truncate(Position p, const BlockChain* chain = nullptr);
@@ -101,16 +104,16 @@ class SequenceState {
   static void take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
                          std::vector<Page>* pages);
   void copy_shared_tail();
-  OpenState committed() const { return open_state(slot_, committed_copy_); }
+  OpenState committed() const { return pools_->state_of(slot_, committed_copy_); }
   std::size_t computed_latent_pages() const;
 
   CachePools* pools_ = nullptr;
   StateSlot slot_;
-  int committed_copy_ = 0;  // of the open state; the other one is scratch
+  int committed_copy_ = 0;  // of the open states, which are a ring
   Position position_ = 0;
   Position shared_ = 0;  // rows below write no latents: their pages came from the prefix cache
   Position latents_end_ = 0;
-  int reserved_ = 0, occupied_ = 0;
+  int reserved_ = 0, drafts_ = 0, occupied_ = 0;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_;
   std::int32_t first_window_block_ = 0;

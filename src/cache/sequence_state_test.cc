@@ -59,19 +59,55 @@ TEST_F(SequenceStateTest, TheOpenStateSwapsAtCommitOnly) {
   const CacheView& view = world_.pools().view();
   EXPECT_EQ(span.rows, 1);
   EXPECT_EQ(read(device, view.state(span.state_in)), std::byte{0x33});
-  device.fill(view.state(span.state_out), std::byte{1}, 1);
+  device.fill(view.state(span.state_after(0)), std::byte{1}, 1);
   s_.discard();
   ASSERT_TRUE(s_.reserve(1));
   EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{0x33});
-  device.fill(view.state(s_.span().state_out), std::byte{2}, 1);
+  device.fill(view.state(s_.span().state_after(0)), std::byte{2}, 1);
   s_.commit(s_.reserved_rows());
   ASSERT_TRUE(s_.reserve(1));
   EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{2});
-  EXPECT_NE(s_.span().state_in, s_.span().state_out);
+  EXPECT_NE(s_.span().state_in, s_.span().state_after(0));
   s_.close();
   world_.open(0);  // a slot used before starts anew
   ASSERT_TRUE(s_.reserve(1));
   EXPECT_EQ(read(device, view.state(s_.span().state_in)), std::byte{0x33});
+}
+
+// Whatever number of drafts stays, the sequence is the one that never had others; pages beyond it are given back.
+TEST_F(SequenceStateTest, OfDraftsAnyNumberStays) {
+  constexpr int kDrafts = 8;
+  ToyWorld world(ToyShape(), {.drafts = kDrafts});
+  const auto tokens = toy_tokens(1, 300);
+  const BlockChain chain = world.prompt_chain(tokens);
+  SequenceState& s = world[0];
+  for (int right = 0; right <= kDrafts; ++right) {
+    for (const int first : {120, 124, 127}) {  // the last one that stays ends its block, or one that does not
+      world.cache().reset();
+      world.open(0);
+      ASSERT_TRUE(world.compute(0, tokens, first, &chain));
+      ASSERT_TRUE(world.compute_drafts(0, tokens, 1, kDrafts, right, &chain));
+      const int kept = first + 1 + right;
+      EXPECT_EQ(s.position(), kept);
+      EXPECT_EQ(s.latent_pages().size(), static_cast<std::size_t>(blocks_for(kept)));
+      EXPECT_EQ(s.window_pages().size(), static_cast<std::size_t>(blocks_for(kept)));
+      EXPECT_EQ(static_cast<bool>(world.pools().latents().find(chain[0])), kept >= kBlockTokens);
+      ASSERT_TRUE(world.compute(0, tokens, 300 - kept, &chain));
+      world.end(0);
+      const PrefixHit hit = world.start(0, chain, 300);
+      EXPECT_EQ(hit.resume, 256);
+      ASSERT_TRUE(world.compute(0, tokens, 300 - hit.resume, &chain));
+      world.end(0);
+    }
+  }
+}
+
+TEST_F(SequenceStateTest, OnlyDraftsAreRejected) {
+  ToyWorld world(ToyShape(), {.drafts = 2});
+  world.open(0);
+  EXPECT_DEATH(static_cast<void>(world[0].reserve(4, 3)), "an open state for each draft");
+  ASSERT_TRUE(world[0].reserve(4, 2));
+  EXPECT_DEATH(world[0].commit(1), "only drafts are rejected");
 }
 
 // What a later step reads is enqueued before it; only bytes for the host are waited for.

@@ -75,8 +75,9 @@ class ToyModel {
     std::vector<Word> out;
     for (int i = 0; i < span.rows; ++i) {
       out.push_back(row(span, span.first_position + i, tokens[static_cast<std::size_t>(i)], open.data(), cache));
+      const std::int32_t after = span.state_after(i);
+      if (after >= 0) std::copy(open.begin(), open.end(), cache.state(after));
     }
-    std::copy(open.begin(), open.end(), cache.state(span.state_out));
     return out;
   }
 

@@ -29,12 +29,13 @@ inline std::vector<TokenId> toy_tokens(int story, int n) {
 class ToyWorld {
  public:
   struct Size {
-    int latent_pages = 40, window_pages = 40, sequences = 4;
+    int latent_pages = 40, window_pages = 40, sequences = 4, drafts = 0;
   };
 
   ToyWorld(const ToyShape& shape, const Size& size, PrefixCacheOptions options = {}) : model_(shape) {
     MemoryPlan plan{.sequences = size.sequences, .latent_pages = size.latent_pages, .window_pages = size.window_pages};
-    plan.open_bytes = static_cast<std::size_t>(size.sequences + 1) * 2 * model_.layout().open_bytes();
+    plan.open_states = 2 + size.drafts;
+    plan.open_bytes = static_cast<std::size_t>((size.sequences + 1) * plan.open_states) * model_.layout().open_bytes();
     pools_ = std::move(CachePools::create(device_, model_.layout(), plan)).value();
     options.digests = true;
     cache_ = std::make_unique<PrefixCache>(pools_.get(), options);
@@ -85,6 +86,19 @@ class ToyWorld {
     expect_sound();
     return true;
   }
+  // The same with drafts behind the rows, of which those up to the row `right` stay: what others compute is wrong.
+  bool compute_drafts(std::size_t i, std::span<const TokenId> tokens, int rows, int drafts, int right,
+                      const BlockChain* chain) {
+    if (!states_[i].reserve(rows + drafts, drafts)) return false;
+    std::vector<TokenId> guessed(tokens.begin(), tokens.end());
+    const auto wrong = static_cast<std::size_t>(states_[i].position() + rows + right);
+    guessed.resize(static_cast<std::size_t>(states_[i].position() + rows + drafts), 0);
+    for (std::size_t t = wrong; t < guessed.size(); ++t) guessed[t] = -7;
+    compare(i, tokens, guessed);
+    states_[i].commit(rows + right, chain != nullptr ? cache_.get() : nullptr, chain);
+    expect_sound();
+    return true;
+  }
   // Computes them in vain.
   bool compute_in_vain(std::size_t i, std::span<const TokenId> tokens, int rows) {
     if (!states_[i].reserve(rows)) return false;
@@ -123,11 +137,14 @@ class ToyWorld {
   }
 
  private:
-  void compare(std::size_t i, std::span<const TokenId> tokens) {
-    const std::vector<ToyModel::Word> out = forward(i, tokens);
+  void compare(std::size_t i, std::span<const TokenId> tokens) { compare(i, tokens, tokens); }
+  // Of `computed`, the rows up to the first that is not `tokens`.
+  void compare(std::size_t i, std::span<const TokenId> tokens, std::span<const TokenId> computed) {
+    const std::vector<ToyModel::Word> out = forward(i, computed);
     const std::vector<ToyModel::Word>& expected = alone(tokens);
     const auto first = static_cast<std::size_t>(states_[i].position());
-    for (std::size_t row = 0; row < out.size(); ++row) {
+    for (std::size_t row = 0; row < out.size() && first + row < tokens.size(); ++row) {
+      if (computed[first + row] != tokens[first + row]) return;
       if (out[row] == expected[first + row]) continue;
       ADD_FAILURE() << model_.shape().name << ": sequence " << i << ": the output at position " << first + row
                     << " is not that of the tokens alone";
@@ -157,11 +174,7 @@ class ToyWorld {
     view.open_stride = states.size();
     states.resize(2 * states.size());
     view.open_base = states.data();
-    const BatchSpan span{.rows = static_cast<int>(key.size()),
-                         .latent_pages = latents,
-                         .window_pages = windows,
-                         .state_in = 0,
-                         .state_out = 1};
+    const BatchSpan span{.rows = static_cast<int>(key.size()), .latent_pages = latents, .window_pages = windows};
     std::vector<ToyModel::Word> outputs = model_.forward(span, tokens, view);
     return alone_[std::move(key)] = std::move(outputs);
   }

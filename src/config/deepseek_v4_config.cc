@@ -119,6 +119,9 @@ Status read_deepseek_v4_config(JsonFields& fields, ModelConfig& config) {
   check_fixed_choices(fields);
   int predict_layers = 0;
   fields.read("num_nextn_predict_layers", predict_layers, 0, kMaxPredictLayers);
+  for (const char* key : {"dspark_block_size", "dspark_noise_token_id", "dspark_target_layer_ids"}) {
+    v4.dspark |= fields.has(key);
+  }
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(read_deepseek_v4_layers(fields, config.num_hidden_layers, predict_layers, v4));
   SLUICE_RETURN_IF_ERROR(read_deepseek_v4_rope(fields, config));

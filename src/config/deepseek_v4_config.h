@@ -33,6 +33,7 @@ struct DeepSeekV4Config {
   double hc_eps = 1e-6;
   std::vector<DeepSeekV4Layer> layers;      // num_hidden_layers of them
   std::vector<DeepSeekV4Layer> mtp_layers;  // num_nextn_predict_layers of them
+  bool dspark = false;                      // its drafter is DSpark (keys dspark_*), not a layer of its own kind
 
   int nope_head_dim(int head_dim) const { return head_dim - qk_rope_head_dim; }
 };

@@ -46,15 +46,20 @@ EngineImpl::~EngineImpl() {
   thread_.join();
 }
 
+Status EngineImpl::check_ids(const char* field, const std::vector<std::int32_t>& ids) const {
+  const auto vocab = static_cast<std::int32_t>(runner_->vocab_size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab) continue;
+    return invalid_argument(
+        fmt::format("{}: expected token ids in [0, {}), found {} at index {}", field, vocab, ids[i], i));
+  }
+  return {};
+}
+
 Status EngineImpl::check(const Request& request) const {
   if (request.prompt.empty()) return invalid_argument("prompt: expected at least one token, found none");
-  const auto vocab = static_cast<std::int32_t>(runner_->vocab_size());
-  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
-    if (request.prompt[i] < 0 || request.prompt[i] >= vocab) {
-      return invalid_argument(
-          fmt::format("prompt: expected token ids in [0, {}), found {} at index {}", vocab, request.prompt[i], i));
-    }
-  }
+  SLUICE_RETURN_IF_ERROR(check_ids("prompt", request.prompt));
+  SLUICE_RETURN_IF_ERROR(check_ids("prediction", request.prediction));
   if (request.max_tokens < 0)
     return invalid_argument(fmt::format("max_tokens: expected at least 0, found {}", request.max_tokens));
   if (request.n < 1 || request.n > kMaxChoices) {

@@ -63,6 +63,7 @@ class EngineImpl final : public Engine {
   };
 
   Status check(const Request& request) const;
+  Status check_ids(const char* field, const std::vector<std::int32_t>& ids) const;
   bool run_task(std::function<void()> work, double seconds);
 
   // Engine thread only.
@@ -79,7 +80,7 @@ class EngineImpl final : public Engine {
   void draw_all();
   void fork_choices(SequenceId first, std::size_t row);
   void deliver_all();
-  void deliver(SequenceId id, const SampledRow& row);
+  void deliver(const DrawnToken& drawn);
   void fail_step(const Status& status);
   void fail_all(const Status& status);
   void audit() const;

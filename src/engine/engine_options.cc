@@ -15,6 +15,24 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t low, std::int
   return invalid_argument(fmt::format("{}: expected {} to {}, found {}", flag, low, high, value));
 }
 
+// Not only where they come for free: for them, steps wait for the tokens of the one before.
+bool wants_drafts(const SpeculationOptions& options) {
+  return options.speculative == "mtp" || options.speculative == "ngram";
+}
+
+Status validate(const SpeculationOptions& options, const SchedulerOptions& scheduler) {
+  const std::string& kind = options.speculative;
+  if (kind != "auto" && kind != "mtp" && kind != "ngram" && kind != "off") {
+    return invalid_argument(fmt::format("--speculative: expected auto, mtp, ngram or off, found '{}'", kind));
+  }
+  SLUICE_RETURN_IF_ERROR(in_range("--num-speculative-tokens", options.num_speculative_tokens, 1, kMostDrafts));
+  if (!wants_drafts(options) || scheduler.async_scheduling != "on") return {};
+  return invalid_argument(
+      fmt::format("--speculative {}: drafts are made from tokens that --async-scheduling on does not wait for; leave "
+                  "out one of them",
+                  kind));
+}
+
 }  // namespace
 
 Status validate(const EngineSetup& options) {
@@ -44,13 +62,18 @@ Status validate(const EngineSetup& options) {
       async != "auto" && async != "on" && async != "off") {
     return invalid_argument(fmt::format("--async-scheduling: expected auto, on or off, found '{}'", async));
   }
+  SLUICE_RETURN_IF_ERROR(validate(options.speculation, options.scheduler));
   SLUICE_RETURN_IF_ERROR(parse_fault(options.testing.inject_fault).status());
   return parse_policy(options.scheduler.scheduling_policy).status();
 }
 
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later) {
   const std::string& asked = options.scheduler.async_scheduling;
-  return asked == "on" || (asked == "auto" && device_computes_later);
+  return asked == "on" || (asked == "auto" && device_computes_later && !wants_drafts(options.speculation));
+}
+
+int most_drafts(const EngineSetup& options) {
+  return options.speculation.speculative == "off" ? 0 : options.speculation.num_speculative_tokens;
 }
 
 Result<SchedulingPolicy> parse_policy(const std::string& name) {

@@ -20,6 +20,9 @@ SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid opt
 // Whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
 
+// The most tokens drafted for a sequence in a step; 0 without speculation.
+int most_drafts(const EngineSetup& options);
+
 // --no-enable-chunked-prefill needs room for the longest prompt in one step.
 Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);

@@ -151,11 +151,15 @@ class FakeModel final : public Model {
       }
       after_[row] = open;
       span_of_[row] = &span;
+      if (i == span.rows - 1 && span.rows == settings_.forgetful_rows) open = {0x1111, 0x2222, 0x3333};
+      if (step.states_after[row] >= 0) write_state(cache, step.states_after[row], open);
     }
-    if (span.rows == settings_.forgetful_rows) open = {0x1111, 0x2222, 0x3333};
-    store(cache.state(span.state_out) + cache.open_offset(csa_open_), open.csa);
-    store(cache.state(span.state_out) + cache.open_offset(hca_open_), open.hca);
-    store(cache.state(span.state_out) + cache.open_offset(last_open_), open.last);
+  }
+
+  void write_state(const CacheView& cache, std::int32_t state, const Open& open) const {
+    store(cache.state(state) + cache.open_offset(csa_open_), open.csa);
+    store(cache.state(state) + cache.open_offset(hca_open_), open.hca);
+    store(cache.state(state) + cache.open_offset(last_open_), open.last);
   }
 
   void attend(const StepTables& step, std::size_t row, const CacheView& cache, float* logits) const {

@@ -27,14 +27,24 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
 }
 
+// Where a device computes by itself, its steps wait for no token unless drafts are asked for.
+Result<bool> resolve_mtp(const EngineSetup& options, bool device_computes_later) {
+  const std::string& kind = options.speculation.speculative;
+  if (kind != "auto") return kind == "mtp";
+  if (device_computes_later) return false;
+  return has_mtp(options.model.folder);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
-  SLUICE_RETURN_IF_ERROR(validate(options));
+Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
+  SLUICE_RETURN_IF_ERROR(validate(given));
+  EngineSetup options = given;
   SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa, options.machine.kernels));
   ThreadPool pool(resolve_threads(options));
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
   if (device.kernels != nullptr) kernels = device.kernels;
+  SLUICE_ASSIGN_OR_RETURN(options.mtp, resolve_mtp(given, &device.device() != &cpu_device()));
   const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};
   LoadReport report;
   std::unique_ptr<Model> model;
@@ -54,6 +64,10 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& options) {
       runner->set_step_rows(step->rows);
       log_info("a step of {} rows takes about {:.2f} s (--max-num-batched-tokens)", step->rows, step->seconds);
     }
+  }
+  if (most_drafts(options) > 0 && options.speculation.speculative_adaptive) {
+    runner->set_row_seconds(measure_few_rows(*runner));
+    runner->set_draft_seconds(measure_draft(*runner));
   }
   return runner;
 }

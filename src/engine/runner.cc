@@ -26,6 +26,19 @@ Result<int> resolve_max_model_len(int asked, int models_own) {
   return asked;
 }
 
+std::size_t drafts_by_model(std::span<const StepSpan> spans) {
+  return static_cast<std::size_t>(std::ranges::count_if(spans, [](const StepSpan& s) { return s.model_drafts > 0; }));
+}
+
+Status check_ids(std::span<const TokenId> ids, Position first, std::size_t vocab_size) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && static_cast<std::size_t>(ids[i]) < vocab_size) continue;
+    return invalid_argument(fmt::format("token {} of the sequence: expected an id in [0, {}), found {}",
+                                        static_cast<std::size_t>(first) + i, vocab_size, ids[i]));
+  }
+  return {};
+}
+
 // For tests of short memory; one page for a sequence and the self-test's own are left.
 void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
   plan->latent_pages = std::max(std::min(plan->latent_pages, 2), plan->latent_pages - pages);
@@ -65,7 +78,8 @@ Status Runner::set_up(const EngineSetup& options) {
                               .max_seqs = options.scheduler.max_num_seqs,
                               .max_batched_tokens = step_rows_,
                               .max_model_len = max_model_len_,
-                              .prefix_caching = options.cache.enable_prefix_caching};
+                              .prefix_caching = options.cache.enable_prefix_caching,
+                              .draft_tokens = most_drafts(options)};
   SLUICE_ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(model_->cache_layout(), request));
   hide_latent_pages(options.testing.hidden_latent_pages, model_->cache_layout(), &plan);
   if (plan.sequences < options.scheduler.max_num_seqs) {
@@ -108,10 +122,16 @@ Status Runner::clear_cache() {
   SLUICE_ASSIGN_OR_RETURN(
       swap_space_, SwapSpace::create(static_cast<std::size_t>(options.cache.swap_space), options.cache.swap_dir));
   exec_.fault_chunk_anchored_splits = fault == Fault::kChunkReduction;
+  exec_.fault_future_entries = fault == Fault::kFutureEntries ? 1 + kMostDrafts : 0;
   prepared_rows_ = 0;
   SLUICE_RETURN_IF_ERROR(prepare_for(step_rows_));
   states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan_.sequences) + 1);
-  SLUICE_RETURN_IF_ERROR(draws_.reserve(*device_, plan_.sequences + 1));
+  SLUICE_RETURN_IF_ERROR(draws_.reserve(*device_, plan_.sequences + 1, vocab_size_, 1 + most_drafts(options)));
+  if (model_->drafts()) {
+    SLUICE_RETURN_IF_ERROR(model_drafts_.reserve(*device_, model_->cache_layout().table_shape(), plan_.sequences + 1,
+                                                 most_drafts(options),
+                                                 static_cast<std::size_t>(blocks_for(max_model_len_))));
+  }
   for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
   in_step_.assign(states_.size(), 0);
   return {};
@@ -214,8 +234,9 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
     wanted += span.logit_rows.size();
   }
   SLUICE_RETURN_IF_ERROR(prepare_for(rows));
-  SLUICE_RETURN_IF_ERROR(take_logits_memory(wanted));
+  SLUICE_RETURN_IF_ERROR(take_logits_memory(std::max(wanted, drafts_by_model(spans))));
   SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
+  make_drafts(spans);
   const StepTables& tables = tables_of(spans);
   std::vector<SpoiledRow> spoiled;
   if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
@@ -303,6 +324,7 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   for (std::size_t i = layout.planes.size(); i-- > 0;) {
     const PlaneSpec& plane = layout.planes[i];
     if (plane.kind != (windows ? PlaneKind::kWindow : PlaneKind::kLatent) || plane.tokens_per_row != 1) continue;
+    if (plane.layer >= model_->config().num_hidden_layers) continue;  // a drafter's, which changes no answer
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const Position p = span.first_position + span.rows - 1;
@@ -342,12 +364,13 @@ Status Runner::check_span(const StepSpan& span) {
         fmt::format("sequence {} at position {}: {} more tokens exceed the longest sequence, {} tokens", slot.value,
                     position, span.rows(), max_model_len_));
   }
-  for (std::size_t i = 0; i < span.ids.size(); ++i) {
-    const TokenId id = span.ids[i];
-    if (id < 0 || static_cast<std::size_t>(id) >= vocab_size_) {
-      return invalid_argument(fmt::format("token {} of the sequence: expected an id in [0, {}), found {}",
-                                          static_cast<std::size_t>(position) + i, vocab_size_, id));
-    }
+  SLUICE_RETURN_IF_ERROR(check_ids(span.ids, position, vocab_size_));
+  const int drafts = span.draft_count();
+  SLUICE_RETURN_IF_ERROR(check_ids(span.drafts, position + span.rows() - drafts, vocab_size_));
+  if (drafts > plan_.open_states - 2 || drafts == span.rows() || (span.model_drafts > 0 && !makes_drafts(span))) {
+    return invalid_argument(
+        fmt::format("sequence {}: expected at most {} drafts behind a known token, found {} of {} rows", slot.value,
+                    plan_.open_states - 2, drafts, span.rows()));
   }
   int last = -1;
   for (const int row : span.logit_rows) {
@@ -362,7 +385,7 @@ Status Runner::check_span(const StepSpan& span) {
 
 Status Runner::reserve(std::span<const StepSpan> spans) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    if (states_[index(spans[i].sequence)].reserve(spans[i].rows())) continue;
+    if (states_[index(spans[i].sequence)].reserve(spans[i].rows(), spans[i].draft_count())) continue;
     for (std::size_t j = 0; j < i; ++j) states_[index(spans[j].sequence)].discard();
     return resource_exhausted(
         fmt::format("{} rows for sequence {} at position {} need more cache pages than are free ({} latent, {} "
@@ -374,13 +397,38 @@ Status Runner::reserve(std::span<const StepSpan> spans) {
   return {};
 }
 
+// Whether the model can guess what follows the span's tokens: one, which is known.
+bool Runner::makes_drafts(const StepSpan& span) const {
+  return model_->drafts() && span.ids.size() == 1 && !span.newest && span.drafts.empty() && span.sampling != nullptr;
+}
+
+std::span<const TokenId> Runner::drafts(std::size_t span) const {
+  return drafts_[span];
+}
+
+// What the spans are, and the tokens behind their own.
+void Runner::make_drafts(std::span<const StepSpan> spans) {
+  spans_.clear();
+  wishes_.clear();
+  for (const StepSpan& span : spans) {
+    spans_.push_back(states_[index(span.sequence)].span());
+    if (span.model_drafts == 0) continue;
+    wishes_.push_back({spans_.back(), span.model_drafts, span.ids.front(), span.sampling});
+  }
+  if (!wishes_.empty()) {
+    model_drafts_.make(exec_, *model_, pools_->view(), wishes_, reinterpret_cast<float*>(logits_memory_.data()));
+  }
+  drafts_.clear();
+  std::size_t wish = 0;
+  for (const StepSpan& span : spans) drafts_.push_back(span.model_drafts > 0 ? model_drafts_.of(wish++) : span.drafts);
+}
+
 // Where the model reads them.
 const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   builder_.begin();
-  spans_.clear();
-  for (const StepSpan& span : spans) {
-    spans_.push_back(states_[index(span.sequence)].span());
-    builder_.add(spans_.back(), span.ids, span.logit_rows, span.newest ? span.sequence.value : -1);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const StepSpan& span = spans[i];
+    builder_.add(spans_[i], span.ids, span.logit_rows, span.newest ? span.sequence.value : -1, drafts_[i]);
   }
   const StepTables& host = builder_.finish();
   logit_count_ = host.logit_rows.size();

@@ -36,6 +36,7 @@
 #include "cache/sequence_state.h"
 #include "cache/swap_space.h"
 #include "engine/device_choice.h"
+#include "engine/model_drafts.h"
 #include "engine/sampler.h"
 #include "kernels/device_tables.h"
 #include "kernels/step_builder.h"
@@ -48,13 +49,17 @@ namespace sluice {
 // The next ids.size() tokens of a sequence, and which of them want their logits.
 struct StepSpan {
   StateSlot sequence;
-  std::span<const TokenId> ids;       // at least one, or `newest`
-  std::span<const int> logit_rows;    // indices of its rows, ascending
-  bool keep = true;                   // false: computed, then forgotten; the sequence stays where it was
-  const BlockChain* chain = nullptr;  // of the sequence, up to these tokens: publish the blocks that are complete
-  bool newest = false;                // one more row: the token that was drawn for the sequence last
+  std::span<const TokenId> ids;          // at least one, or `newest`
+  std::span<const int> logit_rows;       // indices of its rows, ascending
+  bool keep = true;                      // false: computed, then forgotten; the sequence stays where it was
+  const BlockChain* chain = nullptr;     // of the sequence, up to these tokens: publish the blocks that are complete
+  bool newest = false;                   // one more row: the token that was drawn for the sequence last
+  std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (settle())
+  int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
+  const SamplingParams* sampling = nullptr;
 
-  int rows() const { return static_cast<int>(ids.size()) + newest; }
+  int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
+  int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }
 };
 
 class Runner {
@@ -99,7 +104,9 @@ class Runner {
   Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
-  // Keeps the first `rows` rows of the sequence's span (for now all or none).
+  // The drafts of span i of the step begun last.
+  std::span<const TokenId> drafts(std::size_t span) const;
+  // Keeps the first `rows` rows of the sequence's span: none, or all but some of its drafts.
   void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
   // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
   void draw(std::span<const SampleRow> rows);
@@ -143,6 +150,12 @@ class Runner {
   void pin_threads();
   // Pins the calling thread, which must be the one that calls run_step(), to the core left for it.
   void pin_caller() const;
+  // [rows - 1]: about what a step of so many rows takes, as far as it was measured; empty: not at all.
+  const std::vector<double>& row_seconds() const { return row_seconds_; }
+  void set_row_seconds(std::vector<double> seconds) { row_seconds_ = std::move(seconds); }
+  // About what a draft by the model takes; 0: not measured.
+  double draft_seconds() const { return draft_seconds_; }
+  void set_draft_seconds(double seconds) { draft_seconds_ = seconds; }
   // The most rows of a step: --max-num-batched-tokens, or the value that 0 stands for.
   int step_rows() const { return step_rows_; }
   void set_step_rows(int rows) { step_rows_ = rows; }  // no more than before
@@ -164,11 +177,13 @@ class Runner {
   Status check_span(const StepSpan& span);
   Status reserve(std::span<const StepSpan> spans);
   const StepTables& tables_of(std::span<const StepSpan> spans);
+  void make_drafts(std::span<const StepSpan> spans);
   struct SpoiledRow {
     CacheMemory::Rows at;
     std::vector<std::byte> before;
   };
   std::vector<SpoiledRow> rows_to_spoil() const;
+  bool makes_drafts(const StepSpan& span) const;
 
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Device> owned_device_;  // before all that has memory of it
@@ -189,10 +204,15 @@ class Runner {
   std::uint64_t step_ = 0;
   const Tap* tap_ = nullptr;
   int step_rows_ = 0, prepared_rows_ = 0;
+  std::vector<double> row_seconds_;
+  double draft_seconds_ = 0;
   std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
 
   StepBuilder builder_;
-  std::vector<BatchSpan> spans_;  // of the last step
+  std::vector<BatchSpan> spans_;                  // of the last step
+  std::vector<std::span<const TokenId>> drafts_;  // of its spans
+  ModelDrafts model_drafts_;
+  std::vector<DraftWish> wishes_;
   std::size_t logit_count_ = 0;
   DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
   DeviceMemory logits_memory_;  // of the device

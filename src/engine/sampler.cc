@@ -50,20 +50,22 @@ Status sample_one(const Exec& exec, std::span<const float> logits, const Samplin
   return read_sample(sampled, position, out);
 }
 
-Status TokenDraws::reserve(Device& device, int sequences) {
+Status TokenDraws::reserve(Device& device, int sequences, std::size_t vocab, int draws) {
   const auto count = static_cast<std::size_t>(sequences);
+  most_rows_ = count * static_cast<std::size_t>(draws);
   device_ = &device;
-  for (DeviceMemory* memory : {&newest_, &params_, &sampled_}) *memory = DeviceMemory();
+  for (DeviceMemory* memory : {&newest_, &params_, &sampled_, &masks_}) *memory = DeviceMemory();
   SLUICE_ASSIGN_OR_RETURN(newest_, device.map(count * sizeof(TokenId), "the newest tokens"));
   if (&device == &cpu_device()) return {};
-  SLUICE_ASSIGN_OR_RETURN(params_, device.map(count * sizeof(SampleRow), "sampling parameters"));
-  SLUICE_ASSIGN_OR_RETURN(sampled_, device.map(count * sizeof(SampledRow), "sampled tokens"));
+  SLUICE_ASSIGN_OR_RETURN(params_, device.map(most_rows_ * sizeof(SampleRow), "sampling parameters"));
+  SLUICE_ASSIGN_OR_RETURN(sampled_, device.map(most_rows_ * sizeof(SampledRow), "sampled tokens"));
+  SLUICE_ASSIGN_OR_RETURN(masks_, device.map(count * ((vocab + 31) / 32) * sizeof(std::uint32_t), "masks of tokens"));
   return {};
 }
 
 void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows) {
   SLUICE_CHECK(!outstanding_, "what was sent before was taken");
-  SLUICE_CHECK(rows.size() * sizeof(TokenId) <= newest_.size(), "each sequence draws once in a step");
+  SLUICE_CHECK(rows.size() <= most_rows_, "each sequence draws for its newest token and its drafts");
   outstanding_ = true;
   rows_.resize(rows.size());
   if (rows.empty()) return;
@@ -76,7 +78,16 @@ void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, 
                   .out = rows_.data(),
                   .newest = newest()};
   if (device_ == &cpu_device()) return sample(own, args);
-  device_->upload({params_.data(), reinterpret_cast<const std::byte*>(rows.data()), rows.size_bytes()});
+  placed_.assign(rows.begin(), rows.end());
+  const std::size_t bytes = (vocab + 31) / 32 * sizeof(std::uint32_t);
+  std::byte* to = masks_.data();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].allowed == nullptr) continue;
+    device_->upload({to, reinterpret_cast<const std::byte*>(rows[i].allowed), bytes});
+    placed_[i].allowed = reinterpret_cast<const std::uint32_t*>(to);
+    to += bytes;
+  }
+  device_->upload({params_.data(), reinterpret_cast<const std::byte*>(placed_.data()), rows.size_bytes()});
   args.params = reinterpret_cast<const SampleRow*>(params_.data());
   args.out = reinterpret_cast<SampledRow*>(sampled_.data());
   sample(own, args);

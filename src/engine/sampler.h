@@ -51,8 +51,9 @@ class TokenDraws {
     if (outstanding_) take();  // the device writes to rows_ until then
   }
 
-  // For this many sequences, each with a slot and at most one draw per step. `device` must outlive it.
-  Status reserve(Device& device, int sequences);
+  // For this many sequences, each with a slot and at most so many draws per step, one of them with a mask. `device`
+  // must outlive it.
+  Status reserve(Device& device, int sequences, std::size_t vocab, int draws = 1);
   // Each row's slot is below `sequences`; `logits` as SampleArgs has them.
   void send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows);
   bool outstanding() const { return outstanding_; }
@@ -62,8 +63,10 @@ class TokenDraws {
 
  private:
   Device* device_ = nullptr;
-  DeviceMemory newest_, params_, sampled_;  // the last two are unused on the CPU
-  std::vector<SampledRow> rows_;            // of the host
+  DeviceMemory newest_, params_, sampled_, masks_;  // the last three are unused on the CPU
+  std::vector<SampledRow> rows_;                    // of the host
+  std::vector<SampleRow> placed_;                   // params with masks of the device
+  std::size_t most_rows_ = 0;
   Device::Mark mark_ = 0;
   bool outstanding_ = false;
 };

@@ -48,7 +48,7 @@ TEST(SamplerTest, FollowsTheDefinitionInEveryRow) {
   std::vector<float> logits(kRows * kVocab);
   for (float& l : logits) l = normal(random);
   TokenDraws draws;
-  ASSERT_TRUE(draws.reserve(cpu_device(), kRows).ok());
+  ASSERT_TRUE(draws.reserve(cpu_device(), kRows, 32).ok());
   for (int round = 0; round < 2; ++round) {  // the second finds nothing of the first
     std::vector<TokenId> expected;
     std::vector<SampleRow> rows;

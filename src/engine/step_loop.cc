@@ -68,12 +68,14 @@ void EngineImpl::arrive(Arrival arrival) {
   sequence.cache_salt = std::move(request.cache_salt);
   sequence.message_starts = std::move(request.message_starts);
   sequence.answer = answer_of(pending, 0);
+  sequence.prediction = std::move(request.prediction);
   pending.choices[0] = stepper_.add(std::move(sequence));
 }
 
 SequenceAnswer EngineImpl::answer_of(PendingRequest& pending, int choice) const {
   SequenceAnswer answer{.request = &pending, .choice = choice, .sampling = pending.request.sampling};
   answer.sampling.seed = choice_seed(pending.request.sampling.seed, choice);
+  if (pending.request.constraint != nullptr) answer.constraint = pending.request.constraint->copy();
   return answer;
 }
 
@@ -133,7 +135,9 @@ void EngineImpl::step() {
   stepper_.settle();
   if (!status.ok()) return fail_step(status);
   draw_all();
-  if (!stepper_.asynchronous() && stepper_.outstanding()) deliver_all();
+  if (stepper_.asynchronous() && !stepper_.drafted()) return;
+  if (stepper_.outstanding()) deliver_all();
+  stepper_.settle_drafts();
 }
 
 // Also after what came without a step: a cancellation of the last request, the end.
@@ -144,9 +148,10 @@ void EngineImpl::audit() const {
 }
 
 void EngineImpl::draw_all() {
-  for (std::size_t row = 0; row < stepper_.sampled().size(); ++row) {
-    const SequenceId id = stepper_.sampled()[row];
+  for (std::size_t i = 0; i < stepper_.sampled().size(); ++i) {
+    const SequenceId id = stepper_.sampled()[i];
     if (!id) continue;
+    const std::size_t row = stepper_.logits_row(i);
     const SequenceAnswer& a = answer(id);
     if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->request.n > 1) fork_choices(id, row);
     stepper_.draw(id, row, answer(id).sampling);
@@ -176,17 +181,22 @@ void EngineImpl::deliver_all() {
   const std::span<const DrawnToken> taken = stepper_.take();
   if (const Status works = runner_->device_status(); !works.ok()) return fail_all(works);
   for (const DrawnToken& drawn : taken) {
-    if (drawn.id) deliver(drawn.id, *drawn.row);
+    if (drawn.id) deliver(drawn);
   }
 }
 
-void EngineImpl::deliver(SequenceId id, const SampledRow& row) {
+void EngineImpl::deliver(const DrawnToken& drawn) {
+  const SequenceId id = drawn.id;
   Sampled sampled;
-  Status status = read_sample(row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
+  SequenceAnswer& a = answer(id);
+  Status status = std::exchange(a.constrained, {});
+  if (status.ok()) status = read_sample(*drawn.row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
   if (!status.ok()) return finish(id, ending(FinishReason::kError, std::move(status)));
-  const SequenceAnswer& a = answer(id);
   const Request& request = a.request->request;
   const TokenId token = sampled.token;
+  if (a.constraint != nullptr && !a.constraint->accept(token)) {
+    return finish(id, ending(FinishReason::kError, internal_error("a token was drawn that the constraint refuses")));
+  }
   stepper_.append(id, token);
   ++generated_tokens_;
   made_token_ = true;
@@ -196,6 +206,7 @@ void EngineImpl::deliver(SequenceId id, const SampledRow& row) {
   output.logprob = sampled.logprob;
   output.top = std::move(sampled.top);
   output.cached_tokens = stepper_.cached_tokens(id);
+  output.predicted = drawn.predicted;
   const std::vector<std::int32_t>& stops = request.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
   if (!stopped && stepper_.generated(id) < request.max_tokens) return report(request, std::move(output));

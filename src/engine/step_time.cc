@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <numeric>
+#include <span>
 #include <vector>
 
 namespace sluice {
@@ -13,7 +15,7 @@ constexpr int kFewRows = 16, kManyRows = 64;
 constexpr double kBound = 0.8;
 
 // Of rows of different tokens, so that a router sends them to as many experts as those of a text.
-Result<double> time_step(Runner& runner, int rows) {
+Result<double> time_step(Runner& runner, int rows, std::span<const int> logit_rows = {}) {
   std::vector<TokenId> ids(static_cast<std::size_t>(std::min(rows, runner.max_model_len())));
   std::uint32_t state = 1;
   for (TokenId& id : ids) {
@@ -21,7 +23,7 @@ Result<double> time_step(Runner& runner, int rows) {
     id = static_cast<TokenId>(state % runner.vocab_size());
   }
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
-  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
+  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = logit_rows};
   const auto start = std::chrono::steady_clock::now();
   const Status status = runner.run_step({&span, 1});
   runner.wait();
@@ -61,6 +63,60 @@ Result<StepTime> measure_step(Runner& runner) {
   if (few > kBound || step_time(few, 0, most).rows == most) return step_time(few, 0, most);
   SLUICE_ASSIGN_OR_RETURN(const double many, time_step(runner, kManyRows));
   return step_time(few, many, most);
+}
+
+// The least of a few: what two drafts add to a step of three rows.
+double measure_draft(Runner& runner) {
+  constexpr int kDrafts = 2, kTimes = 3;
+  if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
+  const SamplingParams sampling{};
+  const TokenId id = 0;
+  const TokenId given[kDrafts] = {1, 2};
+  double least[2] = {};
+  for (int i = 0; i < 2 * kTimes; ++i) {
+    const bool by_model = i % 2 == 1;
+    const Result<StateSlot> sequence = runner.open();
+    if (!sequence.ok()) return 0;
+    StepSpan span{.sequence = *sequence, .ids = {&id, 1}, .logit_rows = {}};
+    if (by_model) {
+      span.model_drafts = kDrafts, span.sampling = &sampling;
+    } else {
+      span.drafts = given;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const Status status = runner.begin({&span, 1});
+    runner.wait();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (status.ok()) runner.settle(*sequence, 0);
+    runner.close(*sequence);
+    if (!status.ok()) return 0;
+    least[i % 2] = i < 2 ? seconds : std::min(least[i % 2], seconds);
+  }
+  return std::max(0.0, (least[1] - least[0]) / kDrafts);
+}
+
+std::vector<double> measure_few_rows(Runner& runner) {
+  constexpr int kMostRows = 64, kTimes = 3;
+  constexpr double kLongEnough = 0.5;
+  std::vector<int> all_rows(kMostRows);
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  std::vector<double> seconds;
+  double spent = 0;
+  for (const int rows : {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, kMostRows}) {
+    if (rows > std::min(runner.step_rows(), runner.max_model_len()) || (rows > 2 && spent > kLongEnough)) break;
+    double best = 0;
+    for (int i = 0; i < kTimes && (i == 0 || spent < kLongEnough); ++i) {
+      const Result<double> time = time_step(runner, rows, std::span(all_rows).first(static_cast<std::size_t>(rows)));
+      if (!time.ok()) return seconds;
+      best = i == 0 ? *time : std::min(best, *time);
+      spent += *time;
+    }
+    // Between those that were measured a line; never less than for fewer rows, whatever else the machine did.
+    const double from = seconds.empty() ? best : seconds.back(), to = std::max(best, from);
+    const auto before = static_cast<int>(seconds.size());
+    for (int r = before + 1; r <= rows; ++r) seconds.push_back(from + (to - from) * (r - before) / (rows - before));
+  }
+  return seconds;
 }
 
 }  // namespace sluice

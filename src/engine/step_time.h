@@ -2,6 +2,8 @@
 // for a step of a long prompt.
 #pragma once
 
+#include <vector>
+
 #include "engine/runner.h"
 #include "sluice/status.h"
 
@@ -17,6 +19,13 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 // Computes a few rows of a throw-away sequence two or three times: some milliseconds for a small model, about a second
 // for one that needs the bound. Changes no result, only how long later steps take.
 Result<StepTime> measure_step(Runner& runner);
+
+// [rows - 1]: seconds that a step of so many rows of one sequence takes, for the scheduler's choice of drafts
+// (sched/drafts.h). Measured at few numbers of rows, and no further than half a second allows.
+std::vector<double> measure_few_rows(Runner& runner);
+
+// Seconds that a token drafted by the model takes; 0 where it drafts none.
+double measure_draft(Runner& runner);
 
 // The same from the times of passes of 16 and of 64 rows; 0: not measured.
 StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows);

@@ -56,6 +56,10 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   limits.policy = scheduling_policy(options);
   limits.recompute_cost_per_row = costs.row;
   limits.swap_cost_per_page = costs.page;
+  limits.drafts = {.most = most_drafts(options),
+                   .adaptive = options.speculation.speculative_adaptive,
+                   .step_seconds = runner.row_seconds()};
+  limits.drafts.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = runner.draft_seconds();
   return limits;
 }
 
@@ -65,6 +69,9 @@ Stepper::Stepper(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       force_preempt_every_(options.testing.force_preempt_every),
       asynchronous_(resolve_async_scheduling(options, runner->computes_later())),
+      most_drafts_(std::min(most_drafts(options), runner->pools().plan().open_states - 2)),
+      model_drafts_(options.speculation.speculative != "ngram" && runner->model().drafts()),
+      copies_drafts_(options.speculation.speculative != "mtp"),
       scheduler_(limits_of(*runner, options)) {}
 
 Stepper::~Stepper() {
@@ -105,6 +112,7 @@ SequenceId Stepper::add(NewSequence given) {
   s.counts = {
       .prompt_tokens = static_cast<int>(s.tokens.size()), .max_tokens = given.max_tokens, .priority = given.priority};
   s.answer = given.answer;
+  s.prediction = std::move(given.prediction);
   s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
   s.chain->set_kept_blocks(
       blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
@@ -120,6 +128,7 @@ Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceA
   s.tokens = other.tokens;
   s.counts = other.counts;
   s.answer = answer;
+  s.prediction = other.prediction;
   s.chain = std::make_unique<BlockChain>(*other.chain);
   return s;
 }
@@ -150,7 +159,11 @@ void Stepper::end(SequenceId id) {
   Sequence& s = sequence(id);
   SLUICE_CHECK(s.alive, "a sequence was ended twice");
   leave_step(s);
-  if (s.draw >= 0) drawn_[static_cast<std::size_t>(s.draw)] = {};
+  std::replace(drawn_.begin(), drawn_.end(), id, SequenceId());
+  const bool delivers_all = runner_->prefix_cache().fault() == Fault::kTokenAfterEnd;
+  for (DrawnToken& token : taken_) {
+    if (token.id == id && !delivers_all) token.id = {};
+  }
   std::replace(failed_.begin(), failed_.end(), id, SequenceId());
   if (!s.complete) scheduler_.end(id);
   if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
@@ -181,6 +194,7 @@ Status Stepper::begin() {
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
     scheduler_.force_preemption();
   }
+  drafted_ = false;
   gather_facts();
   plan_ = scheduler_.plan(facts_);
   carry_out_plan();
@@ -202,26 +216,27 @@ Status Stepper::begin() {
 
 void Stepper::settle() {
   for (std::size_t i = 0; i < step_spans_.size(); ++i) {
-    if (!step_ids_[i]) continue;  // ended since
-    Sequence& s = sequence(step_ids_[i]);
-    runner_->settle(s.slot, step_spans_[i].rows(), step_spans_[i].chain);
-    s.span = -1;
-    if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
+    if (!step_ids_[i] || step_spans_[i].draft_count() > 0) continue;  // ended since; settle_drafts()
+    keep_rows(i, step_spans_[i].rows());
   }
-  step_spans_.clear();
+  if (!drafted_) step_spans_.clear();
   scheduler_.completed();
 }
 
-// What the step that was begun computes of it is in vain.
+void Stepper::keep_rows(std::size_t span, int rows) {
+  Sequence& s = sequence(step_ids_[span]);
+  runner_->settle(s.slot, rows, step_spans_[span].chain);
+  s.span = -1;
+  step_ids_[span] = {};
+  if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
+}
+
+// What the step that was begun computes of it is in vain, but for drafts that have become its tokens.
 void Stepper::leave_step(Sequence& s) {
   if (s.span < 0) return;
   const auto span = static_cast<std::size_t>(s.span);
-  runner_->settle(s.slot, 0);
-  for (SequenceId& id : sampled_) {
-    if (id == step_ids_[span]) id = {};
-  }
-  step_ids_[span] = {};
-  s.span = -1;
+  std::replace(sampled_.begin(), sampled_.end(), step_ids_[span], SequenceId());
+  keep_rows(span, step_spans_[span].draft_count() == 0 ? 0 : appended_rows(s));
 }
 
 void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& sampling) {
@@ -229,18 +244,46 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
   Sequence& s = sequence(id);
   SLUICE_CHECK(s.slot && s.draw < 0, "a sequence that runs gets one token from a step");
   s.draw = static_cast<int>(drawn_.size());
-  drawn_.push_back(id);
-  draw_rows_.push_back(sample_row(sampling, row, static_cast<Position>(s.tokens.size()), s.slot.value));
+  const std::size_t drafts = this->drafts(id).size();
+  for (std::size_t i = 0; i <= drafts; ++i) {
+    drawn_.push_back(id);
+    const std::int32_t slot = drafts > 0 ? -1 : s.slot.value;  // the last right one is not known there
+    draw_rows_.push_back(sample_row(sampling, row + i, static_cast<Position>(s.tokens.size() + i), slot));
+  }
+}
+
+// In parallel, unless a device may be using the threads.
+void Stepper::make_masks() {
+  masked_.clear();
+  for (std::size_t i = 0; i < drawn_.size(); ++i) {
+    if (drawn_[i] && sequence(drawn_[i]).answer.constraint != nullptr) masked_.push_back(i);
+  }
+  if (masked_.empty()) return;
+  const std::size_t words = (runner_->vocab_size() + 31) / 32;
+  masks_.resize(masked_.size() * words);
+  const auto make = [&](int mask, int /*thread*/) {
+    const std::size_t i = masked_[static_cast<std::size_t>(mask)];
+    const std::span allowed = std::span(masks_).subspan(static_cast<std::size_t>(mask) * words, words);
+    SequenceAnswer& answer = sequence(drawn_[i]).answer;
+    answer.constrained = answer.constraint->allowed(allowed);
+    draw_rows_[i].allowed = answer.constrained.ok() ? allowed.data() : nullptr;
+  };
+  const Exec& exec = runner_->exec();
+  const auto count = static_cast<int>(masked_.size());
+  if (exec.pool != nullptr && (exec.device == nullptr || exec.device == &cpu_device()))
+    return exec.pool->run(count, make);
+  for (int mask = 0; mask < count; ++mask) make(mask, 0);
 }
 
 void Stepper::send() {
   if (drawn_.empty()) return;
+  make_masks();
   runner_->draw(draw_rows_);
   draw_rows_.clear();
   for (const SequenceId id : drawn_) {
     if (!id) continue;  // ended since
     Sequence& s = sequence(id);
-    if (generated(id) + 1 < s.counts.max_tokens) continue;
+    if (s.span >= 0 || generated(id) + 1 < s.counts.max_tokens) continue;
     scheduler_.end(id);
     leave(s, runner_->prefix_cache().retention().finished);
     s.complete = true;
@@ -250,9 +293,23 @@ void Stepper::send() {
 std::span<const DrawnToken> Stepper::take() {
   const std::span<const SampledRow> rows = runner_->finish();
   taken_.clear();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    taken_.push_back({drawn_[i], &rows[i]});
-    if (drawn_[i]) sequence(drawn_[i]).draw = -1;
+  for (std::size_t i = 0; i < rows.size();) {
+    const SequenceId id = drawn_[i];
+    if (id) sequence(id).draw = -1;
+    if (!id || sequence(id).span < 0) {
+      taken_.push_back({.id = id, .row = &rows[i++]});
+      continue;
+    }
+    const std::span<const TokenId> drafts = runner_->drafts(static_cast<std::size_t>(sequence(id).span));
+    const std::size_t right = right_drafts(drafts, rows.subspan(i));
+    if (!drafts.empty()) count_drafts(sequence(id).source, drafts.size(), right);
+    for (std::size_t j = 0; j <= drafts.size(); ++j, ++i) {
+      const bool drafted = j < right;
+      taken_.push_back({.id = j <= right ? id : SequenceId(),
+                        .row = &rows[i],
+                        .drafted = drafted,
+                        .predicted = drafted && sequence(id).predicted});
+    }
   }
   drawn_.clear();
   return taken_;
@@ -325,30 +382,49 @@ void Stepper::restore(SequenceId id) {
 }
 
 void Stepper::build_spans() {
-  last_rows_.resize(plan_.spans.size());
   step_spans_.clear();
   step_ids_.clear();
-  for (std::size_t i = 0; i < plan_.spans.size(); ++i) {
-    const Span& span = plan_.spans[i];
+  row_indices_.clear();
+  logits_rows_.clear();
+  drafts_.clear();
+  const auto rows = static_cast<std::size_t>(plan_.rows);  // of the plan: what points into these stays where it is
+  row_indices_.reserve(rows);
+  drafts_.reserve(rows);
+  for (const Span& span : plan_.spans) {
     Sequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
     SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
-    last_rows_[i] = span.rows - 1;
     s.span = static_cast<int>(step_spans_.size());
+    s.source = span.source;
     step_ids_.push_back(span.sequence);
-    const bool newest = span.first_position + span.rows > static_cast<Position>(s.tokens.size());
+    const int known_rows = span.rows - span.drafts;
+    const bool newest = span.first_position + known_rows > static_cast<Position>(s.tokens.size());
     SLUICE_CHECK(!newest || s.draw >= 0, "the tokens of a span are known, but for one that is on its way");
+    if (span.samples) {
+      sampled_.push_back(span.sequence);
+      logits_rows_.push_back(row_indices_.size());
+    }
     step_spans_.push_back({.sequence = s.slot,
                            .ids = std::span(s.tokens).subspan(static_cast<std::size_t>(span.first_position),
-                                                              static_cast<std::size_t>(span.rows - newest)),
-                           .logit_rows = {&last_rows_[i], span.samples ? std::size_t{1} : std::size_t{0}},
+                                                              static_cast<std::size_t>(known_rows - newest)),
+                           .logit_rows = logit_rows_of(span),
                            .keep = true,
                            .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr,
                            .newest = newest});
+    set_drafts(span, &step_spans_.back());
+    drafted_ |= span.drafts > 0;
     counters_.prompt_tokens +=
         static_cast<std::uint64_t>(std::clamp(s.counts.prompt_tokens - span.first_position, 0, span.rows));
-    if (span.samples) sampled_.push_back(span.sequence);
   }
+}
+
+// Its last row if that one chooses a token, and the rows of its drafts.
+std::span<const int> Stepper::logit_rows_of(const Span& span) {
+  const std::size_t begin = row_indices_.size();
+  for (int row = span.samples ? span.rows - 1 - span.drafts : span.rows; row < span.rows; ++row) {
+    row_indices_.push_back(row);
+  }
+  return std::span(row_indices_).subspan(begin);
 }
 
 // The sequence gives back its pages.
@@ -394,6 +470,7 @@ int Stepper::free_latent_pages() const {
 }
 
 void Stepper::gather_facts() {
+  offer_drafts();
   facts_.free_latent_pages = free_latent_pages();
   facts_.swap_bytes = runner_->swap_space().bytes_total() - runner_->swap_space().bytes_used();
   gather(

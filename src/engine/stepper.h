@@ -8,22 +8,29 @@
 // Every sampled sequence must get its token or its end before the next step, or a token on its way:
 //   stepper.begin();                               step() in two: plans and enqueues,
 //   stepper.settle();                              makes what was computed part of the sequences;
-//   stepper.draw(sampled()[i], i, params);         tokens are drawn where the logits are;
+//   stepper.draw(sampled()[i], logits_row(i), params);  tokens are drawn where the logits are;
 //   stepper.send();                                a sequence whose last token is drawn leaves plans and memory at once
 //   for (... : stepper.take())                     waits for them: append() or end()
+//   stepper.settle_drafts();                       the same for spans with drafts: the rows of what was appended stay
+// A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
+// drawn from each; take() has those up to the first that is not its draft, in their order. A step with such a span
+// (drafted()) is taken and settled before the next begins.
 // With asynchronous(), take() may come between the next begin() and its settle(): one step is in flight. Plans need
 // counts, not tokens, so only an end that depends on a token is noticed a step late; the row already begun for it is
 // discarded. end() is allowed at any time, for sequences in any state. Thread safety: one thread at a time; check() may
 // be called from any.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cache/block_chain.h"
+#include "engine/copied_drafts.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
 #include "model/engine_setup.h"
@@ -44,13 +51,18 @@ struct PendingRequest {
 struct SequenceAnswer {
   PendingRequest* request = nullptr;
   int choice = 0;
-  SamplingParams sampling;  // with the choice's own seed
+  SamplingParams sampling;                           // with the choice's own seed
+  std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
+  Status constrained = {};                           // whether the token being drawn has a mask
 };
 
-// A token drawn for a sequence; `id` is false if the sequence has ended in the meantime.
+// A token drawn for a sequence; `id` is false if the sequence has ended in the meantime, or a draft before it was
+// wrong.
 struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
+  bool drafted = false;    // it was guessed,
+  bool predicted = false;  // from the client's prediction
 };
 
 struct NewSequence {
@@ -60,6 +72,7 @@ struct NewSequence {
   std::string cache_salt;
   std::vector<Position> message_starts;  // ascending
   SequenceAnswer answer;
+  std::vector<TokenId> prediction = {};  // of the answer, to draft from; may be empty
 };
 
 class Stepper final {
@@ -85,12 +98,25 @@ class Stepper final {
   Status step();
   Status begin();
   void settle();
-  // Row i of the logits is for [i]; a false id: that sequence has ended since begin().
+  // A false id: that sequence has ended since begin().
   std::span<const SequenceId> sampled() const { return sampled_; }
+  // The row of the logits for sampled()[i], the first of 1 + its drafts; without drafts this is i.
+  std::size_t logits_row(std::size_t i) const { return logits_rows_[i]; }
+  std::size_t logit_count() const { return row_indices_.size(); }  // rows of the step
+  // The tokens drafted for a sequence in the step, and by whom; none once they are settled.
+  std::span<const TokenId> drafts(SequenceId id) const;
+  DraftSource draft_source(SequenceId id) const { return sequence(id).source; }
+  // From `row`, and for drafts from those that follow it.
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
   void send();
-  // The tokens of the last send(), in its order; once for each send(). Valid until the next draw().
+  // The tokens of the last send(), in the order of their draws; once for each send(). Valid until the next draw().
   std::span<const DrawnToken> take();
+  void settle_drafts();
+  bool drafted() const { return drafted_; }  // settle_drafts() is to come
+  // For tests and measurements: drafts come from `drafter` alone, which writes some of the tokens that follow those of
+  // the sequence and says how many.
+  using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;
+  void draft_by(Drafter drafter) { drafter_ = std::move(drafter); }
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
   bool asynchronous() const { return asynchronous_; }             // how the options want it; nothing here depends on it
   std::span<const SequenceId> failed() const { return failed_; }  // false: ended since
@@ -123,8 +149,14 @@ class Stepper final {
     SequenceAnswer answer;
     int cached_tokens = 0;
     bool admitted_before = false, waited = false;
-    int span = -1;          // of the step that was begun, in step_spans_
-    int draw = -1;          // of its next token, which is on its way, in drawn_
+    int span = -1;  // of the step that was begun, in step_spans_
+    int draw = -1;  // of its next token, which is on its way, in drawn_; those of drafts follow
+    // What it may be given to draft in the next step: made anew each time, and never part of its tokens.
+    std::array<TokenId, kMostDrafts> proposal{};
+    bool predicted = false;                  // the proposal is from the prediction
+    DraftSource source = DraftSource::kMtp;  // of the drafts of its span
+    std::vector<TokenId> prediction;
+    std::unique_ptr<CopiedDrafts> copies;
     bool complete = false;  // that one is its last: it has left the scheduler and the memory
     StateSlot slot;         // while running
     SwapHandle swapped;     // while its state is in the swap space
@@ -140,12 +172,22 @@ class Stepper final {
   Leaver leaver(SequenceId id) const;
   std::uint64_t next_block(const Sequence& s) const;
 
+  void make_masks();
   void leave_step(Sequence& s);
+  int appended_rows(const Sequence& s) const;
+  void keep_rows(std::size_t span, int rows);
   void carry_out_plan();
   void preempt(const Preemption& preemption);
   void resume(SequenceId id);
   void restore(SequenceId id);
   void build_spans();
+  std::span<const int> logit_rows_of(const Span& span);
+  void set_drafts(const Span& span, StepSpan* of);
+  static std::size_t right_drafts(std::span<const TokenId> drafts, std::span<const SampledRow> rows);
+  void count_drafts(DraftSource source, std::size_t drafted, std::size_t right);
+  void watch_model(std::size_t drafted, std::size_t right);
+  void offer_drafts();
+  void offer_drafts(SequenceId id);
   void leave(Sequence& s, bool keep_boundary);
   void expect_blocks(Sequence& s);
   void wait_for_blocks(Sequence& s);
@@ -162,6 +204,8 @@ class Stepper final {
   Runner* runner_;
   const int force_preempt_every_;
   const bool asynchronous_;
+  const int most_drafts_;
+  const bool model_drafts_, copies_drafts_;
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
@@ -169,10 +213,20 @@ class Stepper final {
   std::vector<SequenceId> free_ids_;
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
-  std::vector<SequenceId> step_ids_;  // of step_spans_
-  std::vector<int> last_rows_;        // what step_spans_' logit_rows point into
+  std::vector<SequenceId> step_ids_;      // of step_spans_
+  std::vector<int> row_indices_;          // what step_spans_' logit_rows point into
+  std::vector<TokenId> drafts_;           // ... and their drafts
+  std::vector<std::size_t> logits_rows_;  // of sampled_
+  bool drafted_ = false;
+  struct Watched {
+    std::size_t drafted = 0, right = 0;
+    bool warned = false;
+  } watched_;  // drafts of the model since it was last looked at
+  Drafter drafter_;
   std::vector<SequenceId> drawn_;     // whose tokens are on their way, or are about to be sent for
   std::vector<SampleRow> draw_rows_;  // of drawn_
+  std::vector<std::size_t> masked_;   // of drawn_: those whose tokens are constrained
+  std::vector<std::uint32_t> masks_;  // [masked_, words of the vocabulary], until the tokens are taken
   std::vector<DrawnToken> taken_;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;

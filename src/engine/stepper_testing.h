@@ -47,6 +47,7 @@ inline EngineSetup small_options() {
   options.machine.device = test_device();
   options.scheduler.async_scheduling = tests_asynchronous() ? "on" : "off";
   options.machine.threads = 1;
+  options.speculation.speculative = "off";
   options.scheduler.max_num_seqs = 4;
   options.scheduler.max_num_batched_tokens = 64;
   options.cache.kv_cache_memory = 4 << 20;

@@ -6,7 +6,7 @@
 // Keys of the row at position p, in this order (docs/models/deepseek_v4.md §4.3, §4.4):
 //   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys:
 //      split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
-//   2. one split with the window: positions max(0, p - window_tokens + 1) .. p, ascending.
+//   2. one split with the window: positions max(first_key, p - window_tokens + 1) .. p, ascending, and p in any case.
 // In a split, for a head:
 //   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[value_offset + d])
 //   z = lanes16 of w_i, plain sums, over the list index (part 1) or the absolute position (part 2, lane p mod 16)
@@ -59,6 +59,7 @@ struct AttendArgs {
   int key_heads = 1;                  // divides heads
   const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
+  Position first_key = 0;             // of the window plane: no row before it is a key
   const PlaneView* latent = nullptr;  // [key_heads]; null: none
   int tokens_per_row = 1;
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
@@ -68,9 +69,10 @@ struct AttendArgs {
   bool bf16 = false;     // see above; attend() clears it where rows are kF32
   // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
   bool fault_chunk_anchored_splits = false;
-  float* out = nullptr;    // [rows of the step, heads, value_dims]
-  Rotation out_rope = {};  // table null: none
-  Rows out_rows = {};      // `out` again, with the forms wanted of it; values null: none
+  int fault_future_entries = 0;  // likewise: see kernels/exec.h
+  float* out = nullptr;          // [rows of the step, heads, value_dims]
+  Rotation out_rope = {};        // table null: none
+  Rows out_rows = {};            // `out` again, with the forms wanted of it; values null: none
 };
 void attend(const Exec& exec, const AttendArgs& args);
 // The part of attend() between the two.

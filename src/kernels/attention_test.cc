@@ -21,6 +21,7 @@ struct Case {
   int window_tokens = 128;
   int key_heads = 1, value_offset = 0;
   bool bf16 = false;
+  Position first_key = 0;
 
   // GQA: a cached row is a key, then a value.
   int row_dims() const { return value_offset > 0 ? value_offset + value_dims : dims; }
@@ -91,6 +92,7 @@ class Scene {
                     .key_heads = case_.key_heads,
                     .window = case_.window ? window_views_.data() : nullptr,
                     .window_tokens = case_.window_tokens,
+                    .first_key = case_.first_key,
                     .latent = case_.latent ? latent_views_.data() : nullptr,
                     .tokens_per_row = case_.tokens_per_row};
     args.value_offset = case_.value_offset;
@@ -151,7 +153,8 @@ class Scene {
         split_of.push_back(static_cast<int>(keys.size()) / kSplitKeys);
         add(latent, sequences_[s].latent_row(latent, e));
       }
-      for (Position i = std::max(0, p - case_.window_tokens + 1); case_.window && i <= p; ++i) {
+      const Position begin = std::min(p, std::max(case_.first_key, p - case_.window_tokens + 1));
+      for (Position i = begin; case_.window && i <= p; ++i) {
         split_of.push_back(-1);
         add(window, sequences_[s].window_row(window, i));
       }
@@ -274,6 +277,8 @@ const std::vector<Case> kCases = with_bf16({
     {4, 40, 33, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 2, 48},
     {6, 80, 48, 0, 1, 0, RowCodec::kBf16, false, true, false, 100, 3, 80},
     {12, 96, 80, 32, 4, 31, RowCodec::kV4Fp8, true, true, true},
+    // a window whose first row is no key
+    {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false, 128, 1, 0, false, 1},
 });
 
 std::string describe(const Case& c) {

@@ -37,16 +37,18 @@ class Weights {
   std::vector<LinearWeight> weights;
 };
 
-// Products of parts of the input by several weights, one with a bias, one with a norm and the form that the next wants.
+// Products of parts of the input by several weights, one with a bias and rows to add, one with a norm and the form that
+// the next wants.
 TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
-  constexpr int kRows = 37, kHeads = 3, kIn = 64, kOut = 48;
+  constexpr int kRows = 36, kShared = 4, kHeads = 3, kIn = 64, kOut = 48;
   for (const InputForm inputs : {InputForm::kF32, InputForm::kBf16}) {
     std::uint32_t turn = 0;
     const auto run = [&](const Exec& exec, bool spelled) {
       Random random(500);
       const Weights by_head(random, exec, kHeads, kOut, kIn, inputs), plain(random, exec, 2, kOut, kIn, inputs);
       std::vector<float> x = random.floats(kRows * kHeads * kIn), first(x.begin(), x.begin() + kRows * kIn);
-      const std::vector<float> bias = random.floats(kOut), norm = random.floats(kOut);
+      const std::vector<float> bias = random.floats(kOut), norm = random.floats(kOut),
+                               addend = random.floats(kRows / kShared * kOut);
       std::vector<float> heads(kRows * kHeads * kOut), biased(kRows * kOut), normed(kRows * kOut);
       std::vector<float> prepared(static_cast<std::size_t>(kRows * input_floats(InputForm::kBf16, kOut)));
       if (spelled) {
@@ -60,6 +62,7 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
                 {&plain.weights[1], first.data(), kIn, normed.data(), kOut}};
         linear(exec, kRows, jobs);
         add_bias(exec, {kRows, kOut, bias.data(), biased.data()});
+        for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += addend[i / kOut / kShared * kOut + i % kOut];
         rms_norm(exec, {kRows, kOut, normed.data(), kOut, norm.data(), 1e-6F, normed.data(), kOut});
         for (int r = 0; r < kRows; ++r) {
           prepare_inputs(InputForm::kBf16, kOut, normed.data() + r * kOut,
@@ -85,7 +88,9 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
         project(exec, ProjectArgs{.rows = kRows, .x = contiguous_rows(first.data(), kIn)}
                           .add({.weights = {&plain.weights[0], 1},
                                 .y = contiguous_rows(biased.data(), kOut),
-                                .bias = bias.data()})
+                                .bias = bias.data(),
+                                .addend = addend.data(),
+                                .shared = kShared})
                           .add({.weights = {&plain.weights[1], 1}, .y = into, .norm = norm.data(), .norm_eps = 1e-6F}));
       }
       std::vector<float> all = heads;
@@ -146,7 +151,7 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
     TestPlane entries(same, entry, kBlockTokens / kRatio, 2);
     const PlaneView planes[] = {first.view(), second.view()};
     TestStep step({1, kRatio}, false);
-    step.add({.rows = kRows, .first_position = kFirst, .latent_pages = pages, .state_in = 0, .state_out = 1});
+    step.add({.rows = kRows, .first_position = kFirst, .latent_pages = pages});
     const StepTables& tables = step.tables();
     std::vector<float> states(static_cast<std::size_t>(2 * compressor_state_floats(kDim, true)));
     reset_compressor_state(kDim, true, states.data());

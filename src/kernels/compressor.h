@@ -38,7 +38,8 @@ struct CompressArgs {
   std::ptrdiff_t ld = 0;
   const float* ape = nullptr;  // [ratio, dim or 2 dim]
   const StepTables* step = nullptr;
-  // Open states, the first one's part of this compressor; a span reads that of its state_in and writes its state_out's.
+  // Open states, the first one's part of this compressor; a span reads that of its state_in and writes those of its
+  // rows' states_after.
   std::byte* states = nullptr;
   std::size_t state_bytes = 0;  // from one to the next
   float* pooled = nullptr;      // [closed windows of the ratio, dim], in the order of StepTables::closed

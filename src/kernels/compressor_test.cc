@@ -36,7 +36,7 @@ int windows_closed(Position first, int rows, int ratio) {
 struct PieceStep {
   struct Piece {
     Position first;
-    int rows;
+    int rows, drafts = 0, states = 2;
   };
   const Sequence& s;
   std::vector<float> states;  // before and after each piece in turn
@@ -47,7 +47,7 @@ struct PieceStep {
   void add(const Piece& piece, std::span<const float> state) {
     const auto before = static_cast<std::int32_t>(states.size() / state.size());
     states.insert(states.end(), state.begin(), state.end());
-    states.resize(states.size() + state.size(), 7.0F);
+    states.resize(states.size() + state.size() * static_cast<std::size_t>(piece.states - 1), 7.0F);
     std::vector<LatentPage> latents;
     std::vector<WindowPage> windows;
     for (int b = 0; b * kBlockTokens < piece.first + piece.rows; ++b) {
@@ -59,7 +59,9 @@ struct PieceStep {
               .latent_pages = latents,
               .window_pages = windows,
               .state_in = before,
-              .state_out = before + 1});
+              .first_state = before,
+              .states = piece.states,
+              .drafts = piece.drafts});
   }
   std::span<const float> state_after(std::size_t piece) const {
     const auto size = static_cast<std::size_t>(s.state_floats());
@@ -97,6 +99,19 @@ Compressed compress_in_pieces(const Exec& exec, const Sequence& s, const std::ve
   return result;
 }
 
+// [p]: after the first p of its tokens, row by row.
+std::vector<std::vector<float>> states_after_each(const Exec& exec, const Sequence& s, int tokens) {
+  std::vector<std::vector<float>> states(1, std::vector<float>(static_cast<std::size_t>(s.state_floats())));
+  reset_compressor_state(s.dim, s.overlap, states[0].data());
+  for (Position p = 0; p < tokens; ++p) {
+    PieceStep step(s);
+    step.add({p, 1}, states.back());
+    step.run(exec, s.rows.data() + static_cast<std::ptrdiff_t>(p) * 2 * s.width());
+    states.emplace_back(step.state_after(0).begin(), step.state_after(0).end());
+  }
+  return states;
+}
+
 std::vector<int> random_pieces(Random& random, int tokens, int largest) {
   std::vector<int> pieces;
   while (tokens > 0) {
@@ -121,6 +136,32 @@ TEST(Compress, AnyCutGivesTheSameBitsOnEveryTable) {
         const Compressed found = compress_in_pieces(Exec{&pool, table}, s, pieces);
         EXPECT_TRUE(same_bits(found.pooled, expected.pooled)) << table->name << " pooled";
         EXPECT_TRUE(same_bits(found.state, expected.state)) << table->name << " state";
+      }
+    }
+  }
+}
+
+// A span of which any of the last rows may be the last one to stay.
+TEST(Compress, KeepsTheStateAfterEachRowOfADraft) {
+  Random random(53);
+  for (const auto& [dim, ratio] : std::vector<std::pair<int, int>>{{128, 4}, {20, 4}, {40, 128}}) {
+    const Sequence s(random, dim, ratio, 140);
+    const auto size = static_cast<std::size_t>(s.state_floats());
+    constexpr int kRows = 12, kDrafts = 9, kStates = 11;
+    for (const Position first : {0, 2, 119, 127}) {
+      for (const KernelTable* table : all_tables()) {
+        ThreadPool one(1);
+        const Exec exec{&one, table};
+        PieceStep step(s);
+        const std::vector<std::vector<float>> after = states_after_each(exec, s, first + kRows);
+        step.add({first, kRows, kDrafts, kStates}, after[static_cast<std::size_t>(first)]);
+        step.run(exec, s.rows.data() + static_cast<std::ptrdiff_t>(first) * 2 * s.width());
+        for (int kept = kRows - kDrafts; kept <= kRows; ++kept) {
+          const auto copy = static_cast<std::size_t>(kept - (kRows - kDrafts) + 1);
+          EXPECT_TRUE(same_bits(std::span(step.states).subspan(copy * size, size),
+                                after[static_cast<std::size_t>(first + kept)]))
+              << table->name << " " << kept << " rows from " << first;
+        }
       }
     }
   }

@@ -16,6 +16,7 @@ Status DeviceTables::reserve(Device& device, const TableShape& shape, const Capa
                                  rows * sizeof(RowSlot),
                                  (rows + 1) * sizeof(std::int32_t),
                                  rows * sizeof(WindowPage),
+                                 rows * sizeof(std::int32_t),
                                  rows * sizeof(std::int32_t)};
   for (std::size_t ratio = 0; ratio < shape.ratios.size(); ++ratio) {
     sizes.insert(sizes.end(), {(rows + 1) * sizeof(std::int32_t), rows * sizeof(Position), rows * sizeof(RowSlot)});
@@ -62,7 +63,8 @@ const StepTables& DeviceTables::upload(const StepTables& host) {
   tables_.boundary_pages =
       put(8, host.boundary_pages, has_windows ? static_cast<std::size_t>(host.ended_blocks[spans]) : 0);
   tables_.id_slots = host.id_slots != nullptr ? put(9, host.id_slots, rows) : nullptr;
-  std::size_t place = 10;
+  tables_.states_after = put(10, host.states_after, rows);
+  std::size_t place = 11;
   for (ClosedWindows& closed : tables_.closed) {
     if (closed.ratio == 0) break;
     closed.begin = put(place++, closed.begin, spans + 1);

@@ -78,11 +78,12 @@ struct HadamardArgs {
 };
 void hadamard(const Exec& exec, const HadamardArgs& args);
 
-// y[t] = y[t] + x[t] for [rows, dim], both contiguous: the residual sum.
+// y[t, c] = y[t, c] + x[t] for x [rows, dim] and y [rows, copies, dim], both contiguous: the residual sum.
 struct AddArgs {
   int rows = 0, dim = 0;
   const float* x = nullptr;
   float* y = nullptr;
+  int copies = 1;
 };
 void add(const Exec& exec, const AddArgs& args);
 

@@ -118,7 +118,7 @@ TEST_F(EmulatedDeviceTest, TablesAreThoseOfTheHost) {
                  .latent_pages = latents,
                  .window_pages = windows,
                  .state_in = 3,
-                 .state_out = 2},
+                 .first_state = 2},
                 ids, wanted);
     const StepTables& host = builder.finish();
     const StepTables& there = tables.upload(host);
@@ -134,6 +134,7 @@ TEST_F(EmulatedDeviceTest, TablesAreThoseOfTheHost) {
     const auto rows = ids.size();
     EXPECT_TRUE(same(there.ids.data(), host.ids.data(), rows));
     EXPECT_TRUE(same(there.positions.data(), host.positions.data(), rows));
+    EXPECT_TRUE(same(there.states_after, host.states_after, rows));
     EXPECT_TRUE(same(there.window_slots, host.window_slots, rows));
     EXPECT_TRUE(same(there.latent_pages, host.latent_pages, 3));
     EXPECT_TRUE(same(there.window_pages, host.window_pages, 3));

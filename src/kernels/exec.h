@@ -32,6 +32,9 @@ struct Exec {
   // before the span separately from the span's own, so its order depends on how the rows were cut
   // (kernels/attention.h).
   bool fault_chunk_anchored_splits = false;
+  // Another, of the CPU alone: rows of a span of so many rows, or fewer, see all the latent entries that its last row
+  // sees; 0: none do.
+  int fault_future_entries = 0;
 };
 
 }  // namespace sluice

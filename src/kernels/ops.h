@@ -18,6 +18,7 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/indexer.h"
 #include "kernels/parts.h"
+#include "kernels/previous_rows.h"
 #include "kernels/project.h"
 #include "kernels/router.h"
 #include "kernels/sample.h"
@@ -35,10 +36,11 @@ namespace sluice {
   X(attend, AttendArgs)                     \
   X(expand_and_attend, ExpandAndAttendArgs) \
   X(route, RouteArgs)
-#define SLUICE_WHOLE_OPS(X) \
-  X(embed, EmbedArgs)       \
-  X(experts, ExpertsArgs)   \
-  X(sample, SampleArgs)     \
+#define SLUICE_WHOLE_OPS(X)          \
+  X(embed, EmbedArgs)                \
+  X(experts, ExpertsArgs)            \
+  X(previous_rows, PreviousRowsArgs) \
+  X(sample, SampleArgs)              \
   X(take_ids, TakeIdsArgs)
 #define SLUICE_OPS(X) SLUICE_COMPOSED_OPS(X) SLUICE_WHOLE_OPS(X)
 

@@ -1,6 +1,6 @@
 // project: all products of one input, y = W x in the order of kernels/linear.h, and what follows each of them:
-//   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with a norm: y[t] is RMS-normed (rms_norm of
-//   kernels/elementwise.h) over its out values; then the forms of y that have memory.
+//   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with an addend:  y[t] = y[t] + addend[t / shared];  with a norm:
+//   y[t] is RMS-normed (rms_norm of kernels/elementwise.h) over its out values; then the forms of y that have memory.
 // A product may have several weights of one shape (the heads of latent attention, the groups of an output projection):
 // weight i reads part i of x, or part 0 where x has one part only, and writes y + i * y_step.
 //
@@ -22,8 +22,10 @@ struct Product {
   std::span<const LinearWeight> weights;
   Rows y;
   std::ptrdiff_t y_step = 0;
-  const float* bias = nullptr;  // [out], of one weight
-  const float* norm = nullptr;  // [out], of one weight
+  const float* bias = nullptr;    // [out], of one weight
+  const float* addend = nullptr;  // [rows / shared, out], of one weight; y is contiguous
+  int shared = 1;                 // consecutive rows that have one row of it
+  const float* norm = nullptr;    // [out], of one weight
   float norm_eps = 0.0F;
 };
 

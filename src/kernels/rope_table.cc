@@ -57,26 +57,29 @@ Status RopeTable::reserve(Device& device, Position most) {
   positions_ = 0;
   reserved_ = most;
   memory_ = DeviceMemory();
-  SLUICE_ASSIGN_OR_RETURN(
-      memory_, device.map(static_cast<std::size_t>(most) * frequencies_.size() * 2 * sizeof(float), "rotary tables"));
+  const std::size_t rows = static_cast<std::size_t>(most) + 1;
+  SLUICE_ASSIGN_OR_RETURN(memory_, device.map(rows * width() * sizeof(float), "rotary tables"));
   return {};
+}
+
+void RopeTable::write(Position position, float* row) const {
+  for (std::size_t i = 0; i < frequencies_.size(); ++i) {
+    const auto angle = static_cast<double>(static_cast<float>(position) * frequencies_[i]);
+    row[2 * i] = static_cast<float>(std::cos(angle) * scale_);
+    row[2 * i + 1] = static_cast<float>(std::sin(angle) * scale_);
+  }
 }
 
 void RopeTable::ensure(Position positions) {
   if (positions <= positions_) return;
   SLUICE_CHECK(positions <= reserved_, "a position beyond the longest sequence");
   const Position grown = std::min(reserved_, std::max({positions, 2 * positions_, Position{1024}}));
-  const std::size_t width = frequencies_.size() * 2;
-  std::vector<float> values(static_cast<std::size_t>(grown - positions_) * width);
-  for (Position p = positions_; p < grown; ++p) {
-    float* row = values.data() + static_cast<std::size_t>(p - positions_) * width;
-    for (std::size_t i = 0; i < frequencies_.size(); ++i) {
-      const auto angle = static_cast<double>(static_cast<float>(p) * frequencies_[i]);
-      row[2 * i] = static_cast<float>(std::cos(angle) * scale_);
-      row[2 * i + 1] = static_cast<float>(std::sin(angle) * scale_);
-    }
+  const Position first = positions_ == 0 ? -1 : positions_;
+  std::vector<float> values(static_cast<std::size_t>(grown - first) * width());
+  for (Position p = first; p < grown; ++p) {
+    write(std::max(p, 0), values.data() + static_cast<std::size_t>(p - first) * width());
   }
-  device_->upload({memory_.data() + static_cast<std::size_t>(positions_) * width * sizeof(float),
+  device_->upload({memory_.data() + static_cast<std::size_t>(first + 1) * width() * sizeof(float),
                    reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)});
   positions_ = grown;
 }

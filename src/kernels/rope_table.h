@@ -44,15 +44,21 @@ class RopeTable {
   // Makes positions [0, positions) available to ops that are enqueued from now on; at least that many must be reserved.
   void ensure(Position positions);
   // [position][pair][cos, sin], an address of the device
-  const float* data() const { return reinterpret_cast<const float*>(memory_.data()); }
+  const float* data() const { return delayed() + width(); }
+  // The same a position late, for layers whose row at a position belongs to the one before: what is read for position
+  // p is that of p - 1; for 0 that of 0.
+  const float* delayed() const { return reinterpret_cast<const float*>(memory_.data()); }
   Position reserved() const { return reserved_; }
   const std::vector<float>& frequencies() const { return frequencies_; }
 
  private:
+  std::size_t width() const { return frequencies_.size() * 2; }  // values of a position
+  void write(Position position, float* row) const;
+
   std::vector<float> frequencies_;
   double scale_ = 1.0;
   Device* device_ = nullptr;
-  DeviceMemory memory_;
+  DeviceMemory memory_;  // position 0 once more, then all from 0 on
   Position reserved_ = 0, positions_ = 0;
 };
 

@@ -37,6 +37,8 @@ TEST(RopeTable, GrowingKeepsWhatWasThere) {
   EXPECT_EQ(whole.data()[0], 1.0F);
   EXPECT_EQ(whole.data()[1], 0.0F);
   EXPECT_FLOAT_EQ(whole.data()[64 * 100], std::cos(100.0F));
+  for (std::size_t i = 0; i < 64; ++i) ASSERT_EQ(grown.delayed()[i], whole.data()[i]) << i;
+  for (std::size_t i = 0; i < 4999U * 64U; ++i) ASSERT_EQ(grown.delayed()[64 + i], whole.data()[i]) << i;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ void StepBuilder::begin() {
   positions_.clear();
   spans_.clear();
   logit_rows_.clear();
+  states_after_.clear();
   latent_pages_.clear();
   window_pages_.clear();
   boundary_pages_.clear();
@@ -27,8 +28,10 @@ void StepBuilder::begin() {
 }
 
 void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
-                      std::int32_t id_slot) {
-  SLUICE_CHECK(span.rows == static_cast<int>(ids.size()) + (id_slot >= 0), "a span has a token for each row");
+                      std::int32_t id_slot, std::span<const TokenId> drafts) {
+  SLUICE_CHECK(span.rows == static_cast<int>(ids.size() + drafts.size()) + (id_slot >= 0),
+               "a span has a token for each row");
+  SLUICE_CHECK(span.drafts < span.rows && span.drafts + 2 <= span.states, "a state for each row that may be the last");
   const auto row_begin = static_cast<int>(ids_.size());
   spans_.push_back({.row_begin = row_begin,
                     .rows = span.rows,
@@ -36,8 +39,7 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
                     .latent_list = static_cast<std::int32_t>(latent_pages_.size()),
                     .window_list = static_cast<std::int32_t>(window_pages_.size()),
                     .first_window_block = span.first_window_block,
-                    .state_in = span.state_in,
-                    .state_out = span.state_out});
+                    .state_in = span.state_in});
   ids_.insert(ids_.end(), ids.begin(), ids.end());
   id_slots_.resize(ids_.size(), -1);
   if (id_slot >= 0) {
@@ -45,7 +47,12 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
     id_slots_.push_back(id_slot);
     late_ids_ = true;
   }
-  for (int i = 0; i < span.rows; ++i) positions_.push_back(span.first_position + i);
+  ids_.insert(ids_.end(), drafts.begin(), drafts.end());
+  id_slots_.resize(ids_.size(), -1);
+  for (int i = 0; i < span.rows; ++i) {
+    positions_.push_back(span.first_position + i);
+    states_after_.push_back(span.state_after(i));
+  }
   for (const int row : logit_rows) logit_rows_.push_back(row_begin + row);
   latent_pages_.insert(latent_pages_.end(), span.latent_pages.begin(), span.latent_pages.end());
   for (std::size_t i = 0; i < closed_.size(); ++i) add_closed(span, shape_.ratios[i], closed_[i]);
@@ -98,6 +105,7 @@ const StepTables& StepBuilder::finish() {
   tables_.positions = positions_;
   tables_.spans = tables_.host_spans = spans_;
   tables_.logit_rows = logit_rows_;
+  tables_.states_after = states_after_.data();
   tables_.latent_count = static_cast<std::int32_t>(latent_pages_.size());
   tables_.window_count = static_cast<std::int32_t>(window_pages_.size());
   tables_.latent_pages = latent_pages_.data();

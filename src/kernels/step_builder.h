@@ -20,7 +20,16 @@ struct BatchSpan {
   // writes the boundary bytes of every Open plane there (model/cache_layout.h).
   std::span<const WindowPage> window_pages = {};
   std::int32_t first_window_block = 0;
-  std::int32_t state_in = 0, state_out = 0;  // open states: the committed one, and another that receives the next
+  // Open states [first_state, first_state + states) are the sequence's, in a ring: state_in is the committed one, and
+  // those that follow it receive the states after the last 1 + drafts rows; states >= 2 + drafts.
+  std::int32_t state_in = 0, first_state = 0, states = 2;
+  int drafts = 0;  // of its last rows, those that may not stay: tokens that somebody guessed
+
+  // After row `row`; -1 where none is kept.
+  std::int32_t state_after(int row) const {
+    const int kept = row - (rows - 1 - drafts);
+    return kept < 0 ? -1 : first_state + (state_in - first_state + 1 + kept) % states;
+  }
 };
 
 // The tables that a cache layout needs.
@@ -34,10 +43,10 @@ class StepBuilder {
   explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
 
   void begin();  // a new step
-  // Appends the rows of `span`: ids.size() of them, and one more with an id_slot (StepTables::id_slots). logit_rows:
-  // indices of rows, ascending.
+  // Appends the rows of `span`: ids.size() of them, one more with an id_slot (StepTables::id_slots), and the drafts.
+  // logit_rows: indices of rows, ascending.
   void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
-           std::int32_t id_slot = -1);
+           std::int32_t id_slot = -1, std::span<const TokenId> drafts = {});
   // Of all that was added; valid until begin() or the end of the builder.
   const StepTables& finish();
 
@@ -56,7 +65,7 @@ class StepBuilder {
   bool late_ids_ = false;
   std::vector<Position> positions_;
   std::vector<RowSpan> spans_;
-  std::vector<std::int32_t> logit_rows_;
+  std::vector<std::int32_t> logit_rows_, states_after_;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_, boundary_pages_;
   std::vector<RowSlot> window_slots_;

@@ -39,7 +39,9 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
       for (int b = s.span.first_window_block; b < blocks; ++b) s.windows.emplace_back(below(1000));
       for (int i = 0; i < s.span.rows; ++i) s.ids.push_back(below(5000));
       s.span.latent_pages = s.latents, s.span.window_pages = s.windows;
-      s.span.state_in = below(9), s.span.state_out = below(9);
+      s.span.drafts = below(std::min(s.span.rows, 9));
+      s.span.states = s.span.drafts + 2 + below(3);
+      s.span.first_state = below(9), s.span.state_in = s.span.first_state + below(s.span.states);
       const std::vector<int> wanted{below(s.span.rows)};
       wanted_rows.push_back(rows + wanted[0]);
       rows += s.span.rows;
@@ -55,7 +57,6 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
       const Sequence& s = sequences[i];
       const RowSpan& span = step.spans[i];
       EXPECT_EQ(span.state_in, s.span.state_in);
-      EXPECT_EQ(span.state_out, s.span.state_out);
       EXPECT_EQ(step.ended_blocks[i], ended);
       const int ratios[] = {1, 4, 128};
       for (std::size_t r = 0; r < 3; ++r) ASSERT_EQ(step.closed_by(ratios[r]).begin[i], closed[r]);
@@ -65,6 +66,9 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
         end = std::max(end, p + 1);
         EXPECT_EQ(step.ids[row], s.ids[static_cast<std::size_t>(t)]);
         EXPECT_EQ(step.positions[row], p);
+        const int kept = t - (span.rows - 1 - s.span.drafts);  // of the rows that may be the last
+        const int after = (s.span.state_in - s.span.first_state + 1 + kept) % s.span.states;
+        EXPECT_EQ(step.states_after[row], kept < 0 ? -1 : s.span.first_state + after);
         const auto block = static_cast<std::size_t>(p / kBlockTokens);
         const WindowPage window = s.windows[block - static_cast<std::size_t>(s.span.first_window_block)];
         EXPECT_EQ(step.latent_page(span, p / kBlockTokens), s.latents[block]);

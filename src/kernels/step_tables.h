@@ -26,7 +26,7 @@ struct RowSpan {
   std::int32_t window_list = 0;  // that of block b >= first_window_block: window_pages[window_list + b -
                                  // first_window_block]
   std::int32_t first_window_block = 0;
-  std::int32_t state_in = 0, state_out = 0;  // open states (CacheView): before the first row; after the last
+  std::int32_t state_in = 0;  // the open state (CacheView) before the first row; those after: StepTables::states_after
 };
 
 // The groups of `ratio` tokens that the step's rows complete, in row order. With ratio 1 these are the rows.
@@ -42,6 +42,9 @@ struct StepTables {
   std::span<const Position> positions;       // [rows]
   std::span<const RowSpan> spans;            // in row order, covering every row
   std::span<const std::int32_t> logit_rows;  // the rows whose logits are wanted, ascending
+  // [rows]: the open state that receives the state after the row; -1: nobody will go on behind it. A span's last row
+  // always has one; so has every row of a span of drafts that may be the last one to stay.
+  const std::int32_t* states_after = nullptr;
   const LatentPage* latent_pages = nullptr;
   const WindowPage* window_pages = nullptr;
   std::int32_t latent_count = 0, window_count = 0;  // of these two lists

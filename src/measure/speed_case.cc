@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <set>
 
+#include "base/philox.h"
 #include "engine/stepper.h"
 
 namespace sluice {
@@ -17,6 +19,17 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// How many of the drafts behind token `at` are right: the same in every run.
+int right_drafts(const SpeedCase& test, int at, int drafts) {
+  int right = 0;
+  while (right < drafts) {
+    const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(at + right), 0, 0, 0x64726166}, {});
+    if (static_cast<double>(words[0]) * 0x1p-32 >= test.acceptance) break;
+    ++right;
+  }
+  return right;
+}
+
 }  // namespace
 
 const char* SpeedCase::name() const {
@@ -25,6 +38,8 @@ const char* SpeedCase::name() const {
       return "prefill";
     case Kind::kDecode:
       return "decode";
+    case Kind::kSpeculative:
+      return by_model ? "model drafts" : "given drafts";
     case Kind::kConcurrent:
       return "concurrent";
   }
@@ -33,19 +48,23 @@ const char* SpeedCase::name() const {
 
 std::string SpeedCase::text() const {
   if (kind == Kind::kConcurrent) return fmt::format("{} concurrent, {} + {}", concurrency, prompt, tokens);
-  const std::string text = fmt::format("{} {}", name(), tokens);
+  std::string text = fmt::format("{} {}", name(), tokens);
+  if (kind == Kind::kSpeculative) {
+    text += fmt::format(", {} {} at {}", drafts, by_model ? "by the model" : "given", acceptance);
+  }
   return depth > 0 ? fmt::format("{} at {}", text, depth) : text;
 }
 
 int SpeedCase::context() const {
   constexpr int kFirstToken = 1, kHeadStart = 512;  // a sequence may decode before the last prompt is through
-  return kind == Kind::kConcurrent ? prompt + tokens + kFirstToken + kHeadStart : depth + tokens;
+  return kind == Kind::kConcurrent ? prompt + tokens + kFirstToken + kHeadStart : depth + tokens + drafts;
 }
 
 SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       options_(options),
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
+  options_.speculation.speculative = "off";  // concurrent requests are measured without
   watch_routing_ = [this](std::string_view name, const float* values, int rows, int columns) {
     if (!name.ends_with(".router_ids")) return;
     experts_chosen_ += static_cast<double>(std::set<float>(values, values + rows * columns).size());
@@ -81,7 +100,10 @@ Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* ste
 Result<double> SpeedCases::run_single(const SpeedCase& test, std::vector<StepWork>* steps) {
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner_->open());
   const Status filled = fill_with_random_state(*runner_, sequence, test.depth);
-  Result<double> seconds = filled.ok() ? run_steps(test, sequence, steps) : Result<double>(filled);
+  const bool drafts = test.kind == SpeedCase::Kind::kSpeculative;
+  Result<double> seconds = !filled.ok() ? Result<double>(filled)
+                           : drafts     ? run_speculative(test, sequence, steps)
+                                        : run_steps(test, sequence, steps);
   runner_->close(sequence);
   return seconds;
 }
@@ -104,6 +126,30 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
   return seconds_since(start);
 }
 
+Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
+  const std::vector<TokenId> ids = this->ids(test.context(), test.depth);
+  const SamplingParams greedy{.temperature = 0};
+  std::vector<int> rows(static_cast<std::size_t>(1 + test.drafts));
+  std::iota(rows.begin(), rows.end(), 0);
+  const auto start = Clock::now();
+  for (int done = 0; done < test.tokens;) {
+    const auto at = static_cast<std::size_t>(done);
+    StepSpan span{.sequence = sequence, .ids = std::span(ids).subspan(at, 1), .logit_rows = rows};
+    if (test.by_model) {
+      span.model_drafts = test.drafts, span.sampling = &greedy;
+    } else {
+      span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(test.drafts));
+    }
+    SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
+    const int kept = 1 + right_drafts(test, done, test.drafts);
+    runner_->settle(sequence, kept);
+    count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
+    done += kept;
+  }
+  runner_->wait();
+  return seconds_since(start);
+}
+
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
   const Status too_few = resource_exhausted(fmt::format(
       "fewer than {} sequences decode at once: more --max-num-batched-tokens or --kv-cache-memory are needed",
@@ -116,7 +162,8 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
                  .max_tokens = test.context() - test.prompt,
                  .cache_salt = {},
                  .message_starts = {},
-                 .answer = {}});
+                 .answer = {},
+                 .prediction = {}});
   }
   const auto step = [&](StepShape* shape) -> Status {
     SLUICE_RETURN_IF_ERROR(stepper.step());

@@ -2,6 +2,8 @@
 //
 //   prefill     `tokens` rows of one sequence that is `depth` tokens long already, in steps as the engine makes them
 //   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
+//   speculative  decode in steps of one row and `drafts` more, of which as many are right as by chance `acceptance`
+//               (Philox): given ones, which cost nothing to make, or those of the model's own drafter
 //   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, there
 //               are `tokens` steps in which all of them decode, which alone count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
@@ -19,10 +21,13 @@
 namespace sluice {
 
 struct SpeedCase {
-  enum class Kind { kPrefill, kDecode, kConcurrent };
+  enum class Kind { kPrefill, kDecode, kSpeculative, kConcurrent };
   Kind kind = Kind::kPrefill;
   int tokens = 0, depth = 0;
   int concurrency = 1, prompt = 0;  // concurrent
+  int drafts = 0;                   // speculative
+  double acceptance = 0;
+  bool by_model = false;
 
   const char* name() const;
   std::string text() const;  // "prefill 512 at 8192"
@@ -43,6 +48,7 @@ class SpeedCases {
   Result<double> run_single(const SpeedCase& test, std::vector<StepWork>* steps);
   Result<double> run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps);
   Result<double> run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps);
+  Result<double> run_speculative(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps);
   std::vector<TokenId> ids(int count, int seed) const;
   void count(StepShape shape, std::vector<StepWork>* steps);
 

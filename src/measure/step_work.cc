@@ -77,6 +77,7 @@ void ModelWork::add(const BoundWeight& weight) {
       return add_work(work, 1, 1, head_);
     case WeightRole::kIndexScores:
       return add_work(work, 1, 1, scores_);
+    case WeightRole::kDrafted:
     case WeightRole::kNotUsed:
       return;
   }

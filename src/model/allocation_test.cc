@@ -106,7 +106,7 @@ class Steps {
                            .latent_pages = sequence.latents,
                            .window_pages = sequence.windows,
                            .state_in = 2 * s + sequence.copy,
-                           .state_out = 2 * s + 1 - sequence.copy};
+                           .first_state = 2 * s};
       const int last = span.rows - 1;
       builder_.add(
           span,

@@ -17,7 +17,8 @@ enum class WeightRole {
   kRoutedExpert,  // the rows that the router sends there
   kLogits,        // the rows whose logits are wanted
   kIndexScores,   // every row of a step in which some row sees more entries than are selected
-  kNotUsed,       // another form of a weight that counts already; layers for multi-token prediction
+  kDrafted,       // the rows of tokens that are drafted
+  kNotUsed,       // another form of a weight that counts already
 };
 
 struct BoundWeight {

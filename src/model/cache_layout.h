@@ -38,7 +38,7 @@ struct PlaneSpec {
   int window_tokens = 0;           // Window: keys a row looks back, itself included
   int most_read = 0;               // Latent: the most rows that a token reads; 0: all that it sees
   int read_beyond = 0;             // Latent: read only by tokens that see more rows than this
-  RowFormat format;                // Latent, Window
+  RowFormat format;                // Latent, Window; of an Open state that is a row
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
 

@@ -99,16 +99,40 @@ void TestSequence::take_pages(int max_tokens) {
   }
 }
 
-std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<const TokenId> ids,
-                                     std::span<const int> wanted, const Tap* tap) {
+BatchSpan TestSequence::next_rows(int rows) const {
   BatchSpan span;
-  span.rows = static_cast<int>(ids.size());
+  span.rows = rows;
   span.first_position = position_;
   span.latents_from = latents_from_;
   span.latent_pages = latent_pages_;
   span.window_pages = window_pages_;
   span.first_window_block = first_window_block_;
-  span.state_in = 0, span.state_out = 1;
+  return span;
+}
+
+std::vector<float> TestSequence::draft(Model& model, const Exec& exec, std::span<const TokenId> ids, const Tap* tap) {
+  std::vector<std::byte> state = open_;
+  CacheView view = pages_->view();
+  view.open_base = state.data(), view.open_stride = state.size();
+  StepBuilder step(pages_->layout().table_shape());
+  const auto vocab = static_cast<std::size_t>(model.config().vocab_size);
+  std::vector<float> logits(ids.size() * vocab);
+  prepare_for(model, 1);
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    BatchSpan span = next_rows(1);
+    span.first_position += static_cast<Position>(d);
+    const int wanted = 0;
+    step.begin();
+    step.add(span, ids.subspan(d, 1), {&wanted, 1});
+    model.draft(exec, step.finish(), view, static_cast<int>(d) + 1, logits.data() + d * vocab, tap);
+  }
+  SLUICE_CHECK(state == open_, "drafts leave the committed state alone");
+  return logits;
+}
+
+std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<const TokenId> ids,
+                                     std::span<const int> wanted, const Tap* tap) {
+  const BatchSpan span = next_rows(static_cast<int>(ids.size()));
   std::vector<std::byte> states = open_;
   states.resize(2 * open_.size());
   CacheView view = pages_->view();

@@ -48,7 +48,7 @@ class Decoding {
                            .latent_pages = latents_[static_cast<std::size_t>(s)],
                            .window_pages = windows_[static_cast<std::size_t>(s)],
                            .state_in = 2 * s + copy_,
-                           .state_out = 2 * s + 1 - copy_};
+                           .first_state = 2 * s};
       const int last = span.rows - 1;
       builder_.add(span,
                    std::span(ids_[s]).subspan(static_cast<std::size_t>(at_[s]), static_cast<std::size_t>(span.rows)),

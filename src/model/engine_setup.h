@@ -1,4 +1,5 @@
-// EngineSetup: EngineOptions, and settings for tests and debugging only. Everything below the public API works with it.
+// EngineSetup: EngineOptions, what follows from them, and settings for tests and debugging only. Everything below the
+// public API works with it.
 #pragma once
 
 #include <string>
@@ -17,6 +18,7 @@ struct TestHooks {
 
 struct EngineSetup : EngineOptions {
   TestHooks testing;
+  bool mtp = false;  // load the model's layer for multi-token prediction, and cache what it needs to draft
 
   EngineSetup() = default;
   EngineSetup(EngineOptions options) : EngineOptions(std::move(options)) {}  // NOLINT(google-explicit-constructor)

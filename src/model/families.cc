@@ -15,21 +15,30 @@ namespace {
 using LoadFamily = Result<std::unique_ptr<Model>> (*)(const Exec&, Checkpoint, ModelConfig, NumericsProfile,
                                                       const Loading&);
 using TypesOfFamily = CacheTypes (*)(const ModelConfig&);
-using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile);
+using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile, bool mtp);
 struct Family {
   TypesOfFamily cache_types;
   LoadFamily load;
   PlanFamily plan;
+  Status (*check_mtp)(const ModelConfig&);                  // whether its layer for multi-token prediction can be used
+  std::string (*mtp_prefix)(const ModelConfig&) = nullptr;  // of the names of that layer's tensors
 };
 
+Status no_mtp(const ModelConfig& config) {
+  return invalid_argument(
+      "config.json: models of type '" + config.model_type +
+      "' have no layer for multi-token prediction that can draft tokens; leave speculation with it out");
+}
+
 constexpr Family code_of(const DeepSeekV4Config&) {
-  return {&v4::cache_types, &v4::DeepSeekV4::load, &v4::plan};
+  return {&v4::cache_types, &v4::DeepSeekV4::load, &v4::plan, &v4::check_mtp,
+          [](const ModelConfig&) { return std::string("mtp.0."); }};
 }
 constexpr Family code_of(const DeepSeekMlaConfig&) {
-  return {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan};
+  return {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan, &no_mtp};
 }
 constexpr Family code_of(const DecoderConfig&) {
-  return {&decoder::cache_types, &decoder::Decoder::load, &decoder::plan};
+  return {&decoder::cache_types, &decoder::Decoder::load, &decoder::plan, &no_mtp};
 }
 
 Family family_of(const ModelConfig& config) {
@@ -46,20 +55,32 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
-  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder, gguf_names));
   const Family family = family_of(config);
+  if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
+  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder, gguf_names));
   Loading loading;
   loading.packing.pack = options.model.pack;
   loading.packing.cache = options.model.pack_cache;
+  loading.mtp = options.mtp;
   loading.progress = progress;
   loading.report = report;
   return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
 }
 
+Result<bool> has_mtp(const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const auto config, load_model_config(folder));
+  if (!family_of(config).check_mtp(config).ok()) return false;
+  SLUICE_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(folder, gguf_names));
+  const std::string prefix = family_of(config).mtp_prefix(config);
+  return std::ranges::any_of(checkpoint.tensors(),
+                             [&](const TensorView* tensor) { return tensor->name.starts_with(prefix); });
+}
+
 Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
-  return family.plan(std::move(config), std::move(profile));
+  if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
+  return family.plan(std::move(config), std::move(profile), options.mtp);
 }
 
 }  // namespace sluice

@@ -27,6 +27,10 @@ std::size_t FamilyModel::step_bytes(int rows, Position positions) {
   return bytes;
 }
 
+void Model::draft(const Exec&, const StepTables&, const CacheView&, int, float*, const Tap*) {
+  SLUICE_CHECK(false, "only models that draft are asked to");
+}
+
 void FamilyModel::begin(const StepTables& step) {
   for (RopeTable& rope : ropes_) rope.ensure(step.end);
 }

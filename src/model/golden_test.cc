@@ -6,71 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 
-#include "base/test_paths_testing.h"
-#include "files/safetensors.h"
-#include "kernels/isa.h"
 #include "model/cache_testing.h"
+#include "model/golden_testing.h"
 
 namespace sluice::golden_test {
 namespace {
 
-// A folder with more positions may be given; the repository's has six of each prompt.
-std::string golden_folder() {
-  const char* given = std::getenv("SLUICE_GOLDENS");
-  return given != nullptr ? given : test_data_dir() + "/goldens/sluice-tiny-v4";
-}
 using Prompts = std::vector<std::string>;
 // The bounds of `ref` were set on these (2,908 positions).
 const Prompts kPrompts = {"short", "chat", "thinking", "tool", "n130", "n300", "n515", "n1500"};
 // 3,154 tokens: here a perturbation of the embeddings by 1e-7 already flips FP8 roundings whose effect reaches the end
 // (median 2e-2, and 0.2 or 2.1 at one position), so `ref` is only bounded as two such perturbed runs differ.
 const Prompts kLongPrompt = {"n3000"};
-
-class Golden {
- public:
-  explicit Golden(const std::string& file)
-      : file_(SafetensorsFile::open(fmt::format("{}/{}.safetensors", golden_folder(), file)).value()) {}
-
-  template <class T>
-  std::vector<T> read(const std::string& name) const {
-    const TensorView* tensor = file_->find(name);
-    EXPECT_NE(tensor, nullptr) << name;
-    std::vector<T> values(static_cast<std::size_t>(tensor->elements()));
-    EXPECT_EQ(tensor->bytes, values.size() * sizeof(T)) << name;
-    std::memcpy(values.data(), tensor->data, tensor->bytes);
-    return values;
-  }
-  bool has(const std::string& name) const { return file_->find(name) != nullptr; }
-
- private:
-  std::unique_ptr<SafetensorsFile> file_;
-};
-
-struct Loaded {
-  ThreadPool pool{2};
-  Exec exec{&pool, select_kernels("auto").value()};
-  std::unique_ptr<Model> model;
-
-  explicit Loaded(const EngineSetup& options) {
-    auto loaded = load_model(exec, source_dir() + "/models/sluice-tiny-v4", options, {}, nullptr);
-    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-    model = std::move(loaded).value();
-  }
-};
-
-EngineSetup options_of(const std::string& profile, const std::string& compute = "auto", const std::string& kv = "auto",
-                       const std::string& index = "auto") {
-  EngineSetup options;
-  options.numerics.profile = profile;
-  options.numerics.compute_dtype = compute;
-  options.numerics.kv_cache_dtype = kv;
-  options.numerics.index_cache_dtype = index;
-  return options;
-}
 
 // Per position: the largest difference of a logit; and how often the best token is the same.
 struct Comparison {

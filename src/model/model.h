@@ -39,13 +39,25 @@ class Model {
   // fit the layout (an invariant: the caller built them from it). `tap` may be null.
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                        const Tap* tap) = 0;
+
+  // Whether it has a layer for multi-token prediction, loaded with EngineSetup::mtp: then every forward() leaves that
+  // layer's keys of its rows in the cache, and draft() may be called.
+  virtual bool drafts() const { return false; }
+  // Guesses, for each row, at the token behind it: writes logits [rows, vocab]. Row i is the only one of its span, and
+  // its token is not known to stay. depth 1: it is its sequence's newest token, at the first position that is not yet
+  // computed. depth d > 1: it is the guess behind row i of the call before, which had the same sequence there with
+  // depth d - 1, and no forward() came between.
+  // Writes keys at the rows' positions, which the pass that computes them overwrites, and reads the committed state;
+  // writes no state. So guesses are a function of the sequence's tokens and of those guessed before.
+  virtual void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
+                     const Tap* tap);
 };
 
 struct LoadReport {
   double seconds = 0;
-  std::size_t checkpoint_bytes = 0, packed_bytes = 0;
-  std::string packing;             // where the packed form comes from; empty: there is none
-  std::vector<std::string> notes;  // unknown tensors and other things worth a line
+  std::size_t checkpoint_bytes = 0, packed_bytes = 0;  // without what is left unused on purpose
+  std::string packing;                                 // where the packed form comes from; empty: there is none
+  std::vector<std::string> notes;                      // unknown tensors and other things worth a line
   std::vector<BoundWeight> weights;
 };
 
@@ -63,9 +75,13 @@ using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 struct Loading {
   PackingOptions packing = {};
+  bool mtp = false;              // with the layer for multi-token prediction, which must be there
   LoadProgress progress = {};    // may be empty
   LoadReport* report = nullptr;  // may be null
 };
+
+// Whether the model in `folder` has all that EngineSetup::mtp needs. Fails if its files cannot be read.
+Result<bool> has_mtp(const std::string& folder);
 
 // Loads the checkpoint in `folder`: config, weights (checked, bound, packed for exec.kernels).
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,

@@ -39,6 +39,7 @@ struct ModelPlan {
   ModelConfig config;
   NumericsProfile profile;
   CacheLayout cache_layout;
+  bool mtp = false;                    // the tensors of the group for multi-token prediction are loaded, too
   std::vector<PlannedTensor> tensors;  // in the order of the family's weight table
   std::vector<PlanFact> facts;         // what is particular to the family
   // The device memory for steps of up to `rows` rows at positions below `positions` (Model::prepare()).

@@ -18,17 +18,21 @@ std::vector<T> on_host(Device& device, const T* values, std::size_t count) {
 
 }  // namespace
 
+std::string ModelStep::shown_name(int layer, const char* name) const {
+  return (layer < layers ? "layers." + std::to_string(layer) : "mtp." + std::to_string(layer - layers)) + "." + name;
+}
+
 void ModelStep::show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
   if (tap == nullptr) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(shown_rows) * static_cast<std::size_t>(columns));
-  (*tap)("layers." + std::to_string(layer) + "." + name, copy.data(), shown_rows, static_cast<int>(columns));
+  (*tap)(shown_name(layer, name), copy.data(), shown_rows, static_cast<int>(columns));
 }
 
 void ModelStep::show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const {
   if (tap == nullptr) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns));
   const std::vector<float> shown(copy.begin(), copy.end());
-  (*tap)("layers." + std::to_string(layer) + "." + name, shown.data(), rows(), static_cast<int>(columns));
+  (*tap)(shown_name(layer, name), shown.data(), rows(), static_cast<int>(columns));
 }
 
 void ModelStep::score_all(FloatBuffer& buffer, IndexSelectArgs* args) const {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string>
 
 #include "base/aligned.h"
 #include "kernels/device.h"
@@ -16,11 +18,13 @@ struct ModelStep {
   const Exec& exec;
   const StepTables& tables;
   const CacheView& cache;
-  const Tap* tap;  // may be null
+  const Tap* tap;                                // may be null
+  int layers = std::numeric_limits<int>::max();  // without those for multi-token prediction
 
   int rows() const { return tables.rows(); }
   Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
-  // Gives the tap values [rows, columns] of a layer: "layers.3.NAME".
+  // Gives the tap values [rows, columns] of a layer: "layers.3.NAME"; those for multi-token prediction, which follow
+  // the others, are "mtp.0.NAME".
   void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const;
   void show(int layer, const char* name, const Rows& values) const {
     show(layer, name, values.values, rows(), values.ld);
@@ -28,6 +32,9 @@ struct ModelStep {
   void show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const;
   // For a tap the indexer keeps all scores, in `buffer`.
   void score_all(FloatBuffer& buffer, IndexSelectArgs* args) const;
+
+ private:
+  std::string shown_name(int layer, const char* name) const;
 };
 
 }  // namespace sluice

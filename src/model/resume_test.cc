@@ -26,6 +26,7 @@ struct Case {
   const char* kv;
   const char* index;
   int window = 0;  // 0: the model's own
+  bool mtp = false;
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -52,6 +53,8 @@ const Case kCases[] = {
     {"v32_plain", "v32-like", "plain", "auto", "auto", "auto"},
     {"v32_ref", "v32-like", "ref", "auto", "auto", "auto"},
     {"v32_bf16", "v32-like", "default", "auto", "bf16", "bf16"},
+    {"tiny_mtp_default", "tiny", "default", "auto", "auto", "auto", 0, true},
+    {"tiny_mtp_window_of_130", "tiny", "plain", "auto", "auto", "auto", 130, true},
     {"flash_window_of_1", "v4-flash-like", "plain", "auto", "auto", "auto", 1},
     {"flash_window_of_129", "v4-flash-like", "plain", "auto", "auto", "auto", 129},
     {"flash_window_of_130", "v4-flash-like", "plain", "auto", "auto", "auto", 130},
@@ -94,6 +97,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
     options.numerics.compute_dtype = c.compute;
     options.numerics.kv_cache_dtype = c.kv;
     options.numerics.index_cache_dtype = c.index;
+    options.mtp = c.mtp;
     std::string folder = folder_of(c.model);
     if (c.window > 0) {
       link_with_window(folder, c.window, changed_);
@@ -120,6 +124,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
     while (sequence.position() < end) {
       const Position p = sequence.position();
       const int rows = std::min(end - p, between(1, largest));
+      if (model_->drafts() && between(0, 2) == 0) draft(sequence, std::min(end - p, between(1, 3)));
       const auto found = sequence.run(
           *model_, exec_, std::span(ids_).subspan(static_cast<std::size_t>(p), static_cast<std::size_t>(rows)),
           all_rows(rows));
@@ -130,6 +135,13 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
             << "position " << p + row << " of a piece of " << rows << " rows from " << p;
       }
     }
+  }
+
+  // Of tokens that do not stay, in slots that the next rows write.
+  void draft(TestSequence& sequence, int tokens) {
+    std::vector<TokenId> given(static_cast<std::size_t>(tokens));
+    for (TokenId& id : given) id = static_cast<TokenId>(random_() % vocab_);
+    sequence.draft(*model_, exec_, given);
   }
 
   // The pages that a sequence resumed after `block` blocks holds are those of the first run, byte by byte.

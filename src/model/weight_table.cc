@@ -34,6 +34,21 @@ class Loader {
     return nullptr;
   }
 
+  // A tensor, or null, that is known and not wanted.
+  void leave(const TensorView* tensor) {
+    if (tensor == nullptr) return;
+    left_.insert(tensor->name);
+    for (const std::string& scales : scale_names(tensor->name)) left_.insert(scales);
+  }
+  // Of what is left and not bound as something else.
+  std::size_t bytes_left() const {
+    std::size_t bytes = 0;
+    for (const TensorView* tensor : checkpoint_.tensors()) {
+      if (left_.contains(tensor->name) && !used_.contains(tensor->name)) bytes += tensor->bytes;
+    }
+    return bytes;
+  }
+
   Status bind(const WeightSpec& spec, const TensorName& name, const TensorView& tensor) {
     used_.insert(tensor.name);
     const std::int64_t row = name.shape.back();
@@ -79,7 +94,7 @@ class Loader {
     std::size_t unknown = 0;
     std::string first;
     for (const TensorView* tensor : checkpoint_.tensors()) {
-      if (used_.contains(tensor->name)) continue;
+      if (used_.contains(tensor->name) || left_.contains(tensor->name)) continue;
       if (unknown++ < 3) first += (first.empty() ? "" : ", ") + tensor->name;
     }
     return unknown == 0 ? ""
@@ -241,13 +256,13 @@ class Loader {
   const Exec& exec_;
   Checkpoint& checkpoint_;
   const QuantizationConfig& quantization_;
-  std::set<std::string, std::less<>> used_;
+  std::set<std::string, std::less<>> used_, left_;
   WeightPacker& packer_;
   std::size_t bytes_done_ = 0;
 };
 
 WeightRole role_of(const WeightSpec& spec) {
-  if (!spec.group.empty()) return WeightRole::kNotUsed;
+  if (!spec.group.empty()) return spec.role;
   if (spec.routed_expert) return WeightRole::kRoutedExpert;
   const bool looked_up =
       std::holds_alternative<WeightView*>(spec.into) || std::holds_alternative<Param<std::int32_t>*>(spec.into);
@@ -277,7 +292,9 @@ Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkp
                         i + 1 < missing.size() ? "," : "");
   }
   if (missing.size() > 5) text += " ...";
-  return invalid_argument(text + "; is it complete, and does config.json belong to it?");
+  const bool of_mtp = std::ranges::all_of(missing, [](const WeightSpec* spec) { return !spec->group.empty(); });
+  return invalid_argument(text + (of_mtp ? "; it cannot draft tokens: leave speculation with MTP out"
+                                         : "; is it complete, and does config.json belong to it?"));
 }
 
 }  // namespace
@@ -295,13 +312,6 @@ std::vector<std::string> scale_names(const std::string& weight_name) {
   return names;
 }
 
-bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group) {
-  for (const auto& spec : table) {
-    if (spec.group == group && checkpoint.find(spec.names.front().name) != nullptr) return true;
-  }
-  return false;
-}
-
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const Loading& loading) {
   const auto start = std::chrono::steady_clock::now();
@@ -309,15 +319,14 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
   WeightPacker packer(exec, loading.packing);
   Loader loader(exec, checkpoint, quantization, packer);
   std::vector<const WeightSpec*> missing;
-  std::set<std::string> absent_groups;
   std::vector<std::pair<const WeightSpec*, std::size_t>> bound;  // with the bytes of the checkpoint
   for (const auto& spec : table) {
-    if (!spec.group.empty() && !has_group(checkpoint, table, spec.group)) {
-      absent_groups.insert(spec.group);
-      continue;
-    }
     const TensorView* tensor = nullptr;
     const TensorName* name = loader.find(spec, &tensor);
+    if (!spec.group.empty() && !loading.mtp) {
+      loader.leave(tensor);
+      continue;
+    }
     if (name == nullptr) {
       missing.push_back(&spec);
       continue;
@@ -335,14 +344,10 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
   }
   if (report != nullptr) {
     report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    report->checkpoint_bytes = checkpoint.total_bytes();
+    report->checkpoint_bytes = checkpoint.total_bytes() - loader.bytes_left();
     report->packed_bytes = packer.packed_bytes();
     report->packing = packer.outcome();
     for (const auto& [spec, bytes] : bound) report->weights.push_back(describe(*spec, bytes));
-    for (const auto& group : absent_groups) {
-      report->notes.push_back(
-          fmt::format("config.json declares {}, the checkpoint has no such tensors: loaded without", group));
-    }
     if (auto note = loader.unknown_tensors(); !note.empty()) report->notes.push_back(std::move(note));
   }
   return {};

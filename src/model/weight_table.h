@@ -38,7 +38,7 @@ struct WeightSpec {
   std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
   InputForm inputs = InputForm::kF32;       // LinearWeight: what it should multiply, if its format can
   int id_limit = 0;                         // ids: each in [0, id_limit)
-  std::string group;                        // "": required. Else optional as a whole ("mtp.0"): a note if absent
+  std::string group;                        // "": of every use. Else a layer for multi-token prediction ("mtp.0")
   bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 
@@ -49,15 +49,13 @@ using WeightTable = std::vector<WeightSpec>;
 
 // Finds, checks and binds every spec, in memory that the ops of `exec` read. A missing or
 // misshapen tensor is an error that names it, what was expected and what was found; tensors that no spec asks for
-// become a note. The checkpoint must outlive what is bound; it keeps the copies that are made for that.
+// become a note. Groups are bound with loading.mtp only. The checkpoint must outlive what is bound; it keeps the copies
+// that are made for that.
 Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
                     const QuantizationConfig& quantization, const Loading& loading);
 
 // The names under which the scales of a weight may be found, the official one first.
 std::vector<std::string> scale_names(const std::string& weight_name);
-
-// Whether the optional `group` was found: any of its tensors under its first name.
-bool has_group(const Checkpoint& checkpoint, const WeightTable& table, const std::string& group);
 
 // Weights in the memory of a device whose ops cannot read the host's: every address that load_weights() bound becomes
 // one of the device, and the host keeps no copy except the checkpoint's own pages. Thread safety: one thread.

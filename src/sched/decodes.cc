@@ -18,7 +18,7 @@ void Scheduler::plan_decodes(int count) {
 void Scheduler::plan_other_decodes() {
   for (;;) {
     chosen_.clear();
-    const int rows = budget_left() / limits_.decode_rows;
+    const int rows = budget_left();
     for (int i = 0; i < turns_.size() && static_cast<int>(chosen_.size()) < rows; ++i) {
       if (!has_span(entry(turns_[i]))) chosen_.push_back(turns_[i]);
     }
@@ -28,7 +28,7 @@ void Scheduler::plan_other_decodes() {
 
 // False when one was passed over for want of a page.
 bool Scheduler::serve_chosen() {
-  int pages = static_cast<int>(chosen_.size()) * most_decode_pages();
+  int pages = limits_.geometry.has_latents ? static_cast<int>(chosen_.size()) : 0;
   if (pages > unpromised_pages()) {
     pages = 0;
     for (const SequenceId id : chosen_) pages += new_decode_pages(entry(id));
@@ -41,7 +41,7 @@ bool Scheduler::serve_chosen() {
     Entry& e = entry(id);
     if (e.state != State::kDecoding) continue;  // preempted meanwhile
     if (make_room(e)) {
-      give(e, std::min(decode_rows(e), budget_left()));
+      give(e, 1);
     } else if (e.state == State::kDecoding) {
       return false;
     }

@@ -8,6 +8,7 @@
 
 #include "base/index_types.h"
 #include "cache/prefix_hit.h"
+#include "sched/drafts.h"
 
 namespace sluice {
 
@@ -32,6 +33,7 @@ struct PlanFacts {
   std::size_t swap_bytes = 0;  // free in the swap space
   std::vector<PrefixLookup> lookups;
   std::vector<Leaver> leavers;
+  std::vector<DraftOffer> offers = {};  // for decoding sequences, those of one next to each other
 };
 
 // A fact that a plan may depend on.

@@ -175,7 +175,7 @@ Question Scheduler::ask_decodes() {
   for (; asking_.lack.pages > 0 && asking_.next_leaver != running_.rend(); ++asking_.next_leaver) {
     const Entry& e = entry(asking_.next_leaver->id);
     if (!may_leave(e)) return about_leaving(e);
-    if (turns_.size() <= decodes_per_step()) asking_.lack.pages -= e.own_pages + e.promised;
+    if (turns_.size() <= limits_.max_batched_tokens) asking_.lack.pages -= e.own_pages + e.promised;
   }
   return {};
 }
@@ -183,7 +183,7 @@ Question Scheduler::ask_decodes() {
 // Latent pages that the decodes need beyond the unpromised ones, if all get their rows; <= 0: none.
 int Scheduler::decode_shortage() const {
   if (!limits_.geometry.has_latents) return 0;
-  if (turns_.size() * most_decode_pages() <= unpromised_pages()) return 0;
+  if (turns_.size() <= unpromised_pages()) return 0;
   int pages = 0;
   for (int i = 0; i < turns_.size(); ++i) pages += new_decode_pages(entries_[index_of(turns_[i])]);
   return pages - unpromised_pages();
@@ -193,8 +193,8 @@ int Scheduler::decode_shortage() const {
 void Scheduler::begin_prompt_questions() {
   const bool decodes_first = !prompts_only() && turns_.size() > 0;
   // A step of decodes only admits nobody, nor does one that preempts for memory, as it surely does here: all decodes
-  // choose, and each takes its page (of several rows windows may allow fewer).
-  const bool preempts = asking_.lack.pages > 0 && turns_.size() <= decodes_per_step() && limits_.decode_rows == 1;
+  // choose, and each takes its page.
+  const bool preempts = asking_.lack.pages > 0 && turns_.size() <= limits_.max_batched_tokens;
   const bool closed = decodes_first && (!limits_.mixed || preempts);
   if (waiting_.empty() || !admissions_open_ || closed) return;
   asking_.rows = limits_.max_batched_tokens - (decodes_first ? turns_.due() : 0);

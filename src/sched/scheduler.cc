@@ -21,9 +21,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       watermark_(watermark_of(limits)),
       steady_windows_(limits.geometry.steady_window_pages()),
-      turns_(decodes_per_step()) {
+      turns_(limits.max_batched_tokens) {
   SLUICE_CHECK(limits.max_batched_tokens >= 1 && limits.max_seqs >= 1, "a scheduler needs a budget and a place");
-  SLUICE_CHECK(limits.decode_rows >= 1 && limits.decode_rows <= limits.max_batched_tokens, "a decode fits the budget");
   SLUICE_CHECK(limits.window_pages >= steady_windows_, "one sequence must fit the window pool");
   SLUICE_CHECK(limits.chunked_prefill || limits.max_batched_tokens >= limits.max_model_len,
                "a prompt in one piece must fit the budget");
@@ -164,13 +163,15 @@ const StepPlan& Scheduler::plan(const PlanFacts& facts) {
   const bool only_prompts = prompts_only();
   prompts_next_ = false;
   if (only_prompts) plan_prompts();
-  if (plan_.empty()) plan_with_decodes();
+  if (plan_.empty()) plan_with_decodes(facts);
   return plan_;
 }
 
-void Scheduler::plan_with_decodes() {
+void Scheduler::plan_with_decodes(const PlanFacts& facts) {
   const bool mixed = limits_.mixed;
-  plan_decodes(mixed ? turns_.due() : std::min(turns_.size(), decodes_per_step()));
+  plan_decodes(mixed ? turns_.due() : std::min(turns_.size(), limits_.max_batched_tokens));
+  plan_drafts(facts);
+  first_prompt_span_ = plan_.spans.size();
   if (mixed || plan_.empty()) plan_prompts();
   const bool has_prompts = has_prompt_span();
   if (mixed || !has_prompts) plan_other_decodes();
@@ -184,7 +185,7 @@ int Scheduler::extra_windows(const Span& span) const {
 }
 
 int Scheduler::rows_to_give(const Entry& e) const {
-  return e.state == State::kDecoding ? decode_rows(e) : e.rows_left();
+  return e.rows_left() + e.drafts;
 }
 
 // Up to `most_rows` more rows for a running sequence in this step, as the window pool allows; returns how many. The
@@ -213,19 +214,14 @@ int Scheduler::give(Entry& e, int most_rows) {
   return given;
 }
 
-void Scheduler::completed(std::span<const int> tokens) {
-  SLUICE_CHECK(tokens.empty() || tokens.size() == plan_.spans.size(), "each span sampled so many tokens");
-  for (std::size_t i = 0; i < plan_.spans.size(); ++i) {
-    const Span& span = plan_.spans[i];
+void Scheduler::completed() {
+  for (const Span& span : plan_.spans) {
     Entry& e = entry(span.sequence);
     if (!has_span(e)) continue;  // ended
     e.span_plan = 0;
-    const int sampled = tokens.empty() ? 1 : tokens[i];
     if (e.state == State::kDecoding) {
-      SLUICE_CHECK(sampled >= 1 && sampled <= span.rows, "a decode samples a token for each row at most");
-      e.computed += sampled;
-      e.known += sampled;
-      if (sampled < span.rows) e.held = limits_.geometry.latent_pages(e.computed);
+      ++e.computed;
+      ++e.known;
       continue;
     }
     prompts_.erase(e.rank, e.rows_left());
@@ -234,7 +230,6 @@ void Scheduler::completed(std::span<const int> tokens) {
       prompts_.insert(e.rank, e.rows_left());
       continue;
     }
-    SLUICE_CHECK(sampled == 1, "a prompt samples one token");
     ++e.known;
     e.state = State::kDecoding;
     turns_.add(span.sequence);

@@ -13,13 +13,14 @@
 // Rows of a step (B = max_batched_tokens):
 //   1. Every decoding sequence gets its row. More than B of them take turns, each within ceil(decoding / B) steps;
 //      turns that are not due may be passed over for prompts (decode_turns.h has the rule and its proof). While exactly
-//      B decode, that bound leaves no row to prompts. With decode_rows = D a decoding sequence gets up to D rows, its
-//      newest token and guesses at those that follow, and the bound is the one of B / D.
-//   2. The rest, b rows, goes to prompts, running and waiting ones alike, by policy; a waiting one is admitted when it
+//      B decode, that bound leaves no row to prompts.
+//   2. Of the rows that are left, drafts get some (drafts.cc), when all that decode have their rows: all of them if no
+//      prompt wants any, else a quarter at most.
+//   3. The rest, b rows, goes to prompts, running and waiting ones alike, by policy; a waiting one is admitted when it
 //      gets rows. A span that does not end its prompt ends at a block boundary if others use the rows that this costs,
 //      and these are less than a quarter. The last of several prompts gets no sliver: none rather than less than
 //      min(64, b / 8) rows, unless they end it.
-//   3. Without chunked_prefill, a prompt is computed in one span; when that does not fit beside the decodes, the next
+//   4. Without chunked_prefill, a prompt is computed in one span; when that does not fit beside the decodes, the next
 //      step has none. Without mixed, steps of prompts and steps of decodes alternate. In both cases no two steps
 //      without decodes follow each other while there are any, so a turn takes at most 2 ceil(decoding / B) steps.
 //
@@ -54,9 +55,9 @@
 // better ones stop coming).
 //
 // Call order: add / fork / end / force_preemption at any time between steps, then gather() and plan() with nothing
-// between, then completed() before the next plan; end and lost also between these two. A plan of 1,000 decodes takes
-// some 10 us; all else is O(log waiting) each. Thread safety: one thread at a time; check() is const over values fixed
-// at construction and may be called from any.
+// between, then completed() and judged() before the next plan; end and lost also between these. A plan of 1,000 decodes
+// takes some 10 us; all else is O(log waiting) each. Thread safety: one thread at a time; check() is const over values
+// fixed at construction and may be called from any.
 #pragma once
 
 #include <algorithm>
@@ -69,6 +70,7 @@
 #include "base/index_types.h"
 #include "cache/page_geometry.h"
 #include "sched/decode_turns.h"
+#include "sched/drafts.h"
 #include "sched/plan_facts.h"
 #include "sched/prompt_order.h"
 #include "sched/step_plan.h"
@@ -89,7 +91,6 @@ enum class SchedulingPolicy {
 struct SchedulerLimits {
   int max_batched_tokens = 512;  // rows of one step, >= 1
   int max_seqs = 64;             // running at once, >= 1
-  int decode_rows = 1;           // most rows of a decode, and tokens that it may get: 1 to max_batched_tokens
   int max_model_len = 0;         // prompt + answer
   int latent_pages = 0, window_pages = 0;
   PageGeometry geometry;
@@ -100,6 +101,7 @@ struct SchedulerLimits {
   int watermark_pages = -1;           // free latent pages that an admission leaves; -1: 1% of them, at least one
   double recompute_cost_per_row = 0;  // in any unit
   double swap_cost_per_page = 0;      // one way, in the same unit; 0: never swap
+  DraftLimits drafts = {};
 };
 
 // The newest token of an answer is never computed, so a sequence computes one row less than its tokens.
@@ -147,11 +149,17 @@ class Scheduler {
   // Valid until the next call. `facts` must answer all questions; further facts change nothing.
   const StepPlan& plan(const PlanFacts& facts);
   // The step has been computed: positions advance, and every sampled sequence that was not ended has new tokens.
-  // tokens[i]: how many tokens span i of the plan sampled, 1 to its rows if it decoded, else 1; without `tokens` one
-  // each. Rows of a decoding sequence after the first tokens[i] were wrong guesses: they and their pages are given up.
-  void completed(std::span<const int> tokens = {});
+  // A decoding sequence has one new token; what its drafts gave is told by judged().
+  void completed();
+  // Between completed() and the next plan: of the drafts that were computed for the sequence the first `right` were
+  // right, so it has as many tokens more; the others and their pages are given up. To be called for every span that had
+  // drafts, unless its sequence has ended.
+  void judged(SequenceId id, DraftSource source, int drafted, int right);
 
   int running() const { return static_cast<int>(running_.size()); }
+  // Of these, the sequences that decode, in the order of their turns.
+  int decoding() const { return turns_.size(); }
+  SequenceId decoding(int i) const { return turns_[i]; }
   int waiting() const { return waiting_.size() + static_cast<int>(parked_.size()); }
   const SchedulerLimits& limits() const { return limits_; }
 
@@ -181,6 +189,9 @@ class Scheduler {
     std::int64_t counted_plan = 0;    // the one whose questions have counted it as the oldest, or before that
     Position preempted_at = -1;       // computed, at its last preemption
     PrefixHit hit;
+    DraftRecord record;
+    int drafts = 0;  // that it is being given
+    int plans_without_draft = 0;
     std::uint64_t next_block = 0;
     int own_pages = 0;
     std::size_t image_bytes = 0;
@@ -227,7 +238,7 @@ class Scheduler {
   Entry& entry(SequenceId id) { return entries_[index_of(id)]; }
   Entry& new_entry(SequenceId id, const SequenceCounts& counts);
   bool prompts_only() const { return prompts_next_ || limits_.policy == SchedulingPolicy::kPrefillFirst; }
-  void plan_with_decodes();
+  void plan_with_decodes(const PlanFacts& facts);
   bool has_span(const Entry& e) const { return e.span_plan == plan_number_; }
   int budget_left() const { return limits_.max_batched_tokens - plan_.rows; }
   int unpromised_pages() const { return free_pages_ - promised_pages_; }
@@ -261,17 +272,27 @@ class Scheduler {
   bool count_rows(int wanted);
 
   // decodes.cc
-  int decodes_per_step() const { return limits_.max_batched_tokens / limits_.decode_rows; }
-  // No guess is computed for tokens past the end of the answer.
-  int decode_rows(const Entry& e) const { return std::min(limits_.decode_rows, e.counts.rows() - e.computed); }
   int new_decode_pages(const Entry& e) const {
-    return std::max(0, limits_.geometry.latent_pages(e.computed + decode_rows(e)) - e.held);
+    return std::max(0, limits_.geometry.latent_pages(e.computed + 1) - e.held);
   }
-  int most_decode_pages() const { return limits_.geometry.has_latents ? blocks_for(limits_.decode_rows) : 0; }
   void plan_decodes(int count);
   void plan_other_decodes();
   bool serve_chosen();
   bool make_room(Entry& e);
+
+  // drafts.cc
+  struct DraftChoice {
+    Entry* entry;
+    DraftSource source;
+    int most;
+    double chance;
+    int granted = 0;
+  };
+  void plan_drafts(const PlanFacts& facts);
+  void choose_offers(const PlanFacts& facts);
+  void choose_paying(int rows, bool full_step);
+  void grant_likeliest(std::span<const int> drafts, int count);
+  int give_drafts(Entry& e, DraftSource source, int count);
 
   // prompts.cc
   void plan_prompts();
@@ -341,6 +362,7 @@ class Scheduler {
   int parked_now_ = 0;
   Entry* passed_over_ = nullptr;  // the oldest, which found no room
   std::vector<SequenceId> chosen_;
+  std::vector<DraftChoice> draft_choices_;
 };
 
 // Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.

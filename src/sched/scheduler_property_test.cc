@@ -18,12 +18,12 @@ namespace {
 
 class Fuzz {
  public:
-  // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to decode_rows tokens a
-  // step.
-  Fuzz(unsigned seed, int id_factor, int decode_rows = 1)
+  // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to
+  // `drafts` guesses a step.
+  Fuzz(unsigned seed, int id_factor, int drafts = 0)
       : random_(seed),
         id_factor_(id_factor),
-        limits_(random_limits(decode_rows)),
+        limits_(random_limits(drafts)),
         memory_(limits_, below(2) * below(40), below(4) != 0),
         scheduler_(limits_),
         informed_(limits_),
@@ -44,12 +44,13 @@ class Fuzz {
   }
 
   const std::string& log() const { return log_; }
+  std::int64_t drafted() const { return drafted_; }
   std::string described() const {
     return fmt::format("budget {} seqs {} pages {}+{} policy {} chunked {} mixed {} threshold {}",
                        limits_.max_batched_tokens, limits_.max_seqs, limits_.latent_pages, limits_.window_pages,
                        static_cast<int>(limits_.policy), limits_.chunked_prefill, limits_.mixed,
                        limits_.long_prefill_token_threshold) +
-           fmt::format(" decode rows {}", limits_.decode_rows);
+           fmt::format(" drafts {} adaptive {}", limits_.drafts.most, limits_.drafts.adaptive);
   }
 
  private:
@@ -74,13 +75,12 @@ class Fuzz {
   int number(SequenceId sequence) const { return numbers_.at(sequence.value); }
   Live& live(SequenceId sequence) { return live_.at(number(sequence)); }
 
-  SchedulerLimits random_limits(int decode_rows) {
+  SchedulerLimits random_limits(int drafts) {
     SchedulerLimits l;
     l.max_model_len = 1500;
     l.max_batched_tokens = 1 + below(below(2) ? 8 : 600);
     l.chunked_prefill = below(4) != 0;
     if (!l.chunked_prefill) l.max_batched_tokens = l.max_model_len + below(300);
-    l.decode_rows = std::min(decode_rows, l.max_batched_tokens);
     l.mixed = below(4) != 0;
     l.max_seqs = 1 + below(20);
     l.geometry = {.resume_pages = below(3), .has_latents = below(8) != 0, .has_windows = below(8) != 0};
@@ -91,6 +91,11 @@ class Fuzz {
     l.watermark_pages = below(4) - 1;
     l.recompute_cost_per_row = below(2);
     l.swap_cost_per_page = below(3) * 10;
+    if (drafts == 0) return l;
+    l.drafts.most = drafts;
+    l.drafts.adaptive = below(3) != 0;
+    for (int rows = 0; rows < below(70); ++rows) l.drafts.step_seconds.push_back(1 + 0.1 * rows + 0.05 * below(10));
+    l.drafts.seconds.fill(0.01 * below(10));
     return l;
   }
 
@@ -99,7 +104,7 @@ class Fuzz {
     for (const auto& [k, s] : live_) rows += s.counts.rows();
     return rows;
   }
-  int decodes_per_round() const { return limits_.max_batched_tokens / limits_.decode_rows; }
+  int decodes_per_round() const { return limits_.max_batched_tokens; }
   std::int64_t turn_bound(int decoding) const {
     const int rounds = (decoding + decodes_per_round() - 1) / decodes_per_round();
     return limits_.mixed && limits_.chunked_prefill ? rounds : 2 * rounds;
@@ -179,7 +184,9 @@ class Fuzz {
       informed_.force_preemption();
       forced_ = true;
     }
-    const PlanFacts facts = memory_.answers(&scheduler_);
+    PlanFacts facts = memory_.answers(&scheduler_);
+    make_offers();
+    facts.offers = offers_;
     ASSERT_LE(static_cast<int>(facts.lookups.size()), limits_.max_seqs + 2 * 32 + 10);
     const StepPlan plan = scheduler_.plan(facts);
     plan_informed(plan);
@@ -200,6 +207,19 @@ class Fuzz {
     ASSERT_EQ(memory_.problem(), "");
   }
 
+  void make_offers() {
+    offers_.clear();
+    offered_.clear();
+    if (limits_.drafts.most == 0) return;
+    for (const auto& [k, s] : live_) {
+      for (const DraftSource source : {DraftSource::kShortCopy, DraftSource::kMtp}) {
+        if (!s.decoding || below(3) == 0) continue;
+        offers_.push_back({id(k), source, 1 + below(10)});
+        offered_[id(k).value] = std::max(offered_[id(k).value], offers_.back().tokens);
+      }
+    }
+  }
+
   // From the plan that says so to the answer that it need not.
   void note_waits(const PlanFacts& facts, const StepPlan& plan) {
     for (const PrefixLookup& lookup : facts.lookups) live(lookup.sequence).waits &= lookup.hit.wait;
@@ -209,6 +229,7 @@ class Fuzz {
   // What was not asked changes no plan.
   void plan_informed(const StepPlan& plan) {
     PlanFacts facts = memory_.answers(&informed_);
+    facts.offers = offers_;
     const auto told = [](const auto& answers, SequenceId sequence) {
       return std::any_of(answers.begin(), answers.end(), [=](const auto& a) { return a.sequence == sequence; });
     };
@@ -307,7 +328,7 @@ class Fuzz {
   }
 
   void check_spans(const StepPlan& plan) {
-    int rows = 0, decodes = 0;
+    int rows = 0, decodes = 0, drafts = 0;
     for (const Span& span : plan.spans) {
       Live& s = live(span.sequence);
       ASSERT_EQ(s.span_rows, 0) << "two spans";
@@ -316,10 +337,13 @@ class Fuzz {
       ASSERT_EQ(span.first_position, s.computed);
       ASSERT_GE(span.rows, 1);
       if (s.decoding) {
-        ASSERT_LE(span.rows, limits_.decode_rows);
+        ASSERT_EQ(span.rows, 1 + span.drafts);
+        ASSERT_LE(span.drafts, offered_[span.sequence.value]);
+        drafts += span.drafts;
         ASSERT_LE(span.first_position + span.rows, s.counts.rows());
         ASSERT_TRUE(span.samples);
       } else {
+        ASSERT_EQ(span.drafts, 0);
         ASSERT_LE(span.first_position + span.rows, s.known);
         ASSERT_EQ(span.samples, span.first_position + span.rows == s.known);
       }
@@ -333,6 +357,12 @@ class Fuzz {
     for (const Admission& a : plan.admissions) ASSERT_GE(live(a.sequence).span_rows, 1);
     ASSERT_EQ(rows, plan.rows);
     ASSERT_LE(rows, limits_.max_batched_tokens);
+    if (drafts > 0) {
+      drafted_ += drafts;
+      ASSERT_EQ(decodes, decoding()) << "drafts while a decode has no row";
+      const bool has_prompts = decodes < static_cast<int>(plan.spans.size());
+      ASSERT_LE(drafts, (limits_.max_batched_tokens - decodes) / (has_prompts ? 4 : 1)) << "drafts before prompts";
+    }
     ASSERT_TRUE(limits_.mixed || decodes == 0 || decodes == static_cast<int>(plan.spans.size())) << "mixed";
     ASSERT_TRUE(!plan.empty() || live_.empty() || (forced_now_ && scheduler_.running() == 0)) << "nothing was planned";
     if (decoding() <= decodes_per_round() && limits_.mixed && limits_.chunked_prefill) {
@@ -407,7 +437,7 @@ class Fuzz {
   void advance(const StepPlan& plan) {
     std::vector<int> ended, kept, tokens;
     for (const Span& span : plan.spans) {
-      tokens.push_back(live(span.sequence).decoding && span.rows > 1 ? 1 + below(span.rows) : 1);
+      tokens.push_back(1 + below(1 + span.drafts));
       kept.push_back(live(span.sequence).decoding ? tokens.back() : span.rows);
     }
     memory_.finish(plan, kept);
@@ -429,9 +459,15 @@ class Fuzz {
   }
 
   void complete(const StepPlan& plan, const std::vector<int>& tokens) {
-    const bool all_one = std::all_of(tokens.begin(), tokens.end(), [](int n) { return n == 1; });
-    scheduler_.completed(all_one ? std::vector<int>() : tokens);
-    informed_.completed(tokens);
+    scheduler_.completed();
+    informed_.completed();
+    for (std::size_t i = 0; i < plan.spans.size(); ++i) {
+      const Span& span = plan.spans[i];
+      const auto found = live_.find(number(span.sequence));
+      if (span.drafts == 0 || found == live_.end() || found->second.span_rows == 0) continue;
+      scheduler_.judged(span.sequence, span.source, span.drafts, tokens[i] - 1);
+      informed_.judged(span.sequence, span.source, span.drafts, tokens[i] - 1);
+    }
     std::vector<Live*> fresh;
     for (const Span& span : plan.spans) {
       const auto found = live_.find(number(span.sequence));
@@ -453,6 +489,9 @@ class Fuzz {
   std::map<int, int> numbers_;  // of ids
   int arrived_ = 0;
   std::int64_t now_ = 0;
+  std::vector<DraftOffer> offers_;  // in this plan
+  std::map<int, int> offered_;      // by id: tokens, the most of them
+  std::int64_t drafted_ = 0;
   std::string log_;
 };
 
@@ -466,21 +505,24 @@ TEST(SchedulerPropertyTest, KeepsItsPromisesOnRandomWorkloads) {
   }
 }
 
-TEST(SchedulerPropertyTest, KeepsThemWhenDecodesGetSeveralTokens) {
+TEST(SchedulerPropertyTest, KeepsThemWithDrafts) {
   const unsigned first = test_seed();
+  std::int64_t drafted = 0;
   for (unsigned i = 0; i < 200; ++i) {
-    Fuzz fuzz(first + i, 1, i % 5 == 4 ? 200 : 2 + static_cast<int>(i % 5));
+    Fuzz fuzz(first + i, 1, 1 + static_cast<int>(i % 8));
     SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i << ": " << fuzz.described());
     fuzz.run();
+    drafted += fuzz.drafted();
     if (HasFailure()) return;
   }
+  EXPECT_GT(drafted, 1000);
 }
 
 TEST(SchedulerPropertyTest, PlansDoNotDependOnIds) {
   const unsigned first = test_seed();
   for (unsigned i = 0; i < 60; ++i) {
     SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i);
-    Fuzz plain(first + i, 1), renamed(first + i, 39119);  // prime to 100003
+    Fuzz plain(first + i, 1, 3), renamed(first + i, 39119, 3);  // prime to 100003
     plain.run(100);
     renamed.run(100);
     ASSERT_EQ(plain.log(), renamed.log());

@@ -163,15 +163,23 @@ TEST(SchedulerTest, APromptGetsTheTurnsThatAreNotDue) {
 
 TEST(SchedulerTest, ADecodeGoesOnBehindTheTokensThatItGot) {
   SchedulerLimits l = limits(200);
-  l.decode_rows = 4;
+  l.drafts = {.most = 3, .adaptive = false, .step_seconds = {}};
   SchedulerWorld w(l);
   w.add(0, {126, 9});
   w.add(1, {3, 9});
+  const auto plan_with_offers = [&] {
+    PlanFacts facts = w.memory.answers(&w.scheduler);
+    for (const int i : {0, 1}) facts.offers.push_back({id(i), DraftSource::kMtp, 8});
+    return w.scheduler.plan(facts);
+  };
   const auto step = [&](std::vector<int> tokens) {
-    const StepPlan plan = w.plan();
+    const StepPlan plan = plan_with_offers();
     w.memory.carry_out(plan);
     w.memory.finish(plan, tokens);
-    w.scheduler.completed(tokens);
+    w.scheduler.completed();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      w.scheduler.judged(plan.spans[i].sequence, DraftSource::kMtp, plan.spans[i].drafts, tokens[i] - 1);
+    }
     for (std::size_t i = 0; i < tokens.size(); ++i) w.memory.append(plan.spans[i].sequence, tokens[i]);
     w.memory.audit();
     EXPECT_EQ(w.memory.problem(), "");
@@ -180,12 +188,12 @@ TEST(SchedulerTest, ADecodeGoesOnBehindTheTokensThatItGot) {
   EXPECT_THAT(w.spans(), ElementsAre(Span{id(0), 0, 126, true}, Span{id(1), 0, 3, true}));
   EXPECT_EQ(w.memory.free_latent_pages(), 98);
   // Four rows each: the first one's reach into a block, whose page it gives back with the rows.
-  EXPECT_THAT(step({1, 3}), ElementsAre(Span{id(0), 126, 4, true}, Span{id(1), 3, 4, true}));
+  EXPECT_THAT(step({1, 3}), ElementsAre(Span{id(0), 126, 4, true, 3}, Span{id(1), 3, 4, true, 3}));
   EXPECT_EQ(w.memory.free_latent_pages(), 98);
-  EXPECT_THAT(step({4, 1}), ElementsAre(Span{id(0), 127, 4, true}, Span{id(1), 6, 4, true}));
+  EXPECT_THAT(step({4, 1}), ElementsAre(Span{id(0), 127, 4, true, 3}, Span{id(1), 6, 4, true, 3}));
   EXPECT_EQ(w.memory.free_latent_pages(), 97);
   // 126 + 9 tokens are 134 rows, of which 131 are computed: no guess goes beyond them.
-  EXPECT_THAT(w.plan().spans, ElementsAre(Span{id(0), 131, 3, true}, Span{id(1), 7, 4, true}));
+  EXPECT_THAT(plan_with_offers().spans, ElementsAre(Span{id(0), 131, 3, true, 2}, Span{id(1), 7, 4, true, 3}));
 }
 
 TEST(SchedulerTest, WhatNeverFitsIsRefusedWithNumbers) {

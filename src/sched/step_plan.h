@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/index_types.h"
+#include "sched/drafts.h"
 
 namespace sluice {
 
@@ -12,7 +13,9 @@ struct Span {
   SequenceId sequence;
   Position first_position = 0;
   int rows = 0;
-  bool samples = false;  // the last row's logits choose the sequence's next token
+  bool samples = false;  // the last row's logits choose the sequence's next token; with drafts each of them
+  int drafts = 0;        // of its rows, the last ones: for guesses at the tokens that follow the newest
+  DraftSource source = DraftSource::kMtp;  // of these
 
   bool operator==(const Span&) const = default;
 };

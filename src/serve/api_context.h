@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "grammar/grammar.h"
 #include "serve/jobs.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
@@ -29,6 +30,7 @@ struct ApiContext {
   ServerMetrics metrics;
   std::function<std::chrono::steady_clock::time_point()> now;  // for the metrics' latencies
   JobRegistry jobs;
+  GrammarCache grammars;
   std::shared_ptr<Waiting> waiting;
   std::atomic<bool> is_loopback;  // only programs of this machine can reach the server
   bool debug_endpoints;           // /debug/* answers everybody

@@ -6,6 +6,7 @@
 #include <boost/json/string.hpp>
 
 #include "files/json.h"
+#include "serve/answer_constraint.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
 
@@ -71,40 +72,14 @@ void read_tools(RequestFields& fields, ChatRequest& out) {
   }
 }
 
-// The format is written into the prompt, as the models are trained on; the answer is not constrained to it.
-void read_response_format(RequestFields& fields, ChatRequest& out) {
-  const json::object* format = fields.read_object("response_format");
-  if (format == nullptr) return;
-  RequestFields inner(*format, "response_format.");
-  std::optional<std::string> type;
-  inner.read("type", type);
-  const json::object* schema = inner.read_object("json_schema");
-  inner.reject_unknown();
-  if (inner.error()) return fields.refuse_with(*inner.error());
-  if (type == "text") return;
-  if (type == "json_object") {
-    fields.refuse("response_format",
-                  "response_format: json_object is not supported, answers are not constrained to JSON; json_schema "
-                  "writes a schema into the prompt",
+// A schema is also written into the prompt, as the models are trained on, where the encoding has a place for it.
+void read_format(RequestFields& fields, ChatCompletionRequest& out) {
+  if (const json::object* schema = read_constraint(fields, out.options)) out.chat.response_format = *schema;
+  out.chat.format_is_enforced = true;
+  if (out.options.constraint && !out.chat.tools.empty()) {
+    fields.refuse(out.options.constraint_field,
+                  out.options.constraint_field + ": not supported together with tools; set tool_choice to \"none\"",
                   "unsupported_value");
-  } else if (type == "json_schema" && schema != nullptr) {
-    RequestFields named(*schema, "response_format.json_schema.");
-    std::optional<bool> strict;
-    named.read("strict", strict);
-    named.ignore({"name", "description"});
-    const json::object* body = named.read_object("schema");
-    if (body == nullptr) named.fail("schema", "an object");
-    if (strict.value_or(false)) {
-      named.refuse("strict",
-                   "response_format.json_schema.strict: not supported, answers are not constrained to a schema",
-                   "unsupported_value");
-    }
-    named.reject_unknown();
-    if (named.error()) return fields.refuse_with(*named.error());
-    out.response_format = *body;
-  } else {
-    fields.refuse("response_format", "response_format: expected type \"text\", or \"json_schema\" with json_schema",
-                  "invalid_value");
   }
 }
 
@@ -156,6 +131,29 @@ void read_messages(RequestFields& fields, ChatRequest& out) {
   out.messages = std::move(parsed).value();
 }
 
+// {"type": "content", "content": a text, or an array of text parts}
+void read_prediction(RequestFields& fields, GenerationOptions& out) {
+  const json::object* prediction = fields.read_object("prediction");
+  if (prediction == nullptr) return;
+  constexpr std::string_view kExpected = R"({"type": "content", "content": a string or an array of text parts})";
+  const json::value* content = prediction->if_contains("content");
+  if (content == nullptr ||
+      text_of(prediction->contains("type") ? prediction->at("type") : json::value()) != "content") {
+    return fields.fail("prediction", kExpected);
+  }
+  if (content->is_string()) {
+    out.prediction = std::string(content->get_string());
+    return;
+  }
+  if (!content->is_array()) return fields.fail("prediction", kExpected);
+  for (const json::value& part : content->get_array()) {
+    const json::object* object = part.if_object();
+    const json::value* text = object != nullptr ? object->if_contains("text") : nullptr;
+    if (text == nullptr || !text->is_string()) return fields.fail("prediction", kExpected);
+    out.prediction += text->get_string();
+  }
+}
+
 // vLLM's words for a prefix: the last message goes on, and no turn is opened.
 void read_continuation(RequestFields& fields, ChatRequest& out) {
   std::optional<bool> continues, opens_turn;
@@ -187,7 +185,7 @@ ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view 
   read_generation_options(fields, defaults, out.options);
   read_logprobs(fields, out.options.sampling);
   read_tools(fields, out.chat);
-  read_response_format(fields, out.chat);
+  read_format(fields, out);
   read_thinking(fields, out.chat);
   const auto is_given = [&](std::string_view key) {
     const json::value* value = fields.find(key);
@@ -197,7 +195,8 @@ ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view 
     fields.refuse("functions", "functions, function_call: not supported; use tools and tool_choice",
                   "unsupported_value");
   }
-  fields.ignore({"verbosity", "prediction"});
+  read_prediction(fields, out.options);
+  fields.ignore({"verbosity"});
   fields.neutral({{"modalities", R"(["text"])"}, {"echo", "false"}, {"add_special_tokens", "false"}});
   fields.reject_unknown();
   if (fields.error()) return *fields.error();

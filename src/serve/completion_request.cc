@@ -4,6 +4,7 @@
 #include <boost/json/string.hpp>
 #include <limits>
 
+#include "serve/answer_constraint.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
 
@@ -81,6 +82,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   std::optional<std::string> suffix;
   fields.read("suffix", suffix);
   if (suffix && !suffix->empty()) fields.refuse("suffix", "suffix: not supported", "unsupported_value");
+  read_constraint(fields, out.options);
   fields.reject_unknown();
   if (fields.error()) return *fields.error();
   return out;

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <utility>
 
+#include "serve/answer_constraint.h"
 #include "serve/best_of_writer.h"
 #include "serve/endpoints.h"
 #include "serve/generation_job.h"
@@ -53,6 +54,20 @@ void finish_plan(GenerationPlan& plan, AnswerForm form, MakeWriter make_writer, 
   plan.options = std::move(options);
 }
 
+// What the client expects the answer to say; special tokens in it are plain text.
+ApiResult<std::vector<std::int32_t>> prediction_ids(const ApiContext& context, const std::string& text) {
+  auto ids = context.tokenizer.encode(text, {.parse_special = false});
+  if (!ids.ok()) return field_error(ids.status(), "prediction");
+  const auto most = static_cast<std::size_t>(context.engine.max_model_len());
+  if (ids->size() > most) {
+    return ApiError{
+        400,
+        fmt::format("prediction: expected at most {} tokens, the context of this model, found {}", most, ids->size()),
+        "prediction", "invalid_value"};
+  }
+  return std::move(ids).value();
+}
+
 // The endpoints' slow part. A value or the error to answer with.
 ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) {
   if (context.chat == nullptr) {
@@ -70,8 +85,15 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
   if (auto error = check_length(context, encoded->ids.size(), request.options.max_tokens, "messages")) {
     return *std::move(error);
   }
+  auto constraint = make_constraint(context.grammars, request.options,
+                                    prompt->reasoning_open ? std::string(kReasoningEnd) : std::string());
+  if (auto* error = std::get_if<ApiError>(&constraint)) return std::move(*error);
   GenerationPlan plan;
-  plan.prompts.push_back({std::move(encoded->ids), std::move(encoded->places)});
+  auto prediction = prediction_ids(context, request.options.prediction);
+  if (auto* error = std::get_if<ApiError>(&prediction)) return std::move(*error);
+  plan.prompts.push_back({std::move(encoded->ids), std::move(encoded->places),
+                          std::move(std::get<std::vector<std::int32_t>>(prediction))});
+  plan.constraint = std::move(std::get<0>(constraint));
   plan.make_parser = [chat = context.chat, open = prompt->reasoning_open, has_tools = !request.chat.tools.empty()] {
     return chat->make_parser(open, has_tools);
   };
@@ -107,8 +129,11 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
+  auto constraint = make_constraint(context.grammars, request.options, "");
+  if (auto* error = std::get_if<ApiError>(&constraint)) return std::move(*error);
   AnswerForm form = make_form(context, "cmpl-", request.options, request.prompts.size());
   GenerationPlan plan;
+  plan.constraint = std::move(std::get<0>(constraint));
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     auto ids = prompt_ids(context, request, i);
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);

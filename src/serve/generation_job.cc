@@ -39,13 +39,14 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       exchange_(std::move(exchange)),
       id_(std::move(plan.id)),
       options_(std::move(plan.options)),
+      constraint_(std::move(plan.constraint)),
       now_(context.now),
       started_(exchange_->request().received),
       place_(std::move(plan.place)),
       writer_(std::move(plan.writer)) {
   const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
   for (const PromptTokens& prompt : plan.prompts) {
-    prompts_.push_back({0, static_cast<int>(prompt.ids.size())});
+    prompts_.push_back({0, static_cast<int>(prompt.ids.size()), static_cast<int>(prompt.prediction.size())});
     for (int i = 0; i < options_.best_of; ++i) {
       choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, logprobs,
                                            plan.make_parser ? plan.make_parser() : nullptr),
@@ -102,9 +103,11 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
   Request request;
   request.prompt = std::move(prompt.ids);
   request.message_starts = std::move(prompt.message_starts);
+  request.prediction = std::move(prompt.prediction);
   request.n = options_.best_of;
   request.priority = options_.priority;
   request.cache_salt = options_.cache_salt;
+  request.constraint = constraint_;
   request.sampling = options_.sampling;
   request.sampling.seed = seed_of(index);
   if (options_.ranks()) request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
@@ -174,6 +177,7 @@ void GenerationJob::take(Event& event, std::string& text) {
   Choice& choice = choices_[index];
   if (choice.done) return;
   const GenerationDelta delta = choice.stream.push(event.output);
+  choice.accepted_prediction += event.output.predicted;
   if (event.output.token) {
     auto& latency = choice.stream.completion_tokens() == 1 ? context_.metrics.time_to_first_token
                                                            : context_.metrics.time_per_output_token;
@@ -230,6 +234,10 @@ Usage GenerationJob::usage() const {
     if (first_of_prompt) usage.cached_tokens += stream.cached_tokens();
     usage.completion_tokens += stream.completion_tokens();
     usage.reasoning_tokens += stream.reasoning_tokens();
+    const int accepted = choices_[i].accepted_prediction;
+    usage.accepted_prediction_tokens += accepted;
+    usage.rejected_prediction_tokens +=
+        std::max(0, prompts_[i / static_cast<std::size_t>(options_.best_of)].predicted - accepted);
   }
   for (const Prompt& prompt : prompts_) usage.prompt_tokens += prompt.tokens;
   return usage;

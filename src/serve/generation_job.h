@@ -24,12 +24,14 @@ namespace sluice {
 struct PromptTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> message_starts;
+  std::vector<std::int32_t> prediction = {};  // of the answer
 };
 
 struct GenerationPlan {
   std::string id;  // of the answer, for the log
   GenerationOptions options;
   std::vector<PromptTokens> prompts;
+  std::shared_ptr<const TokenConstraint> constraint;               // of every choice
   std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
   std::shared_ptr<Waiting::Place> place;                           // released at the first token
   std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
@@ -46,12 +48,13 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   using Clock = std::chrono::steady_clock;
   struct Prompt {
     RequestId id = 0;
-    int tokens = 0;
+    int tokens = 0, predicted = 0;  // of the prompt, of the prediction
   };
   struct Choice {
     GenerationStream stream;
     bool done = false;
     Clock::time_point last_token;
+    int accepted_prediction = 0;  // tokens
   };
   struct Event {
     std::size_t prompt;
@@ -75,6 +78,7 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const HttpExchangePtr exchange_;
   const std::string id_;
   const GenerationOptions options_;
+  const std::shared_ptr<const TokenConstraint> constraint_;
   const std::function<Clock::time_point()> now_;  // a copy: outputs may come after the server is gone
   const Clock::time_point started_;
 

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "grammar/grammar.h"
 #include "serve/api_error.h"
 #include "sluice/sampling.h"
 #include "text/chat.h"
@@ -45,6 +46,9 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
+  std::string prediction;                   // of the answer's text, to draft from (chat)
+  std::optional<GrammarSource> constraint;  // what the answer is bound to
+  std::string constraint_field;             // which field said so
   bool stream = false;
   bool include_usage = false, continuous_usage = false;  // stream_options
 

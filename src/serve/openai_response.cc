@@ -40,9 +40,9 @@ void append_usage(std::string& out, const Usage& usage) {
   fmt::format_to(
       std::back_inserter(out),
       R"("usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{},)"
-      R"("prompt_tokens_details":{{"cached_tokens":{}}},"completion_tokens_details":{{"reasoning_tokens":{}}}}})",
+      R"("prompt_tokens_details":{{"cached_tokens":{}}},"completion_tokens_details":{{"reasoning_tokens":{},"accepted_prediction_tokens":{},"rejected_prediction_tokens":{}}}}})",
       usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens, usage.cached_tokens,
-      usage.reasoning_tokens);
+      usage.reasoning_tokens, usage.accepted_prediction_tokens, usage.rejected_prediction_tokens);
 }
 
 void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form) {

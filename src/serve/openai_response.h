@@ -24,6 +24,8 @@ struct AnswerHead {
 
 struct Usage {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, reasoning_tokens = 0;
+  // Of the request's prediction, for each choice: that were right when they were drafted, and the others.
+  int accepted_prediction_tokens = 0, rejected_prediction_tokens = 0;
 };
 
 class AnswerWriter {

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "serve/access.h"
+#include "serve/answer_constraint.h"
 #include "serve/api_context.h"
 #include "serve/endpoints.h"
 #include "serve/health.h"
@@ -40,6 +41,7 @@ class Server::Impl {
                  ServerMetrics(model.engine),
                  options.now,
                  {},
+                 GrammarCache(trie_maker(model.engine, model.tokenizer)),
                  std::make_shared<Waiting>(options.waiting),
                  true,
                  options.enable_debug_endpoints,

@@ -70,6 +70,27 @@ void add_cache_metrics(Metrics& metrics, const EngineStats& stats) {
   counter(kEvicted, kEvictedHelp, [](const Cache& c) { return c.evicted_windows; }, R"(pool="window")");
 }
 
+void add_draft_metrics(Metrics& metrics, const EngineStats& stats) {
+  const auto counter = [&](const char* name, const char* help, auto read, const std::string& labels = "") {
+    metrics.counter_of(name, help, [&stats, read] { return static_cast<double>(read(stats.drafts)); }, labels);
+  };
+  counter("sluice_spec_decode_num_drafts_total", "Spans that had drafted tokens.",
+          [](const DraftStats& d) { return d.drafts; });
+  counter("sluice_spec_decode_num_draft_tokens_total", "Tokens that were drafted.",
+          [](const DraftStats& d) { return d.drafted_tokens; });
+  counter("sluice_spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.",
+          [](const DraftStats& d) { return d.accepted_tokens; });
+  for (std::size_t i = 0; i < kMostDrafts; ++i) {
+    const std::string position = fmt::format(R"(position="{}")", i);
+    counter(
+        "sluice_spec_decode_num_draft_tokens_per_pos_total", "Tokens that were drafted, by depth.",
+        [i](const DraftStats& d) { return d.drafted_by_depth[i]; }, position);
+    counter(
+        "sluice_spec_decode_num_accepted_tokens_per_pos_total", "Drafted tokens that were right, by depth.",
+        [i](const DraftStats& d) { return d.accepted_by_depth[i]; }, position);
+  }
+}
+
 void add_page_metrics(Metrics& metrics, const EngineStats& stats) {
   struct Pool {
     const char* name;
@@ -108,6 +129,7 @@ ServerMetrics::ServerMetrics(const Engine& engine)
   add_engine_metrics(registry_, stats_);
   add_cache_metrics(registry_, stats_);
   add_page_metrics(registry_, stats_);
+  add_draft_metrics(registry_, stats_);
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     registry_.counter("sluice_request_finished_total", "Answers by how they ended.",
                       fmt::format("finished_reason=\"{}\"", reason));

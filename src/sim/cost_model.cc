@@ -23,7 +23,7 @@ struct Term {
 constexpr Term kTerms[] = {
     {"step", &CostModel::step}, {"weights", &CostModel::weights}, {"half_rows", &CostModel::half_rows},
     {"row", &CostModel::row},   {"span", &CostModel::span},       {"context", &CostModel::context},
-    {"read", &CostModel::read},
+    {"read", &CostModel::read}, {"draft", &CostModel::draft},
 };
 
 std::string term_names() {
@@ -86,24 +86,39 @@ const std::vector<CostPreset>& cost_presets() {
   static const std::vector<CostPreset> presets = {
       {"v4-pro-8gpu",
        "DeepSeek-V4-Pro on eight large GPUs, tensor parallel",
-       {.step = 18.6e-3, .weights = 31e-3, .half_rows = 124, .row = 31e-6, .span = 0, .context = 0, .read = 0}},
+       {.step = 18.6e-3,
+        .weights = 31e-3,
+        .half_rows = 124,
+        .row = 31e-6,
+        .span = 0,
+        .context = 0,
+        .read = 0,
+        .draft = 0}},
       {"dense-attention-8gpu",
        "a large model whose attention reads all of its context, on eight large GPUs",
-       {.step = 18.6e-3, .weights = 31e-3, .half_rows = 124, .row = 31e-6, .span = 0, .context = 3.44e-10, .read = 0}},
+       {.step = 18.6e-3,
+        .weights = 31e-3,
+        .half_rows = 124,
+        .row = 31e-6,
+        .span = 0,
+        .context = 3.44e-10,
+        .read = 0,
+        .draft = 0}},
   };
   return presets;
 }
 
 double CostModel::step_seconds(const StepPlan& plan) const {
-  double before_rows = 0, before_spans = 0;
+  double before_rows = 0, before_spans = 0, drafts = 0;
   for (const Span& s : plan.spans) {
     const double rows = s.rows, before = s.first_position;
     before_spans += before;
+    drafts += s.drafts;
     before_rows += rows * (before + (rows - 1) / 2);
   }
   const double rows = plan.rows;
   return step + weights * rows / (rows + half_rows) + row * rows + span * static_cast<double>(plan.spans.size()) +
-         context * before_rows + read * before_spans;
+         context * before_rows + read * before_spans + draft * drafts;
 }
 
 std::string CostModel::text() const {

@@ -67,6 +67,7 @@ Result<EngineSetup> null_model_options(const CacheLayout& real, int max_position
                               ? std::min(options.model.max_model_len, max_position_embeddings)
                               : max_position_embeddings;
   request.prefix_caching = options.cache.enable_prefix_caching;
+  request.draft_tokens = most_drafts(options);
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(real, request));
   options.scheduler.max_num_seqs = plan.sequences;
   options.cache.kv_cache_memory = static_cast<std::int64_t>(request.budget_bytes - plan.open_bytes);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <ranges>
 #include <utility>
 
+#include "base/philox.h"
 #include "engine/runner.h"
 #include "engine/stepper.h"
 #include "sim/arrivals.h"
@@ -46,6 +48,11 @@ class Simulation {
   Simulation(const Trace& trace, const SimulationOptions& options, Runner* runner, const EngineSetup& engine)
       : trace_(trace), options_(options), stepper_(runner, engine), arrivals_(trace, options.concurrency) {
     result_.requests.resize(trace.requests.size());
+    // What they are does not matter here, only how many.
+    stepper_.draft_by([](SequenceId, std::span<TokenId> to) {
+      std::ranges::fill(to, 0);
+      return static_cast<int>(to.size());
+    });
   }
 
   Result<SimulationResult> run() {
@@ -130,9 +137,26 @@ class Simulation {
       Live& one = live(admission.sequence);
       if (!std::exchange(one.admitted, true)) record(one).admitted = began;
     }
-    for (const SequenceId id : stepper_.sampled()) take_token(id);
+    for (const SequenceId id : stepper_.sampled()) take_tokens(id);
+    stepper_.settle_drafts();
     memory_.add(stepper_, now_);
     return {};
+  }
+
+  // The newest token, and those of the drafts that are right.
+  void take_tokens(SequenceId id) {
+    const std::size_t request = live(id).request;
+    const auto drafts = static_cast<int>(stepper_.drafts(id).size());
+    int right = 0;
+    while (right < drafts && is_right(request, live(id).generated + right)) ++right;
+    for (int i = 0; i <= right; ++i) take_token(id);
+  }
+
+  // A function of the request and the place in its answer: the same under every policy.
+  bool is_right(std::size_t request, int token) const {
+    const PhiloxCounter words =
+        philox4x32({static_cast<std::uint32_t>(request), static_cast<std::uint32_t>(token)}, {});
+    return static_cast<double>(words[0]) * 0x1p-32 < options_.acceptance;
   }
 
   void take_token(SequenceId id) {
@@ -171,13 +195,29 @@ class Simulation {
 
 }  // namespace
 
+namespace {
+
+EngineSetup drafting_options(const SimulationOptions& options) {
+  EngineSetup engine = options.engine;
+  engine.speculation.speculative = options.acceptance > 0 ? "ngram" : "off";
+  engine.scheduler.async_scheduling = "off";
+  return engine;
+}
+
+}  // namespace
+
 Result<SimulationResult> simulate(const Trace& trace, const SimulatedModel& model, const SimulationOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine,
-                          null_model_options(model.cache_layout, model.max_position_embeddings, options.engine));
+  SLUICE_ASSIGN_OR_RETURN(
+      const EngineSetup engine,
+      null_model_options(model.cache_layout, model.max_position_embeddings, drafting_options(options)));
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<Runner> runner,
       Runner::create(make_null_model(model.cache_layout, model.max_position_embeddings), nullptr, engine));
   runner->prefix_cache().set_retention(options.retention);
+  constexpr int kMostRows = 512;
+  std::vector<double> seconds;
+  for (int rows = 1; rows <= kMostRows; ++rows) seconds.push_back(options.cost.rows_seconds(rows));
+  runner->set_row_seconds(std::move(seconds));
   return Simulation(trace, options, runner.get(), engine).run();
 }
 

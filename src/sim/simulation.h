@@ -32,7 +32,8 @@ struct SimulationOptions {
   EngineSetup engine;  // limits, policy and cache; the model's own options are ignored
   CostModel cost;
   RetentionRules retention;
-  int concurrency = 0;  // 0: requests arrive at their times
+  double acceptance = 0;  // the part of drafts that are right, if those before them were; 0: no drafts
+  int concurrency = 0;    // 0: requests arrive at their times
   bool audit_at_end = false;
   std::function<void(std::size_t done, std::size_t total)> on_progress;  // may be empty
 };

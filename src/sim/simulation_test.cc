@@ -184,6 +184,7 @@ TEST(NullModelTest, GivesTheScheduleTheRealModelsPlacesAndPages) {
       request.max_batched_tokens = options.scheduler.max_num_batched_tokens;
       request.max_model_len = 65536;
       request.prefix_caching = caching;
+      request.draft_tokens = options.speculation.num_speculative_tokens;
       const Result<MemoryPlan> plan = plan_memory(real.cache_layout, request);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       const Result<EngineSetup> null_options = null_model_options(real.cache_layout, 65536, options);

@@ -62,14 +62,18 @@ struct ChatRequest {
   std::vector<ChatMessage> messages = {};
   std::vector<boost::json::value> tools = {};              // function objects of the whole request
   std::optional<boost::json::value> response_format = {};  // of the whole request; rendered as it is
-  std::optional<bool> thinking = {};                       // unset: the encoding's default
-  std::optional<std::string> reasoning_effort = {};        // the encoding says which it knows
-  boost::json::object template_variables = {};             // more variables for a chat template
-  bool drop_thinking = true;                               // leave out the reasoning of earlier turns
+  bool format_is_enforced = false;    // the answer is bound to it: an encoding without a place for it leaves it out
+  std::optional<bool> thinking = {};  // unset: the encoding's default
+  std::optional<std::string> reasoning_effort = {};  // the encoding says which it knows
+  boost::json::object template_variables = {};       // more variables for a chat template
+  bool drop_thinking = true;                         // leave out the reasoning of earlier turns
   // End by opening a turn of the assistant, even after a message of its own; or, if the last message is a `prefix`,
   // with its text: its content, or its reasoning if it has no content.
   bool add_generation_prompt = true;
 };
+
+// The text behind which reasoning is over, in all encodings.
+inline constexpr std::string_view kReasoningEnd = "</think>";
 
 // A rendered conversation.
 struct ChatPrompt {

@@ -47,6 +47,8 @@ class Checker {
     int pieces_left = 0;
     std::unique_ptr<BlockChain> chain;
     std::vector<TokenId> wrong;  // to be forgotten
+    std::vector<TokenId> drafts;
+    int kept = 0;  // rows of its span
     std::vector<int> logit_rows;
     Position first = 0;               // of its piece in this step
     Position apart_from = INT32_MAX;  // from here on its tokens are not those of the sequence it was forked from
@@ -57,6 +59,7 @@ class Checker {
                    std::optional<Mismatch>* found);
   Status run_step(const LawSchedule& schedule, std::size_t step, const Tap* tap);
   Status prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget);
+  void make_drafts(const LawPiece& piece, const std::vector<TokenId>& prompt, Live* l);
   Status begin(const LawSchedule& schedule, int sequence);
   Status after(const LawSchedule& schedule, const LawPiece& piece);
   Status fork(const LawSchedule& schedule, const LawPiece& piece);
@@ -167,9 +170,26 @@ Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Ta
   int budget = options_.max_step_rows;
   for (const LawPiece& piece : s.pieces) SLUICE_RETURN_IF_ERROR(prepare(schedule, piece, &budget));
   if (spans_.empty()) return {};
-  const Status status = runner_.run_step(spans_, tap);
-  if (status.code() != StatusCode::kResourceExhausted || !give_room()) return status;
-  return runner_.run_step(spans_, tap);
+  Status status = runner_.begin(spans_, tap);
+  if (status.code() == StatusCode::kResourceExhausted && give_room()) status = runner_.begin(spans_, tap);
+  SLUICE_RETURN_IF_ERROR(status);
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    runner_.settle(spans_[i].sequence, live(span_sequences_[i]).kept, spans_[i].chain);
+  }
+  return {};
+}
+
+// Those of the span that are right are the sequence's own, the first wrong one is not, and the others may be anything.
+void Checker::make_drafts(const LawPiece& piece, const std::vector<TokenId>& prompt, Live* l) {
+  const auto own = static_cast<std::size_t>(l->first + l->kept - piece.right);
+  l->drafts.clear();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(piece.drafts); ++i) {
+    TokenId id = prompt[(own + i) % prompt.size()];
+    if (static_cast<int>(i) == piece.right) id = (id + 1) % static_cast<TokenId>(runner_.vocab_size());
+    l->drafts.push_back(id);
+  }
+  report_.drafts += piece.drafts;
+  report_.drafts_rejected += piece.drafts - piece.right;
 }
 
 // The schedule needs more pages than it was given. False when it has them all.
@@ -190,8 +210,15 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
   const int rows = std::min(std::min(piece.end, static_cast<int>(prompt.size())) - l.first, *budget);
   if (rows <= 0) return {};
   *budget -= rows;
+  // A piece may begin elsewhere than it was planned to.
+  LawPiece drafted = piece;
+  drafted.right = std::min(piece.right, rows - 1);
+  drafted.drafts = std::min(piece.drafts, drafted.right + *budget);
+  *budget -= drafted.drafts - drafted.right;
+  l.kept = piece.keep ? rows : 0;
+  make_drafts(drafted, prompt, &l);
   std::span<const TokenId> ids =
-      std::span(prompt).subspan(static_cast<std::size_t>(l.first), static_cast<std::size_t>(rows));
+      std::span(prompt).subspan(static_cast<std::size_t>(l.first), static_cast<std::size_t>(rows - drafted.right));
   if (!piece.keep) {
     l.wrong.assign(ids.rbegin(), ids.rend());
     l.wrong[0] = prompt[(static_cast<std::size_t>(l.first) + prompt.size() / 2) % prompt.size()];
@@ -202,8 +229,8 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
   spans_.push_back({.sequence = l.slot,
                     .ids = ids,
                     .logit_rows = l.logit_rows,
-                    .keep = piece.keep,
-                    .chain = spec(schedule, piece.sequence).cached ? l.chain.get() : nullptr});
+                    .chain = spec(schedule, piece.sequence).cached ? l.chain.get() : nullptr,
+                    .drafts = l.drafts});
   span_sequences_.push_back(piece.sequence);
   return {};
 }
@@ -367,7 +394,7 @@ Tap Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values*
     int row = -1, total = 0;
     for (std::size_t i = 0; i < spans_.size(); ++i) {
       if (span_sequences_[i] == watched.sequence) row = total + watched.position - live(watched.sequence).first;
-      total += static_cast<int>(spans_[i].ids.size());
+      total += spans_[i].rows();
     }
     if (row < 0 || rows != total) return;
     std::span<const float> of_row{data + static_cast<std::ptrdiff_t>(row) * columns, static_cast<std::size_t>(columns)};

@@ -34,6 +34,9 @@ struct LawReport {
   std::int64_t truncations = 0;             // tokens removed again
   std::int64_t aborts = 0;                  // ended before their end
   std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
+  std::int64_t drafts = 0;                  // rows of guessed tokens
+  std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
+  std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
   std::int64_t evictions = 0;               // cached pages given to others
   std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
   std::set<int> thread_counts;              // that steps ran on
@@ -61,6 +64,8 @@ inline constexpr LawCount kLawCounts[] = {
     {"truncations", &LawReport::truncations},
     {"aborts", &LawReport::aborts},
     {"forgotten_spans", &LawReport::forgotten_spans},
+    {"drafts", &LawReport::drafts},
+    {"drafts_rejected", &LawReport::drafts_rejected},
     {"evictions", &LawReport::evictions},
     {"in_flight", &LawReport::in_flight},
 };
@@ -68,6 +73,7 @@ inline constexpr LawCount kLawCounts[] = {
 inline void LawReport::add(const LawReport& part) {
   schedules += part.schedules;
   for (const LawCount& count : kLawCounts) this->*count.value += part.*count.value;
+  model_drafts += part.model_drafts;
   thread_counts.insert(part.thread_counts.begin(), part.thread_counts.end());
   if (!difference) difference = part.difference;
 }

@@ -15,17 +15,19 @@ std::string Workload::text() const {
   std::string text = fmt::format(
       "  --max-num-batched-tokens {} --max-num-seqs {} --scheduling-policy {} --long-prefill-token-threshold {} "
       "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --async-scheduling {} --force-preempt-every {} "
-      "--swap-space {}, {} threads",
+      "--swap-space {} --speculative {} --num-speculative-tokens {} --{}speculative-adaptive{}, {} threads",
       o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, o.scheduler.scheduling_policy,
       o.scheduler.long_prefill_token_threshold, o.scheduler.enable_mixed_prefill_decode ? "" : "no-",
-      caching ? "" : "no-", o.scheduler.async_scheduling, o.testing.force_preempt_every, o.cache.swap_space, threads);
+      caching ? "" : "no-", o.scheduler.async_scheduling, o.testing.force_preempt_every, o.cache.swap_space,
+      o.speculation.speculative, o.speculation.num_speculative_tokens, o.speculation.speculative_adaptive ? "" : "no-",
+      right_drafts ? ", most drafts are right" : "", threads);
   if (pages > 0) text += fmt::format(", {} pages", pages);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
-    text +=
-        fmt::format("  prompt {}: {} tokens, n {}, priority {}, {}{}, arrives at step {}{}\n", r.prompt, r.max_tokens,
-                    r.n, r.priority, r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
-                    r.arrives, r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
+    text += fmt::format("  prompt {}: {} tokens{}, n {}, priority {}, {}{}, arrives at step {}{}\n", r.prompt,
+                        r.max_tokens, r.stops_after > 0 ? fmt::format(", ends after {}", r.stops_after) : "", r.n,
+                        r.priority, r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
+                        r.arrives, r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
   }
   return text;
 }
@@ -94,7 +96,11 @@ class Maker {
     o.scheduler.enable_mixed_prefill_decode = !one_in(4);
     o.testing.force_preempt_every = one_in(3) ? (o.scheduler.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
     o.cache.swap_space = below(2);  // more than none: the runner's own
-    if ((number_ + number_ / kLawSituations) % 2 == 1) o.scheduler.async_scheduling = "on";
+    o.scheduler.async_scheduling = (number_ + number_ / kLawSituations) % 2 == 1 ? "on" : "off";
+    o.speculation.speculative = o.scheduler.async_scheduling == "on" && one_in(2) ? "off" : "auto";
+    o.speculation.num_speculative_tokens = 1 + below(kMostDrafts);
+    o.speculation.speculative_adaptive = one_in(3);
+    work_.right_drafts = situation_ != Situation::kAny || one_in(2);
     work_.caching = !one_in(5);
     work_.threads = laws_.thread_counts[static_cast<std::size_t>(number_) % laws_.thread_counts.size()];
   }
@@ -178,6 +184,7 @@ class Maker {
     }
     r.max_tokens = 1 + below(12);
     if (situation_ == Situation::kAny && (one_in(4) || budget < 64)) r.max_tokens += kBlockTokens + 2;
+    if (one_in(3)) r.stops_after = 1 + below(r.max_tokens);
     r.n = one_in(4) ? 2 + below(2) : 1;
     r.priority = below(3) - 1;
     r.arrives = below(2) * below(20);

@@ -21,6 +21,7 @@ struct WorkRequest {
   int prompt = 0, max_tokens = 1, n = 1, priority = 0;
   int arrives = 0, cancelled = -1;  // steps
   bool greedy = true;
+  int stops_after = 0;  // tokens: the last one is an end token; 0: it goes on to max_tokens
   std::string salt = {};
 };
 
@@ -29,6 +30,7 @@ struct Workload {
   int threads = 1;
   int pages = 0;  // latent pages that are there; 0: all
   bool caching = true;
+  bool right_drafts = false;     // most drafts are right, else the stepper's own
   bool cancels_swapped = false;  // the second request that is swapped out is cancelled then
   std::vector<WorkRequest> requests;
 

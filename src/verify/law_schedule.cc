@@ -182,6 +182,7 @@ class ScheduleMaker {
       LawPiece piece{.sequence = unfinished_[i], .end = at_[s] + rows};
       piece.keep = first_piece_[s] > 0 || !(std::exchange(wants_wrong_tokens_, false) || one_in(12));
       budget -= rows;
+      if (piece.keep && one_in(3)) add_drafts(s, rows, &piece, &budget);
       if (piece.keep) at_[s] = piece.end;
       if (piece.keep && !add_wanted_event(&piece) && one_in(6)) add_event(&piece);
       first_piece_[s] = 0;
@@ -189,6 +190,25 @@ class ScheduleMaker {
     }
     if (!step.pieces.empty()) schedule_.steps.push_back(std::move(step));
     std::erase_if(unfinished_, [this](int s) { return left(static_cast<std::size_t>(s)) == 0; });
+  }
+
+  // Some of the piece's own tokens, which are right, and others behind it, which are not.
+  void add_drafts(std::size_t s, int rows, LawPiece* piece, int* budget) {
+    if (!one_in(3) && first_piece_[s] == 0) {  // as in an answer: all but the first row are drafts
+      rows = std::min(rows, 1 + below(1 + kMostDrafts));
+      piece->end = at_[s] + rows;
+    }
+    piece->drafts = 1 + below(kMostDrafts);
+    piece->right = std::min(rows - 1, below(1 + piece->drafts));
+    // Or wrong ones complete a block.
+    const int before_block = (at_[s] / kBlockTokens + 1) * kBlockTokens - 1 - below(3);
+    if (one_in(3) && before_block > at_[s] && before_block <= piece->end && first_piece_[s] == 0) {
+      piece->end = before_block;
+      piece->drafts = kMostDrafts;
+      piece->right = std::min(below(3), before_block - at_[s] - 1);
+    }
+    piece->drafts = std::min(piece->drafts, piece->right + *budget);
+    *budget -= piece->drafts - piece->right;
   }
 
   // The first of the events that the schedule is to have which can happen here.
@@ -304,6 +324,13 @@ LawSchedule without_forgotten(LawSchedule schedule) {
   return schedule;
 }
 
+LawSchedule without_drafts(LawSchedule schedule) {
+  for (LawStep& step : schedule.steps) {
+    for (LawPiece& piece : step.pieces) piece.drafts = piece.right = 0;
+  }
+  return schedule;
+}
+
 LawSchedule with_one_thread(LawSchedule schedule) {
   for (LawStep& step : schedule.steps) step.threads = 1;
   return schedule;
@@ -339,12 +366,13 @@ LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, con
 std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule) {
   std::vector<LawSchedule> smaller;
   std::vector<bool> used(schedule.sequences.size());
-  bool threads = false, forgotten = false;
+  bool threads = false, forgotten = false, drafts = false;
   for (const LawStep& step : schedule.steps) {
     threads |= step.threads != 1;
     for (const LawPiece& piece : step.pieces) {
       used[static_cast<std::size_t>(piece.sequence)] = true;
       forgotten |= !piece.keep;
+      drafts |= piece.drafts > 0;
     }
   }
   for (std::size_t s = 0; s < used.size(); ++s) {
@@ -353,6 +381,7 @@ std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule) {
     }
   }
   if (forgotten) smaller.push_back(without_forgotten(schedule));
+  if (drafts) smaller.push_back(without_drafts(schedule));
   if (threads) smaller.push_back(with_one_thread(schedule));
   if (schedule.free_pages > 0) {
     smaller.push_back(schedule);
@@ -372,6 +401,9 @@ std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule) {
     for (std::size_t p = 0; p < schedule.steps[s].pieces.size(); ++p) {
       // A piece that is left out is computed with the next one of its sequence.
       variant(s, p, [](auto& pieces, auto piece) { pieces.erase(piece); });
+      if (schedule.steps[s].pieces[p].drafts > 0) {
+        variant(s, p, [](auto&, auto piece) { piece->drafts = piece->right = 0; });
+      }
       if (schedule.steps[s].pieces[p].after == LawEvent::kNone) continue;
       variant(s, p, [](auto&, auto piece) { piece->after = LawEvent::kNone; });
     }
@@ -408,9 +440,11 @@ std::string LawSchedule::text() const {
     text += fmt::format("  step {}, {} threads:", i, steps[i].threads);
     for (const LawPiece& piece : steps[i].pieces) {
       const LawSequence& s = sequences[static_cast<std::size_t>(piece.sequence)];
-      text += fmt::format(" sequence {} (prompt {}{}) to token {}{}{};", piece.sequence, s.prompt,
+      const std::string drafts =
+          piece.drafts > 0 ? fmt::format(" with {} drafts, {} of them right", piece.drafts, piece.right) : "";
+      text += fmt::format(" sequence {} (prompt {}{}) to token {}{}{}{};", piece.sequence, s.prompt,
                           s.cached ? fmt::format(", cached to {}", s.hit_limit) : "", piece.end,
-                          piece.keep ? "" : " with wrong tokens, forgotten", event_text(piece));
+                          piece.keep ? "" : " with wrong tokens, forgotten", drafts, event_text(piece));
     }
     text += "\n";
   }

@@ -40,6 +40,8 @@ struct LawPiece {
   int sequence = 0;
   int end = 0;
   bool keep = true;  // false: wrong tokens, forgotten afterwards
+  int drafts = 0;    // the last tokens of the span, of which `right` are right and the others lie beyond `end`
+  int right = 0;     // less than the tokens up to `end`
   LawEvent after = LawEvent::kNone;
   int argument = 0;
 };

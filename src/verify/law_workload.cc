@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <random>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +21,9 @@ namespace {
 struct Generated {
   std::vector<TokenId> tokens;
   std::vector<std::uint64_t> digests;  // [token], of the logits that it was sampled from
+  // [token]: what the model guesses behind the tokens before it, kMostDrafts of them; none for the first, nor if it
+  // makes no drafts.
+  std::vector<std::vector<TokenId>> drafts;
 };
 
 struct Found {
@@ -60,6 +65,8 @@ class WorkloadChecker {
   void begin(Stepper& stepper, const Workload& work, int request, int choice);
   void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
   void draw(Stepper& stepper, const Workload& work);
+  int draft(SequenceId id, std::span<TokenId> to);
+  std::optional<Found> check_drafts(Stepper& stepper);
   std::optional<Found> take_all(Stepper& stepper, const Workload& work);
   std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
                             std::span<const float> row);
@@ -77,6 +84,7 @@ class WorkloadChecker {
   int swapped_ = 0;                                        // sequences so far
   std::vector<float> logits_;                              // of the step whose tokens are on their way
   std::vector<std::size_t> rows_;                          // of these, for each token
+  std::mt19937 drafts_;                                    // how right they are
 };
 
 // The request by itself, with nothing cached and one row after the other.
@@ -90,11 +98,20 @@ Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
   Status status;
   while (status.ok() && static_cast<int>(result.tokens.size()) < r.max_tokens) {
     const int last = static_cast<int>(next.size()) - 1;
-    const StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}};
-    status = runner_.run_step({&span, 1});
+    const SamplingParams sampling = sampling_of(r, choice);
+    StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}};
+    if (runner_.model().drafts() && !result.tokens.empty()) {
+      span.model_drafts = std::min(runner_.pools().plan().open_states - 2, runner_.max_model_len() - position - 1);
+      span.sampling = &sampling;
+    }
+    status = runner_.begin({&span, 1});
+    if (!status.ok()) break;
+    const auto drafts = runner_.drafts(0);
+    result.drafts.emplace_back(drafts.begin(), drafts.end());
+    runner_.settle(slot, last + 1);
     position += static_cast<Position>(next.size());
     Sampled sampled;
-    if (status.ok()) status = sample_one(runner_.exec(), runner_.logits(0), sampling_of(r, choice), position, &sampled);
+    status = sample_one(runner_.exec(), runner_.logits(0), sampling, position, &sampled);
     if (!status.ok()) break;
     result.digests.push_back(bit_digest(runner_.logits(0)));
     result.tokens.push_back(sampled.token);
@@ -111,6 +128,7 @@ void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request,
   sequence.max_tokens = r.max_tokens;
   sequence.priority = r.priority;
   sequence.cache_salt = r.salt;
+  sequence.answer.sampling = sampling_of(r, choice);
   live_[stepper.add(std::move(sequence)).value] = {
       .request = request, .choice = choice, .expected = &expected(r, choice), .number = begun_.size()};
   begun_.push_back(&r);
@@ -122,7 +140,7 @@ void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId pa
   const Choice c = live_.at(parent.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   for (int choice = 1; c.choice == 0 && c.generated == 0 && choice < r.n; ++choice) {
-    const SequenceId child = stepper.fork(parent);
+    const SequenceId child = stepper.fork(parent, {.sampling = sampling_of(r, choice)});
     if (!child) {
       begin(stepper, work, c.request, choice);
       continue;
@@ -153,21 +171,55 @@ std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequ
 // Tokens for all that the step sampled, and for the choices that begin there.
 void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
   rows_.clear();
-  for (std::size_t row = 0; row < stepper.sampled().size(); ++row) {
-    if (!stepper.sampled()[row]) continue;  // ended since
+  for (std::size_t i = 0; i < stepper.sampled().size(); ++i) {
+    const SequenceId sampled = stepper.sampled()[i];
+    if (!sampled) continue;  // ended since
+    const std::size_t row = stepper.logits_row(i);
     std::vector<SequenceId> takers;
-    fork(stepper, work, stepper.sampled()[row], &takers);
-    takers.push_back(stepper.sampled()[row]);
+    fork(stepper, work, sampled, &takers);
+    takers.push_back(sampled);
     for (const SequenceId id : takers) {
       const Choice& c = live_.at(id.value);
       stepper.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
-      rows_.push_back(row);
+      for (std::size_t d = 0; d <= stepper.drafts(id).size(); ++d) rows_.push_back(row + d);
     }
   }
   if (rows_.empty()) return;
-  logits_.resize(stepper.sampled().size() * runner_.vocab_size());
+  logits_.resize(stepper.logit_count() * runner_.vocab_size());
   runner_.fetch_logits(logits_);  // there when the tokens are
   stepper.send();
+}
+
+// Some of the tokens that follow, most of them right, with a wrong one somewhere.
+int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
+  const Choice& c = live_.at(id.value);
+  const auto& tokens = c.expected->tokens;
+  const std::size_t count = 1 + drafts_() % to.size();
+  const std::size_t wrong = drafts_() % 2 == 0 ? drafts_() % count : count;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = c.generated + i;
+    to[i] = at < tokens.size() ? tokens[at] : 0;
+    if (i == wrong) to[i] = (to[i] + 1) % static_cast<TokenId>(runner_.vocab_size());
+  }
+  return static_cast<int>(count);
+}
+
+// The draft law: what the model guesses behind the tokens of a sequence is a function of these, and of the drafts
+// before.
+std::optional<Found> WorkloadChecker::check_drafts(Stepper& stepper) {
+  for (const SequenceId id : stepper.sampled()) {
+    if (!id || stepper.draft_source(id) != DraftSource::kMtp) continue;
+    const std::span<const TokenId> found = stepper.drafts(id);
+    const Choice& c = live_.at(id.value);
+    if (found.empty()) continue;
+    const std::vector<TokenId>& alone = c.expected->drafts[c.generated];
+    report_.model_drafts += static_cast<std::int64_t>(found.size());
+    if (found.size() <= alone.size() && std::equal(found.begin(), found.end(), alone.begin())) continue;
+    return Found{"drafts",
+                 fmt::format("behind {} tokens of an answer (request {}, choice {}) the model guesses {}, alone {}",
+                             c.generated, c.request, c.choice, fmt::join(found, " "), fmt::join(alone, " "))};
+  }
+  return std::nullopt;
 }
 
 std::optional<Found> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
@@ -185,6 +237,7 @@ std::optional<Found> WorkloadChecker::take_all(Stepper& stepper, const Workload&
 std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
                                            std::span<const float> row) {
   const SequenceId id = drawn.id;
+  if (!live_.contains(id.value)) return Found{"token", "a token for a sequence that has ended"};
   Choice& c = live_.at(id.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   if (c.generated == 0) {
@@ -205,10 +258,10 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
   report_.choosing_rows += position - 1 >= options_.chooses_from;
   ++c.generated;
   stepper.append(id, sampled.token);
-  if (static_cast<int>(c.generated) < r.max_tokens) return std::nullopt;
+  const int length = r.stops_after > 0 ? r.stops_after : r.max_tokens;
+  if (static_cast<int>(c.generated) < length) return std::nullopt;
   const auto& first = expected(r, 0).tokens;
-  report_.forks_apart +=
-      c.forked && !std::equal(first.begin(), first.begin() + r.max_tokens, c.expected->tokens.begin());
+  report_.forks_apart += c.forked && !std::equal(first.begin(), first.begin() + length, c.expected->tokens.begin());
   live_.erase(id.value);
   stepper.end(id);
   return std::nullopt;
@@ -231,7 +284,9 @@ void WorkloadChecker::cancel(Stepper& stepper, int request) {
 // Of the sequences that the last plan swapped out, the second one of the workload.
 void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
-    if (preemption.swap && ++swapped_ == 2) cancel(stepper, live_.at(preemption.sequence.value).request);
+    const auto swapped = live_.find(preemption.sequence.value);  // unless its last token has come since
+    if (swapped == live_.end() || !preemption.swap) continue;
+    if (++swapped_ == 2) return cancel(stepper, swapped->second.request);
   }
 }
 
@@ -265,6 +320,10 @@ Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) 
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
   report_.thread_counts.insert(runner_.threads());
   Stepper stepper(&runner_, work.options);
+  drafts_.seed(static_cast<std::uint32_t>(options_.seed + work.requests.size()));
+  if (work.right_drafts) {
+    stepper.draft_by([this](SequenceId id, std::span<TokenId> to) { return draft(id, to); });
+  }
   Result<std::optional<Found>> found = drive(stepper, work);
   EngineStats stats;
   stepper.fill(&stats);
@@ -272,6 +331,8 @@ Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) 
   report_.swaps += static_cast<std::int64_t>(stats.preemptions_swap);
   report_.swaps_restored += static_cast<std::int64_t>(stats.swaps_restored);
   report_.resumed_tokens += static_cast<std::int64_t>(stats.cache.resumed_tokens);
+  report_.drafts += static_cast<std::int64_t>(stats.drafts.drafted_tokens);
+  report_.drafts_rejected += static_cast<std::int64_t>(stats.drafts.drafted_tokens - stats.drafts.accepted_tokens);
   return found;
 }
 
@@ -303,10 +364,12 @@ Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Work
     }
     stepper.settle();
     SLUICE_RETURN_IF_ERROR(begun);
+    if (auto difference = check_drafts(stepper)) return difference;
     draw(stepper, work);
-    if (!stepper.asynchronous() && stepper.outstanding()) {
+    if ((!stepper.asynchronous() || stepper.drafted()) && stepper.outstanding()) {
       if (auto difference = take_all(stepper, work)) return difference;
     }
+    stepper.settle_drafts();
     if (work.cancels_swapped) cancel_swapped(stepper);
     // An audit waits for all that was enqueued.
     if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());

@@ -75,10 +75,14 @@ Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout) 
   options.scheduler.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
   options.model.max_model_len = longest + kLongestAnswer;
   options.audit = true;
+  options.speculation = {.speculative = options.mtp ? "mtp" : "ngram",
+                         .num_speculative_tokens = kMostDrafts,
+                         .speculative_adaptive = false};
   MemoryRequest request{.budget_bytes = 1,
                         .max_seqs = options.scheduler.max_num_seqs,
                         .max_batched_tokens = options.scheduler.max_num_batched_tokens,
-                        .max_model_len = options.model.max_model_len};
+                        .max_model_len = options.model.max_model_len,
+                        .draft_tokens = kMostDrafts};
   // The least memory that holds that many sequences: nothing else brings pages into other hands.
   const auto enough = [&](std::size_t bytes) {
     request.budget_bytes = bytes;
@@ -112,8 +116,12 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
     return invalid_argument(fmt::format("--half: expected both, rows, scheduling or moves, found '{}'", options.half));
   }
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
-  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
-  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(options.engine, plan.cache_layout));
+  EngineSetup given = options.engine;
+  if (given.speculation.speculative != "off") {
+    SLUICE_ASSIGN_OR_RETURN(given.mtp, has_mtp(given.model.folder));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), given));
+  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(given, plan.cache_layout));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   if (moves && !runner->computes_later()) {
     return invalid_argument("--half moves: moves sequences between a device and the CPU: expected another --device");

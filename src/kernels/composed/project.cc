@@ -25,6 +25,9 @@ void project(const Exec& exec, const ProjectArgs& args) {
   for (const Product& product : products) {
     const Rows& y = product.y;
     if (product.bias != nullptr) add_bias(exec, {args.rows, y.columns, product.bias, y.values});
+    if (product.addend != nullptr) {
+      add(exec, {args.rows / product.shared, y.columns, product.addend, y.values, product.shared});
+    }
     if (product.norm != nullptr) {
       norm_to(exec, args.rows, y.values, y.ld, product.norm, product.norm_eps, y);
     } else {

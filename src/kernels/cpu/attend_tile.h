@@ -116,10 +116,15 @@ class AttendTile {
       const int n = last - first < kSplitKeys ? last - first : kSplitKeys;
       for (int i = 0; i < n; ++i) list_[i] = latent_values(first + i, i);
       for (int r = 0; r < rows_; ++r) {
-        const int visible = (position(r) + 1) / args_.tokens_per_row - first;
+        const int visible = visible_entries(r) - first;
         if (visible > 0) add_keys(r, 0, visible < n ? visible : n);
       }
     }
+  }
+
+  int visible_entries(int r) const {
+    const bool fault = span_.rows <= args_.fault_future_entries;
+    return (position(fault ? rows_ - 1 : r) + 1) / args_.tokens_per_row;
   }
 
   void attend_window() {
@@ -140,8 +145,9 @@ class AttendTile {
     return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
   Position window_begin(int r) const {
-    const Position begin = position(r) - args_.window_tokens + 1;
-    return begin > 0 ? begin : 0;
+    const Position begin = position(r) - args_.window_tokens + 1, first = args_.first_key;
+    const Position clipped = begin > first ? begin : first;
+    return clipped < position(r) ? clipped : position(r);
   }
 
   // Selected rows lie anywhere, where no processor fetches by itself.

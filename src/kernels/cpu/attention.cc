@@ -70,6 +70,7 @@ std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& til
 void attend_keys(const Exec& exec, const AttendArgs& given) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
+  args.fault_future_entries = exec.fault_future_entries;
   SLUICE_CHECK(args.heads % args.key_heads == 0 && args.value_offset % 16 == 0, "heads share keys evenly");
   for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;

@@ -61,27 +61,27 @@ template <class V, int C, bool kOverlap>
       channels[c].open.add(value(gate, c, own) + value(ape, c, own), value(u, c, own));
       if constexpr (kOverlap) channels[c].next.add(value(gate, c, 0) + value(ape, c, 0), value(u, c, 0));
     }
-    if (++slot < args.ratio) continue;
-    slot = 0;
-    for (int c = 0; c < C; ++c) {
-      store_up_to_16(channels[c].open.a / channels[c].open.s, pooled + 16 * c, left(c));
-      if constexpr (kOverlap) {
-        channels[c].open = channels[c].next;
-        channels[c].next = Accumulator<V>::empty();
-      } else {
-        channels[c].open = Accumulator<V>::empty();
+    if (++slot == args.ratio) {
+      slot = 0;
+      for (int c = 0; c < C; ++c) {
+        store_up_to_16(channels[c].open.a / channels[c].open.s, pooled + 16 * c, left(c));
+        channels[c].open = kOverlap ? channels[c].next : Accumulator<V>::empty();
+        if constexpr (kOverlap) channels[c].next = Accumulator<V>::empty();
       }
+      pooled += dim;
     }
-    pooled += dim;
-    if (i != boundary_row) continue;
-    for (int c = 0; c < C; ++c) channels[c].open.store(args.boundary(boundary) + begin + 16 * c, dim, left(c));
-    boundary_row += kBlockTokens;
-    ++boundary;
-  }
-  for (int c = 0; c < C; ++c) {
-    float* state = args.state(span.state_out) + begin + 16 * c;
-    channels[c].open.store(state, dim, left(c));
-    if constexpr (kOverlap) channels[c].next.store(state + 3 * dim, dim, left(c));
+    if (i == boundary_row) {
+      for (int c = 0; c < C; ++c) channels[c].open.store(args.boundary(boundary) + begin + 16 * c, dim, left(c));
+      boundary_row += kBlockTokens;
+      ++boundary;
+    }
+    const std::int32_t after = args.step->states_after[span.row_begin + i];
+    if (after < 0) continue;
+    for (int c = 0; c < C; ++c) {
+      float* state = args.state(after) + begin + 16 * c;
+      channels[c].open.store(state, dim, left(c));
+      if constexpr (kOverlap) channels[c].next.store(state + 3 * dim, dim, left(c));
+    }
   }
 }
 

@@ -66,10 +66,11 @@ template <int P, class Form, class V>
 }
 
 // A Format of cpu/linear_tile.h: weights with their scales and minima, each product and sum rounded.
-template <class V, class Form, int kRows, int kFrom>
+template <class V, class Form, RowsAtOnce kAtOnce>
 struct CodesAsFloats {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 8;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = Form::kLineBytes, kScaleBytes = Form::kScaleBytes;
   struct Line {
     const std::int32_t* codes;
@@ -93,10 +94,11 @@ struct CodesAsFloats {
 };
 
 // Weights with the scales and minima of their inputs (WeightFormat::kTransposedCodes).
-template <class V, class Form, int kRows, int kFrom>
+template <class V, class Form, RowsAtOnce kAtOnce>
 struct TransposedCodes {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 8, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 8;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = Form::kLineBytes,
                                kLineScaleBytes = (Form::kMin ? 2 : 1) * 8 * sizeof(float);
   static constexpr std::size_t kScaleBytes = kPanelInputs / kInputs * kLineScaleBytes / kGroupOutputs;

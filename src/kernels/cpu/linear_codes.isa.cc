@@ -10,9 +10,9 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 template <class Form>
-using Codes = CodesAsFloats<F32x16, Form, LinearIsa::kCodesDirectRows, LinearIsa::kPanelFrom>;
+using Codes = CodesAsFloats<F32x16, Form, LinearIsa::kCodesRows>;
 template <class Form>
-using Transposed = TransposedCodes<F32x16, Form, LinearIsa::kDirectRows, LinearIsa::kPanelFrom>;
+using Transposed = TransposedCodes<F32x16, Form, LinearIsa::kTransposedRows>;
 
 }  // namespace
 
@@ -38,8 +38,8 @@ namespace {
 constexpr unsigned kCodes = set_of(WeightKind::kCodes), kTransposed = set_of(WeightKind::kTransposedCodes);
 constexpr unsigned kF32 = set_of(InputForm::kF32);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_codes, LinearIsa, kCodes, kFloatInputs),
-    SLUICE_LINEAR_KERNELS(linear_transposed_codes, LinearIsa, kTransposed, kF32),
+    SLUICE_LINEAR_KERNELS(linear_codes, LinearIsa::kCodesRows, kCodes, kFloatInputs),
+    SLUICE_LINEAR_KERNELS(linear_transposed_codes, LinearIsa::kTransposedRows, kTransposed, kF32),
 };
 
 }  // namespace

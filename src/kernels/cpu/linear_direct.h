@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/cpu/linear_blocks.h"
 #include "kernels/cpu/linear_tile.h"
 
 namespace sluice::cpu::SLUICE_ISA {
@@ -175,15 +176,19 @@ class LinearDirect {
 // Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
 template <class Isa, class Format, class Arithmetic>
 class LinearDirectRows {
-  static constexpr int kMost = Format::kDirectRows;
+  static constexpr int kDirect = Format::kRows.direct, kBlocks = Format::kRows.blocks;
+  static constexpr int kAlone = std::max(Format::kRows.alone, kDirect);
 
  public:
   static void run(const LinearTile& tile, const LinearJob& job, int rows) {
-    const int parts = (rows + kMost - 1) / kMost;
+    const bool by_blocks = kBlocks > 0 && rows > kDirect && tile.groups == Isa::kTileGroups;
+    const int most = by_blocks ? kBlocks : rows <= kAlone ? kAlone : kDirect, parts = (rows + most - 1) / most;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows - row + parts - part - 1) / (parts - part);
-      if (tile.groups == Isa::kTileGroups) {
-        with_rows<Isa::kTileGroups, kMost>(tile, job, row, count, 0);
+      if (by_blocks) {
+        with_rows_by_blocks<kBlocks>(tile, job, row, count);
+      } else if (tile.groups == Isa::kTileGroups) {
+        with_rows<Isa::kTileGroups, kAlone>(tile, job, row, count, 0);
       } else {
         narrow(tile, job, row, count);
       }
@@ -197,9 +202,9 @@ class LinearDirectRows {
     if constexpr (kNarrowGroups<Format> > 1) {
       int group = 0;
       for (; group + kNarrowGroups<Format> <= tile.groups; group += kNarrowGroups<Format>) {
-        with_rows<kNarrowGroups<Format>, kMost>(tile, job, row, count, group);
+        with_rows<kNarrowGroups<Format>, kAlone>(tile, job, row, count, group);
       }
-      for (; group < tile.groups; ++group) with_rows<1, kMost>(tile, job, row, count, group);
+      for (; group < tile.groups; ++group) with_rows<1, kAlone>(tile, job, row, count, group);
     } else {
       for (int group = 0; group < tile.groups; ++group) {
         for (int r = 0; r < count; ++r) LinearDirect<Isa, Format, Arithmetic, 1, 1>::run(tile, job, row + r, group);
@@ -213,6 +218,15 @@ class LinearDirectRows {
       if (count < kRows) return with_rows<kGroups, kRows - 1>(tile, job, row, count, group);
     }
     LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, job, row, group);
+  }
+
+  // Parts of more rows than kDirect are never cut into single ones.
+  template <int kRows>
+  static void with_rows_by_blocks(const LinearTile& tile, const LinearJob& job, int row, int count) {
+    if constexpr (kRows > 1) {
+      if (count < kRows) return with_rows_by_blocks<kRows - 1>(tile, job, row, count);
+      LinearBlocks<Isa, Format, Arithmetic, kRows, Isa::kBlockGroups>::run(tile, job, row);
+    }
   }
 };
 

@@ -13,6 +13,14 @@ inline constexpr std::size_t kLineScales = [] {
   return std::size_t{0};
 }();
 
+// Rows that a format's kernels take at once.
+struct RowsAtOnce {
+  int direct;          // whose sums of all groups of a tile stay in registers beside what decodes weights
+  int alone = 0;       // so many in one part rather than in two of at most `direct`
+  int blocks = 0;      // the same of Isa::kBlockGroups groups; 0: no such kernels
+  int panel_from = 0;  // rows from which panels pay; 0: never
+};
+
 // Groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored as f32.
 template <class Format>
 inline constexpr int kNarrowGroups = [] {
@@ -55,10 +63,11 @@ struct ScaledF32 {
   [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
 };
 
-template <class V, int kRows, int kFrom>
+template <class V, RowsAtOnce kAtOnce>
 struct F32Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom, kNarrowGroups = 2;
+  static constexpr int kInputs = 2, kNarrowGroups = 2;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = 128, kScaleBytes = 0;
   using Line = const float*;
   [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
@@ -71,10 +80,11 @@ struct F32Weights {
   }
 };
 
-template <class V, int kRows, int kFrom>
+template <class V, RowsAtOnce kAtOnce>
 struct Bf16Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 2;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 0;
   using Line = typename V::Int;
   [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
@@ -91,19 +101,21 @@ struct Bf16Weights {
 };
 
 // e4m3 with a scale per block, ScaledE8m0 or ScaledF32. Decoder gives Line, load(line) and pair<P>(line, even, odd).
-template <class OfBlock, class Decoder, int kRows, int kFrom>
+template <class OfBlock, class Decoder, RowsAtOnce kAtOnce>
 struct Fp8Weights : Decoder {
   using Scale = OfBlock;
-  static constexpr int kInputs = 4, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 4;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = OfBlock::kBytes;
   [[gnu::always_inline]] auto load(const std::byte* line, const std::byte*) const { return Decoder::load(line); }
 };
 
 // f32 scales go into each weight.
-template <class V, class Decoder, int kRows, int kFrom>
+template <class V, class Decoder, RowsAtOnce kAtOnce>
 struct Fp8PrescaledWeights : Decoder {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 4, kDirectRows = kRows, kPanelFrom = kFrom;
+  static constexpr int kInputs = 4;
+  static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 4;
   struct Line {
     typename Decoder::Line codes;

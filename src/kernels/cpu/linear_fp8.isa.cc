@@ -9,10 +9,10 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-constexpr int kRows = LinearIsa::kDirectRows, kFrom = LinearIsa::kPanelFrom;
-using Scaled = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, kRows, kFrom>;
-using F32Scaled = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kRows, kFrom>;
-using Prescaled = Fp8PrescaledWeights<F32x16, Fp8Decoder, kRows, kFrom>;
+constexpr RowsAtOnce kRows = LinearIsa::kFp8Rows;
+using Scaled = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, kRows>;
+using F32Scaled = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kRows>;
+using Prescaled = Fp8PrescaledWeights<F32x16, Fp8Decoder, kRows>;
 
 }  // namespace
 
@@ -24,9 +24,9 @@ namespace {
 
 constexpr unsigned kF32Scales = set_of(WeightKind::kFp8F32Scales);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_fp8, Scaled, set_of(WeightKind::kFp8), kFloatInputs),
-    SLUICE_LINEAR_KERNELS(linear_fp8_f32_scales, F32Scaled, kF32Scales, kRoundedInputs),
-    SLUICE_LINEAR_KERNELS(linear_fp8_prescaled, Prescaled, kF32Scales, set_of(InputForm::kF32)),
+    SLUICE_LINEAR_KERNELS(linear_fp8, kRows, set_of(WeightKind::kFp8), kFloatInputs),
+    SLUICE_LINEAR_KERNELS(linear_fp8_f32_scales, kRows, kF32Scales, kRoundedInputs),
+    SLUICE_LINEAR_KERNELS(linear_fp8_prescaled, kRows, kF32Scales, set_of(InputForm::kF32)),
 };
 
 }  // namespace

@@ -8,7 +8,8 @@
 //
 // An Isa has Vec, kTileGroups, kInt8DirectRows and kInt8BufferRows (rows at once of lines decoded in registers, and of
 // a buffer), kInt8BufferFrom (rows from which decoding once pays; 0: never), kInt8KeptSums (floats' vectors, rows x
-// groups, that fit in registers beside as many integers'; more stay in L1) and the struct Int8, whose scales are one of
+// groups, that fit in registers beside as many integers'; more stay in L1), int8_groups(rows) (groups of a tile whose
+// integers are summed at once: the others' lines of a block wait in L1) and the struct Int8, whose scales are one of
 // those below:
 //   Bytes (64 bytes), load(line), low(codes), high(codes): the inputs 0 4 1 5 of each output and 2 6 3 7
 //   load_bytes, store, broadcast(four codes), add_dot(acc, bytes, four)
@@ -157,9 +158,10 @@ class LinearInt8 {
         }
         to += 2 * Isa::kTileGroups * kBytes;
       }
-      const Factors<Isa::kTileGroups> factors(tile_.scales(block), 0);
-      for (const auto& of_group : factors.v) {
-        for (const V& factor : of_group) {
+      for (int g = 0; g < Isa::kTileGroups; ++g) {
+        V factors[kFactors];
+        Int8::load_factors(tile_.scales(block) + static_cast<std::size_t>(g) * kGroupScales, factors);
+        for (const V& factor : factors) {
           factor.store(reinterpret_cast<float*>(to));
           to += kBytes;
         }
@@ -192,6 +194,7 @@ class LinearInt8 {
   [[gnu::noinline]] void multiply(int first, int last, int row) {
     const Int8 int8;
     const QuantizedBlock* x[kRows];
+    constexpr int kAtOnce = std::min(kGroups, Isa::int8_groups(kRows));
     using Sums = std::conditional_t<kRows * kGroups <= Isa::kInt8KeptSums, SumsInRegisters<kRows, kGroups>,
                                     SumsInMemory<kRows, kGroups>>;
     Sums y;
@@ -202,58 +205,12 @@ class LinearInt8 {
       }
     }
     const std::byte* buffer = buffer_;
-    const std::size_t stride = static_cast<std::size_t>(tile_.groups) * kLineBytes;
     for (int block = first; block < last; ++block) {
-      I acc[kRows][kGroups];
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) acc[r][g] = Int8::start(x[r][block / kInputParts], block % kInputParts);
-      }
-      const std::byte* line = lines(block);
-      const int count = lines_of(block);
-      for (int l = 0; l < count; ++l) {
-        Bytes low[kGroups], high[kGroups];
-#pragma GCC unroll 4
-        for (int g = 0; g < kGroups; ++g) {
-          if constexpr (kDecoded) {
-            low[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(g) * kBytes);
-            high[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(kGroups + g) * kBytes);
-          } else {
-            const std::byte* from = line + at<kGroups>(g, kLineBytes);
-            if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(from);
-            const auto codes = Int8::load(from);
-            low[g] = int8.low(codes);
-            high[g] = int8.high(codes);
-          }
-        }
-        const auto add = [&](const Bytes(&weights)[kGroups], int at) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r) {
-            const std::int8_t* codes = x[r][block / kInputParts].codes + block % kInputParts * Int8::kPart + at;
-            // Sixteen sums and more fill the registers: without this the compiler gathers the codes of both halves
-            // first and spills the sums.
-            if constexpr (kRows > 2) asm("" : "+r"(codes));
-            const auto four = Int8::broadcast(codes);
-#pragma GCC unroll 4
-            for (int g = 0; g < kGroups; ++g) acc[r][g] = Int8::add_dot(acc[r][g], weights[g], four);
-          }
-        };
-        add(low, 8 * l);
-        add(high, 8 * l + 4);
-        if constexpr (kDecoded) {
-          buffer += 2 * kGroups * kBytes;
-        } else {
-          line += stride;
-        }
-      }
+      unroll<kGroups / kAtOnce>([&]<int I>() __attribute__((always_inline)) {
+        add_block<kGroups, kAtOnce, kDecoded>(int8, block, I * kAtOnce, buffer, x, y);
+      });
       if constexpr (kDecoded) {
-        add_block(Factors<kGroups>::load(buffer), block, acc, x, y);
-        buffer += kFactors * kGroups * kBytes;
-      } else {
-        const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales;
-        if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(scales);
-        add_block(Factors<kGroups>(scales, tile_.tile_bytes), block, acc, x, y);
+        buffer += static_cast<std::size_t>(lines_of(block)) * 2 * kGroups * kBytes + kFactors * kGroups * kBytes;
       }
     }
     for (int r = 0; r < kRows; ++r) {
@@ -276,14 +233,6 @@ class LinearInt8 {
 
   template <int kGroups>
   struct Factors {
-    Factors() = default;
-    [[gnu::always_inline]] Factors(const std::byte* scales, std::size_t tile_bytes) {
-#pragma GCC unroll 8
-      for (int g = 0; g < kGroups; ++g) {
-        const std::byte* from = scales + static_cast<std::size_t>(g / kTile<kGroups>) * tile_bytes;
-        Int8::load_factors(from + static_cast<std::size_t>(g % kTile<kGroups>) * kGroupScales, v[g]);
-      }
-    }
     [[gnu::always_inline]] static Factors load(const std::byte* from) {
       const auto* floats = reinterpret_cast<const float*>(from);
       Factors factors;
@@ -297,16 +246,71 @@ class LinearInt8 {
     V v[kGroups][kFactors];
   };
 
-  template <int kGroups, int kRows, class Sums>
-  [[gnu::always_inline]] static void add_block(const Factors<kGroups>& factors, int block,
-                                               const I (&acc)[kRows][kGroups], const QuantizedBlock* const* x,
-                                               Sums& y) {
+  // Groups [from, from + kAtOnce) of the kGroups that y holds.
+  template <int kGroups, int kAtOnce, bool kDecoded, int kRows, class Sums>
+  [[gnu::always_inline]] void add_block(const Int8& int8, int block, int from, const std::byte* buffer,
+                                        const QuantizedBlock* const (&rows)[kRows], Sums& y) const {
+    const QuantizedBlock* x[kRows];
+    I acc[kRows][kAtOnce];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = rows[r] + block / kInputParts;
+#pragma GCC unroll 4
+      for (int g = 0; g < kAtOnce; ++g) acc[r][g] = Int8::start(*x[r], block % kInputParts);
+    }
+    const std::byte* line = lines(block);
+    const std::size_t stride = static_cast<std::size_t>(tile_.groups) * kLineBytes;
+    const int count = lines_of(block);
+    for (int l = 0; l < count; ++l, line += stride, buffer += 2 * kGroups * kBytes) {
+      Bytes low[kAtOnce], high[kAtOnce];
+#pragma GCC unroll 4
+      for (int g = 0; g < kAtOnce; ++g) {
+        if constexpr (kDecoded) {
+          low[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(from + g) * kBytes);
+          high[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(kGroups + from + g) * kBytes);
+        } else {
+          const std::byte* at_line = line + at<kGroups>(from + g, kLineBytes);
+          if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(at_line);
+          const auto codes = Int8::load(at_line);
+          low[g] = int8.low(codes);
+          high[g] = int8.high(codes);
+        }
+      }
+      const int codes = block % kInputParts * Int8::kPart + 8 * l;
+      add_products(low, codes, x, acc);
+      add_products(high, codes + 4, x, acc);
+    }
+    Factors<kAtOnce> factors;
+    if constexpr (kDecoded) {
+      factors = Factors<kAtOnce>::load(buffer + static_cast<std::size_t>(from) * kFactors * kBytes);
+    } else {
+      const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales;
+      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(scales);
+#pragma GCC unroll 8
+      for (int g = 0; g < kAtOnce; ++g) Int8::load_factors(scales + at<kGroups>(from + g, kGroupScales), factors.v[g]);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int g = 0; g < kGroups; ++g) {
-        y.set(r, g, Int8::finish(acc[r][g], factors.v[g], x[r][block / kInputParts], block % kInputParts, y.get(r, g)));
+      for (int g = 0; g < kAtOnce; ++g) {
+        y.set(r, from + g, Int8::finish(acc[r][g], factors.v[g], *x[r], block % kInputParts, y.get(r, from + g)));
       }
+    }
+  }
+
+  // The four codes from `at` on of each row.
+  template <int kRows, int kAtOnce>
+  [[gnu::always_inline]] static void add_products(const Bytes (&weights)[kAtOnce], int at,
+                                                  const QuantizedBlock* const (&x)[kRows], I (&acc)[kRows][kAtOnce]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const std::int8_t* codes = x[r]->codes + at;
+      // Sixteen sums and more fill the registers: without this the compiler gathers the codes of both halves first and
+      // spills the sums.
+      if constexpr (kRows > 2) asm("" : "+r"(codes));
+      const auto four = Int8::broadcast(codes);
+#pragma GCC unroll 4
+      for (int g = 0; g < kAtOnce; ++g) acc[r][g] = Int8::add_dot(acc[r][g], weights[g], four);
     }
   }
 

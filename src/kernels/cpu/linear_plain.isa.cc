@@ -7,8 +7,8 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-using F32 = F32Weights<F32x16, LinearIsa::kDirectRows, LinearIsa::kF32PanelFrom>;
-using Bf16 = Bf16Weights<F32x16, LinearIsa::kDirectRows, LinearIsa::kPanelFrom>;
+using F32 = F32Weights<F32x16, LinearIsa::kF32Rows>;
+using Bf16 = Bf16Weights<F32x16, LinearIsa::kBf16Rows>;
 
 }  // namespace
 
@@ -19,8 +19,8 @@ namespace {
 
 constexpr unsigned kBf16 = set_of(WeightKind::kBf16);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_f32, F32, set_of(WeightKind::kF32), set_of(InputForm::kF32)),
-    SLUICE_LINEAR(linear_bf16_panels, kBf16, kFloatInputs, .rows_from = Bf16::kPanelFrom,
+    SLUICE_LINEAR_KERNELS(linear_f32, F32::kRows, set_of(WeightKind::kF32), set_of(InputForm::kF32)),
+    SLUICE_LINEAR(linear_bf16_panels, kBf16, kFloatInputs, .rows_from = Bf16::kRows.panel_from,
                   .needs = LinearIsa::kBf16PanelsNeed, .block_inputs = kPanelInputs),
     SLUICE_LINEAR(linear_bf16, kBf16, kFloatInputs),
 };

@@ -31,8 +31,8 @@ void run_few(const LinearJob& any_job, int rows, int begin, int end) {
 // In panels: blocks of kPanelInputs at most.
 template <class Isa, class Format>
 void run_many(const LinearJob& any_job, int rows, int begin, int end) {
-  if constexpr (Format::kPanelFrom > 0) {  // 0: no table has it
-    static_assert(Format::kPanelFrom > Isa::kPanelRows);
+  if constexpr (Format::kRows.panel_from > 0) {  // 0: no table has it
+    static_assert(Format::kRows.panel_from > Isa::kPanelRows);
     const LinearJob job = any_job.weight->input_form() == InputForm::kF32 ? any_job : widened_job<Isa>(any_job, rows);
     const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
     const TileRange tiles(Isa::kTileGroups, begin, end);
@@ -52,6 +52,6 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
   }
 
 // Both as kernels: for the kinds of weights `of`, the inputs `with`.
-#define SLUICE_LINEAR_KERNELS(name, Format, of, with)                                                    \
-  SLUICE_LINEAR(name##_panels, of, with, .rows_from = Format::kPanelFrom, .block_inputs = kPanelInputs), \
+#define SLUICE_LINEAR_KERNELS(name, rows, of, with)                                                     \
+  SLUICE_LINEAR(name##_panels, of, with, .rows_from = (rows).panel_from, .block_inputs = kPanelInputs), \
       SLUICE_LINEAR(name, of, with)

@@ -15,11 +15,10 @@
 //   kPanelRows, kPanelGroups  the register tile of a panel
 //   kStreams                  whether weights from memory must be prefetched: then one row takes two tiles at once and
 //                             prefetches them (Intel reads a third more that way, AMD a third less)
-// A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kDirectRows (the rows whose
-// sums stay in registers beside its tables), and the const members load(line, scales), which gives a Line, and
-// pair<p>(line, even, odd), the weights of inputs 2 p and 2 p + 1, f32 scales applied. It is a value that holds its
-// tables in registers. Its type Scale has static load(scales), 1 where pair() applied the scales, and
-// finish(acc, scale, y) = fma(acc, scale, y).
+// A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kRows (RowsAtOnce), and the
+// const members load(line, scales), which gives a Line, and pair<p>(line, even, odd), the weights of inputs 2 p and 2 p
+// + 1, f32 scales applied. It is a value that holds its tables in registers. Its type Scale has static load(scales), 1
+// where pair() applied the scales, and finish(acc, scale, y) = fma(acc, scale, y).
 #pragma once
 
 #include <cstddef>

@@ -54,9 +54,15 @@ void hadamard(const Exec& exec, const HadamardArgs& args) {
 }
 
 void add(const Exec& exec, const AddArgs& args) {
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(args.dim), [&](int begin, int end) {
-    const std::ptrdiff_t last = std::ptrdiff_t{end} * args.dim;
-    for (std::ptrdiff_t i = std::ptrdiff_t{begin} * args.dim; i < last; ++i) args.y[i] += args.x[i];
+  const int copies = args.copies;
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(copies * args.dim), [&](int begin, int end) {
+    for (std::ptrdiff_t t = begin; t < end; ++t) {
+      const float* x = args.x + t * args.dim;
+      for (std::ptrdiff_t c = t * copies; c < (t + 1) * copies; ++c) {
+        float* y = args.y + c * args.dim;
+        for (int d = 0; d < args.dim; ++d) y[d] += x[d];
+      }
+    }
   });
 }
 

@@ -52,6 +52,43 @@ void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {
   });
 }
 
+namespace {
+
+// Rows [begin, end) of a step, of one of its spans.
+void previous_rows_of_span(const KernelTable& kernels, const PreviousRowsArgs& args, int index, int begin, int end) {
+  const RowSpan& span = args.step->spans[static_cast<std::size_t>(index)];
+  const int dims = args.format.dims;
+  for (std::ptrdiff_t row = begin; row < end; ++row) {
+    float* y = args.y + row * dims;
+    if (row == span.row_begin) {
+      const RowRef state = args.state(span.state_in);
+      kernels.decode_rows(args.format, &state, 1, y, dims);
+    } else {
+      std::copy_n(args.x + (row - 1) * dims, dims, y);
+      if (args.format.codec != RowCodec::kF32) kernels.simulate_rows(args.format.codec, dims, 0, y, dims, 1);
+    }
+    if (args.x == nullptr) continue;
+    const auto keep = [&](const RowRef& to) { kernels.encode_rows(args.format, args.x + row * dims, dims, &to, 1); };
+    if (const std::int32_t after = args.step->states_after[row]; after >= 0) keep(args.state(after));
+    if (args.boundaries == nullptr) continue;
+    const Position p = span.first_position + static_cast<Position>(row) - span.row_begin;
+    const std::int32_t ended = ended_block(*args.step, span, index, p);
+    if (ended >= 0) keep(args.boundaries->row(args.step->boundary_pages[ended].value, 0));
+  }
+}
+
+}  // namespace
+
+void previous_rows(const Exec& exec, const PreviousRowsArgs& args) {
+  const std::span<const RowSpan> spans = args.step->spans;
+  run_row_tiles(exec, args.step->rows(), static_cast<std::size_t>(4 * args.format.dims), [&](int begin, int end) {
+    for (std::size_t s = 0; s < spans.size(); ++s) {
+      previous_rows_of_span(*exec.kernels, args, static_cast<int>(s), std::max(begin, spans[s].row_begin),
+                            std::min(end, spans[s].row_begin + spans[s].rows));
+    }
+  });
+}
+
 }  // namespace sluice::cpu_ops
 
 namespace sluice {

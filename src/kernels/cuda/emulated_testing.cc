@@ -11,6 +11,7 @@
 #include "kernels/cuda/shared/linear_row.cu"
 #include "kernels/cuda/shared/norms.cu"
 #include "kernels/cuda/shared/planes.cu"
+#include "kernels/cuda/shared/previous_rows.cu"
 #include "kernels/cuda/shared/rotations.cu"
 #include "kernels/cuda/shared/router.cu"
 #include "kernels/cuda/shared/rows.cu"

@@ -111,6 +111,7 @@ OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   args.key_heads = c.key_heads;
   args.window = c.window ? windows.data() : nullptr;
   args.window_tokens = c.window_tokens;
+  args.first_key = random.between(0, 2) == 0 ? random.between(1, 3) : 0;
   args.latent = c.latent ? latents.data() : nullptr;
   args.tokens_per_row = c.tokens_per_row;
   if (c.max_selected > 0) {

@@ -89,8 +89,13 @@ Plain plain_rows(Random& random, CaseMemory& memory, CaseSizes sizes) {
 
 OpCase add_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const Plain p = plain_rows(random, memory, sizes);
-  const AddArgs args{p.rows, p.dim, p.x.data(), p.y.data()};
-  return {fmt::format("{} x {}", p.rows, p.dim), [args](const Exec& exec, bool) { add(exec, args); }, {p.y}, {}};
+  const int copies = random.pick(std::vector<int>{1, 1, 3, 4});
+  const auto y = memory.put(random.floats(p.x.size() * static_cast<std::size_t>(copies)));
+  const AddArgs args{p.rows, p.dim, p.x.data(), y.data(), copies};
+  return {fmt::format("{} x {}, {} times", p.rows, p.dim, copies),
+          [args](const Exec& exec, bool) { add(exec, args); },
+          {y},
+          {}};
 }
 
 OpCase add_bias_case(Random& random, CaseMemory& memory, CaseSizes sizes) {

@@ -1,4 +1,4 @@
-// Cases of kernels/plane.h and kernels/compressor.h.
+// Cases of kernels/plane.h, kernels/compressor.h and kernels/previous_rows.h.
 #include <fmt/format.h>
 
 #include "kernels/cuda/op_cases_testing.h"
@@ -12,6 +12,7 @@ const StepTables& put_step(CaseMemory& memory, const StepTables& host) {
   tables.ids = memory.put(host.ids);
   tables.positions = memory.put(host.positions);
   tables.spans = memory.put(host.spans);
+  tables.states_after = put(host.states_after, rows);
   tables.host_spans = memory.keep<std::vector<RowSpan>>(host.spans.begin(), host.spans.end());
   tables.latent_pages = put(host.latent_pages, static_cast<std::size_t>(host.latent_count));
   tables.window_pages = put(host.window_pages, static_cast<std::size_t>(host.window_count));
@@ -125,7 +126,7 @@ OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const std::size_t state_floats = static_cast<std::size_t>(compressor_state_floats(args.dim, args.overlap));
   std::vector<float> states;
   TestStep step({args.ratio});
-  int rows = 0, pages = 0;
+  int rows = 0, pages = 0, states_before = 0;
   for (int s = 0; s < spans; ++s) {
     const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
     const int count = random.pick(std::vector<int>{1, 1, 3, 70, 260});
@@ -135,7 +136,8 @@ OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
       for (float& value : state) value = std::fabs(random.normal()) + 1.0F;
     }
     states.insert(states.end(), state.begin(), state.end());
-    states.resize(states.size() + state_floats, NAN);
+    const int drafts = std::min(count - 1, random.pick(std::vector<int>{0, 0, 1, 8}));
+    states.resize(states.size() + static_cast<std::size_t>(1 + drafts) * state_floats, NAN);
     std::vector<LatentPage> latents;
     std::vector<WindowPage> windows;
     for (int b = 0; b * kBlockTokens < first + count; ++b) {
@@ -146,9 +148,12 @@ OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
               .first_position = first,
               .latent_pages = latents,
               .window_pages = windows,
-              .state_in = 2 * s,
-              .state_out = 2 * s + 1});
+              .state_in = states_before,
+              .first_state = states_before,
+              .states = 2 + drafts,
+              .drafts = drafts});
     rows += count;
+    states_before += 2 + drafts;
   }
   const StepTables& tables = put_step(memory, step.tables());
   args.step = &tables;
@@ -176,13 +181,67 @@ OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   return op_case;
 }
 
+OpCase previous_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  PreviousRowsArgs args;
+  const RowCodec codec = random.between(0, 1) == 0 ? RowCodec::kBf16 : RowCodec::kF32;
+  const int dims = pick(random, sizes, {1, 17, 64, 300}, {4 * 4096, 7168}), spans = random.between(1, 4);
+  args.format = make_row_format(codec, dims, 0);
+  const bool writes = random.between(0, 3) > 0;
+  TestStep step;
+  int rows = 0, pages = 0, states = 0;
+  for (int s = 0; s < spans; ++s) {
+    const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
+    const int count = writes ? random.pick(std::vector<int>{1, 1, 3, 70, 260}) : 1;
+    const int drafts = std::min(count - 1, random.between(0, 2));
+    std::vector<WindowPage> windows;
+    for (int b = 0; b * kBlockTokens < first + count; ++b) {
+      windows.emplace_back(b < first / kBlockTokens ? -1 : pages++);
+    }
+    step.add({.rows = count,
+              .first_position = first,
+              .window_pages = windows,
+              .state_in = states,
+              .first_state = states,
+              .states = 2 + drafts,
+              .drafts = drafts});
+    rows += count;
+    states += 2 + drafts;
+  }
+  const StepTables& tables = put_step(memory, step.tables());
+  args.step = &tables;
+  const auto values = static_cast<std::size_t>(rows * dims),
+             row_bytes = static_cast<std::size_t>(args.format.row_bytes());
+  if (writes) args.x = memory.put(random.floats(values)).data();
+  const auto y = memory.poisoned<float>(values);
+  args.y = y.data();
+  args.state_bytes = row_bytes + 12;
+  const auto state_bytes = memory.poisoned<std::byte>(args.state_bytes * static_cast<std::size_t>(states));
+  for (int s = 0; s < states; ++s) {
+    encode_row(args.format, random.floats(static_cast<std::size_t>(dims)).data(),
+               {state_bytes.data() + static_cast<std::size_t>(s) * args.state_bytes, nullptr});
+  }
+  args.states = state_bytes.data();
+  OpCase op_case{fmt::format("{} rows of {} {} in {} spans, written {}", rows, name(codec), dims, spans, writes),
+                 nullptr,
+                 {y},
+                 {state_bytes}};
+  if (random.between(0, 3) > 0) {
+    const PlaneView& boundaries = random_plane(random, memory, args.format, 1, pages);
+    args.boundaries = &boundaries;
+    op_case.bytes.emplace_back(boundaries.base, boundaries.page_bytes * static_cast<std::size_t>(pages));
+  }
+  op_case.run = [args](const Exec& exec, bool) { previous_rows(exec, args); };
+  return op_case;
+}
+
 }  // namespace
 
 std::vector<OpCases> state_cases() {
   return {{"encode_rows", encode_rows_case},
           {"decode_rows", decode_rows_case},
           {"simulate_rows", simulate_rows_case},
-          {"compress", compress_case}};
+          {"compress", compress_case},
+          {"previous_rows", previous_rows_case}};
 }
 
 }  // namespace sluice

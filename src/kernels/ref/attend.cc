@@ -121,7 +121,7 @@ void attend_window(const AttendArgs& args, const RowSpan& span, Position p, RowS
     }
     state.add_split(keys, window.format.dims, end - first, first);
   };
-  Position first = std::max(0, p - args.window_tokens + 1);
+  Position first = std::min(p, std::max(args.first_key, p - args.window_tokens + 1));
   if (args.fault_chunk_anchored_splits && span.first_position > first) {
     add(first, span.first_position);
     first = span.first_position;

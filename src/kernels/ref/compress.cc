@@ -35,7 +35,6 @@ void store(const Accumulator& acc, float* state, int dim, int channel) {
 void compress(const CompressArgs& args, int span_index, int begin, int end) {
   const RowSpan& span = args.step->spans[static_cast<std::size_t>(span_index)];
   const float* state_in = args.state(span.state_in);
-  float* state_out = args.state(span.state_out);
   const int dim = args.dim, width = args.overlap ? 2 * dim : dim;
   const Accumulator empty{-std::numeric_limits<float>::infinity(), 0.0F, 0.0F};
   for (int channel = begin; channel < end; ++channel) {
@@ -60,9 +59,11 @@ void compress(const CompressArgs& args, int span_index, int begin, int end) {
       if (args.boundaries != nullptr && (span.first_position + i + 1) % kBlockTokens == 0) {
         store(open, args.boundary(boundary++), dim, channel);
       }
+      const std::int32_t after = args.step->states_after[span.row_begin + i];
+      if (after < 0) continue;
+      store(open, args.state(after), dim, channel);
+      if (args.overlap) store(next, args.state(after) + 3 * dim, dim, channel);
     }
-    store(open, state_out, dim, channel);
-    if (args.overlap) store(next, state_out + 3 * dim, dim, channel);
   }
 }
 

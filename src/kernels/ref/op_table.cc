@@ -109,7 +109,9 @@ void merge_attention(const Exec&, const MergeAttentionArgs& args) {
 }
 
 void add(const Exec&, const AddArgs& args) {
-  for (std::ptrdiff_t i = 0; i < std::ptrdiff_t{args.rows} * args.dim; ++i) args.y[i] += args.x[i];
+  for (std::ptrdiff_t t = 0; t < std::ptrdiff_t{args.rows} * args.copies; ++t) {
+    for (int d = 0; d < args.dim; ++d) args.y[t * args.dim + d] += args.x[t / args.copies * args.dim + d];
+  }
 }
 void add_bias(const Exec&, const AddBiasArgs& args) {
   for (std::ptrdiff_t i = 0; i < std::ptrdiff_t{args.rows} * args.dim; ++i) args.y[i] += args.bias[i % args.dim];
@@ -214,6 +216,26 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
 
 void sample(const Exec&, const SampleArgs& args) {
   ref::sample(args, 0, args.rows);
+}
+
+void previous_rows(const Exec&, const PreviousRowsArgs& args) {
+  const int dims = args.format.dims;
+  for (std::size_t s = 0; s < args.step->spans.size(); ++s) {
+    const RowSpan& span = args.step->spans[s];
+    for (int i = 0; i < span.rows; ++i) {
+      const std::ptrdiff_t row = span.row_begin + i;
+      float* y = args.y + row * dims;
+      if (i == 0) decode_row(args.format, args.state(span.state_in), y);
+      if (i > 0) simulate_row(args.format.codec, dims, 0, std::copy_n(args.x + (row - 1) * dims, dims, y) - dims);
+      if (args.x == nullptr) continue;
+      const float* x = args.x + row * dims;
+      const std::int32_t after = args.step->states_after[row];
+      if (after >= 0) encode_row(args.format, x, args.state(after));
+      if (args.boundaries == nullptr) continue;
+      const std::int32_t ended = ended_block(*args.step, span, static_cast<int>(s), span.first_position + i);
+      if (ended >= 0) encode_row(args.format, x, args.boundaries->row(args.step->boundary_pages[ended].value, 0));
+    }
+  }
 }
 
 void take_ids(const Exec&, const TakeIdsArgs& args) {

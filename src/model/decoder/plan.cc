@@ -4,7 +4,7 @@
 
 namespace sluice::decoder {
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool /*mtp*/) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, planes);

@@ -26,7 +26,7 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 
 CacheTypes cache_types(const ModelConfig& config);
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
 
 class DeepSeekMla final : public FamilyModel {
  public:

@@ -33,7 +33,7 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool /*mtp*/) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, planes);

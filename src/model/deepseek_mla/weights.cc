@@ -128,6 +128,7 @@ class TableBuilder {
 
   void mtp(const std::string& name, MtpWeights& into) {
     group_ = name;
+    const std::size_t begin = table_.size();
     const Shape words{c_.vocab_size, hidden()};
     add(name + ".eh_proj.weight", {hidden(), 2 * hidden()}, WeightFormat::kBf16, &into.eh_proj);
     floats(name + ".enorm.weight", {hidden()}, into.enorm);
@@ -139,6 +140,7 @@ class TableBuilder {
     table_.back().names.push_back({c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words});
     layer(name + ".", true, into.block);
     group_.clear();
+    for (std::size_t i = begin; i < table_.size(); ++i) table_[i].role = WeightRole::kDrafted;
   }
 
   const ModelConfig& c_;

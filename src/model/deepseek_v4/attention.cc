@@ -16,16 +16,14 @@ void add_compressor(const CompressorWeights& weights, const CompressorScratch& w
 
 void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   Workspace& w = step.w;
-  const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(index)];
-  const AttentionWeights& a = layer.attn;
+  const LayerWeights& weights = layer(index);
+  const AttentionWeights& a = weights.attn;
   const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
   const DeepSeekV4Config& v4 = config_.v4();
-  const int ratio = v4.layers[static_cast<std::size_t>(index)].compress_ratio;
+  const int ratio = compress_ratio(index);
   const int rows = step.rows(), heads = config_.num_attention_heads, dim = config_.head_dim;
-  const int rope_dims = v4.qk_rope_head_dim;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const bool indexes = ratio == 4, selects = indexes && step.scores_index;
-  const Rotation rope{(ratio == 0 ? window_rope() : compress_rope()).data(), rope_dims, dim - rope_dims};
   const Rows q = w.q.rows(rows), kv = w.kv.rows(rows), o = w.attended.rows(rows);
 
   ProjectArgs from_x{.rows = rows}, from_q_a{.rows = rows};
@@ -36,20 +34,14 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   if (ratio != 0) add_compressor(a.compressor, w.compressor, &from_x);
   if (indexes) add_compressor(a.indexer.compressor, w.index_compressor, &from_x);
   if (selects) from_x.add(a.indexer.head_weights, w.index_weights.rows(rows));
-  from_x.x = enter(step, index, layer.hc_attn, layer.attn_norm, from_x.forms());
+  from_x.x = enter(step, index, weights.hc_attn, weights.attn_norm, from_x.forms());
   project(step.exec, from_x);
   step.show(index, "qr", q_a);
   project(step.exec, from_q_a);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
   StoreKvArgs store{.step = &step.tables};
-  store.add({.planes = &step.cache[planes.window],
-             .dims = dim,
-             .x = kv.values,
-             .norm = {a.kv_norm.data(), nullptr, eps, dim},
-             .rope = rope,
-             .simulation = profile_.kv_simulation,
-             .simulated_rope_dims = rope_dims});
+  store.add(window_rows(step, index));
   if (ratio != 0) store.add(entries(step, index, false));
   if (indexes) store.add(entries(step, index, true));
   store_kv(step.exec, store);
@@ -63,17 +55,18 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   // Attend through it.
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim, args.value_dims = dim;
-  args.q = q.values, args.query = {nullptr, eps, rope};
+  args.q = q.values, args.query = {nullptr, eps, rope(index)};
   args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   args.sink = a.sink.data();
   args.step = &step.tables, args.spans = step.tables.spans;
   args.window = &step.cache[planes.window], args.window_tokens = v4.sliding_window;
+  if (index == mtp_index()) args.first_key = 1;  // slot 0 belongs to no position
   if (ratio != 0) args.latent = &step.cache[planes.latent], args.tokens_per_row = ratio;
   if (selects) {
     args.selected = w.selected.ints(rows), args.selected_count = w.selected_count.ints(rows);
     args.max_selected = v4.index_topk;
   }
-  args.out = o.values, args.out_rope = rope;
+  args.out = o.values, args.out_rope = rope(index);
   args.bf16 = profile_.bf16_attention();
   attend(step.exec, args);
   step.show(index, "q", q);
@@ -88,6 +81,18 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
                   .x = {.values = o.values, .ld = o.ld, .columns = group_in, .parts = groups, .part_step = group_in}}
           .add({.weights = a.o_a, .y = u, .y_step = v4.o_lora_rank}));
   project(step.exec, rows, u, a.o_b, y);
+}
+
+// The rows' keys, which are values as well (docs/models/deepseek_v4.md §4.2).
+KvRows DeepSeekV4::window_rows(Step& step, int index) const {
+  const int dim = config_.head_dim;
+  return {.planes = &step.cache[planes_[static_cast<std::size_t>(index)].window],
+          .dims = dim,
+          .x = step.w.kv.floats(step.rows()),
+          .norm = {layer(index).attn.kv_norm.data(), nullptr, static_cast<float>(config_.rms_norm_eps), dim},
+          .rope = rope(index),
+          .simulation = profile_.kv_simulation,
+          .simulated_rope_dims = config_.v4().qk_rope_head_dim};
 }
 
 // The compressed entries that close in this step (docs/models/deepseek_v4.md §6), or the indexer's keys of them.

@@ -33,15 +33,33 @@ PlaneId add_rows(CacheLayout& layout, PlaneKind kind, int index, const char* suf
   return layout.add(std::move(rows));
 }
 
+// Keys of slot s consume token s and X of the token before it, which of the last row only an open state knows. It is
+// bf16, as X is in official inference, or what the profile has for exact rows.
+void add_mtp(CacheLayout& layout, const ModelConfig& config, const NumericsProfile& profile, LayerPlanes* planes) {
+  const DeepSeekV4Config& v4 = config.v4();
+  PlaneSpec keys, residual;
+  keys.kind = PlaneKind::kWindow, keys.name = "mtp.0.window";
+  keys.window_tokens = v4.sliding_window;
+  keys.format = make_row_format(profile.kv, config.head_dim, v4.qk_rope_head_dim);
+  residual.kind = PlaneKind::kOpen, residual.name = "mtp.0.residual";
+  const RowCodec codec = profile.kv == RowCodec::kF32 ? RowCodec::kF32 : RowCodec::kBf16;
+  residual.format = make_row_format(codec, kHcStreams * config.hidden_size, 0);
+  residual.boundary_bytes = residual.format.row_bytes();
+  residual.initial.resize(static_cast<std::size_t>(residual.boundary_bytes));
+  keys.layer = residual.layer = config.num_hidden_layers;
+  planes->window = layout.add(std::move(keys));
+  planes->open = layout.add(std::move(residual));
+}
+
 }  // namespace
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, bool mtp,
                               std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
   const DeepSeekV4Config& v4 = config.v4();
   const RowFormat kv = make_row_format(profile.kv, config.head_dim, v4.qk_rope_head_dim);
   const RowFormat index_row = make_row_format(profile.index, v4.index_head_dim, 0);
-  planes.assign(v4.layers.size(), {});
+  planes.assign(v4.layers.size() + (mtp ? 1 : 0), {});
   for (std::size_t l = 0; l < v4.layers.size(); ++l) {
     const int index = static_cast<int>(l), ratio = v4.layers[l].compress_ratio;
     planes[l].window = add_rows(layout, PlaneKind::kWindow, index, "window", v4.sliding_window, kv);
@@ -54,6 +72,7 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
     layout[planes[l].index_latent].read_beyond = layout[planes[l].latent].most_read = v4.index_topk;
     planes[l].index_open = add_open(layout, index, "index_open", v4.index_head_dim, overlap);
   }
+  if (mtp) add_mtp(layout, config, profile, &planes.back());
   return layout;
 }
 
@@ -68,6 +87,21 @@ CacheTypes cache_types(const ModelConfig& config) {
           .index_trained = RowCodec::kIndexFp4,
           .index_codecs = {RowCodec::kF32, RowCodec::kBf16, RowCodec::kIndexFp8, RowCodec::kIndexFp4},
           .simulated_by_default = trained};
+}
+
+Status check_mtp(const ModelConfig& config) {
+  const DeepSeekV4Config& v4 = config.v4();
+  if (v4.dspark) {
+    return invalid_argument(
+        "config.json: the checkpoint drafts with DSpark (keys dspark_*): its drafter is not supported "
+        "yet; leave speculation with it out");
+  }
+  if (v4.mtp_layers.empty()) {
+    return invalid_argument(
+        "config.json: key 'num_nextn_predict_layers': expected a layer for multi-token prediction, "
+        "found 0; leave speculation with it out");
+  }
+  return {};
 }
 
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile) {

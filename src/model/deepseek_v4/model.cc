@@ -17,10 +17,11 @@ RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
 
 }  // namespace
 
-DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
+DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp)
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
+      mtp_(mtp),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, planes_);
+  layout_ = make_cache_layout(config_, profile_, mtp_, planes_);
   for (const RopeConfig* rope : {&config_.rope, &config_.compress_rope}) {
     ropes_.push_back(make_rope(*rope, config_.v4().qk_rope_head_dim));
   }
@@ -31,7 +32,8 @@ DeepSeekV4::~DeepSeekV4() = default;
 Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                                 NumericsProfile profile, const Loading& loading) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
-  std::unique_ptr<DeepSeekV4> model(new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile)));
+  std::unique_ptr<DeepSeekV4> model(
+      new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const InputForm inputs = model->profile_.inputs;
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
@@ -46,6 +48,7 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
   for (ScratchTensor* streams : {&w.streams, &w.wanted}) scratch.add(rows, kHcStreams * hidden, streams);
   const InputForms forms = InputForms::of_profile(profile_.inputs);
+  if (mtp_) scratch.add(kHcStreams * rows, hidden, &w.mtp_inputs, forms);
   for (ScratchTensor* of_hidden : {&w.collapsed, &w.sub_layer}) scratch.add(rows, hidden, of_hidden);
   scratch.add(rows, hidden, &w.normed, forms);
   scratch.add(rows, 24, &w.mixes);
@@ -68,23 +71,42 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   w.feed_forward.reserve(scratch, config_.moe, rows);
 }
 
-// The two sub-layers of a layer, each between the halves of a hyper-connection.
+// Each of the two sub-layers of a layer is between the halves of a hyper-connection.
 void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
                          const Tap* tap) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, tap}, w, tables.end / 4 > config_.v4().index_topk};
-  const Rows y = w.sub_layer.rows(step.rows()), streams = w.streams.rows(step.rows());
-  embed(exec, {tables.ids, &weights_.embedding, kHcStreams, streams.values});
-  for (int i = 0; i < config_.num_hidden_layers; ++i) {
-    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-    attention(step, i, y);
-    step.show(i, "attn_out", y);
-    const Rows x = enter(step, i, layer.hc_ffn, layer.ffn_norm, inputs_of(layer.ffn));
-    feed_forward(step, i, config_, layer.ffn, {}, x, y, w.feed_forward);
-    step.show(i, "ffn_out", y);
-  }
-  head(step, logits);
+  Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w, tables.end / 4 > config_.v4().index_topk};
+  embed(exec, {tables.ids, &weights_.embedding, kHcStreams, w.streams.floats(step.rows())});
+  for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
+  head(step, config_.num_hidden_layers - 1, weights_.hc_head, weights_.norm, logits);
+  if (mtp_) write_mtp_keys(step);
+}
+
+void DeepSeekV4::block(Step& step, int index) {
+  Workspace& w = step.w;
+  const LayerWeights& weights = layer(index);
+  const Rows y = w.sub_layer.rows(step.rows());
+  attention(step, index, y);
+  step.show(index, "attn_out", y);
+  const Rows x = enter(step, index, weights.hc_ffn, weights.ffn_norm, inputs_of(weights.ffn));
+  feed_forward(step, index, config_, weights.ffn, {}, x, y, w.feed_forward);
+  step.show(index, "ffn_out", y);
+}
+
+const LayerWeights& DeepSeekV4::layer(int index) const {
+  return index == mtp_index() ? weights_.mtp.front().block : weights_.layers[static_cast<std::size_t>(index)];
+}
+
+int DeepSeekV4::compress_ratio(int index) const {
+  return index == mtp_index() ? 0 : config_.v4().layers[static_cast<std::size_t>(index)].compress_ratio;
+}
+
+// Slot s of the layer for multi-token prediction belongs to position s - 1.
+Rotation DeepSeekV4::rope(int index) const {
+  const int dims = config_.v4().qk_rope_head_dim, offset = config_.head_dim - dims;
+  if (index == mtp_index()) return {window_rope().delayed(), dims, offset};
+  return {(compress_ratio(index) == 0 ? window_rope() : compress_rope()).data(), dims, offset};
 }
 
 HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first, const InputForms& inputs) const {
@@ -102,8 +124,8 @@ HcLeaveEnterArgs DeepSeekV4::leave(Step& step, bool first, const InputForms& inp
 
 Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
                        const InputForms& inputs) {
-  const bool attention = &site == &weights_.layers[static_cast<std::size_t>(index)].hc_attn;
-  const bool first = index == 0 && attention;
+  const bool attention = &site == &layer(index).hc_attn;
+  const bool first = attention && (index == 0 || index == mtp_index());
   HcLeaveEnterArgs args = leave(step, first, inputs);
   args.weights = &site.op, args.sinkhorn_iterations = config_.v4().hc_sinkhorn_iters;
   args.norm = norm.data();
@@ -119,16 +141,16 @@ Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, c
 
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary
 // (docs/models/deepseek_v4.md §9).
-void DeepSeekV4::head(Step& step, float* logits) {
+void DeepSeekV4::head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm, float* logits) {
   HcLeaveEnterArgs args = leave(step, false, InputForms().add(weights_.head));
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
   const int rows = static_cast<int>(wanted.size());
   if (rows > 0) {
-    args.weights = &weights_.hc_head.op, args.norm = weights_.norm.data();
+    args.weights = &site.op, args.norm = norm.data();
     args.only = wanted, args.gathered = step.w.wanted.floats(rows);
   }
   hc_leave_enter(step.exec, args);
-  step.show(config_.num_hidden_layers - 1, "resid_out", step.w.streams.rows(step.rows()));
+  step.show(index, "resid_out", step.w.streams.rows(step.rows()));
   if (rows > 0) {
     project(step.exec, rows, args.normed, weights_.head, contiguous_rows(logits, config_.vocab_size));
   }

@@ -20,47 +20,67 @@ struct LayerPlanes {
   PlaneId index_latent, index_open;  // CSA: the indexer's
 };
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+// `planes`: by layer; with `mtp` one more, of the layer for multi-token prediction, whose open state is X of the last
+// row.
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, bool mtp,
                               std::vector<LayerPlanes>& planes);
 
 // What this family's code supports beyond a valid config; an error names the key.
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile);
+// The same of its layer for multi-token prediction.
+Status check_mtp(const ModelConfig& config);
 
 CacheTypes cache_types(const ModelConfig& config);
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile);
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
 
 class DeepSeekV4 final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, int rows, Position positions) {
-    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile)).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, int rows,
+                                   Position positions) {
+    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile), mtp).step_bytes(rows, positions);
   }
 
   ~DeepSeekV4() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Tap* tap) override;
+  bool drafts() const override { return mtp_; }
+  void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
+             const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
   struct Workspace;  // buffers kept between steps (step.h)
 
-  DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp);
   void reserve(Scratch& scratch, std::size_t rows) override;
   // Leaves the previous site (unless this is the step's first) and enters this one. Returns the normed input of its
   // sub-layer, [rows, hidden], in the forms of `inputs`.
   Rows enter(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
              const InputForms& inputs);
   HcLeaveEnterArgs leave(Step& step, bool first, const InputForms& inputs) const;
+  // A layer's parts; index num_hidden_layers is the layer for multi-token prediction.
+  const LayerWeights& layer(int index) const;
+  int compress_ratio(int index) const;
+  Rotation rope(int index) const;
+  void block(Step& step, int index);
   void attention(Step& step, int index, const Rows& y);
+  KvRows window_rows(Step& step, int index) const;
   KvRows entries(Step& step, int index, bool of_index) const;
   void select_entries(Step& step, int index);
-  void head(Step& step, float* logits);
+  void head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm, float* logits);
+  // mtp.cc: the layer for multi-token prediction
+  int mtp_index() const { return config_.num_hidden_layers; }
+  void write_mtp_keys(Step& step);
+  void enter_mtp(Step& step, float* x);
+  PreviousRowsArgs previous_residuals(Step& step) const;
   const RopeTable& window_rope() const { return ropes_[0]; }
   const RopeTable& compress_rope() const { return ropes_[1]; }
 
+  const bool mtp_;  // with the layer for multi-token prediction
   Weights weights_;
   std::vector<LayerPlanes> planes_;
   std::unique_ptr<Workspace> workspace_;

@@ -39,16 +39,17 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
-  plan.cache_layout = make_cache_layout(config, profile, planes);
+  plan.cache_layout = make_cache_layout(config, profile, mtp, planes);
   Weights unbound;  // the table wants somewhere to bind to
   plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization);
   plan.facts = facts(config);
-  plan.step_bytes = [config, profile](int rows, Position positions) {
-    return DeepSeekV4::step_bytes_of(config, profile, rows, positions);
+  plan.mtp = mtp;
+  plan.step_bytes = [config, profile, mtp](int rows, Position positions) {
+    return DeepSeekV4::step_bytes_of(config, profile, mtp, rows, positions);
   };
   plan.config = std::move(config);
   plan.profile = std::move(profile);

@@ -12,7 +12,8 @@ struct CompressorScratch {
   ScratchTensor kv, gate, pooled;  // projections and closed windows
 };
 struct DeepSeekV4::Workspace {
-  ScratchTensor streams, wanted;               // X: [rows, 4, hidden]; of the rows that want logits
+  ScratchTensor streams, wanted;               // X: [rows, 4, hidden]; of the rows that want logits, or one before
+  ScratchTensor mtp_inputs;                    // streams normed one by one: [4 rows, hidden]
   ScratchTensor mixes, pre, post, comb;        // of the current hyper-connection site
   ScratchTensor collapsed, normed, sub_layer;  // [rows, hidden]
   ScratchTensor q_a, q, kv, attended, o_a;

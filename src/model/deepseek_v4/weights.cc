@@ -180,6 +180,7 @@ class TableBuilder {
 
   void mtp(const std::string& name, const DeepSeekV4Layer& block, MtpWeights& into) {  // transformers drops these
     group_ = name;
+    const std::size_t begin = table_.size();
     const std::string prefix = name + ".";
     layer(prefix, prefix, block, into.block);
     linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
@@ -189,6 +190,15 @@ class TableBuilder {
     floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);
     site(prefix + "hc_head", prefix + "hc_head", v4_.hc_mult, 1, into.hc_head, "_");
     group_.clear();
+    // Every row leaves its key, whatever comes behind that is for drafted rows.
+    const auto of_key = [&](const WeightSpec& spec) {
+      const std::string& found = spec.names.front().name;
+      const auto is = [&](const char* part) { return found.starts_with(prefix + part); };
+      return is("e_proj.") || is("h_proj.") || is("hc_attn_fn") || is("attn.wkv.");
+    };
+    for (std::size_t i = begin; i < table_.size(); ++i) {
+      if (!of_key(table_[i])) table_[i].role = WeightRole::kDrafted;
+    }
   }
 
   const ModelConfig& c_;

@@ -42,7 +42,7 @@ struct LayerWeights {
   FeedForwardWeights ffn;
 };
 
-// One multi-token-prediction layer. Bound if the checkpoint has it; not used yet.
+// The layer for multi-token prediction, bound where it is wanted (Loading::mtp).
 struct MtpWeights {
   LayerWeights block;
   LinearWeight e_proj, h_proj;

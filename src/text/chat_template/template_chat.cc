@@ -98,7 +98,7 @@ Result<ChatPrompt> TemplateChat::render(const ChatRequest& request) const {
   if (request.messages.empty()) return invalid_argument("messages: expected at least one message, found none");
   SLUICE_RETURN_IF_ERROR(check_messages(request.messages));
   const jinja::Template& text = *templates_.find(!request.tools.empty());
-  if (request.response_format && !text.mentions("response_format")) {
+  if (request.response_format && !request.format_is_enforced && !text.mentions("response_format")) {
     return invalid_argument("response_format: this model's chat template has no place for it; remove it");
   }
   SLUICE_ASSIGN_OR_RETURN(const ChatMessage* continued, continued_message(request));

@@ -27,7 +27,8 @@ struct WholeBytes : LineBytes {
 
 template <class Isa>
 struct CodesTiling : Isa {
-  static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 2, kInt8BufferFrom = 5, kInt8KeptSums = 4;
+  static constexpr int kInt8DirectRows = 5, kInt8BufferRows = 2, kInt8BufferFrom = 9, kInt8KeptSums = 4;
+  static constexpr int int8_groups(int rows) { return rows > 2 ? 1 : 2; }
 };
 template <class Isa>
 struct Mxfp4Isa : CodesTiling<Isa> {

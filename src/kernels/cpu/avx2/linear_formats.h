@@ -19,16 +19,21 @@ struct LinearIsa {
   static constexpr int kChains = 2;
   static constexpr int kRowsGroupsInnermost = 0;
   static constexpr int kPanelRows = 6, kPanelGroups = 1;
-  // Rows whose sums stay in registers beside what decodes weights; rows from which panels pay (0: never).
-  static constexpr int kDirectRows = 2, kCodesDirectRows = 2;
-  static constexpr int kPanelFrom = 8, kF32PanelFrom = 8;
+  static constexpr int kBlockGroups = 1;
+  static constexpr RowsAtOnce kF32Rows{.direct = 2, .panel_from = 8};
+  static constexpr RowsAtOnce kBf16Rows{.direct = 1, .blocks = 6, .panel_from = 17};
+  static constexpr RowsAtOnce kFp8Rows{.direct = 2, .blocks = 6, .panel_from = 8};
+  static constexpr RowsAtOnce kMxfp4Rows{.direct = 2, .blocks = 6, .panel_from = 8};
+  static constexpr RowsAtOnce kCodesRows{.direct = 2, .blocks = 6, .panel_from = 8};
+  static constexpr RowsAtOnce kTransposedRows{.direct = 2, .panel_from = 8};
   static constexpr CpuFeatures kBf16PanelsNeed{};
 };
 
 class Mxfp4Weights {
  public:
   using Scale = ScaledE8m0<F32x16>;
-  static constexpr int kInputs = 8, kDirectRows = 2, kPanelFrom = 8;
+  static constexpr int kInputs = 8;
+  static constexpr RowsAtOnce kRows = LinearIsa::kMxfp4Rows;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   using Line = I32x16;
   SLUICE_VEC Line load(const std::byte* line, const std::byte*) const {

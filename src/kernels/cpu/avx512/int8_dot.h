@@ -25,6 +25,7 @@ struct SignedBytes : WholeBytes {
 template <class Isa>
 struct CodesTiling : Isa {
   static constexpr int kInt8DirectRows = 4, kInt8BufferRows = 3, kInt8BufferFrom = 24, kInt8KeptSums = 12;
+  static constexpr int int8_groups(int) { return 2 * Isa::kTileGroups; }
 };
 template <class Isa>
 struct Mxfp4Isa : CodesTiling<Isa> {

@@ -19,11 +19,14 @@ struct LinearIsa {
   static constexpr int kChains = 4;
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
-  // Rows whose sums stay in registers beside what decodes weights; rows from which panels pay (0: never). Decoding a
-  // plain weight costs so little that panels do not, except for bf16 where shifts take the place of multiply-adds
-  // (Intel).
-  static constexpr int kDirectRows = 4, kCodesDirectRows = 2;
-  static constexpr int kPanelFrom = 17, kF32PanelFrom = 0;
+  static constexpr int kBlockGroups = 0;
+  // Decoding a plain weight costs so little that panels do not pay, except for bf16 where shifts take the place of
+  // multiply-adds (Intel).
+  static constexpr RowsAtOnce kF32Rows{.direct = 6};
+  static constexpr RowsAtOnce kBf16Rows{.direct = 6, .panel_from = 17};
+  static constexpr RowsAtOnce kFp8Rows{.direct = 4, .alone = 5, .panel_from = 17};
+  static constexpr RowsAtOnce kCodesRows{.direct = 2, .panel_from = 17};
+  static constexpr RowsAtOnce kTransposedRows{.direct = 4, .panel_from = 17};
   static constexpr CpuFeatures kBf16PanelsNeed{CpuFeature::kReadsAhead};
 };
 
@@ -44,7 +47,8 @@ alignas(64) inline constexpr std::array<std::uint16_t, 32> kE2m1Bf16 = [] {
 class Mxfp4Weights {
  public:
   using Scale = ScaledE8m0<F32x16>;
-  static constexpr int kInputs = 8, kDirectRows = 4, kPanelFrom = 13;
+  static constexpr int kInputs = 8;
+  static constexpr RowsAtOnce kRows{.direct = 4, .panel_from = 13};
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   using Line = I32x16;
   SLUICE_VEC Line load(const std::byte* line, const std::byte*) const { return {_mm512_loadu_si512(line)}; }

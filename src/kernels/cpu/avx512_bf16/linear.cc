@@ -66,9 +66,10 @@ void run_many(const LinearJob& job, int rows, int begin, int end) {
   LinearPanels<LinearIsa, Format, DotArithmetic>::run(layout, job, rows, tiles.first, tiles.last);
 }
 
-using Bf16 = Bf16Weights<F32x16, 6, 0>;
-using Fp8 = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, 4, 0>;
-using Fp8F32Scales = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, 4, 0>;
+using Bf16 = Bf16Weights<F32x16, RowsAtOnce{.direct = 6}>;
+constexpr RowsAtOnce kFp8Rows{.direct = 4, .alone = 6};
+using Fp8 = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, kFp8Rows>;
+using Fp8F32Scales = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kFp8Rows>;
 
 }  // namespace
 

@@ -20,12 +20,14 @@ struct FoursOf : Values {
 template <class Isa>
 struct Mxfp4Isa : Isa {
   static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
+  static constexpr int int8_groups(int) { return 2 * Isa::kTileGroups; }
   static constexpr int kInt8DirectRows = 5, kInt8BufferFrom = 24;
   struct Int8 : FoursOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
 };
 template <class Isa>
 struct CodesTiling : Isa {
   static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
+  static constexpr int int8_groups(int) { return 2 * Isa::kTileGroups; }
   static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
 };
 template <class Form>

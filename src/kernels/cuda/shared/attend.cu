@@ -51,7 +51,9 @@ struct AttendPlan {
     return args.selected != nullptr ? args.selected_count[row] : (p + 1) / args.tokens_per_row;
   }
   SLUICE_DEVICE int window_first(Position p) const {
-    return p - args.window_tokens + 1 > 0 ? p - args.window_tokens + 1 : 0;
+    const Position begin = p - args.window_tokens + 1;
+    const Position clipped = begin > args.first_key ? begin : args.first_key;
+    return clipped < p ? clipped : p;
   }
   SLUICE_DEVICE bool cut_window(const RowSpan& span, Position p) const {
     return args.fault_chunk_anchored_splits && span.first_position > window_first(p);

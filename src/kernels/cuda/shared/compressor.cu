@@ -53,9 +53,11 @@ struct Compress {
       if (args.boundaries != nullptr && (span.first_position + i + 1) % kBlockTokens == 0) {
         store(open, reinterpret_cast<float*>(boundaries.row(step.boundary_pages[boundary++].value, 0).data), channel);
       }
+      const std::int32_t after = step.states_after[span.row_begin + i];
+      if (after < 0) continue;
+      store(open, state(after), channel);
+      if (args.overlap) store(next, state(after) + 3 * dim, channel);
     }
-    store(open, state(span.state_out), channel);
-    if (args.overlap) store(next, state(span.state_out) + 3 * dim, channel);
   }
 
   SLUICE_DEVICE float* state(std::int32_t index) const {

@@ -8,7 +8,10 @@ namespace {
 struct Add {
   static constexpr int kThreads = 1;
   AddArgs args;
-  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const { args.y[team.index] += args.x[team.index]; }
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int row = team.index / args.dim / args.copies;
+    args.y[team.index] += args.x[row * args.dim + team.index % args.dim];
+  }
 };
 
 struct AddBias {
@@ -51,7 +54,7 @@ struct CopyHeads {
 }  // namespace
 
 void add(const Exec& exec, const AddArgs& args) {
-  launch(exec, std::int64_t{args.rows} * args.dim, Add{args});
+  launch(exec, std::int64_t{args.rows} * args.copies * args.dim, Add{args});
 }
 
 void add_bias(const Exec& exec, const AddBiasArgs& args) {

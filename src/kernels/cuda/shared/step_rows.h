@@ -7,13 +7,16 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 // The span that a row belongs to, of `count` in row order.
-SLUICE_DEVICE RowSpan span_of_row(const RowSpan* spans, int count, int row) {
+SLUICE_DEVICE int span_index_of_row(const RowSpan* spans, int count, int row) {
   int low = 0, high = count;  // the last span that does not begin behind the row
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     (spans[middle].row_begin <= row ? low : high) = middle;
   }
-  return spans[low];
+  return low;
+}
+SLUICE_DEVICE RowSpan span_of_row(const RowSpan* spans, int count, int row) {
+  return spans[span_index_of_row(spans, count, row)];
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -1,0 +1,45 @@
+// BehindMarker: a constraint that begins behind a text, as an answer does behind the model's reasoning.
+//
+// Up to the end of the marker every text is allowed and no end token; the tokens whose bytes go on behind it must begin
+// a text of the grammar. Thread safety: as TokenConstraint.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/matcher.h"
+#include "sluice/constraint.h"
+
+namespace sluice {
+
+class BehindMarker final : public TokenConstraint {
+ public:
+  // `marker` is not empty, and nothing of it has been written yet.
+  BehindMarker(std::string marker, const Matcher& grammar);
+
+  Status allowed(std::span<std::uint32_t> words) override;
+  bool accept(std::int32_t token) override;
+  void rollback(std::size_t tokens) override;
+  std::unique_ptr<TokenConstraint> copy() const override;
+
+ private:
+  // Behind a token: the grammar has begun (and that token was one of its own, in part or whole), or so many bytes of
+  // the marker were read last.
+  struct Step {
+    bool begun = false, is_of_grammar = false;
+    std::size_t matched = 0;
+  };
+
+  std::size_t advance(std::size_t matched, char byte) const;
+  // Where the marker ends in these bytes, if so many of it came before; npos: not in them. `matched` goes on.
+  std::size_t end_in(std::string_view bytes, std::size_t& matched) const;
+
+  std::string marker_;
+  std::vector<std::size_t> borders_;  // of each beginning of the marker the longest end that is a shorter beginning
+  Matcher grammar_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+#include "grammar/grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "files/json.h"
+#include "grammar/gbnf.h"
+#include "grammar/json_schema.h"
+#include "grammar/regex.h"
+
+namespace sluice {
+namespace {
+
+Result<Network> network_of(const Dfa& dfa) {
+  NetworkBuilder builder;
+  const std::int32_t rule = builder.add_rule("text");
+  builder.set_end(builder.add_dfa(builder.start(rule), dfa));
+  return builder.finish(rule);
+}
+
+Result<Network> compile_choice(const std::vector<std::string>& choices) {
+  if (choices.size() > kMaxChoiceTexts) {
+    return invalid_argument(
+        fmt::format("choice: expected at most {} texts, found {}", kMaxChoiceTexts, choices.size()));
+  }
+  std::size_t bytes = 0;
+  for (const std::string& text : choices) {
+    if (text.empty()) return invalid_argument("choice: expected texts that are not empty");
+    if (valid_utf8_prefix(text) != text.size()) return invalid_argument("choice: expected UTF-8");
+    bytes += text.size();
+  }
+  if (choices.empty()) return invalid_argument("choice: expected at least one text");
+  if (bytes > kMaxGrammarBytes) {
+    return invalid_argument(fmt::format("choice: expected at most {} bytes, found {}", kMaxGrammarBytes, bytes));
+  }
+  return network_of(dfa_of(choices));
+}
+
+Result<Network> compile_regex(std::string_view pattern) {
+  SLUICE_ASSIGN_OR_RETURN(const Expression expression, parse_regex(pattern, "regex"));
+  const Result<Dfa> dfa = whole_match(expression);
+  if (!dfa.ok()) return dfa.status().with_context("regex");
+  auto network = network_of(*dfa);
+  return network.ok() ? std::move(network) : network.status().with_context("regex");
+}
+
+Result<Network> compile_schema(const GrammarSource& source) {
+  SLUICE_ASSIGN_OR_RETURN(const boost::json::value schema, parse_json(source.text, "schema"));
+  return compile_json_schema(schema, {.compact = source.compact});
+}
+
+}  // namespace
+
+Result<Network> compile(const GrammarSource& source) {
+  if (source.text.size() > kMaxGrammarBytes) {
+    return invalid_argument(fmt::format("expected at most {} bytes, found {}", kMaxGrammarBytes, source.text.size()));
+  }
+  switch (source.kind) {
+    case GrammarSource::Kind::kChoice:
+      return compile_choice(source.choices);
+    case GrammarSource::Kind::kRegex:
+      return compile_regex(source.text);
+    case GrammarSource::Kind::kEbnf:
+      return compile_gbnf(source.text);
+    case GrammarSource::Kind::kJsonSchema:
+      break;
+  }
+  return compile_schema(source);
+}
+
+Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource& source) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find(compiled_, source, [](const auto& entry) -> const auto& { return entry.first; });
+    if (found != compiled_.end()) {
+      compiled_.splice(compiled_.begin(), compiled_, found);
+      return found->second;
+    }
+    if (trie_ == nullptr) trie_ = make_trie_();
+  }
+  SLUICE_ASSIGN_OR_RETURN(Network network, compile(source));
+  auto masks = std::make_shared<const TokenMasks>(trie_, std::move(network));
+  const std::lock_guard lock(mutex_);
+  compiled_.emplace_front(source, masks);
+  if (compiled_.size() > kMost) compiled_.pop_back();
+  return masks;
+}
+
+}  // namespace sluice

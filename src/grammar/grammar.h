@@ -1,0 +1,58 @@
+// What an answer may be bound to, as clients give it, and the compiled forms of it over one vocabulary.
+//
+//   GrammarCache cache(trie);
+//   auto masks = cache.get({.kind = GrammarSource::Kind::kRegex, .text = "[a-z]+"});   // compiled once per content
+//   auto constraint = std::make_unique<Matcher>(*masks);
+// Compiling takes milliseconds, seconds at worst: not for a thread that others wait for.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grammar/network.h"
+#include "grammar/token_masks.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+inline constexpr std::size_t kMaxGrammarBytes = 256 << 10;  // of a source
+inline constexpr std::size_t kMaxChoiceTexts = 10'000;
+
+struct GrammarSource {
+  enum class Kind { kJsonSchema, kRegex, kChoice, kEbnf };
+  Kind kind = Kind::kJsonSchema;
+  std::string text = {};                  // JSON of the schema, a regular expression, a grammar
+  std::vector<std::string> choices = {};  // kChoice: not empty
+  bool compact = false;                   // JSON without white space
+
+  bool operator==(const GrammarSource&) const = default;
+};
+
+// kInvalidArgument: it says nothing that can be enforced, and why; kResourceExhausted: too large.
+Result<Network> compile(const GrammarSource& source);
+
+// Thread safety: get() may be called from any thread.
+class GrammarCache {
+ public:
+  // `make_trie` is called once, when the first grammar is wanted.
+  explicit GrammarCache(std::function<std::shared_ptr<const TokenTrie>()> make_trie)
+      : make_trie_(std::move(make_trie)) {}
+
+  Result<std::shared_ptr<const TokenMasks>> get(const GrammarSource& source);
+
+ private:
+  static constexpr std::size_t kMost = 64;  // compiled; the one used longest ago goes first
+
+  const std::function<std::shared_ptr<const TokenTrie>()> make_trie_;
+  std::mutex mutex_;  // guards this block
+  std::shared_ptr<const TokenTrie> trie_;
+  std::list<std::pair<GrammarSource, std::shared_ptr<const TokenMasks>>> compiled_;  // used last: first
+};
+
+}  // namespace sluice

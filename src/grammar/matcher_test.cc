@@ -1,0 +1,322 @@
+// Masks of random grammars over small vocabularies, against a recogniser that tries everything.
+#include "grammar/matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "base/test_seed_testing.h"
+#include "grammar/gbnf.h"
+#include "grammar/gbnf_parser.h"
+
+namespace sluice::matcher_test {
+namespace {
+
+using Kind = Expression::Kind;
+
+// Tries everything at every place of a text, each rule once.
+class Naive {
+ public:
+  Naive(const Gbnf& grammar, std::string_view text) : grammar_(grammar), text_(text) {}
+
+  bool matches() { return ends(body(grammar_.root), 0).contains(text_.size()); }
+
+ private:
+  using Places = std::set<std::size_t>;
+
+  const Places& ends(const Expression& e, std::size_t from) {
+    const auto key = std::pair{&e, from};
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    Places made = find_ends(e, from);
+    return known_[key] = std::move(made);
+  }
+
+  const Expression& body(int rule) const { return grammar_.rules[static_cast<std::size_t>(rule)].body; }
+
+  Places from_each(const Expression& e, const Places& at) {
+    Places out;
+    for (const std::size_t a : at) out.insert(ends(e, a).begin(), ends(e, a).end());
+    return out;
+  }
+
+  // Where matches of `e` that begin at `from` end.
+  Places find_ends(const Expression& e, std::size_t from) {
+    Places out;
+    switch (e.kind) {
+      case Kind::kCharacters:
+        if (from == text_.size()) break;
+        for (const CodePointRange& r : e.characters) {
+          const auto c = static_cast<char32_t>(text_[from]);
+          if (r.low <= c && c <= r.high) out.insert(from + 1);
+        }
+        break;
+      case Kind::kRule:
+        return ends(body(e.rule), from);
+      case Kind::kSequence:
+        out.insert(from);
+        for (const Expression& part : e.parts) out = from_each(part, out);
+        break;
+      case Kind::kChoice:
+        for (const Expression& part : e.parts) out.insert(ends(part, from).begin(), ends(part, from).end());
+        break;
+      case Kind::kRepeat: {
+        Places at{from};
+        if (e.least == 0) out.insert(from);
+        for (int i = 1; (e.most < 0 || i <= e.most) && !at.empty() && i < 12; ++i) {
+          at = from_each(e.parts[0], at);
+          if (i >= e.least) out.insert(at.begin(), at.end());
+        }
+        break;
+      }
+      default:
+        out.insert(from);
+    }
+    return out;
+  }
+
+  const Gbnf& grammar_;
+  const std::string_view text_;
+  std::map<std::pair<const Expression*, std::size_t>, Places> known_;
+};
+
+bool naive_matches(const Gbnf& g, std::string_view text) {
+  return Naive(g, text).matches();
+}
+
+struct Vocabulary {
+  explicit Vocabulary(std::vector<std::string> words) : texts(std::move(words)) {
+    std::vector<std::string_view> views(texts.begin(), texts.end());
+    views.emplace_back();  // the end token
+    trie = std::make_shared<TokenTrie>(views, std::vector<std::int32_t>{end()});
+  }
+  std::int32_t end() const { return static_cast<std::int32_t>(texts.size()); }
+
+  std::vector<std::string> texts;
+  std::shared_ptr<const TokenTrie> trie;
+};
+
+std::set<std::int32_t> allowed_of(Matcher& matcher) {
+  std::vector<std::uint32_t> words(matcher.trie().words());
+  const Status status = matcher.allowed(words);
+  EXPECT_TRUE(status.ok()) << status.message();
+  std::set<std::int32_t> out;
+  for (std::size_t id = 0; id < 32 * words.size(); ++id) {
+    if ((words[id / 32] >> (id % 32) & 1U) != 0) out.insert(static_cast<std::int32_t>(id));
+  }
+  return out;
+}
+
+// The shortest text that completes the matcher's, by bytes of the alphabet; "?" if none was found among a few.
+std::string completion(const Matcher& matcher) {
+  std::deque<std::pair<std::string, Matcher>> open{{"", matcher}};
+  while (!open.empty() && open.size() < 300) {
+    auto [text, at] = std::move(open.front());
+    open.pop_front();
+    if (at.complete()) return text;
+    for (const char c : {'a', 'b', 'c'}) {
+      Matcher next = at;
+      if (next.accept_bytes({&c, 1}) && text.size() < 12) open.emplace_back(text + c, std::move(next));
+    }
+  }
+  return "?";
+}
+
+class RandomGrammar {
+ public:
+  explicit RandomGrammar(std::uint32_t seed) : random_(seed) {}
+
+  std::string text() {
+    const unsigned rules = 1 + pick(3);
+    std::string out;
+    names_ = rules;
+    for (unsigned r = 0; r < rules; ++r) out += name(r) + " ::= " + expression(0) + "\n";
+    return out;
+  }
+  unsigned pick(unsigned count) { return static_cast<unsigned>(random_() % count); }
+
+ private:
+  static std::string name(unsigned r) { return r == 0 ? "root" : "r" + std::to_string(r); }
+  std::string atom(int depth) {
+    switch (pick(depth > 2 ? 3 : 6)) {
+      case 0:
+        return std::string("\"") + "abc"[pick(3)] + '"';
+      case 1:
+        return "\"" + std::string(1, "abc"[pick(3)]) + "abc"[pick(3)] + '"';
+      case 2:
+        return pick(2) == 0 ? "[ab]" : "[^a]";
+      case 3:
+        return "(" + expression(depth + 1) + ")";
+      default:
+        return std::string("\"") + "abc"[pick(3)] + "\" " + name(pick(names_));
+    }
+  }
+  std::string expression(int depth) {
+    std::string out;
+    for (unsigned alternatives = 1 + pick(3); alternatives > 0; --alternatives) {
+      for (unsigned parts = 1 + pick(3); parts > 0; --parts) {
+        static constexpr const char* kCounts[] = {"", "", "", "*", "+", "?", "{1,2}"};
+        const std::string one = atom(depth);
+        const char* count = kCounts[pick(7)];
+        out += (*count != '\0' ? "(" + one + ")" : one) + count + " ";
+      }
+      if (alternatives > 1) out += "| ";
+    }
+    return out;
+  }
+
+  std::mt19937 random_;
+  unsigned names_ = 1;
+};
+
+// Every text of up to four characters, every token: allowed if and only if some text of the grammar begins so.
+void check_grammar(const std::string& text, const Vocabulary& vocabulary) {
+  SCOPED_TRACE(text);
+  const auto naive = parse_gbnf(text);
+  ASSERT_TRUE(naive.ok()) << naive.status().message();
+  auto network = compile_gbnf(text);
+  std::vector<std::string> all{""}, language;
+  for (std::size_t i = 0; i < all.size() && all[i].size() < 6; ++i) {
+    for (const char c : {'a', 'b', 'c'}) all.push_back(all[i] + c);
+  }
+  for (const std::string& t : all) {
+    if (naive_matches(*naive, t)) language.push_back(t);
+  }
+  if (!network.ok()) {
+    EXPECT_TRUE(language.empty()) << network.status().message() << " but it has " << language[0];
+    return;
+  }
+  std::set<std::string> beginnings;
+  for (const std::string& t : language) {
+    for (std::size_t n = 0; n <= t.size(); ++n) beginnings.insert(t.substr(0, n));
+  }
+  const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  std::set<std::string> completed;
+  for (const std::string& begin : all) {
+    if (begin.size() > 3) break;
+    Matcher matcher(masks);
+    const bool alive = begin.empty() || matcher.accept_bytes(begin);
+    if (!alive) {
+      EXPECT_FALSE(beginnings.contains(begin)) << begin;
+      continue;
+    }
+    EXPECT_EQ(matcher.complete(), naive_matches(*naive, begin)) << begin;
+    const std::set<std::int32_t> allowed = allowed_of(matcher);
+    EXPECT_EQ(allowed.contains(vocabulary.end()), matcher.complete());
+    for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
+      const std::string next = begin + vocabulary.texts[static_cast<std::size_t>(id)];
+      if (allowed.contains(id) == beginnings.contains(next)) continue;
+      ASSERT_TRUE(allowed.contains(id)) << "not allowed: " << next;
+      if (!completed.insert(next).second) continue;
+      Matcher on = matcher;
+      ASSERT_TRUE(on.accept(id));
+      const std::string rest = completion(on);
+      EXPECT_TRUE(rest == "?" || naive_matches(*naive, next + rest)) << "allowed: " << next << " " << rest;
+    }
+  }
+}
+
+TEST(MatcherTest, RandomGrammarsAllowWhatTheyShould) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  const Vocabulary vocabulary({"a", "b", "c", "ab", "ba", "abc", "cc", "aab", "bcb", "cab", "bb", "ab"});
+  for (std::uint32_t i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
+    check_grammar(RandomGrammar(seed + i).text(), vocabulary);
+  }
+}
+
+TEST(MatcherTest, CopiesAndRollbacksAreTheSameText) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  const Vocabulary vocabulary({"a", "b", "c", "ab", "ba", "abc", "cc", "aab"});
+  auto network = compile_gbnf("root ::= \"a\" root \"b\" | \"c\" root* | [ab]{2,9}");
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  Matcher matcher(masks);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 400; ++i) {
+    const auto back = random() % (std::min<std::size_t>(tokens.size(), 3) + 1);
+    if (random() % 2 == 0 && back > 0) {
+      matcher.rollback(back);
+      tokens.resize(tokens.size() - back);
+    } else if (!matcher.ended()) {
+      const std::set<std::int32_t> allowed = allowed_of(matcher);
+      const std::int32_t token = *std::next(allowed.begin(), static_cast<std::ptrdiff_t>(random() % allowed.size()));
+      const auto copy = matcher.copy();
+      ASSERT_TRUE(copy->accept(token));
+      ASSERT_TRUE(matcher.accept(token));
+      tokens.push_back(token);
+    }
+    Matcher direct(masks);
+    for (const std::int32_t token : tokens) ASSERT_TRUE(direct.accept(token));
+    ASSERT_EQ(direct.ended(), matcher.ended());
+    if (!matcher.ended()) {
+      ASSERT_EQ(allowed_of(direct), allowed_of(matcher));
+    }
+  }
+}
+
+// At the most rules that may be open a text can still be completed, and lists do not count.
+TEST(MatcherTest, NestingIsBoundedWithoutDeadEnds) {
+  const Vocabulary vocabulary({"(", ")", "((", "))", "x,", "((((", "x"});
+  auto network = compile_gbnf("root ::= \"(\" root? \")\" | list\nlist ::= \"x\" | \"x,\" list");
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  Matcher deep(masks);
+  int open = 0;
+  while (deep.accept(0)) ++open;
+  EXPECT_GT(open, kMaxRuleDepth - 3);
+  EXPECT_FALSE(allowed_of(deep).contains(2));
+  for (; open > 0; --open) {
+    ASSERT_TRUE(allowed_of(deep).contains(1));
+    ASSERT_TRUE(deep.accept(1));
+  }
+  EXPECT_TRUE(deep.complete());
+  Matcher list(masks);
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(list.accept(4));
+  ASSERT_TRUE(list.accept(6));
+  EXPECT_TRUE(list.complete());
+}
+
+TEST(MatcherTest, PlainTokensAreWhatTheWalkAllows) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  std::vector<std::string> words;
+  static constexpr const char* kPieces[] = {"a",  "é", "漢",       "😀",   "\"",   "\\",
+                                            "\n", " ", "\xF0\x9F", "\xC3", "\x7F", "/"};
+  for (int i = 0; i < 300; ++i) {
+    std::string word;
+    for (auto n = 1 + random() % 12; n > 0; --n) word += kPieces[random() % (random() % 3 == 0 ? 12 : 4)];
+    words.push_back(word);
+  }
+  const Vocabulary vocabulary(words);
+  for (const char* grammar : {R"(root ::= "\"" [^"\\\x00-\x1F]* "\"" "x")", R"(root ::= [^"\\\x00-\x1F]{0,5} "\"")",
+                              "root ::= .{3,9}", R"(root ::= ([a-z] | [^"\\\x00-\x1F]{2})* )"}) {
+    SCOPED_TRACE(grammar);
+    auto network = compile_gbnf(grammar);
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+    Matcher matcher(masks);
+    for (int step = 0; step < 6 && !matcher.ended(); ++step) {
+      std::vector<std::uint32_t> bits(matcher.trie().words());
+      if (!matcher.allowed(bits).ok()) break;
+      std::vector<std::int32_t> can;
+      for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
+        Matcher next = matcher;
+        const bool accepts = next.accept(id);
+        EXPECT_EQ(accepts, (bits[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0) << id;
+        if (accepts) can.push_back(id);
+      }
+      if (can.empty()) break;
+      matcher.accept(can[random() % can.size()]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::matcher_test

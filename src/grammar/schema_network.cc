@@ -1,0 +1,299 @@
+#include "grammar/schema_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMaxSchemaRules = 20'000;
+
+}  // namespace
+
+SchemaNetwork::SchemaNetwork(boost::json::value schema, JsonOptions options)
+    : document_(std::move(schema)), expander_(document_), text_(builder_, options.compact) {}
+
+Result<Network> SchemaNetwork::compile() {
+  const std::int32_t root = rule_of({document_.root()});
+  while (!open_.empty()) {
+    const auto [conjunction, rule] = std::move(open_.front());
+    open_.pop_front();
+    SLUICE_RETURN_IF_ERROR(build(conjunction, rule));
+    if (builder_.too_large() || rules_.size() > kMaxSchemaRules) {
+      return resource_exhausted("#: the schema is too large; use smaller counts and fewer alternatives");
+    }
+  }
+  auto network = builder_.finish(root);
+  if (!network.ok()) return network.status().with_context("#");
+  return network;
+}
+
+std::int32_t SchemaNetwork::rule_of(const Conjunction& conjunction) {
+  const auto found = rules_.find(conjunction);
+  if (found != rules_.end()) return found->second;
+  const std::int32_t rule = builder_.add_rule(conjunction.empty() ? "value" : document_.pointer(conjunction[0]));
+  rules_.emplace(conjunction, rule);
+  open_.emplace_back(conjunction, rule);
+  return rule;
+}
+
+std::int32_t SchemaNetwork::value(std::int32_t from, const Conjunction& conjunction) {
+  if (conjunction.empty()) return text_.any_value(from);
+  const std::int32_t to = builder_.add_state();
+  builder_.add_call(from, rule_of(conjunction), to);
+  return to;
+}
+
+Status SchemaNetwork::build(const Conjunction& conjunction, std::int32_t rule) {
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<SchemaProduct> products, expander_.expand(conjunction));
+  for (const SchemaProduct& product : products) SLUICE_RETURN_IF_ERROR(add_product(rule, product));
+  return {};
+}
+
+Status SchemaNetwork::add_product(std::int32_t rule, const SchemaProduct& product) {
+  const std::int32_t start = builder_.start(rule);
+  const auto allows = [&](unsigned types) { return (product.types & types) != 0; };
+  for (const auto& [type, word] :
+       {std::pair{kNullValue, "null"}, std::pair{kTrueValue, "true"}, std::pair{kFalseValue, "false"}}) {
+    if (allows(type)) builder_.set_end(builder_.add_literal(start, word));
+  }
+  if (allows(kNumberValue)) {
+    builder_.set_end(product.number == nullptr ? text_.free_number(start) : builder_.add_dfa(start, *product.number));
+  }
+  if (allows(kStringValue)) {
+    builder_.set_end(product.string == nullptr ? text_.free_string(start) : text_.string_of(start, *product.string));
+  }
+  if (allows(kArrayValue)) SLUICE_RETURN_IF_ERROR(add_array(rule, product.array));
+  if (allows(kObjectValue)) SLUICE_RETURN_IF_ERROR(add_object(rule, product.object));
+  return {};
+}
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;  // of each ArrayProduct::Contained
+
+std::int64_t most_counted(const ArrayProduct::Contained& contained) {
+  return contained.most == kNoLimit ? contained.least : contained.most;
+}
+
+// Items from here on are alike, and more of them are not counted.
+std::int64_t places_of(const ArrayProduct& array) {
+  std::int64_t out = array.most == kNoLimit ? array.least : array.most;
+  if (!array.at.empty()) out = std::max(out, std::min(array.at.rbegin()->first + 1, array.most));
+  for (const auto& [from, item] : array.items) out = std::max(out, std::min(from, array.most));
+  for (const auto& contained : array.contained) out = std::max(out, std::min(contained.from, array.most));
+  return out;
+}
+
+// What the item at `place` must meet if it is one of those `chosen` among the contained; nullopt: it may not be.
+std::optional<Conjunction> item_of(const ArrayProduct& array, std::int64_t place, unsigned chosen, Counts& counts) {
+  Conjunction out;
+  if (const auto found = array.at.find(place); found != array.at.end()) out = found->second;
+  for (const auto& [from, item] : array.items) {
+    if (place >= from) out = with(std::move(out), item);
+  }
+  for (std::size_t c = 0; c < array.contained.size(); ++c) {
+    const ArrayProduct::Contained& contained = array.contained[c];
+    const bool limited = contained.most != kNoLimit;
+    if ((chosen >> c & 1U) == 0) {
+      if (place >= contained.from && limited) out = with(std::move(out), SchemaDocument::negated(contained.item.at(0)));
+      continue;
+    }
+    if (place < contained.from || counts[c] >= most_counted(contained)) return std::nullopt;
+    ++counts[c];
+    out = with(std::move(out), contained.item);
+  }
+  return out;
+}
+
+}  // namespace
+
+Status SchemaNetwork::add_array(std::int32_t rule, const ArrayProduct& array) {
+  if (!array.unique.empty() && array.most > 1) {
+    return invalid_argument(array.unique + ": is supported for at most one item (maxItems 1)");
+  }
+  if (array.contained.size() > 4) return invalid_argument("more than four counts of contained items in one array");
+  const std::int64_t places = places_of(array);
+  std::map<std::pair<std::int64_t, Counts>, std::int32_t> behind;  // an item: the state
+  std::vector<std::pair<std::int64_t, Counts>> open;
+  const auto may_end = [&](std::int64_t count, const Counts& counts) {
+    bool all = count >= array.least;
+    for (std::size_t c = 0; c < counts.size(); ++c) all = all && counts[c] >= array.contained[c].least;
+    return all;
+  };
+  const auto add_items = [&](std::int32_t from, std::int64_t count, const Counts& counts) {
+    if (array.most != kNoLimit && count >= array.most) return;
+    for (unsigned chosen = 0; chosen < 1U << array.contained.size(); ++chosen) {
+      std::pair<std::int64_t, Counts> next{std::min(count + 1, places), counts};
+      const auto item = item_of(array, count, chosen, next.second);
+      if (!item) continue;
+      const auto [found, is_new] = behind.emplace(next, -1);
+      if (is_new) {
+        found->second = builder_.add_state();
+        open.push_back(next);
+      }
+      builder_.add_empty(value(from, *item), found->second);
+    }
+  };
+  const Counts none(array.contained.size());
+  const std::int32_t first = text_.space(builder_.add_literal(builder_.start(rule), "["));
+  if (may_end(0, none)) builder_.set_end(builder_.add_literal(first, "]"));
+  add_items(first, 0, none);
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const auto [count, counts] = open[i];
+    const std::int32_t state = behind.at(open[i]);
+    if (may_end(count, counts)) builder_.set_end(builder_.add_literal(text_.space(state), "]"));
+    add_items(text_.space(builder_.add_literal(state, ",")), count, counts);
+    if (builder_.too_large()) break;
+  }
+  return {};
+}
+
+bool SchemaNetwork::allows_name(const ObjectProduct& object, const std::string& name) {
+  return !object.forbidden.contains(name) &&
+         std::ranges::all_of(object.names, [&](const DfaPtr& names) { return names->matches(name); });
+}
+
+Conjunction SchemaNetwork::value_of(const ObjectProduct& object, const ObjectProduct::Property& property) {
+  Conjunction out = property.value;
+  for (const ObjectProduct::Pattern& pattern : object.patterns) {
+    if (pattern.names->matches(property.name)) out = with(std::move(out), pattern.value);
+  }
+  for (const ObjectProduct::Additional& additional : object.additional) {
+    const bool known =
+        additional.names.contains(property.name) ||
+        std::ranges::any_of(additional.patterns, [&](const DfaPtr& p) { return p->matches(property.name); });
+    if (!known) out = with(std::move(out), additional.value);
+  }
+  return out;
+}
+
+Result<SchemaNetwork::KeyClass> SchemaNetwork::constrained(KeyClass all, const ObjectProduct& object) const {
+  std::vector<std::string> named(object.forbidden.begin(), object.forbidden.end());
+  for (const ObjectProduct::Property& property : object.properties) named.push_back(property.name);
+  if (named.empty() && object.names.empty() && object.patterns.empty()) return all;
+  SLUICE_ASSIGN_OR_RETURN(Dfa names, text_of_length(0, -1));
+  for (const DfaPtr& more : object.names) {
+    SLUICE_ASSIGN_OR_RETURN(names, intersect(names, *more));
+  }
+  SLUICE_ASSIGN_OR_RETURN(names, subtract(names, dfa_of(named)));
+  all.names = std::make_shared<const Dfa>(std::move(names));
+  return all;
+}
+
+Result<std::vector<SchemaNetwork::KeyClass>> SchemaNetwork::key_classes(const ObjectProduct& object) {
+  SLUICE_ASSIGN_OR_RETURN(KeyClass all, constrained({}, object));
+  std::vector<KeyClass> classes{std::move(all)};
+  for (const ObjectProduct::Pattern& pattern : object.patterns) {
+    std::vector<KeyClass> next;
+    for (KeyClass& one : classes) {
+      const bool known = std::ranges::find(one.matched, pattern.names.get()) != one.matched.end();
+      if (known) {
+        next.push_back(std::move(one));
+        continue;
+      }
+      SLUICE_ASSIGN_OR_RETURN(Dfa with_it, intersect(*one.names, *pattern.names));
+      SLUICE_ASSIGN_OR_RETURN(Dfa without, subtract(*one.names, *pattern.names));
+      KeyClass other = one;
+      other.names = std::make_shared<const Dfa>(std::move(without));
+      one.names = std::make_shared<const Dfa>(std::move(with_it));
+      one.matched.push_back(pattern.names.get());
+      if (!one.names->empty()) next.push_back(std::move(one));
+      if (!other.names->empty()) next.push_back(std::move(other));
+    }
+    classes = std::move(next);
+    if (classes.size() > 64) return invalid_argument("patternProperties overlap in more than 64 ways");
+  }
+  std::erase_if(classes, [](const KeyClass& one) { return one.names != nullptr && one.names->empty(); });
+  for (KeyClass& one : classes) {
+    const auto matches = [&](const DfaPtr& p) { return std::ranges::find(one.matched, p.get()) != one.matched.end(); };
+    for (const ObjectProduct::Pattern& pattern : object.patterns) {
+      if (matches(pattern.names)) one.value = with(std::move(one.value), pattern.value);
+    }
+    for (const ObjectProduct::Additional& additional : object.additional) {
+      if (!std::ranges::any_of(additional.patterns, matches)) one.value = with(std::move(one.value), additional.value);
+    }
+  }
+  std::erase_if(classes, [&](const KeyClass& one) { return !one.value.empty() && expander_.is_empty(one.value); });
+  return classes;
+}
+
+// Keys in their order: behind(i, n) is a state behind a value, with n keys written and those from i on to come.
+Status SchemaNetwork::add_object(std::int32_t rule, const ObjectProduct& object) {
+  std::vector<ObjectProduct::Property> keys;
+  for (const ObjectProduct::Property& property : object.properties) {
+    if (allows_name(object, property.name)) {
+      keys.push_back({property.name, value_of(object, property)});
+    } else if (object.required.contains(property.name)) {
+      return {};
+    }
+  }
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<KeyClass> others, key_classes(object));
+  const auto count = static_cast<std::int64_t>(keys.size()),
+             required = static_cast<std::int64_t>(object.required.size());
+  const std::int64_t least = object.least > required ? object.least : 0;
+  const std::int64_t most = others.empty() && object.most >= count ? kNoLimit : object.most;
+  if (least > 1 && !others.empty()) {
+    return invalid_argument(
+        object.least_pointer +
+        ": with keys that the schema does not name more than 1 is not supported, as they may repeat");
+  }
+  const std::int64_t counted = most != kNoLimit ? most : least;
+  const auto is_required = [&](std::int64_t i) {
+    return object.required.contains(keys[static_cast<std::size_t>(i)].name);
+  };
+  std::int64_t last_required = count;  // one more than the last key that must come
+  while (last_required > 0 && !is_required(last_required - 1)) --last_required;
+
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t> behind_states, key_states;
+  std::vector<std::pair<std::int64_t, std::int64_t>> open_behind, open_keys;
+  const auto find = [&](auto& states, auto& open, std::int64_t i, std::int64_t n) {
+    const auto [found, is_new] = states.emplace(std::pair{i, n}, -1);
+    if (is_new) {
+      found->second = builder_.add_state();
+      open.emplace_back(i, n);
+    }
+    return found->second;
+  };
+  const auto may_end = [&](std::int64_t i, std::int64_t n) { return i >= last_required && n >= least; };
+  const auto add_value = [&](std::int32_t from, const Conjunction& meets, std::int64_t i, std::int64_t n) {
+    const std::int32_t to = value(text_.space(builder_.add_literal(from, ":")), meets);
+    builder_.add_empty(to, find(behind_states, open_behind, i, std::min(n + 1, counted)));
+  };
+  const std::int32_t first = text_.space(builder_.add_literal(builder_.start(rule), "{"));
+  if (may_end(0, 0)) builder_.set_end(builder_.add_literal(first, "}"));
+  builder_.add_empty(first, find(key_states, open_keys, 0, 0));
+  for (std::size_t k = 0, b = 0; k < open_keys.size() || b < open_behind.size();) {
+    if (builder_.too_large()) break;
+    if (b < open_behind.size()) {
+      const auto [i, n] = open_behind[b++];
+      const std::int32_t state = behind_states.at({i, n});
+      if (may_end(i, n)) builder_.set_end(builder_.add_literal(text_.space(state), "}"));
+      builder_.add_empty(text_.space(builder_.add_literal(state, ",")), find(key_states, open_keys, i, n));
+      continue;
+    }
+    const auto [i, n] = open_keys[k++];
+    const std::int32_t state = key_states.at({i, n});
+    if (most != kNoLimit && n >= most) continue;
+    if (i == count) {
+      for (const KeyClass& other : others) {
+        const std::int32_t key =
+            other.names == nullptr ? text_.free_string(state) : text_.string_of(state, *other.names);
+        add_value(key, other.value, i, n);
+      }
+      continue;
+    }
+    const ObjectProduct::Property& key = keys[static_cast<std::size_t>(i)];
+    add_value(text_.string_of(state, key.name), key.value, i + 1, n);
+    if (!is_required(i)) builder_.add_empty(state, find(key_states, open_keys, i + 1, n));
+  }
+  return {};
+}
+
+Result<Network> compile_json_schema(const boost::json::value& schema, JsonOptions options) {
+  return SchemaNetwork(schema, options).compile();
+}
+
+}  // namespace sluice

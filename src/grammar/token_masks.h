@@ -1,0 +1,53 @@
+// TokenMasks: a grammar over a vocabulary: which tokens a set of parses allows.
+//
+// A token is allowed if all its bytes can follow. For a parse that is (state, stack), most tokens are decided by the
+// state alone: they stay within its rule. So for each state that is met the walk through the trie is done once and
+// kept; what is left for the stack are the places of the trie where the rule ends with bytes of the token still to
+// come. Thread safety: const calls from any number of threads; what is kept never changes an answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/network.h"
+#include "grammar/parse_sets.h"
+#include "grammar/token_trie.h"
+
+namespace sluice {
+
+class TokenMasks {
+ public:
+  TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network);
+
+  const Network& network() const { return network_; }
+  const TokenTrie& trie() const { return *trie_; }
+
+  // Sets the bits of the tokens that may come next, and clears all others. `sets` is of this network. False: none may.
+  bool allowed(ParseSets& sets, SetId set, std::span<std::uint32_t> words) const;
+
+ private:
+  // What is known of a state whatever its stack. Few tokens are kept as a list, many as bits.
+  struct OfState {
+    const TokenTrie::Level* level = nullptr;
+    bool has_plain = false;              // the level's plain tokens are allowed, too
+    std::vector<std::int32_t> tokens;    // allowed within the rule; or
+    std::vector<std::uint32_t> bits;     // the same
+    std::vector<std::uint32_t> returns;  // nodes behind which the rule may end and tokens go on
+  };
+
+  std::shared_ptr<const OfState> of_state(std::int32_t state) const;
+  OfState make(std::int32_t state) const;
+
+  const std::shared_ptr<const TokenTrie> trie_;
+  const Network network_;
+  mutable std::mutex mutex_;  // guards this block
+  mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_;
+  mutable std::unique_ptr<ParseSets> sets_;  // for make()
+  mutable std::size_t bytes_ = 0;
+};
+
+}  // namespace sluice

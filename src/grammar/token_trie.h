@@ -1,0 +1,68 @@
+// TokenTrie: the tokens of a vocabulary by their bytes, as masks are made from them: what can follow is found by
+// walking trie and grammar together, so that tokens with a common beginning are looked at once.
+//
+// Most tokens are plain: whole characters, none of which is a control character, a quote or a backslash. Where any text
+// may stand, such as inside a JSON string, they are all allowed, and only the others are walked: level i of the trie
+// has the tokens that are not plain texts of at most kPlainLevels[i] characters, and a ready mask of those that are.
+//
+// Thread safety: const after it is made; may be used from any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+inline constexpr std::array<int, 7> kPlainLevels = {0, 1, 2, 4, 8, 24, 255};
+
+class TokenTrie {
+ public:
+  // A token of the trie and what lies below it, in the order of a walk: the children of node i begin at i + 1, the
+  // sibling behind it is at nodes[i].end.
+  struct Node {
+    std::uint32_t end = 0;
+    std::int32_t token = -1;  // the first of those with these bytes (next_same()); -1: none
+    std::uint8_t byte = 0;
+  };
+  struct Level {
+    std::vector<std::uint32_t> plain;  // bit i mod 32 of word i / 32: token i is plain and short enough
+    std::vector<Node> nodes;           // of the other tokens; nodes[0] is the root
+  };
+
+  // `tokens[id]`: the bytes of a token; empty: it is never part of a text (special tokens, ids without a token).
+  // `ends`: the tokens that end an answer.
+  TokenTrie(std::span<const std::string_view> tokens, std::vector<std::int32_t> ends);
+
+  int vocab_size() const { return static_cast<int>(bytes_at_.size()) - 1; }
+  std::size_t words() const { return (bytes_at_.size() - 1 + 31) / 32; }  // of a mask
+  const std::vector<std::int32_t>& ends() const { return ends_; }
+  bool is_end(std::int32_t token) const;
+  std::string_view bytes(std::int32_t token) const;  // empty: no part of a text
+  std::size_t longest() const { return longest_; }   // bytes
+  std::int32_t next_same(std::int32_t token) const { return next_same_[static_cast<std::size_t>(token)]; }
+
+  // All tokens that are part of a text, as bits.
+  const std::vector<std::uint32_t>& texts() const { return texts_; }
+  // Those that have this byte, found by looking through all bytes: some 50 us.
+  std::vector<std::int32_t> tokens_with(char byte) const;
+
+  // The level for a place where texts of `plain_run` plain characters may stand.
+  const Level& level(int plain_run) const;
+
+ private:
+  std::vector<char> text_;
+  std::vector<std::uint32_t> bytes_at_;  // [vocab + 1]
+  std::vector<std::uint32_t> texts_;
+  std::vector<std::int32_t> ends_, next_same_;
+  std::size_t longest_ = 0;
+  std::array<Level, kPlainLevels.size()> levels_;
+};
+
+// The number of characters of a plain text; 0: it is not plain, or too long.
+int plain_characters(std::string_view text);
+
+}  // namespace sluice

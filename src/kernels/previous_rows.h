@@ -1,0 +1,44 @@
+// previous_rows: for a layer whose row at a position reads another layer's row at the position before, which for the
+// first row of a span is in an open state.
+//   y[t] = the row of the position before t's: coded(x[t - 1]), or what state_in of the span has where t is its first
+// coded() is the row as a state keeps it, in f32 or rounded to bf16; so a span may be cut anywhere. Then, with x:
+//   the state states_after[t], where there is one, and for the last token of a block row 0 of its part of the page in
+//   `boundaries` become coded(x[t])
+// Without x every span has one row, and nothing is written but y.
+//
+// Shapes: x, y [rows, format.dims] contiguous, no overlap.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/exec.h"
+#include "kernels/plane.h"
+#include "kernels/step_tables.h"
+
+namespace sluice {
+
+struct PreviousRowsArgs {
+  RowFormat format;  // of a state: kF32 or kBf16
+  const StepTables* step = nullptr;
+  const float* x = nullptr;
+  float* y = nullptr;
+  // Open states, the first one's part for these rows.
+  std::byte* states = nullptr;
+  std::size_t state_bytes = 0;            // from one to the next
+  const PlaneView* boundaries = nullptr;  // null: not wanted
+
+  constexpr RowRef state(std::int32_t index) const {
+    return {states + static_cast<std::size_t>(index) * state_bytes, nullptr};
+  }
+};
+
+// Which of StepTables::boundary_pages belongs to the block that ends with the token at a position of span `index`; -1:
+// no block ends there.
+constexpr std::int32_t ended_block(const StepTables& step, const RowSpan& span, int index, Position p) {
+  if ((p + 1) % kBlockTokens != 0) return -1;
+  return step.ended_blocks[index] + p / kBlockTokens - span.first_position / kBlockTokens;
+}
+
+void previous_rows(const Exec& exec, const PreviousRowsArgs& args);
+
+}  // namespace sluice

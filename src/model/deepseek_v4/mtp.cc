@@ -1,0 +1,71 @@
+// The layer for multi-token prediction (docs/models/deepseek_v4.md §10). Slot s of its keys belongs to token s: it is
+// made of that token and of X of the token before it, so it is a function of tokens 0..s as every other cached row is.
+// The row's position, s - 1, is that of X.
+#include "model/deepseek_v4/step.h"
+
+namespace sluice::v4 {
+
+PreviousRowsArgs DeepSeekV4::previous_residuals(Step& step) const {
+  const PlaneId open = planes_[static_cast<std::size_t>(mtp_index())].open;
+  PreviousRowsArgs args;
+  args.format = layout_[open].format, args.step = &step.tables;
+  args.y = step.w.wanted.floats(step.rows());
+  args.states = step.cache.states(open), args.state_bytes = step.cache.open_stride;
+  args.boundaries = &step.cache[open];
+  return args;
+}
+
+// X' of the rows, from their tokens and `x`, X of the tokens before them: e_proj enorm(embed) + h_proj hnorm(x_j).
+// Leaves it in the streams, which `x` may be.
+void DeepSeekV4::enter_mtp(Step& step, float* x) {
+  Workspace& w = step.w;
+  const MtpWeights& mtp = weights_.mtp.front();
+  const int rows = step.rows(), hidden = config_.hidden_size;
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  float* const token = w.collapsed.floats(rows);
+  embed(step.exec, {step.tables.ids, &weights_.embedding, 1, token});
+  const Rows e = w.normed.rows(rows, InputForms().add(mtp.e_proj)), of_token = w.sub_layer.rows(rows);
+  add_norm(step.exec, {.rows = rows, .dim = hidden, .x = token, .norm = mtp.enorm.data(), .eps = eps, .normed = e});
+  project(step.exec, rows, e, mtp.e_proj, of_token);
+
+  const int streams = kHcStreams * rows;
+  const Rows z = w.mtp_inputs.rows(streams, InputForms().add(mtp.h_proj));
+  add_norm(step.exec, {.rows = streams, .dim = hidden, .x = x, .norm = mtp.hnorm.data(), .eps = eps, .normed = z});
+  project(step.exec, ProjectArgs{.rows = streams, .x = z}.add({.weights = {&mtp.h_proj, 1},
+                                                               .y = contiguous_rows(w.streams.floats(rows), hidden),
+                                                               .addend = of_token.values,
+                                                               .shared = kHcStreams}));
+}
+
+// Of every row its key, which needs no attention. In the streams is X.
+void DeepSeekV4::write_mtp_keys(Step& step) {
+  PreviousRowsArgs previous = previous_residuals(step);
+  previous.x = step.w.streams.floats(step.rows());
+  previous_rows(step.exec, previous);
+  enter_mtp(step, previous.y);
+  const LayerWeights& weights = layer(mtp_index());
+  const Rows kv = step.w.kv.rows(step.rows());
+  const Rows x = enter(step, mtp_index(), weights.hc_attn, weights.attn_norm, InputForms().add(weights.attn.kv));
+  project(step.exec, step.rows(), x, weights.attn.kv, kv);
+  store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add(window_rows(step, mtp_index())));
+  step.show(mtp_index(), "kv", kv);
+}
+
+void DeepSeekV4::draft(const Exec& exec, const StepTables& tables, const CacheView& cache, int depth, float* logits,
+                       const Tap* tap) {
+  begin(tables);
+  Workspace& w = *workspace_;
+  Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w};
+  if (depth == 1) {
+    const PreviousRowsArgs committed = previous_residuals(step);
+    previous_rows(exec, committed);
+    enter_mtp(step, committed.y);
+  } else {
+    enter_mtp(step, w.streams.floats(step.rows()));  // the residual that the depth before left
+  }
+  block(step, mtp_index());
+  const MtpWeights& mtp = weights_.mtp.front();
+  head(step, mtp_index(), mtp.hc_head, mtp.norm, logits);
+}
+
+}  // namespace sluice::v4

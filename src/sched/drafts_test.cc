@@ -1,0 +1,157 @@
+// How many drafts a plan has, and for whom.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sched/scheduler_world_testing.h"
+
+namespace sluice::drafts_test {
+namespace {
+
+// `sequences` that decode, each with an offer of as many drafts as it likes.
+class Drafting {
+ public:
+  Drafting(const DraftLimits& drafts, int sequences, int budget = 64) : world_(limits(drafts, sequences, budget)) {
+    for (int i = 0; i < sequences; ++i) world_.add(i, {3, 1000});
+    while (world_.scheduler.decoding() < sequences) world_.step();
+  }
+
+  StepPlan plan(int offered, DraftSource source = DraftSource::kMtp) {
+    PlanFacts facts = world_.memory.answers(&world_.scheduler);
+    for (int i = 0; i < world_.scheduler.decoding(); ++i) {
+      facts.offers.push_back({world_.scheduler.decoding(i), source, offered});
+    }
+    return world_.scheduler.plan(facts);
+  }
+  // The first `right` drafts of each are right, or all.
+  int step(int offered, int right, DraftSource source = DraftSource::kMtp) {
+    const StepPlan plan = this->plan(offered, source);
+    world_.memory.carry_out(plan);
+    std::vector<int> kept;
+    int drafts = 0;
+    for (const Span& span : plan.spans) {
+      kept.push_back(span.rows - span.drafts + std::min(right, span.drafts));
+      drafts += span.drafts;
+    }
+    world_.memory.finish(plan, kept);
+    world_.scheduler.completed();
+    for (std::size_t i = 0; i < plan.spans.size(); ++i) {
+      const Span& span = plan.spans[i];
+      const int stays = kept[i] - (span.rows - span.drafts);
+      if (span.drafts > 0) world_.scheduler.judged(span.sequence, span.source, span.drafts, stays);
+      world_.memory.append(span.sequence, 1 + stays);
+    }
+    world_.memory.audit();
+    EXPECT_EQ(world_.memory.problem(), "");
+    return drafts;
+  }
+  SchedulerWorld& world() { return world_; }
+
+ private:
+  static SchedulerLimits limits(const DraftLimits& drafts, int sequences, int budget) {
+    SchedulerLimits l;
+    l.max_batched_tokens = budget;
+    l.max_seqs = sequences + 2;
+    l.max_model_len = 2000;
+    l.latent_pages = 400;
+    l.geometry = {.resume_pages = 0, .has_latents = true, .has_windows = false};
+    l.drafts = drafts;
+    return l;
+  }
+
+  SchedulerWorld world_;
+};
+
+// A row costs this part of a step of one row.
+DraftLimits cost(double of_row, int most = 8) {
+  DraftLimits limits{.most = most, .adaptive = true, .step_seconds = {}};
+  for (int rows = 0; rows < 64; ++rows) limits.step_seconds.push_back(1 + of_row * rows);
+  return limits;
+}
+
+TEST(DraftsTest, RowsThatCostNothingAreAllGiven) {
+  Drafting one(cost(0), 1);
+  EXPECT_EQ(one.step(8, 8), 8);
+  Drafting two({.most = 3, .adaptive = true, .step_seconds = {}}, 2);
+  EXPECT_EQ(two.step(8, 8), 6);
+}
+
+TEST(DraftsTest, RowsThatCostAsMuchAsAStepAreNotGiven) {
+  Drafting one(cost(1), 1);
+  EXPECT_EQ(one.step(8, 8), 0);
+}
+
+TEST(DraftsTest, WhatIsRightMoreOftenGetsMore) {
+  int last = 0;
+  for (const int right : {1, 2, 8}) {
+    Drafting drafting(cost(0.25), 1);
+    int drafts = 0;
+    for (int i = 0; i < 40; ++i) drafts = drafting.step(8, right);
+    EXPECT_GE(drafts, last) << right;
+    last = drafts;
+  }
+  EXPECT_EQ(last, 8);
+  Drafting wrong(cost(0.25), 1);
+  int drafts = 0;
+  for (int i = 0; i < 40; ++i) drafts = wrong.step(8, 0);
+  EXPECT_EQ(drafts, 0);
+}
+
+// It is tried again, once in some fifty steps, and comes back when its drafts are right again.
+TEST(DraftsTest, ASequenceWithoutDraftsTriesAgain) {
+  Drafting drafting(cost(0.25), 1);
+  for (int i = 0; i < 40; ++i) drafting.step(8, 0);
+  int tried = 0;
+  for (int i = 0; i < 200; ++i) tried += drafting.step(8, 0);
+  EXPECT_GE(tried, 3);
+  EXPECT_LE(tried, 6);
+  int drafts = 0;
+  for (int i = 0; i < 1000 && drafts < 2; ++i) drafts = drafting.step(8, 8);
+  EXPECT_GE(drafts, 2);
+}
+
+// The sum of a step is what counts: beside sixteen others a draft that is right half of the time costs too much.
+TEST(DraftsTest, TheSameChanceIsWorthLessBesideOthers) {
+  DraftLimits limits = cost(0);
+  for (std::size_t row = 0; row < limits.step_seconds.size(); ++row) {  // memory first, then arithmetic
+    limits.step_seconds[row] = row < 8 ? 1 + 0.02 * static_cast<double>(row) : 0.2 * static_cast<double>(row);
+  }
+  Drafting one(limits, 1), many(limits, 16);
+  EXPECT_GT(one.step(4, 1), 0);
+  int drafts = 0;
+  for (int i = 0; i < 30; ++i) drafts = many.step(4, 0);
+  EXPECT_EQ(drafts, 0);
+}
+
+TEST(DraftsTest, DraftingCostsToo) {
+  DraftLimits limits = cost(0.1);
+  limits.seconds.fill(2);
+  Drafting dear(limits, 1);
+  EXPECT_EQ(dear.step(8, 8), 0);
+}
+
+// Of what is left beside the decodes, a quarter while a prompt wants rows.
+TEST(DraftsTest, PromptsKeepThreeQuarters) {
+  Drafting drafting({.most = 8, .adaptive = false, .step_seconds = {}}, 4, 44);
+  EXPECT_EQ(drafting.step(8, 8), 32);
+  drafting.world().add(4, {500, 1});
+  const StepPlan plan = drafting.plan(8);
+  int drafts = 0, prompt = 0;
+  for (const Span& span : plan.spans) {
+    drafts += span.drafts;
+    prompt += span.sequence == SequenceId(4) ? span.rows : 0;
+  }
+  EXPECT_EQ(drafts, 10);
+  EXPECT_EQ(prompt, 30);
+}
+
+TEST(DraftsTest, TheBetterOfTwoOffersIsTaken) {
+  Drafting drafting({.most = 4, .adaptive = false, .step_seconds = {}}, 1);
+  PlanFacts facts = drafting.world().memory.answers(&drafting.world().scheduler);
+  facts.offers = {{SequenceId(0), DraftSource::kMtp, 2}, {SequenceId(0), DraftSource::kLongCopy, 4}};
+  const StepPlan plan = drafting.world().scheduler.plan(facts);
+  EXPECT_EQ(plan.spans.at(0).source, DraftSource::kLongCopy);
+  EXPECT_EQ(plan.spans.at(0).drafts, 4);
+}
+
+}  // namespace
+}  // namespace sluice::drafts_test
