@@ -135,7 +135,9 @@ class Maker {
     if (long_enough.empty()) return;
     const int prompt = long_enough[static_cast<std::size_t>(below(static_cast<int>(long_enough.size())))];
     const std::string own = one_in(2) ? "" : "own";
-    add({.prompt = prompt, .max_tokens = 6 + below(7), .n = 3, .greedy = false, .salt = own});
+    // Three answers that could go on, so that right drafts lie behind their ends.
+    const int ends = 6 + below(7);
+    add({.prompt = prompt, .max_tokens = ends + kMostDrafts, .n = 3, .greedy = false, .stops_after = ends, .salt = own});
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 3, .salt = "other"});
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
   }
