@@ -37,6 +37,7 @@ class FakeModel final : public Model {
   explicit FakeModel(Settings settings) : settings_(std::move(settings)) {
     config_.model_type = "fake";
     config_.vocab_size = settings_.vocab;
+    config_.num_hidden_layers = 1;
     config_.max_position_embeddings = settings_.max_position_embeddings;
     profile_.name = "fake";
     const RowFormat format{.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = 8, .scale_bytes = 0};

@@ -137,7 +137,12 @@ class Maker {
     const std::string own = one_in(2) ? "" : "own";
     // Three answers that could go on, so that right drafts lie behind their ends.
     const int ends = 6 + below(7);
-    add({.prompt = prompt, .max_tokens = ends + kMostDrafts, .n = 3, .greedy = false, .stops_after = ends, .salt = own});
+    add({.prompt = prompt,
+         .max_tokens = ends + kMostDrafts,
+         .n = 3,
+         .greedy = false,
+         .stops_after = ends,
+         .salt = own});
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 3, .salt = "other"});
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
   }
