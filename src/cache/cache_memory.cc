@@ -61,14 +61,19 @@ void CacheMemory::write_initial_state(OpenState to) {
   copy_state(initial_, to);
 }
 
-void CacheMemory::write_boundary_state(WindowPage page, OpenState to) {
+void CacheMemory::write_boundary_state(LatentPage latents, WindowPage windows, OpenState to) {
   write_initial_state(to);
   moves_.clear();
   for (std::size_t i = 0; i < layout_->planes.size(); ++i) {
     const PlaneSpec& plane = layout_->planes[i];
-    if (plane.kind != PlaneKind::kOpen || plane.boundary_bytes == 0) continue;
-    moves_.push_back(
-        {address(to) + view_.open_offsets[i], part(i, page.value), static_cast<std::size_t>(plane.boundary_bytes)});
+    if (plane.kind != PlaneKind::kOpen) continue;
+    std::byte* const state = address(to) + view_.open_offsets[i];
+    if (plane.kept_in) {
+      moves_.push_back(
+          {state, part(static_cast<std::size_t>(plane.kept_in.value), latents.value), plane.initial.size()});
+    } else if (plane.boundary_bytes > 0) {
+      moves_.push_back({state, part(i, windows.value), static_cast<std::size_t>(plane.boundary_bytes)});
+    }
   }
   device_->copy_all(moves_);
 }

@@ -47,12 +47,19 @@ struct Planes {
   PlaneId hca = layout.add(latent_plane(128, make_row_format(RowCodec::kV4Fp8, 512, 64)));
   PlaneId some = layout.add(open_plane(80, 24, 20));
   PlaneId none = layout.add(open_plane(10, 0, 100));
+  PlaneId kept = layout.add(latent_plane(128, make_row_format(RowCodec::kF32, 10, 0)));
+  PlaneId in_latents = add_kept();
 
   PlaneId add_window() {
     PlaneSpec spec;
     spec.kind = PlaneKind::kWindow;
     spec.window_tokens = 128;
     spec.format = make_row_format(RowCodec::kF32, 2, 0);
+    return layout.add(std::move(spec));
+  }
+  PlaneId add_kept() {
+    PlaneSpec spec = open_plane(40, 0, 50);
+    spec.kept_in = kept;
     return layout.add(std::move(spec));
   }
   MemoryPlan plan() const {
@@ -143,10 +150,12 @@ TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
     memory_.write_rows({planes_.some, page, 0, 1}, counted(24, 150 + 10 * page));
   }
   Contents expected = contents();
-  memory_.write_boundary_state(WindowPage(1), OpenState(4));
+  memory_.write_boundary_state(LatentPage(2), WindowPage(1), OpenState(4));
   Bytes& state = expected.states[4] = layout_.initial_state();
   for (int i = 0; i < 6; ++i) state[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
   for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(planes_.some) + i] = static_cast<std::byte>(160 + i);
+  const Bytes& latents = expected.pages[static_cast<std::size_t>(planes_.kept.value)][2];
+  std::copy_n(latents.begin(), 40, state.begin() + static_cast<std::ptrdiff_t>(layout_.open_offset(planes_.in_latents)));
   EXPECT_TRUE(contents() == expected);
 }
 
@@ -275,7 +284,7 @@ TEST_F(CacheMemoryTest, WaitsOnlyWhereTheHostNeedsBytes) {
   memory_.copy_page(LatentPage(0), LatentPage(1));
   memory_.copy_page(WindowPage(0), WindowPage(1));
   memory_.write_initial_state(OpenState(0));
-  memory_.write_boundary_state(WindowPage(0), OpenState(1));
+  memory_.write_boundary_state(LatentPage(0), WindowPage(0), OpenState(1));
   memory_.copy_state(OpenState(0), OpenState(2));
   memory_.write_rows({planes_.window, 0, 0, 1}, Bytes(8));
   Bytes image(memory_.image_bytes(1, 0));

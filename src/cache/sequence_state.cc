@@ -56,9 +56,15 @@ void SequenceState::resume(const BlockChain& chain, const PrefixHit& hit) {
     window_pages_.push_back(pools_->windows().find(chain[b]));
     pools_->windows().claim(window_pages_.back());
   }
-  if (!window_pages_.empty()) {
-    pools_->memory().write_boundary_state(window_pages_.back(), committed());
-  }
+  take_boundary_state();
+}
+
+// The open state at position(), the end of a block, from its pages.
+void SequenceState::take_boundary_state() {
+  if (position_ == 0) return pools_->memory().write_initial_state(committed());
+  const auto last = static_cast<std::size_t>(position_ / kBlockTokens - 1);
+  pools_->memory().write_boundary_state(latent_pages_.empty() ? LatentPage() : latent_pages_[last],
+                                        window_pages_.empty() ? WindowPage() : window_pages_.back(), committed());
 }
 
 // Whether the last page of either kind would be written while it is another's too, or published.
@@ -235,11 +241,7 @@ Position SequenceState::truncate(Position p, const BlockChain* chain) {
   shared_ = std::min(shared_, position_);
   first_window_block_ = geometry.first_window_block(position_);
   free_tail(position_);
-  if (position_ == 0 || window_pages_.empty()) {
-    pools_->memory().write_initial_state(committed());
-  } else {
-    pools_->memory().write_boundary_state(window_pages_.back(), committed());
-  }
+  if (!any_point) take_boundary_state();
   return position_;
 }
 

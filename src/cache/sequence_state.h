@@ -95,6 +95,7 @@ class SequenceState {
 
  private:
   void free_tail(Position end);
+  void take_boundary_state();
   void leave_windows_before(std::int32_t block);
   void publish(PrefixCache& cache, const BlockChain& chain, int begin, int end);
   bool copy_on_write(int* latents, int* windows) const;

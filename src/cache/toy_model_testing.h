@@ -24,6 +24,7 @@ struct ToyShape {
   int window_tokens = 128;              // 0: no window planes
   std::vector<int> latents = {4, 128};  // tokens per row of each latent plane
   bool carries_token = true;            // an open state with boundary bytes
+  bool kept_in_latents = false;         // and latent pages keep it, not window pages
 };
 
 inline void PrintTo(const ToyShape& shape, std::ostream* out) {
@@ -40,6 +41,7 @@ inline std::vector<ToyShape> toy_shapes() {
           {"window_400", 400, {4}, true},
           {"gqa", 0, {1}, false},
           {"boundary_only", 0, {1}, true},
+          {"kept_in_latents", 0, {1}, true, true},
           {"open_without_boundary", 0, {4}, false},
           {"window_only", 128, {}, false}};
 }
@@ -54,15 +56,17 @@ class ToyModel {
       upper_ = add_window("upper");
     }
     for (const int tokens : shape.latents) {
-      latents_.push_back({.rows = layout_.add({.kind = PlaneKind::kLatent,
-                                               .name = "latent",
-                                               .tokens_per_row = tokens,
-                                               .format = format(),
-                                               .initial = {}}),
+      latents_.push_back({.rows = add_latents("latent", tokens),
                           .open = tokens > 1 ? add_open("open", 0) : PlaneId(),
                           .tokens = tokens});
     }
-    if (shape.carries_token) last_ = add_open("last", sizeof(Word));
+    if (shape.kept_in_latents) {
+      const PlaneId kept = add_latents("kept", kBlockTokens);
+      last_ = add_open("last", 0);
+      layout_[last_].kept_in = kept;
+    } else if (shape.carries_token) {
+      last_ = add_open("last", sizeof(Word));
+    }
   }
 
   const ToyShape& shape() const { return shape_; }
@@ -89,6 +93,13 @@ class ToyModel {
 
   static RowFormat format() {
     return {.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = sizeof(Word), .scale_bytes = 0};
+  }
+  PlaneId add_latents(const char* name, int tokens) {
+    return layout_.add({.kind = PlaneKind::kLatent,
+                        .name = name,
+                        .tokens_per_row = tokens,
+                        .format = format(),
+                        .initial = {}});
   }
   PlaneId add_window(const char* name) {
     return layout_.add({.kind = PlaneKind::kWindow,
@@ -162,7 +173,11 @@ class ToyModel {
     if (last != nullptr) {
       store(last, static_cast<Word>(token));
       if ((p + 1) % kBlockTokens == 0) {
-        store(cache.boundary(last_, page_of(span, p)), static_cast<Word>(token));
+        const PlaneId kept = layout_[last_].kept_in;
+        if (kept && p >= span.latents_from) {
+          store(latent_row(span, cache[kept], p / kBlockTokens), static_cast<Word>(token));
+        }
+        if (!kept) store(cache.boundary(last_, page_of(span, p)), static_cast<Word>(token));
       }
     }
     return see_window(span, p, see_latents(span, p + 1, x, cache), upper_, cache);

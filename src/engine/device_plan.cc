@@ -35,7 +35,7 @@ std::string gigabytes(std::size_t bytes) {
 DevicePlan plan_device(const ModelPlan& plan, const LinearPacking& packing, const MemoryRequest& request) {
   DevicePlan device;
   for (const PlannedTensor& tensor : plan.tensors) {
-    if ((tensor.group.empty() || plan.mtp) && tensor.scales_of.empty()) {
+    if ((tensor.group.empty() || plan.mtp) && !tensor.left && tensor.scales_of.empty()) {
       device.weights += weight_bytes(tensor, plan.config.quantization, packing);
     }
   }

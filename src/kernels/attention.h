@@ -4,8 +4,8 @@
 // there is a plane for each key head, and heads / key_heads consecutive heads share one.
 //
 // Keys of the row at position p, in this order (docs/models/deepseek_v4.md §4.3, §4.4):
-//   1. latent entries e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of kSplitKeys:
-//      split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
+//   1. latent entries first_key <= e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of
+//      kSplitKeys: split i is list items [i * kSplitKeys, (i + 1) * kSplitKeys);
 //   2. one split with the window: positions max(first_key, p - window_tokens + 1) .. p, ascending, and p in any case.
 // In a split, for a head:
 //   s_i = lanes16(q * k_i) * scale;  m = max s_i;  w_i = exp(s_i - m);  v[d] = chain(w_i * k_i[value_offset + d])
@@ -59,7 +59,7 @@ struct AttendArgs {
   int key_heads = 1;                  // divides heads
   const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
-  Position first_key = 0;             // of the window plane: no row before it is a key
+  std::int32_t first_key = 0;         // no row of a plane before it is a key
   const PlaneView* latent = nullptr;  // [key_heads]; null: none
   int tokens_per_row = 1;
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones

@@ -202,7 +202,7 @@ class Scene {
       const auto* row = selected_[s].data() + static_cast<std::ptrdiff_t>(p) * case_.max_selected;
       list.assign(row, row + count_[s][static_cast<std::size_t>(p)]);
     } else {
-      for (std::int32_t e = 0; e < (p + 1) / case_.tokens_per_row; ++e) list.push_back(e);
+      for (std::int32_t e = case_.first_key; e < (p + 1) / case_.tokens_per_row; ++e) list.push_back(e);
     }
     return list;
   }
@@ -280,6 +280,15 @@ const std::vector<Case> kCases = with_bf16({
     // a window whose first row is no key
     {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false, 128, 1, 0, false, 1},
 });
+// Latents whose first row is no key.
+const std::vector<Case> kLaterLatents =
+    with_bf16({{5, 72, 64, 8, 1, 0, RowCodec::kBf16, false, false, true, 128, 1, 0, false, 1}});
+
+std::vector<Case> all_cases() {
+  std::vector<Case> all = kCases;
+  all.insert(all.end(), kLaterLatents.begin(), kLaterLatents.end());
+  return all;
+}
 
 std::string describe(const Case& c) {
   return ::testing::PrintToString(std::vector<int>{c.heads, c.dims, c.value_dims, c.tokens_per_row, c.max_selected}) +
@@ -288,7 +297,7 @@ std::string describe(const Case& c) {
 
 TEST(Attend, SameBitsOnEveryTable) {
   Random random(61);
-  for (const Case& c : kCases) {
+  for (const Case& c : all_cases()) {
     SCOPED_TRACE(describe(c));
     const Scene scene(random, c, 650);
     for (const std::vector<Scene::Piece>& pieces : std::vector<std::vector<Scene::Piece>>{
@@ -300,7 +309,7 @@ TEST(Attend, SameBitsOnEveryTable) {
 
 TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
   Random random(62);
-  for (const Case& c : kCases) {
+  for (const Case& c : all_cases()) {
     SCOPED_TRACE(describe(c));
     const Scene scene(random, c, 650);
     const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
@@ -395,7 +404,7 @@ TEST(Attend, TheFaultMakesTheCutCount) {
 
 TEST(Attend, IsTheFormula) {
   Random random = Random::fixed(63);
-  for (const Case& c : kCases) {
+  for (const Case& c : all_cases()) {
     SCOPED_TRACE(describe(c));
     const Scene scene(random, c, 650);
     ThreadPool pool(1);

@@ -35,9 +35,13 @@ struct IndexTile {
 
 // The functions are always inlined: kernels of every ISA use them, and a copy compiled for one must not serve another.
 
-// How many entries a row of `span` sees.
+// One past the last entry that a row of `span` sees.
 [[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const RowSpan& span, int row) {
   return (span.first_position + (row - span.row_begin) + 1) / args.tokens_per_row;
+}
+// Whether the row takes all that it sees.
+[[gnu::always_inline]] inline bool takes_all(const IndexSelectArgs& args, std::int32_t visible) {
+  return visible - args.first_entry <= args.top_k;
 }
 
 // Where entries [first, first + count) of a span lie.

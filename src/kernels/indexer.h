@@ -1,7 +1,7 @@
 // The lightning indexer's scores and exact top-k (docs/models/deepseek_v4.md §7).
 //
 //   score(t, e) = chain over heads h of weight[t, h] * relu(dot(q[t, h], key_e)), for the entries that the row sees:
-//                 e < (p + 1) / tokens_per_row
+//                 first_entry <= e < (p + 1) / tokens_per_row; -inf for those below first_entry
 //                 q and weight as they are after `query`, hadamard, rounding and factor, below
 //   selected    = the min(top_k, visible) best, by higher score, then lower entry (-0 equals 0), in ascending order
 // When no more than top_k entries are visible all are taken and nothing is scored (unless `scores` is asked for).
@@ -41,9 +41,10 @@ struct IndexSelectArgs {
   const StepTables* step = nullptr;
   const PlaneView* keys = nullptr;
   int tokens_per_row = 4, top_k = 0;
+  std::int32_t first_entry = 0;
   std::int32_t* selected = nullptr;  // [rows, top_k]
   std::int32_t* count = nullptr;     // [rows]
-  float* scores = nullptr;           // optional, [rows, scores_stride]: every visible entry's score, then 0
+  float* scores = nullptr;           // optional, [rows, scores_stride]: scores up to the last visible one, then 0
   std::ptrdiff_t scores_stride = 0;
 };
 void index_select(const Exec& exec, const IndexSelectArgs& args);

@@ -68,7 +68,8 @@ class Scene {
     int rows;
   };
 
-  Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores) const {
+  Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores,
+                  std::int32_t first_entry = 0) const {
     std::vector<float> q, weights;
     TestStep step;
     int rows = 0, last = 0;
@@ -92,7 +93,7 @@ class Scene {
     args.rows = rows, args.heads = heads_, args.dims = dims_;
     args.q = q.data(), args.weights = weights.data();
     args.step = &step.tables(), args.keys = &keys_.view();
-    args.tokens_per_row = tokens_per_row_, args.top_k = top_k;
+    args.tokens_per_row = tokens_per_row_, args.top_k = top_k, args.first_entry = first_entry;
     args.selected = out.entries.data(), args.count = out.count.data();
     if (with_scores) args.scores = out.scores.data(), args.scores_stride = stride;
     index_select(exec, args);
@@ -253,6 +254,27 @@ TEST(IndexSelect, SeesWhatItsPositionSeesAndARowAloneIsTheRowInABatch) {
     if (p % 7 != 0) continue;
     const Selected alone = scene.select(exec, {{1, p, 1}}, top_k, false);
     ASSERT_TRUE(same_values(std::span(alone.entries).first(row.size()), row)) << "position " << p;
+  }
+}
+
+// On every table: what is below the first entry is never taken, and the others as if it were not there.
+TEST(IndexSelect, BeginsAtItsFirstEntry) {
+  Random random(79);
+  constexpr int kTopK = 32, kFirst = 3;
+  const Scene scene(random, RowCodec::kIndexFp8, 8, 128, 1, 300, false);
+  for (const KernelTable* table : all_tables()) {
+    ThreadPool pool(2);
+    for (const Position p : {0, 2, 3, 20, 34, 35, 36, 120, 299}) {
+      SCOPED_TRACE(::testing::Message() << table->name << " position " << p);
+      const Selected all = scene.select(Exec{&pool, table}, {{0, p, 1}}, kTopK, true);
+      const Selected found = scene.select(Exec{&pool, table}, {{0, p, 1}}, kTopK, false, kFirst);
+      const int seen = std::max(0, p + 1 - kFirst);
+      ASSERT_EQ(found.count[0], std::min(kTopK, seen));
+      auto expected =
+          sorted_best(std::span(all.scores).subspan(static_cast<std::size_t>(p + 1 - seen)), std::min(kTopK, seen));
+      for (std::int32_t& e : expected) e += kFirst;
+      EXPECT_TRUE(same_values(std::span(found.entries).first(expected.size()), expected));
+    }
   }
 }
 

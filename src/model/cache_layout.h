@@ -13,7 +13,8 @@
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
 // after block b from pages alone: the latent pages of blocks 0..b, the last window_pages_to_resume() window pages, and
 // an open state of `initial` with the boundary bytes of block b's in front of each plane's. Which calls
-// computed the tokens does not change a byte.
+// computed the tokens does not change a byte. A layout without windows keeps such a state in the latent page instead
+// (`kept_in`), so that every block that is cached stays a place to resume.
 // Thread safety: plain values.
 #pragma once
 
@@ -41,6 +42,7 @@ struct PlaneSpec {
   RowFormat format;                // Latent, Window; of an Open state that is a row
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
+  PlaneId kept_in = {};                 // Open: the Latent plane, of one row a block, that stores it all instead
 
   // The bytes of this plane's part of a page, padding included. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;

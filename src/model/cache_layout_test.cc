@@ -82,7 +82,7 @@ TEST(CacheLayout, ABoundaryStateIsTheInitialOneWithThePagesBytes) {
   EXPECT_EQ(layout.initial_state(), expected);
   put(0, bytes(6, 160));
   put(64, bytes(24, 160));
-  EXPECT_EQ(pages.boundary_state(WindowPage(1)), expected);
+  EXPECT_EQ(pages.boundary_state(LatentPage(), WindowPage(1)), expected);
 }
 
 TEST(CacheLayout, ResumingNeedsThePagesThatTheNextRowSees) {

@@ -56,12 +56,18 @@ std::span<std::byte> TestPages::bytes(PlaneId id, std::int32_t page) const {
   return {plane.row(page, 0).data, plane.page_bytes};
 }
 
-std::vector<std::byte> TestPages::boundary_state(WindowPage page) const {
+std::vector<std::byte> TestPages::boundary_state(LatentPage latents, WindowPage windows) const {
   std::vector<std::byte> state = layout_.initial_state();
   for (std::size_t i = 0; i < layout_.planes.size(); ++i) {
     const PlaneId id(static_cast<std::int32_t>(i));
-    if (layout_[id].kind != PlaneKind::kOpen) continue;
-    std::copy_n(view_.boundary(id, page), layout_[id].boundary_bytes, state.data() + layout_.open_offset(id));
+    const PlaneSpec& plane = layout_[id];
+    if (plane.kind != PlaneKind::kOpen) continue;
+    std::byte* const to = state.data() + layout_.open_offset(id);
+    if (plane.kept_in) {
+      std::copy_n(view_[plane.kept_in].row(latents.value, 0).data, plane.initial.size(), to);
+    } else {
+      std::copy_n(view_.boundary(id, windows), plane.boundary_bytes, to);
+    }
   }
   return state;
 }
@@ -84,7 +90,9 @@ TestSequence TestSequence::resumed(const TestSequence& donor, int blocks, int sh
   for (int block = sequence.first_window_block_; block < blocks; ++block) {
     sequence.window_pages_.push_back(donor.window_page(block));
   }
-  if (blocks > 0) sequence.open_ = donor.pages().boundary_state(donor.window_page(blocks - 1));
+  if (blocks > 0) {
+    sequence.open_ = donor.pages().boundary_state(donor.latent_page(blocks - 1), donor.window_page(blocks - 1));
+  }
   sequence.position_ = blocks * kBlockTokens;
   sequence.latents_from_ = shared * kBlockTokens;
   sequence.take_pages(max_tokens);

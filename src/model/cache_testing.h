@@ -22,8 +22,8 @@ class TestPages {
   WindowPage take_window();
   // The bytes of a plane's part of a page.
   std::span<std::byte> bytes(PlaneId id, std::int32_t page) const;
-  // The open state after the block whose window page is `page`, all tokens of which have been computed.
-  std::vector<std::byte> boundary_state(WindowPage page) const;
+  // The open state after the block of these pages, all tokens of which have been computed.
+  std::vector<std::byte> boundary_state(LatentPage latents, WindowPage windows) const;
 
  private:
   const CacheLayout& layout_;

@@ -35,7 +35,7 @@ constexpr Family code_of(const DeepSeekV4Config&) {
           [](const ModelConfig&) { return std::string("mtp.0."); }};
 }
 constexpr Family code_of(const DeepSeekMlaConfig&) {
-  return {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan, &no_mtp};
+  return {&mla::cache_types, &mla::DeepSeekMla::load, &mla::plan, &mla::check_mtp, &mla::mtp_prefix};
 }
 constexpr Family code_of(const DecoderConfig&) {
   return {&decoder::cache_types, &decoder::Decoder::load, &decoder::plan, &no_mtp};

@@ -21,6 +21,7 @@ PlannedTensor plan_weight(const WeightSpec& spec) {
   tensor.row_values = official.shape.back();
   tensor.id_limit = spec.id_limit;
   tensor.group = spec.group;
+  tensor.left = spec.left;
   tensor.routed_expert = spec.routed_expert;
   if (spec.is_ids()) return tensor;
   tensor.parameters = 1;

@@ -28,7 +28,7 @@ struct PlannedTensor {
   std::int64_t row_values = 0;                // values of a row of the weight (of whose scales it is)
   int id_limit = 0;                           // ids: each in [0, id_limit)
   std::string group;                          // optional tensors: of what ("mtp.0")
-  bool routed_expert = false;                 // as in WeightSpec
+  bool routed_expert = false, left = false;   // as in WeightSpec
 };
 
 struct PlanFact {

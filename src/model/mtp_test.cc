@@ -1,11 +1,13 @@
-// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10): its keys and its residual
-// are functions of the tokens before them, however these were cut into passes, found in a cache, copied or drafted on;
-// and drafts are functions of the sequence's tokens.
+// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10, docs/models/deepseek_v3.md
+// §4): its keys and its residual are functions of the tokens before them, however these were cut into passes, found in
+// a cache, copied or drafted on; and drafts are functions of the sequence's tokens.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "base/test_paths_testing.h"
@@ -17,6 +19,7 @@
 #include "model/changed_checkpoint_testing.h"
 #include "model/drafter.h"
 #include "model/model_plan.h"
+#include "model/mtp_checkpoint_testing.h"
 
 namespace sluice::mtp_test {
 namespace {
@@ -27,21 +30,32 @@ std::string tiny() {
   return source_dir() + "/models/sluice-tiny-v4";
 }
 
-class MtpTest : public ::testing::TestWithParam<const char*> {  // the profile
+struct Case {
+  const char *model, *profile;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model << " " << c.profile;
+}
+
+class MtpTest : public ::testing::TestWithParam<Case> {
  protected:
-  static constexpr int kTokens = 300, kVocab = 4096;
+  static constexpr int kTokens = 300;
 
   void SetUp() override {
     EngineSetup options;
-    options.numerics.profile = GetParam();
+    options.numerics.profile = GetParam().profile;
     options.mtp = true;
-    model_ = load_model(exec_, tiny(), options, {}, nullptr).value();
+    const std::string kind = GetParam().model;
+    if (kind != "tiny") checkpoint_.emplace(test_data_dir() + "/oracles/" + kind);
+    model_ = load_model(exec_, checkpoint_ ? checkpoint_->path() : tiny(), options, {}, nullptr).value();
+    vocab_ = model_->config().vocab_size;
     ids_.resize(kTokens);
     for (TokenId& id : ids_) id = token();
   }
 
   const CacheLayout& layout() const { return model_->cache_layout(); }
-  TokenId token() { return static_cast<TokenId>(random_() % kVocab); }
+  TokenId token() { return static_cast<TokenId>(random_() % static_cast<unsigned>(vocab_)); }
   int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   std::span<const TokenId> tokens(Position from, Position to) const {
     return std::span(ids_).subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from));
@@ -71,9 +85,12 @@ class MtpTest : public ::testing::TestWithParam<const char*> {  // the profile
       if (plane.kind == PlaneKind::kOpen) {
         add(sequence.open_state().data() + layout().open_offset(PlaneId(i)), static_cast<int>(plane.initial.size()));
       }
-      for (Position p = 0; plane.kind == PlaneKind::kWindow && p < sequence.position(); ++p) {
-        const WindowPage page = sequence.window_page(p / kBlockTokens);
-        const RowRef row = sequence.pages().view()[PlaneId(i)].row(page.value, p % kBlockTokens);
+      for (Position p = 0; plane.kind != PlaneKind::kOpen && p + plane.tokens_per_row <= sequence.position();
+           p += plane.tokens_per_row) {
+        const int block = p / kBlockTokens;
+        const std::int32_t page =
+            plane.kind == PlaneKind::kWindow ? sequence.window_page(block).value : sequence.latent_page(block).value;
+        const RowRef row = sequence.pages().view()[PlaneId(i)].row(page, p % kBlockTokens / plane.tokens_per_row);
         add(row.data, plane.format.data_bytes);
         add(row.scales, plane.format.scale_bytes);
       }
@@ -86,7 +103,9 @@ class MtpTest : public ::testing::TestWithParam<const char*> {  // the profile
   std::mt19937 random_{seed_};
   ThreadPool pool_{2};
   Exec exec_{&pool_, select_kernels("auto").value()};
+  std::optional<MtpCheckpoint> checkpoint_;
   std::unique_ptr<Model> model_;
+  int vocab_ = 0;
   std::vector<TokenId> ids_;
 };
 
@@ -130,20 +149,24 @@ TEST_P(MtpTest, DraftsAreThoseOfTheTokensAlone) {
 
 // A draft of depth 2 is one of depth 1 a token later, had that token left the residual of the first draft's row.
 TEST_P(MtpTest, ADeeperDraftGoesOnFromTheResidualOfTheOneBefore) {
-  if (std::string(GetParam()) != "plain") return;  // elsewhere a committed residual is rounded
+  if (std::string(GetParam().profile) != "plain") return;  // elsewhere a committed residual is rounded
   for (const Position p : {1, 127, 200}) {
     TestSequence sequence = computed(p, 100);
     std::vector<std::vector<float>> residuals;
     const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
-      if (name == "mtp.0.resid_out") residuals.emplace_back(values, values + std::ptrdiff_t{rows} * columns);
+      if (name == (checkpoint_ ? "mtp.0.hidden" : "mtp.0.resid_out"))
+        residuals.emplace_back(values, values + std::ptrdiff_t{rows} * columns);
     };
     const auto deep = sequence.draft(*model_, exec_, tokens(p, p + 3), &tap);
     ASSERT_EQ(residuals.size(), 3U);
     for (int d = 1; d < 3; ++d) {
       std::vector<std::byte> state = sequence.open_state();
       const std::vector<float>& residual = residuals[static_cast<std::size_t>(d) - 1];
-      const auto plane =
-          std::ranges::find(layout().planes, "mtp.0.residual", &PlaneSpec::name) - layout().planes.begin();
+      const auto plane = std::ranges::find_if(layout().planes,
+                                              [](const PlaneSpec& spec) {
+                                                return spec.name.starts_with("mtp.") && spec.kind == PlaneKind::kOpen;
+                                              }) -
+                         layout().planes.begin();
       std::memcpy(state.data() + layout().open_offset(PlaneId(static_cast<std::int32_t>(plane))), residual.data(),
                   residual.size() * sizeof(float));
       CacheView view = sequence.pages().view();
@@ -153,9 +176,10 @@ TEST_P(MtpTest, ADeeperDraftGoesOnFromTheResidualOfTheOneBefore) {
       const int wanted = 0;
       StepBuilder step(layout().table_shape());
       step.add(row, tokens(p + d, p + d + 1), {&wanted, 1});
-      std::vector<float> logits(kVocab);
+      std::vector<float> logits(static_cast<std::size_t>(vocab_));
       model_->draft(exec_, step.finish(), view, 1, logits.data(), nullptr);
-      EXPECT_TRUE(std::ranges::equal(logits, std::span(deep).subspan(static_cast<std::size_t>(d) * kVocab, kVocab)))
+      EXPECT_TRUE(std::ranges::equal(
+          logits, std::span(deep).subspan(static_cast<std::size_t>(d * vocab_), static_cast<std::size_t>(vocab_))))
           << "position " << p << " depth " << d + 1;
     }
   }
@@ -196,7 +220,7 @@ TEST_P(MtpTest, DraftsOfManySequencesAreThoseOfEach) {
   };
   const auto slots_after = [&](const Exec& exec, DeviceTables* tables) {
     std::vector<TokenId> slots = first;
-    std::vector<float> logits(kSequences * kVocab);
+    std::vector<float> logits(static_cast<std::size_t>(kSequences * vocab_));
     std::vector<std::vector<SampleRow>> draws(8);  // a device reads them later
     std::vector<SampledRow> out(kSequences);
     Drafter drafter(layout().table_shape());
@@ -205,7 +229,7 @@ TEST_P(MtpTest, DraftsOfManySequencesAreThoseOfEach) {
                   auto& of_depth = draws[static_cast<std::size_t>(depth)];
                   for (const int s : rows) of_depth.push_back(row_of(s, depth, static_cast<int>(of_depth.size())));
                   sample(exec, {.rows = static_cast<int>(rows.size()),
-                                .vocab = kVocab,
+                                .vocab = vocab_,
                                 .logits = logits.data(),
                                 .params = of_depth.data(),
                                 .out = out.data(),
@@ -235,7 +259,7 @@ TEST_P(MtpTest, DraftsOfManySequencesAreThoseOfEach) {
       SampleRow row = row_of(s, depth, depth - 1);
       row.slot = -1;
       SampledRow out;
-      sample(exec_, {.rows = 1, .vocab = kVocab, .logits = alone.data(), .params = &row, .out = &out});
+      sample(exec_, {.rows = 1, .vocab = vocab_, .logits = alone.data(), .params = &row, .out = &out});
       EXPECT_EQ(slots[static_cast<std::size_t>(s * kSlots + depth)], out.token)
           << "sequence " << s << " depth " << depth;
       given.push_back(out.token);
@@ -244,8 +268,15 @@ TEST_P(MtpTest, DraftsOfManySequencesAreThoseOfEach) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Profiles, MtpTest, ::testing::Values("default", "plain"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, MtpTest,
+                         ::testing::Values(Case{"tiny", "default"}, Case{"tiny", "plain"}, Case{"v3-like", "default"},
+                                           Case{"v3-like", "plain"}, Case{"v32-like", "default"},
+                                           Case{"v32-like", "plain"}),
+                         [](const auto& info) {
+                           std::string name = fmt::format("{}_{}", info.param.model, info.param.profile);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 class MtpRefused : public ::testing::Test {
  protected:
@@ -269,6 +300,8 @@ TEST_F(MtpRefused, WhatCannotDraftIsNamed) {
                                          [](auto& config) { config["num_nextn_predict_layers"] = 1; })
                            .path()),
               AllOf(HasSubstr("mtp.0.hc_attn_fn"), HasSubstr("leave speculation with MTP out")));
+  EXPECT_THAT(error_of(oracles + "v2-like"), HasSubstr("expected a layer for multi-token prediction, found 0"));
+  EXPECT_THAT(error_of(oracles + "v3-like"), HasSubstr("model.layers.4.eh_proj.weight"));
   EXPECT_THAT(error_of(oracles + "llama-like"), HasSubstr("no layer for multi-token prediction"));
 }
 

@@ -14,6 +14,11 @@ void ResidualStream::embed(const ModelStep& step, const WeightView& embedding) {
   sluice::embed(step.exec, {step.tables.ids, &embedding, 1, x_.floats(step.rows())});
 }
 
+Rows ResidualStream::begin(const ModelStep& step) {
+  last_ = {};
+  return x_.rows(step.rows());
+}
+
 Rows ResidualStream::enter(const ModelStep& step, const Param<float>* norm, const InputForms& inputs,
                            std::span<const std::int32_t> only) {
   const Rows x = x_.rows(step.rows()), normed = normed_.rows(step.rows(), inputs);

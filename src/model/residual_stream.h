@@ -33,6 +33,15 @@ class ResidualStream {
     last_ = {y.values, layer, sum};
   }
 
+  // Begins with what the caller writes there: [rows, hidden].
+  Rows begin(const ModelStep& step);
+  // The stream of all rows normed, in the forms of `inputs`.
+  Rows normed(const ModelStep& step, const Param<float>& norm, const InputForms& inputs) {
+    return enter(step, &norm, inputs, {});
+  }
+  // What was normed last; of logits() the rows that wanted them.
+  float* last_normed(int rows) const { return normed_.floats(rows); }
+
   // Logits of the rows that want them: [logit_rows, head.out()].
   void logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits);
 

@@ -323,7 +323,7 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
   for (const auto& spec : table) {
     const TensorView* tensor = nullptr;
     const TensorName* name = loader.find(spec, &tensor);
-    if (!spec.group.empty() && !loading.mtp) {
+    if (spec.left || (!spec.group.empty() && !loading.mtp)) {
       loader.leave(tensor);
       continue;
     }

@@ -112,7 +112,7 @@ class AttendTile {
 
   void attend_all_latent() {
     const int last = (position(rows_ - 1) + 1) / args_.tokens_per_row;
-    for (int first = 0; first < last; first += kSplitKeys) {
+    for (int first = args_.first_key; first < last; first += kSplitKeys) {
       const int n = last - first < kSplitKeys ? last - first : kSplitKeys;
       for (int i = 0; i < n; ++i) list_[i] = latent_values(first + i, i);
       for (int r = 0; r < rows_; ++r) {

@@ -81,6 +81,7 @@ class IndexScorer {
       for (int head = 0; head < args_.heads;) head += heads<Product::kHeads>(row, head, group, sums, ahead);
       for (int g = 0; g < kGroups; ++g) sums[g].store(scores + 16 * (group + g));
     }
+    for (std::int32_t e = first; e < args_.first_entry && e < first + count; ++e) scores[e - first] = -__builtin_inff();
     if (args_.scores != nullptr) {
       float* to = args_.scores + row * args_.scores_stride + first;
       for (int i = 0; i < count; i += 16) store_up_to_16(V::load(scores + i), to + i, count - i);

@@ -88,14 +88,14 @@ class Selection {
   }
 
   void add_rows(int span, int begin, int end) {
-    while (begin < end && args_.scores == nullptr && visible(span, begin) <= args_.top_k) take_all(span, begin++);
+    while (begin < end && args_.scores == nullptr && takes_all(args_, visible(span, begin))) take_all(span, begin++);
     if (begin < end) plan_.groups.push_back({span, begin, end, visible(span, end - 1)});
   }
 
   void take_all(int span, int row) {
-    args_.count[row] = visible(span, row);
+    args_.count[row] = std::max(0, visible(span, row) - args_.first_entry);
     std::int32_t* selected = args_.selected + static_cast<std::ptrdiff_t>(row) * args_.top_k;
-    std::iota(selected, selected + args_.count[row], 0);
+    std::iota(selected, selected + args_.count[row], args_.first_entry);
   }
 
   // Cuts entries where there are fewer groups than threads want tiles. The cuts change no result.
@@ -145,7 +145,7 @@ class Selection {
     CandidateRows& candidates = thread_candidates();
     candidates.place(group.end - group.begin, std::max(kCandidates, 2 * args_.top_k) + IndexTile::kKeys);
     for (int row = group.begin; row < group.end; ++row) {
-      if (visible(group.span, row) <= args_.top_k) candidates.rows()[row - group.begin].capacity = 0;
+      if (takes_all(args_, visible(group.span, row))) candidates.rows()[row - group.begin].capacity = 0;
     }
     exec_.kernels->index_scores_of(args_.keys->format.codec)({&args_, group.span, group.begin, group.end, first,
                                                               std::min(group.entries, first + group.chunk_entries),
@@ -190,7 +190,7 @@ class Selection {
   }
   void merge(const RowTile& tile) {
     const RowGroup& group = plan_.groups[static_cast<std::size_t>(tile.group)];
-    if (visible(group.span, tile.row) <= args_.top_k) return;
+    if (takes_all(args_, visible(group.span, tile.row))) return;
     CandidateRows& candidates = thread_candidates();
     candidates.place(1, group.chunks * args_.top_k);
     IndexCandidates& all = candidates.rows()[0];

@@ -72,8 +72,8 @@ void previous_rows_of_span(const KernelTable& kernels, const PreviousRowsArgs& a
     if (const std::int32_t after = args.step->states_after[row]; after >= 0) keep(args.state(after));
     if (args.boundaries == nullptr) continue;
     const Position p = span.first_position + static_cast<Position>(row) - span.row_begin;
-    const std::int32_t ended = ended_block(*args.step, span, index, p);
-    if (ended >= 0) keep(args.boundaries->row(args.step->boundary_pages[ended].value, 0));
+    const std::int32_t page = boundary_page(args, *args.step, span, index, p);
+    if (page >= 0) keep(args.boundaries->row(page, 0));
   }
 }
 

@@ -22,6 +22,7 @@ OpCase index_select_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   if (codec == RowCodec::kF32 && !official && random.between(0, 2) == 0) args.dims = 33;
   args.tokens_per_row = random.pick(std::vector<int>{1, 4});
   args.top_k = pick(random, sizes, {1, 16, 100, 300}, {512, 1024, 2048});
+  args.first_entry = random.between(0, 2) == 0 ? random.between(1, 3) : 0;
   const int sequences = random.between(1, 2), most_tokens = (official ? 3000 : 300) * args.tokens_per_row;
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 2;
   const RowFormat format = make_row_format(codec, args.dims, 0);

@@ -101,7 +101,7 @@ void attend_latent(const AttendArgs& args, const RowSpan& span, Position p, RowS
   const std::int32_t* selected =
       args.selected != nullptr ? args.selected + static_cast<std::ptrdiff_t>(state.row) * args.max_selected : nullptr;
   const int count = selected != nullptr ? args.selected_count[state.row] : (p + 1) / args.tokens_per_row;
-  for (int first = 0; first < count; first += kSplitKeys) {
+  for (int first = selected != nullptr ? 0 : args.first_key; first < count; first += kSplitKeys) {
     const int in_split = std::min(kSplitKeys, count - first);
     for (int i = 0; i < in_split; ++i) {
       const std::int32_t e = selected != nullptr ? selected[first + i] : first + i;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -97,6 +98,7 @@ void index_scores(const IndexTile& tile) {
         const float dot = queries.dot(h, ref, key.data());
         score = std::fma(weights[h], dot > 0.0F ? dot : 0.0F, score);
       }
+      if (e < args.first_entry) score = -std::numeric_limits<float>::infinity();
       if (args.scores != nullptr) args.scores[row * args.scores_stride + e] = score;
       if (candidates.capacity == 0) continue;
       if (candidates.count == candidates.capacity) keep_best(candidates, args.top_k);

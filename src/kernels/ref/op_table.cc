@@ -51,11 +51,11 @@ void select_row(const IndexSelectArgs& args, int span, int row) {
   const std::int32_t visible = visible_entries(args, args.step->spans[static_cast<std::size_t>(span)], row);
   std::vector<std::int32_t> keys(static_cast<std::size_t>(visible) + IndexCandidates::kSlack), entries(keys.size());
   IndexCandidates all{.keys = keys.data(), .entries = entries.data(), .capacity = visible};
-  if (args.scores != nullptr || visible > args.top_k) ref::index_scores({&args, span, row, row + 1, 0, visible, &all});
+  if (args.scores != nullptr || !takes_all(args, visible)) ref::index_scores({&args, span, row, row + 1, 0, visible, &all});
   std::int32_t* selected = args.selected + std::ptrdiff_t{row} * args.top_k;
-  if (visible <= args.top_k) {
-    std::iota(selected, selected + visible, 0);
-    args.count[row] = visible;
+  if (takes_all(args, visible)) {
+    args.count[row] = std::max(0, visible - args.first_entry);
+    std::iota(selected, selected + args.count[row], args.first_entry);
     return;
   }
   ref::keep_best(all, args.top_k);
@@ -232,8 +232,8 @@ void previous_rows(const Exec&, const PreviousRowsArgs& args) {
       const std::int32_t after = args.step->states_after[row];
       if (after >= 0) encode_row(args.format, x, args.state(after));
       if (args.boundaries == nullptr) continue;
-      const std::int32_t ended = ended_block(*args.step, span, static_cast<int>(s), span.first_position + i);
-      if (ended >= 0) encode_row(args.format, x, args.boundaries->row(args.step->boundary_pages[ended].value, 0));
+      const std::int32_t page = boundary_page(args, *args.step, span, static_cast<int>(s), span.first_position + i);
+      if (page >= 0) encode_row(args.format, x, args.boundaries->row(page, 0));
     }
   }
 }

@@ -14,7 +14,7 @@ constexpr float kIndexNormEps = 1e-6F;
 
 void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y) {
   Workspace& w = step.w;
-  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const AttentionWeights& a = layer(index).attn;
   const int rows = step.rows();
   project_and_store(step, index, x);
   if (step.selects) select_keys(step, index);
@@ -37,35 +37,47 @@ void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y)
 // an indexer also its keys, queries and weights.
 void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   Workspace& w = step.w;
-  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
-  const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
+  const AttentionWeights& a = layer(index).attn;
   const DeepSeekMlaConfig& mla = config_.mla();
-  const int rows = step.rows(), rope_dims = mla.qk_rope_head_dim, index_dim = mla.index_head_dim;
+  const int rows = step.rows();
   ProjectArgs from_q_a{.rows = rows};
-  const Rows q = w.q.rows(rows), latent = w.latent.rows(rows), index_k = w.index_k.rows(rows);
+  const Rows q = w.q.rows(rows);
 
   if (mla.q_lora_rank > 0) from_q_a.add(a.q_b, q);
   if (step.selects) from_q_a.add(a.indexer.q, w.index_q.rows(rows));
   from_q_a.x = w.q_a.rows(rows, from_q_a.forms());
   ProjectArgs from_x{.rows = rows, .x = x};
-  from_x.add(a.kv_a, latent);
+  add_keys(step, index, &from_x);
   if (mla.q_lora_rank > 0) {
     from_x.add({.weights = {&a.q_a, 1}, .y = from_q_a.x, .norm = a.q_norm.data(), .norm_eps = kLatentNormEps});
   } else {
     from_x.add(a.q_b, q);
   }
-  if (mla.index_n_heads > 0) from_x.add(a.indexer.k, index_k);
   if (step.selects) from_x.add(a.indexer.head_weights, w.index_weights.rows(rows));
   project(step.exec, from_x);
   if (mla.q_lora_rank > 0) project(step.exec, from_q_a);
+  store_keys(step, index);
+}
 
+void DeepSeekMla::add_keys(Step& step, int index, ProjectArgs* from_x) const {
+  const AttentionWeights& a = layer(index).attn;
+  from_x->add(a.kv_a, step.w.latent.rows(step.rows()));
+  if (config_.mla().index_n_heads > 0) from_x->add(a.indexer.k, step.w.index_k.rows(step.rows()));
+}
+
+void DeepSeekMla::store_keys(Step& step, int index) const {
+  const AttentionWeights& a = layer(index).attn;
+  const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
+  const DeepSeekMlaConfig& mla = config_.mla();
+  const int rope_dims = mla.qk_rope_head_dim, index_dim = mla.index_head_dim;
+  const Rows latent = step.w.latent.rows(step.rows()), index_k = step.w.index_k.rows(step.rows());
   StoreKvArgs store{.step = &step.tables};
   store.add({.planes = &step.cache[planes.latent],
              .ratio = 1,
              .dims = mla.latent_dim(),
              .x = latent.values,
              .norm = {a.kv_norm.data(), nullptr, kLatentNormEps, mla.kv_lora_rank},
-             .rope = {ropes_[0].data(), rope_dims, mla.kv_lora_rank, !mla.rope_interleave},
+             .rope = {rope(index), rope_dims, mla.kv_lora_rank, !mla.rope_interleave},
              .simulation = profile_.kv_simulation,
              .simulated_rope_dims = rope_dims});
   if (mla.index_n_heads > 0) {
@@ -74,7 +86,7 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
                .dims = index_dim,
                .x = index_k.values,
                .norm = {a.indexer.k_norm.data(), a.indexer.k_norm_bias.data(), kIndexNormEps, index_dim},
-               .rope = {ropes_[0].data(), rope_dims, 0, /*half_split=*/true},
+               .rope = {rope(index), rope_dims, 0, /*half_split=*/true},
                .hadamard = profile_.index_hadamard,
                .simulation = profile_.simulate_index ? profile_.index_query : RowCodec::kF32});
   }
@@ -91,13 +103,13 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   IndexSelectArgs args;
   args.rows = rows, args.heads = heads, args.dims = dim;
   args.q = w.index_q.floats(rows), args.weights = w.index_weights.floats(rows);
-  args.query_rope = {ropes_[0].data(), mla.qk_rope_head_dim, 0, /*half_split=*/true};
+  args.query_rope = {rope(index), mla.qk_rope_head_dim, 0, /*half_split=*/true};
   args.query_hadamard = profile_.index_hadamard, args.query_simulation = profile_.index_query;
   args.weight_factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)) / std::sqrt(static_cast<double>(heads)));
   args.step = &step.tables;
   args.keys = &step.cache[planes_[static_cast<std::size_t>(index)].index];
-  args.tokens_per_row = 1, args.top_k = mla.index_topk;
+  args.tokens_per_row = 1, args.top_k = mla.index_topk, args.first_entry = first_key(index);
   args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
   step.score_all(w.index_scores, &args);
   index_select(step.exec, args);
@@ -110,7 +122,7 @@ void DeepSeekMla::select_keys(Step& step, int index) {
 void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::size_t to) {
   Workspace& w = step.w;
   const std::span<const RowSpan> spans = step.tables.host_spans.subspan(from, to - from);
-  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const AttentionWeights& a = layer(index).attn;
   const DeepSeekMlaConfig& mla = config_.mla();
   const int heads = config_.num_attention_heads, rank = mla.kv_lora_rank, all = step.rows();
   const int begin = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - begin;
@@ -123,9 +135,10 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::
   AttendArgs args;
   args.rows = rows, args.heads = heads, args.dims = mla.latent_dim(), args.value_dims = rank;
   args.q = w.absorbed.floats(all), args.scale = softmax_scale_;
-  args.query = query_form(), args.query_heads = w.q.floats(all), args.query_dims = mla.qk_head_dim();
+  args.query = query_form(index), args.query_heads = w.q.floats(all), args.query_dims = mla.qk_head_dim();
   args.step = &step.tables, args.spans = step.tables.spans.subspan(from, to - from);
   args.latent = &step.cache[planes_[static_cast<std::size_t>(index)].latent];
+  args.first_key = first_key(index);
   if (step.selects) {
     args.selected = w.selected.ints(all), args.selected_count = w.selected_count.ints(all);
     args.max_selected = mla.index_topk;
@@ -139,7 +152,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::
 
 void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   Workspace& w = step.w;
-  const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
+  const AttentionWeights& a = layer(index).attn;
   const DeepSeekMlaConfig& mla = config_.mla();
   ExpandAndAttendArgs args;
   args.step = &step.tables, args.span = span;
@@ -147,7 +160,7 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   args.rank = mla.kv_lora_rank, args.prefix_chunk = profile_.prefix_chunk;
   args.k_expand = a.k_expand, args.v_up = a.v_up;
   args.latent = &step.cache[planes_[static_cast<std::size_t>(index)].latent];
-  args.q = w.q.floats(step.rows()), args.query = query_form(), args.scale = softmax_scale_;
+  args.q = w.q.floats(step.rows()), args.query = query_form(index), args.scale = softmax_scale_;
   args.latents = w.piece_latents.floats(1), args.expanded = w.expanded.floats(1);
   args.piece = w.piece.floats(span.rows), args.piece_lse = w.piece_lse.floats(span.rows);
   args.lse = w.lse.floats(span.rows);
@@ -155,9 +168,9 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   expand_and_attend(step.exec, args);
 }
 
-HeadForm DeepSeekMla::query_form() const {
+HeadForm DeepSeekMla::query_form(int index) const {
   const DeepSeekMlaConfig& mla = config_.mla();
-  return {.rope = {ropes_[0].data(), mla.qk_rope_head_dim, mla.qk_nope_head_dim, !mla.rope_interleave}};
+  return {.rope = {rope(index), mla.qk_rope_head_dim, mla.qk_nope_head_dim, !mla.rope_interleave}};
 }
 
 // Rows from `begin` on, of which each head is a part, `columns` of it.

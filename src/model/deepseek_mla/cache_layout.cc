@@ -2,35 +2,56 @@
 // docs/models/deepseek_v3.2.md §3).
 #include <fmt/format.h>
 
+#include <climits>
+
 #include "model/deepseek_mla/model.h"
 
 namespace sluice::mla {
 namespace {
 
-PlaneId add_rows(CacheLayout& layout, int index, const char* suffix, RowFormat format) {
+PlaneId add_rows(CacheLayout& layout, int index, std::string name, RowFormat format) {
   PlaneSpec rows;
   rows.kind = PlaneKind::kLatent;
-  rows.name = fmt::format("layers.{}.{}", index, suffix);
+  rows.name = std::move(name);
   rows.layer = index;
   rows.format = format;
   return layout.add(std::move(rows));
 }
 
+// What the layer for multi-token prediction needs of the row before the next one: its hidden state, bf16, as it is in
+// official inference, or what the profile has for exact rows. Pages keep it of the last row of each block.
+PlaneId add_hidden(CacheLayout& layout, const ModelConfig& config, const NumericsProfile& profile) {
+  const RowCodec codec = profile.kv == RowCodec::kF32 ? RowCodec::kF32 : RowCodec::kBf16;
+  const RowFormat format = make_row_format(codec, config.hidden_size, 0);
+  const PlaneId kept = add_rows(layout, config.num_hidden_layers, "mtp.0.boundary", format);
+  layout[kept].tokens_per_row = kBlockTokens;
+  layout[kept].read_beyond = INT_MAX;  // by no row: only to go on behind it
+  PlaneSpec hidden;
+  hidden.kind = PlaneKind::kOpen, hidden.name = "mtp.0.hidden";
+  hidden.layer = config.num_hidden_layers;
+  hidden.format = format;
+  hidden.initial.resize(static_cast<std::size_t>(format.row_bytes()));
+  hidden.kept_in = kept;
+  return layout.add(std::move(hidden));
+}
+
 }  // namespace
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, bool mtp,
                               std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
   const DeepSeekMlaConfig& mla = config.mla();
-  planes.assign(mla.sparse_layers.size(), {});
+  planes.assign(mla.sparse_layers.size() + (mtp ? 1 : 0), {});
   for (std::size_t l = 0; l < planes.size(); ++l) {
     const int index = static_cast<int>(l);
+    const std::string name = index < config.num_hidden_layers ? fmt::format("layers.{}.", index) : "mtp.0.";
     const RowFormat latent = make_row_format(profile.kv, mla.latent_dim(), mla.qk_rope_head_dim);
-    planes[l].latent = add_rows(layout, index, "latent", latent);
+    planes[l].latent = add_rows(layout, index, name + "latent", latent);
     if (mla.index_n_heads == 0) continue;
-    planes[l].index = add_rows(layout, index, "index", make_row_format(profile.index, mla.index_head_dim, 0));
+    planes[l].index = add_rows(layout, index, name + "index", make_row_format(profile.index, mla.index_head_dim, 0));
     layout[planes[l].index].read_beyond = layout[planes[l].latent].most_read = mla.index_topk;
   }
+  if (mtp) planes.back().hidden = add_hidden(layout, config, profile);
   return layout;
 }
 
@@ -47,6 +68,17 @@ CacheTypes cache_types(const ModelConfig& config) {
   types.index = types.index_trained = RowCodec::kIndexFp8;
   types.simulated_by_default = true;
   return types;
+}
+
+Status check_mtp(const ModelConfig& config) {
+  if (config.mla().predict_layers > 0) return {};
+  return invalid_argument(
+      "config.json: key 'num_nextn_predict_layers': expected a layer for multi-token prediction, found 0; leave "
+      "speculation with it out");
+}
+
+std::string mtp_prefix(const ModelConfig& config) {
+  return fmt::format("model.layers.{}.", config.num_hidden_layers);
 }
 
 }  // namespace sluice::mla

@@ -18,12 +18,13 @@ float softmax_scale(const ModelConfig& config) {
 
 }  // namespace
 
-DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
+DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp)
     : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
+      mtp_(mtp),
       residual_(config_.hidden_size, config_.rms_norm_eps),
       softmax_scale_(softmax_scale(config_)),
       workspace_(std::make_unique<Workspace>()) {
-  layout_ = make_cache_layout(config_, profile_, planes_);
+  layout_ = make_cache_layout(config_, profile_, mtp_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.mla().qk_rope_head_dim));
 }
 
@@ -31,7 +32,8 @@ DeepSeekMla::~DeepSeekMla() = default;
 
 Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                                  NumericsProfile profile, const Loading& loading) {
-  std::unique_ptr<DeepSeekMla> model(new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile)));
+  std::unique_ptr<DeepSeekMla> model(
+      new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   return std::unique_ptr<Model>(std::move(model));
@@ -53,6 +55,9 @@ void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
   scratch.add(rows, index_heads > 0 ? mla.index_topk : 0, &w.selected);
   scratch.add(rows, 1, &w.selected_count);
   residual_.reserve(scratch, rows, profile_.inputs);
+  const std::int64_t hidden = mtp_ ? config_.hidden_size : 0;
+  for (ScratchTensor* of_hidden : {&w.hidden, &w.token}) scratch.add(rows, hidden, of_hidden);
+  scratch.add(rows, 2 * hidden, &w.token_and_hidden);
   w.feed_forward.reserve(scratch, config_.moe, rows);
   if (profile_.expand_from == 0) return;
   const auto keys = std::max(static_cast<std::int64_t>(rows), std::int64_t{profile_.prefix_chunk});
@@ -67,18 +72,26 @@ void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const Cach
   begin(tables);
   Workspace& w = *workspace_;
   const DeepSeekMlaConfig& mla = config_.mla();
-  Step step{{exec, tables, cache, tap}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
+  Step step{
+      {exec, tables, cache, tap, config_.num_hidden_layers}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
   residual_.embed(step, weights_.embedding);
-  for (int i = 0; i < config_.num_hidden_layers; ++i) {
-    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-    residual_.add(step, i, layer.attn_norm, inputs_of(layer.attn), "attn_out", "resid_mid",
-                  [&](const Rows& x, const Rows& y) { attention(step, i, x, y); });
-    residual_.add(step, i, layer.ffn_norm, inputs_of(layer.ffn), "ffn_out", "resid_out",
-                  [&](const Rows& x, const Rows& y) {
-                    feed_forward(step, i, config_, layer.ffn, routing(config_.moe, layer.ffn), x, y, w.feed_forward);
-                  });
-  }
+  for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
   residual_.logits(step, weights_.norm, weights_.head, logits);
+  if (mtp_) write_mtp_keys(step);
+}
+
+void DeepSeekMla::block(Step& step, int index) {
+  const LayerWeights& weights = layer(index);
+  residual_.add(step, index, weights.attn_norm, inputs_of(weights.attn), "attn_out", "resid_mid",
+                [&](const Rows& x, const Rows& y) { attention(step, index, x, y); });
+  residual_.add(
+      step, index, weights.ffn_norm, inputs_of(weights.ffn), "ffn_out", "resid_out", [&](const Rows& x, const Rows& y) {
+        feed_forward(step, index, config_, weights.ffn, routing(config_.moe, weights.ffn), x, y, step.w.feed_forward);
+      });
+}
+
+const LayerWeights& DeepSeekMla::layer(int index) const {
+  return index == mtp_index() ? weights_.mtp.front().block : weights_.layers[static_cast<std::size_t>(index)];
 }
 
 }  // namespace sluice::mla

@@ -16,15 +16,20 @@
 
 namespace sluice::mla {
 
-// The planes of one layer in the CacheLayout: a latent row per token and, with an indexer, an index key per token.
+// The planes of one layer in the CacheLayout: a latent row per token and, with an indexer, an index key per token; of
+// the layer for multi-token prediction also the hidden state of the last row.
 struct LayerPlanes {
-  PlaneId latent, index;
+  PlaneId latent, index, hidden;
 };
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, bool mtp,
                               std::vector<LayerPlanes>& planes);
 
 CacheTypes cache_types(const ModelConfig& config);
+
+// Whether the layer for multi-token prediction can draft, and how the names of its tensors begin.
+Status check_mtp(const ModelConfig& config);
+std::string mtp_prefix(const ModelConfig& config);
 
 Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
 
@@ -32,29 +37,46 @@ class DeepSeekMla final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, int rows, Position positions) {
-    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile)).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, int rows,
+                                   Position positions) {
+    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile), mtp).step_bytes(rows, positions);
   }
 
   ~DeepSeekMla() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                const Tap* tap) override;
+  bool drafts() const override { return mtp_; }
+  void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
+             const Tap* tap) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
   struct Workspace;  // buffers kept between steps (step.h)
 
-  DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp);
   void reserve(Scratch& scratch, std::size_t rows) override;
+  void block(Step& step, int index);
   void attention(Step& step, int index, const Rows& x, const Rows& y);
   void project_and_store(Step& step, int index, const Rows& x);
+  void add_keys(Step& step, int index, ProjectArgs* from_x) const;
+  void store_keys(Step& step, int index) const;
   void select_keys(Step& step, int index);
   void attend_absorbed(Step& step, int index, std::size_t from, std::size_t to);
   void attend_expanded(Step& step, int index, const RowSpan& span);
-  HeadForm query_form() const;
+  HeadForm query_form(int index) const;
+  PreviousRowsArgs previous_hidden(Step& step) const;
+  void enter_mtp(Step& step, float* hidden);
+  void write_mtp_keys(Step& step);
+  // The layer for multi-token prediction comes behind the others.
+  int mtp_index() const { return config_.num_hidden_layers; }
+  const LayerWeights& layer(int index) const;
+  // Its rows belong to the position before their slot's, and slot 0 to none.
+  const float* rope(int index) const { return index == mtp_index() ? ropes_[0].delayed() : ropes_[0].data(); }
+  std::int32_t first_key(int index) const { return index == mtp_index() ? 1 : 0; }
   Rows by_head(const Rows& rows, int begin, int columns) const;
 
+  bool mtp_;
   Weights weights_;
   std::vector<LayerPlanes> planes_;
   ResidualStream residual_;

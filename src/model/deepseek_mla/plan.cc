@@ -33,16 +33,17 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool /*mtp*/) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
-  plan.cache_layout = make_cache_layout(config, profile, planes);
+  plan.cache_layout = make_cache_layout(config, profile, mtp, planes);
   Weights unbound;  // the table wants somewhere to bind to
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
   plan.tensors = planned_tensors(weight_table(config, profile, unbound), config.quantization, scales);
   plan.facts = facts(config);
-  plan.step_bytes = [config, profile](int rows, Position positions) {
-    return DeepSeekMla::step_bytes_of(config, profile, rows, positions);
+  plan.mtp = mtp;
+  plan.step_bytes = [config, profile, mtp](int rows, Position positions) {
+    return DeepSeekMla::step_bytes_of(config, profile, mtp, rows, positions);
   };
   plan.config = std::move(config);
   plan.profile = std::move(profile);

@@ -10,6 +10,7 @@
 #include "model/cache_testing.h"
 #include "model/changed_checkpoint_testing.h"
 #include "model/deepseek_mla/reference_testing.h"
+#include "model/mtp_checkpoint_testing.h"
 
 namespace sluice::reference_test {
 namespace {
@@ -98,6 +99,44 @@ TEST(MlaReference, OneGroup) {  // Kimi-K2's
 TEST(MlaReference, LatentNormsKeepTheirEpsilon) {
   for (const char* kind : {"v2-like", "v32-like"}) {
     EXPECT_LT(worst(kind, [](json::object& config) { config["rms_norm_eps"] = 0.03; }), 8e-5) << kind;
+  }
+}
+
+// The layer for multi-token prediction: four drafts, each behind the one before, the first behind prompts that are one
+// token long, that end and begin a block, and that have more keys than the indexer takes.
+TEST(MlaReference, DraftsOfTheLayerForMultiTokenPrediction) {
+  for (const char* kind : {"v3-like", "v32-like"}) {
+    const MtpCheckpoint checkpoint(test_data_dir() + "/oracles/" + kind);
+    ThreadPool pool(2);
+    const Exec exec{&pool, select_kernels("auto").value()};
+    EngineSetup options;
+    options.numerics.profile = "plain";
+    options.numerics.compute_dtype = "f32";
+    options.mtp = true;
+    const auto loaded = load_model(exec, checkpoint.path(), options, {}, nullptr);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    Model& model = **loaded;
+    std::vector<TokenId> ids;
+    for (int i = 0; i < 140; ++i) ids.push_back(static_cast<TokenId>((i * i + 3 * i + 5) % 512));
+    for (const int known : {1, 2, 60, 128, 131}) {
+      const auto all = std::span<const TokenId>(ids);
+      TestSequence sequence(model.cache_layout(), 140);
+      sequence.run(model, exec, all.first(static_cast<std::size_t>(known + 1) / 2), {});
+      if (known > 1) {
+        sequence.run(model, exec,
+                     all.subspan(static_cast<std::size_t>(known + 1) / 2, static_cast<std::size_t>(known) / 2), {});
+      }
+      const auto given = all.subspan(static_cast<std::size_t>(known), 4);
+      const auto found = sequence.draft(model, exec, given);
+      const auto expected =
+          mla_reference_drafts(checkpoint.path(), all.first(static_cast<std::size_t>(known) + given.size()), known);
+      ASSERT_EQ(found.size(), expected.size());
+      double worst = 0;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        worst = std::max(worst, std::fabs(static_cast<double>(found[i]) - expected[i]));
+      }
+      EXPECT_LT(worst, 1e-4) << kind << " behind " << known;
+    }
   }
 }
 

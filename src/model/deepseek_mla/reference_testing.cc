@@ -26,18 +26,31 @@ class Reference : ReferenceModel {
   }
 
   std::vector<double> logits(std::span<const TokenId> ids) {
-    const Rows& embedding = matrix("model.embed_tokens.weight");
-    Rows x;
-    for (const TokenId id : ids) x.push_back(embedding[static_cast<std::size_t>(id)]);
-    for (int layer = 0; layer < integer("num_hidden_layers"); ++layer) {
-      const std::string name = fmt::format("model.layers.{}.", layer);
-      add(x, attention(name + "self_attn.", rms(x, name + "input_layernorm.weight", number("rms_norm_eps"))));
-      add(x,
-          feed_forward(name + "mlp.", layer, rms(x, name + "post_attention_layernorm.weight", number("rms_norm_eps"))));
-    }
-    const Rows out = project(rms(x, "model.norm.weight", number("rms_norm_eps")), "lm_head.weight");
+    const Rows out = project(hidden(ids), "lm_head.weight");
     std::vector<double> flat;
     for (const Row& row : out) flat.insert(flat.end(), row.begin(), row.end());
+    return flat;
+  }
+
+  std::vector<double> drafts(std::span<const TokenId> ids, int known) {
+    const int layer = integer("num_hidden_layers");
+    const std::string name = fmt::format("model.layers.{}.", layer);
+    Rows before = hidden(ids.first(static_cast<std::size_t>(known)));  // row t goes with token t + 1
+    std::vector<double> flat;
+    for (std::size_t newest = before.size(); newest < ids.size(); ++newest) {
+      Rows both;
+      for (std::size_t t = 0; t < before.size(); ++t) {
+        Row row = rms({embedding_of(ids[t + 1])}, name + "enorm.weight", number("rms_norm_eps"))[0];
+        const Row half = rms({before[t]}, name + "hnorm.weight", number("rms_norm_eps"))[0];
+        row.insert(row.end(), half.begin(), half.end());
+        both.push_back(std::move(row));
+      }
+      Rows x = project(both, name + "eh_proj.weight");
+      block(layer, x);
+      before.push_back(rms({x.back()}, name + "shared_head.norm.weight", number("rms_norm_eps"))[0]);
+      const Row out = project({before.back()}, "lm_head.weight")[0];
+      flat.insert(flat.end(), out.begin(), out.end());
+    }
     return flat;
   }
 
@@ -51,6 +64,25 @@ class Reference : ReferenceModel {
   }
 
  private:
+  const Row& embedding_of(TokenId id) const {
+    return matrix("model.embed_tokens.weight")[static_cast<std::size_t>(id)];
+  }
+
+  // What the head is given.
+  Rows hidden(std::span<const TokenId> ids) const {
+    Rows x;
+    for (const TokenId id : ids) x.push_back(embedding_of(id));
+    for (int layer = 0; layer < integer("num_hidden_layers"); ++layer) block(layer, x);
+    return rms(x, "model.norm.weight", number("rms_norm_eps"));
+  }
+
+  void block(int layer, Rows& x) const {
+    const std::string name = fmt::format("model.layers.{}.", layer);
+    add(x, attention(name + "self_attn.", rms(x, name + "input_layernorm.weight", number("rms_norm_eps"))));
+    add(x,
+        feed_forward(name + "mlp.", layer, rms(x, name + "post_attention_layernorm.weight", number("rms_norm_eps"))));
+  }
+
   Rows attention(const std::string& name, const Rows& x) const {
     const bool lora = integer("q_lora_rank") > 0;
     const Rows q_a = lora ? rms(project(x, name + "q_a_proj.weight"), name + "q_a_layernorm.weight", 1e-6) : x;
@@ -342,6 +374,10 @@ class Reference : ReferenceModel {
 std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
                                          const ReferenceOptions& options) {
   return Reference(folder, options).logits(ids);
+}
+
+std::vector<double> mla_reference_drafts(const std::string& folder, std::span<const TokenId> ids, int known) {
+  return Reference(folder, {}).drafts(ids, known);
 }
 
 StageErrors mla_default_stages(const std::string& folder, const Recording& run) {

@@ -21,6 +21,10 @@ struct ReferenceOptions {
 std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
                                          const ReferenceOptions& options = {});
 
+// Logits [drafts, vocab] of the layer for multi-token prediction behind ids[0, known): guess d + 1 is that of the token
+// behind ids[known + d], made of the guess before it.
+std::vector<double> mla_reference_drafts(const std::string& folder, std::span<const TokenId> ids, int known);
+
 // The stages of the default profile, from what a model of the same `folder` showed: latent attention in its absorbed
 // form, as rounding is part of it.
 StageErrors mla_default_stages(const std::string& folder, const Recording& run);

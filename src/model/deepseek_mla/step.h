@@ -15,7 +15,8 @@ struct DeepSeekMla::Workspace {
   ScratchTensor piece_latents, expanded;  // of expand_and_attend()
   ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
-  FloatBuffer index_scores;  // for taps
+  ScratchTensor hidden, token, token_and_hidden;  // of the layer for multi-token prediction, which enters with the last
+  FloatBuffer index_scores;                       // for taps
   FeedForwardScratch feed_forward;
 };
 

@@ -135,12 +135,20 @@ class TableBuilder {
     floats(name + ".hnorm.weight", {hidden()}, into.hnorm);
     floats(name + ".shared_head.norm.weight", {hidden()}, into.norm);
     add(name + ".embed_tokens.weight", words, WeightFormat::kBf16, &into.embedding);
-    table_.back().names.push_back({"model.embed_tokens.weight", words});  // a checkpoint may leave the copies out
+    table_.back().left = true;
     add(name + ".shared_head.head.weight", words, WeightFormat::kBf16, &into.head, inputs_);
-    table_.back().names.push_back({c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words});
+    table_.back().left = true;
     layer(name + ".", true, into.block);
     group_.clear();
-    for (std::size_t i = begin; i < table_.size(); ++i) table_[i].role = WeightRole::kDrafted;
+    // Every row leaves its latent and its index key, whatever comes behind these is for drafted rows.
+    const auto of_key = [&](const WeightSpec& spec) {
+      const std::string& found = spec.names.front().name;
+      const auto is = [&](const char* part) { return found.starts_with(name + part); };
+      return is(".eh_proj.") || is(".self_attn.kv_a_proj_with_mqa.") || is(".self_attn.indexer.wk.");
+    };
+    for (std::size_t i = begin; i < table_.size(); ++i) {
+      if (!of_key(table_[i])) table_[i].role = WeightRole::kDrafted;
+    }
   }
 
   const ModelConfig& c_;

@@ -35,10 +35,11 @@ struct LayerWeights {
   FeedForwardWeights ffn;
 };
 
-// One multi-token-prediction layer. Bound if the checkpoint has it; not used yet.
+// The layer for multi-token prediction (docs/models/deepseek_v3.md §4). Bound if speculation uses it. Its embedding and
+// head are copies of the main ones in every official checkpoint: these are used.
 struct MtpWeights {
   LayerWeights block;
-  WeightView embedding, head;  // copies of the main ones, not packed
+  WeightView embedding, head;  // never bound
   LinearWeight eh_proj;        // [hidden, 2 * hidden]
   Param<float> enorm, hnorm, norm;
 };

@@ -48,7 +48,9 @@ struct AttendPlan {
   }
   SLUICE_DEVICE int latent_count(Position p, int row) const {
     if (!latent.there) return 0;
-    return args.selected != nullptr ? args.selected_count[row] : (p + 1) / args.tokens_per_row;
+    if (args.selected != nullptr) return args.selected_count[row];
+    const int visible = (p + 1) / args.tokens_per_row;
+    return visible > args.first_key ? visible - args.first_key : 0;
   }
   SLUICE_DEVICE int window_first(Position p) const {
     const Position begin = p - args.window_tokens + 1;
@@ -102,7 +104,7 @@ struct CachedKeys {
     if (split.window) return window_row(plan.step, span, plane, split.first + i);
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * plan.args.max_selected + split.first + i;
     return latent_row(plan.step, span, plane,
-                      plan.args.selected != nullptr ? plan.args.selected[at] : split.first + i);
+                      plan.args.selected != nullptr ? plan.args.selected[at] : plan.args.first_key + split.first + i);
   }
   SLUICE_DEVICE void stage(const Team<kAttendThreads>& team, int i, int count, int first, int dims, float* to,
                            int stride) const {

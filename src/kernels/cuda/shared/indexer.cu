@@ -27,6 +27,7 @@ struct IndexPlan {
   SLUICE_DEVICE int visible(const RowSpan& of_row, int row) const {
     return (of_row.first_position + (row - of_row.row_begin) + 1) / args.tokens_per_row;
   }
+  SLUICE_DEVICE bool takes_all(int visible) const { return visible - args.first_entry <= args.top_k; }
 };
 
 constexpr int kTileEntries = 128;
@@ -50,7 +51,7 @@ struct IndexScores {
     const RowSpan span = plan.span(row);
     const int visible = plan.visible(span, row);
     float* scores = plan.args.scores != nullptr ? plan.args.scores + row * plan.args.scores_stride : nullptr;
-    if (first < visible && (scores != nullptr || visible > plan.args.top_k)) {
+    if (first < visible && (scores != nullptr || !plan.takes_all(visible))) {
       const bool fp4 = plan.form == IndexQueries::kCodes;
       if (fp4) {
         encode_queries(team, row);
@@ -62,7 +63,8 @@ struct IndexScores {
         const int e = first + t;
         if (e >= visible) return;
         const RowRef key = latent_row(plan.step, span, plan.keys, e);
-        const float score = fp4 ? score_fp4(team, row, key) : score_floats(team, row, key);
+        const float of_key = fp4 ? score_fp4(team, row, key) : score_floats(team, row, key);
+        const float score = e < plan.args.first_entry ? -INFINITY : of_key;
         if (scores != nullptr) scores[e] = score;
         if (plan.order_keys != nullptr) {
           plan.order_keys[(row - plan.first_row) * plan.stride + e] = order_key(score);
@@ -194,10 +196,11 @@ struct IndexChoice {
     const int visible = plan.visible(plan.span(row), row);
     std::int32_t* selected = plan.args.selected + static_cast<std::ptrdiff_t>(row) * top_k;
     team.each([&](int t) {
-      if (t == 0) plan.args.count[row] = visible < top_k ? visible : top_k;
-      for (int i = t; i < visible && visible <= top_k; i += kThreads) selected[i] = i;
+      const int first = plan.args.first_entry, seen = visible > first ? visible - first : 0;
+      if (t == 0) plan.args.count[row] = seen < top_k ? seen : top_k;
+      for (int i = t; i < seen && seen <= top_k; i += kThreads) selected[i] = first + i;
     });
-    if (visible <= top_k || top_k == 0) return;
+    if (plan.takes_all(visible) || top_k == 0) return;
     const std::int32_t* keys = plan.order_keys + team.index * plan.stride;
     const HeadEnd end = select_head(
         team, scratch, visible, [&](int i) { return keys[i]; }, [](int) { return std::uint64_t{1}; },

@@ -28,8 +28,8 @@ struct PreviousRows {
     const std::int32_t after = step.states_after[row];
     if (after >= 0) keep(args.state(after), d, args.x[at]);
     if (args.boundaries == nullptr) return;
-    const std::int32_t ended = ended_block(step, span, index, span.first_position + (row - span.row_begin));
-    if (ended >= 0) keep(boundaries.row(step.boundary_pages[ended].value, 0), d, args.x[at]);
+    const std::int32_t page = boundary_page(args, step, span, index, span.first_position + (row - span.row_begin));
+    if (page >= 0) keep(boundaries.row(page, 0), d, args.x[at]);
   }
 
   SLUICE_DEVICE void keep(const RowRef& to, int d, float value) const {
