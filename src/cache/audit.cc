@@ -105,7 +105,9 @@ Status audit(const CachePools& pools, std::span<const SequenceState> sequences, 
   SLUICE_RETURN_IF_ERROR(compare(pools.slots(), slots, "state"));
   if (cache == nullptr || !cache->has_digests()) return {};
   SLUICE_RETURN_IF_ERROR(check_digests(*cache, pools.latents(), sample, turn, "latent"));
-  return check_digests(*cache, pools.windows(), sample, turn, "window");
+  SLUICE_RETURN_IF_ERROR(check_digests(*cache, pools.windows(), sample, turn, "window"));
+  if (!cache->other_bytes().empty()) return internal_error("audit: " + cache->other_bytes());
+  return {};
 }
 
 }  // namespace sluice

@@ -1,7 +1,8 @@
 // audit: the conservation and publication laws, checked. Every page has exactly the owners that its count says, used +
 // cached + vacant = all, each sequence holds exactly the pages of its position, and a published page held by a sequence
 // is a block that it has computed. With digests (PrefixCacheOptions), the bytes of a sample of the published pages are
-// those that were published. Cost: a pass over all pages; for tests and debugging.
+// those that were published, and every block that was computed again had the bytes of the first time. Cost: a pass over
+// all pages; for tests and debugging.
 #pragma once
 
 #include <span>

@@ -61,6 +61,11 @@ void CacheMemory::write_initial_state(OpenState to) {
   copy_state(initial_, to);
 }
 
+void CacheMemory::write_initial_part(PlaneId plane, OpenState to) {
+  const std::size_t offset = view_.open_offsets[static_cast<std::size_t>(plane.value)];
+  device_->copy({address(to) + offset, address(initial_) + offset, (*layout_)[plane].initial.size()});
+}
+
 void CacheMemory::write_boundary_state(LatentPage latents, WindowPage windows, OpenState to) {
   write_initial_state(to);
   moves_.clear();

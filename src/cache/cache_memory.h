@@ -45,6 +45,8 @@ class CacheMemory {
   // As before the first token; as after the block whose window page is `page`, all tokens of which have been computed.
   void write_initial_state(OpenState to);
   void write_boundary_state(LatentPage latents, WindowPage windows, OpenState to);
+  // An Open plane's part as before the first token (deliberate faults).
+  void write_initial_part(PlaneId plane, OpenState to);
   void copy_state(OpenState from, OpenState to);
 
   void copy_page(LatentPage from, LatentPage to) { copy_page(PlaneKind::kLatent, from.value, to.value); }

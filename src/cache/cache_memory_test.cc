@@ -155,7 +155,8 @@ TEST_F(CacheMemoryTest, AStateIsWrittenAsBehindABlock) {
   for (int i = 0; i < 6; ++i) state[static_cast<std::size_t>(i)] = static_cast<std::byte>(160 + i);
   for (std::size_t i = 0; i < 24; ++i) state[layout_.open_offset(planes_.some) + i] = static_cast<std::byte>(160 + i);
   const Bytes& latents = expected.pages[static_cast<std::size_t>(planes_.kept.value)][2];
-  std::copy_n(latents.begin(), 40, state.begin() + static_cast<std::ptrdiff_t>(layout_.open_offset(planes_.in_latents)));
+  std::copy_n(latents.begin(), 40,
+              state.begin() + static_cast<std::ptrdiff_t>(layout_.open_offset(planes_.in_latents)));
   EXPECT_TRUE(contents() == expected);
 }
 

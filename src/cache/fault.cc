@@ -5,10 +5,10 @@
 namespace sluice {
 namespace {
 
-constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyPublication, Fault::kStaleHash,
-                             Fault::kChunkReduction, Fault::kLeakedReference,  Fault::kIgnoredSalt,
-                             Fault::kStateOfDrafts,  Fault::kPublishedDrafts,  Fault::kFutureEntries,
-                             Fault::kTokenAfterEnd};
+constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyPublication,  Fault::kStaleHash,
+                             Fault::kChunkReduction, Fault::kLeakedReference,   Fault::kIgnoredSalt,
+                             Fault::kStateOfDrafts,  Fault::kPublishedDrafts,   Fault::kFutureEntries,
+                             Fault::kTokenAfterEnd,  Fault::kForgottenResidual, Fault::kRowsAtResidual};
 
 }  // namespace
 
@@ -36,6 +36,10 @@ const char* name(Fault fault) {
       return "future-entries";
     case Fault::kTokenAfterEnd:
       return "token-after-end";
+    case Fault::kForgottenResidual:
+      return "forgotten-residual";
+    case Fault::kRowsAtResidual:
+      return "rows-at-residual";
   }
   return "?";
 }

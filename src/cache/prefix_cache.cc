@@ -1,5 +1,7 @@
 #include "cache/prefix_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -65,11 +67,16 @@ void PrefixCache::forget_expected(const BlockChain& chain, int begin, int end) {
 }
 
 template <class Page>
-Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockHash& hash,
+Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
                                std::vector<std::uint64_t>* digests) {
+  const BlockHash& hash = chain[block];
   const bool known = pool.published(page) && pool.hash(page) == hash;
   if (!pool.publish(page, hash)) {
     const Page first = pool.find(hash);
+    if (options_.digests && other_bytes_.empty() && digest_now(page) != (*digests)[index(first.value)]) {
+      other_bytes_ = fmt::format("block {} was computed in page {} with other bytes than in page {} before", block,
+                                 page.value, first.value);
+    }
     pool.claim(first);
     pool.release(page);
     return first;
@@ -79,13 +86,13 @@ Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockHash& has
 }
 
 LatentPage PrefixCache::publish(LatentPage page, const BlockChain& chain, int block) {
-  const LatentPage first = publish_once(pools_->latents(), page, chain[block], &latent_digests_);
+  const LatentPage first = publish_once(pools_->latents(), page, chain, block, &latent_digests_);
   pools_->latents().keep(first);
   return first;
 }
 
 WindowPage PrefixCache::publish(WindowPage page, const BlockChain& chain, int block) {
-  const WindowPage first = publish_once(pools_->windows(), page, chain[block], &window_digests_);
+  const WindowPage first = publish_once(pools_->windows(), page, chain, block, &window_digests_);
   if (keeps(chain, block)) pools_->windows().keep(first);
   return first;
 }
@@ -118,6 +125,7 @@ void PrefixCache::reset() {
   pools_->windows().forget_cached();
   demanded_.clear();
   demands_.clear();
+  other_bytes_.clear();
 }
 
 }  // namespace sluice

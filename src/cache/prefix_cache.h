@@ -65,6 +65,8 @@ class PrefixCache {
   std::uint64_t digest_now(LatentPage page) const { return pools_->memory().digest(page); }
   std::uint64_t digest_now(WindowPage page) const { return pools_->memory().digest(page); }
   bool has_digests() const { return options_.digests; }
+  // The first block that was computed again with other bytes, in words; "": none. Only with options.digests.
+  const std::string& other_bytes() const { return other_bytes_; }
   std::size_t expected_blocks() const { return expected_.size(); }
 
  private:
@@ -75,7 +77,8 @@ class PrefixCache {
   bool keeps(const BlockChain& chain, int block) const;
   void demand(const BlockHash& hash);
   template <class Page>
-  Page publish_once(Pool<Page>& pool, Page page, const BlockHash& hash, std::vector<std::uint64_t>* digests);
+  Page publish_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
+                    std::vector<std::uint64_t>* digests);
 
   CachePools* pools_;
   PrefixCacheOptions options_;
@@ -83,6 +86,7 @@ class PrefixCache {
   boost::unordered_flat_map<BlockHash, bool, BlockHashWord> demanded_;  // likewise
   std::deque<BlockHash> demands_;                                       // the oldest first
   std::vector<std::uint64_t> latent_digests_, window_digests_;          // [page]
+  std::string other_bytes_;
 };
 
 }  // namespace sluice

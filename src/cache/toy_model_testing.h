@@ -95,11 +95,8 @@ class ToyModel {
     return {.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = sizeof(Word), .scale_bytes = 0};
   }
   PlaneId add_latents(const char* name, int tokens) {
-    return layout_.add({.kind = PlaneKind::kLatent,
-                        .name = name,
-                        .tokens_per_row = tokens,
-                        .format = format(),
-                        .initial = {}});
+    return layout_.add(
+        {.kind = PlaneKind::kLatent, .name = name, .tokens_per_row = tokens, .format = format(), .initial = {}});
   }
   PlaneId add_window(const char* name) {
     return layout_.add({.kind = PlaneKind::kWindow,

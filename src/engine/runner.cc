@@ -238,11 +238,10 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
   make_drafts(spans);
   const StepTables& tables = tables_of(spans);
-  std::vector<SpoiledRow> spoiled;
-  if (prefix_cache_->fault() == Fault::kSkippedWrite) spoiled = rows_to_spoil();
+  const std::vector<SpoiledRow> spoiled = inject_before_pass();
   model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
                   tap != nullptr ? tap : tap_);
-  for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
+  inject_after_pass(spoiled);
   return {};
 }
 
@@ -313,30 +312,6 @@ Status Runner::fill(StateSlot sequence, int rows, const std::function<void(const
   pools_->memory().write_initial_state(state.scratch());
   state.commit(rows);
   return {};
-}
-
-// Fault::kSkippedWrite: the last row that each long span writes, as it was before; of the last plane with a row for
-// each token, of windows if there are any.
-std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
-  std::vector<SpoiledRow> rows;
-  const CacheLayout& layout = pools_->layout();
-  const bool windows = pools_->geometry().has_windows;
-  for (std::size_t i = layout.planes.size(); i-- > 0;) {
-    const PlaneSpec& plane = layout.planes[i];
-    if (plane.kind != (windows ? PlaneKind::kWindow : PlaneKind::kLatent) || plane.tokens_per_row != 1) continue;
-    if (plane.layer >= model_->config().num_hidden_layers) continue;  // a drafter's, which changes no answer
-    for (const BatchSpan& span : spans_) {
-      if (span.rows < 3) continue;
-      const Position p = span.first_position + span.rows - 1;
-      const std::int32_t page =
-          windows ? span.window_pages[static_cast<std::size_t>(p / kBlockTokens - span.first_window_block)].value
-                  : span.latent_pages[static_cast<std::size_t>(p / kBlockTokens)].value;
-      const CacheMemory::Rows row{PlaneId(static_cast<std::int32_t>(i)), page, p % kBlockTokens, 1};
-      rows.push_back({row, pools_->memory().read_rows(row)});
-    }
-    break;
-  }
-  return rows;
 }
 
 Status Runner::check(std::span<const StepSpan> spans) {

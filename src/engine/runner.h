@@ -182,7 +182,13 @@ class Runner {
     CacheMemory::Rows at;
     std::vector<std::byte> before;
   };
+  // Deliberate faults (runner_faults.cc).
+  std::vector<SpoiledRow> inject_before_pass();
+  void inject_after_pass(std::span<const SpoiledRow> spoiled);
   std::vector<SpoiledRow> rows_to_spoil() const;
+  CacheMemory::Rows row_at(std::size_t plane, const BatchSpan& span, Position p) const;
+  void forget_residuals();
+  void move_rows_to_residuals();
   bool makes_drafts(const StepSpan& span) const;
 
   std::unique_ptr<ThreadPool> pool_;

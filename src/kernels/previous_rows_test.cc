@@ -19,13 +19,14 @@ struct Kept {
 };
 
 // The tokens' rows in pieces of up to `largest`, of which the last `drafts` rows of each are computed twice: first with
-// other values, and none of them stays.
-Kept in_pieces(const Exec& exec, RowCodec codec, const std::vector<float>& x, int largest, int drafts) {
+// other values, and none of them stays. `latents`: latent pages keep the blocks' rows, not window pages.
+Kept in_pieces(const Exec& exec, RowCodec codec, const std::vector<float>& x, int largest, int drafts, bool latents) {
   Random random(903);
   const RowFormat format = make_row_format(codec, kDims, 0);
   const auto bytes = static_cast<std::size_t>(format.row_bytes());
   std::vector<WindowPage> windows;
-  for (int b = 0; b < kPages; ++b) windows.emplace_back(kPages - 1 - b);
+  std::vector<LatentPage> latent_pages;
+  for (int b = 0; b < kPages; ++b) windows.emplace_back(kPages - 1 - b), latent_pages.emplace_back(kPages - 1 - b);
   Kept kept{{}, std::vector<std::byte>(bytes), std::vector<std::byte>((bytes + 15) / 16 * 16 * kPages)};
   const PlaneView boundaries{
       .base = kept.blocks.data(), .page_bytes = (bytes + 15) / 16 * 16, .rows_per_page = 1, .format = format};
@@ -33,15 +34,20 @@ Kept in_pieces(const Exec& exec, RowCodec codec, const std::vector<float>& x, in
     const int rows = std::min(kTokens - p, random.between(1, largest)), wrong = std::min({drafts, kTokens - p - rows});
     std::vector<float> piece(x.begin() + std::ptrdiff_t{p} * kDims, x.begin() + std::ptrdiff_t{p + rows} * kDims);
     for (int i = 0; i < wrong * kDims; ++i) piece.push_back(random.normal());
-    const BatchSpan span{
-        .rows = rows + wrong, .first_position = p, .window_pages = windows, .states = 2 + wrong, .drafts = wrong};
-    TestStep step;
+    const BatchSpan span{.rows = rows + wrong,
+                         .first_position = p,
+                         .latent_pages = latent_pages,
+                         .window_pages = windows,
+                         .states = 2 + wrong,
+                         .drafts = wrong};
+    TestStep step(latents ? std::vector<int>{1, kBlockTokens} : std::vector<int>{}, !latents);
     step.add(span);
     std::vector<std::byte> states = kept.state;
     states.resize(bytes * static_cast<std::size_t>(2 + wrong));
     std::vector<float> y(piece.size());
     PreviousRowsArgs args{.format = format, .step = &step.tables(), .x = piece.data(), .y = y.data()};
     args.states = states.data(), args.state_bytes = bytes, args.boundaries = &boundaries;
+    args.of_latents = latents;
     previous_rows(exec, args);
     const std::byte* after = states.data() + static_cast<std::size_t>(span.state_after(rows - 1)) * bytes;
     kept.state.assign(after, after + bytes);
@@ -69,7 +75,7 @@ TEST(PreviousRows, AreThoseOfThePositionBeforeHoweverCut) {
     for (const int largest : {1, 3, 128, kTokens}) {
       for (const int drafts : {0, 2}) {
         expect_same_on_all([&](const Exec& exec) {
-          const Kept kept = in_pieces(exec, codec, x, largest, drafts);
+          const Kept kept = in_pieces(exec, codec, x, largest, drafts, largest % 2 == 1);
           EXPECT_TRUE(same_bits(kept.y, expected));
           EXPECT_TRUE(same_bits(row(kept.state, 0), of(kTokens - 1)));
           const std::size_t page = (static_cast<std::size_t>(format.row_bytes()) + 15) / 16 * 16;

@@ -187,18 +187,22 @@ OpCase previous_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int dims = pick(random, sizes, {1, 17, 64, 300}, {4 * 4096, 7168}), spans = random.between(1, 4);
   args.format = make_row_format(codec, dims, 0);
   const bool writes = random.between(0, 3) > 0;
-  TestStep step;
+  args.of_latents = random.between(0, 1) == 0;
+  TestStep step(args.of_latents ? std::vector<int>{kBlockTokens} : std::vector<int>{}, !args.of_latents);
   int rows = 0, pages = 0, states = 0;
   for (int s = 0; s < spans; ++s) {
     const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
     const int count = writes ? random.pick(std::vector<int>{1, 1, 3, 70, 260}) : 1;
     const int drafts = std::min(count - 1, random.between(0, 2));
     std::vector<WindowPage> windows;
+    std::vector<LatentPage> latents;
     for (int b = 0; b * kBlockTokens < first + count; ++b) {
       windows.emplace_back(b < first / kBlockTokens ? -1 : pages++);
+      latents.emplace_back(windows.back().value);
     }
     step.add({.rows = count,
               .first_position = first,
+              .latent_pages = latents,
               .window_pages = windows,
               .state_in = states,
               .first_state = states,
