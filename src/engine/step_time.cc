@@ -96,16 +96,16 @@ double measure_draft(Runner& runner) {
 }
 
 std::vector<double> measure_few_rows(Runner& runner) {
-  constexpr int kMostRows = 64, kTimes = 3;
+  constexpr int kMostRows = 64, kFew = 8;
   constexpr double kLongEnough = 0.5;
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   std::vector<double> seconds;
   double spent = 0;
-  for (const int rows : {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, kMostRows}) {
+  for (const int rows : {1, 2, 3, 4, 5, 6, kFew, 16, kMostRows}) {
     if (rows > std::min(runner.step_rows(), runner.max_model_len()) || (rows > 2 && spent > kLongEnough)) break;
     double best = 0;
-    for (int i = 0; i < kTimes && (i == 0 || spent < kLongEnough); ++i) {
+    for (int i = 0; i < (rows <= kFew ? 2 : 1) && (i == 0 || spent < kLongEnough); ++i) {
       const Result<double> time = time_step(runner, rows, std::span(all_rows).first(static_cast<std::size_t>(rows)));
       if (!time.ok()) return seconds;
       best = i == 0 ? *time : std::min(best, *time);

@@ -21,7 +21,8 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 Result<StepTime> measure_step(Runner& runner);
 
 // [rows - 1]: seconds that a step of so many rows of one sequence takes, for the scheduler's choice of drafts
-// (sched/drafts.h). Measured at few numbers of rows, and no further than half a second allows.
+// (sched/drafts.h). Measured at few numbers of rows, and no further than half a second allows: a program that answers
+// one prompt pays for it, too.
 std::vector<double> measure_few_rows(Runner& runner);
 
 // Seconds that a token drafted by the model takes; 0 where it drafts none.
