@@ -14,6 +14,7 @@ import time
 import urllib.request
 
 TASKS = ("arithmetic", "lists", "recall", "tools")
+EMBEDDED = "models/sluice-tiny-v4"
 
 
 class Bench:
@@ -62,13 +63,13 @@ def prefill(bench, model, rounds):
 def tasks(bench, concurrency, flags, limit):
     start = time.monotonic()
     for task in TASKS:
-        bench.run("eval", "--task", os.path.join(bench.folder, f"{task}.jsonl"), "--limit", limit, "--concurrency",
+        bench.run("eval", EMBEDDED, "--task", os.path.join(bench.folder, f"{task}.jsonl"), "--limit", limit, "--concurrency",
                   concurrency, *flags)
     return time.monotonic() - start
 
 
 def serve(bench, port, flags):
-    command = bench.pinned + [bench.sluice, "serve", "--port", str(port), "--threads", "2", "--log-level", "error", *flags]
+    command = bench.pinned + [bench.sluice, "serve", EMBEDDED, "--port", str(port), "--threads", "2", "--log-level", "error", *flags]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(200):
         try:
@@ -100,15 +101,14 @@ def of_large(bench, config, quick):
     model = os.path.join(bench.folder, "v4-2b")
     subprocess.run([bench.sluice, "synth", config, model], check=True, capture_output=True)
     for isa in (("--isa", "auto"), ("--isa", "avx2")):
-        yield from drafted(bench, model, isa, 24 if quick else 48, 2 if quick else 3, (2, 3))
-    yield f"\nv4-2b, a prompt of 512 with MTP's rows: {prefill(bench, model, 1 if quick else 3):.3f} of the time without\n"
+        yield from drafted(bench, model, isa, 32, 1 if quick else 2, (3, 2))
+    yield f"\nv4-2b, a prompt of 512 with MTP's rows: {prefill(bench, model, 1 if quick else 2):.3f} of the time without\n"
 
 
 def of_embedded(bench, quick):
     yield "| embedded | tokens/s without | 0.9 given | 0.9 MTP | 0.8 given | 0.8 MTP |\n|---|---|---|---|---|---|"
-    embedded = "models/sluice-tiny-v4"
-    yield from drafted(bench, embedded, (), 64, 3 if quick else 9)
-    yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, embedded, 3 if quick else 9):.3f} of the time without\n"
+    yield from drafted(bench, EMBEDDED, (), 64, 3 if quick else 5)
+    yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, EMBEDDED, 3 if quick else 9):.3f} of the time without\n"
     yield "| tasks, whole program, concurrency | off / adaptive, median of pairs |\n|---|---|"
     limit, rounds = (10, 1) if quick else (20, 3)
     for concurrency in (1, 4, 16, 64):
@@ -130,6 +130,12 @@ def of_embedded(bench, quick):
         off.terminate(), on.terminate()
 
 
+def tell(lines, out):
+    for line in lines:
+        print(line, file=out, flush=True)
+        print(line, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("sluice")
@@ -140,15 +146,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open("tests/evals/sluice-tiny-v4.tar.xz") as archive:
             archive.extractall(folder)
-        parts = [lambda: list(of_embedded(Bench(args.sluice, "0,1", folder), args.quick))]
+        parts = [of_embedded(Bench(args.sluice, "0,1", folder), args.quick)]
         if args.model:
-            parts.append(lambda: list(of_large(Bench(args.sluice, "4,5", folder), args.model, args.quick)))
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            lines = [line for part in pool.map(lambda part: part(), parts) for line in part]
-    text = "\n".join(lines)
-    print(text)
-    with open(args.out, "w") as file:
-        file.write(text + "\n")
+            parts.append(of_large(Bench(args.sluice, "4,5", folder), args.model, args.quick))
+        with concurrent.futures.ThreadPoolExecutor() as pool, open(args.out, "w") as out:
+            list(pool.map(lambda part: tell(part, out), parts))
 
 
 if __name__ == "__main__":
