@@ -1,6 +1,7 @@
 // /v1/chat/completions and /v1/completions: from the body to a GenerationJob.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -74,7 +75,7 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
     return ApiError{400, fmt::format("the model '{}' has no chat encoding; use /v1/completions", context.model_name),
                     "", "unsupported_value"};
   }
-  auto parsed = parse_chat_completion_request(body, context.defaults);
+  auto parsed = parse_chat_completion_request(body, context.rules);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<ChatCompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
@@ -125,7 +126,7 @@ ApiResult<std::vector<std::int32_t>> prompt_ids(const ApiContext& context, const
 }
 
 ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view body) {
-  auto parsed = parse_completion_request(body, context.defaults);
+  auto parsed = parse_completion_request(body, context.rules);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
@@ -156,6 +157,26 @@ ApiError busy(std::string_view what) {
   return {429, fmt::format("too many {} wait for an answer; try again", what), "", "too_many_waiting"};
 }
 
+// Names of fields come from outside: what a header cannot hold is percent-encoded, and they are not many.
+void name_ignored(ApiContext& context, const HttpExchangePtr& exchange, const std::vector<std::string>& fields) {
+  if (fields.empty()) return;
+  constexpr std::size_t kMostNamed = 20;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(fields.size(), kMostNamed); ++i) {
+    if (i > 0) names += ", ";
+    for (const char c : fields[i]) {
+      if (c > ' ' && c <= '~' && c != ',' && c != '%') {
+        names += c;
+      } else {
+        names += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+      }
+    }
+  }
+  if (fields.size() > kMostNamed) names += fmt::format(", and {} more", fields.size() - kMostNamed);
+  exchange->request().ignored_fields = std::move(names);
+  context.metrics.ignored_fields.add(static_cast<double>(fields.size()));
+}
+
 using Planner = ApiResult<GenerationPlan> (*)(ApiContext&, std::string_view);
 
 void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner planner) {
@@ -166,6 +187,7 @@ void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner plan
     auto planned = planner(context, exchange->request().body);
     exchange->request().body = {};  // up to megabytes that nobody needs any more
     if (const auto* error = std::get_if<ApiError>(&planned)) return exchange->respond(error_response(*error));
+    name_ignored(context, exchange, std::get<GenerationPlan>(planned).options.ignored);
     auto& plan = std::get<GenerationPlan>(planned);
     std::int64_t tokens = 0;
     for (const PromptTokens& prompt : plan.prompts) tokens += static_cast<std::int64_t>(prompt.ids.size());

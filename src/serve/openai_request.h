@@ -1,8 +1,8 @@
 // The bodies of the OpenAI API's generating calls, parsed and checked.
 //
-// Strict: every error names the field, what was expected and what was found. Fields that have no effect here (user,
-// metadata, ...) are ignored; fields whose effect is not supported are refused unless they ask for nothing; unknown
-// fields are refused. Thread safety: plain values, pure functions.
+// The fields are those of field_table.h. Every error names the field, what was expected and what was found. Fields that
+// have no effect here (user, metadata, ...) are ignored; fields whose effect is missing are refused unless they ask for
+// nothing; fields that nobody knows are ignored and named, or refused. Thread safety: plain values, pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-inline constexpr int kMaxStopStrings = 16;
+inline constexpr int kMaxStopStrings = 16, kMaxStopTokenIds = 64;
 inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
 inline constexpr int kMaxApiChoices = 16;     // of n and best_of
@@ -32,6 +32,11 @@ struct SamplingDefaults {
   float temperature = 1.0F;
   float top_p = 1.0F;
   int top_k = 0;
+};
+
+struct RequestRules {
+  SamplingDefaults defaults = {};
+  bool strict_fields = false;  // fields that nobody knows are refused
 };
 
 // What both calls share.
@@ -51,6 +56,7 @@ struct GenerationOptions {
   std::string constraint_field;             // which field said so
   bool stream = false;
   bool include_usage = false, continuous_usage = false;  // stream_options
+  std::vector<std::string> ignored;                      // paths of the fields that nobody knows
 
   // Choices are compared by their log-probabilities, whether or not the client asked for them.
   bool ranks() const { return best_of > n; }
@@ -73,7 +79,7 @@ struct CompletionRequest {
 template <class T>
 using ApiResult = std::variant<T, ApiError>;
 
-ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const SamplingDefaults& defaults);
-ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const SamplingDefaults& defaults);
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestRules& rules);
 
 }  // namespace sluice

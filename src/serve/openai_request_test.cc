@@ -25,7 +25,7 @@ constexpr Refusal kBothRefuse[] = {
     {R"("temperature":-0.1)", "temperature", "found -0.1"},
     {R"("temperature":1e9)", "temperature", "from 0 to 2"},
     {R"("top_p":0)", "top_p", "above 0"},
-    {R"("top_p":1.01)", "top_p", "from 0 to 1"},
+    {R"("top_p":1.01)", "top_p", "above 0 and at most 1"},
     {R"("top_k":-2)", "top_k", "from -1"},
     {R"("top_k":1.5)", "top_k", "an integer"},
     {R"("top_k":99999999999)", "top_k", "an integer"},
@@ -83,7 +83,8 @@ constexpr Refusal kChatRefuses[] = {
     {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "not supported"},
     {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\" or \"none\""},
     {R"("functions":[{"name":"f"}])", "functions", "use tools"},
-    {R"("function_call":"auto")", "functions", "use tools"},
+    {R"("function_call":"auto")", "function_call", "use tool_choice"},
+    {R"("echo":true)", "echo", "only false is supported"},
     {R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])", "tools[0].function.strict",
      "not supported"},
     {R"("tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false)", "parallel_tool_calls",
@@ -99,7 +100,9 @@ constexpr Refusal kChatRefuses[] = {
     {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex", "one constraint"},
     {R"("structured_outputs":{"json":{"type":"null"},"choice":["a"]})", "structured_outputs.choice",
      "structured_outputs.json"},
-    {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag", "unknown field"},
+    {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag", "not supported"},
+    {R"("structured_outputs":{"regex":"a","tag":"x"})", "structured_outputs.tag", "unknown field"},
+    {R"("use_beam_search":true)", "use_beam_search", "only false is supported"},
     {R"("guided_choice":[1])", "guided_choice", "array of texts"},
     {R"("guided_json":7)", "guided_json", "a schema"},
     {R"("guided_grammar":{"a":1})", "guided_grammar", "a string"},
@@ -119,14 +122,16 @@ constexpr Refusal kCompletionRefuses[] = {
     {R"("suffix":"x")", "suffix", "not supported"},
 };
 
+const RequestRules kStrict{.strict_fields = true};
+
 ApiError chat_error(std::string_view body) {
-  const auto result = parse_chat_completion_request(body, {});
+  const auto result = parse_chat_completion_request(body, kStrict);
   const auto* error = std::get_if<ApiError>(&result);
   return error != nullptr ? *error : ApiError{200, "no error", "", ""};
 }
 
 ApiError completion_error(std::string_view body) {
-  const auto result = parse_completion_request(body, {});
+  const auto result = parse_completion_request(body, kStrict);
   const auto* error = std::get_if<ApiError>(&result);
   return error != nullptr ? *error : ApiError{200, "no error", "", ""};
 }
@@ -186,6 +191,25 @@ TEST(OpenAiRequestTest, HarmlessFieldsPass) {
             "no error");
   EXPECT_EQ(chat_error(chat_body(R"("tools":[{"type":"function","function":{"name":"f","strict":false}}])")).message,
             "no error");
+}
+
+// In the object, in those below it, in messages and in their parts.
+TEST(OpenAiRequestTest, WhatNobodyKnowsIsNamedOrRefused) {
+  constexpr std::string_view kBody =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi","colour":1,"none":null}],"mood":"x","id":"y"}],)"
+      R"("temprature":1,"empty":"","stream":true,"stream_options":{"x":1},"chat_template_kwargs":{"style":"short"},)"
+      R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"null"},"y":1}}})";
+  const auto result = parse_chat_completion_request(kBody, {});
+  ASSERT_TRUE(std::holds_alternative<ChatCompletionRequest>(result)) << std::get<ApiError>(result).message;
+  EXPECT_THAT(std::get<ChatCompletionRequest>(result).options.ignored,
+              testing::UnorderedElementsAre("messages[0].content[0].colour", "messages[0].mood", "temprature",
+                                            "stream_options.x", "response_format.json_schema.y"));
+  EXPECT_THAT(chat_error(kBody).message, HasSubstr("messages[0]: unknown key 'mood'"));
+  // Of a message, too, what is known and missing is refused.
+  EXPECT_THAT(chat_error(R"({"messages":[{"role":"user","content":"x","audio":{"id":"a"}}]})").message,
+              HasSubstr("messages[0]: key 'audio': not supported"));
+  const auto completion = parse_completion_request(R"({"prompt":"x","mood":1,"messages":[1]})", {});
+  EXPECT_THAT(std::get<CompletionRequest>(completion).options.ignored, testing::ElementsAre("mood", "messages"));
 }
 
 ChatRequest chat_of(std::string_view field) {
