@@ -503,10 +503,10 @@ def test_unknown_model(server):
 
 
 @pytest.mark.parametrize("field, value", [
-    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 17), ("best_of", 0),
+    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 257), ("best_of", 0),
     ("priority", "high"), ("cache_salt", 5), ("stop", [""] * 3),
-    ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 1), ("use_beam_search", True), ("seed", "x"),
-    ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 5})])
+    ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 3), ("use_beam_search", True), ("seed", "x"),
+    ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 500})])
 def test_absurd_parameters(server, model, field, value):
     answer = fetch(server.url + "/v1/chat/completions", {"messages": QUESTION, "model": model, field: value})
     assert answer.status == 400

@@ -33,6 +33,10 @@ class ConstraintReader {
       fields_.refuse("ignore_eos", fmt::format("ignore_eos: expected false with {}", out_.constraint_field),
                      "invalid_value");
     }
+    if (out_.constraint && out_.rules.min_tokens > 0) {
+      fields_.refuse("min_tokens", fmt::format("min_tokens: expected 0 with {}", out_.constraint_field),
+                     "invalid_value");
+    }
     return schema;
   }
 

@@ -59,13 +59,20 @@ constexpr Field kFields[] = {
     only("messages[].audio", "null", kInChat),
     only("messages[].function_call", "null", kInChat, "use tool_calls"),
     read("prompt", kInCompletion, kAny, "", "a text, an array of token ids, or an array of up to 128 of either; required"),
-    read("max_tokens", kInBoth, kInteger, "what fits (chat), 16 (completions)", "the longest answer", 1, kMostTokens),
-    read("max_completion_tokens", kInBoth, kInteger, "`max_tokens`", "the same", 1, kMostTokens),
+    read("max_tokens", kInBoth, kInteger, "what fits (chat), 16 (completions)", "the longest answer; 0: the prompt is checked, and nothing is computed", 0, kMostTokens),
+    read("max_completion_tokens", kInBoth, kInteger, "`max_tokens`", "the same", 0, kMostTokens),
     read("temperature", kInBoth, kNumber, "the model's, else 1", "0 is greedy", kTemperatures.low, kMaxApiTemperature),
     above(read("top_p", kInBoth, kNumber, "the model's, else 1", "the likeliest tokens with this probability in all", 0, kTopPs.high)),
     read("top_k", kInBoth, kInteger, "the model's, else 0", "so many tokens at most; 0 and -1: all", kTopKs.low, kTopKs.high),
     read("min_p", kInBoth, kNumber, "0", "tokens with at least this share of the best one's probability", kMinPs.low, kMinPs.high),
     read("seed", kInBoth, kBits64, "drawn for each prompt", "one seed gives one answer, whatever else runs"),
+    read("presence_penalty", kInBoth, kNumber, "0", "taken from the logit of each token that the answer has", kPenalties.low, kPenalties.high),
+    read("frequency_penalty", kInBoth, kNumber, "0", "the same, times how often the answer has it", kPenalties.low, kPenalties.high),
+    read("repetition_penalty", kInBoth, kNumber, "1", "logits of tokens of prompt and answer are divided by it if positive, else multiplied", kRepetitionPenalties.low, kRepetitionPenalties.high),
+    read("logit_bias", kInBoth, kObject, "", "`{\"ID\": bias}`, up to 1,024 token ids and -100…100, added to their logits"),
+    read("min_tokens", kInBoth, kInteger, "0", "before so many no end token and none of `stop_token_ids` is drawn; stop strings still end the answer. Not with a constraint", 0, kMostTokens),
+    read("bad_words", kInBoth, kStrings, "", "texts whose tokens, as they are or behind a space, the answer does not have in a row", 0, kMaxBadWords),
+    read("allowed_token_ids", kInBoth, kTokenIds, "", "no other tokens are drawn; the answer ends by itself only if an end token is among them", 0, kMaxAllowedTokenIds),
     read("n", kInBoth, kInteger, "1", "choices of each prompt, which is computed once; choice i samples with a seed made of the request's and i", 1, kMaxApiChoices),
     read("best_of", kInBoth, kInteger, "`n`", "so many choices are made, and the `n` likeliest are the answer; at least `n`, with `stream` equal to it", 1, kMaxApiChoices),
     read("priority", kInBoth, kInteger, "0", "lower goes first; with `--scheduling-policy priority` only", -kMaxPriority, kMaxPriority),
@@ -128,16 +135,10 @@ constexpr Field kFields[] = {
     ignored("prompt_cache_key"),
     ignored("prompt_cache_retention"),
     ignored("verbosity", kInChat),
-    only("presence_penalty", "0"),
-    only("frequency_penalty", "0"),
-    only("repetition_penalty", "1"),
     only("repeat_penalty", "1"),
     only("length_penalty", "1"),
-    only("logit_bias", "{}"),
-    only("min_tokens", "0"),
-    only("bad_words", "[]"),
-    only("allowed_token_ids", "[]"),
     only("logprob_token_ids", "[]"),
+    only("logprobs_mode", R"("raw")"),
     only("thinking_token_budget", "null", kInChat),
     only("use_beam_search", "false"),
     only("early_stopping", "false"),
@@ -231,8 +232,9 @@ std::string Field::range() const {
 std::string Field::expected() const {
   switch (type) {
     case kNumber:
-      return above_low ? fmt::format("a number above {} and at most {}", low, high)
-                       : fmt::format("a number from {} to {}", low, high);
+      return above_low
+                 ? fmt::format("a number above {} and at most {}", static_cast<float>(low), static_cast<float>(high))
+                 : fmt::format("a number from {} to {}", static_cast<float>(low), static_cast<float>(high));
     case kInteger:
       return fmt::format("an integer from {:.0f} to {:.0f}", low, high);
     case kBits64:

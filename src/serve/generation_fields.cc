@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "serve/request_fields.h"
@@ -22,6 +24,49 @@ void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, Gene
   out.top_p = top_p ? static_cast<float>(*top_p) : defaults.top_p;
   out.top_k = top_k ? static_cast<int>(*top_k) : defaults.top_k;
   out.min_p = static_cast<float>(min_p.value_or(0.0));
+}
+
+// {"ID": bias}
+void read_logit_bias(RequestFields& fields, TokenRules& out) {
+  const json::object* biases = fields.read_object("logit_bias");
+  if (biases == nullptr) return;
+  const std::string expected =
+      fmt::format("an object of at most {} token ids, as strings, each with a number from {} to {}", kMaxLogitBiases,
+                  kLogitBiases.low, kLogitBiases.high);
+  if (biases->size() > kMaxLogitBiases) return fields.fail("logit_bias", expected);
+  for (const auto& [key, value] : *biases) {
+    const std::string_view text(key.data(), key.size());
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    boost::system::error_code failure;
+    const double bias = value.to_number<double>(failure);
+    if (error != std::errc() || end != text.data() + text.size() || id < 0 || failure ||
+        !(bias >= kLogitBiases.low && bias <= kLogitBiases.high)) {
+      return fields.fail("logit_bias", expected);
+    }
+    const auto same = [id](const auto& known) { return known.first == id; };
+    if (std::ranges::any_of(out.logit_bias, same)) return fields.fail("logit_bias", "each token id once");
+    out.logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+}
+
+void read_rules(RequestFields& fields, GenerationOptions& out) {
+  std::optional<double> presence, frequency, repetition;
+  std::optional<std::int64_t> min_tokens;
+  fields.read("presence_penalty", presence);
+  fields.read("frequency_penalty", frequency);
+  fields.read("repetition_penalty", repetition);
+  fields.read("min_tokens", min_tokens);
+  fields.read_strings("bad_words", out.bad_words);
+  fields.read_token_ids("allowed_token_ids", out.rules.allowed_token_ids);
+  read_logit_bias(fields, out.rules);
+  out.rules.presence_penalty = static_cast<float>(presence.value_or(0));
+  out.rules.frequency_penalty = static_cast<float>(frequency.value_or(0));
+  out.rules.repetition_penalty = static_cast<float>(repetition.value_or(1));
+  out.rules.min_tokens = static_cast<int>(min_tokens.value_or(0));
+  if (out.max_tokens && out.rules.min_tokens > *out.max_tokens) {
+    fields.fail("min_tokens", fmt::format("at most {} (max_tokens)", *out.max_tokens));
+  }
 }
 
 void read_limits(RequestFields& fields, GenerationOptions& out) {
@@ -94,6 +139,7 @@ void read_scheduling(RequestFields& fields, GenerationOptions& out) {
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
   read_sampling(fields, defaults, out);
   read_limits(fields, out);
+  read_rules(fields, out);
   read_streaming(fields, out);
   read_choices(fields, out);
   read_scheduling(fields, out);

@@ -23,7 +23,8 @@ namespace sluice {
 inline constexpr int kMaxStopStrings = 16, kMaxStopTokenIds = 64;
 inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
-inline constexpr int kMaxApiChoices = 16;     // of n and best_of
+inline constexpr int kMaxApiChoices = 256;  // of n and best_of
+inline constexpr int kMaxBadWords = 128, kMaxAllowedTokenIds = 16384, kMaxLogitBiases = 1024;
 inline constexpr int kMaxPriority = 1000000;  // and its negative
 inline constexpr int kMaxCacheSaltBytes = 256;
 
@@ -41,13 +42,15 @@ struct RequestRules {
 
 // What both calls share.
 struct GenerationOptions {
-  SamplingParams sampling;            // complete except for the seed
+  SamplingParams sampling;  // complete except for the seed
+  TokenRules rules;         // complete except for bad_words
+  std::vector<std::string> bad_words;
   std::optional<std::uint64_t> seed;  // none: every prompt draws its own
   int n = 1;                          // choices of an answer
   int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n
   int priority = 0;
   std::string cache_salt;
-  std::optional<int> max_tokens;  // >= 1
+  std::optional<int> max_tokens;  // >= 0
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
