@@ -1,4 +1,4 @@
-// man and completion.
+// man, completion and api.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/manual.h"
+#include "serve/api_document.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +36,13 @@ void add_manual_commands(CLI::App& app, Invocation& invocation) {
   completion.add_option("SHELL", *word, "bash, zsh or fish")->required();
   completion.callback(
       [&, word] { invocation.run = [&app, word] { return print(shell_completion(describe(app), *word)); }; });
+
+  CLI::App& api = *app.add_subcommand("api", "Write the fields of requests to the server (docs/api.md)");
+  auto openapi = std::make_shared<bool>(false);
+  api.add_flag("--openapi", *openapi, "As an OpenAPI document, as GET /openapi.json answers");
+  api.callback([&, openapi] {
+    invocation.run = [openapi] { return print(*openapi ? openapi_json() + "\n" : api_markdown()); };
+  });
 }
 
 }  // namespace sluice

@@ -55,6 +55,7 @@ Status serve_model(const ServeOptions& options) {
   server.enable_debug_endpoints = options.enable_debug_endpoints;
   server.cors_origins = options.cors_origins;
   server.waiting = options.waiting;
+  server.strict_fields = options.strict_fields;
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
   return serve({*model.engine, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
 }

@@ -67,6 +67,7 @@ struct ServeOptions {
   bool enable_debug_endpoints = false;
   std::vector<std::string> cors_origins = {};
   WaitingLimits waiting;
+  bool strict_fields = false;
 };
 
 int run_serve(const ServeOptions& options);

@@ -55,6 +55,8 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       .add_option("--max-waiting-tokens", options->waiting.max_tokens,
                   "The same for the tokens of their prompts; a request alone may have more")
       ->option_text("N [" + std::to_string(options->waiting.max_tokens) + "]");
+  command.add_flag("--strict-fields", options->strict_fields,
+                   "Refuse requests with fields that nobody knows, instead of ignoring and naming those");
   command.callback([&invocation, options] { invocation.run = [options] { return run_serve(*options); }; });
 }
 

@@ -12,37 +12,10 @@ import urllib.parse
 import openai
 import pytest
 
+from server_calls import QUESTION, WEATHER, chat, error_of, model, server  # noqa: F401
 from server_process import BUILD, PATIENCE, Server, fetch
 
-QUESTION = [{"role": "user", "content": "What is 17 + 25?"}]
 ENDLESS = {"max_tokens": 20000, "extra_body": {"ignore_eos": True}}
-WEATHER = {"type": "function", "function": {
-    "name": "get_weather", "description": "Get the current weather for a city.",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Server() as running:
-        yield running
-        assert running.process.poll() is None, "the server died:\n" + "".join(running.log)
-
-
-@pytest.fixture(scope="module")
-def model(server):
-    (only,) = server.client.models.list().data
-    assert only.id == "sluice-tiny-v4"
-    return only.id
-
-
-def chat(server, model, **more):
-    return server.client.chat.completions.create(**{"model": model, "messages": QUESTION, "temperature": 0, **more})
-
-
-def error_of(call):
-    with pytest.raises(openai.APIStatusError) as caught:
-        call()
-    return caught.value
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -530,10 +503,10 @@ def test_unknown_model(server):
 
 
 @pytest.mark.parametrize("field, value", [
-    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 17), ("best_of", 0),
+    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 257), ("best_of", 0),
     ("priority", "high"), ("cache_salt", 5), ("stop", [""] * 3),
-    ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 1), ("colour", "blue"), ("seed", "x"),
-    ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 5})])
+    ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 3), ("use_beam_search", True), ("seed", "x"),
+    ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 500})])
 def test_absurd_parameters(server, model, field, value):
     answer = fetch(server.url + "/v1/chat/completions", {"messages": QUESTION, "model": model, field: value})
     assert answer.status == 400

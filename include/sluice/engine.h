@@ -117,6 +117,7 @@ struct Request {
   std::vector<std::int32_t> prediction = {};
   // What the answer is bound to, of this vocabulary; null: nothing. Each choice has a copy.
   std::shared_ptr<const TokenConstraint> constraint = {};
+  std::shared_ptr<const TokenRules> rules = {};  // null: none
   // Independent answers to the same prompt; choice i samples with choice_seed(sampling.seed, i).
   int n = 1;               // 1 to kMaxChoices
   int priority = 0;        // lower first; only policy "priority" looks at it

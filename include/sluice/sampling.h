@@ -1,6 +1,7 @@
 // SamplingParams: how the next token is chosen from the logits.
 //
-// The sampled token is a function of (logits, these parameters, seed, position) only. Of the tokens that the filters
+// The sampled token is a function of (logits, these parameters, seed, position) only, and with TokenRules of the tokens
+// before it. Of the tokens that the filters
 // keep, it is the one with the highest logit / temperature + noise; the noise of a token is a function of (seed,
 // position, its id), so rows with nearly the same logits mostly give the same token. Ties go to the lower id.
 // Temperature 0 is greedy.
@@ -8,6 +9,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "sluice/status.h"
 
@@ -22,6 +25,25 @@ struct SamplingParams {
   int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best
 };
 
+// TokenRules: what the tokens before one say of it. Counts are of the answer's own tokens, but where the prompt's are
+// named. With c the count of an id, and seen whether it is in the prompt or the answer:
+//   rep(l)   l / repetition_penalty if l > 0, else l * repetition_penalty
+//   logit    l + ((rep(l) - l) where seen) + (logit_bias - frequency_penalty * c - presence_penalty where c > 0)
+// in f32, each operation rounded, the last bracket first by itself from left to right. Log-probabilities stay those of
+// the raw logits.
+struct TokenRules {
+  float presence_penalty = 0.0F, frequency_penalty = 0.0F, repetition_penalty = 1.0F;
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};  // by id, each once
+  int min_tokens = 0;                                           // before so many no end token is drawn
+  std::vector<std::vector<std::int32_t>> bad_words = {};        // sequences that the answer does not have
+  std::vector<std::int32_t> allowed_token_ids = {};             // no others are drawn; empty: all may be
+
+  bool changes_logits() const {
+    return presence_penalty != 0 || frequency_penalty != 0 || repetition_penalty != 1 || !logit_bias.empty();
+  }
+  bool any() const { return changes_logits() || min_tokens > 0 || !bad_words.empty() || !allowed_token_ids.empty(); }
+};
+
 // The legal ranges, by which every reader of a parameter checks it; an API may allow less.
 template <class T>
 struct SamplingRange {
@@ -33,8 +55,12 @@ inline constexpr SamplingRange<float> kTopPs{std::numeric_limits<float>::min(), 
 inline constexpr SamplingRange<int> kTopKs{-1, std::numeric_limits<int>::max()};
 inline constexpr SamplingRange<float> kMinPs{0.0F, 1.0F};
 inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr SamplingRange<float> kPenalties{-2.0F, 2.0F};  // presence, frequency
+inline constexpr SamplingRange<float> kRepetitionPenalties{0.01F, 100.0F};
+inline constexpr SamplingRange<float> kLogitBiases{-100.0F, 100.0F};
 
 // Checks the ranges; the message names the field, the range and the value.
 Status validate(const SamplingParams& params);
+Status validate(const TokenRules& rules, int vocab_size);
 
 }  // namespace sluice

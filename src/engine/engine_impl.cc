@@ -56,6 +56,15 @@ Status EngineImpl::check_ids(const char* field, const std::vector<std::int32_t>&
   return {};
 }
 
+Status EngineImpl::check_rules(const TokenRules& rules) const {
+  SLUICE_RETURN_IF_ERROR(validate(rules, vocab_size()));
+  const Device* device = runner_->exec().device;
+  if (!rules.changes_logits() || device == nullptr || device == &cpu_device()) return {};
+  return invalid_argument(
+      "presence_penalty, frequency_penalty, repetition_penalty, logit_bias: not supported on this device; use --device "
+      "cpu, or leave them out");
+}
+
 Status EngineImpl::check(const Request& request) const {
   if (request.prompt.empty()) return invalid_argument("prompt: expected at least one token, found none");
   SLUICE_RETURN_IF_ERROR(check_ids("prompt", request.prompt));
@@ -66,6 +75,7 @@ Status EngineImpl::check(const Request& request) const {
     return invalid_argument(fmt::format("n: expected 1 to {}, found {}", kMaxChoices, request.n));
   }
   SLUICE_RETURN_IF_ERROR(validate(request.sampling));
+  if (request.rules != nullptr) SLUICE_RETURN_IF_ERROR(check_rules(*request.rules));
   if (request.prompt.size() > static_cast<std::size_t>(runner_->max_model_len())) {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",
                                         runner_->max_model_len(), request.prompt.size()));

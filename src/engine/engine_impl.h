@@ -63,6 +63,7 @@ class EngineImpl final : public Engine {
   };
 
   Status check(const Request& request) const;
+  Status check_rules(const TokenRules& rules) const;
   Status check_ids(const char* field, const std::vector<std::int32_t>& ids) const;
   bool run_task(std::function<void()> work, double seconds);
 

@@ -38,11 +38,13 @@ Status read_sample(const SampledRow& row, Position position, Sampled* out) {
 }
 
 Status sample_one(const Exec& exec, std::span<const float> logits, const SamplingParams& params, Position position,
-                  Sampled* out) {
+                  Sampled* out, const std::uint32_t* allowed, const float* bias) {
   // On the CPU, whose threads a device may be using.
   if (exec.device != nullptr) exec.device->wait();
   const Exec own{.pool = exec.pool, .kernels = exec.kernels != nullptr ? exec.kernels : &scalar_kernels()};
-  const SampleRow row = sample_row(params, 0, position);
+  SampleRow row = sample_row(params, 0, position);
+  row.allowed = allowed;
+  row.bias = bias;
   SampledRow sampled;
   sluice::sample(
       own,

@@ -30,9 +30,9 @@ SampleRow sample_row(const SamplingParams& params, std::size_t row, Position pos
 // or all are -infinity.
 Status read_sample(const SampledRow& row, Position position, Sampled* out);
 
-// One token from one row of logits on the host.
+// One token from one row of logits on the host; `allowed` and `bias` as SampleRow has them.
 Status sample_one(const Exec& exec, std::span<const float> logits, const SamplingParams& params, Position position,
-                  Sampled* out);
+                  Sampled* out, const std::uint32_t* allowed = nullptr, const float* bias = nullptr);
 
 // TokenDraws: draws tokens from a step's logits where these are, without waiting. Each token is kept in the slot of its
 // sequence, for the step that computes it (take_ids() in kernels/sample.h); the host gets them with take(), possibly a

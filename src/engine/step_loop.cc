@@ -75,7 +75,11 @@ void EngineImpl::arrive(Arrival arrival) {
 SequenceAnswer EngineImpl::answer_of(PendingRequest& pending, int choice) const {
   SequenceAnswer answer{.request = &pending, .choice = choice, .sampling = pending.request.sampling};
   answer.sampling.seed = choice_seed(pending.request.sampling.seed, choice);
-  if (pending.request.constraint != nullptr) answer.constraint = pending.request.constraint->copy();
+  const Request& request = pending.request;
+  if (request.constraint != nullptr) answer.constraint = request.constraint->copy();
+  if (request.rules != nullptr && request.rules->any()) {
+    answer.ruled = std::make_shared<RuledTokens>(request.rules, request.stop_token_ids, runner_->vocab_size());
+  }
   return answer;
 }
 

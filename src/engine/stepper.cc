@@ -256,7 +256,7 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
 void Stepper::make_masks() {
   masked_.clear();
   for (std::size_t i = 0; i < drawn_.size(); ++i) {
-    if (drawn_[i] && sequence(drawn_[i]).answer.constraint != nullptr) masked_.push_back(i);
+    if (drawn_[i] && sequence(drawn_[i]).answer.is_bound()) masked_.push_back(i);
   }
   if (masked_.empty()) return;
   const std::size_t words = (runner_->vocab_size() + 31) / 32;
@@ -264,8 +264,20 @@ void Stepper::make_masks() {
   const auto make = [&](int mask, int /*thread*/) {
     const std::size_t i = masked_[static_cast<std::size_t>(mask)];
     const std::span allowed = std::span(masks_).subspan(static_cast<std::size_t>(mask) * words, words);
-    SequenceAnswer& answer = sequence(drawn_[i]).answer;
-    answer.constrained = answer.constraint->allowed(allowed);
+    Sequence& s = sequence(drawn_[i]);
+    SequenceAnswer& answer = s.answer;
+    if (answer.constraint != nullptr) {
+      answer.constrained = answer.constraint->allowed(allowed);
+    } else {
+      RuledTokens::allow_all(allowed, runner_->vocab_size());
+    }
+    if (answer.ruled != nullptr && answer.constrained.ok()) {
+      const std::size_t row = static_cast<std::size_t>(draw_rows_[i].row);
+      const std::span<const float> logits =
+          answer.ruled->needs_logits() ? runner_->logits(row) : std::span<const float>();
+      answer.constrained = answer.ruled->apply(s.tokens, s.counts.prompt_tokens, logits, allowed);
+      draw_rows_[i].bias = answer.ruled->bias();
+    }
     draw_rows_[i].allowed = answer.constrained.ok() ? allowed.data() : nullptr;
   };
   const Exec& exec = runner_->exec();

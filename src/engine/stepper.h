@@ -31,6 +31,7 @@
 
 #include "cache/block_chain.h"
 #include "engine/copied_drafts.h"
+#include "engine/ruled_tokens.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
 #include "model/engine_setup.h"
@@ -53,7 +54,11 @@ struct SequenceAnswer {
   int choice = 0;
   SamplingParams sampling;                           // with the choice's own seed
   std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
+  std::shared_ptr<RuledTokens> ruled = {};           // its own; null: no rules
   Status constrained = {};                           // whether the token being drawn has a mask
+
+  // What may come next depends on the tokens before it.
+  bool is_bound() const { return constraint != nullptr || ruled != nullptr; }
 };
 
 // A token drawn for a sequence; `id` is false if the sequence has ended in the meantime, or a draft before it was

@@ -16,8 +16,8 @@ void Stepper::offer_drafts() {
   if (most_drafts_ == 0) return;
   for (int i = 0; i < scheduler_.decoding(); ++i) {
     const SequenceId id = scheduler_.decoding(i);
-    // Its tokens are known; what a constraint allows behind a draft is not, before the draft is accepted.
-    if (sequence(id).draw < 0 && sequence(id).answer.constraint == nullptr) offer_drafts(id);
+    // Its tokens are known; what a constraint or rules say behind a draft is not, before the draft is accepted.
+    if (sequence(id).draw < 0 && !sequence(id).answer.is_bound()) offer_drafts(id);
   }
 }
 

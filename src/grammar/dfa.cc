@@ -73,12 +73,15 @@ class Determinizer {
     dfa_.states[0].accept = accepts(nfa_, start, true);
     for (std::size_t i = 0; i < sets_.size(); ++i) {
       expand(i);
-      if (sets_.size() > kMaxAutomatonStates || total_ > 4 * kMaxAutomatonStates) return too_many_states();
+      if (sets_.size() > kMaxAutomatonStates || total_ > 4 * kMaxAutomatonStates || work_ > kMostWork)
+        return too_many_states();
     }
     return reduce(std::move(dfa_));
   }
 
  private:
+  static constexpr std::size_t kMostWork = 20'000'000;  // states of sets that were made, also of those known before
+
   void expand(std::size_t index) {
     std::vector<ByteEdge> all;
     for (const std::int32_t state : sets_[index]) {
@@ -93,6 +96,7 @@ class Determinizer {
       }
       if (next.empty()) continue;
       close(nfa_, next, false, false);
+      work_ += next.size();
       append_edge(dfa_.states[index].edges, cuts[c], cuts[c + 1] - 1, find(std::move(next)));
     }
   }
@@ -111,7 +115,7 @@ class Determinizer {
   Dfa dfa_;
   std::vector<States> sets_;
   std::map<States, std::int32_t> known_;
-  std::size_t total_ = 0;
+  std::size_t total_ = 0, work_ = 0;
 };
 
 std::int32_t target(const Dfa& dfa, std::int32_t state, int byte) {

@@ -1,6 +1,7 @@
 #include "grammar/gbnf.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,7 @@ class GbnfCompiler {
  private:
   static constexpr std::size_t kMostInlined = 4'000;     // states of an automaton
   static constexpr std::size_t kMostNfaStates = 20'000;  // on the way to it
+  static constexpr std::size_t kMostSpent = 2'000'000;   // such states in all; the rest stays as it is written
 
   static std::size_t at(int rule) { return static_cast<std::size_t>(rule); }
   const Expression& body(int rule) const { return grammar_.rules[at(rule)].body; }
@@ -119,14 +121,22 @@ class GbnfCompiler {
     }
   }
 
-  std::optional<Dfa> automaton(const Expression& e) const {
-    if (!is_regular(e)) return std::nullopt;
+  // Of a part of the grammar, which repetitions come back to: nullptr if it is none, or a large one.
+  const Dfa* automaton_of(const Expression& part) {
+    const auto [known, is_new] = part_automata_.try_emplace(&part);
+    if (is_new) known->second = automaton(part);
+    return known->second ? &*known->second : nullptr;
+  }
+
+  std::optional<Dfa> automaton(const Expression& e) {
+    if (!is_regular(e) || (spent_ > kMostSpent && !e.parts.empty())) return std::nullopt;
     Nfa nfa;
     nfa.start = nfa.add_state();
     const std::int32_t begin = nfa.add_state();
     nfa.add_empty(nfa.start, begin);
     nfa.accept = nfa.add_state();
     nfa.add_empty(append(nfa, e, begin), nfa.accept);
+    spent_ += nfa.states().size();
     if (nfa.states().size() > kMostNfaStates) return std::nullopt;
     auto dfa = determinize(nfa);
     if (!dfa.ok() || dfa->states.size() > kMostInlined) return std::nullopt;
@@ -136,7 +146,7 @@ class GbnfCompiler {
   // Parts without calls become one automaton, also neighbours in a sequence.
   std::int32_t append(const Expression& e, std::int32_t from) {
     if (builder_.too_large()) return from;
-    if (const auto dfa = automaton(e)) return builder_.add_dfa(from, *dfa);
+    if (const Dfa* dfa = automaton_of(e)) return builder_.add_dfa(from, *dfa);
     switch (e.kind) {
       case Expression::Kind::kRule: {
         const std::int32_t to = builder_.add_state();
@@ -167,22 +177,21 @@ class GbnfCompiler {
   }
 
   std::int32_t append_sequence(const Expression& e, std::int32_t from) {
-    Expression regular{.kind = Expression::Kind::kSequence};
+    std::vector<const Expression*> regular;  // neighbours
     const auto flush = [&] {
-      if (regular.parts.size() == 1) {
-        from = append(regular.parts[0], from);
-      } else if (!regular.parts.empty()) {
-        if (const auto dfa = automaton(regular)) {
-          from = builder_.add_dfa(from, *dfa);
-        } else {
-          for (const Expression& part : regular.parts) from = append(part, from);
-        }
+      Expression all{.kind = Expression::Kind::kSequence};
+      for (const Expression* part : regular) all.parts.push_back(*part);
+      const auto dfa = regular.size() > 1 ? automaton(all) : std::nullopt;
+      if (dfa) {
+        from = builder_.add_dfa(from, *dfa);
+      } else {
+        for (const Expression* part : regular) from = append(*part, from);
       }
-      regular.parts.clear();
+      regular.clear();
     };
     for (const Expression& part : e.parts) {
       if (is_regular(part)) {
-        regular.parts.push_back(part);
+        regular.push_back(&part);
         continue;
       }
       flush();
@@ -194,7 +203,9 @@ class GbnfCompiler {
 
   const Gbnf& grammar_;
   NetworkBuilder builder_;
-  std::vector<std::optional<Dfa>> automata_;
+  std::vector<std::optional<Dfa>> automata_;  // of rules
+  std::map<const Expression*, std::optional<Dfa>> part_automata_;
+  std::size_t spent_ = 0;
   std::vector<int> order_;
   std::vector<bool> is_recursive_;
 };

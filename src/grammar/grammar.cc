@@ -77,6 +77,7 @@ Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource&
         std::ranges::find(compiled_, source, [](const auto& entry) -> const auto& { return entry.first; });
     if (found != compiled_.end()) {
       compiled_.splice(compiled_.begin(), compiled_, found);
+      drop_oldest();
       return found->second;
     }
     if (trie_ == nullptr) trie_ = make_trie_();
@@ -85,8 +86,32 @@ Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource&
   auto masks = std::make_shared<const TokenMasks>(trie_, std::move(network));
   const std::lock_guard lock(mutex_);
   compiled_.emplace_front(source, masks);
-  if (compiled_.size() > kMost) compiled_.pop_back();
+  drop_oldest();
   return masks;
+}
+
+// Masks grow while they are used, so it is looked at each time.
+void GrammarCache::drop_oldest() {
+  std::size_t kept = 0, bytes = 0;
+  auto at = compiled_.begin();
+  while (at != compiled_.end() && kept < kMostGrammars) {
+    bytes += at->second->bytes();
+    if (kept > 0 && bytes > most_bytes_) break;
+    ++kept, ++at;
+  }
+  compiled_.erase(at, compiled_.end());
+}
+
+std::size_t GrammarCache::size() const {
+  const std::lock_guard lock(mutex_);
+  return compiled_.size();
+}
+
+std::size_t GrammarCache::bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [source, masks] : compiled_) bytes += masks->bytes();
+  return bytes;
 }
 
 }  // namespace sluice

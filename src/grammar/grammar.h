@@ -23,6 +23,8 @@ namespace sluice {
 
 inline constexpr std::size_t kMaxGrammarBytes = 256 << 10;  // of a source
 inline constexpr std::size_t kMaxChoiceTexts = 10'000;
+inline constexpr std::size_t kMostGrammars = 64;  // kept by a cache
+inline constexpr std::size_t kMostGrammarCacheBytes = 512 << 20;
 
 struct GrammarSource {
   enum class Kind { kJsonSchema, kRegex, kChoice, kEbnf };
@@ -40,17 +42,23 @@ Result<Network> compile(const GrammarSource& source);
 // Thread safety: get() may be called from any thread.
 class GrammarCache {
  public:
-  // `make_trie` is called once, when the first grammar is wanted.
-  explicit GrammarCache(std::function<std::shared_ptr<const TokenTrie>()> make_trie)
-      : make_trie_(std::move(make_trie)) {}
+  // `make_trie` is called once, when the first grammar is wanted. Of the grammars and their masks at most
+  // `most_bytes` are kept, and the newest in any case; those used longest ago go first.
+  explicit GrammarCache(std::function<std::shared_ptr<const TokenTrie>()> make_trie,
+                        std::size_t most_bytes = kMostGrammarCacheBytes)
+      : make_trie_(std::move(make_trie)), most_bytes_(most_bytes) {}
 
   Result<std::shared_ptr<const TokenMasks>> get(const GrammarSource& source);
 
+  std::size_t size() const;   // grammars that are kept
+  std::size_t bytes() const;  // of them
+
  private:
-  static constexpr std::size_t kMost = 64;  // compiled; the one used longest ago goes first
+  void drop_oldest();  // with the lock held
 
   const std::function<std::shared_ptr<const TokenTrie>()> make_trie_;
-  std::mutex mutex_;  // guards this block
+  const std::size_t most_bytes_;
+  mutable std::mutex mutex_;  // guards this block
   std::shared_ptr<const TokenTrie> trie_;
   std::list<std::pair<GrammarSource, std::shared_ptr<const TokenMasks>>> compiled_;  // used last: first
 };

@@ -22,15 +22,19 @@ Matcher::Matcher(std::shared_ptr<const TokenMasks> grammar)
 Status Matcher::allowed(std::span<std::uint32_t> words) {
   const std::lock_guard lock(shared_->mutex);
   if (ended()) return internal_error("a token was asked for behind the end of a constrained answer");
-  const bool any = grammar_->allowed(shared_->sets, after_.back(), words);
-  if (shared_->sets.overflowed()) {
-    return resource_exhausted(fmt::format(
-        "the constraint is too ambiguous: the answer can be read in more than {} ways at once; write it with fewer "
-        "alternatives that begin alike",
-        kMostParses));
+  switch (after_.back() == kTooMany ? TokenMasks::Found::kTooMany
+                                    : grammar_->allowed(shared_->sets, after_.back(), words)) {
+    case TokenMasks::Found::kSome:
+      return {};
+    case TokenMasks::Found::kNone:
+      return internal_error("no token of the vocabulary can go on with a constrained answer");
+    case TokenMasks::Found::kTooMany:
+      break;
   }
-  if (!any) return internal_error("no token of the vocabulary can go on with a constrained answer");
-  return {};
+  return resource_exhausted(fmt::format(
+      "the constraint is too ambiguous: the answer can be read in more than {} ways at once, or takes more than {} "
+      "steps to follow; write it with fewer alternatives that begin alike",
+      kMostParses, kMostMaskWork));
 }
 
 bool Matcher::accept(std::int32_t token) {
@@ -44,13 +48,14 @@ bool Matcher::accept(std::int32_t token) {
 }
 
 bool Matcher::accept_bytes(std::string_view bytes) {
-  if (ended()) return false;
+  if (ended() || after_.back() == kTooMany) return false;
   {
     const std::lock_guard lock(shared_->mutex);
     SetId set = after_.back();
     for (const char byte : bytes) {
       set = shared_->sets.step(set, static_cast<std::uint8_t>(byte));
       if (set == kNoSet) return false;
+      if (set == kTooMany) break;
     }
     after_.push_back(set);
     if (shared_->sets.bytes() <= kMostMatcherBytes) return true;
@@ -68,7 +73,7 @@ void Matcher::start_anew() {
     after_.erase(after_.begin(), after_.end() - static_cast<std::ptrdiff_t>(kMostRollback + 1));
   }
   for (SetId& set : after_) {
-    if (set != kEnded) set = old->sets.copy_to(shared_->sets, set);
+    if (set >= 0) set = old->sets.copy_to(shared_->sets, set);
   }
 }
 
@@ -83,7 +88,7 @@ std::unique_ptr<TokenConstraint> Matcher::copy() const {
 
 bool Matcher::complete() {
   const std::lock_guard lock(shared_->mutex);
-  return !ended() && shared_->sets.set(after_.back()).complete;
+  return after_.back() >= 0 && shared_->sets.set(after_.back()).complete;
 }
 
 }  // namespace sluice

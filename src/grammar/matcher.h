@@ -26,14 +26,15 @@ class Matcher final : public TokenConstraint {
   void rollback(std::size_t tokens) override;
   std::unique_ptr<TokenConstraint> copy() const override;
 
-  // As a token of these bytes; false: no text of the grammar goes on so.
+  // As a token of these bytes; false: no text of the grammar goes on so. What is too ambiguous to be followed is
+  // accepted, and an error when more is asked for.
   bool accept_bytes(std::string_view bytes);
   bool complete();                                        // the answer so far is a text of the grammar
   bool ended() const { return after_.back() == kEnded; }  // an end token was accepted
   const TokenTrie& trie() const { return grammar_->trie(); }
 
  private:
-  static constexpr SetId kEnded = kNoSet - 1;
+  static constexpr SetId kEnded = kTooMany - 1;
   struct Shared {
     explicit Shared(const Network& network) : sets(network) {}
     std::mutex mutex;  // copies may be on other threads

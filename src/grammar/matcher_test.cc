@@ -282,6 +282,56 @@ TEST(MatcherTest, NestingIsBoundedWithoutDeadEnds) {
   EXPECT_TRUE(list.complete());
 }
 
+// Behind n letters the text can be read in n ways, as the counted part may have begun at each of them.
+TEST(MatcherTest, WhatIsTooAmbiguousIsAnErrorOfThatTextAlone) {
+  const Vocabulary vocabulary({"a", "b", std::string(100, 'a'), "("});
+  auto network = compile_gbnf("root ::= [ab]* \"a\" [ab]{4000} r\nr ::= \"(\" r? \")\"");
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  Matcher matcher(std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network)));
+  const Matcher other = matcher;
+  std::vector<std::uint32_t> bits(matcher.trie().words());
+  Status status;
+  int tokens = 0;
+  for (; status.ok() && tokens < 60; ++tokens) {
+    ASSERT_TRUE(matcher.accept(2));
+    status = matcher.allowed(bits);
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("too ambiguous: the answer can be read in more than 3000 ways"), std::string::npos)
+      << status.message();
+  EXPECT_NEAR(tokens, 30, 2);  // some 3,000 letters
+  EXPECT_FALSE(matcher.complete());
+  // Nobody else is hurt: not a copy, and not the same answer a few tokens before.
+  Matcher fresh = other;
+  EXPECT_TRUE(fresh.allowed(bits).ok());
+  matcher.rollback(3);
+  EXPECT_TRUE(matcher.allowed(bits).ok()) << "a token before";
+  // One that a token makes too ambiguous takes the token, and no other.
+  for (int i = 0; i < 3; ++i) matcher.accept(2);
+  EXPECT_FALSE(matcher.accept(0) && matcher.accept(0));
+}
+
+TEST(MatcherTest, TheWorkForOneMaskIsBounded) {
+  std::vector<std::string> words;  // each walks on for itself
+  for (int i = 0; i < 8192; ++i) {
+    std::string word(13, 'a');
+    for (int bit = 0; bit < 13; ++bit) word[static_cast<std::size_t>(bit)] = (i >> bit & 1) != 0 ? 'a' : 'b';
+    words.push_back(word);
+  }
+  const Vocabulary vocabulary(words);
+  auto network = compile_gbnf("root ::= [ab]* \"a\" [ab]{4000} r\nr ::= \"(\" r? \")\"");
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  ParseSets sets(masks->network());
+  SetId set = sets.start();
+  for (int i = 0; i < 2500; ++i) set = sets.step(set, 'a');
+  ASSERT_GE(set, 0);
+  std::vector<std::uint32_t> bits(vocabulary.trie->words());
+  EXPECT_EQ(masks->allowed(sets, set, bits), TokenMasks::Found::kTooMany);
+  EXPECT_EQ(masks->allowed(sets, set, bits), TokenMasks::Found::kTooMany) << "what is known counts as well";
+  EXPECT_LT(sets.bytes() + masks->bytes(), std::size_t{512} << 20);
+}
+
 TEST(MatcherTest, PlainTokensAreWhatTheWalkAllows) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

@@ -8,6 +8,15 @@
 
 namespace sluice {
 
+std::size_t Network::bytes() const {
+  std::size_t bytes = states_.capacity() * sizeof(NetworkState) + rules_.capacity() * sizeof(NetworkRule);
+  for (const NetworkState& state : states_) {
+    bytes += state.bytes.capacity() * sizeof(ByteEdge) + state.calls.capacity() * sizeof(CallEdge) +
+             state.reach.capacity() * sizeof(std::int32_t);
+  }
+  return bytes;
+}
+
 std::int32_t NetworkBuilder::add_rule(std::string name) {
   rules_.push_back({std::move(name), add_state()});
   return static_cast<std::int32_t>(rules_.size()) - 1;

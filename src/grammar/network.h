@@ -51,6 +51,7 @@ class Network {
   std::size_t size() const { return states_.size(); }
   std::size_t rules() const { return rules_.size(); }
   int deepest_need() const { return deepest_need_; }  // the largest least_depth
+  std::size_t bytes() const;
 
  private:
   friend class NetworkBuilder;

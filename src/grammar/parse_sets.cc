@@ -16,24 +16,27 @@ std::uint64_t mix(std::uint64_t hash, std::int64_t value) {
 }  // namespace
 
 ParseSets::ParseSets(const Network& network) : network_(network) {
-  stacks_.push_back({{Frame{}}, 0, kNoSet - 1});
+  stacks_.push_back({{Frame{}}, 0, kNotKnown});
 }
 
 SetId ParseSets::start() {
   const NetworkRule& root = network_.rule(network_.root());
+  work_ = 0;
   complete_ = root.may_be_empty;
   enter_reached(network_.state(root.start), kRootStack, false);
   return finish();
 }
 
 SetId ParseSets::at(std::int32_t state) {
+  work_ = 0;
   parses_.push_back({state, kRootStack});
   return finish();
 }
 
 SetId ParseSets::after_return(StackId stack) {
   SetId& known = stacks_[static_cast<std::size_t>(stack)].returned;
-  if (known >= kNoSet) return known;
+  if (known != kNotKnown) return known;
+  work_ = 0;
   leave(stack);
   const SetId made = finish();
   return stacks_[static_cast<std::size_t>(stack)].returned = made;
@@ -60,9 +63,11 @@ const std::vector<ParseSets::Range>& ParseSets::ranges(SetId id) {
     }
   }
   std::vector<Range> made;
+  work_ = 0;
   int low = 0;
   for (int cut = 1; cut <= 256; ++cut) {
     if (!is_cut[cut]) continue;
+    work_ += edges.size() / 16;
     for (const Edge& edge : edges) {
       if (edge.bytes.low <= low && low <= edge.bytes.high) enter(edge.bytes.to, edge.stack);
     }
@@ -74,8 +79,14 @@ const std::vector<ParseSets::Range>& ParseSets::ranges(SetId id) {
   Set& out = sets_[static_cast<std::size_t>(id)];
   out.ranges = std::move(made);
   out.expanded = true;
+  out.work = static_cast<std::uint32_t>(work_);
   bytes_ += out.ranges.size() * sizeof(Range);
   return out.ranges;
+}
+
+std::size_t ParseSets::charge(SetId expanded, std::uint32_t walk) {
+  Set& set = sets_[static_cast<std::size_t>(expanded)];
+  return std::exchange(set.charged, walk) == walk ? 0 : set.work;
 }
 
 // A parse stays only if it can be completed with no more rules open than there may be.
@@ -86,7 +97,9 @@ void ParseSets::enter(std::int32_t index, StackId stack) {
 }
 
 void ParseSets::enter_reached(const NetworkState& state, StackId stack, bool may_end) {
+  if (work_ > kMostWork) return;
   for (const std::int32_t index : state.reach) {
+    if (++work_ > kMostWork) return;
     const NetworkState& reached = network_.state(index);
     if (depth(stack) + reached.least_depth > kMaxRuleDepth) continue;
     if (!reached.bytes.empty()) parses_.push_back({index, stack});
@@ -109,6 +122,7 @@ void ParseSets::leave(StackId stack) {
 }
 
 void ParseSets::call(const CallEdge& edge, StackId stack) {
+  ++work_;
   const NetworkRule& rule = network_.rule(edge.rule);
   const NetworkState& to = network_.state(edge.to);
   if (depth(stack) + 1 + network_.state(rule.start).least_depth > kMaxRuleDepth ||
@@ -122,6 +136,7 @@ void ParseSets::call(const CallEdge& edge, StackId stack) {
   // Nothing is left to do behind the call: it returns where its caller does. So lists that are written as a recursion
   // at the end of a rule do not nest.
   for (const Frame& frame : stacks_[static_cast<std::size_t>(stack)].frames) {
+    if (++work_ > kMostWork) return;
     pending_.push_back({rule.order, edge.rule, frame});
   }
 }
@@ -151,12 +166,9 @@ SetId ParseSets::finish() {
   parses_.erase(first, last);
   Set made;
   made.complete = std::exchange(complete_, false);
-  if (parses_.size() > kMostParses) {
-    overflowed_ = true;
-    parses_.resize(kMostParses);
-  }
   made.parses.swap(parses_);
   parses_.clear();
+  if (made.parses.size() > kMostParses || work_ > kMostWork) return kTooMany;
   if (made.parses.empty() && !made.complete) return kNoSet;
   return intern(std::move(made));
 }
@@ -179,7 +191,7 @@ StackId ParseSets::intern(std::vector<Frame> frames) {
   if (frames == stacks_[kRootStack].frames) return kRootStack;
   const auto id = static_cast<StackId>(stacks_.size());
   bytes_ += sizeof(Stack) + 48 + frames.size() * sizeof(Frame);
-  stacks_.push_back({std::move(frames), least, kNoSet - 1});
+  stacks_.push_back({std::move(frames), least, kNotKnown});
   stack_ids_.emplace(hash, id);
   return id;
 }

@@ -6,6 +6,9 @@
 // old number. The set after a text depends on the text alone. A set is never empty: what cannot be completed is not in
 // one (network.h), and a byte that nobody can take leads to kNoSet.
 //
+// Work and memory are bounded: a set of more than kMostParses parses, or one that takes more than kMostWork steps to
+// make, is not made: kTooMany stands for it. Whether it does depends on the text alone, too.
+//
 // Thread safety: one thread at a time.
 #pragma once
 
@@ -21,9 +24,11 @@ namespace sluice {
 
 using SetId = std::int32_t;
 using StackId = std::int32_t;
-inline constexpr SetId kNoSet = -1;
+inline constexpr SetId kNoSet = -1;    // no text goes on so
+inline constexpr SetId kTooMany = -2;  // too ambiguous to be followed
 inline constexpr StackId kRootStack = 0;
 inline constexpr std::size_t kMostParses = 3'000;  // of one set
+inline constexpr std::size_t kMostWork = 500'000;  // states entered for what follows one set
 
 struct Parse {
   std::int32_t state = 0;  // one that has bytes
@@ -43,27 +48,32 @@ class ParseSets {
     std::vector<Parse> parses;  // ascending
     bool complete = false;      // the text may end here
     bool expanded = false;
+    std::uint32_t work = 0;     // once expanded: states entered for that
+    std::uint32_t charged = 0;  // the walk that it was counted in
     std::vector<Range> ranges;  // once expanded: ascending, disjoint
   };
 
   explicit ParseSets(const Network& network);
 
-  SetId start();                      // of the root rule, nothing read
-  SetId at(std::int32_t state);       // in this state of a rule, at the bottom of everything
-  SetId after_return(StackId stack);  // where the calls of this stack return to; may be kNoSet
-  SetId step(SetId set, std::uint8_t byte);
+  SetId start();                             // of the root rule, nothing read
+  SetId at(std::int32_t state);              // in this state of a rule, at the bottom of everything
+  SetId after_return(StackId stack);         // where the calls of this stack return to; may be kNoSet
+  SetId step(SetId set, std::uint8_t byte);  // any of them may be kTooMany
 
+  // Of one that was made.
   const Set& set(SetId id) const { return sets_[static_cast<std::size_t>(id)]; }
   const std::vector<Range>& ranges(SetId id);
+  // What the sets of a walk took to make, each once, whether or not they were made for it.
+  std::uint32_t begin_walk() { return ++walk_; }
+  std::size_t charge(SetId expanded, std::uint32_t walk);
   int depth(StackId stack) const { return stacks_[static_cast<std::size_t>(stack)].depth; }
 
-  // Some text has more than kMostParses parses: they were not all followed.
-  bool overflowed() const { return overflowed_; }
   std::size_t bytes() const { return bytes_; }
   // The same set in another ParseSets of the network.
   SetId copy_to(ParseSets& other, SetId id) const;
 
  private:
+  static constexpr SetId kNotKnown = kTooMany - 1;
   struct Frame {
     std::int32_t to = -1;  // the state to go on in; -1: the bottom
     StackId below = kRootStack;
@@ -72,9 +82,9 @@ class ParseSets {
     auto operator<=>(const Frame&) const = default;
   };
   struct Stack {
-    std::vector<Frame> frames;    // ascending
-    int depth = 0;                // of the lowest of them
-    SetId returned = kNoSet - 1;  // not known yet
+    std::vector<Frame> frames;  // ascending
+    int depth = 0;              // of the lowest of them
+    SetId returned = kNotKnown;
   };
   struct Pending {  // a call to be entered
     std::int32_t order = 0, rule = 0;
@@ -96,11 +106,12 @@ class ParseSets {
   std::unordered_multimap<std::uint64_t, StackId> stack_ids_;
   std::unordered_multimap<std::uint64_t, SetId> set_ids_;
   std::size_t bytes_ = 0;
-  bool overflowed_ = false;
+  std::uint32_t walk_ = 0;
 
   std::vector<Parse> parses_;  // of the set that is made
   std::vector<Pending> pending_;
   std::vector<StackId> left_;
+  std::size_t work_ = 0;  // of the call under way
   bool complete_ = false;
 };
 

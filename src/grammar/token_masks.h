@@ -19,15 +19,23 @@
 
 namespace sluice {
 
+inline constexpr std::size_t kMostMaskWork = 2'000'000;  // states entered while a mask is made
+
 class TokenMasks {
  public:
+  enum class Found : std::uint8_t { kNone, kSome, kTooMany };
+
   TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network);
 
   const Network& network() const { return network_; }
   const TokenTrie& trie() const { return *trie_; }
 
-  // Sets the bits of the tokens that may come next, and clears all others. `sets` is of this network. False: none may.
-  bool allowed(ParseSets& sets, SetId set, std::span<std::uint32_t> words) const;
+  // Sets the bits of the tokens that may come next, and clears all others. `sets` is of this network. kTooMany: the
+  // text is too ambiguous for that, and the words say nothing; whether it is depends on the text alone.
+  Found allowed(ParseSets& sets, SetId set, std::span<std::uint32_t> words) const;
+
+  // Of the grammar and of what is kept for its states.
+  std::size_t bytes() const;
 
  private:
   // What is known of a state whatever its stack. Few tokens are kept as a list, many as bits.
@@ -37,6 +45,7 @@ class TokenMasks {
     std::vector<std::int32_t> tokens;    // allowed within the rule; or
     std::vector<std::uint32_t> bits;     // the same
     std::vector<std::uint32_t> returns;  // nodes behind which the rule may end and tokens go on
+    std::size_t work = 0;                // what that took; above kMostMaskWork: it is not known
   };
 
   std::shared_ptr<const OfState> of_state(std::int32_t state) const;

@@ -29,9 +29,12 @@ class ConstraintReader {
     read_one(fields_, "", "guided_regex", Source::Kind::kRegex, false);
     read_one(fields_, "", "guided_choice", Source::Kind::kChoice, false);
     read_one(fields_, "", "guided_grammar", Source::Kind::kEbnf, false);
-    fields_.ignore({"guided_decoding_backend"});
     if (out_.constraint && out_.ignore_eos) {
       fields_.refuse("ignore_eos", fmt::format("ignore_eos: expected false with {}", out_.constraint_field),
+                     "invalid_value");
+    }
+    if (out_.constraint && out_.rules.min_tokens > 0) {
+      fields_.refuse("min_tokens", fmt::format("min_tokens: expected 0 with {}", out_.constraint_field),
                      "invalid_value");
     }
     return schema;
@@ -51,12 +54,12 @@ class ConstraintReader {
   const json::object* read_response_format() {
     const json::object* format = fields_.read_object("response_format");
     if (format == nullptr) return nullptr;
-    RequestFields inner(*format, "response_format.");
+    RequestFields inner(fields_, "response_format", *format);
     std::optional<std::string> type;
     inner.read("type", type);
     const json::object* schema = inner.read_object("json_schema");
-    inner.reject_unknown();
-    if (inner.error()) return fields_.refuse_with(*inner.error()), nullptr;
+    inner.finish();
+    if (inner.error()) return nullptr;
     if (type == "text") return nullptr;
     if (type == "json_object") return set({.text = R"({"type":"object"})"}, "response_format"), nullptr;
     if (type != "json_schema" || schema == nullptr) {
@@ -65,13 +68,12 @@ class ConstraintReader {
                      "invalid_value");
       return nullptr;
     }
-    RequestFields named(*schema, "response_format.json_schema.");
+    RequestFields named(inner, "json_schema", *schema);
     std::optional<bool> strict;  // the answer is bound to the schema either way
     named.read("strict", strict);
-    named.ignore({"name", "description"});
     const json::object* body = named.read_object("schema");
     if (body == nullptr) named.fail("schema", "an object");
-    named.reject_unknown();
+    named.finish();
     if (named.error()) return fields_.refuse_with(*named.error()), nullptr;
     set({.text = dump_json(*body)}, "response_format.json_schema.schema");
     return body;
@@ -81,19 +83,17 @@ class ConstraintReader {
     const json::object* object = fields_.read_object("structured_outputs");
     if (object == nullptr) return;
     const std::string path = "structured_outputs.";
-    RequestFields inner(*object, path);
+    RequestFields inner(fields_, "structured_outputs", *object);
     std::optional<bool> compact, any_object;
     inner.read("disable_any_whitespace", compact);
     inner.read("json_object", any_object);
-    inner.neutral({{"disable_fallback", "false"}, {"disable_additional_properties", "false"}});
     if (any_object.value_or(false))
       set({.text = R"({"type":"object"})", .compact = compact.value_or(false)}, path + "json_object");
     read_one(inner, path, "json", Source::Kind::kJsonSchema, compact.value_or(false));
     read_one(inner, path, "regex", Source::Kind::kRegex, false);
     read_one(inner, path, "choice", Source::Kind::kChoice, false);
     read_one(inner, path, "grammar", Source::Kind::kEbnf, false);
-    inner.reject_unknown();
-    if (inner.error()) fields_.refuse_with(*inner.error());
+    inner.finish();
   }
 
   void read_one(RequestFields& fields, const std::string& path, std::string_view key, Source::Kind kind, bool compact) {

@@ -24,7 +24,7 @@ struct ApiContext {
   const Tokenizer& tokenizer;
   const ChatEncoding* chat;  // null: a family without one; chat is refused, completions work
   MessageStarts message_starts;
-  SamplingDefaults defaults;
+  RequestRules rules;
   std::string model_name;  // as served
   std::int64_t created;    // when the server started, Unix seconds
   ServerMetrics metrics;

@@ -23,7 +23,7 @@ void read_logprobs(RequestFields& fields, SamplingParams& out) {
   std::optional<bool> logprobs;
   std::optional<std::int64_t> top;
   fields.read("logprobs", logprobs);
-  fields.read("top_logprobs", top, 0, kMaxTopLogprobs);
+  fields.read("top_logprobs", top);
   if (top && *top > 0 && !logprobs.value_or(false)) {
     fields.refuse("top_logprobs", "top_logprobs: only allowed when logprobs is true", "invalid_value");
   }
@@ -98,16 +98,15 @@ void read_thinking(RequestFields& fields, ChatRequest& out) {
   std::optional<std::string> effort;
   fields.read("reasoning_effort", effort);
   if (const json::object* thinking = fields.read_object("thinking")) {
-    RequestFields inner(*thinking, "thinking.");
+    RequestFields inner(fields, "thinking", *thinking);
     std::optional<std::string> type;
     inner.read("type", type);
     if (type != "enabled" && type != "disabled") inner.fail("type", "\"enabled\" or \"disabled\"");
-    inner.reject_unknown();
-    if (inner.error()) return fields.refuse_with(*inner.error());
+    inner.finish();
     out.thinking = type == "enabled";
   }
   if (const json::object* kwargs = fields.read_object("chat_template_kwargs")) {
-    RequestFields inner(*kwargs, "chat_template_kwargs.");
+    RequestFields inner(fields, "chat_template_kwargs", *kwargs);
     std::optional<bool> drop_thinking;
     inner.read("enable_thinking", out.thinking);
     inner.read("thinking", out.thinking);
@@ -126,9 +125,11 @@ void read_thinking(RequestFields& fields, ChatRequest& out) {
 void read_messages(RequestFields& fields, ChatRequest& out) {
   const json::value* messages = fields.find("messages");
   if (messages == nullptr) return fields.refuse("messages", "messages: expected an array, found nothing", "missing");
-  auto parsed = parse_chat_messages(*messages);
+  std::vector<std::string> unknown;
+  auto parsed = parse_chat_messages(*messages, fields.strict() ? nullptr : &unknown);
   if (!parsed.ok()) return fields.refuse("messages", parsed.status().message(), "invalid_value");
   out.messages = std::move(parsed).value();
+  std::ranges::move(unknown, std::back_inserter(fields.ignored()));
 }
 
 // {"type": "content", "content": a text, or an array of text parts}
@@ -173,33 +174,23 @@ void read_continuation(RequestFields& fields, ChatRequest& out) {
 
 }  // namespace
 
-ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body,
-                                                               const SamplingDefaults& defaults) {
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules) {
   auto parsed = parse_request_object(body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestFields fields(std::get<json::object>(parsed));
+  RequestFields fields(std::get<json::object>(parsed), kInChat, rules.strict_fields);
   ChatCompletionRequest out;
   fields.read("model", out.model);
   read_messages(fields, out.chat);
   read_continuation(fields, out.chat);
-  read_generation_options(fields, defaults, out.options);
+  read_generation_options(fields, rules.defaults, out.options);
   read_logprobs(fields, out.options.sampling);
   read_tools(fields, out.chat);
   read_format(fields, out);
   read_thinking(fields, out.chat);
-  const auto is_given = [&](std::string_view key) {
-    const json::value* value = fields.find(key);
-    return value != nullptr && !is_empty_json(*value) && text_of(*value) != "none";
-  };
-  if (is_given("functions") || is_given("function_call")) {
-    fields.refuse("functions", "functions, function_call: not supported; use tools and tool_choice",
-                  "unsupported_value");
-  }
   read_prediction(fields, out.options);
-  fields.ignore({"verbosity"});
-  fields.neutral({{"modalities", R"(["text"])"}, {"echo", "false"}, {"add_special_tokens", "false"}});
-  fields.reject_unknown();
+  fields.finish();
   if (fields.error()) return *fields.error();
+  out.options.ignored = std::move(fields.ignored());
   return out;
 }
 

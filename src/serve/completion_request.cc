@@ -61,17 +61,17 @@ void read_prompts(RequestFields& fields, CompletionRequest& out) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const SamplingDefaults& defaults) {
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestRules& rules) {
   auto parsed = parse_request_object(body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestFields fields(std::get<json::object>(parsed));
+  RequestFields fields(std::get<json::object>(parsed), kInCompletion, rules.strict_fields);
   CompletionRequest out;
   fields.read("model", out.model);
   read_prompts(fields, out);
-  read_generation_options(fields, defaults, out.options);
+  read_generation_options(fields, rules.defaults, out.options);
   if (!out.options.max_tokens) out.options.max_tokens = kDefaultMaxTokens;
   std::optional<std::int64_t> logprobs;
-  fields.read("logprobs", logprobs, 0, kMaxTopLogprobs);
+  fields.read("logprobs", logprobs);
   if (logprobs) out.options.sampling.top_logprobs = static_cast<int>(*logprobs);
   std::optional<bool> echo;
   fields.read("echo", echo);
@@ -79,12 +79,10 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (out.echo && logprobs) {
     fields.refuse("echo", "echo: not supported together with logprobs", "unsupported_value");
   }
-  std::optional<std::string> suffix;
-  fields.read("suffix", suffix);
-  if (suffix && !suffix->empty()) fields.refuse("suffix", "suffix: not supported", "unsupported_value");
   read_constraint(fields, out.options);
-  fields.reject_unknown();
+  fields.finish();
   if (fields.error()) return *fields.error();
+  out.options.ignored = std::move(fields.ignored());
   return out;
 }
 

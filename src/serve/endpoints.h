@@ -15,9 +15,10 @@ void completions(ApiContext& context, const HttpExchangePtr& exchange);       //
 void list_models(ApiContext& context, const HttpExchangePtr& exchange);       // GET /v1/models
 void show_model(ApiContext& context, const HttpExchangePtr& exchange);        // GET /v1/models/{id}
 void show_metrics(ApiContext& context, const HttpExchangePtr& exchange);      // GET /metrics
-void show_index(ApiContext& context, const HttpExchangePtr& exchange);        // GET /
-void show_cache(ApiContext& context, const HttpExchangePtr& exchange);        // GET /debug/cache
-void reset_cache(ApiContext& context, const HttpExchangePtr& exchange);       // POST /debug/cache/reset
+void show_openapi(ApiContext& context, const HttpExchangePtr& exchange);
+void show_index(ApiContext& context, const HttpExchangePtr& exchange);   // GET /
+void show_cache(ApiContext& context, const HttpExchangePtr& exchange);   // GET /debug/cache
+void reset_cache(ApiContext& context, const HttpExchangePtr& exchange);  // POST /debug/cache/reset
 
 // 404 if the request names another model than the one served.
 std::optional<ApiError> check_model(const ApiContext& context, const std::optional<std::string>& name);

@@ -1,7 +1,9 @@
 // /v1/chat/completions and /v1/completions: from the body to a GenerationJob.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
+#include <random>
 #include <utility>
 
 #include "serve/answer_constraint.h"
@@ -44,8 +46,18 @@ ApiError chat_error(const Status& status) {
   return field_error(status, "messages");
 }
 
+// Below 2^53, so that a client may send it back as a JSON number whatever it parses numbers with.
+std::uint64_t draw_seed() {
+  std::random_device random;
+  return ((std::uint64_t{random()} << 32) | random()) >> 11;
+}
+
 void finish_plan(GenerationPlan& plan, AnswerForm form, MakeWriter make_writer, GenerationOptions& options) {
   plan.id = form.head.id;
+  for (PromptTokens& prompt : plan.prompts) {
+    prompt.seed = options.seed ? *options.seed : draw_seed();
+    if (!options.seed && options.sampling.temperature > 0) form.head.seeds.push_back(prompt.seed);
+  }
   plan.writer = make_writer(std::move(form), options.stream);
   if (options.ranks()) {
     plan.writer =
@@ -69,12 +81,32 @@ ApiResult<std::vector<std::int32_t>> prediction_ids(const ApiContext& context, c
 }
 
 // The endpoints' slow part. A value or the error to answer with.
+// Words become sequences of tokens: as they are, and as they are behind a space.
+ApiResult<std::shared_ptr<const TokenRules>> make_rules(const ApiContext& context, GenerationOptions& options) {
+  TokenRules& rules = options.rules;
+  for (const std::string& word : options.bad_words) {
+    for (const std::string& text : {word, " " + word}) {
+      auto ids = context.tokenizer.encode(text, {.parse_special = false});
+      if (!ids.ok()) return field_error(ids.status(), "bad_words");
+      if (!ids->empty() && std::ranges::find(rules.bad_words, *ids) == rules.bad_words.end()) {
+        rules.bad_words.push_back(std::move(ids).value());
+      }
+    }
+  }
+  if (!rules.any()) return std::shared_ptr<const TokenRules>();
+  if (const Status status = validate(rules, context.engine.vocab_size()); !status.ok()) {
+    const std::string message(status.message());
+    return field_error(status, message.substr(0, message.find(':')));
+  }
+  return std::shared_ptr<const TokenRules>(std::make_shared<TokenRules>(rules));
+}
+
 ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) {
   if (context.chat == nullptr) {
     return ApiError{400, fmt::format("the model '{}' has no chat encoding; use /v1/completions", context.model_name),
                     "", "unsupported_value"};
   }
-  auto parsed = parse_chat_completion_request(body, context.defaults);
+  auto parsed = parse_chat_completion_request(body, context.rules);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<ChatCompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
@@ -94,6 +126,9 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, std::string_view body) 
   plan.prompts.push_back({std::move(encoded->ids), std::move(encoded->places),
                           std::move(std::get<std::vector<std::int32_t>>(prediction))});
   plan.constraint = std::move(std::get<0>(constraint));
+  auto rules = make_rules(context, request.options);
+  if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
+  plan.rules = std::move(std::get<0>(rules));
   plan.make_parser = [chat = context.chat, open = prompt->reasoning_open, has_tools = !request.chat.tools.empty()] {
     return chat->make_parser(open, has_tools);
   };
@@ -125,7 +160,7 @@ ApiResult<std::vector<std::int32_t>> prompt_ids(const ApiContext& context, const
 }
 
 ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view body) {
-  auto parsed = parse_completion_request(body, context.defaults);
+  auto parsed = parse_completion_request(body, context.rules);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
@@ -134,6 +169,9 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
   AnswerForm form = make_form(context, "cmpl-", request.options, request.prompts.size());
   GenerationPlan plan;
   plan.constraint = std::move(std::get<0>(constraint));
+  auto rules = make_rules(context, request.options);
+  if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
+  plan.rules = std::move(std::get<0>(rules));
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     auto ids = prompt_ids(context, request, i);
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
@@ -156,6 +194,26 @@ ApiError busy(std::string_view what) {
   return {429, fmt::format("too many {} wait for an answer; try again", what), "", "too_many_waiting"};
 }
 
+// Names of fields come from outside: what a header cannot hold is percent-encoded, and they are not many.
+void name_ignored(ApiContext& context, const HttpExchangePtr& exchange, const std::vector<std::string>& fields) {
+  if (fields.empty()) return;
+  constexpr std::size_t kMostNamed = 20;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(fields.size(), kMostNamed); ++i) {
+    if (i > 0) names += ", ";
+    for (const char c : fields[i]) {
+      if (c > ' ' && c <= '~' && c != ',' && c != '%') {
+        names += c;
+      } else {
+        names += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+      }
+    }
+  }
+  if (fields.size() > kMostNamed) names += fmt::format(", and {} more", fields.size() - kMostNamed);
+  exchange->request().ignored_fields = std::move(names);
+  context.metrics.ignored_fields.add(static_cast<double>(fields.size()));
+}
+
 using Planner = ApiResult<GenerationPlan> (*)(ApiContext&, std::string_view);
 
 void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner planner) {
@@ -166,6 +224,7 @@ void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner plan
     auto planned = planner(context, exchange->request().body);
     exchange->request().body = {};  // up to megabytes that nobody needs any more
     if (const auto* error = std::get_if<ApiError>(&planned)) return exchange->respond(error_response(*error));
+    name_ignored(context, exchange, std::get<GenerationPlan>(planned).options.ignored);
     auto& plan = std::get<GenerationPlan>(planned);
     std::int64_t tokens = 0;
     for (const PromptTokens& prompt : plan.prompts) tokens += static_cast<std::int64_t>(prompt.ids.size());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "base/log.h"
@@ -13,12 +12,6 @@ namespace {
 
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-// Below 2^53, so that a client may send it back as a JSON number whatever it parses numbers with.
-std::uint64_t draw_seed() {
-  std::random_device random;
-  return ((std::uint64_t{random()} << 32) | random()) >> 11;
 }
 
 // What an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
@@ -40,6 +33,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       id_(std::move(plan.id)),
       options_(std::move(plan.options)),
       constraint_(std::move(plan.constraint)),
+      rules_(std::move(plan.rules)),
       now_(context.now),
       started_(exchange_->request().received),
       place_(std::move(plan.place)),
@@ -76,6 +70,10 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
 
 Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (!options_.seed && options_.sampling.temperature > 0) {
+      log_info("{}{}: no seed was given, drew seed {}", id_, prompts.size() > 1 ? fmt::format(" prompt {}", i) : "",
+               prompts[i].seed);
+    }
     SLUICE_ASSIGN_OR_RETURN(const RequestId id, submit(i, std::move(prompts[i])));
     prompts_[i].id = id;
     bool gone = false;
@@ -89,16 +87,6 @@ Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
   return {};
 }
 
-std::uint64_t GenerationJob::seed_of(std::size_t prompt) const {
-  if (options_.seed) return *options_.seed;
-  const std::uint64_t seed = draw_seed();
-  if (options_.sampling.temperature > 0) {
-    log_info("{}{}: no seed was given, drew seed {}", id_, prompts_.size() > 1 ? fmt::format(" prompt {}", prompt) : "",
-             seed);
-  }
-  return seed;
-}
-
 Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) {
   Request request;
   request.prompt = std::move(prompt.ids);
@@ -108,8 +96,9 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
   request.priority = options_.priority;
   request.cache_salt = options_.cache_salt;
   request.constraint = constraint_;
+  request.rules = rules_;
   request.sampling = options_.sampling;
-  request.sampling.seed = seed_of(index);
+  request.sampling.seed = prompt.seed;
   if (options_.ranks()) request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
   request.stop_token_ids = options_.stop_token_ids;
   if (!options_.ignore_eos) {

@@ -25,6 +25,7 @@ struct PromptTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> message_starts;
   std::vector<std::int32_t> prediction = {};  // of the answer
+  std::uint64_t seed = 0;                     // the request's, or drawn
 };
 
 struct GenerationPlan {
@@ -32,6 +33,7 @@ struct GenerationPlan {
   GenerationOptions options;
   std::vector<PromptTokens> prompts;
   std::shared_ptr<const TokenConstraint> constraint;               // of every choice
+  std::shared_ptr<const TokenRules> rules;                         // null: none
   std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
   std::shared_ptr<Waiting::Place> place;                           // released at the first token
   std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
@@ -65,7 +67,6 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   GenerationJob(ApiContext& context, HttpExchangePtr exchange, GenerationPlan& plan);
   Status submit_all(std::vector<PromptTokens>& prompts);
   Result<RequestId> submit(std::size_t index, PromptTokens prompt);
-  std::uint64_t seed_of(std::size_t prompt) const;
   void on_output(std::size_t prompt, Output output);
   void open();
   void pump();
@@ -79,6 +80,7 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const std::string id_;
   const GenerationOptions options_;
   const std::shared_ptr<const TokenConstraint> constraint_;
+  const std::shared_ptr<const TokenRules> rules_;
   const std::function<Clock::time_point()> now_;  // a copy: outputs may come after the server is gone
   const Clock::time_point started_;
 

@@ -19,6 +19,7 @@ struct HttpRequest {
   bool is_preflight = false;                       // has Access-Control-Request-Method
   bool is_forwarded = false;                       // a proxy says that it has forwarded it
   std::string allow_origin;                        // whose pages may read the answer; "" for none
+  std::string ignored_fields;                      // of its body, for the answer's header X-Sluice-Ignored; "": none
   std::chrono::steady_clock::time_point received;  // the end of its header
 };
 

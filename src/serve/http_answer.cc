@@ -9,7 +9,8 @@ namespace sluice {
 void HttpAnswer::respond(const HttpResponse& response) {
   if (status != 0) return;
   status = response.status;
-  out += response_head(response, {keep_alive, false, response.body.size(), request.allow_origin});
+  out +=
+      response_head(response, {keep_alive, false, response.body.size(), request.allow_origin, request.ignored_fields});
   if (!head_only) out += response.body;
   finished = true;
 }
@@ -19,7 +20,7 @@ void HttpAnswer::begin_stream(const HttpResponse& head) {
   status = head.status;
   filler = head.filler;
   if (!chunked) keep_alive = false;  // the end of the connection is the end of the answer
-  out += response_head(head, {keep_alive, chunked, std::nullopt, request.allow_origin});
+  out += response_head(head, {keep_alive, chunked, std::nullopt, request.allow_origin, request.ignored_fields});
   write(head.body);
 }
 

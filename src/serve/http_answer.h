@@ -43,6 +43,7 @@ struct HttpFraming {
   bool chunked = false;                       // a stream for an HTTP/1.1 client; HTTP/1.0 reads until the end
   std::optional<std::size_t> content_length;  // of a whole answer
   std::string_view allow_origin = {};         // whose pages may read it
+  std::string_view ignored_fields = {};
 };
 
 // "OK", "Not Found", ...; "Unknown" for what this server never sends.

@@ -46,6 +46,7 @@ std::string response_head(const HttpResponse& response, const HttpFraming& frami
   // A proxy between server and client would otherwise collect a stream before it passes it on.
   if (!framing.content_length) out += "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
   if (!response.allow.empty()) fmt::format_to(end, "Allow: {}\r\n", response.allow);
+  if (!framing.ignored_fields.empty()) fmt::format_to(end, "X-Sluice-Ignored: {}\r\n", framing.ignored_fields);
   if (!framing.allow_origin.empty()) {
     fmt::format_to(end, "Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", framing.allow_origin);
   }

@@ -1,8 +1,8 @@
 // The bodies of the OpenAI API's generating calls, parsed and checked.
 //
-// Strict: every error names the field, what was expected and what was found. Fields that have no effect here (user,
-// metadata, ...) are ignored; fields whose effect is not supported are refused unless they ask for nothing; unknown
-// fields are refused. Thread safety: plain values, pure functions.
+// The fields are those of field_table.h. Every error names the field, what was expected and what was found. Fields that
+// have no effect here (user, metadata, ...) are ignored; fields whose effect is missing are refused unless they ask for
+// nothing; fields that nobody knows are ignored and named, or refused. Thread safety: plain values, pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@
 
 namespace sluice {
 
-inline constexpr int kMaxStopStrings = 16;
+inline constexpr int kMaxStopStrings = 16, kMaxStopTokenIds = 64;
 inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
-inline constexpr int kMaxApiChoices = 16;     // of n and best_of
+inline constexpr int kMaxApiChoices = 256;  // of n and best_of
+inline constexpr int kMaxBadWords = 128, kMaxAllowedTokenIds = 16384, kMaxLogitBiases = 1024;
 inline constexpr int kMaxPriority = 1000000;  // and its negative
 inline constexpr int kMaxCacheSaltBytes = 256;
 
@@ -34,15 +35,22 @@ struct SamplingDefaults {
   int top_k = 0;
 };
 
+struct RequestRules {
+  SamplingDefaults defaults = {};
+  bool strict_fields = false;  // fields that nobody knows are refused
+};
+
 // What both calls share.
 struct GenerationOptions {
-  SamplingParams sampling;            // complete except for the seed
+  SamplingParams sampling;  // complete except for the seed
+  TokenRules rules;         // complete except for bad_words
+  std::vector<std::string> bad_words;
   std::optional<std::uint64_t> seed;  // none: every prompt draws its own
   int n = 1;                          // choices of an answer
   int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n
   int priority = 0;
   std::string cache_salt;
-  std::optional<int> max_tokens;  // >= 1
+  std::optional<int> max_tokens;  // >= 0
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
@@ -51,6 +59,7 @@ struct GenerationOptions {
   std::string constraint_field;             // which field said so
   bool stream = false;
   bool include_usage = false, continuous_usage = false;  // stream_options
+  std::vector<std::string> ignored;                      // paths of the fields that nobody knows
 
   // Choices are compared by their log-probabilities, whether or not the client asked for them.
   bool ranks() const { return best_of > n; }
@@ -73,7 +82,7 @@ struct CompletionRequest {
 template <class T>
 using ApiResult = std::variant<T, ApiError>;
 
-ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const SamplingDefaults& defaults);
-ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const SamplingDefaults& defaults);
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestRules& rules);
 
 }  // namespace sluice

@@ -25,15 +25,14 @@ constexpr Refusal kBothRefuse[] = {
     {R"("temperature":-0.1)", "temperature", "found -0.1"},
     {R"("temperature":1e9)", "temperature", "from 0 to 2"},
     {R"("top_p":0)", "top_p", "above 0"},
-    {R"("top_p":1.01)", "top_p", "from 0 to 1"},
+    {R"("top_p":1.01)", "top_p", "above 0 and at most 1"},
     {R"("top_k":-2)", "top_k", "from -1"},
     {R"("top_k":1.5)", "top_k", "an integer"},
     {R"("top_k":99999999999)", "top_k", "an integer"},
     {R"("min_p":2)", "min_p", "from 0 to 1"},
     {R"("seed":"x")", "seed", "an integer of 64 bits"},
     {R"("seed":1.5)", "seed", "found 1.5"},
-    {R"("max_tokens":0)", "max_tokens", "from 1"},
-    {R"("max_tokens":-1)", "max_tokens", "from 1"},
+    {R"("max_tokens":-1)", "max_tokens", "from 0"},
     {R"("max_tokens":1e3)", "max_tokens", "an integer"},
     {R"("max_tokens":99999999999999999999)", "max_tokens", "an integer"},
     {R"("max_tokens":[])", "max_tokens", "an integer"},
@@ -51,13 +50,13 @@ constexpr Refusal kBothRefuse[] = {
     {R"("stream":true,"stream_options":{"continuous_usage_stats":"on"})", "stream_options.continuous_usage_stats",
      "true or false"},
     {R"("stream":true,"stream_options":{"x":1})", "stream_options.x", "unknown field 'stream_options.x'"},
-    {R"("n":0)", "n", "n: expected an integer from 1 to 16, found 0"},
-    {R"("n":17)", "n", "an integer from 1 to 16, found 17"},
+    {R"("n":0)", "n", "n: expected an integer from 1 to 256, found 0"},
+    {R"("n":257)", "n", "an integer from 1 to 256, found 257"},
     {R"("n":"2")", "n", "found \"2\""},
     {R"("n":1.5)", "n", "an integer"},
-    {R"("best_of":0)", "best_of", "best_of: expected an integer from 1 to 16, found 0"},
-    {R"("best_of":17)", "best_of", "found 17"},
-    {R"("n":3,"best_of":2)", "best_of", "best_of: expected an integer from 3 (n) to 16, found 2"},
+    {R"("best_of":0)", "best_of", "best_of: expected an integer from 1 to 256, found 0"},
+    {R"("best_of":257)", "best_of", "found 257"},
+    {R"("n":3,"best_of":2)", "best_of", "best_of: expected an integer from 3 (n) to 256, found 2"},
     {R"("stream":true,"best_of":2)", "best_of", "best_of: expected 1 (n) with stream"},
     {R"("stream":true,"n":2,"best_of":4)", "best_of", "found 4"},
     {R"("priority":1000001)", "priority", "priority: expected an integer from -1000000 to 1000000, found 1000001"},
@@ -65,10 +64,18 @@ constexpr Refusal kBothRefuse[] = {
     {R"("priority":"high")", "priority", "an integer"},
     {R"("priority":0.5)", "priority", "found 0.5"},
     {R"("cache_salt":5)", "cache_salt", "cache_salt: expected a string, found 5"},
-    {R"("presence_penalty":0.5)", "presence_penalty", "only 0 is supported"},
-    {R"("frequency_penalty":-1)", "frequency_penalty", "only 0 is supported"},
-    {R"("repetition_penalty":1.1)", "repetition_penalty", "only 1 is supported"},
-    {R"("logit_bias":{"5":1})", "logit_bias", "not supported"},
+    {R"("presence_penalty":2.5)", "presence_penalty", "presence_penalty: expected a number from -2 to 2, found 2.5"},
+    {R"("frequency_penalty":-3)", "frequency_penalty", "from -2 to 2"},
+    {R"("repetition_penalty":0)", "repetition_penalty", "from 0.01 to 100"},
+    {R"("logit_bias":{"5":101})", "logit_bias", "from -100 to 100"},
+    {R"("logit_bias":{"x":1})", "logit_bias", "token ids, as strings"},
+    {R"("logit_bias":{"5":1,"05":2})", "logit_bias", "each token id once"},
+    {R"("min_tokens":-1)", "min_tokens", "from 0"},
+    {R"("min_tokens":6,"max_tokens":5)", "min_tokens", "at most 5 (max_tokens)"},
+    {R"("min_tokens":1,"guided_regex":"a")", "min_tokens", "expected 0 with guided_regex"},
+    {R"("bad_words":[1])", "bad_words", "a string or an array of at most 128"},
+    {R"("allowed_token_ids":[-5])", "allowed_token_ids", "token ids"},
+    {R"("logprobs_mode":"processed")", "logprobs_mode", "only \"raw\" is supported"},
     {R"("model":5)", "model", "a string"},
     {R"("temprature":1)", "temprature", "unknown field 'temprature'"},
 };
@@ -83,7 +90,8 @@ constexpr Refusal kChatRefuses[] = {
     {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "not supported"},
     {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\" or \"none\""},
     {R"("functions":[{"name":"f"}])", "functions", "use tools"},
-    {R"("function_call":"auto")", "functions", "use tools"},
+    {R"("function_call":"auto")", "function_call", "use tool_choice"},
+    {R"("echo":true)", "echo", "only false is supported"},
     {R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])", "tools[0].function.strict",
      "not supported"},
     {R"("tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false)", "parallel_tool_calls",
@@ -99,7 +107,9 @@ constexpr Refusal kChatRefuses[] = {
     {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex", "one constraint"},
     {R"("structured_outputs":{"json":{"type":"null"},"choice":["a"]})", "structured_outputs.choice",
      "structured_outputs.json"},
-    {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag", "unknown field"},
+    {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag", "not supported"},
+    {R"("structured_outputs":{"regex":"a","tag":"x"})", "structured_outputs.tag", "unknown field"},
+    {R"("use_beam_search":true)", "use_beam_search", "only false is supported"},
     {R"("guided_choice":[1])", "guided_choice", "array of texts"},
     {R"("guided_json":7)", "guided_json", "a schema"},
     {R"("guided_grammar":{"a":1})", "guided_grammar", "a string"},
@@ -119,14 +129,16 @@ constexpr Refusal kCompletionRefuses[] = {
     {R"("suffix":"x")", "suffix", "not supported"},
 };
 
+const RequestRules kStrict{.strict_fields = true};
+
 ApiError chat_error(std::string_view body) {
-  const auto result = parse_chat_completion_request(body, {});
+  const auto result = parse_chat_completion_request(body, kStrict);
   const auto* error = std::get_if<ApiError>(&result);
   return error != nullptr ? *error : ApiError{200, "no error", "", ""};
 }
 
 ApiError completion_error(std::string_view body) {
-  const auto result = parse_completion_request(body, {});
+  const auto result = parse_completion_request(body, kStrict);
   const auto* error = std::get_if<ApiError>(&result);
   return error != nullptr ? *error : ApiError{200, "no error", "", ""};
 }
@@ -186,6 +198,25 @@ TEST(OpenAiRequestTest, HarmlessFieldsPass) {
             "no error");
   EXPECT_EQ(chat_error(chat_body(R"("tools":[{"type":"function","function":{"name":"f","strict":false}}])")).message,
             "no error");
+}
+
+// In the object, in those below it, in messages and in their parts.
+TEST(OpenAiRequestTest, WhatNobodyKnowsIsNamedOrRefused) {
+  constexpr std::string_view kBody =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi","colour":1,"none":null}],"mood":"x","id":"y"}],)"
+      R"("temprature":1,"empty":"","stream":true,"stream_options":{"x":1},"chat_template_kwargs":{"style":"short"},)"
+      R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"null"},"y":1}}})";
+  const auto result = parse_chat_completion_request(kBody, {});
+  ASSERT_TRUE(std::holds_alternative<ChatCompletionRequest>(result)) << std::get<ApiError>(result).message;
+  EXPECT_THAT(std::get<ChatCompletionRequest>(result).options.ignored,
+              testing::UnorderedElementsAre("messages[0].content[0].colour", "messages[0].mood", "temprature",
+                                            "stream_options.x", "response_format.json_schema.y"));
+  EXPECT_THAT(chat_error(kBody).message, HasSubstr("messages[0]: unknown key 'mood'"));
+  // Of a message, too, what is known and missing is refused.
+  EXPECT_THAT(chat_error(R"({"messages":[{"role":"user","content":"x","audio":{"id":"a"}}]})").message,
+              HasSubstr("messages[0]: key 'audio': not supported"));
+  const auto completion = parse_completion_request(R"({"prompt":"x","mood":1,"messages":[1]})", {});
+  EXPECT_THAT(std::get<CompletionRequest>(completion).options.ignored, testing::ElementsAre("mood", "messages"));
 }
 
 ChatRequest chat_of(std::string_view field) {

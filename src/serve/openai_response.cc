@@ -34,6 +34,8 @@ void append_head(std::string& out, const AnswerHead& head, std::string_view obje
   append_json_string(out, head.model);
   out += R"(,"system_fingerprint":)";
   append_json_string(out, head.fingerprint);
+  if (head.seeds.size() == 1) fmt::format_to(std::back_inserter(out), R"(,"seed":{})", head.seeds[0]);
+  if (head.seeds.size() > 1) fmt::format_to(std::back_inserter(out), R"(,"seeds":[{}])", fmt::join(head.seeds, ","));
 }
 
 void append_usage(std::string& out, const Usage& usage) {

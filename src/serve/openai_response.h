@@ -19,7 +19,8 @@ struct AnswerHead {
   std::string id;  // "chatcmpl-...", "cmpl-..."
   std::int64_t created = 0;
   std::string model;
-  std::string fingerprint;  // the engine's numerics profile
+  std::string fingerprint;                // the engine's numerics profile
+  std::vector<std::uint64_t> seeds = {};  // of each prompt, where they were drawn; else none
 };
 
 struct Usage {
@@ -60,7 +61,8 @@ void append_event(std::string& out, std::string_view data);
 
 // Pieces of JSON that the answers of both generating calls share. All append to `out`.
 
-// {"id":...,"object":OBJECT,"created":...,"model":...,"system_fingerprint":...  without the closing brace
+// {"id":...,"object":OBJECT,"created":...,"model":...,"system_fingerprint":...  without the closing brace; behind it
+// "seed" of the one prompt or "seeds", where they were drawn
 void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // "usage":{...}
 void append_usage(std::string& out, const Usage& usage);

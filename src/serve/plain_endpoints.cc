@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "files/json.h"
+#include "serve/api_document.h"
 #include "serve/endpoints.h"
 
 namespace sluice {
@@ -65,11 +66,15 @@ void show_metrics(ApiContext& context, const HttpExchangePtr& exchange) {
   exchange->respond(std::move(response));
 }
 
+void show_openapi(ApiContext& /*context*/, const HttpExchangePtr& exchange) {
+  respond_json(exchange, openapi_json());
+}
+
 void show_index(ApiContext& context, const HttpExchangePtr& exchange) {
   std::string out = R"({"server":"sluice","model":)";
   append_json_string(out, context.model_name);
   out += R"(,"endpoints":["POST /v1/chat/completions","POST /v1/completions","GET /v1/models","GET /health",)"
-         R"("GET /metrics","GET /debug/cache","POST /debug/cache/reset"]})";
+         R"("GET /metrics","GET /openapi.json","GET /debug/cache","POST /debug/cache/reset"]})";
   respond_json(exchange, std::move(out));
 }
 

@@ -6,8 +6,10 @@
 #include <bit>
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
+#include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/utf8.h"
 #include "files/json.h"
 
@@ -29,27 +31,46 @@ std::string as_string(const json::value& value) {
 
 }  // namespace
 
-RequestFields::RequestFields(const json::object& object, std::string path) : object_(object), path_(std::move(path)) {}
+RequestFields::RequestFields(const json::object& object, FieldPlaces place, bool strict)
+    : object_(object), place_(place), strict_(strict) {}
+
+RequestFields::RequestFields(RequestFields& above, std::string_view key, const json::object& object)
+    : object_(object),
+      above_(&above),
+      place_(above.place_),
+      strict_(above.strict_),
+      path_(above.path_ + std::string(key) + ".") {}
+
+const Field& RequestFields::field(std::string_view key) const {
+  const Field* found = find_field(place_, path_ + std::string(key));
+  SLUICE_CHECK(found != nullptr, "what is read is in the table of fields");
+  return *found;
+}
 
 const json::value* RequestFields::find(std::string_view key) {
-  known_.push_back(key);
+  SLUICE_DCHECK(field(key).name.size() > 0, "what is read is in the table of fields");
   const json::value* value = object_.if_contains(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-void RequestFields::read(std::string_view key, std::optional<double>& out, double min, double max) {
+void RequestFields::read(std::string_view key, std::optional<double>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
+  const Field& row = field(key);
   const std::optional<double> number = as_number(*value);
-  if (!number || !(*number >= min && *number <= max)) return fail(key, fmt::format("a number from {} to {}", min, max));
+  if (!number || !(*number >= row.low && *number <= row.high) || (row.above_low && *number == row.low)) {
+    return fail(key);
+  }
   out = number;
 }
 
-void RequestFields::read(std::string_view key, std::optional<std::int64_t>& out, std::int64_t min, std::int64_t max) {
+void RequestFields::read(std::string_view key, std::optional<std::int64_t>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_int64() || value->get_int64() < min || value->get_int64() > max) {
-    return fail(key, fmt::format("an integer from {} to {}", min, max));
+  const Field& row = field(key);
+  if (!value->is_int64() || static_cast<double>(value->get_int64()) < row.low ||
+      static_cast<double>(value->get_int64()) > row.high) {
+    return fail(key);
   }
   out = value->get_int64();
 }
@@ -57,14 +78,14 @@ void RequestFields::read(std::string_view key, std::optional<std::int64_t>& out,
 void RequestFields::read(std::string_view key, std::optional<bool>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_bool()) return fail(key, "true or false");
+  if (!value->is_bool()) return fail(key);
   out = value->get_bool();
 }
 
 void RequestFields::read(std::string_view key, std::optional<std::string>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_string()) return fail(key, "a string");
+  if (!value->is_string()) return fail(key);
   out = as_string(*value);
 }
 
@@ -76,27 +97,26 @@ void RequestFields::read_seed(std::string_view key, std::optional<std::uint64_t>
   } else if (value->is_uint64()) {
     out = value->get_uint64();
   } else {
-    fail(key, "an integer of 64 bits");
+    fail(key);
   }
 }
 
-void RequestFields::read_strings(std::string_view key, std::vector<std::string>& out, std::size_t max_count) {
+void RequestFields::read_strings(std::string_view key, std::vector<std::string>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  const std::string expected = fmt::format("a string or an array of at most {} non-empty strings", max_count);
   std::vector<std::string> strings;
   if (value->is_string()) {
     strings.push_back(as_string(*value));
   } else if (value->is_array()) {
     for (const json::value& item : value->get_array()) {
-      if (!item.is_string()) return fail(key, expected);
+      if (!item.is_string()) return fail(key);
       strings.push_back(as_string(item));
     }
   } else {
-    return fail(key, expected);
+    return fail(key);
   }
   const bool has_empty = std::any_of(strings.begin(), strings.end(), [](const auto& text) { return text.empty(); });
-  if (strings.size() > max_count || has_empty) return fail(key, expected);
+  if (strings.size() > static_cast<std::size_t>(field(key).high) || has_empty) return fail(key);
   out = std::move(strings);
 }
 
@@ -104,47 +124,57 @@ const json::object* RequestFields::read_object(std::string_view key) {
   const json::value* value = find(key);
   if (value == nullptr) return nullptr;
   if (!value->is_object()) {
-    fail(key, "an object");
+    fail(key);
     return nullptr;
   }
   return &value->get_object();
 }
 
-void RequestFields::ignore(std::initializer_list<std::string_view> keys) {
-  known_.insert(known_.end(), keys.begin(), keys.end());
-}
-
-void RequestFields::only(std::string_view key, double neutral) {
+void RequestFields::read_token_ids(std::string_view key, std::vector<std::int32_t>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  const std::optional<double> number = as_number(*value);
-  if (!number) return fail(key, "a number");
-  if (*number != neutral) {
-    refuse(key, fmt::format("{}{}: only {} is supported, found {}", path_, key, neutral, describe_json(value)),
-           "unsupported_value");
+  if (!value->is_array() || value->get_array().size() > static_cast<std::size_t>(field(key).high)) return fail(key);
+  std::vector<std::int32_t> ids;
+  for (const json::value& id : value->get_array()) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > std::numeric_limits<std::int32_t>::max()) {
+      return fail(key);
+    }
+    ids.push_back(static_cast<std::int32_t>(id.get_int64()));
   }
+  out = std::move(ids);
 }
 
-void RequestFields::neutral(std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
-  for (const auto& [key, neutral] : values) {
-    const json::value* value = find(key);
-    if (value == nullptr || is_empty_json(*value)) continue;
-    const json::value expected = *parse_json(neutral, "neutral");
-    const auto number = as_number(*value);
-    if (*value == expected || (number && number == as_number(expected))) continue;
-    refuse(key, fmt::format("{}{}: only {} is supported, found {}", path_, key, neutral, describe_json(value)),
-           "unsupported_value");
-  }
+void RequestFields::refuse_effect(std::string_view key, const Field& field, const json::value& value) {
+  const json::value expected = *parse_json(field.text, "the table of fields");
+  const auto number = as_number(value);
+  if (value == expected || (number && number == as_number(expected))) return;
+  const std::string what = is_empty_json(expected)
+                               ? "not supported"
+                               : fmt::format("only {} is supported, found {}", field.text, describe_json(&value));
+  refuse(key, fmt::format("{}{}: {}{}{}", path_, key, what, field.preset.empty() ? "" : "; ", field.preset),
+         "unsupported_value");
 }
 
-void RequestFields::reject_unknown() {
+void RequestFields::finish() {
   for (const auto& pair : object_) {
+    if (is_empty_json(pair.value())) continue;
     const std::string_view key(pair.key().data(), pair.key().size());
-    if (is_empty_json(pair.value()) || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    const Field* row = find_field(place_, path_ + std::string(key));
+    if (row != nullptr && row->use == FieldUse::kOnly) refuse_effect(key, *row, pair.value());
+    if (row != nullptr) continue;
     // The name comes from outside and may be long.
     const std::string shown(key.substr(0, valid_utf8_prefix(key.substr(0, 100))));
-    return refuse(shown, fmt::format("unknown field '{}{}'", path_, shown), "unknown_parameter");
+    if (strict_) {
+      refuse(shown, fmt::format("unknown field '{}{}'", path_, shown), "unknown_parameter");
+    } else {
+      ignored().push_back(path_ + shown);
+    }
   }
+  if (above_ != nullptr && error_) above_->refuse_with(*error_);
+}
+
+void RequestFields::fail(std::string_view key) {
+  fail(key, field(key).expected());
 }
 
 void RequestFields::fail(std::string_view key, std::string_view expected) {

@@ -1,5 +1,6 @@
-// RequestFields: reads the keys of a request's JSON object into variables, strictly: a wrong type, a value out of range
-// and an unknown key are each an ApiError that names the key, what was expected and what was found.
+// RequestFields: reads the keys of a request's JSON object into variables, by the table of fields (field_table.h): a
+// wrong type, a value out of range and an effect that is missing are each an ApiError that names the key, what was
+// expected and what was found. Only what the table knows can be read.
 //
 // The first error sticks; later reads change nothing. null counts as absent. A variable is written only on success.
 // Ownership: keeps a pointer to the object, which must outlive it. Thread safety: a local object.
@@ -8,56 +9,62 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "serve/api_error.h"
+#include "serve/field_table.h"
 #include "serve/openai_request.h"
 
 namespace sluice {
 
 class RequestFields {
  public:
-  // `path` goes before the keys in messages: "" at the top, "stream_options." below that key.
-  explicit RequestFields(const boost::json::object& object, std::string path = "");
+  RequestFields(const boost::json::object& object, FieldPlaces place, bool strict);
+  // An object below a key of another one, which must outlive it.
+  RequestFields(RequestFields& above, std::string_view key, const boost::json::object& object);
 
-  // The value of a key that is there and not null; the key counts as known from now on.
+  // The value of a key that is there and not null.
   const boost::json::value* find(std::string_view key);
 
-  void read(std::string_view key, std::optional<double>& out, double min, double max);
-  void read(std::string_view key, std::optional<std::int64_t>& out, std::int64_t min, std::int64_t max);
+  void read(std::string_view key, std::optional<double>& out);
+  void read(std::string_view key, std::optional<std::int64_t>& out);
   void read(std::string_view key, std::optional<bool>& out);
   void read(std::string_view key, std::optional<std::string>& out);
   // Any 64-bit integer, negative ones by their bits.
   void read_seed(std::string_view key, std::optional<std::uint64_t>& out);
   // A string or an array of strings.
-  void read_strings(std::string_view key, std::vector<std::string>& out, std::size_t max_count);
+  void read_strings(std::string_view key, std::vector<std::string>& out);
+  void read_token_ids(std::string_view key, std::vector<std::int32_t>& out);
   // An object; nullptr when absent or after an error.
   const boost::json::object* read_object(std::string_view key);
 
-  // Keys that clients send and that change nothing here.
-  void ignore(std::initializer_list<std::string_view> keys);
-  // A number that is accepted only at its neutral value, because its effect is not supported.
-  void only(std::string_view key, double neutral);
-  // The only values, as JSON, that are supported for a key.
-  void neutral(std::initializer_list<std::pair<std::string_view, std::string_view>> values);
-  // Fails if there is a key that was not asked for, unless its value is empty.
-  void reject_unknown();
+  // What nobody reads: refuses a value whose effect is missing; notes keys that nobody knows, or refuses them. Empty
+  // values are accepted for any key. An object below another one gives its error to it.
+  void finish();
+  // The paths of such keys, in this object and those below it.
+  std::vector<std::string>& ignored() { return above_ != nullptr ? above_->ignored() : ignored_; }
+  bool strict() const { return strict_; }
 
+  void fail(std::string_view key);                             // as the table says
   void fail(std::string_view key, std::string_view expected);  // "..., found <the value>"
   void refuse(std::string_view key, std::string message, std::string code = "");
   void refuse_with(const ApiError& error);
   const std::optional<ApiError>& error() const { return error_; }
 
  private:
+  const Field& field(std::string_view key) const;
+  void refuse_effect(std::string_view key, const Field& field, const boost::json::value& value);
+
   const boost::json::object& object_;
-  std::string path_;
-  std::vector<std::string_view> known_;
+  RequestFields* const above_ = nullptr;
+  const FieldPlaces place_;
+  const bool strict_;
+  const std::string path_;  // before the keys: "" at the top, "stream_options." below that key
+  std::vector<std::string> ignored_;
   std::optional<ApiError> error_;
 };
 
@@ -69,8 +76,8 @@ std::variant<boost::json::object, ApiError> parse_request_object(std::string_vie
 
 // The fields that the bodies of both generating calls share.
 
-// Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Also ignores or
-// refuses the fields that both calls ignore or refuse. Errors are left in `fields`.
+// Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Errors are left
+// in `fields`.
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out);
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ class Server::Impl {
                  model.tokenizer,
                  model.chat,
                  MessageStarts(model.tokenizer, model.chat),
-                 model.defaults,
+                 {model.defaults, options.strict_fields},
                  options.served_model_name,
                  static_cast<std::int64_t>(std::time(nullptr)),
                  ServerMetrics(model.engine),
@@ -54,6 +54,7 @@ class Server::Impl {
     add("GET", "/v1/models", list_models);
     add("GET", "/v1/models/*", show_model);
     add("GET", "/metrics", show_metrics);
+    add("GET", "/openapi.json", show_openapi);
     add("GET", "/", show_index);
     add("GET", "/debug/cache", show_cache);
     add("POST", "/debug/cache/reset", reset_cache);

@@ -24,7 +24,8 @@ struct ServerOptions {
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
   std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
   WaitingLimits waiting;
-  int workers = 2;  // threads that parse and tokenise; large bodies have their own
+  bool strict_fields = false;  // requests with fields that nobody knows are refused
+  int workers = 2;             // threads that parse and tokenise; large bodies have their own
   // The clock for the latencies in the metrics; called from any thread. Tests pass their own.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };

@@ -124,7 +124,9 @@ ServerMetrics::ServerMetrics(const Engine& engine)
                                                 "Between two tokens of an answer.", second_buckets())),
       request_latency(registry_.histogram("sluice_e2e_request_latency_seconds",
                                           "From the end of a request's header to its last token.", second_buckets())),
-      prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())) {
+      prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())),
+      ignored_fields(registry_.counter("sluice_ignored_fields_total",
+                                       "Fields of requests that nobody knows, which were ignored.")) {
   registry_.before_reading([this, &engine] { stats_ = engine.stats(); });
   add_engine_metrics(registry_, stats_);
   add_cache_metrics(registry_, stats_);

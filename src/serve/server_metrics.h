@@ -28,6 +28,7 @@ class ServerMetrics {
   Histogram& time_per_output_token;
   Histogram& request_latency;
   Histogram& prompt_length;
+  Counter& ignored_fields;
 };
 
 }  // namespace sluice

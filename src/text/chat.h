@@ -90,8 +90,10 @@ struct ChatPrompt {
 
 // Reads the `messages` array of an OpenAI chat request. Errors name the message and the key:
 //   "messages[2]: key 'role': expected one of system, developer, user, ..., found "robot""
-// `reasoning` is accepted for `reasoning_content`. Unknown keys are refused unless null.
-Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& messages);
+// `reasoning` is accepted for `reasoning_content`. Keys of messages and of text parts that nobody knows are refused, or
+// their paths ("messages[2].colour") go to `unknown`; those that are empty pass.
+Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& messages,
+                                                     std::vector<std::string>* unknown = nullptr);
 
 // Reads a `tools` array, [{"type": "function", "function": {"name": ...}}], into its function objects, unchanged.
 // `what` names the array in errors.

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "base/utf8.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 #include "text/chat.h"
@@ -17,11 +19,14 @@ namespace json = boost::json;
 constexpr std::array kRoles = {ChatRole::kSystem,    ChatRole::kDeveloper, ChatRole::kUser,
                                ChatRole::kAssistant, ChatRole::kTool,      ChatRole::kLatestReminder};
 
-// The second group means nothing in a prompt: what clients send back with an assistant's message, and training marks.
-constexpr std::array<std::string_view, 17> kMessageKeys = {
-    "role",    "content", "name",  "reasoning_content", "reasoning", "tool_calls", "tool_call_id", "task",
-    "wo_eos",  "prefix",  "tools", "response_format",  //
-    "refusal", "index",   "mask",  "annotations",       "id"};
+// The second group means nothing in a prompt: what clients send back with an assistant's message, training marks, and
+// what is cached here in any case. Of the third the effect is missing.
+constexpr std::string_view kMessageKeys[] = {"role", "content", "name", "reasoning_content", "reasoning", "tool_calls",
+                                             "tool_call_id", "task", "wo_eos", "prefix", "tools", "response_format",
+                                             //
+                                             "refusal", "index", "mask", "annotations", "id", "cache_control"};
+constexpr std::string_view kMissingKeys[] = {"audio", "function_call"};
+constexpr std::string_view kPartKeys[] = {"type", "text", "cache_control", "annotations"};
 
 Status unexpected(const std::string& what, std::string_view expected, const json::value* found) {
   return invalid_argument(what + ": expected " + std::string(expected) + ", found " + describe_json(found));
@@ -33,10 +38,23 @@ bool says_nothing(const json::value& value) {
          (value.is_object() && value.get_object().empty());
 }
 
-Status check_keys(const json::object& object, const std::string& what) {
+// Names of keys come from outside and may be long.
+std::string shown_key(std::string_view key) {
+  return std::string(key.substr(0, valid_utf8_prefix(key.substr(0, 100))));
+}
+
+// Keys that nobody knows go to `unknown`, or are refused.
+Status check_keys(const json::object& object, const std::string& what, std::span<const std::string_view> known,
+                  std::vector<std::string>* unknown) {
   for (const auto& [key, value] : object) {
-    if (says_nothing(value) || std::ranges::find(kMessageKeys, std::string_view(key)) != kMessageKeys.end()) continue;
-    return invalid_argument(what + ": unknown key '" + std::string(key) + "'; remove it");
+    if (says_nothing(value) || std::ranges::find(known, std::string_view(key)) != known.end()) continue;
+    if (std::ranges::find(kMissingKeys, std::string_view(key)) != std::end(kMissingKeys)) {
+      return invalid_argument(what + ": key '" + std::string(key) + "': not supported; remove it");
+    }
+    if (unknown == nullptr) return invalid_argument(what + ": unknown key '" + shown_key(key) + "'; remove it");
+    std::string path = what + ": " + shown_key(key);
+    for (auto at = path.find(": "); at < what.size() + 2; at = path.find(": ", at)) path.replace(at, 2, ".");
+    unknown->push_back(std::move(path));
   }
   return {};
 }
@@ -51,12 +69,14 @@ Result<ChatRole> parse_role(const JsonFields& fields, const std::string& what) {
   return unexpected(what + ": key 'role'", "one of " + names, value);
 }
 
-Result<ChatContentPart> parse_part(const json::value& value, ChatRole role, const std::string& what) {
+Result<ChatContentPart> parse_part(const json::value& value, ChatRole role, const std::string& what,
+                                   std::vector<std::string>* unknown) {
   JsonFields fields(value, what);
   ChatContentPart part;
   fields.require("type", part.type);
   if (fields.status().ok() && part.type == "text") fields.require("text", part.text);
   SLUICE_RETURN_IF_ERROR(fields.status());
+  if (part.type == "text") SLUICE_RETURN_IF_ERROR(check_keys(value.get_object(), what, kPartKeys, unknown));
   if (part.type != "text" && role != ChatRole::kTool) {
     return invalid_argument(what + ": expected a part of type \"text\", found \"" + part.type +
                             "\"; this model reads text only");
@@ -64,7 +84,8 @@ Result<ChatContentPart> parse_part(const json::value& value, ChatRole role, cons
   return part;
 }
 
-Status parse_content(const json::object& object, const std::string& what, ChatMessage& message) {
+Status parse_content(const json::object& object, const std::string& what, ChatMessage& message,
+                     std::vector<std::string>* unknown) {
   const json::value* content = object.if_contains("content");
   if (message.role == ChatRole::kAssistant) {
     const bool says_something_else = !message.tool_calls.empty() || !message.reasoning_content.empty();
@@ -79,7 +100,7 @@ Status parse_content(const json::object& object, const std::string& what, ChatMe
   }
   for (const json::value& value : content->get_array()) {
     const std::string part_name = what + ": content[" + std::to_string(message.content.size()) + "]";
-    SLUICE_ASSIGN_OR_RETURN(ChatContentPart part, parse_part(value, message.role, part_name));
+    SLUICE_ASSIGN_OR_RETURN(ChatContentPart part, parse_part(value, message.role, part_name, unknown));
     message.content.push_back(std::move(part));
   }
   return {};
@@ -146,10 +167,11 @@ Status parse_attachments(const JsonFields& fields, const std::string& what, Chat
   return {};
 }
 
-Result<ChatMessage> parse_message(const json::value& value, const std::string& what) {
+Result<ChatMessage> parse_message(const json::value& value, const std::string& what,
+                                  std::vector<std::string>* unknown) {
   JsonFields fields(value, what);
   SLUICE_RETURN_IF_ERROR(fields.status());
-  SLUICE_RETURN_IF_ERROR(check_keys(value.get_object(), what));
+  SLUICE_RETURN_IF_ERROR(check_keys(value.get_object(), what, kMessageKeys, unknown));
   ChatMessage message;
   SLUICE_ASSIGN_OR_RETURN(message.role, parse_role(fields, what));
   fields.read("name", message.name);
@@ -163,20 +185,20 @@ Result<ChatMessage> parse_message(const json::value& value, const std::string& w
     SLUICE_RETURN_IF_ERROR(parse_tool_calls(*calls, what, message));
   }
   SLUICE_RETURN_IF_ERROR(parse_attachments(fields, what, message));
-  SLUICE_RETURN_IF_ERROR(parse_content(value.get_object(), what, message));
+  SLUICE_RETURN_IF_ERROR(parse_content(value.get_object(), what, message, unknown));
   return message;
 }
 
 }  // namespace
 
-Result<std::vector<ChatMessage>> parse_chat_messages(const json::value& messages) {
+Result<std::vector<ChatMessage>> parse_chat_messages(const json::value& messages, std::vector<std::string>* unknown) {
   if (!messages.is_array() || messages.get_array().empty()) {
     return unexpected("messages", "an array of at least one message", &messages);
   }
   std::vector<ChatMessage> parsed;
   for (const json::value& value : messages.get_array()) {
     SLUICE_ASSIGN_OR_RETURN(ChatMessage message,
-                            parse_message(value, "messages[" + std::to_string(parsed.size()) + "]"));
+                            parse_message(value, "messages[" + std::to_string(parsed.size()) + "]", unknown));
     parsed.push_back(std::move(message));
   }
   return parsed;

@@ -83,8 +83,12 @@ TEST(ChatMessages, ErrorsNameMessageKeyAndFinding) {
   EXPECT_EQ(error_of(R"([{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}]}])"),
             "messages[0]: content[1]: expected a part of type \"text\", found \"image_url\"; this model reads text "
             "only");
-  EXPECT_EQ(error_of(R"([{"role": "user", "content": "x", "cache_control": {"type": "x"}}])"),
-            "messages[0]: unknown key 'cache_control'; remove it");
+  EXPECT_EQ(error_of(R"([{"role": "user", "content": "x", "colour": {"type": "x"}}])"),
+            "messages[0]: unknown key 'colour'; remove it");
+  EXPECT_EQ(error_of(R"([{"role": "user", "content": [{"type": "text", "text": "x", "colour": 1}]}])"),
+            "messages[0]: content[0]: unknown key 'colour'; remove it");
+  EXPECT_EQ(error_of(R"([{"role": "user", "content": "x", "audio": {"id": "x"}}])"),
+            "messages[0]: key 'audio': not supported; remove it");
 }
 
 TEST(ChatMessages, RefusesWhatIsNoConversation) {

@@ -97,6 +97,7 @@ TEST(SchedulingLawTest, TheRealSchedulerGivesTheAnswersOfEachRequestAlone) {
   ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed << ": " << report.status().message();
   EXPECT_FALSE(report->difference.has_value()) << report->difference->text;
   expect_all_counts_above(10, *report, kScheduling);
+  EXPECT_GT(report->ruled, 100) << "tokens with penalties, biases and bans";
 }
 
 // A count that a hundred schedules have by chance may be missing where only a few run.

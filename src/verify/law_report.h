@@ -37,6 +37,7 @@ struct LawReport {
   std::int64_t drafts = 0;                  // rows of guessed tokens
   std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
   std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
+  std::int64_t ruled = 0;                   // tokens of answers with penalties, biases or bans
   std::int64_t evictions = 0;               // cached pages given to others
   std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
   std::set<int> thread_counts;              // that steps ran on
@@ -74,6 +75,7 @@ inline void LawReport::add(const LawReport& part) {
   schedules += part.schedules;
   for (const LawCount& count : kLawCounts) this->*count.value += part.*count.value;
   model_drafts += part.model_drafts;
+  ruled += part.ruled;
   thread_counts.insert(part.thread_counts.begin(), part.thread_counts.end());
   if (!difference) difference = part.difference;
 }

@@ -24,10 +24,11 @@ std::string Workload::text() const {
   if (pages > 0) text += fmt::format(", {} pages", pages);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
-    text += fmt::format("  prompt {}: {} tokens{}, n {}, priority {}, {}{}, arrives at step {}{}\n", r.prompt,
+    text += fmt::format("  prompt {}: {} tokens{}, n {}, priority {}, {}{}{}, arrives at step {}{}\n", r.prompt,
                         r.max_tokens, r.stops_after > 0 ? fmt::format(", ends after {}", r.stops_after) : "", r.n,
                         r.priority, r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
-                        r.arrives, r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
+                        r.rules != 0 ? fmt::format(", rules {}", r.rules) : "", r.arrives,
+                        r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
   }
   return text;
 }
@@ -226,7 +227,41 @@ class Maker {
 }  // namespace
 
 Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number) {
-  return Maker(prompts, laws, pages, number).make();
+  Workload work = Maker(prompts, laws, pages, number).make();
+  // From a generator of its own, so that what the others are drawn from goes on as before. Requests with rules get no
+  // drafts, so those that a situation is made of have none.
+  const auto situation = static_cast<Situation>(number % kLawSituations);
+  if (situation == Situation::kStrangers) return work;
+  std::mt19937_64 random(laws.seed * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(number) + 1);
+  const std::size_t first = situation == Situation::kAny ? 0 : 3;
+  for (std::size_t i = first; i < work.requests.size(); ++i) {
+    const bool has_rules = random() % 2 == 0;
+    const std::uint64_t rules = 1 + random() % 1000;
+    if (has_rules) work.requests[i].rules = rules;
+  }
+  return work;
+}
+
+// Strong ones, as the requests are hot.
+std::shared_ptr<const TokenRules> rules_of(std::uint64_t number, int vocab_size, bool changes_logits) {
+  std::mt19937_64 random(number);
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
+  const auto id = [&] { return static_cast<TokenId>(random() % static_cast<std::uint64_t>(vocab_size)); };
+  auto rules = std::make_shared<TokenRules>();
+  if (changes_logits) {
+    rules->presence_penalty = one_in(2) ? 60.0F : 0.0F;
+    rules->frequency_penalty = one_in(2) ? 25.0F : 0.0F;
+    rules->repetition_penalty = one_in(2) ? 4.0F : 1.0F;
+    for (int i = 0; i < 20 && one_in(4); ++i) rules->logit_bias.emplace_back(id(), 90.0F);
+  }
+  for (int i = 0; i < 8; ++i) {
+    rules->bad_words.push_back({id()});
+    rules->bad_words.push_back({id(), id()});
+  }
+  // Few tokens, so that they come again.
+  for (int i = 0; i < 40; ++i) rules->allowed_token_ids.push_back(id());
+  rules->min_tokens = static_cast<int>(random() % 4);
+  return rules;
 }
 
 }  // namespace sluice

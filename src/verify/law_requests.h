@@ -8,11 +8,14 @@
 //   3  anything; with long prompts, every kLongPromptEvery-th workload has one twice
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "model/engine_setup.h"
+#include "sluice/sampling.h"
 #include "verify/law_check.h"
 
 namespace sluice {
@@ -23,7 +26,11 @@ struct WorkRequest {
   bool greedy = true;
   int stops_after = 0;  // tokens: the last one is an end token; 0: it goes on to max_tokens
   std::string salt = {};
+  std::uint64_t rules = 0;  // whose TokenRules (rules_of()) its answer has; 0: none
 };
+
+// Penalties, biases and bans, made from a number that is not 0. `changes_logits`: false where the host has none.
+std::shared_ptr<const TokenRules> rules_of(std::uint64_t number, int vocab_size, bool changes_logits);
 
 struct Workload {
   EngineSetup options;

@@ -57,7 +57,12 @@ class WorkloadChecker {
   const std::vector<TokenId>& prompt_of(const WorkRequest& r) const {
     return prompts_[static_cast<std::size_t>(r.prompt)];
   }
-  Generated& expected(const WorkRequest& r, int choice) { return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice}]; }
+  Generated& expected(const WorkRequest& r, int choice) {
+    return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice, r.rules}];
+  }
+  std::shared_ptr<RuledTokens> ruled(const WorkRequest& r) const;
+  Status sample_alone(const WorkRequest& r, const SamplingParams& sampling, std::span<const TokenId> answer,
+                      Sampled* sampled) const;
   Status compute_alone(const WorkRequest& r, int choice);
   Result<std::optional<Found>> run_stepper(const Workload& work);
   Result<std::optional<Found>> drive(Stepper& stepper, const Workload& work);
@@ -78,14 +83,40 @@ class WorkloadChecker {
   std::span<const std::vector<TokenId>> prompts_;
   const LawOptions& options_;
   LawReport& report_;
-  std::map<std::tuple<int, bool, int>, Generated> alone_;  // prompt, greedy, choice -> as long as was ever wanted
-  std::map<std::int32_t, Choice> live_;                    // by SequenceId
-  std::vector<const WorkRequest*> begun_;                  // of all sequences that have begun
-  int swapped_ = 0;                                        // sequences so far
-  std::vector<float> logits_;                              // of the step whose tokens are on their way
-  std::vector<std::size_t> rows_;                          // of these, for each token
-  std::mt19937 drafts_;                                    // how right they are
+  // prompt, greedy, choice, rules -> as long as was ever wanted
+  std::map<std::tuple<int, bool, int, std::uint64_t>, Generated> alone_;
+  std::map<std::int32_t, Choice> live_;    // by SequenceId
+  std::vector<const WorkRequest*> begun_;  // of all sequences that have begun
+  int swapped_ = 0;                        // sequences so far
+  std::vector<float> logits_;              // of the step whose tokens are on their way
+  std::vector<std::size_t> rows_;          // of these, for each token
+  std::mt19937 drafts_;                    // how right they are
 };
+
+std::shared_ptr<RuledTokens> WorkloadChecker::ruled(const WorkRequest& r) const {
+  if (r.rules == 0) return nullptr;
+  const Device* device = runner_.exec().device;
+  const auto vocab = static_cast<int>(runner_.vocab_size());
+  auto rules = rules_of(r.rules, vocab, device == nullptr || device == &cpu_device());
+  // What would end it, as far as min_tokens is concerned.
+  std::vector<TokenId> ends{rules->allowed_token_ids[0], rules->allowed_token_ids[1]};
+  return std::make_shared<RuledTokens>(std::move(rules), std::move(ends), runner_.vocab_size());
+}
+
+// Rules are worked out anew for each token.
+Status WorkloadChecker::sample_alone(const WorkRequest& r, const SamplingParams& sampling,
+                                     std::span<const TokenId> answer, Sampled* sampled) const {
+  std::vector<TokenId> tokens = prompt_of(r);
+  const auto prompt = static_cast<int>(tokens.size());
+  tokens.insert(tokens.end(), answer.begin(), answer.end());
+  const auto position = static_cast<Position>(tokens.size());
+  const std::shared_ptr<RuledTokens> rules = ruled(r);
+  if (rules == nullptr) return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled);
+  std::vector<std::uint32_t> allowed((runner_.vocab_size() + 31) / 32);
+  RuledTokens::allow_all(allowed, runner_.vocab_size());
+  SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits(0), allowed));
+  return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled, allowed.data(), rules->bias());
+}
 
 // The request by itself, with nothing cached and one row after the other.
 Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
@@ -111,7 +142,7 @@ Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
     runner_.settle(slot, last + 1);
     position += static_cast<Position>(next.size());
     Sampled sampled;
-    status = sample_one(runner_.exec(), runner_.logits(0), sampling, position, &sampled);
+    status = sample_alone(r, sampling, result.tokens, &sampled);
     if (!status.ok()) break;
     result.digests.push_back(bit_digest(runner_.logits(0)));
     result.tokens.push_back(sampled.token);
@@ -129,6 +160,7 @@ void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request,
   sequence.priority = r.priority;
   sequence.cache_salt = r.salt;
   sequence.answer.sampling = sampling_of(r, choice);
+  sequence.answer.ruled = ruled(r);
   live_[stepper.add(std::move(sequence)).value] = {
       .request = request, .choice = choice, .expected = &expected(r, choice), .number = begun_.size()};
   begun_.push_back(&r);
@@ -140,7 +172,7 @@ void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId pa
   const Choice c = live_.at(parent.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   for (int choice = 1; c.choice == 0 && c.generated == 0 && choice < r.n; ++choice) {
-    const SequenceId child = stepper.fork(parent, {.sampling = sampling_of(r, choice)});
+    const SequenceId child = stepper.fork(parent, {.sampling = sampling_of(r, choice), .ruled = ruled(r)});
     if (!child) {
       begin(stepper, work, c.request, choice);
       continue;
@@ -255,6 +287,7 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
                     sampled.token, c.expected->tokens[c.generated])};
   }
   ++report_.comparisons;
+  report_.ruled += r.rules != 0;
   report_.choosing_rows += position - 1 >= options_.chooses_from;
   ++c.generated;
   stepper.append(id, sampled.token);

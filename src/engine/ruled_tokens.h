@@ -1,0 +1,52 @@
+// RuledTokens: TokenRules as a draw wants them: a mask and a bias for the token that follows some others.
+//
+// What it says is a function of the rules and of the tokens alone: it counts those that it has not seen yet, so how
+// often it is asked, and what was computed again in between, changes nothing. Ownership: of one sequence. Thread
+// safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/index_types.h"
+#include "sluice/sampling.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+class RuledTokens {
+ public:
+  // `ends`: the tokens that min_tokens keeps back. The rules are valid.
+  RuledTokens(std::shared_ptr<const TokenRules> rules, std::vector<TokenId> ends, std::size_t vocab);
+
+  static void allow_all(std::span<std::uint32_t> words, std::size_t vocab);
+
+  bool needs_logits() const { return rules_->repetition_penalty != 1.0F; }
+  // For the token behind `tokens`, the first `prompt` of which are the prompt; each time the same sequence, as long or
+  // longer. Takes from `allowed` what the rules ban, and makes bias(). An error: they leave no token.
+  Status apply(std::span<const TokenId> tokens, int prompt, std::span<const float> logits,
+               std::span<std::uint32_t> allowed);
+  // [vocab], to be added to the logits; null: nothing. Valid until the next apply().
+  const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }
+
+ private:
+  void count(std::span<const TokenId> tokens, int prompt);
+  float own_bias(TokenId id) const;  // without the repetition penalty's
+  void ban_bad_words(std::span<const TokenId> answer, std::span<std::uint32_t> allowed) const;
+
+  const std::shared_ptr<const TokenRules> rules_;
+  const std::vector<TokenId> ends_;
+  const std::size_t vocab_;
+  std::vector<std::uint32_t> allowed_;  // allowed_token_ids; empty: all
+  std::unordered_map<TokenId, float> logit_bias_;
+  std::size_t counted_ = 0;                     // tokens so far
+  std::unordered_map<TokenId, int> in_answer_;  // how often
+  std::vector<TokenId> seen_;                   // each once; with a repetition penalty
+  std::vector<bool> is_seen_;                   // [vocab]; the same
+  std::vector<float> bias_;                     // [vocab]; empty: the rules change no logits
+};
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// What is kept of compiled grammars has limits.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/matcher.h"
+
+namespace sluice::grammar_cache_test {
+namespace {
+
+std::shared_ptr<const TokenTrie> letters() {
+  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
+  std::vector<std::string_view> tokens;
+  for (std::size_t i = 0; i < kLetters.size(); ++i) tokens.push_back(std::string_view(kLetters).substr(i, 1));
+  tokens.emplace_back();
+  return std::make_shared<const TokenTrie>(tokens, std::vector<std::int32_t>{26});
+}
+
+GrammarSource letters_source(int i) {
+  return {.kind = GrammarSource::Kind::kRegex, .text = "[a-z]{" + std::to_string(i + 1) + "}"};
+}
+
+TEST(GrammarCacheTest, KeepsTheGrammarsUsedLast) {
+  GrammarCache cache(letters);
+  const auto first = cache.get(letters_source(0));
+  ASSERT_TRUE(first.ok());
+  for (int i = 1; i < static_cast<int>(kMostGrammars); ++i) ASSERT_TRUE(cache.get(letters_source(i)).ok());
+  EXPECT_EQ(cache.size(), kMostGrammars);
+  EXPECT_EQ(*cache.get(letters_source(0)), *first) << "compiled once";
+  ASSERT_TRUE(cache.get(letters_source(100)).ok());
+  EXPECT_EQ(cache.size(), kMostGrammars);
+  EXPECT_EQ(*cache.get(letters_source(0)), *first) << "it was used lately";
+}
+
+TEST(GrammarCacheTest, KeepsNoMoreBytesThanItMay) {
+  constexpr std::size_t kMost = 200'000;
+  GrammarCache cache(letters, kMost);
+  for (int i = 0; i < 40; ++i) {
+    const auto masks = cache.get(letters_source(200 + i));
+    ASSERT_TRUE(masks.ok());
+    EXPECT_LE(cache.bytes(), kMost);
+    EXPECT_GE(cache.size(), 1U);
+  }
+  EXPECT_GT(cache.size(), 1U);
+  EXPECT_LT(cache.size(), 40U);
+  // One that is larger than that is kept alone, as its answers need it anyway.
+  ASSERT_TRUE(cache.get(letters_source(9000)).ok());
+  EXPECT_EQ(cache.size(), 1U);
+  EXPECT_GT(cache.bytes(), kMost);
+}
+
+TEST(GrammarCacheTest, MasksCountWhenTheyAreMade) {
+  GrammarCache cache(letters);
+  const auto masks = cache.get(letters_source(50));
+  ASSERT_TRUE(masks.ok());
+  const std::size_t before = cache.bytes();
+  Matcher matcher(*masks);
+  std::vector<std::uint32_t> words(1);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(matcher.allowed(words).ok());
+    ASSERT_TRUE(matcher.accept(i));
+  }
+  EXPECT_GT(cache.bytes(), before + 20 * 8);
+}
+
+}  // namespace
+}  // namespace sluice::grammar_cache_test

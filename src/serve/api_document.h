@@ -1,0 +1,11 @@
+// What the table of fields (field_table.h) says, for people and for programs: docs/api.md and GET /openapi.json.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+std::string api_markdown();
+std::string openapi_json();  // OpenAPI 3.1
+
+}  // namespace sluice

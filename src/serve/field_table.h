@@ -1,0 +1,54 @@
+// The fields of requests: one table, from which requests are checked (request_fields.h), and docs/api.md and
+// GET /openapi.json are made (api_document.h).
+//
+// A field is named by its path: "temperature", "stream_options.include_usage", "messages[].role". Thread safety: const.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+enum FieldPlaces : unsigned { kInChat = 1, kInCompletion = 2, kInBoth = 3 };
+
+enum class FieldType : std::uint8_t {
+  kNumber,   // from low to high
+  kInteger,  // from low to high
+  kBits64,   // any integer of 64 bits
+  kBoolean,
+  kString,
+  kStrings,   // a string, or an array of at most `high` that are not empty
+  kTokenIds,  // an array of at most `high`
+  kObject,
+  kArray,
+  kAny,
+};
+
+enum class FieldUse : std::uint8_t {
+  kRead,     // has the effect that the table says
+  kIgnored,  // known, and nothing that could have an effect here
+  kOnly,     // its effect is missing: only the value `text`, JSON, is accepted, which asks for nothing, and empty ones
+};
+
+struct Field {
+  std::string_view name;
+  unsigned places = kInBoth;
+  FieldUse use = FieldUse::kRead;
+  FieldType type = FieldType::kAny;
+  double low = 0, high = 0;
+  std::string_view preset = {};  // what holds where it is absent; "": nothing. Of kOnly what to use instead
+  std::string_view text = {};    // the effect, in Markdown; of kOnly the one value
+  bool above_low = false;        // `low` itself is out of range
+
+  std::string expected() const;  // "a number from 0 to 2": for messages
+  std::string range() const;     // "0…2": for the document
+};
+
+std::span<const Field> request_fields();
+// nullptr: nobody knows it there. `path` may have numbers in its brackets.
+const Field* find_field(FieldPlaces place, std::string_view path);
+
+}  // namespace sluice
