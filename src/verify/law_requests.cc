@@ -229,15 +229,13 @@ class Maker {
 Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number) {
   Workload work = Maker(prompts, laws, pages, number).make();
   // From a generator of its own, so that what the others are drawn from goes on as before. Requests with rules get no
-  // drafts, so those that a situation is made of have none.
-  const auto situation = static_cast<Situation>(number % kLawSituations);
-  if (situation == Situation::kStrangers) return work;
+  // drafts and so take more steps: the situations that are there by construction have none.
+  if (static_cast<Situation>(number % kLawSituations) != Situation::kAny) return work;
   std::mt19937_64 random(laws.seed * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(number) + 1);
-  const std::size_t first = situation == Situation::kAny ? 0 : 3;
-  for (std::size_t i = first; i < work.requests.size(); ++i) {
+  for (WorkRequest& request : work.requests) {
     const bool has_rules = random() % 2 == 0;
     const std::uint64_t rules = 1 + random() % 1000;
-    if (has_rules) work.requests[i].rules = rules;
+    if (has_rules) request.rules = rules;
   }
   return work;
 }
