@@ -1,6 +1,6 @@
-// Products with up to 8 rows, or 16: a warp multiplies a strip of weights that it loads some cells ahead, into
-// registers, with rows that it reads where they lie. Where there are few strips the warps of a team share one: each
-// takes some of its segments, and their sums are added in order.
+// Products with up to 8 rows, or 16: a warp multiplies a strip of weights that it copies some cells ahead, into a ring
+// of its own in shared memory, with rows that it reads where they lie. Where there are few strips the warps of a team
+// share one: each takes some of its segments, and their sums are added in order.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/fragments.h"
@@ -12,15 +12,17 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kWarps = 8;
-constexpr std::size_t kMostShared = std::size_t{200} << 10;
+constexpr std::size_t kMostShared = std::size_t{140} << 10;  // beside the rings
 
 // kTiles: of 8 rows.
 template <StripKind kKind, int kTiles>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kResident = 2;
+  static constexpr int kResident = kTiles == 1 ? 3 : 2;
   static constexpr bool kWaits = true;
-  static constexpr int kAhead = kTiles == 1 ? Cell<kKind>::kAhead : (Cell<kKind>::kAhead + 1) / 2;
+  static constexpr int kAhead = Cell<kKind>::kAhead;
+  static constexpr int kCellBytes = kCellSharedBytes<kKind>;
+  static constexpr int kRingBytes = kAhead * kCellBytes, kRingsBytes = kWarps * kRingBytes;  // before all else shared
   StripLaunch launch;
   int strip_warps;  // of a team work on a strip; with more than one the rows are read where they lie
   int row_bytes;    // of a row in shared memory; 0: they are not copied there
@@ -74,7 +76,7 @@ struct FewRows {
     const int part = warp % strip_warps;
     const int first = part * w.segments / strip_warps;
     const int end = strip < w.strips ? (part + 1) * w.segments / strip_warps : first;
-    auto* sums = reinterpret_cast<float*>(team.shared) + of_team * w.segments * kSumsOfSegment;
+    auto* sums = reinterpret_cast<float*>(team.shared + kRingsBytes) + of_team * w.segments * kSumsOfSegment;
     Sums total;
     total.clear();
     run(product, StripAt(w, tile.group.data, strip < w.strips ? strip : 0), tile.group, lane, first, end, total,
@@ -130,17 +132,18 @@ struct FewRows {
     const StripLinear& w = product.weight;
     const int begin_cell = first * w.segment_cells, end_cell = end * w.segment_cells;
     const int cells = first == end ? begin_cell : end_cell < w.cells ? end_cell : w.cells;
-    Cell<kKind> ring[kAhead];
+    std::byte* ring = shared + static_cast<int>(threadIdx.x) / 32 * kRingBytes;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (begin_cell + i < cells) at.load(w, begin_cell + i, lane, ring[i]);
+      if (begin_cell + i < cells) at.template start<kKind>(w, begin_cell + i, lane, ring + i * kCellBytes);
+      cuda_ops::commit_copies();
     }
     cuda_ops::wait_for_kernels();
     Rows rows;
     rows.shared = 0, rows.tile_bytes = 8 * row_bytes;
     if (row_bytes != 0) {
-      copy_rows(product, group, shared);
-      rows.shared = shared_address(shared) + lane % 8 * row_bytes + lane / 8 * 16;
+      copy_rows(product, group, shared + kRingsBytes);
+      rows.shared = shared_address(shared + kRingsBytes) + lane % 8 * row_bytes + lane / 8 * 16;
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
@@ -153,19 +156,23 @@ struct FewRows {
     Sums chain;
     chain.clear();
     int segment = first, left = w.segment_cells;
-    for (int c = begin_cell; c < cells; c += kAhead) {
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (c + i >= cells) break;
-        inputs = next;
-        if (c + i + 1 < cells) rows.load(c + i + 1, next);
-        multiply(ring[i], inputs, chain);
-        if (c + i + kAhead < cells) at.load(w, c + i + kAhead, lane, ring[i]);
-        if (--left == 0 || c + i + 1 == cells) {
-          finish(at, lane, segment, chain, total, sums);
-          chain.clear();
-          ++segment, left = w.segment_cells;
-        }
+    int stage = 0;
+    for (int c = begin_cell; c < cells; ++c) {
+      cuda_ops::wait_copies<kAhead - 1>();
+      __syncwarp();  // the scales were copied by some lanes for all
+      Cell<kKind> cell;
+      StripAt::take<kKind>(ring + stage * kCellBytes, lane, cell);
+      inputs = next;
+      if (c + 1 < cells) rows.load(c + 1, next);
+      multiply(cell, inputs, chain);
+      __syncwarp();
+      if (c + kAhead < cells) at.template start<kKind>(w, c + kAhead, lane, ring + stage * kCellBytes);
+      cuda_ops::commit_copies();
+      stage = stage + 1 == kAhead ? 0 : stage + 1;
+      if (--left == 0 || c + 1 == cells) {
+        finish(at, lane, segment, chain, total, sums);
+        chain.clear();
+        ++segment, left = w.segment_cells;
       }
     }
   }
@@ -243,7 +250,7 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
     kernel.launch.first_team[i] = static_cast<std::int32_t>(teams);
     teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
   }
-  cuda_ops::launch(exec, teams, kernel, shared);
+  cuda_ops::launch(exec, teams, kernel, kernel.kRingsBytes + shared);
 }
 
 template <StripKind kKind>

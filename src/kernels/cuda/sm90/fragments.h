@@ -9,8 +9,7 @@ namespace sluice::cuda_sm90 {
 
 // d += a b: 16 outputs x 16 inputs times 16 inputs x 8 rows. d: outputs g and g + 8 of rows 2t, 2t + 1.
 SLUICE_DEVICE void multiply_step(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -39,24 +38,14 @@ SLUICE_DEVICE std::uint32_t high_twice(std::uint32_t pair) {
   return __byte_perm(pair, 0, 0x3232);
 }
 
-// Read once: not kept in the first cache.
-SLUICE_DEVICE uint4 load_weights(const std::byte* at) {
-  uint4 words;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(at));
-  return words;
-}
-
 // A lane's part of one cell, as it is loaded: kWords times 16 bytes, and the scales of rows g and g + 8.
 template <StripKind kKind>
 struct Cell;
 
 template <>
 struct Cell<StripKind::kBf16> {
-  static constexpr int kWords = 4, kAhead = 3;  // cells of a warp on their way
+  static constexpr int kWords = 4, kAhead = 4;  // cells of a warp on their way
   uint4 words[kWords];
-  SLUICE_DEVICE void load_scales(const StripLinear&, const std::byte*, int, int) {}
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
   SLUICE_DEVICE void fragment(std::uint32_t (&a)[4]) const {
@@ -65,7 +54,7 @@ struct Cell<StripKind::kBf16> {
 };
 
 struct Fp8Words {
-  static constexpr int kWords = 2, kAhead = 4;
+  static constexpr int kWords = 2, kAhead = 6;
   uint4 words[kWords];
   // The values times 2^-120.
   template <int kStep>
@@ -80,9 +69,6 @@ struct Fp8Words {
 template <>
 struct Cell<StripKind::kFp8> : Fp8Words {
   std::uint32_t scale;  // exponents of g and g + 8 in bytes 0 and 1
-  SLUICE_DEVICE void load_scales(const StripLinear& w, const std::byte* scales, int cell, int lane) {
-    scale = reinterpret_cast<const std::uint16_t*>(scales)[cell / w.scale_cells * 8 + lane / 4];
-  }
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
     scale = reinterpret_cast<const std::uint16_t*>(at)[lane / 4];
   }
@@ -98,7 +84,6 @@ struct Cell<StripKind::kFp8> : Fp8Words {
 
 template <>
 struct Cell<StripKind::kFp8Scaled> : Fp8Words {
-  SLUICE_DEVICE void load_scales(const StripLinear&, const std::byte*, int, int) {}
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
   SLUICE_DEVICE void fragment(std::uint32_t (&a)[4]) const {
@@ -113,9 +98,6 @@ struct Cell<StripKind::kMxfp4> {
   static constexpr int kWords = 1, kAhead = 8;
   uint4 words[kWords];
   std::uint32_t scale;
-  SLUICE_DEVICE void load_scales(const StripLinear&, const std::byte* scales, int cell, int lane) {
-    scale = reinterpret_cast<const std::uint32_t*>(scales)[cell * 8 + lane / 4];
-  }
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
     scale = reinterpret_cast<const std::uint32_t*>(at)[lane / 4];
   }
@@ -144,15 +126,8 @@ struct StripAt {
       : cells(data + static_cast<std::size_t>(strip) * w.cells * w.cell_bytes),
         scales(data + w.scales_at + static_cast<std::size_t>(strip) * w.strip_scale_bytes) {}
 
-  template <StripKind kKind>
-  SLUICE_DEVICE void load(const StripLinear& w, int cell, int lane, Cell<kKind>& to) const {
-    const std::byte* at = cells + static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512) + lane * 16;
-#pragma unroll
-    for (int i = 0; i < Cell<kKind>::kWords; ++i) to.words[i] = load_weights(at + i * 512);
-    to.load_scales(w, scales, cell, lane);
-  }
-  // The same by way of shared memory, of which a strip has kCellSharedBytes: each lane copies what it takes, and the
-  // scales, which all lanes see after a barrier.
+  // To shared memory, of which a cell takes kCellSharedBytes: each lane copies what it takes, and some the scales,
+  // which all lanes see after a barrier.
   template <StripKind kKind>
   SLUICE_DEVICE void start(const StripLinear& w, int cell, int lane, std::byte* shared) const {
     const std::byte* at = cells + static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512) + lane * 16;

@@ -33,6 +33,7 @@ struct ManyRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kStrips == 1 ? 2 : 1;
   static constexpr bool kWaits = true;
+  static constexpr bool kAhead = kStrips == 2;  // where there are registers for it
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   static constexpr int kStageBytes = kRowsBytes + kWarps * kStrips * kCellBytes;  // of rows, then of each strip
   StripLaunch launch;
@@ -167,19 +168,24 @@ struct ManyRows {
   static SLUICE_DEVICE void multiply(const Cell<kKind> (&cells)[kStrips], std::uint32_t rows_at, int lane,
                                      Sums& chain) {
     const int row = lane / 16 * 8 + lane % 8, half = lane / 8 % 2;
+    const auto load = [&](int step, std::uint32_t(&to)[2 * kTiles]) {
+      const std::uint32_t at = rows_at + row * kRowBytes + ((2 * step + half) ^ row % 8) * 16;
+#pragma unroll
+      for (int n = 0; n < kTiles; n += 2) load_matrices(at + n * 8 * kRowBytes, &to[2 * n]);
+    };
+    std::uint32_t rows[2][2 * kTiles];  // of this step and the next, so that no product waits for them
+    load(0, rows[0]);
     const auto step = [&]<int kStep>() {
+      if constexpr (kAhead && kStep + 1 < kCellSteps) load(kStep + 1, rows[(kStep + 1) % 2]);
+      if constexpr (!kAhead && kStep > 0) load(kStep, rows[kStep % 2]);
       std::uint32_t a[kStrips][4];
 #pragma unroll
       for (int s = 0; s < kStrips; ++s) cells[s].template fragment<kStep>(a[s]);
-      const std::uint32_t at = rows_at + row * kRowBytes + ((2 * kStep + half) ^ row % 8) * 16;
 #pragma unroll
-      for (int n = 0; n < kTiles; n += 2) {
-        std::uint32_t b[4];
-        load_matrices(at + n * 8 * kRowBytes, b);
+      for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
         for (int s = 0; s < kStrips; ++s) {
-          multiply_step(chain[s][n], a[s], b[0], b[1]);
-          multiply_step(chain[s][n + 1], a[s], b[2], b[3]);
+          multiply_step(chain[s][n], a[s], rows[kStep % 2][2 * n], rows[kStep % 2][2 * n + 1]);
         }
       }
     };
