@@ -125,9 +125,9 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});
   command.add_option("--kernels", options.machine.kernels, kKernelsHelp)->option_text("CHANGES")->group(kGroup);
   add_choice(command, "--profile", options.numerics.profile,
-             "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated) or ref (f32, "
-             "training's quantisation simulated)",
-             {"default", "plain", "ref"});
+             "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated), ref (f32, "
+             "training's quantisation simulated) or sm90 (tensor cores of H100 and H200)",
+             {"default", "plain", "ref", "sm90"});
   add_choice(command, "--compute-dtype", options.numerics.compute_dtype,
              "Inputs of linears: auto, f32, bf16, int8, or fp8 (as official inference rounds them)",
              {"auto", "f32", "bf16", "int8", "fp8"});

@@ -68,9 +68,12 @@ foreach(pass old new)
     list(APPEND SLUICE_CUDA_FLAGS "SHELL:-gencode arch=compute_${least},code=[${codes}]")
   endif()
 endforeach()
-list(APPEND SLUICE_CUDA_FLAGS "SHELL:-Xfatbin -compress-all"
+set(SLUICE_HOPPER_FLAGS "SHELL:-gencode arch=compute_90a,code=sm_90a")
+set(same "SHELL:-Xfatbin -compress-all"
   -fmad=false -ftz=true -prec-div=true -prec-sqrt=true --expt-relaxed-constexpr
   -Xcompiler=-Wall,-Wextra,-ffp-contract=off,-fno-math-errno)
+list(APPEND SLUICE_CUDA_FLAGS ${same})
+list(APPEND SLUICE_HOPPER_FLAGS ${same})
 
 # After sluice_layer(kernels), which has what does not need CUDA's headers: how weights are packed, and the tests of the
 # kernels, compiled by the C++ compiler (src/kernels/cuda/launch.h).
@@ -81,6 +84,12 @@ function(sluice_cuda_library)
     list(FILTER sources EXCLUDE REGEX "/absent\\.cc$")
     add_library(sluice_cuda STATIC ${sources})
     target_compile_options(sluice_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${SLUICE_CUDA_FLAGS}>")
+    # The kernels of Hopper alone.
+    file(GLOB hopper CONFIGURE_DEPENDS ${folder}/sm90/*.cu)
+    add_library(sluice_cuda_sm90 OBJECT ${hopper})
+    target_compile_options(sluice_cuda_sm90 PRIVATE ${SLUICE_HOPPER_FLAGS})
+    target_link_libraries(sluice_cuda_sm90 PRIVATE sluice_kernels)
+    target_sources(sluice_cuda PRIVATE $<TARGET_OBJECTS:sluice_cuda_sm90>)
     target_link_libraries(sluice_cuda PUBLIC sluice_kernels PRIVATE cudart-static)
   else()
     add_library(sluice_cuda STATIC ${folder}/runtime/absent.cc)

@@ -55,6 +55,7 @@ def test_wrong_usage():
     fails("run", says="--prompt")
     fails("run", "-p", "x", "--frobnicate", says="--frobnicate")
     fails("run", "-p", "x", "--profile", "fancy", says="fancy")
+    fails("run", "-p", "x", "--profile", "sm90", says="H100 and H200, found --device cpu")
     fails("run", "-p", "x", "--threads", "many", says="many")
     fails("run", "-p", "x", "--kv-cache-memory", "3 potatoes", says="--kv-cache-memory")
     fails("run", "-p", "x", "--log-level", "loud", says=["loud", "trace"])

@@ -9,8 +9,11 @@
 #include "base/log.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/linear_layout.h"
+#include "kernels/cuda/strip_check.h"
+#include "kernels/cuda/strip_layout.h"
 #include "kernels/emulated_device.h"
 #include "kernels/linear.h"
+#include "model/numerics.h"
 
 namespace sluice {
 namespace {
@@ -21,9 +24,7 @@ Result<DeviceChoice> choose_gpu(int number) {
       .owned = std::move(gpu), .ops = &cuda_op_table(), .kernels = &kernels_that_pack("cuda", cuda_linear_packing())};
 }
 
-}  // namespace
-
-Result<DeviceChoice> choose_device(const MachineOptions& options) {
+Result<DeviceChoice> choose_any(const MachineOptions& options) {
   const std::string_view name = options.device;
   constexpr std::string_view kNumbered = "cuda:";
   if (name == "cpu") return DeviceChoice{};
@@ -45,6 +46,25 @@ Result<DeviceChoice> choose_device(const MachineOptions& options) {
     if (error == std::errc() && end == digits.data() + digits.size() && number >= 0) return choose_gpu(number);
   }
   return invalid_argument(fmt::format("--device: expected auto, cpu, cuda, cuda:N or emulated, found '{}'", name));
+}
+
+}  // namespace
+
+Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_view profile) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice choice, choose_any(options));
+  if (profile != kSm90Profile) return choice;
+  auto* gpu = dynamic_cast<CudaDevice*>(choice.owned.get());
+  if (gpu == nullptr) {
+    return invalid_argument(
+        fmt::format("--profile sm90: its kernels are those of NVIDIA's H100 and H200, found --device {}{}; give "
+                    "--device cuda on a machine with such a GPU, or choose another profile",
+                    options.device, options.device == "auto" ? ", which is the CPU here" : ""));
+  }
+  SLUICE_RETURN_IF_ERROR(gpu->prepare_sm90());
+  choice.ops = &cuda_sm90_op_table();
+  choice.kernels = &kernels_that_pack("cuda, sm90", sm90_linear_packing());
+  SLUICE_RETURN_IF_ERROR(check_strip_kernels(*gpu));
+  return choice;
 }
 
 }  // namespace sluice

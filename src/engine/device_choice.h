@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "kernels/device.h"
 #include "kernels/exec.h"
@@ -19,8 +20,9 @@ struct DeviceChoice {
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
 
-// Of cpu, emulated, cuda, cuda:N, and auto: the first GPU that can be used, else the CPU. Errors: kInvalidArgument for
-// another name; those of open_cuda_device().
-Result<DeviceChoice> choose_device(const MachineOptions& options);
+// Of cpu, emulated, cuda, cuda:N, and auto: the first GPU that can be used, else the CPU. The profile sm90 has ops of
+// its own, which are compared with each other here. Errors: kInvalidArgument for another name, and for a device that
+// has not the profile; those of open_cuda_device() and CudaDevice::prepare_sm90().
+Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_view profile);
 
 }  // namespace sluice

@@ -28,10 +28,11 @@ LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, Aligne
 LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view,
                                 InputForm wanted) {
   LinearWeight weight = over(view, wanted);
-  weight.packed_ = AlignedBytes(packing.packed_bytes(view));
+  const LinearPacking& of_weight = packing.of(view, wanted);
+  weight.packed_ = AlignedBytes(of_weight.packed_bytes(view));
   weight.packed_at_ = weight.packed_.data();
   weight.packed_bytes_ = weight.packed_.size();
-  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, packing, view, weight.packed_.data());
+  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, of_weight, view, weight.packed_.data());
   return weight;
 }
 
@@ -46,7 +47,7 @@ LinearWeight LinearWeight::packed_at(const WeightView& view, InputForm wanted, c
 
 LinearWeight LinearWeight::in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted) {
   LinearWeight weight = over(view, wanted);
-  weight.packed_when_used_ = packing.packed_bytes(view) > 0;
+  weight.packed_when_used_ = packing.of(view, wanted).packed_bytes(view) > 0;
   return weight;
 }
 

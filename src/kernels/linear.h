@@ -139,6 +139,13 @@ struct LinearPacking {
   // to 64 bytes.
   void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
   int out_tile;
+  // Of weights whose inputs are bf16, where that is another.
+  const LinearPacking* bf16 = nullptr;
+
+  // That of a weight which multiplies input_form(wanted, view.format).
+  const LinearPacking& of(const WeightView& view, InputForm wanted) const {
+    return bf16 != nullptr && input_form(wanted, view.format) == InputForm::kBf16 ? *bf16 : *this;
+  }
 };
 const LinearPacking& linear_packing(const KernelTable& table);
 // For a device of which the host need know nothing else: the scalar kernels with its packing and its name. One table

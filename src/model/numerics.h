@@ -3,6 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
+//   sm90     products on the tensor cores of Hopper GPUs, inputs in bf16, in an order of their own
+//            (kernels/cuda/strip_layout.h); all else as in default
 //   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
 //            the family's CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
@@ -12,6 +14,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/model_config.h"
@@ -36,8 +39,10 @@ struct CacheTypes {
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
+inline constexpr std::string_view kSm90Profile = "sm90";  // its ops: cuda_sm90_op_table() (kernels/cuda/device.h)
+
 struct NumericsProfile {
-  std::string name;                    // "default", "plain" or "ref"
+  std::string name;                    // "default", "plain", "ref" or "sm90"
   InputForm inputs = InputForm::kF32;  // of the linears that checkpoints quantise; int8 for MXFP4, bf16 for the others
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;

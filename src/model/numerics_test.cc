@@ -99,6 +99,24 @@ void expect_rows(const std::string& config, const std::string& profile, const Ro
   }
 }
 
+TEST(Numerics, Sm90HasTheCachesOfTheDefaultAndItsInputsInBf16) {
+  const auto text_of = [](const EngineSetup& options) {
+    const auto plan = plan_model(config_of("v4-flash"), options);
+    return plan.ok() ? plan->profile.text() : plan.status().message();
+  };
+  EngineSetup options = with("sm90");
+  EXPECT_EQ(text_of(options), "sm90 bf16 kv=fp8 index=fp4");
+  options.numerics.compute_dtype = "int8";
+  EXPECT_EQ(text_of(options), "sm90 int8 kv=fp8 index=fp4");
+  for (const char* dtype : {"f32", "fp8"}) {
+    options.numerics.compute_dtype = dtype;
+    EXPECT_EQ(text_of(options),
+              std::string("--profile sm90 --compute-dtype ") + dtype +
+                  ": its tensor cores multiply bf16; expected auto, bf16 or int8 (integers for weights "
+                  "that are blocks of integers), or another profile");
+  }
+}
+
 TEST(Numerics, CachedRowsOfEveryFamily) {
   for (const Family& family : kFamilies) {
     for (const char* config : family.configs) {

@@ -96,7 +96,7 @@ PackedKey pack_key(std::span<const MappedFile* const> files, std::span<const Pac
     add(hash, weight.bytes);
     const Kind kind = kind_of(weight);
     for (const std::int64_t part : kind) add(hash, part);
-    if (kinds.insert(kind).second) add_packed_sample(hash, view, linear_packing(kernels));
+    if (kinds.insert(kind).second) add_packed_sample(hash, view, linear_packing(kernels).of(view, weight.inputs));
   }
   return hash.finish();
 }

@@ -61,7 +61,7 @@ struct PackedNow {
 
 void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs,
                        MakeValues values) {
-  const LinearPacking& packing = linear_packing(*exec_.kernels);
+  const LinearPacking& packing = linear_packing(*exec_.kernels).of(view, inputs);
   const std::size_t bytes = packing.packed_bytes(view);
   if (bytes > 0 && options_.pack) {
     into = LinearWeight::packed_at(view, inputs, nullptr, bytes);
@@ -151,7 +151,6 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
   // Pieces of many weights at once, so that no thread waits for another at the end of each.
   constexpr std::size_t kBytesAtOnce = std::size_t{64} << 20;
   constexpr int kPieceOutputs = 256;
-  const int step = (kPieceOutputs + packing.out_tile - 1) / packing.out_tile * packing.out_tile;
   std::size_t bytes = 0;
   const std::size_t begin_offset = items.front().offset;
   const auto pack_pieces = [&](const std::byte* values) {
@@ -159,7 +158,8 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
       const Piece& piece = pieces[static_cast<std::size_t>(i)];
       WeightView view = piece.item->place.view;
       if (values != nullptr) view.data = values;
-      packing.pack(view, piece.begin, piece.end, to + (piece.item->offset - begin_offset));
+      packing.of(view, piece.item->place.inputs)
+          .pack(view, piece.begin, piece.end, to + (piece.item->offset - begin_offset));
     });
     if (progress && !pieces.empty())
       progress(pieces.back().item->offset + pieces.back().item->place.bytes, arena_bytes_);
@@ -167,7 +167,8 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
     bytes = 0;
   };
   const auto add_pieces = [&](const Item& item) {
-    const int out = item.place.view.out;
+    const int out = item.place.view.out, tile = packing.of(item.place.view, item.place.inputs).out_tile;
+    const int step = (kPieceOutputs + tile - 1) / tile * tile;
     for (int begin = 0; begin < out; begin += step) pieces.push_back({&item, begin, std::min(out, begin + step)});
     bytes += item.place.bytes;
   };

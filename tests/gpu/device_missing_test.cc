@@ -40,6 +40,24 @@ TEST_F(GpuMissing, ANewerGpu) {
   EXPECT_EQ(message(), "--device cuda:0: GPU 0 (of the tests) has compute capability 7.0, expected 8.0 or later");
 }
 
+TEST_F(GpuMissing, AHopperForItsProfile) {
+  for (const auto& [major, ours] : {std::pair{8, false}, std::pair{9, true}, std::pair{10, false}}) {
+    fake_cuda().major = major;
+    const auto opened = open_cuda_device(0);
+    ASSERT_TRUE(opened.ok());
+    const Status prepared = (*opened)->prepare_sm90();
+    EXPECT_EQ(prepared.ok(), ours);
+    if (ours) {
+      EXPECT_EQ((*opened)->workspace_bytes(), std::size_t{1} << 30);
+    } else {
+      EXPECT_EQ(prepared.message(), "--profile sm90: GPU 0 (of the tests) has compute capability " +
+                                        std::to_string(major) +
+                                        ".0, expected 9.0 (H100, H200); choose another profile, of which default is "
+                                        "the fastest");
+    }
+  }
+}
+
 TEST_F(GpuMissing, Nothing) {
   EXPECT_EQ(message(), "");
   EXPECT_TRUE(has_cuda_device());

@@ -86,7 +86,7 @@ Result<std::unique_ptr<Runner>> load(const std::string& folder, const std::strin
   options.scheduler.max_num_seqs = 2;
   options.scheduler.max_num_batched_tokens = 512;
   options.model.max_model_len = tokens + 4 * kSteps;
-  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine));
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
   times().inner = device.ops != nullptr ? device.ops : &cpu_op_table();
   static OpTable table;
   table = timed_table();

@@ -24,7 +24,11 @@ class CudaDevice : public Device {
   virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
-  virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h)
+  virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h), or more
+  virtual std::size_t workspace_bytes() const = 0;
+  // Whether the kernels of the profile sm90 run here, with the workspace that they want; call it before any op.
+  // kUnavailable: another compute capability than 9.0; kResourceExhausted.
+  virtual Status prepare_sm90() = 0;
   virtual int processors() const = 0;  // multiprocessors
   // Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
   virtual bool behind_kernel() = 0;
@@ -44,5 +48,7 @@ bool has_cuda_device();
 
 // Kernels in the orders of the op headers: the bits of the CPU.
 const OpTable& cuda_op_table();
+// Those of the profile sm90, for weights packed by sm90_linear_packing() (kernels/cuda/strip_layout.h).
+const OpTable& cuda_sm90_op_table();
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include "kernels/cuda/shared/attend_expanded.cu"
 #include "kernels/cuda/shared/compressor.cu"
 #include "kernels/cuda/shared/embedding.cu"
+#include "kernels/cuda/shared/expert_pairs.cu"
 #include "kernels/cuda/shared/experts.cu"
 #include "kernels/cuda/shared/hyper_connection.cu"
 #include "kernels/cuda/shared/indexer.cu"

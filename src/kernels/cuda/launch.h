@@ -74,6 +74,7 @@ namespace sluice {
 inline constexpr std::size_t kCudaWorkspaceBytes = std::size_t{64} << 20;
 void* cuda_stream(const Exec& exec);
 std::byte* cuda_workspace(const Exec& exec);
+std::size_t cuda_workspace_bytes(const Exec& exec);  // kCudaWorkspaceBytes at least
 // Its multiprocessors: how many teams a kernel cuts its work into, which no result may depend on.
 int cuda_processors(const Exec& exec);
 // Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
@@ -203,31 +204,45 @@ const KernelState& kernel_state(std::size_t shared_bytes) {
   return state;
 }
 
+// `cluster`: so many consecutive teams, which are blocks, see each other's shared memory; compute capability 9.0.
 template <class Kernel>
-void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
+void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0, int cluster = 1) {
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   if (teams <= 0) return;
+  SLUICE_CHECK(cluster == 1 || (kTeams == 1 && teams % cluster == 0), "whole clusters of blocks");
   SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
   const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    ++count;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>((teams + kTeams - 1) / kTeams));
   config.blockDim = dim3(kBlockThreads<Kernel>);
   config.dynamicSmemBytes = team_bytes * kTeams;
   config.stream = static_cast<cudaStream_t>(cuda_stream(exec));
-  config.attrs = &early;
+  config.attrs = attributes;
   const bool waits = kernel_state<Kernel>(config.dynamicSmemBytes).waits;
-  config.numAttrs = cuda_behind_kernel(exec) && waits ? 1 : 0;
+  if (cuda_behind_kernel(exec) && waits) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count].val.programmaticStreamSerializationAllowed = 1;
+    ++count;
+  }
+  config.numAttrs = count;
   int team_count = static_cast<int>(teams), team_shared = static_cast<int>(team_bytes);
   void* arguments[] = {const_cast<Kernel*>(&kernel), &team_count, &team_shared};
   cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(run_teams<Kernel>), arguments);
 }
 
 // The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.
+inline std::size_t workspace_bytes(const Exec& exec) {
+  return cuda_workspace_bytes(exec);
+}
 inline std::byte* workspace(const Exec& exec, std::size_t bytes) {
-  SLUICE_CHECK(bytes <= kCudaWorkspaceBytes, "an op cuts its work so that the workspace is enough");
+  SLUICE_CHECK(bytes <= workspace_bytes(exec), "an op cuts its work so that the workspace is enough");
   return cuda_workspace(exec);
 }
 

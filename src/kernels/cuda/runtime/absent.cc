@@ -1,6 +1,7 @@
 // What stands for the CUDA device in a program that was built without CUDA.
 #include "base/check.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/strip_check.h"
 
 namespace sluice {
 
@@ -17,6 +18,14 @@ bool has_cuda_device() {
 const OpTable& cuda_op_table() {
   SLUICE_CHECK(false, "nobody has a CUDA device here");
   return cpu_op_table();
+}
+
+const OpTable& cuda_sm90_op_table() {
+  return cuda_op_table();
+}
+
+Status check_strip_kernels(CudaDevice&) {
+  return internal_error("nobody has a CUDA device here");
 }
 
 }  // namespace sluice

@@ -40,6 +40,8 @@ class Gpu final : public CudaDevice {
     return stream_;
   }
   std::byte* workspace() override { return workspace_.data(); }
+  std::size_t workspace_bytes() const override { return workspace_.size(); }
+  Status prepare_sm90() override;
   int processors() const override { return processors_; }
   bool behind_kernel() override { return behind_kernel_.exchange(true) && early_; }
   void start_kernels_early(bool early) override { early_ = early; }
@@ -73,7 +75,7 @@ class Gpu final : public CudaDevice {
   int number_;
   std::string text_;
   std::size_t total_bytes_ = 0;
-  int processors_ = 1;
+  int processors_ = 1, major_ = 0, minor_ = 0;
   std::atomic<bool> behind_kernel_ = false;
   bool early_ = true;
   cudaStream_t stream_ = nullptr;
@@ -94,6 +96,8 @@ Status Gpu::open() {
   text_ = fmt::format("GPU {} ({})", number_, properties.name);
   total_bytes_ = properties.totalGlobalMem;
   processors_ = std::max(1, properties.multiProcessorCount);
+  major_ = properties.major;
+  minor_ = properties.minor;
   if (properties.major < kLeastMajor) {
     return unavailable(fmt::format("--device cuda:{}: {} has compute capability {}.{}, expected {}.0 or later", number_,
                                    text_, properties.major, properties.minor, kLeastMajor));
@@ -108,6 +112,22 @@ Status Gpu::open() {
     if (const auto error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming)) return failed(error, "its events");
   }
   SLUICE_ASSIGN_OR_RETURN(workspace_, map(kCudaWorkspaceBytes, "the workspace of ops"));
+  wait();
+  return status_;
+}
+
+Status Gpu::prepare_sm90() {
+  // The experts' rows of thousands of tokens at once, so that each weight is read for many of them.
+  constexpr std::size_t kWorkspaceBytes = std::size_t{1} << 30;
+  if (major_ != 9 || minor_ != 0) {
+    return unavailable(
+        fmt::format("--profile sm90: {} has compute capability {}.{}, expected 9.0 (H100, H200); choose another "
+                    "profile, of which default is the fastest",
+                    text_, major_, minor_));
+  }
+  wait();
+  workspace_ = DeviceMemory();
+  SLUICE_ASSIGN_OR_RETURN(workspace_, map(kWorkspaceBytes, "the workspace of ops"));
   wait();
   return status_;
 }
@@ -258,6 +278,10 @@ void* cuda_stream(const Exec& exec) {
 
 std::byte* cuda_workspace(const Exec& exec) {
   return device_of(exec).workspace();
+}
+
+std::size_t cuda_workspace_bytes(const Exec& exec) {
+  return device_of(exec).workspace_bytes();
 }
 
 int cuda_processors(const Exec& exec) {

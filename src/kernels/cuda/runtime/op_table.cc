@@ -9,6 +9,10 @@ SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
 }  // namespace cuda_ops
+namespace cuda_sm90 {
+void linear(const Exec& exec, const LinearArgs& args);
+void experts(const Exec& exec, const ExpertsArgs& args);
+}  // namespace cuda_sm90
 
 const OpTable& cuda_op_table() {
 #define SLUICE_OP(op, Args) .op = cuda_ops::op,
@@ -21,6 +25,22 @@ const OpTable& cuda_op_table() {
 #undef SLUICE_OP
   };
   return kTable;
+}
+
+const OpTable& cuda_sm90_op_table() {
+  static const PartTable parts = [] {
+    PartTable table = *cuda_op_table().parts;
+    table.linear = cuda_sm90::linear;
+    return table;
+  }();
+  static const OpTable table = [] {
+    OpTable ops = cuda_op_table();
+    ops.device = "cuda, sm90";
+    ops.parts = &parts;
+    ops.experts = cuda_sm90::experts;
+    return ops;
+  }();
+  return table;
 }
 
 }  // namespace sluice

@@ -1,0 +1,68 @@
+// Experts on a GPU: (row, slot) pairs sorted by expert into groups of rows that share a weight, what they are
+// multiplied with between the products, and the sum of a row's slots.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/shared/linear_products.h"
+#include "kernels/experts.h"
+#include "kernels/math.h"
+
+namespace sluice::SLUICE_CUDA_OPS {
+
+inline constexpr int kAlonePairs = 16;  // so few are not worth sorting: each is a group
+
+// Where the pairs of a piece of rows lie, in the workspace.
+struct PairLists {
+  std::int32_t* rows;          // [pairs], sorted by expert: the row
+  std::int32_t* positions;     // [pairs]: where a pair was sorted to
+  float* weights;              // [pairs], sorted
+  RowGroup *gate, *up, *down;  // [groups]
+};
+
+// Groups of at most `group_rows` of the pairs of `rows` rows, some of them maybe empty.
+int groups_of(const ExpertsArgs& args, int rows, int group_rows);
+// Of the op's rows [first, first + rows).
+void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists);
+// y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none.
+void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
+                   const PairLists& lists, const float* shared);
+
+// m = (silu(gate) * up) * weight, the weight a row's: kernels/experts.h.
+struct SwiGluValues {
+  const float* gate;
+  const float* up;
+  const float* weights;  // null: 1
+  int dim;
+  float limit;
+
+  SLUICE_DEVICE float operator()(std::ptrdiff_t row, int d) const {
+    float a = gate[row * dim + d], b = up[row * dim + d];
+    if (limit > 0.0F) {
+      a = limit < a ? limit : a;
+      b = limit < b ? limit : b;
+      b = b < -limit ? -limit : b;
+    }
+    return (silu_f32(a) * b) * (weights != nullptr ? weights[row] : 1.0F);
+  }
+};
+
+// Hands out pieces of the workspace; without memory it counts bytes.
+class Carver {
+ public:
+  explicit Carver(std::byte* memory) : memory_(memory) {}
+  template <class T>
+  T* take(std::size_t count) {
+    auto* at = reinterpret_cast<T*>(memory_ + bytes_);
+    bytes_ += (count * sizeof(T) + 255) / 256 * 256;
+    return at;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace sluice::SLUICE_CUDA_OPS

@@ -1,0 +1,190 @@
+// experts (kernels/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of as many rows as
+// an expert has about; the shared expert's products are those of all rows.
+#include <algorithm>
+
+#include "base/number_formats.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/shared/expert_pairs.h"
+#include "kernels/cuda/sm90/ops.h"
+#include "kernels/linear_inputs.h"
+
+namespace sluice::cuda_sm90 {
+namespace {
+
+using cuda_ops::Carver;
+using cuda_ops::PairLists;
+using cuda_ops::SwiGluValues;
+using cuda_ops::Team;
+
+// m as the next product takes it: bf16, zeros behind. 8 values a thread.
+struct SwiGluAndRound {
+  static constexpr int kThreads = 1;
+  SwiGluValues values;
+  std::uint16_t* to;
+  int pieces;  // of a row
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int row = team.index / pieces, first = team.index % pieces * 8;
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t value = first + i < values.dim ? to_bf16(values(row, first + i)).bits : 0U;
+      words[i / 2] = i % 2 == 0 ? value : words[i / 2] | value << 16;
+    }
+    reinterpret_cast<uint4*>(to)[team.index] = {words[0], words[1], words[2], words[3]};
+  }
+};
+
+int padded(int columns) {
+  return (columns + kCellInputs - 1) / kCellInputs * kCellInputs;
+}
+
+bool in_strips(const ExpertWeights& expert) {
+  return cuda_sm90::in_strips(expert.gate) && cuda_sm90::in_strips(expert.up) && cuda_sm90::in_strips(expert.down);
+}
+
+// Of gate and up, and of m.
+struct InnerRows {
+  float *gate, *up;
+  std::uint16_t* m;
+
+  InnerRows(const ExpertWeights* expert, std::size_t rows, Carver& carver) {
+    const auto inter = expert == nullptr ? 0 : static_cast<std::size_t>(expert->gate.out());
+    gate = carver.take<float>(rows * inter);
+    up = carver.take<float>(rows * inter);
+    m = carver.take<std::uint16_t>(rows * static_cast<std::size_t>(padded(static_cast<int>(inter))));
+  }
+};
+
+struct Work {
+  PairLists lists{};
+  std::uint16_t* x;  // where the op's are not as kernels take them
+  InnerRows routed, shared;
+  float *outputs, *shared_out;
+
+  Work(const ExpertsArgs& args, const ExpertWeights* shared_expert, int rows, int groups, bool stages, Carver& carver)
+      : x(carver.take<std::uint16_t>(stages ? static_cast<std::size_t>(rows) * padded(args.hidden) : 0)),
+        routed(args.slots > 0 ? args.experts.data() : nullptr, static_cast<std::size_t>(rows) * args.slots, carver),
+        shared(shared_expert, static_cast<std::size_t>(rows), carver) {
+    const auto pairs = static_cast<std::size_t>(rows) * static_cast<std::size_t>(args.slots);
+    lists.rows = carver.take<std::int32_t>(pairs);
+    lists.positions = carver.take<std::int32_t>(pairs);
+    lists.weights = carver.take<float>(pairs);
+    for (cuda_ops::RowGroup** list : {&lists.gate, &lists.up, &lists.down}) {
+      *list = carver.take<cuda_ops::RowGroup>(static_cast<std::size_t>(groups));
+    }
+    outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
+    shared_out = carver.take<float>(shared_expert == nullptr ? 0 : static_cast<std::size_t>(rows) * args.hidden);
+  }
+};
+
+// The rows of the kernel that suits as many as an expert has about.
+int group_rows(const ExpertsArgs& args, int rows) {
+  const int pairs = rows * args.slots, experts = static_cast<int>(args.experts.size());
+  if (pairs <= 5 * experts) return kFewRows;
+  return pairs <= 16 * experts ? kSomeRows : kManyRows;
+}
+
+class StripExperts {
+ public:
+  StripExperts(const ExpertsArgs& args, const ExpertWeights* shared) : args_(args), shared_(shared) {
+    const Rows& x = args.x;
+    const float* rounded = x.form(InputForm::kBf16);
+    const bool prepared = rounded != nullptr;
+    x_ = {prepared ? rounded : x.values, prepared ? input_floats(InputForm::kBf16, args.hidden) : x.ld, nullptr,
+          args.hidden, prepared};
+  }
+
+  // other: not null: y, with what other kernels gave: the shared expert's output, or the slots' sum.
+  void run(const Exec& exec, const float* other) {
+    int piece = args_.rows;  // rows at once
+    while (piece > 1 && work_bytes(piece) > cuda_ops::workspace_bytes(exec)) piece = (piece + 1) / 2;
+    for (int first = 0; first < args_.rows; first += piece) {
+      run(exec, first, std::min(piece, args_.rows - first), other);
+    }
+  }
+
+ private:
+  std::size_t work_bytes(int rows) const {
+    Carver carver(nullptr);
+    const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
+                    carver);
+    return carver.bytes();
+  }
+
+  void run(const Exec& exec, int first, int rows, const float* other) {
+    const int of_group = group_rows(args_, rows), groups = cuda_ops::groups_of(args_, rows, of_group);
+    Carver carver(cuda_ops::workspace(exec, work_bytes(rows)));
+    const Work work(args_, shared_, rows, groups, !x_.in_place(), carver);
+    const StagedRows from = x_.from(first);
+    if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
+    const auto* x = x_.in_place() ? reinterpret_cast<const std::uint16_t*>(from.x) : work.x;
+    const std::ptrdiff_t ldx = x_.in_place() ? 2 * x_.ldx : padded(args_.hidden);
+    if (args_.slots > 0) {
+      cuda_ops::list_pairs(exec, args_, first, rows, of_group, work.lists);
+      const StripRows of_pairs{.rows = rows * args_.slots, .group_count = groups, .kernel_rows = of_group};
+      multiply(exec, args_.experts[0], of_pairs, {x, ldx, work.lists.rows}, &work.lists, work.routed, work.outputs);
+    }
+    const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
+    const float* of_others = other != nullptr ? other + at : nullptr;
+    if (shared_ != nullptr) {
+      multiply(exec, *shared_, StripRows::of(rows), {x, ldx, nullptr}, nullptr, work.shared, work.shared_out);
+    }
+    if (args_.slots > 0 || other == nullptr) {
+      return cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists,
+                                     shared_ != nullptr ? work.shared_out : of_others);
+    }
+    cuda_ops::add(exec, AddArgs{rows, args_.hidden, work.shared_out, args_.y + at});
+  }
+
+  struct Inputs {
+    const std::uint16_t* x;
+    std::ptrdiff_t ldx;
+    const std::int32_t* rows;
+  };
+  // lists: the weights are those of its groups; null: the expert's.
+  void multiply(const Exec& exec, const ExpertWeights& expert, const StripRows& rows, const Inputs& inputs,
+                const PairLists* lists, const InnerRows& inner, float* y) {
+    const int inter = expert.gate.out();
+    const auto product = [&](const LinearWeight& weight, const Inputs& of, const cuda_ops::RowGroup* groups,
+                             float* to) {
+      StripProduct made = strip_product(weight, to, weight.out());
+      made.x = of.x, made.ldx = of.ldx, made.x_rows = of.rows, made.groups = groups;
+      return made;
+    };
+    const StripProduct first[] = {product(expert.gate, inputs, lists != nullptr ? lists->gate : nullptr, inner.gate),
+                                  product(expert.up, inputs, lists != nullptr ? lists->up : nullptr, inner.up)};
+    multiply_strips(exec, rows, first);
+    const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
+    const int pieces = padded(inter) / 8;
+    cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    const StripProduct second =
+        product(expert.down, {inner.m, padded(inter), nullptr}, lists != nullptr ? lists->down : nullptr, y);
+    multiply_strips(exec, rows, {&second, 1});
+  }
+
+  const ExpertsArgs& args_;
+  const ExpertWeights* shared_;
+  StagedRows x_{};
+};
+
+}  // namespace
+
+void experts(const Exec& exec, const ExpertsArgs& args) {
+  if (args.rows == 0) return;
+  const bool routed = args.slots > 0, routed_strips = routed && in_strips(args.experts[0]);
+  const bool shared_strips = args.shared != nullptr && in_strips(*args.shared);
+  if (!routed_strips && !shared_strips) return cuda_ops::experts(exec, args);
+  // What is not in strips comes first, in y, which is read before it is written.
+  ExpertsArgs others = args, strips = args;
+  const bool one_of_each = (routed && !routed_strips) || (args.shared != nullptr && !shared_strips);
+  if (one_of_each) {
+    (routed_strips ? others.slots : strips.slots) = 0;
+    (routed_strips ? others.experts : strips.experts) = {};
+    if (shared_strips) others.shared = nullptr;
+    cuda_ops::experts(exec, others);
+  }
+  StripExperts(strips, shared_strips ? args.shared : nullptr).run(exec, one_of_each ? args.y : nullptr);
+}
+
+}  // namespace sluice::cuda_sm90

@@ -1,0 +1,277 @@
+// Products with up to 8 rows, or 16: a warp multiplies a strip of weights that it copies some cells ahead, into a ring
+// of its own in shared memory, with rows that it reads where they lie. Where there are few strips the warps of a team
+// share one: each takes some of its segments, and their sums are added in order.
+#include <algorithm>
+
+#include "kernels/cuda/sm90/fragments.h"
+#include "kernels/cuda/sm90/strip_products.h"
+
+namespace sluice::cuda_sm90 {
+namespace {
+
+using cuda_ops::Team;
+
+constexpr int kWarps = 8;
+constexpr std::size_t kMostShared = std::size_t{140} << 10;  // beside the rings
+
+// kTiles: of 8 rows.
+template <StripKind kKind, int kTiles>
+struct FewRows {
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kResident = kTiles == 1 ? 3 : 2;
+  static constexpr bool kWaits = true;
+  static constexpr int kAhead = Cell<kKind>::kAhead;
+  static constexpr int kCellBytes = kCellSharedBytes<kKind>;
+  static constexpr int kRingBytes = kAhead * kCellBytes, kRingsBytes = kWarps * kRingBytes;  // before all else shared
+  StripLaunch launch;
+  int strip_warps;  // of a team work on a strip; with more than one the rows are read where they lie
+  int row_bytes;    // of a row in shared memory; 0: they are not copied there
+
+  // The rows' values of a cell: of a step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
+  struct Inputs {
+    std::uint32_t words[kTiles][2 * kCellSteps];
+  };
+  struct Rows {
+    const std::uint16_t* at[kTiles];
+    std::uint32_t shared;  // not 0: where the lane's row of a matrix lies
+    int tile_bytes;
+    SLUICE_DEVICE void load(int cell, Inputs& to) const {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        if (shared != 0) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) load_matrices(shared + n * tile_bytes + cell * 128 + i * 64, &to.words[n][4 * i]);
+          continue;
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * kCellSteps; ++i) {
+          to.words[n][i] = *reinterpret_cast<const std::uint32_t*>(at[n] + cell * kCellInputs + i * 8);
+        }
+      }
+    }
+  };
+  struct Sums {
+    float values[kTiles][4];
+    SLUICE_DEVICE void clear() {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) values[n][i] = 0.0F;
+      }
+    }
+  };
+
+  static constexpr int kSumsOfSegment = kStripOutputs * 8 * kTiles;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int team_strips = kWarps / strip_warps;
+    const StripTile tile = strip_tile(launch, team.index, team_strips);
+    const StripProduct& product = *tile.product;
+    const StripLinear& w = product.weight;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int of_team = warp / strip_warps, strip = tile.index * team_strips + of_team;
+    if (tile.group.rows <= 0) return;
+    // Segments [first, end).
+    const bool alone = strip_warps == 1;
+    const int part = warp % strip_warps;
+    const int first = part * w.segments / strip_warps;
+    const int end = strip < w.strips ? (part + 1) * w.segments / strip_warps : first;
+    auto* sums = reinterpret_cast<float*>(team.shared + kRingsBytes) + of_team * w.segments * kSumsOfSegment;
+    Sums total;
+    total.clear();
+    run(product, StripAt(w, tile.group.data, strip < w.strips ? strip : 0), tile.group, lane, first, end, total,
+        team.shared, alone ? nullptr : sums);
+    if (alone) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          store(product, tile.group, strip, row_of(lane, n, i), output_of(lane, i), total.values[n][i]);
+        }
+      }
+      return;
+    }
+    __syncthreads();
+    if (strip >= w.strips) return;
+    const StripAt at(w, tile.group.data, strip);
+    for (int i = part * 32 + lane; i < kSumsOfSegment; i += strip_warps * 32) {
+      const int row = i / kStripOutputs, output = i % kStripOutputs;
+      float y = 0.0F;
+      for (int s = 0; s < w.segments; ++s) {
+        y = std::fma(sums[s * kSumsOfSegment + i], at.template segment_scale<kKind>(s, output), y);
+      }
+      store(product, tile.group, strip, row, output, y);
+    }
+  }
+
+  // All rows of the group to shared memory.
+  SLUICE_DEVICE void copy_rows(const StripProduct& product, const RowGroup& group, std::byte* shared) const {
+    const int pieces = product.weight.cells * 8;
+    for (int row = 0; row < group.rows; ++row) {
+      const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[group.first + row] : group.first + row;
+      for (int i = static_cast<int>(threadIdx.x); i < pieces; i += kThreads) {
+        cuda_ops::copy_16(shared + row * row_bytes + i * 16, product.x + x_row * product.ldx + i * 8);
+      }
+    }
+    cuda_ops::commit_copies();
+    cuda_ops::wait_copies<0>();
+    __syncthreads();
+  }
+
+  static SLUICE_DEVICE int row_of(int lane, int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; }
+  static SLUICE_DEVICE int output_of(int lane, int i) { return lane / 4 + i / 2 * 8; }
+  static SLUICE_DEVICE void store(const StripProduct& product, const RowGroup& group, int strip, int row, int output,
+                                  float value) {
+    const int o = strip * kStripOutputs + output;
+    if (row < group.rows && o < product.weight.out) product.y[(group.first + row) * product.ldy + o] = value;
+  }
+
+  // Adds segments to `total`; or their sums, unscaled, to `sums` [segment][row][output].
+  SLUICE_DEVICE void run(const StripProduct& product, const StripAt& at, const RowGroup& group, int lane, int first,
+                         int end, Sums& total, std::byte* shared, float* sums) const {
+    const StripLinear& w = product.weight;
+    const int begin_cell = first * w.segment_cells, end_cell = end * w.segment_cells;
+    const int cells = first == end ? begin_cell : end_cell < w.cells ? end_cell : w.cells;
+    std::byte* ring = shared + static_cast<int>(threadIdx.x) / 32 * kRingBytes;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (begin_cell + i < cells) at.template start<kKind>(w, begin_cell + i, lane, ring + i * kCellBytes);
+      cuda_ops::commit_copies();
+    }
+    cuda_ops::wait_for_kernels();
+    Rows rows;
+    rows.shared = 0, rows.tile_bytes = 8 * row_bytes;
+    if (row_bytes != 0) {
+      copy_rows(product, group, shared + kRingsBytes);
+      rows.shared = shared_address(shared + kRingsBytes) + lane % 8 * row_bytes + lane / 8 * 16;
+    }
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
+      const int r = 8 * n + lane / 4 < group.rows ? 8 * n + lane / 4 : 0;
+      const std::ptrdiff_t row = product.x_rows != nullptr ? product.x_rows[group.first + r] : group.first + r;
+      rows.at[n] = product.x + row * product.ldx + lane % 4 * 2;
+    }
+    Inputs inputs, next;
+    if (begin_cell < cells) rows.load(begin_cell, next);
+    Sums chain;
+    chain.clear();
+    int segment = first, left = w.segment_cells;
+    int stage = 0;
+    for (int c = begin_cell; c < cells; ++c) {
+      cuda_ops::wait_copies<kAhead - 1>();
+      __syncwarp();  // the scales were copied by some lanes for all
+      Cell<kKind> cell;
+      StripAt::take<kKind>(ring + stage * kCellBytes, lane, cell);
+      inputs = next;
+      if (c + 1 < cells) rows.load(c + 1, next);
+      multiply(cell, inputs, chain);
+      __syncwarp();
+      if (c + kAhead < cells) at.template start<kKind>(w, c + kAhead, lane, ring + stage * kCellBytes);
+      cuda_ops::commit_copies();
+      stage = stage + 1 == kAhead ? 0 : stage + 1;
+      if (--left == 0 || c + 1 == cells) {
+        finish(at, lane, segment, chain, total, sums);
+        chain.clear();
+        ++segment, left = w.segment_cells;
+      }
+    }
+  }
+
+  static SLUICE_DEVICE void multiply(const Cell<kKind>& cell, const Inputs& inputs, Sums& chain) {
+    const auto step = [&]<int kStep>() {
+      std::uint32_t a[4];
+      cell.template fragment<kStep>(a);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        multiply_step(chain.values[n], a, inputs.words[n][2 * kStep], inputs.words[n][2 * kStep + 1]);
+      }
+    };
+    step.template operator()<0>();
+    step.template operator()<1>();
+    step.template operator()<2>();
+    step.template operator()<3>();
+  }
+
+  static SLUICE_DEVICE void finish(const StripAt& at, int lane, int segment, const Sums& chain, Sums& total,
+                                   float* sums) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (sums != nullptr) {
+          sums[segment * (kStripOutputs * 8 * kTiles) + row_of(lane, n, i) * kStripOutputs + output_of(lane, i)] =
+              chain.values[n][i];
+        } else {
+          const float scale = at.template segment_scale<kKind>(segment, output_of(lane, i));
+          total.values[n][i] = std::fma(chain.values[n][i], scale, total.values[n][i]);
+        }
+      }
+    }
+  }
+};
+
+template <StripKind kKind, int kTiles>
+void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  FewRows<kKind, kTiles> kernel{};
+  kernel.launch.count = static_cast<int>(products.size());
+  kernel.launch.rows = rows.rows;
+  kernel.launch.tile_rows = rows.kernel_rows;
+  std::int64_t strips = 0;
+  int segments = 1, fewest = kMostSegments, cells = 1;
+  for (const StripProduct& product : products) {
+    strips += std::int64_t{product.weight.strips} * rows.tiles();
+    segments = std::max(segments, product.weight.segments);
+    fewest = std::min(fewest, product.weight.segments);
+    cells = std::max(cells, product.weight.cells);
+  }
+  // As many warps to a strip as give each something to do and the GPU enough.
+  const std::int64_t at_once = std::int64_t{kernel.kResident} * kWarps * cuda_ops::processors(exec);
+  const std::size_t sums = static_cast<std::size_t>(segments) * kernel.kSumsOfSegment * sizeof(float);
+  const auto more = [&](int warps) {
+    if (2 * warps > std::min(fewest, kWarps) || sums * static_cast<std::size_t>(kWarps / (2 * warps)) > kMostShared)
+      return false;
+    return rows.cut == StripRows::Cut::kNarrow || (rows.cut == StripRows::Cut::kAny && strips * warps < at_once);
+  };
+  kernel.strip_warps = 1;
+  for (int warps = 1; warps < kWarps; warps *= 2) {
+    if (more(warps)) kernel.strip_warps = 2 * warps;
+  }
+  std::size_t shared = kernel.strip_warps > 1 ? sums * static_cast<std::size_t>(kWarps / kernel.strip_warps) : 0;
+  const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;  // rows in different banks
+  const bool copied = rows.cut == StripRows::Cut::kWide || (rows.cut == StripRows::Cut::kAny && rows.rows > 1);
+  if (kernel.strip_warps == 1 && copied && 8 * kTiles * row_bytes <= kMostShared) {
+    kernel.row_bytes = static_cast<int>(row_bytes);
+    shared = 8 * kTiles * row_bytes;
+  }
+  std::int64_t teams = 0;
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const int of_team = kWarps / kernel.strip_warps;
+    kernel.launch.products[i] = products[i];
+    kernel.launch.first_team[i] = static_cast<std::int32_t>(teams);
+    teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
+  }
+  cuda_ops::launch(exec, teams, kernel, kernel.kRingsBytes + shared);
+}
+
+template <StripKind kKind>
+void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  rows.kernel_rows == kFewRows ? launch_few<kKind, 1>(exec, rows, products)
+                               : launch_few<kKind, 2>(exec, rows, products);
+}
+
+}  // namespace
+
+void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  switch (products[0].weight.kind) {
+    case StripKind::kBf16:
+      return launch_few<StripKind::kBf16>(exec, rows, products);
+    case StripKind::kFp8:
+      return launch_few<StripKind::kFp8>(exec, rows, products);
+    case StripKind::kFp8Scaled:
+      return launch_few<StripKind::kFp8Scaled>(exec, rows, products);
+    case StripKind::kMxfp4:
+      return launch_few<StripKind::kMxfp4>(exec, rows, products);
+  }
+}
+
+}  // namespace sluice::cuda_sm90

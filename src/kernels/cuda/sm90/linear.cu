@@ -1,0 +1,149 @@
+// linear (kernels/linear.h) of the profile sm90: weights in strips in the order of kernels/cuda/strip_layout.h, all
+// others in that of the header.
+#include <algorithm>
+#include <vector>
+
+#include "base/number_formats.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/sm90/ops.h"
+
+namespace sluice::cuda_sm90 {
+namespace {
+
+using cuda_ops::Team;
+
+// Rows as kernels of strips take them: bf16 with zeros behind, side by side. 8 values a thread.
+struct StageRows {
+  static constexpr int kThreads = 1;
+  StagedRows rows;
+  std::uint16_t* to;
+  int pieces;  // of a row
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int row = team.index / pieces, first = team.index % pieces * 8;
+    const std::ptrdiff_t at = (rows.x_rows != nullptr ? rows.x_rows[row] : row) * rows.ldx;
+    std::uint16_t values[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int k = first + i;
+      if (k >= rows.in) {
+        values[i] = 0;
+      } else if (rows.prepared) {
+        values[i] = reinterpret_cast<const std::uint16_t*>(rows.x + at)[k];
+      } else {
+        values[i] = to_bf16(rows.x[at + k]).bits;
+      }
+    }
+    auto* words = reinterpret_cast<uint4*>(to) + team.index;
+    const auto pair = [&](int i) {
+      return static_cast<std::uint32_t>(values[i]) | static_cast<std::uint32_t>(values[i + 1]) << 16;
+    };
+    *words = {pair(0), pair(2), pair(4), pair(6)};
+  }
+};
+
+// Jobs of strips that read rows as they are or were staged.
+class StagedJobs {
+ public:
+  StagedJobs(int rows, std::span<const LinearJob> jobs) : rows_(rows) {
+    for (const LinearJob& job : jobs) {
+      Job staged{.job = &job, .rows = staged_rows(job)};
+      if (!staged.rows.in_place()) {
+        const auto known =
+            std::ranges::find_if(jobs_, [&](const Job& j) { return j.place >= 0 && j.rows == staged.rows; });
+        staged.place = known != jobs_.end() ? known->place : static_cast<std::ptrdiff_t>(row_values_);
+        if (known == jobs_.end()) row_values_ += static_cast<std::size_t>(staged.rows.padded());
+      }
+      jobs_.push_back(staged);
+    }
+  }
+
+  void run(const Exec& exec) {
+    int piece = rows_;
+    const std::size_t row_bytes = row_values_ * sizeof(std::uint16_t);
+    while (piece > 1 && static_cast<std::size_t>(piece) * row_bytes > cuda_ops::workspace_bytes(exec))
+      piece = (piece + 1) / 2;
+    for (int first = 0; first < rows_; first += piece) run(exec, first, std::min(piece, rows_ - first));
+  }
+
+ private:
+  struct Job {
+    const LinearJob* job;
+    StagedRows rows;
+    std::ptrdiff_t place = -1;  // in values of a row of all that is staged
+  };
+
+  void run(const Exec& exec, int first, int rows) {
+    std::byte* memory =
+        row_values_ > 0 ? cuda_ops::workspace(exec, static_cast<std::size_t>(rows) * row_values_ * 2) : nullptr;
+    std::vector<StripProduct> products;
+    std::ptrdiff_t staged = 0;  // places before it are
+    for (const Job& job : jobs_) {
+      const StagedRows from = job.rows.from(first);
+      StripProduct product = strip_product(*job.job->weight, job.job->y + first * job.job->ldy, job.job->ldy);
+      if (job.place < 0) {
+        product.x = reinterpret_cast<const std::uint16_t*>(from.x);
+        product.ldx = 2 * from.ldx;
+        product.x_rows = from.x_rows;
+      } else {
+        auto* to = reinterpret_cast<std::uint16_t*>(memory) + job.place * rows;
+        if (job.place >= staged) {
+          stage_rows(exec, rows, from, to);
+          staged = job.place + from.padded();
+        }
+        product.x = to;
+        product.ldx = from.padded();
+      }
+      products.push_back(product);
+    }
+    multiply_strips(exec, StripRows::of(rows), products);
+  }
+
+  static StagedRows staged_rows(const LinearJob& job) {
+    return {job.x, job.ldx, job.x_rows, job.weight->in(), job.x_prepared};
+  }
+
+  std::vector<Job> jobs_;
+  int rows_;
+  std::size_t row_values_ = 0;
+};
+
+}  // namespace
+
+bool in_strips(const LinearWeight& weight) {
+  return weight.input_form() == InputForm::kBf16 && StripLinear::takes(weight.view());
+}
+
+StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy) {
+  StripProduct product{.weight = StripLinear(weight.view()), .data = weight.packed(), .y = y, .ldy = ldy};
+  SLUICE_CHECK(product.weight.bytes() == weight.packed_bytes(), "a weight packed by sm90_linear_packing()");
+  return product;
+}
+
+void stage_rows(const Exec& exec, int rows, const StagedRows& from, std::uint16_t* to) {
+  const int pieces = from.padded() / 8;
+  cuda_ops::launch(exec, std::int64_t{rows} * pieces, StageRows{from, to, pieces});
+}
+
+void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  std::vector<StripProduct> left(products.begin(), products.end());
+  while (!left.empty()) {
+    std::vector<StripProduct> together, others;
+    for (const StripProduct& product : left) {
+      const bool same = product.weight.kind == left[0].weight.kind && together.size() < kMostStripProducts;
+      (same ? together : others).push_back(product);
+    }
+    rows.kernel_rows == kManyRows ? multiply_many(exec, rows, together) : multiply_few(exec, rows, together);
+    left = std::move(others);
+  }
+}
+
+void linear(const Exec& exec, const LinearArgs& args) {
+  if (args.rows == 0) return;
+  std::vector<LinearJob> strips, others;
+  for (const LinearJob& job : args.jobs) (in_strips(*job.weight) ? strips : others).push_back(job);
+  if (!others.empty()) cuda_ops::linear(exec, {args.rows, others});
+  if (!strips.empty()) StagedJobs(args.rows, strips).run(exec);
+}
+
+}  // namespace sluice::cuda_sm90

@@ -1,0 +1,46 @@
+// Ops of the profile sm90 that have kernels of their own, and what these share. The other ops are those of
+// kernels/cuda/ops.h.
+#pragma once
+
+#include "kernels/cuda/sm90/strip_products.h"
+#include "kernels/experts.h"
+
+namespace sluice::cuda_sm90 {
+
+void linear(const Exec& exec, const LinearArgs& args);
+void experts(const Exec& exec, const ExpertsArgs& args);
+
+// Whether kernels of strips multiply it.
+bool in_strips(const LinearWeight& weight);
+// Without its inputs.
+StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy);
+
+// Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/linear_inputs.h).
+struct StagedRows {
+  const float* x;
+  std::ptrdiff_t ldx;  // in floats
+  const std::int32_t* x_rows;
+  int in;
+  bool prepared;
+
+  bool operator==(const StagedRows&) const = default;
+  int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }
+  // Whether kernels of strips can read them where they are.
+  bool in_place() const {
+    return prepared && in % kCellInputs == 0 && ldx % 4 == 0 && reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+  }
+  // Without the first rows.
+  StagedRows from(int first) const {
+    StagedRows rest = *this;
+    if (x_rows != nullptr) {
+      rest.x_rows += first;
+    } else {
+      rest.x += first * ldx;
+    }
+    return rest;
+  }
+};
+// To rows of padded() values.
+void stage_rows(const Exec& exec, int rows, const StagedRows& from, std::uint16_t* to);
+
+}  // namespace sluice::cuda_sm90

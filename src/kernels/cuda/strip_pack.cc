@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "base/number_formats.h"
+#include "base/thread_pool.h"
+#include "kernels/cuda/linear_layout.h"
+#include "kernels/cuda/strip_layout.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kWarpLanes = 32;
+
+StripKind strip_kind_of(const WeightView& view) {
+  if (view.format == WeightFormat::kBf16) return StripKind::kBf16;
+  if (view.format == WeightFormat::kMxfp4) return StripKind::kMxfp4;
+  return view.scale_format == ScaleFormat::kF32 ? StripKind::kFp8Scaled : StripKind::kFp8;
+}
+
+// Packs one strip. Rows and inputs that the weight has not are zeros.
+class StripPacker {
+ public:
+  StripPacker(const WeightView& view, const StripLinear& to, int strip, std::byte* packed)
+      : view_(view),
+        to_(to),
+        first_(strip * kStripOutputs),
+        cells_(packed + static_cast<std::size_t>(strip) * static_cast<std::size_t>(to.cells) * to.cell_bytes),
+        scales_(packed + to.scales_at + static_cast<std::size_t>(strip) * to.strip_scale_bytes) {}
+
+  void run() {
+    for (int c = 0; c < to_.cells; ++c) pack_cell(c, cells_ + static_cast<std::size_t>(c) * to_.cell_bytes);
+    if (to_.strip_scale_bytes > 0) std::memset(scales_, 0, to_.strip_scale_bytes);
+    const int scales = to_.kind == StripKind::kMxfp4 ? 2 * to_.cells : (to_.cells - 1) / to_.scale_cells + 1;
+    for (int row = 0; row < kStripOutputs && to_.kind != StripKind::kBf16; ++row) {
+      for (int b = 0; b < scales; ++b) pack_scale(row, b);
+    }
+  }
+
+ private:
+  const std::byte* row_at(int row) const {
+    return view_.data + static_cast<std::size_t>(first_ + row) * view_.row_bytes();
+  }
+  // The stored bits of a value.
+  std::uint32_t code(int row, int k) const {
+    if (first_ + row >= view_.out || k >= view_.in) return 0;
+    const std::byte* at = row_at(row);
+    if (to_.kind == StripKind::kBf16) {
+      std::uint16_t bits;
+      std::memcpy(&bits, at + std::ptrdiff_t{k} * 2, sizeof bits);
+      return bits;
+    }
+    if (to_.kind == StripKind::kMxfp4) return std::to_integer<std::uint32_t>(at[k / 2]) >> (k % 2 * 4) & 15U;
+    return std::to_integer<std::uint32_t>(at[k]);
+  }
+
+  void pack_cell(int cell, std::byte* to) const {
+    const auto put = [to](std::size_t word, std::uint32_t value) {
+      std::memcpy(to + word * sizeof value, &value, sizeof value);
+    };
+    for (int step = 0; step < kCellSteps; ++step) {
+      for (int lane = 0; lane < kWarpLanes; ++lane) {
+        std::uint8_t codes[4][2];
+        std::uint32_t words[4];
+        for (int r = 0; r < 4; ++r) {
+          const int row = fragment_row(lane, r), k = cell * kCellInputs + fragment_input(lane, step, r);
+          const std::uint32_t low = code(row, k), high = code(row, k + 1);
+          words[r] = low | high << 16;
+          codes[r][0] = static_cast<std::uint8_t>(low), codes[r][1] = static_cast<std::uint8_t>(high);
+        }
+        const auto s = static_cast<std::size_t>(step), l = static_cast<std::size_t>(lane);
+        if (to_.kind == StripKind::kBf16) {
+          for (std::size_t r = 0; r < 4; ++r) put((s * kWarpLanes + l) * 4 + r, words[r]);
+        } else if (to_.kind == StripKind::kMxfp4) {
+          put(l * 4 + s, strip_e2m1_word(codes));
+        } else {
+          for (std::size_t pair = 0; pair < 2; ++pair) {
+            put(((s / 2) * kWarpLanes + l) * 4 + s % 2 * 2 + pair, words[2 * pair] << 8 | words[2 * pair + 1]);
+          }
+        }
+      }
+    }
+  }
+
+  // Scale `b` of a row, of scale_inputs inputs each.
+  void pack_scale(int row, int b) {
+    const auto block = static_cast<std::size_t>(b), g = static_cast<std::size_t>(row % 8);
+    const bool present = first_ + row < view_.out && b * view_.block_inputs() < view_.in;
+    const bool nan = present && to_.kind != StripKind::kMxfp4 && has_nan(row, b);
+    if (to_.kind == StripKind::kFp8Scaled) {
+      float scale = present ? view_.scale(first_ + row, b * view_.block_inputs()) : 0.0F;
+      if (nan) scale = std::numeric_limits<float>::quiet_NaN();
+      std::memcpy(scales_ + (block * kStripOutputs + static_cast<std::size_t>(row)) * sizeof scale, &scale,
+                  sizeof scale);
+      return;
+    }
+    const bool fp4 = to_.kind == StripKind::kMxfp4;
+    constexpr int kOne = 127, kInfinite = 255;
+    int exponent = kOne + (fp4 ? 126 : 120);
+    exponent = std::min(exponent, kInfinite - 1);  // what is not there: any that is finite
+    if (present) exponent = nan ? kInfinite : std::min(e8m0(row, b) + (fp4 ? 126 : 120), kInfinite);
+    const std::size_t at = fp4 ? block / 2 * 32 + g * 4 + static_cast<std::size_t>(row / 8) * 2 + block % 2
+                               : block * kStripOutputs + g * 2 + static_cast<std::size_t>(row / 8);
+    scales_[at] = static_cast<std::byte>(exponent);
+  }
+  int e8m0(int row, int b) const {
+    if (view_.scale_format == ScaleFormat::kNone) return 127;
+    const auto at = static_cast<std::size_t>((view_.first_row + first_ + row) / view_.block_out) *
+                        static_cast<std::size_t>(view_.scale_columns) +
+                    static_cast<std::size_t>(b);
+    return std::to_integer<int>(view_.scales[at]);
+  }
+  bool has_nan(int row, int b) const {
+    const int begin = b * view_.block_inputs(), end = std::min(view_.in, begin + view_.block_inputs());
+    return std::any_of(row_at(row) + begin, row_at(row) + end,
+                       [](std::byte value) { return (value & std::byte{0x7F}) == std::byte{0x7F}; });
+  }
+
+  const WeightView& view_;
+  const StripLinear& to_;
+  int first_;
+  std::byte *cells_, *scales_;
+};
+
+std::size_t strip_bytes(const WeightView& view) {
+  return StripLinear::takes(view) ? StripLinear(view).bytes() : cuda_linear_packing().packed_bytes(view);
+}
+
+void pack_strips(const WeightView& view, int begin, int end, std::byte* packed) {
+  if (!StripLinear::takes(view)) return cuda_linear_packing().pack(view, begin, end, packed);
+  const KeepDenormals exact;
+  const StripLinear to(view);
+  for (int strip = begin / kStripOutputs; strip * kStripOutputs < end; ++strip) {
+    StripPacker(view, to, strip, packed).run();
+  }
+}
+
+}  // namespace
+
+bool StripLinear::takes(const WeightView& view) {
+  switch (view.format) {
+    case WeightFormat::kBf16:
+    case WeightFormat::kMxfp4:
+      return true;
+    case WeightFormat::kFp8:
+      return view.block_inputs() % kCellInputs == 0;
+    default:
+      return false;
+  }
+}
+
+StripLinear::StripLinear(const WeightView& view) : kind(strip_kind_of(view)), out(view.out), in(view.in) {
+  SLUICE_CHECK(takes(view), "a format that has strips");
+  strips = (out + kStripOutputs - 1) / kStripOutputs;
+  cells = (in + kCellInputs - 1) / kCellInputs;
+  const int most = std::clamp((cells + 7) / 8, 1, kMostSegments);
+  segment_cells = std::max(1, (cells + most - 1) / most);
+  const bool fp8 = kind == StripKind::kFp8 || kind == StripKind::kFp8Scaled;
+  if (fp8) scale_cells = view.block_inputs() / kCellInputs;
+  if (kind == StripKind::kFp8Scaled) segment_cells = scale_cells;
+  segments = (cells + segment_cells - 1) / segment_cells;
+  constexpr std::size_t kCellBytes[] = {2048, 1024, 1024, 512};
+  cell_bytes = kCellBytes[static_cast<std::size_t>(kind)];
+  scales_at = static_cast<std::size_t>(strips) * static_cast<std::size_t>(cells) * cell_bytes;
+  const auto blocks = static_cast<std::size_t>((cells + scale_cells - 1) / scale_cells);
+  const std::size_t bytes[] = {0, blocks * 16, blocks * 64, static_cast<std::size_t>(cells) * 32};
+  strip_scale_bytes = bytes[static_cast<std::size_t>(kind)];
+}
+
+const LinearPacking& sm90_linear_packing() {
+  static constexpr LinearPacking kStrips{strip_bytes, pack_strips, kStripOutputs};
+  static const LinearPacking packing = [] {
+    LinearPacking both = cuda_linear_packing();
+    both.bf16 = &kStrips;
+    return both;
+  }();
+  return packing;
+}
+
+}  // namespace sluice
