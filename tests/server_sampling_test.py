@@ -74,6 +74,27 @@ def test_least_and_no_tokens(server, model):
     assert complete(server, max_tokens=0, echo=True)["choices"][0]["text"] == STORY["prompt"]
 
 
+def test_the_stop_string_may_be_shown(server, model):
+    whole = text_of(server)
+    stop = whole[10:14]
+    upto = whole.index(stop)
+    assert text_of(server, stop=stop) == text_of(server, stop=stop, include_stop_str_in_output=False) == whole[:upto]
+    assert text_of(server, stop=stop, include_stop_str_in_output=True) == whole[:upto] + stop
+    said = chat(server, model).choices[0].message.content
+    shown = chat(server, model, stop=said[2:5], extra_body={"include_stop_str_in_output": True})
+    assert shown.choices[0].message.content == said[:said.index(said[2:5]) + 3]
+    assert shown.choices[0].finish_reason == "stop"
+
+
+def test_special_tokens_may_be_shown(server):
+    special = {"temperature": 0, "max_tokens": 3, "ignore_eos": True, "allowed_token_ids": [0]}
+    assert text_of(server, **special) == text_of(server, **special, skip_special_tokens=True) == ""
+    token = text_of(server, **special, skip_special_tokens=False)
+    assert token and token == token[:len(token) // 3] * 3
+    answer = fetch(server.url + "/v1/chat/completions", {"messages": QUESTION, "skip_special_tokens": False})
+    assert answer.status == 400 and answer.json()["error"]["param"] == "skip_special_tokens"
+
+
 def test_256_choices(server):
     choices = complete(server, n=256, max_tokens=2, temperature=1, seed=1)["choices"]
     assert [c["index"] for c in choices] == list(range(256))

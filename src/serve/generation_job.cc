@@ -43,7 +43,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
     prompts_.push_back({0, static_cast<int>(prompt.ids.size()), static_cast<int>(prompt.prediction.size())});
     for (int i = 0; i < options_.best_of; ++i) {
       choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, logprobs,
-                                           plan.make_parser ? plan.make_parser() : nullptr),
+                                           plan.make_parser ? plan.make_parser() : nullptr, options_.shown),
                           false, started_});
     }
   }

@@ -17,6 +17,7 @@
 #include "serve/api_error.h"
 #include "sluice/sampling.h"
 #include "text/chat.h"
+#include "text/generation_stream.h"
 
 namespace sluice {
 
@@ -54,6 +55,7 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
+  ShownText shown;
   std::string prediction;                   // of the answer's text, to draft from (chat)
   std::optional<GrammarSource> constraint;  // what the answer is bound to
   std::string constraint_field;             // which field said so

@@ -48,6 +48,7 @@ class RequestFields {
   // The paths of such keys, in this object and those below it.
   std::vector<std::string>& ignored() { return above_ != nullptr ? above_->ignored() : ignored_; }
   bool strict() const { return strict_; }
+  FieldPlaces place() const { return place_; }
 
   void fail(std::string_view key);                             // as the table says
   void fail(std::string_view key, std::string_view expected);  // "..., found <the value>"

@@ -7,9 +7,9 @@
 namespace sluice {
 
 GenerationStream::GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
-                                   std::unique_ptr<ChatOutputParser> parser)
-    : detokenizer_(tokenizer, /*skip_special=*/parser == nullptr),
-      stop_(stop),
+                                   std::unique_ptr<ChatOutputParser> parser, ShownText shown)
+    : detokenizer_(tokenizer, /*skip_special=*/parser == nullptr && !shown.special_tokens),
+      stop_(stop, shown.stop_string),
       parser_(std::move(parser)),
       logprobs_(logprobs) {}
 

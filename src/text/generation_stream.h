@@ -28,11 +28,17 @@ struct GenerationDelta {
   Status failure;                  // why the answer failed, when finished
 };
 
+// What of the answer is its text.
+struct ShownText {
+  bool special_tokens = false;  // without a parser, which needs them
+  bool stop_string = false;     // the one that ended it
+};
+
 class GenerationStream {
  public:
   // `parser` null: raw text. The tokenizer must outlive the stream.
   GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
-                   std::unique_ptr<ChatOutputParser> parser);
+                   std::unique_ptr<ChatOutputParser> parser, ShownText shown = {});
 
   // After a finished delta all further ones are empty. A stop string finishes the answer before the engine does; the
   // caller then cancels the request.

@@ -25,7 +25,7 @@ bool StopMatcher::Pattern::advance(char c) {
   return matched == stop.size();
 }
 
-StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
+StopMatcher::StopMatcher(const std::vector<std::string>& stops, bool shows_stop) : shows_stop_(shows_stop) {
   for (const std::string& stop : stops) {
     if (!stop.empty()) patterns_.push_back({stop, make_fallback(stop), 0});
   }
@@ -44,7 +44,7 @@ std::string StopMatcher::push(std::string_view text) {
     for (Pattern& pattern : patterns_) {
       if (pattern.advance(c)) {
         stopped_ = true;
-        shown.resize(shown.size() - pattern.stop.size());
+        if (!shows_stop_) shown.resize(shown.size() - pattern.stop.size());
         return shown;
       }
       hold = std::max(hold, pattern.matched);

@@ -1,4 +1,4 @@
-// StopMatcher: ends a streamed text before the first stop string in it.
+// StopMatcher: ends a streamed text before the first stop string in it, or behind it.
 //
 // Text is passed on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
 // longest one. The result does not depend on how the text is cut into pieces: the stop string that is completed first
@@ -14,8 +14,8 @@ namespace sluice {
 
 class StopMatcher {
  public:
-  // Empty strings are ignored.
-  explicit StopMatcher(const std::vector<std::string>& stops);
+  // Empty strings are ignored. `shows_stop`: the stop string is part of the text.
+  explicit StopMatcher(const std::vector<std::string>& stops, bool shows_stop = false);
 
   // The text that may be shown now; nothing after a match.
   std::string push(std::string_view text);
@@ -34,6 +34,7 @@ class StopMatcher {
 
   std::vector<Pattern> patterns_;  // longest first
   std::string held_;
+  bool shows_stop_;
   bool stopped_ = false;
 };
 

@@ -34,6 +34,17 @@ TEST(StopMatcherTest, StopsAcrossPieces) {
   EXPECT_EQ(matcher.finish(), "");
 }
 
+TEST(StopMatcherTest, TheStopMayBePartOfTheText) {
+  StopMatcher matcher({"END", "N"}, /*shows_stop=*/true);
+  EXPECT_EQ(matcher.push("abc E"), "abc ");
+  EXPECT_EQ(matcher.push("ND and more"), "EN") << "the one that is completed first";
+  EXPECT_TRUE(matcher.stopped());
+  StopMatcher cut({"END"}, /*shows_stop=*/true);
+  EXPECT_EQ(cut.push("abc EN"), "abc ");
+  EXPECT_EQ(cut.push("D and more"), "END");
+  EXPECT_EQ(cut.push("more") + cut.finish(), "");
+}
+
 TEST(StopMatcherTest, ReleasesWhatWasNoStop) {
   StopMatcher matcher({"END"});
   EXPECT_EQ(matcher.push("EN"), "");
