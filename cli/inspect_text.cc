@@ -177,13 +177,13 @@ std::string cache_text(const CacheLayout& layout) {
                    sluice::name(s.kind), kind.layers.size(), rows, tokens, per_token, per_sequence);
   }
   const std::size_t per_sequence = sequence_bytes(layout);
-  fmt::format_to(
-      std::back_inserter(text),
-      "  a token costs {:.2f} bytes, a running sequence {} bytes beside ({} window pages, open state twice), and an open "
-      "state more for each token that a step may draft\n"
-      "  a latent page of 128 tokens has {} bytes, a window page {} bytes, an open state {} bytes\n",
-      layout.latent_bytes_per_token(), per_sequence, geometry.steady_window_pages(), layout.latent_page_bytes(),
-      layout.window_page_bytes(), layout.open_bytes());
+  fmt::format_to(std::back_inserter(text),
+                 "  a token costs {:.2f} bytes, a running sequence {} bytes beside ({} window pages, open state "
+                 "twice), and an open "
+                 "state more for each token that a step may draft\n"
+                 "  a latent page of 128 tokens has {} bytes, a window page {} bytes, an open state {} bytes\n",
+                 layout.latent_bytes_per_token(), per_sequence, geometry.steady_window_pages(),
+                 layout.latent_page_bytes(), layout.window_page_bytes(), layout.open_bytes());
   return text;
 }
 

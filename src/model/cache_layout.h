@@ -42,7 +42,7 @@ struct PlaneSpec {
   RowFormat format;                // Latent, Window; of an Open state that is a row
   std::vector<std::byte> initial;  // Open: the state before the first token
   int boundary_bytes = 0;          // Open: how much of the state a window page stores
-  PlaneId kept_in = {};                 // Open: the Latent plane, of one row a block, that stores it all instead
+  PlaneId kept_in = {};            // Open: the Latent plane, of one row a block, that stores it all instead
 
   // The bytes of this plane's part of a page, padding included. Open: a window page holds one row of boundary_bytes.
   int rows_per_page() const;

@@ -51,7 +51,8 @@ void select_row(const IndexSelectArgs& args, int span, int row) {
   const std::int32_t visible = visible_entries(args, args.step->spans[static_cast<std::size_t>(span)], row);
   std::vector<std::int32_t> keys(static_cast<std::size_t>(visible) + IndexCandidates::kSlack), entries(keys.size());
   IndexCandidates all{.keys = keys.data(), .entries = entries.data(), .capacity = visible};
-  if (args.scores != nullptr || !takes_all(args, visible)) ref::index_scores({&args, span, row, row + 1, 0, visible, &all});
+  if (args.scores != nullptr || !takes_all(args, visible))
+    ref::index_scores({&args, span, row, row + 1, 0, visible, &all});
   std::int32_t* selected = args.selected + std::ptrdiff_t{row} * args.top_k;
   if (takes_all(args, visible)) {
     args.count[row] = std::max(0, visible - args.first_entry);
