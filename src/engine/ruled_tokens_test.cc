@@ -154,6 +154,16 @@ TEST(EngineRulesTest, EachHasItsEffect) {
   EXPECT_NE(tokens_under(some), without);
 }
 
+TEST(EngineRulesTest, ADeviceRefusesWhatItsSamplerCannotDo) {
+  EngineSetup options = small_options();
+  options.machine.device = "emulated";
+  const auto engine = make_engine(options);
+  Answer answer;
+  const auto submitted = engine->submit(request_of(answer, {.presence_penalty = 1}));
+  ASSERT_FALSE(submitted.ok());
+  EXPECT_NE(submitted.status().message().find("not supported on this device"), std::string::npos);
+}
+
 TEST(EngineRulesTest, RulesThatLeaveNothingEndTheAnswer) {
   const auto engine = make_engine();
   Answer answer;
