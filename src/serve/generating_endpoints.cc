@@ -95,7 +95,7 @@ ApiResult<std::shared_ptr<const TokenRules>> make_rules(const ApiContext& contex
   }
   if (!rules.any()) return std::shared_ptr<const TokenRules>();
   if (const Status status = validate(rules, context.engine.vocab_size()); !status.ok()) {
-    const std::string message(status.message());
+    const std::string& message = status.message();
     return field_error(status, message.substr(0, message.find(':')));
   }
   return std::shared_ptr<const TokenRules>(std::make_shared<TokenRules>(rules));
