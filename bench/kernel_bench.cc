@@ -28,9 +28,11 @@ void KernelBench::print_header() {
   const MachineProbe probe(&pool_, probe_bytes_per_thread(options_.threads));
   speed_ = probe.measure();
   fmt::print(
-      "kernels {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s\n",
+      "kernels {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s, tiles "
+      "{:.0f} "
+      "GFLOP/s\n",
       kernels_name(*table_), options_.threads, speed_.read_gbytes, speed_.f32_gflops, speed_.bf16_gflops,
-      speed_.int8_gops);
+      speed_.int8_gops, speed_.tiles_gflops);
   fmt::print("{:<40}{:>6}{:>12}{:>10}{:>7}{:>9}{:>7}{:>9}{:>9}\n", "kernel", "rows", "us", "GFLOP/s", "%", "GB/s", "%",
              "x first", "bytes x");
 }

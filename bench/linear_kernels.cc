@@ -21,7 +21,7 @@ struct Shape {
   DType codes = DType::kQ8_0;
 };
 
-constexpr const char* kInputs[] = {"", " bf16 in", " int8 in", " fp8 in"};
+constexpr const char* kInputs[] = {"", " bf16 in", " int8 in", " fp8 in", " tiles in"};
 
 // A weight of random bits, none of them NaN.
 struct Weight {
@@ -177,6 +177,7 @@ void bench_linear(KernelBench& bench) {
     bench_shape(bench, shape, InputForm::kF32);
     if (shape.in != 2048) continue;
     bench_shape(bench, shape, InputForm::kBf16);
+    bench_shape(bench, shape, InputForm::kTiles);
     if (shape.format == kMxfp4) bench_shape(bench, shape, InputForm::kInt8);
   }
   for (const Shape& shape : {Shape{"q4_0", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ4_0},
@@ -190,7 +191,7 @@ void bench_linear(KernelBench& bench) {
   }
   bench_shape(bench, {"transposed q4_0", WeightFormat::kTransposedCodes, ScaleFormat::kNone, 512, 128, DType::kQ4_0},
               InputForm::kF32);
-  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8}) {
+  for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kTiles}) {
     bench_experts(bench, 16, 4, 256, 128, form);
     bench_experts(bench, 32, 6, 2048, 1024, form);
   }

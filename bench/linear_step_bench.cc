@@ -23,7 +23,7 @@ namespace {
 struct Options {
   std::string isa = "auto", kernels;
   int threads = 2, layers = 16, rounds = 7;
-  bool f32 = false;
+  bool f32 = false, tiles = false;
   std::vector<int> rows{1, 2, 3, 4, 5, 6, 7, 8, 16, 512};
 };
 
@@ -80,6 +80,9 @@ class Step {
     Weights make(exec_, options.f32);
     for (int i = 0; i < options.layers; ++i) layers_.push_back(make_layer(make));
     head_ = make.bf16(kVocabulary, kHidden);
+    if (!options.tiles) return;
+    for (const Layer& layer : layers_) in_tiles_.push_back(as_tiles(layer));
+    head_in_tiles_ = as_tiles(head_);
   }
 
   // Times are the shortest of the rounds, each of which has all numbers of rows: what else the machine does only adds.
@@ -87,7 +90,12 @@ class Step {
     fmt::print("{:>6}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}\n", "rows", "part", "ms", "GB/s",
                "% read", "GFLOP/s", "f32 peak", "tok/s", "x first", "bytes x", "beyond");
     std::vector<Batch> batches;
-    for (const int rows : options_.rows) batches.push_back(prepare(rows));
+    for (const int rows : options_.rows) {
+      batches.push_back(prepare(rows));
+      if (!options_.tiles) continue;
+      batches.push_back(batches.back());
+      batches.back().tiles = true;
+    }
     MachineSpeed speed;
     for (int round = 0; round < options_.rounds; ++round) {
       const MachineSpeed now = MachineProbe(&pool_, probe_bytes_per_thread(pool_.threads())).measure();
@@ -95,8 +103,11 @@ class Step {
       speed.f32_gflops = std::max(speed.f32_gflops, now.f32_gflops);
       for (Batch& batch : batches) measure(batch);
     }
-    const Parts first = parts_of(batches.front());
-    for (const Batch& batch : batches) print(batch.rows, parts_of(batch), first, speed);
+    Parts first = parts_of(batches.front());
+    for (const Batch& batch : batches) {
+      if (options_.tiles && !batch.tiles) first = parts_of(batch);
+      print(batch.rows, batch.tiles ? " tiles" : "", parts_of(batch), first, speed);
+    }
   }
 
  private:
@@ -108,6 +119,7 @@ class Step {
   // Inputs, and a layer's experts for each row.
   struct Batch {
     int rows = 0;
+    bool tiles = false;
     std::vector<float> normed, q_a, kv, q, o, u, y, logits, weights;
     std::vector<std::vector<std::int32_t>> ids;
     int touched = 0;  // experts of all layers
@@ -116,11 +128,13 @@ class Step {
 
   void measure(Batch& batch) {
     double times[kStep] = {};
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      times[kDense] += seconds_of([&] { run_dense(layers_[i], batch); });
-      times[kExpertParts] += seconds_of([&] { run_experts(layers_[i], batch.ids[i], batch); });
+    const std::vector<Layer>& layers = batch.tiles ? in_tiles_ : layers_;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      times[kDense] += seconds_of([&] { run_dense(layers[i], batch); });
+      times[kExpertParts] += seconds_of([&] { run_experts(layers[i], batch.ids[i], batch); });
     }
-    times[kHead] = seconds_of([&] { run_one(head_, batch.rows, batch.normed, kHidden, batch.logits); });
+    times[kHead] = seconds_of(
+        [&] { run_one(batch.tiles ? head_in_tiles_ : head_, batch.rows, batch.normed, kHidden, batch.logits); });
     for (int i = 0; i < kStep; ++i) batch.seconds[i] = std::min(batch.seconds[i], times[i]);
   }
 
@@ -136,15 +150,28 @@ class Step {
     return parts;
   }
 
-  static void print(int rows, const Parts& parts, const Parts& first, const MachineSpeed& speed) {
+  static void print(int rows, const char* profile, const Parts& parts, const Parts& first, const MachineSpeed& speed) {
     const char* names[] = {"dense", "experts", "head", "step"};
     for (int i = 0; i < kParts; ++i) {
       const double t = parts.seconds[i], b = parts.bytes[i], m = parts.multiply_adds[i];
       const double ratio = t / first.seconds[i], bytes_ratio = b / first.bytes[i];
-      fmt::print("{:>6}{:>9}{:>10.2f}{:>10.1f}{:>10.1f}{:>10.0f}{:>10.1f}{:>10.1f}{:>9.2f}{:>9.2f}{:>9.2f}\n", rows,
+      fmt::print("{:>6}{:>9}{:>10.2f}{:>10.1f}{:>10.1f}{:>10.0f}{:>10.1f}{:>10.1f}{:>9.2f}{:>9.2f}{:>9.2f}{}\n", rows,
                  names[i], 1e3 * t, b / t * 1e-9, 100 * b / t * 1e-9 / speed.read_gbytes, 2 * m / t * 1e-9,
-                 200 * m / t * 1e-9 / speed.f32_gflops, rows / t, ratio, bytes_ratio, ratio / bytes_ratio);
+                 200 * m / t * 1e-9 / speed.f32_gflops, rows / t, ratio, bytes_ratio, ratio / bytes_ratio, profile);
     }
+  }
+
+  // The same packed bytes, in the order of tiles.
+  static LinearWeight as_tiles(const LinearWeight& w) {
+    return LinearWeight::packed_at(w.view(), InputForm::kTiles, w.packed(), w.packed_bytes());
+  }
+  static ExpertWeights as_tiles(const ExpertWeights& e) { return {as_tiles(e.gate), as_tiles(e.up), as_tiles(e.down)}; }
+  static Layer as_tiles(const Layer& layer) {
+    Layer tiles{as_tiles(layer.q_a),   as_tiles(layer.kv), as_tiles(layer.q_b), as_tiles(layer.o_b), {}, {},
+                as_tiles(layer.shared)};
+    for (const LinearWeight& w : layer.o_a) tiles.o_a.push_back(as_tiles(w));
+    for (const ExpertWeights& e : layer.experts) tiles.experts.push_back(as_tiles(e));
+    return tiles;
   }
 
   static Layer make_layer(Weights& make) {
@@ -248,8 +275,8 @@ class Step {
   const Options& options_;
   ThreadPool pool_;
   Exec exec_;
-  std::vector<Layer> layers_;
-  LinearWeight head_;
+  std::vector<Layer> layers_, in_tiles_;
+  LinearWeight head_, head_in_tiles_;
   std::mt19937 random_{2};
 };
 
@@ -265,6 +292,8 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.layers)->capture_default_str();
   app.add_option("--rounds", options.rounds)->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
+  app.add_flag("--tiles", options.tiles,
+               "The profile tiles beside the default; \"x first\" is its time beside the default's");
   app.add_flag("--f32", options.f32, "f32 inputs everywhere");
   bool processor_time = false;
   app.add_flag("--processor-time", processor_time, "Time the processor instead of the clock; forces one thread");

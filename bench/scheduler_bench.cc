@@ -24,6 +24,7 @@ namespace {
 struct BenchOptions {
   std::string config = source_dir() + "/models/sluice-tiny-v4";
   int running = 1000, cached_blocks = 100000, steps = 2000, answer = 125, prompt = 300;
+  bool record = false;
 };
 
 constexpr int kMaxPositions = 1 << 16;
@@ -79,8 +80,15 @@ class Bench {
   }
 
   void measure() {
-    std::vector<double> times;
-    for (int i = 0; i < options_.steps; ++i) times.push_back(arrivals_and_step());
+    std::vector<double> times, times_recorded;
+    for (int i = 0; i < options_.steps; ++i) {
+      const double seconds = arrivals_and_step();
+      times.push_back(seconds);
+      if (!options_.record) continue;
+      stepper_->record_in(&recorder_);
+      times_recorded.push_back(arrivals_and_step());
+      stepper_->record_in(nullptr);
+    }
     std::sort(times.begin(), times.end());
     EngineStats stats;
     stepper_->fill(&stats);
@@ -88,7 +96,8 @@ class Bench {
                stats.cache.latent_pages_cached, stats.cache.latent_pages_used, stats.cache.latent_pages_total,
                static_cast<double>(rows_) / options_.steps);
     const auto at = [&](double part) { return 1e6 * times[static_cast<std::size_t>(part * (options_.steps - 1))]; };
-    fmt::print("a step: median {:.1f} us, p90 {:.1f}, p99 {:.1f}, max {:.1f}; {:.0f} ns a running sequence\n", at(0.5),
+    if (options_.record) print_record(times_recorded);
+    fmt::print("a step: median {:.2f} us, p90 {:.2f}, p99 {:.1f}, max {:.1f}; {:.0f} ns a running sequence\n", at(0.5),
                at(0.9), at(0.99), at(1.0), 1e3 * at(0.5) / stepper_->running());
   }
 
@@ -112,6 +121,16 @@ class Bench {
       const int generated = static_cast<int>(stepper_->tokens(id).size()) - stepper_->prompt_tokens(id);
       if (generated >= options_.answer || stepper_->prompt_tokens(id) > 16 * kBlockTokens) stepper_->end(id);
     }
+    stepper_->close_record();
+  }
+
+  // Of steps that are recorded, every second one, against those between them.
+  void print_record(std::vector<double> recorded) const {
+    std::sort(recorded.begin(), recorded.end());
+    const auto at = [&](double part) {
+      return 1e6 * recorded[static_cast<std::size_t>(part * static_cast<double>(recorded.size() - 1))];
+    };
+    fmt::print("a recorded step: median {:.2f} us, p90 {:.2f}\n", at(0.5), at(0.9));
   }
 
   double arrivals_and_step() {
@@ -130,6 +149,7 @@ class Bench {
   const BenchOptions options_;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
+  StepRecorder recorder_;
   std::vector<SequenceId> sampled_;
   std::uint32_t seed_ = 0, next_known_ = 0;
   std::int64_t rows_ = 0;
@@ -146,6 +166,7 @@ int main(int argc, char** argv) {
   app.add_option("--running", options.running)->capture_default_str();
   app.add_option("--cached-blocks", options.cached_blocks)->capture_default_str();
   app.add_option("--steps", options.steps)->capture_default_str();
+  app.add_flag("--record", options.record, "Write down every second step, and compare");
   CLI11_PARSE(app, argc, argv);
   sluice::set_log_level(sluice::LogLevel::kWarning);
   sluice::Bench bench(options);

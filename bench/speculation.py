@@ -1,9 +1,10 @@
-"""python3 bench/speculation.py SLUICE OUT.md [--model V4_2B_CONFIG] [--quick]: what speculation gains and never costs
+"""python3 bench/speculation.py SLUICE OUT.md [--model V4_2B_CONFIG] [--quick] [--only-servers]: what speculation gains and never costs
 (docs/speculation.md), measured beside each other in one run, as ratios. From the root of a checkout, on a machine with
 nothing else to do. The large model is random weights made from its config.json here; its part runs beside the embedded
 model's, on two cores each."""
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import statistics
@@ -60,16 +61,9 @@ def prefill(bench, model, rounds):
     return statistics.median(ratios)
 
 
-def tasks(bench, concurrency, flags, limit):
-    start = time.monotonic()
-    for task in TASKS:
-        bench.run("eval", EMBEDDED, "--task", os.path.join(bench.folder, f"{task}.jsonl"), "--limit", limit, "--concurrency",
-                  concurrency, *flags)
-    return time.monotonic() - start
-
-
 def serve(bench, port, flags):
-    command = bench.pinned + [bench.sluice, "serve", EMBEDDED, "--port", str(port), "--threads", "2", "--log-level", "error", *flags]
+    """One thread, so that its processor time is work and no waiting for another."""
+    command = [bench.sluice, "serve", EMBEDDED, "--port", str(port), "--threads", "1", "--log-level", "error", *flags]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(200):
         try:
@@ -80,20 +74,102 @@ def serve(bench, port, flags):
     raise SystemExit("the server does not answer")
 
 
-def complete(port, prompt, seed, temperature):
-    body = {"model": "sluice-tiny-v4", "prompt": prompt, "max_tokens": 96, "temperature": temperature, "seed": seed}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(),
+def ask(port, path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/{path}", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=300) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         return json.load(answer)["usage"]["completion_tokens"]
 
 
-def prose(port, text, concurrency, temperature, requests, turn):
-    pieces = [text[i * 97 % (len(text) - 500):][:300 + turn] for i in range(requests)]
-    start = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
-        tokens = sum(pool.map(lambda i: complete(port, pieces[i], i, temperature), range(requests)))
-    return tokens / (time.monotonic() - start)
+def processor_seconds(server):
+    with open(f"/proc/{server.pid}/stat") as file:
+        return sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def of_tasks(folder, requests, turn):
+    """Of all four tasks in turn; the long prompts of `recall` are left out, which say nothing of answers."""
+    items = []
+    for task in TASKS:
+        with open(os.path.join(folder, f"{task}.jsonl")) as file:
+            items.append([json.loads(line) for line in file])
+    for i in range(requests):
+        of_task = items[i % len(items)]
+        item = of_task[(turn * requests + i) // len(items) % len(of_task)]
+        yield "chat/completions", {key: item[key] for key in ("messages", "tools") if key in item} | {"max_tokens": 128}
+
+
+def of_prose(text, requests, turn):
+    for i in range(requests):
+        begin = (turn * requests + i) * 97 % (len(text) - 500)
+        yield "completions", {"prompt": text[begin:begin + 300], "max_tokens": 96}
+
+
+class Pair:
+    """Two servers, without drafts and with those that pay, that answer the same requests in turn."""
+
+    def __init__(self, bench):
+        self.servers = {18611: serve(bench, 18611, ["--speculative", "off"]), 18612: serve(bench, 18612, [])}
+
+    def seconds(self, port, requests, concurrency, temperature):
+        """Wall and processor seconds of a token."""
+        before, start = processor_seconds(self.servers[port]), time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
+            tokens = sum(pool.map(lambda job: ask(port, job[1][0], job[1][1] | {"temperature": temperature, "seed": job[0]}),
+                                  enumerate(requests)))
+        return (time.monotonic() - start) / tokens, (processor_seconds(self.servers[port]) - before) / tokens
+
+    def ratios(self, requests_of, concurrency, temperature, turns):
+        """off / adaptive by wall and by processor time: of the least of all turns, and the median of pairs."""
+        times = {port: [] for port in self.servers}
+        for turn in range(turns):
+            requests = list(requests_of(turn))
+            for port in sorted(self.servers, reverse=turn % 2 == 1):
+                times[port].append(self.seconds(port, requests, concurrency, temperature))
+        off, on = times.values()
+        return [ratio for way in (0, 1) for ratio in (min(t[way] for t in off) / min(t[way] for t in on),
+                                                      statistics.median(a[way] / b[way] for a, b in zip(off, on)))]
+
+    def close(self):
+        for server in self.servers.values():
+            server.terminate()
+
+
+def never_slower(bench, quick):
+    yield ("\n| off / adaptive | concurrent | temperature | wall, least | wall, median of pairs | processor, least "
+           "| processor, median of pairs |\n|---|---|---|---|---|---|---|")
+    with open("tests/evals/prose.txt") as file:
+        text = file.read()
+    pair = Pair(bench)
+    try:
+        for concurrency in (1, 4, 16, 64):
+            count = max(8 if quick else 16, concurrency)
+            for name, requests_of in (("tasks", lambda turn, n=count: of_tasks(bench.folder, n, turn)),
+                                      ("prose", lambda turn, n=count: of_prose(text, n, turn))):
+                for temperature in (0, 1):
+                    ratios = pair.ratios(requests_of, concurrency, temperature, 3 if quick else 7)
+                    yield f"| {name} | {concurrency} | {temperature} |" + "".join(f" {ratio:.2f} |" for ratio in ratios)
+    finally:
+        pair.close()
+
+
+def coupling(bench):
+    """How many of the first drafts of prose are right at temperature 1."""
+    with open("tests/evals/prose.txt") as file:
+        text = file.read()
+    port = 18613
+    server = serve(bench, port, ["--speculative", "mtp", "--num-speculative-tokens", "1", "--no-speculative-adaptive"])
+    try:
+        for i in range(20):
+            begin = i * 397 % (len(text) - 500)
+            ask(port, "completions", {"prompt": text[begin:begin + 300], "max_tokens": 160, "temperature": 1, "seed": i,
+                                      "ignore_eos": True})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        server.terminate()
+    count = {line.split("{")[0].split(" ")[0]: float(line.split()[-1]) for line in lines if line and line[0] != "#"}
+    drafted, right = (count[f"sluice_spec_decode_num_{what}_tokens_total"] for what in ("draft", "accepted"))
+    yield f"\nProse, temperature 1, 20 continuations of 160 tokens: {right:.0f} of {drafted:.0f} first drafts right, {right / drafted:.3f}\n"
 
 
 def of_large(bench, config, quick):
@@ -109,25 +185,8 @@ def of_embedded(bench, quick):
     yield "| embedded | tokens/s without | 0.9 given | 0.9 MTP | 0.8 given | 0.8 MTP |\n|---|---|---|---|---|---|"
     yield from drafted(bench, EMBEDDED, (), 64, 3 if quick else 5)
     yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, EMBEDDED, 3 if quick else 9):.3f} of the time without\n"
-    yield "| tasks, whole program, concurrency | off / adaptive, median of pairs |\n|---|---|"
-    limit, rounds = (10, 1) if quick else (20, 3)
-    for concurrency in (1, 4, 16, 64):
-        pairs = [tasks(bench, concurrency, ["--speculative", "off"], limit) / tasks(bench, concurrency, [], limit)
-                 for _ in range(rounds)]
-        yield f"| {concurrency} | {statistics.median(pairs):.2f} |"
-    yield "\n| prose over the server, temperature, concurrency | adaptive / off, median of pairs |\n|---|---|"
-    with open("tests/evals/prose.txt") as file:
-        text = file.read()
-    off, on = serve(bench, 18611, ["--speculative", "off"]), serve(bench, 18612, [])
-    try:
-        for temperature in (0, 1):
-            for concurrency in (1, 4, 16, 64):
-                requests = max(4 if quick else 12, concurrency * 2)
-                pairs = [prose(18612, text, concurrency, temperature, requests, turn) /
-                         prose(18611, text, concurrency, temperature, requests, turn) for turn in range(1 if quick else 5)]
-                yield f"| {temperature}, {concurrency} | {statistics.median(pairs):.2f} |"
-    finally:
-        off.terminate(), on.terminate()
+    yield from coupling(bench)
+    yield from never_slower(bench, quick)
 
 
 def tell(lines, out):
@@ -142,11 +201,15 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--model")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only-servers", action="store_true", help="coupling, and adaptive drafts beside none")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open("tests/evals/sluice-tiny-v4.tar.xz") as archive:
             archive.extractall(folder)
-        parts = [of_embedded(Bench(args.sluice, "0,1", folder), args.quick)]
+        embedded = Bench(args.sluice, "0,1", folder)
+        parts = [of_embedded(embedded, args.quick)]
+        if args.only_servers:
+            parts = [itertools.chain(coupling(embedded), never_slower(embedded, args.quick))]
         if args.model:
             parts.append(of_large(Bench(args.sluice, "4,5", folder), args.model, args.quick))
         with concurrent.futures.ThreadPoolExecutor() as pool, open(args.out, "w") as out:

@@ -60,7 +60,17 @@ CommandText describe(const CLI::App& app) {
     if (!title.empty() && !group.flags.empty()) text.groups.push_back(std::move(group));  // without a title: hidden
   }
   const auto of_user = [](const CLI::App* command) { return !command->get_group().empty(); };
-  for (const CLI::App* command : app.get_subcommands(of_user)) text.commands.push_back(describe(*command));
+  for (const CLI::App* command : app.get_subcommands(of_user)) {
+    CommandText inner = describe(*command);
+    if (app.get_parent() == nullptr) {
+      text.commands.push_back(std::move(inner));
+      continue;
+    }
+    for (FlagGroup& group : inner.groups) {
+      group.title = group.title == "Options" ? inner.name + ": " + inner.help : inner.name + ": " + group.title;
+      text.groups.push_back(std::move(group));
+    }
+  }
   return text;
 }
 

@@ -29,7 +29,7 @@ struct CommandText {
   std::string name;  // "serve"; of the program itself "sluice"
   std::string help, footer;
   std::vector<FlagText> positionals;
-  std::vector<FlagGroup> groups;      // in the order of --help
+  std::vector<FlagGroup> groups;      // in the order of --help; then those of commands within it (`bench serve`)
   std::vector<CommandText> commands;  // of the program itself
 
   std::vector<FlagText> flags() const;  // of all groups

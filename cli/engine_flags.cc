@@ -125,9 +125,10 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
              {"auto", "scalar", "avx2", "avx512", "avx512vbmi"});
   command.add_option("--kernels", options.machine.kernels, kKernelsHelp)->option_text("CHANGES")->group(kGroup);
   add_choice(command, "--profile", options.numerics.profile,
-             "Numerics: default (by the checkpoint's own config), plain (f32, nothing simulated), ref (f32, "
+             "Numerics: default (by the checkpoint's own config), tiles (products in the order of AMX tiles), plain "
+             "(f32, nothing simulated), ref (f32, "
              "training's quantisation simulated) or sm90 (tensor cores of H100 and H200)",
-             {"default", "plain", "ref", "sm90"});
+             {"default", "tiles", "plain", "ref", "sm90"});
   add_choice(command, "--compute-dtype", options.numerics.compute_dtype,
              "Inputs of linears: auto, f32, bf16, int8, or fp8 (as official inference rounds them)",
              {"auto", "f32", "bf16", "int8", "fp8"});
@@ -144,6 +145,13 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
   add_count(command, "--max-num-batched-tokens", options.scheduler.max_num_batched_tokens,
             "Rows of one step; 0: as many as take under a second, 512 at most");
   add_count(command, "--max-num-seqs", options.scheduler.max_num_seqs, "Sequences that run at once");
+  add_choice(
+      command, "--load-format", options.model.load_format,
+      "auto: the checkpoint in the model's folder; dummy: random weights for its config.json, to measure a model "
+      "whose weights are not at hand",
+      {"auto", "dummy"});
+  add_count(command, "--dummy-experts", options.model.dummy_experts,
+            "Routed experts of a layer that have random weights of their own; the others share them; 0: all");
   add_count(command, "--max-model-len", options.model.max_model_len,
             "Tokens of prompt and answer; 0: the model's own limit");
   add_size(command, "--kv-cache-memory", options.cache.kv_cache_memory,

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,7 +50,23 @@ class Evaluation {
              const std::vector<EvalItem>& items)
       : model_(model), chat_(chat), options_(options), items_(items), runs_(items.size()) {}
 
+  // Of the last run(): from the first request to the end of the last; and the processor's, of all threads.
+  double seconds() const { return seconds_; }
+  double processor_seconds() const { return processor_seconds_; }
+
   Status run() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t processor_start = std::clock();
+    const Status status = run_all();
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    processor_seconds_ = static_cast<double>(std::clock() - processor_start) / CLOCKS_PER_SEC;
+    return status;
+  }
+
+  const std::vector<Run>& runs() const { return runs_; }
+
+ private:
+  Status run_all() {
     ProgressBar bar("items", ProgressBar::Unit::kItems);
     const auto in_flight = static_cast<std::size_t>(options_.concurrency);
     Status status;
@@ -71,9 +89,6 @@ class Evaluation {
     return status;
   }
 
-  const std::vector<Run>& runs() const { return runs_; }
-
- private:
   Status submit(std::size_t index) {
     const EvalItem& item = items_[index];
     const Status status = try_submit(index);
@@ -128,17 +143,20 @@ class Evaluation {
   const std::vector<EvalItem>& items_;
   std::vector<Run> runs_;
   OutputQueue queue_;
+  double seconds_ = 0, processor_seconds_ = 0;
 };
 
 // `stats`: what happened on the way.
-std::string results_json(const std::vector<EvalItem>& items, const std::vector<Run>& runs, std::size_t correct,
+std::string results_json(const std::vector<EvalItem>& items, const Evaluation& evaluation, std::size_t correct,
                          const EngineStats& stats) {
+  const std::vector<Run>& runs = evaluation.runs();
   std::string json = fmt::format(
-      "{{\"n\": {}, \"correct\": {}, \"steps\": {}, \"preemptions\": {}, \"resumed_tokens\": {}, "
+      "{{\"n\": {}, \"correct\": {}, \"seconds\": {:.4f}, \"processor_seconds\": {:.4f}, \"steps\": {}, "
+      "\"preemptions\": {}, \"resumed_tokens\": {}, "
       "\"drafted_by_depth\": [{}], \"accepted_by_depth\": [{}], \"items\": [",
-      items.size(), correct, stats.steps, stats.preemptions_recompute + stats.preemptions_swap,
-      stats.cache.resumed_tokens, fmt::join(stats.drafts.drafted_by_depth, ", "),
-      fmt::join(stats.drafts.accepted_by_depth, ", "));
+      items.size(), correct, evaluation.seconds(), evaluation.processor_seconds(), stats.steps,
+      stats.preemptions_recompute + stats.preemptions_swap, stats.cache.resumed_tokens,
+      fmt::join(stats.drafts.drafted_by_depth, ", "), fmt::join(stats.drafts.accepted_by_depth, ", "));
   for (std::size_t i = 0; i < items.size(); ++i) {
     json += i == 0 ? "\n  {\"id\": " : ",\n  {\"id\": ";
     append_json_string(json, items[i].id);
@@ -191,7 +209,7 @@ Status evaluate(const EvalOptions& options) {
       static_cast<std::size_t>(std::ranges::count_if(evaluation.runs(), [](const Run& run) { return run.correct; }));
   if (!options.json.empty()) {
     SLUICE_RETURN_IF_ERROR(
-        write_results(options.json, results_json(items, evaluation.runs(), correct, model.engine->stats())));
+        write_results(options.json, results_json(items, evaluation, correct, model.engine->stats())));
   }
   fmt::print("{:<24} {:>6} {:>8} {:>8}\n", "task", "n", "correct", "%");
   fmt::print("{:<24} {:>6} {:>8} {:>8.2f}\n", std::filesystem::path(options.task).stem().string(), items.size(),

@@ -52,8 +52,7 @@ Status GenerationRequest::set_conversation(const Tokenizer& tokenizer, const Cha
   SLUICE_ASSIGN_OR_RETURN(EncodedText encoded, tokenizer.encode(rendered.text, rendered.messages));
   prompt = std::move(encoded.ids);
   message_starts = std::move(encoded.places);
-  parser = chat.make_parser(rendered.reasoning_open,
-                            /*has_tools=*/!conversation.tools.empty());
+  parser = chat.make_parser(rendered.reasoning_open, offers_tools(conversation));
   return {};
 }
 

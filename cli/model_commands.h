@@ -31,6 +31,17 @@ struct LogitsOptions {
 
 int run_logits(const LogitsOptions& options);
 
+// sluice score: of the tokens of texts, what the model says of them, as a safetensors file.
+
+struct ScoreOptions {
+  EngineSetup engine;
+  std::string in, out;  // JSON lines: {"prompt": a text or token ids, "start": 0}; the file to write
+  int top = 0;          // the best tokens at each position
+  bool distributions = false, experts = false, indices = false;
+};
+
+int run_score(const ScoreOptions& options);
+
 // sluice kernels: which kernel runs here for what.
 
 struct KernelsOptions {

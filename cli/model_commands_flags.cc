@@ -1,4 +1,4 @@
-// logits, eval, inspect, verify, kernels and synth.
+// logits, score, eval, inspect, verify, kernels and synth.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -23,6 +23,25 @@ void add_logits(CLI::App& app, Invocation& invocation) {
       ->option_text("FILE");
   add_engine_flags(command, options->engine, invocation.log_level);
   command.callback([&invocation, options] { invocation.run = [options] { return run_logits(*options); }; });
+}
+
+void add_score(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<ScoreOptions>();
+  CLI::App& command =
+      *app.add_subcommand("score", "Write what a model says of the tokens of texts to a safetensors file");
+  command.add_option("IN", options->in, R"(JSON lines: {"prompt": a text or token ids, "start": first position})")
+      ->required();
+  command
+      .add_option("OUT", options->out, "The file to write: of text i the tensors i.token_ids, i.logprobs, i.ranks, ...")
+      ->required();
+  command.add_option("--top", options->top, "Also the likeliest tokens at each position: i.top_ids, i.top_logprobs")
+      ->option_text("K [0]");
+  command.add_flag("--distributions", options->distributions,
+                   "Also the log-probabilities of all tokens: i.distributions");
+  command.add_flag("--experts", options->experts, "Also the experts of each position: i.routed_experts");
+  command.add_flag("--indices", options->indices, "Also what the indexers chose for each position: i.sparse_indices");
+  add_engine_flags(command, options->engine, invocation.log_level);
+  command.callback([&invocation, options] { invocation.run = [options] { return run_score(*options); }; });
 }
 
 void add_eval(CLI::App& app, Invocation& invocation) {
@@ -127,6 +146,7 @@ void add_synth(CLI::App& app, Invocation& invocation) {
 
 void add_model_commands(CLI::App& app, Invocation& invocation) {
   add_logits(app, invocation);
+  add_score(app, invocation);
   add_eval(app, invocation);
   add_inspect(app, invocation);
   add_verify(app, invocation);

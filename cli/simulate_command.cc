@@ -123,6 +123,7 @@ Result<SimulationOptions> simulation_options(const SimulateOptions& options, con
   simulation.cost = cost;
   simulation.acceptance = options.acceptance;
   simulation.concurrency = options.concurrency;
+  simulation.by_steps = options.by_steps;
   simulation.audit_at_end = true;
   SLUICE_ASSIGN_OR_RETURN(simulation.retention, retention_without(options.without_retention));
   return simulation;

@@ -15,6 +15,7 @@ struct SimulateOptions {
   WorkloadOptions workload;
   std::string trace;  // a file; empty: the workload
   int hash_block_tokens = 512;
+  bool by_steps = false;
   double load = 0.8;    // of what the model can bear, when the rate is 0
   int concurrency = 0;  // 0: open loop
   std::string cost = "calibrate";

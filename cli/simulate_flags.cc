@@ -21,6 +21,10 @@ void add_trace_flags(CLI::App& command, SimulateOptions& options) {
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N [512]")
       ->group(kTrace);
+  command
+      .add_flag("--by-steps", options.by_steps, "Requests arrive at the steps that the trace says, not at its times")
+      ->needs(trace)
+      ->group(kTrace);
   command.add_option("--workload", workload.name, "A synthetic trace: default, chat, mixed, bulk or behind-long")
       ->check(CLI::IsMember(workload_names()))
       ->excludes(trace)

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/synth_weights.h"
 #include "config/model_config.h"
 #include "files/gguf_writer.h"
 #include "model/model_plan.h"
+#include "model/synth_weights.h"
 #include "sluice/status.h"
 
 namespace sluice {

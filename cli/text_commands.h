@@ -5,13 +5,20 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/engine_setup.h"
+#include "serve/api_keys.h"
+#include "serve/key_limits.h"
 #include "serve/waiting.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
 #include "text/chat.h"
+
+namespace CLI {
+class App;
+}
 
 namespace sluice {
 
@@ -60,7 +67,7 @@ int run_chat(const ChatOptions& options);
 struct ServeOptions {
   EngineSetup engine;  // model.folder as given; "": the embedded model
   ChatEncodingOptions chat;
-  std::string host = "127.0.0.1";
+  std::vector<std::string> hosts = {};  // none: 127.0.0.1
   int port = 8000;
   std::string served_model_name;  // "": the folder's name
   double drain_timeout_seconds = 10;
@@ -68,7 +75,24 @@ struct ServeOptions {
   std::vector<std::string> cors_origins = {};
   WaitingLimits waiting;
   bool strict_fields = false;
+  ApiKeys::Sources keys = {};
+  KeyLimitOptions key_limits = {};
+  double request_timeout_seconds = 0;
+  double unread_timeout_seconds = 60;
+  double watchdog_seconds = 30;
+  std::string tls_certificate = {}, tls_key = {};
+  int network_threads = 1;
+  int max_connections = 1024;
+  std::int64_t max_body_bytes = 16 << 20;
+  std::string log_format = "text", metrics_prefix = "sluice_", otlp_endpoint = {};
+  bool log_text = false;
+  // The flags as they were given, but for secrets.
+  std::vector<std::pair<std::string, std::string>> flags = {};
 };
+
+// Those of who may use the server, how much, and what it tells of itself.
+void add_guard_flags(CLI::App& command, ServeOptions& options);
+std::vector<std::pair<std::string, std::string>> given_flags(const CLI::App& command);
 
 int run_serve(const ServeOptions& options);
 

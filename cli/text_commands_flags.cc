@@ -32,7 +32,10 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand("serve", "Serve the OpenAI API over HTTP");
   add_engine_flags(command, options->engine, invocation.log_level);
   add_chat_flags(command, options->chat);
-  command.add_option("--host", options->host, "Address to listen on")->option_text("HOST [" + options->host + "]");
+  command
+      .add_option("--host", options->hosts,
+                  "Address to listen on; :: for all of both versions, unix:PATH for a local socket. May be repeated")
+      ->option_text("HOST [127.0.0.1]");
   command.add_option("--port", options->port, "0: any free one")
       ->option_text("PORT [" + std::to_string(options->port) + "]");
   command.add_option("--served-model-name", options->served_model_name,
@@ -57,7 +60,11 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       ->option_text("N [" + std::to_string(options->waiting.max_tokens) + "]");
   command.add_flag("--strict-fields", options->strict_fields,
                    "Refuse requests with fields that nobody knows, instead of ignoring and naming those");
-  command.callback([&invocation, options] { invocation.run = [options] { return run_serve(*options); }; });
+  add_guard_flags(command, *options);
+  command.callback([&invocation, &command, options] {
+    options->flags = given_flags(command);
+    invocation.run = [options] { return run_serve(*options); };
+  });
 }
 
 void add_run(CLI::App& app, Invocation& invocation) {

@@ -35,6 +35,15 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
       laws.hits, laws.resumed_tokens, laws.preemptions, laws.swaps, laws.swaps_restored, laws.forks, laws.forks_apart,
       laws.truncations, laws.aborts, laws.swapped_aborts, laws.forgotten_spans, laws.drafts, laws.drafts_rejected,
       laws.model_drafts, laws.evictions, laws.in_flight, fmt::join(laws.thread_counts, ", "));
+  if (laws.constrained > 0) {
+    fmt::print(
+        "{} tokens of answers with penalties or bans, {} that a grammar binds ({} with a budget of reasoning), {} the "
+        "only ones allowed and computed in one span; {} tokens of prompts scored, {} of answers; of {} positions it "
+        "was "
+        "compared what layers chose ({} experts, {} entries)\n",
+        laws.ruled, laws.constrained, laws.budgeted, laws.forced, laws.scored, laws.scored_answers, laws.exported,
+        laws.exported_experts, laws.exported_entries);
+  }
   if (laws.choosing_rows > 0) {
     fmt::print("in {} of the rows compared, attention chose among its compressed entries\n", laws.choosing_rows);
   } else if (report.chooses_from > 0) {
@@ -61,6 +70,8 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
   json["schedules"] = laws.schedules;
   json["half"] = options.half;
   for (const LawCount& count : kLawCounts) json[count.name] = laws.*count.value;
+  json["exported_experts"] = laws.exported_experts;
+  json["exported_entries"] = laws.exported_entries;
   json["thread_counts"] = boost::json::array(laws.thread_counts.begin(), laws.thread_counts.end());
   json["chooses_from"] = report.chooses_from;
   json["differences"] = report.sound() ? 0 : 1;

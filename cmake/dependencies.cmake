@@ -20,11 +20,15 @@ add_library(utf8proc-static STATIC IMPORTED)
 set_target_properties(utf8proc-static PROPERTIES IMPORTED_LOCATION ${UTF8PROC_STATIC}
   INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
 
-# OpenSSL's libcrypto alone: SHA-256 for the keys of cached blocks.
+# OpenSSL: libcrypto for SHA-256 of the keys of cached blocks, libssl for the server's TLS.
 find_library(CRYPTO_STATIC libcrypto.a REQUIRED)
 add_library(crypto-static STATIC IMPORTED)
 set_target_properties(crypto-static PROPERTIES IMPORTED_LOCATION ${CRYPTO_STATIC}
   INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS}")
+
+find_library(SSL_STATIC libssl.a REQUIRED)
+add_library(ssl-static STATIC IMPORTED)
+set_target_properties(ssl-static PROPERTIES IMPORTED_LOCATION ${SSL_STATIC} INTERFACE_LINK_LIBRARIES crypto-static)
 
 # AUTO: the tests are built where GoogleTest is installed, so that the program alone needs none of it.
 if(SLUICE_TESTS STREQUAL "AUTO")

@@ -13,7 +13,8 @@ if(SLUICE_SANITIZE)
 endif()
 set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
-  serve/http_separate                      # Asio and Beast whole
+  base/asio_compiled                       # Asio and Beast whole
+  load/http_client                         # templates of Asio and Beast
   base/sha256                              # OpenSSL stays out of programs that hash nothing
   text/deepseek_v32_chat text/deepseek_v4_chat config/gguf_deepseek2 config/gguf_deepseek4 config/gguf_llama
 )                                          # families: the same functions by the same names

@@ -5,11 +5,13 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LISTS = ("requirements.txt", "requirements_alone.txt")
 
 
 def missing():
-    """Lines of requirements.txt that are not met, and what is there instead."""
-    for line in (ROOT / "tests" / "requirements.txt").read_text().splitlines():
+    """Lines of the lists that are not met, and what is there instead."""
+    lines = [line for name in LISTS for line in (ROOT / "tests" / name).read_text().splitlines()]
+    for line in lines:
         name, _, version = line.partition("#")[0].strip().partition("==")
         if not name:
             continue
@@ -25,6 +27,7 @@ wrong = list(missing())
 if wrong:
     print(f"{sys.executable}: expected {'; '.join(wrong)}\n"
           f"./run test makes a Python that has them. Without it: python3 -m venv {ROOT}/.cache/venv, then\n"
-          f"{ROOT}/.cache/venv/bin/pip install -r {ROOT}/tests/requirements.txt, then cmake with "
+          f"{ROOT}/.cache/venv/bin/pip install -r {ROOT}/tests/requirements.txt, the same with --no-deps and "
+          f"requirements_alone.txt, then cmake with "
           f"-DSLUICE_TEST_PYTHON={ROOT}/.cache/venv/bin/python")
     sys.exit(1)

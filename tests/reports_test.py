@@ -37,7 +37,7 @@ def test_bench(tmp_path):
     assert "a synthetic state" in done.stdout and "concurrent" in done.stdout
     assert xml.etree.ElementTree.parse(out.with_suffix(".svg")).getroot().tag.endswith("svg")
     probe = json.loads(sluice("bench", "--probe-only", "--probe-size", "1MB").stdout)
-    assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops"}
+    assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops"}
 
 
 def test_bad_bench(tmp_path):

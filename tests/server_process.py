@@ -61,7 +61,7 @@ class Server:
     def _read(self):
         for line in self.process.stderr:
             self.log.append(line)
-            if found := re.match(r"Serving .* on (http://\S+)$", line):
+            if found := re.match(r"Serving .* on (https?://\S+)$", line):
                 self.url = found[1]
                 self._started.set()
         self._started.set()
@@ -87,8 +87,12 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"not in the log: {pattern}\n" + "".join(self.log))
 
+    def metrics(self):
+        """All of them, without the label that each has."""
+        return re.sub(r'model_name="[^"]*",?', "", fetch(self.url + "/metrics").text).replace("{}", "")
+
     def metric(self, name):
-        text = fetch(self.url + "/metrics").text
+        text = self.metrics()
         return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
 
     def wait_for(self, name, condition):

@@ -120,7 +120,7 @@ def test_the_drawn_seed_is_told(server, model):
     ({"repetition_penalty": 0}, "repetition_penalty"), ({"logit_bias": {"100000": 1}}, "logit_bias"),
     ({"logit_bias": {"1": 101}}, "logit_bias"), ({"logit_bias": {"-1": 1}}, "logit_bias"),
     ({"min_tokens": 61}, "min_tokens"), ({"bad_words": [""]}, "bad_words"),
-    ({"allowed_token_ids": [100000]}, "allowed_token_ids"), ({"logprobs_mode": "processed"}, "logprobs_mode")])
+    ({"allowed_token_ids": [100000]}, "allowed_token_ids"), ({"logprobs_mode": "cooked"}, "logprobs_mode")])
 def test_bad_values(server, more, param):
     answer = fetch(server.url + "/v1/completions", {**STORY, **more})
     assert answer.status == 400 and answer.json()["error"]["param"] == param, answer.text

@@ -165,8 +165,9 @@ def test_foreign_pages_are_refused(server, model):
     ({"guided_regex": "(a)\\1"}, "guided_regex"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"unevaluatedItems": False}}}},
      "response_format.json_schema.schema"),
-    ({"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, "tools[0].function.strict"),
-    ({"tools": [WEATHER], "parallel_tool_calls": False}, "parallel_tool_calls")])
+    ({"tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "string"}}}]},
+     "tools"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice")])
 def test_promises_that_cannot_be_kept_are_refused(server, model, more, field):
     answer = fetch(server.url + "/v1/chat/completions", {"messages": QUESTION, "model": model, **more})
     assert answer.status == 400 and answer.json()["error"]["param"] == field

@@ -6,7 +6,7 @@ import subprocess
 import openai
 import pytest
 
-from server_process import BUILD, Server, fetch
+from server_process import BUILD, ROOT, Server, fetch
 
 MESSAGES = [{"role": "system", "content": "You are a helpful assistant. " + "You tell stories of animals and of the sea. " * 40},
             {"role": "user", "content": "Write a story about a dog."}]
@@ -92,7 +92,7 @@ def test_a_prediction_of_another_form_is_refused(servers, prediction):
 def test_metrics_by_depth(servers):
     server = servers["mtp"]
     ask(server)
-    text = fetch(server.url + "/metrics").text
+    text = server.metrics()
 
     def by_depth(name):
         return [float(next(line for line in text.splitlines()
@@ -105,6 +105,19 @@ def test_metrics_by_depth(servers):
     assert server.metric("sluice_spec_decode_num_draft_tokens_total") == sum(drafted)
     assert server.metric("sluice_spec_decode_num_accepted_tokens_total") == sum(accepted)
     assert servers["off"].metric("sluice_spec_decode_num_drafts_total") == 0
+
+
+def test_drafts_are_drawn_with_the_noise_of_the_tokens():
+    """Of prose, at temperature 1: the most likely tokens would be right 0.34 of the time, the best possible is 0.45."""
+    text = (ROOT / "tests/evals/prose.txt").read_text()
+    with Server("--speculative", "mtp", "--num-speculative-tokens", "1", "--no-speculative-adaptive") as server:
+        for i in range(20):
+            server.client.completions.create(model="sluice-tiny-v4", prompt=text[i * 397:i * 397 + 300], temperature=1, seed=i,
+                                             max_tokens=160, extra_body={"ignore_eos": True})
+        drafted = server.metric("sluice_spec_decode_num_draft_tokens_total")
+        right = server.metric("sluice_spec_decode_num_accepted_tokens_total")
+    assert drafted > 2000
+    assert right >= 0.38 * drafted, (right, drafted)
 
 
 @pytest.mark.parametrize("flags, words", [

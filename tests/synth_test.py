@@ -1,6 +1,7 @@
 """`sluice synth`: random checkpoints of every family's geometry, what is in them, and that the engine runs them."""
 
 import json
+import re
 
 import gguf
 import numpy
@@ -55,6 +56,31 @@ def test_expanded_prefill_of_any_width(tmp_path, geometry):
     absorbed = logits(tmp_path, *some)["logits"]
     expanded = logits(tmp_path, *some, "--mla-prefill", "expanded", "--attn-prefill-chunk-size", "50")["logits"]
     assert (expanded != absorbed).any() and numpy.abs(expanded - absorbed).max() < 1e-3
+
+
+@pytest.mark.parametrize("geometry", ["fp8 and fp4", "f32 scales", "not quantised", "v3.2"])
+def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
+    model, alone = tmp_path / "model", tmp_path / "alone"
+    alone.mkdir()
+    (alone / "config.json").write_text(json.dumps(GEOMETRIES[geometry]))
+    sluice("synth", alone / "config.json", model)
+    some = ["--ids", "5 77 200 9 " * 40, "--positions", "0 3 127 128 159"]
+    for profile in ("default", "plain"):
+        written = logits(tmp_path, model, *some, "--profile", profile)["logits"]
+        dummy = [alone, *some, "--profile", profile, "--load-format", "dummy"]
+        assert (logits(tmp_path, *dummy)["logits"] == written).all()
+        shared = logits(tmp_path, *dummy, "--dummy-experts", "2")["logits"]
+        assert numpy.isfinite(shared).all() and (shared != written).any()
+        emulated = [*dummy, "--dummy-experts", "2", "--device", "emulated"]
+        assert (logits(tmp_path, *emulated)["logits"] == shared).all()
+        assert (logits(tmp_path, *dummy, "--no-pack")["logits"] == written).all()
+    out = ["--out", tmp_path / "l"]
+    # Bytes are told as they are held: none of the layer for multi-token prediction, experts once.
+    loaded = sluice("logits", *dummy, "--dummy-experts", "2", *out).stderr
+    assert re.search(r"loaded \S+: [0-9.]+ MB in ", loaded), loaded
+    fails("logits", *dummy, "--dummy-experts", "99", *out, says="--dummy-experts: expected at most the ")
+    fails("logits", model, *some, "--dummy-experts", "2", *out, says="expected --load-format dummy beside it")
+    fails("logits", alone, *some, *out, says="expected a model folder with model.safetensors")
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

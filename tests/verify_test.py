@@ -79,7 +79,7 @@ def test_either_half_finds_every_fault_and_can_be_run_again(fault, half, smalles
     assert report["differences"] == 1
     assert report["half"] == half
     first = report["difference"]["first_value"]
-    assert first in ("audit", "logits") or "layers." in first
+    assert first in ("audit", "logits", "score") or "layers." in first
     again = verify(*arguments, "--seed", str(report["seed"]))
     assert again.returncode == 1
     assert again.stdout.split("A DIFFERENCE")[1] == done.stdout.split("A DIFFERENCE")[1]

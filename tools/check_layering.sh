@@ -24,10 +24,13 @@ declare -A may_use=(
   [sched]="base files config kernels model cache sched"
   [engine]="base files config kernels model cache sched engine"
   [report]="base report"
-  [verify]="base files config kernels model cache sched engine verify"
-  [sim]="base files config kernels model cache sched engine report sim"
+  [watch]="base watch"
+  [page]="base page"
+  [verify]="base files config kernels model cache sched engine grammar verify"
+  [sim]="base files config kernels model cache sched engine report watch sim"
+  [load]="base files config kernels model cache sched engine report watch sim load"
   [measure]="base files config kernels model cache sched engine report measure"
-  [serve]="base files config kernels model cache sched engine text grammar serve"
+  [serve]="base files config kernels model cache sched engine text grammar watch page serve"
 )
 processor_aware='^src/kernels/cpu/avx[a-z0-9_]*/|^(src/kernels/cpu/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'
 processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'

@@ -14,7 +14,7 @@ done
 features=$("$sluice" kernels | sed -n '1s/^machine .*: //p')
 restrictions=("")
 for feature in $features; do restrictions+=("-$feature"); done
-for judgement in fast_bf16_dot reads_ahead scales_by_exponents; do
+for judgement in fast_bf16_dot reads_ahead scales_by_exponents emulated_tiles; do
   case " $features " in
     *" $judgement "*) ;;
     *) ! "$sluice" kernels --kernels "+$judgement" >/dev/null 2>&1 || restrictions+=("+$judgement") ;;

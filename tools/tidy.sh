@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tidy.sh BUILD_DIR [--all | --record | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests left out (a
-# group of sources is read at once: cmake/layers.cmake), or over the FILEs, each as the main file of its own.
+# tidy.sh BUILD_DIR [--all | --record | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests
+# left out (a group of sources is read at once: cmake/layers.cmake), or over the FILEs, each with its group.
 #
 # What passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that could change
 # the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. What has a stamp
@@ -39,7 +39,13 @@ elif [ "$1" = --all ]; then
   export SLUICE_TIDY_ALL=1
   mapfile -t files < <(compiled)
 else
-  mapfile -t files < <(realpath "$@")
+  mapfile -t files < <(realpath "$@" | while IFS= read -r file; do
+    # Itself, or the group that it is compiled in; a header in neither.
+    grep -qF "\"file\": \"$file\"" "$build/compile_commands.json" && echo "$file" && continue
+    grep -lF -e "\"${file#"$root"/src/}\"" -e "\"${file#"$root"/}\"" "$build"/groups/*.cc ||
+      echo "tidy: $file: expected a source that $build compiles, found none" >&2
+  done | sort -u)
+  [ ${#files[@]} -gt 0 ] || exit 1
 fi
 SLUICE_TIDY_SEEN=$(mktemp)
 export SLUICE_TIDY_SEEN

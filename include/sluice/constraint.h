@@ -28,6 +28,9 @@ class TokenConstraint {
   virtual bool accept(std::int32_t token) = 0;
   // Takes back the last tokens.
   virtual void rollback(std::size_t tokens) = 0;
+  // Tokens of the only text that can come next, as long as there is one: its likeliest, if it can be cut in several
+  // ways. Writes some of them and says how many; nothing has changed.
+  virtual int forced(std::span<std::int32_t> /*tokens*/) { return 0; }
   virtual std::unique_ptr<TokenConstraint> copy() const = 0;
 };
 

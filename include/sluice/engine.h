@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,16 +17,22 @@
 #include "sluice/constraint.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
+#include "sluice/step_record.h"
 
 namespace sluice {
 
 inline constexpr int kMostStepRows = 512;
-inline constexpr int kMaxChoices = 1024;  // of a request
-inline constexpr int kMostDrafts = 8;     // of a sequence in a step
+inline constexpr int kMaxChoices = 1024;                                       // of a request
+inline constexpr int kMostDrafts = 8;                                          // of a sequence in a step
+inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // of a prompt
 
 // The flags of the engine, with their defaults; the command line fills them (cli/engine_flags.h).
 struct ModelOptions {
   std::string folder;
+  // auto: the checkpoint in the folder. dummy: random weights for its config.json, which is all of it that is read;
+  // dummy_experts > 0: so many routed experts a layer have weights of their own, the others those of e % dummy_experts.
+  std::string load_format = "auto";
+  int dummy_experts = 0;
   int max_model_len = 0;   // tokens of prompt + answer; 0: the model's own limit
   bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
   bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
@@ -92,7 +99,31 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 struct TokenLogprob {
   std::int32_t token = 0;
-  float logprob = 0.0F;  // log-softmax of the raw logits, before temperature and filters
+  float logprob = 0.0F;  // log-softmax of the raw logits, or as SamplingParams::processed_logprobs says
+};
+
+// The log-probabilities of a prompt's tokens, bit for bit those at which the sampler would have drawn them there.
+struct PromptLogprob {
+  float logprob = 0.0F;
+  int rank = 0;                          // of the token among all, from 1
+  std::vector<TokenLogprob> top;         // the likeliest tokens
+  std::vector<float> distribution = {};  // of all tokens, when asked for
+};
+struct PromptLogprobs {
+  int start = 1;                        // the first position that has one: nothing comes before token 0
+  std::vector<PromptLogprob> tokens{};  // of positions start, start + 1, ...
+};
+
+// What layers chose for consecutive positions, from the first that was not reported before.
+struct ExportedRows {
+  int rows = 0;
+  std::vector<int> expert_layers = {};  // the layers with routed experts
+  int slots = 0;
+  std::vector<std::uint16_t> experts = {};      // [rows, expert_layers, slots]
+  std::vector<int> entry_layers = {};           // the layers with an indexer
+  int tokens_per_entry = 0;                     // entry e is about tokens [e * this, (e + 1) * this)
+  std::vector<std::int32_t> entry_counts = {};  // [rows, entry_layers]
+  std::vector<std::int32_t> entries = {};       // so many of each, ascending
 };
 
 // What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
@@ -100,12 +131,17 @@ struct Output {
   int choice = 0;                     // which of Request::n; each ends by itself
   std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
   float logprob = 0.0F;               // when asked for
-  std::vector<TokenLogprob> top;      // the likeliest tokens, when asked for
+  std::vector<TokenLogprob> top;      // the likeliest tokens, then those of SamplingParams::logprob_ids
   bool finished = false;
-  FinishReason reason = FinishReason::kStop;  // when finished
-  Status status;                              // why, for kError
-  int cached_tokens = 0;                      // prompt tokens that were not computed again
-  bool predicted = false;                     // the token was drafted from Request::prediction
+  FinishReason reason = FinishReason::kStop;                   // when finished
+  Status status;                                               // why, for kError
+  int cached_tokens = 0;                                       // prompt tokens that were not computed again
+  std::chrono::steady_clock::time_point admitted{};            // when its sequence first got memory; unset: never
+  bool predicted = false;                                      // the token was drafted from Request::prediction
+  std::shared_ptr<const PromptLogprobs> prompt_logprobs = {};  // when asked for: in the first output of each choice
+  // When asked for: of all positions before that of `token`. Of a prompt without an answer: its last position, too.
+  std::shared_ptr<const ExportedRows> exported = {};
+  std::shared_ptr<const std::string> weights_version = {};  // of the model that computes all of it
 };
 
 struct Request {
@@ -119,7 +155,14 @@ struct Request {
   std::shared_ptr<const TokenConstraint> constraint = {};
   std::shared_ptr<const TokenRules> rules = {};  // null: none
   // Independent answers to the same prompt; choice i samples with choice_seed(sampling.seed, i).
-  int n = 1;               // 1 to kMaxChoices
+  int n = 1;  // 1 to kMaxChoices
+  // The prompt's own log-probabilities: -1: none; k >= 0: of its tokens from position prompt_logprobs_start on, and of
+  // the k best. What lies before that may come from the cache; the rest is computed, whatever is cached.
+  int prompt_logprobs = -1, prompt_logprobs_start = 0;
+  bool prompt_distributions = false;  // with them: of all tokens, kMaxDistributionBytes in all
+  // Report which experts each position went to, and which compressed entries the indexers chose for it. All positions
+  // are computed then, whatever is cached, and no tokens are drafted.
+  bool return_routed_experts = false, return_sparse_indices = false;
   int priority = 0;        // lower first; only policy "priority" looks at it
   std::string cache_salt;  // a request shares cached blocks only with requests of the same salt
   // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
@@ -152,9 +195,25 @@ struct DraftStats {
   std::array<std::uint64_t, kMostDrafts> drafted_by_depth{}, accepted_by_depth{};
 };
 
+// How many steps took up to so many seconds (of planning, computing and reporting), and had up to so many rows; the
+// last count is of those above all bounds.
+struct StepCounts {
+  static constexpr std::array<double, 14> kSeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                   0.1,    0.25,  0.5,    1,     2.5,  5,     10};
+  static constexpr std::array<double, 10> kRows{1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  std::array<std::uint64_t, kSeconds.size() + 1> by_seconds{};
+  std::array<std::uint64_t, kRows.size() + 1> by_rows{};
+  double seconds = 0;
+  std::uint64_t rows = 0;  // of all steps
+};
+
 struct EngineStats {  // a snapshot; counters since the start
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
   int running = 0, waiting = 0;
+  int paused = 0;                               // of both
+  std::array<int, kWaitReasons> waiting_for{};  // of those that wait, by WaitReason
+  double turn_seconds = 0;                      // that the step loop has been in the step it is in; 0: in none
+  StepCounts step_counts;
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
   double seconds_since_last_token = 0;  // large if there has never been one
   std::uint64_t preemptions_recompute = 0, preemptions_swap = 0;
@@ -178,11 +237,34 @@ class Engine {
   // The same for one choice of the request.
   virtual void cancel(RequestId id, int choice) = 0;
 
+  // Whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It keeps its
+  // place and its memory, unless running requests need the memory; its tokens are the same. Without effect on a request
+  // that has not begun; unknown ids are ignored.
+  virtual void set_paused(RequestId /*id*/, bool /*paused*/) {}
+
   virtual EngineStats stats() const = 0;
   // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
+  // Whether the step loop takes a turn within `seconds`, and its device works.
+  virtual bool ping(double seconds) = 0;
   // Drops every cached page that no running sequence holds; true if that is done within `seconds`.
   virtual bool reset_prefix_cache(double seconds) = 0;
+
+  // The records of up to `most` steps from `number` on, or from the oldest that is kept (the last 4,096, about).
+  virtual std::vector<StepRecord> steps(std::uint64_t /*number*/, std::size_t /*most*/) const { return {}; }
+  virtual std::uint64_t steps_recorded() const { return 0; }  // the number of the next
+  // Where it stands between two steps; false if it does not get there within `seconds`.
+  virtual bool look(double /*seconds*/, EngineLook* /*look*/) { return false; }
+
+  // Replaces the model's weights by those of another folder, and returns their version; for as long as it takes the
+  // caller waits, and requests that arrive wait, too. kDrain: once the running ones have ended; kAbort: they are
+  // cancelled. Refuses another geometry, tokenizer ids aside, and then, as after any failure, nothing has changed.
+  enum class ReloadMode { kDrain, kAbort };
+  virtual Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) {
+    return invalid_argument("weights: this engine cannot reload them from " + folder +
+                            (mode == ReloadMode::kDrain ? "" : ", whatever runs"));
+  }
+  virtual std::string weights_version() const { return {}; }
 
   virtual int vocab_size() const = 0;
   virtual int max_model_len() const = 0;

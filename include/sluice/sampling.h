@@ -17,12 +17,16 @@
 namespace sluice {
 
 struct SamplingParams {
-  float temperature = 1.0F;  // 0: greedy
-  float top_p = 1.0F;        // 1: off
-  int top_k = 0;             // 0 or -1: off
-  float min_p = 0.0F;        // tokens below min_p times the best probability are dropped
-  std::uint64_t seed = 0;    // if the request has none, the caller draws one
-  int top_logprobs = -1;     // -1: no log-probabilities; n >= 0: of the chosen token and the n best
+  float temperature = 1.0F;                    // 0: greedy
+  float top_p = 1.0F;                          // 1: off
+  int top_k = 0;                               // 0 or -1: off
+  float min_p = 0.0F;                          // tokens below min_p times the best probability are dropped
+  std::uint64_t seed = 0;                      // if the request has none, the caller draws one
+  int top_logprobs = -1;                       // -1: no log-probabilities; n >= 0: of the chosen token and the n best
+  std::vector<std::int32_t> logprob_ids = {};  // with log-probabilities: those of these tokens, too, behind the best
+  // Log-probabilities of the raw logits, or processed: those at which tokens are drawn, after temperature, rules,
+  // constraint and filters; -inf for what cannot be drawn. Temperature 0 counts as 1 without filters.
+  bool processed_logprobs = false;
 };
 
 // TokenRules: what the tokens before one say of it. Counts are of the answer's own tokens, but where the prompt's are
@@ -54,7 +58,7 @@ inline constexpr SamplingRange<float> kTemperatures{0.0F, 100.0F};
 inline constexpr SamplingRange<float> kTopPs{std::numeric_limits<float>::min(), 1.0F};  // more than 0
 inline constexpr SamplingRange<int> kTopKs{-1, std::numeric_limits<int>::max()};
 inline constexpr SamplingRange<float> kMinPs{0.0F, 1.0F};
-inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int kMaxTopLogprobs = 20, kMaxLogprobIds = 64;
 inline constexpr SamplingRange<float> kPenalties{-2.0F, 2.0F};  // presence, frequency
 inline constexpr SamplingRange<float> kRepetitionPenalties{0.01F, 100.0F};
 inline constexpr SamplingRange<float> kLogitBiases{-100.0F, 100.0F};

@@ -1,10 +1,13 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
 #include <string>
+
+#include "base/utf8.h"
 
 namespace sluice {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "off"};
 
 std::atomic<LogLevel> lowest{LogLevel::kInfo};
+std::atomic<LogFormat> form{LogFormat::kText};
 
 std::string_view name_of(LogLevel level) {
   return kNames[static_cast<std::size_t>(level)];
@@ -27,6 +31,40 @@ std::string time_text() {
   char text[40];
   const std::size_t length = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
   return fmt::format("{}.{:03}", std::string_view(text, length), now.tv_nsec / 1'000'000);
+}
+
+// As a JSON string. Bytes that are no UTF-8 become U+FFFD: whatever reads the log must be able to.
+void append_quoted(std::string& out, std::string_view text) {
+  std::string valid;
+  append_lossy_utf8(text, valid);
+  out += '"';
+  for (const char c : valid) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < ' ') {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+// Values that one could not tell from what surrounds them are quoted.
+void append_value(std::string& out, std::string_view value) {
+  const bool plain = !value.empty() && value.find_first_of(" \"=\\") == value.npos &&
+                     std::ranges::all_of(value, [](unsigned char c) { return c > ' ' && c < 0x7F; });
+  if (plain) {
+    out += value;
+  } else {
+    append_quoted(out, value);
+  }
+}
+
+// One call, and stderr has a lock: lines stay whole. What cannot be written is lost, as nobody could be told.
+void write_line(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace
@@ -46,10 +84,38 @@ bool log_enabled(LogLevel level) {
   return level >= lowest.load(std::memory_order_relaxed);
 }
 
+void set_log_format(LogFormat format) {
+  form.store(format, std::memory_order_relaxed);
+}
+
 void log_line(LogLevel level, std::string_view text) {
+  log_event(level, text, {});
+}
+
+void log_event(LogLevel level, std::string_view text, std::span<const LogField> fields) {
   if (!log_enabled(level)) return;
-  const std::string line = fmt::format("{} {:7} {}\n", time_text(), name_of(level), text);
-  std::fwrite(line.data(), 1, line.size(), stderr);  // one call, and stderr has a lock: lines stay whole
+  std::string line;
+  if (form.load(std::memory_order_relaxed) == LogFormat::kJson) {
+    line = fmt::format(R"({{"time":"{}","level":"{}","message":)", time_text(), name_of(level));
+    append_quoted(line, text);
+    for (const LogField& field : fields) {
+      line += fmt::format(",\"{}\":", field.name);
+      if (field.is_text) {
+        append_quoted(line, field.value);
+      } else {
+        line += field.value;
+      }
+    }
+    line += "}\n";
+  } else {
+    line = fmt::format("{} {:7} {}", time_text(), name_of(level), text);
+    for (const LogField& field : fields) {
+      line += fmt::format(" {}=", field.name);
+      append_value(line, field.value);
+    }
+    line += '\n';
+  }
+  write_line(line);
 }
 
 }  // namespace sluice

@@ -2,12 +2,16 @@
 //
 //   log_info("loaded {} tensors in {:.1f} s", count, seconds);
 //
+// As JSON (set_log_format) a line is {"time":"...","level":"info","message":"text"}.
+//
 // Arguments are formatted only when the level is on. Lines are whole: messages of several threads never mix within one.
 // Thread safety: everything here may be called from any thread.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +27,17 @@ Result<LogLevel> parse_log_level(std::string_view name);
 void set_log_level(LogLevel level);  // the default is info
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
+
+enum class LogFormat { kText, kJson };
+void set_log_format(LogFormat format);  // the default is text
+
+// An event with named values: "text name=value name=value", or members of the line's JSON object.
+struct LogField {
+  std::string_view name;
+  std::string value;
+  bool is_text = true;  // else a number, as JSON writes it
+};
+void log_event(LogLevel level, std::string_view text, std::span<const LogField> fields);
 
 template <class... Args>
 void log_at(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {

@@ -19,7 +19,7 @@ PrefixCache::PrefixCache(CachePools* pools, const PrefixCacheOptions& options) :
   }
 }
 
-PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known) {
+PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known, Position most_resume) {
   PrefixHit hit;
   if (!options_.enabled) return hit;
   const PageGeometry& geometry = pools_->geometry();
@@ -30,7 +30,8 @@ PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known) {
     if (!page) break;
     hit.claimed_free += pools_->latents().owners(page) == 0;
   }
-  int resume = std::min(matched, (known - 1) / kBlockTokens);
+  const int most = std::min(known - 1, most_resume) / kBlockTokens;
+  int resume = std::min(matched, most);
   const int wanted = resume;
   while (resume > 0 && !can_resume_behind(chain, resume)) --resume;
   if (!geometry.has_latents) matched = resume;  // nothing tells what was computed before but the window pages
@@ -39,7 +40,7 @@ PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known) {
   hit.resume = resume * kBlockTokens;
   hit.shared = matched * kBlockTokens;
   int coming = matched;
-  while (coming < std::min(full, (known - 1) / kBlockTokens) && expected_.contains(chain[coming])) ++coming;
+  while (coming < std::min(full, most) && expected_.contains(chain[coming])) ++coming;
   if (coming > matched) {
     hit.wait = true;
     demand(chain[coming - 1]);

@@ -13,6 +13,7 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "cache/block_chain.h"
@@ -34,6 +35,8 @@ class PrefixCache {
  public:
   PrefixCache(CachePools* pools, const PrefixCacheOptions& options);
 
+  static constexpr Position kNoLimit = std::numeric_limits<Position>::max();
+
   bool enabled() const { return options_.enabled; }
   void set_enabled(bool enabled) { options_.enabled = enabled; }  // between requests
   const RetentionRules& retention() const { return options_.retention; }
@@ -42,7 +45,8 @@ class PrefixCache {
 
   // For a sequence with `known` tokens; the chain covers their full blocks. Remembers a demand if the hit is shorter
   // than what matches, or will match once the expected blocks are there.
-  PrefixHit lookup(const BlockChain& chain, Position known);
+  // At most `most_resume` tokens need not be computed, however much is cached.
+  PrefixHit lookup(const BlockChain& chain, Position known, Position most_resume = kNoLimit);
 
   // A running sequence will compute blocks [begin, end) of the chain; every expect() is undone by a forget_expected()
   // of the same blocks.

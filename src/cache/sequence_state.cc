@@ -29,6 +29,7 @@ void SequenceState::fork(const SequenceState& other, StateSlot slot) {
   for (const LatentPage page : latent_pages_) pools_->latents().share(page);
   for (const WindowPage page : window_pages_) pools_->windows().share(page);
   pools_->memory().copy_state(other.committed(), committed());
+  truncate(position_);
 }
 
 void SequenceState::close() {

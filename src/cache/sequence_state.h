@@ -40,7 +40,8 @@ class SequenceState {
 
   // Becomes the empty sequence, and the owner of `slot`, which the caller allocated.
   void open(CachePools* pools, StateSlot slot);
-  // Becomes the same sequence as `other`, sharing its pages.
+  // Becomes the same sequence as `other` up to its position, sharing the pages of it: the tokens behind may be others,
+  // so latents that `other` has from the prefix cache for its own are not shared.
   void fork(const SequenceState& other, StateSlot slot);
   // Gives back everything; closed afterwards. The vectors keep their capacity for the next open().
   void close();

@@ -548,10 +548,11 @@ TEST_P(SequenceLawTest, AForkOrATruncationBelowTheSharedLatentsIsSound) {
     const BlockChain names = world.chain(std::span(tokens_).first(600));
     world.start(0, names, 600);  // resumes at 0 where there are windows, and shares 512
     advance(world, 0, tokens_, std::max(world[0].position(), 1 + below(600)), &chain);
-    world.fork(0, 1);
+    world.fork(0, 1);  // whose tokens may be others from here on, below the latents that the first one shares, too
     world.expect_sound();
+    const auto forked = diverging(tokens_, world[1].position(), 3);
     const int p = below(600);  // at times beyond its position, but below the latents that it shares
-    world[1].truncate(p);
+    world[0].truncate(p);
     world.expect_sound();
     std::vector<std::byte> image(world[0].saved_bytes());
     world[0].save(image);
@@ -561,9 +562,9 @@ TEST_P(SequenceLawTest, AForkOrATruncationBelowTheSharedLatentsIsSound) {
     ASSERT_TRUE(world[0].restore(image, position));
     world.expect_sound();
     const auto other = diverging(tokens_, p, 2);
-    const BlockChain other_chain = world.prompt_chain(other);
-    advance(world, 1, other, 700, &other_chain);
-    advance(world, 0, tokens_, 700, &chain);
+    const BlockChain other_chain = world.prompt_chain(other), forked_chain = world.prompt_chain(forked);
+    advance(world, 0, other, 700, &other_chain);
+    advance(world, 1, forked, 700, &forked_chain);
   }
 }
 

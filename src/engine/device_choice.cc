@@ -52,6 +52,12 @@ Result<DeviceChoice> choose_any(const MachineOptions& options) {
 
 Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_view profile) {
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice choice, choose_any(options));
+  if (profile == kTilesProfile && dynamic_cast<CudaDevice*>(choice.owned.get()) != nullptr) {
+    return invalid_argument(
+        fmt::format("--profile tiles: its kernels are those of CPUs, found --device {}; give --device cpu, or choose "
+                    "another profile",
+                    options.device));
+  }
   if (profile != kSm90Profile) return choice;
   auto* gpu = dynamic_cast<CudaDevice*>(choice.owned.get());
   if (gpu == nullptr) {
@@ -64,6 +70,7 @@ Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_vi
   choice.ops = &cuda_sm90_op_table();
   choice.kernels = &kernels_that_pack("cuda, sm90", sm90_linear_packing());
   SLUICE_RETURN_IF_ERROR(check_strip_kernels(*gpu));
+  SLUICE_RETURN_IF_ERROR(check_attention_kernels(*gpu));
   return choice;
 }
 

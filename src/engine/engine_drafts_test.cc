@@ -141,7 +141,7 @@ TEST(EngineDraftsTest, EveryChoiceIsAsWithoutDrafts) {
 TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
   EngineSetup options = with_drafts(6, true);
   options.testing.hidden_latent_pages = 1 << 20;
-  options.testing.force_preempt_every = 5;
+  options.testing.force_preempt_every = 2;
   options.cache.swap_space = 1 << 20;
   options.testing.hidden_latent_pages = 0;
   options.cache.kv_cache_memory = 1 << 20;
@@ -162,7 +162,7 @@ TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
     EXPECT_EQ(answers[i]->tokens(), expected[i]) << i;
   }
   const EngineStats stats = engine->stats();
-  EXPECT_GT(stats.preemptions_recompute + stats.preemptions_swap, 10U);
+  EXPECT_GT(stats.preemptions_recompute + stats.preemptions_swap, 5U);
   EXPECT_GT(stats.drafts.accepted_tokens, 50U);
 }
 

@@ -10,6 +10,16 @@
 #include "engine/engine_options.h"
 
 namespace sluice {
+namespace {
+
+bool has_indexers(const ModelConfig& config) {
+  const auto* v4 = std::get_if<DeepSeekV4Config>(&config.family);
+  const auto* mla = std::get_if<DeepSeekMlaConfig>(&config.family);
+  return (v4 != nullptr && std::ranges::any_of(v4->layers, [](const auto& l) { return l.compress_ratio == 4; })) ||
+         (mla != nullptr && mla->index_n_heads > 0);
+}
+
+}  // namespace
 
 std::uint64_t choice_seed(std::uint64_t seed, int choice) {
   if (choice == 0) return seed;
@@ -31,7 +41,12 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
       stepper_(runner_.get(), options),
       audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
+      profile_(runner_->model().profile().text()),
+      has_experts_(runner_->model().config().moe.n_routed_experts > 0),
+      has_indexers_(has_indexers(runner_->model().config())),
+      version_(std::make_shared<std::string>(runner_->weights_version())),
       last_token_(Clock::now()) {
+  stepper_.record_in(&recorder_);
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -65,6 +80,14 @@ Status EngineImpl::check_rules(const TokenRules& rules) const {
       "cpu, or leave them out");
 }
 
+Status EngineImpl::check_exports(const Request& request) const {
+  if (request.return_routed_experts && !has_experts_) {
+    return invalid_argument("return_routed_experts: this model has no routed experts");
+  }
+  if (!request.return_sparse_indices || has_indexers_) return {};
+  return invalid_argument("return_sparse_indices: this model has no indexers");
+}
+
 Status EngineImpl::check(const Request& request) const {
   if (request.prompt.empty()) return invalid_argument("prompt: expected at least one token, found none");
   SLUICE_RETURN_IF_ERROR(check_ids("prompt", request.prompt));
@@ -75,6 +98,30 @@ Status EngineImpl::check(const Request& request) const {
     return invalid_argument(fmt::format("n: expected 1 to {}, found {}", kMaxChoices, request.n));
   }
   SLUICE_RETURN_IF_ERROR(validate(request.sampling));
+  for (const TokenId id : request.sampling.logprob_ids) {
+    if (id >= 0 && id < vocab_size()) continue;
+    return invalid_argument(fmt::format("logprob_ids: expected token ids below {}, found {}", vocab_size(), id));
+  }
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxTopLogprobs) {
+    return invalid_argument(
+        fmt::format("prompt_logprobs: expected -1 (off) to {}, found {}", kMaxTopLogprobs, request.prompt_logprobs));
+  }
+  if (request.prompt_distributions) {
+    const auto from = static_cast<std::size_t>(std::max(1, request.prompt_logprobs_start));
+    const std::size_t rows = request.prompt.size() - std::min(request.prompt.size(), from);
+    const auto bytes = static_cast<std::int64_t>(rows * static_cast<std::size_t>(vocab_size()) * sizeof(float));
+    if (bytes > kMaxDistributionBytes) {
+      return invalid_argument(
+          fmt::format("distributions: those of {} tokens take {} bytes, more than {}: ask for fewer positions at a "
+                      "time",
+                      rows, bytes, kMaxDistributionBytes));
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(check_exports(request));
+  if (request.prompt_logprobs_start < 0) {
+    return invalid_argument(
+        fmt::format("prompt_logprobs_start: expected a position, found {}", request.prompt_logprobs_start));
+  }
   if (request.rules != nullptr) SLUICE_RETURN_IF_ERROR(check_rules(*request.rules));
   if (request.prompt.size() > static_cast<std::size_t>(runner_->max_model_len())) {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",
@@ -105,22 +152,51 @@ void EngineImpl::cancel(RequestId id, int choice) {
   wake_.notify_one();
 }
 
+void EngineImpl::set_paused(RequestId id, bool paused) {
+  {
+    std::lock_guard lock(mutex_);
+    pauses_.push_back({id, paused});
+  }
+  wake_.notify_one();
+}
+
 EngineStats EngineImpl::stats() const {
   constexpr double kNever = 1e9;
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.waiting += static_cast<int>(arrivals_.size());
+  stats.waiting_for[static_cast<std::size_t>(WaitReason::kQueue)] += static_cast<int>(arrivals_.size());
+  if (const Clock::rep began = turn_began_; began != 0) {
+    const Clock::duration turn = Clock::now().time_since_epoch() - Clock::duration(began);
+    stats.turn_seconds = std::max(0.0, std::chrono::duration<double>(turn).count());
+  }
   stats.seconds_since_last_token =
       any_token_ ? std::chrono::duration<double>(Clock::now() - last_token_).count() : kNever;
   return stats;
 }
 
+bool EngineImpl::is_broken() const {
+  std::lock_guard lock(mutex_);
+  return !broken_.ok();
+}
+
 bool EngineImpl::self_test(double seconds) {
-  return run_task([this] { run_self_test(); }, seconds);
+  return !is_broken() && run_task([this] { run_self_test(); }, seconds) && !is_broken();
+}
+
+bool EngineImpl::ping(double seconds) {
+  return run_task([] {}, seconds) && !is_broken();
 }
 
 bool EngineImpl::reset_prefix_cache(double seconds) {
   return run_task([this] { stepper_.reset_prefix_cache(); }, seconds);
+}
+
+bool EngineImpl::look(double seconds, EngineLook* look) {
+  const auto found = std::make_shared<EngineLook>();  // the task may run when nobody waits any more
+  if (!run_task([this, found] { *found = stepper_.look(); }, seconds)) return false;
+  *look = std::move(*found);
+  return true;
 }
 
 bool EngineImpl::run_task(std::function<void()> work, double seconds) {
@@ -137,14 +213,25 @@ bool EngineImpl::run_task(std::function<void()> work, double seconds) {
 
 // Only the engine thread waits on wake_.
 bool EngineImpl::take_inbox() {
+  // When all that could be done waits for paused sequences, which somebody will tell to go on, or end.
+  constexpr std::chrono::milliseconds kLooksAgain{5};
+  turn_began_ = 0;
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] {
-    return stop_ || !arrivals_.empty() || !cancels_.empty() || !tasks_.empty() || !stepper_.idle() ||
+  const auto is_told = [&] {
+    return stop_ || !arrivals_.empty() || !cancels_.empty() || !pauses_.empty() || !tasks_.empty() ||
            stepper_.outstanding();
-  });
+  };
+  const bool blocked = stepper_.idle() ? stepper_.paused() > 0 && swap_ != nullptr : stepper_.blocked();
+  if (blocked) {
+    wake_.wait_for(lock, kLooksAgain, is_told);
+  } else {
+    wake_.wait(lock, [&] { return is_told() || !stepper_.idle() || swap_ != nullptr; });
+  }
   if (stop_) return false;
+  turn_began_ = Clock::now().time_since_epoch().count();
   taken_arrivals_.swap(arrivals_);
   taken_cancels_.swap(cancels_);
+  taken_pauses_.swap(pauses_);
   taken_tasks_.swap(tasks_);
   return true;
 }
@@ -166,6 +253,7 @@ void EngineImpl::publish_stats() {
   stats.generated_tokens = generated_tokens_;
   stats.finished_requests = finished_requests_;
   stats.cancelled_requests = cancelled_requests_;
+  stats.step_counts = step_counts_;
   std::lock_guard lock(mutex_);
   stats_ = stats;
   if (!std::exchange(made_token_, false)) return;

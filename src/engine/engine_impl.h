@@ -5,6 +5,7 @@
 // callbacks run with no lock held.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -33,15 +34,25 @@ class EngineImpl final : public Engine {
   Result<RequestId> submit(Request request) override;
   void cancel(RequestId id) override { cancel(id, kAllChoices); }
   void cancel(RequestId id, int choice) override;
+  void set_paused(RequestId id, bool paused) override;
   EngineStats stats() const override;
   bool self_test(double seconds) override;
+  bool ping(double seconds) override;
   bool reset_prefix_cache(double seconds) override;
+  std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const override {
+    return recorder_.read(number, most);
+  }
+  std::uint64_t steps_recorded() const override { return recorder_.closed(); }
+  bool look(double seconds, EngineLook* look) override;
+
+  Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) override;  // reload.cc
+  std::string weights_version() const override;
 
   int vocab_size() const override { return static_cast<int>(runner_->vocab_size()); }
   int max_model_len() const override { return runner_->max_model_len(); }
   int most_tokens(int prompt_tokens) const override { return stepper_.most_tokens(prompt_tokens); }
   std::vector<std::int32_t> end_token_ids() const override { return end_token_ids_; }
-  std::string profile_name() const override { return runner_->model().profile().text(); }
+  std::string profile_name() const override { return profile_; }
   std::string isa_name() const override { return runner_->isa_name(); }
 
  private:
@@ -56,14 +67,27 @@ class EngineImpl final : public Engine {
     RequestId id = 0;
     int choice = kAllChoices;
   };
+  struct Pause {
+    RequestId id = 0;
+    bool paused = false;
+  };
   // A task to be done between two steps, for which somebody waits.
   struct Task {
     std::function<void()> work;
     bool done = false;
   };
 
+  // Another model that waits for the running requests to end.
+  struct Swap {
+    std::unique_ptr<Model> model;
+    std::string version;
+    bool aborts = false, done = false;
+  };
+
   Status check(const Request& request) const;
+  bool is_broken() const;
   Status check_rules(const TokenRules& rules) const;
+  Status check_exports(const Request& request) const;
   Status check_ids(const char* field, const std::vector<std::int32_t>& ids) const;
   bool run_task(std::function<void()> work, double seconds);
 
@@ -71,17 +95,22 @@ class EngineImpl final : public Engine {
   void run();
   bool take_inbox();  // waits while there is nothing to do; false: stop
   void run_tasks();
+  void arrive_all();
+  void swap_model();
   void arrive(Arrival arrival);
   SequenceAnswer answer_of(PendingRequest& pending, int choice) const;
   void begin_again(SequenceId first, int choice);
   void cancel_now(const Cancel& cancel);
+  void pause_now(const Pause& pause);
   void cancel_choice(PendingRequest& pending, int choice);
   void run_self_test();
   void step();
+  void count_step(Clock::duration time);
   void draw_all();
   void fork_choices(SequenceId first, std::size_t row);
   void deliver_all();
   void deliver(const DrawnToken& drawn);
+  static Status accept(const SequenceAnswer& answer, TokenId token);
   void fail_step(const Status& status);
   void fail_all(const Status& status);
   void audit() const;
@@ -93,15 +122,22 @@ class EngineImpl final : public Engine {
   SequenceAnswer& answer(SequenceId id) { return stepper_.answer(id); }
 
   std::unique_ptr<Runner> runner_;
+  StepRecorder recorder_;
   Stepper stepper_;
   const bool audit_;
   const std::vector<std::int32_t> end_token_ids_;
+  // Of every model that this one is replaced by, too, and so for any thread.
+  const std::string profile_;
+  const bool has_experts_, has_indexers_;
 
   mutable std::mutex mutex_;  // guards this block
   std::condition_variable wake_, task_done_;
   std::vector<Arrival> arrivals_;
   std::vector<Cancel> cancels_;
+  std::vector<Pause> pauses_;
   std::vector<std::shared_ptr<Task>> tasks_;
+  std::shared_ptr<Swap> swap_;                  // null: none waits
+  std::shared_ptr<const std::string> version_;  // of the weights
   RequestId last_request_id_ = 0;
   bool stop_ = false;
   Status broken_;      // of the device; ok: it works
@@ -109,13 +145,20 @@ class EngineImpl final : public Engine {
   Clock::time_point last_token_;
   bool any_token_ = false;
 
+  std::mutex reload_mutex_;  // held while weights are loaded
+
   // Engine thread only.
-  std::vector<Arrival> taken_arrivals_;
+  std::vector<Arrival> taken_arrivals_, held_;  // held: until the model is swapped
   std::vector<Cancel> taken_cancels_;
+  std::vector<Pause> taken_pauses_;
   std::vector<std::shared_ptr<Task>> taken_tasks_;
   std::unordered_map<RequestId, PendingRequest> pending_;  // only looked up, never iterated on the way to a plan
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
+  StepCounts step_counts_;
+
+  // Since when the loop has been in this turn, on the clock's own scale; 0: it waits for something to do.
+  std::atomic<Clock::rep> turn_began_{0};
 
   std::thread thread_;  // last: it starts once the rest exists
 };

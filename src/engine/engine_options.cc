@@ -6,6 +6,7 @@
 
 #include "base/machine.h"
 #include "cache/fault.h"
+#include "model/dummy_checkpoint.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,14 @@ Status validate(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.scheduler.max_num_seqs, 1, kMaxSeqs));
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.scheduler.max_num_batched_tokens, 0, kMaxRows));
   SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.model.max_model_len, 0, INT32_MAX));
+  if (const std::string& format = options.model.load_format; format != "auto" && format != "dummy") {
+    return invalid_argument(fmt::format("--load-format: expected auto or dummy, found '{}'", format));
+  }
+  SLUICE_RETURN_IF_ERROR(in_range("--dummy-experts", options.model.dummy_experts, 0, INT32_MAX));
+  if (options.model.dummy_experts > 0 && !is_dummy(options.model)) {
+    return invalid_argument(fmt::format("--dummy-experts {}: expected --load-format dummy beside it, found {}",
+                                        options.model.dummy_experts, options.model.load_format));
+  }
   SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.cache.kv_cache_memory, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(
       in_range("--long-prefill-token-threshold", options.scheduler.long_prefill_token_threshold, 0, INT32_MAX));

@@ -167,5 +167,18 @@ TEST(EngineStepRowsTest, WithoutALimitAStepHas512Rows) {
   EXPECT_THAT(PlannedEngine(options).run({{600, 1}}), ElementsAreArray({"a0+512", "a512+88"}));
 }
 
+// Steps that do not wait for the tokens before them are as many, and as long: an answer whose last token is on its way
+// has no row any more.
+TEST(EngineAsynchronousTest, NoRowIsComputedBehindTheLastToken) {
+  for (const char* asynchronous : {"off", "on"}) {
+    EngineSetup options = small_options();
+    options.speculation.speculative = "off";
+    options.scheduler.async_scheduling = asynchronous;
+    EXPECT_THAT(PlannedEngine(options).run({{70, 3}, {10, 1}}),
+                ElementsAreArray({"a0+54 b0+10", "a54+16", "a70+1", "a71+1"}))
+        << asynchronous;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::engine_plans_test

@@ -40,6 +40,7 @@ class Answer {
       Choice& choice = choices_[static_cast<std::size_t>(output.choice)];
       EXPECT_FALSE(choice.finished) << "an output after the last one of choice " << output.choice;
       if (output.token) choice.tokens.push_back(*output.token);
+      choice.outputs.push_back(output);
       if (output.finished) {
         choice.finished = true;
         choice.last = std::move(output);
@@ -63,6 +64,10 @@ class Answer {
     std::lock_guard lock(mutex_);
     return at(choice).tokens;
   }
+  std::vector<Output> outputs(int choice = 0) {
+    std::lock_guard lock(mutex_);
+    return at(choice).outputs;
+  }
   bool finished(int choice = 0) {
     std::lock_guard lock(mutex_);
     return at(choice).finished;
@@ -71,6 +76,7 @@ class Answer {
  private:
   struct Choice {
     std::vector<TokenId> tokens;
+    std::vector<Output> outputs;
     bool finished = false;
     Output last;
   };

@@ -28,6 +28,7 @@ class FakeModel final : public Model {
     std::chrono::microseconds step_time{0};
     // A deliberate fault, to see that a test finds it: a span of exactly this many rows keeps its open state to itself.
     int forgetful_rows = 0;
+    int experts = 0;  // routed, of which a token has two that depend on all before it; 0: it has none
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
@@ -38,6 +39,7 @@ class FakeModel final : public Model {
     config_.model_type = "fake";
     config_.vocab_size = settings_.vocab;
     config_.num_hidden_layers = 1;
+    config_.moe.n_routed_experts = settings_.experts;
     config_.max_position_embeddings = settings_.max_position_embeddings;
     profile_.name = "fake";
     const RowFormat format{.codec = RowCodec::kF32, .dims = 2, .rope_dims = 0, .data_bytes = 8, .scale_bytes = 0};
@@ -63,9 +65,24 @@ class FakeModel final : public Model {
   Status prepare(Device&, int, Position) override { return {}; }
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
-    const auto work = [this, exec, step, &cache, logits] { compute(exec, step, cache, logits); };
-    if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
-    work();
+    const StepExports* const exports = exports_ != nullptr && exports_->on_tile ? exports_ : nullptr;
+    if (exports != nullptr) logits_of_all_.resize(step.logit_rows.size() * static_cast<std::size_t>(settings_.vocab));
+    float* const to = exports != nullptr ? logits_of_all_.data() : logits;
+    expert_ids_.resize(2 * step.ids.size());
+    const auto work = [this, exec, step, &cache, to] { compute(exec, step, cache, to); };
+    if (exports != nullptr) {
+      if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) {
+        later->enqueue(work);
+      } else {
+        work();
+      }
+      hand_out(exec, *exports, static_cast<int>(step.logit_rows.size()), logits);
+    } else if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) {
+      later->enqueue(work);
+    } else {
+      work();
+    }
+    if (exports_ != nullptr && exports_->on_experts) exports_->on_experts(0, expert_ids_.data(), 2);
   }
 
  private:
@@ -79,6 +96,25 @@ class FakeModel final : public Model {
       const auto row = static_cast<std::size_t>(step.logit_rows[static_cast<std::size_t>(i)]);
       attend(step, row, cache, logits + static_cast<std::ptrdiff_t>(i) * settings_.vocab);
     });
+  }
+
+  // Those of rows that are scored, a tile at a time.
+  void hand_out(const Exec& exec, const StepExports& exports, int rows, float* logits) {
+    const auto vocab = static_cast<std::size_t>(settings_.vocab);
+    const auto copy = [&](int first, int count, float* to) {
+      const auto work = [this, vocab, first, count, to] {
+        std::copy_n(logits_of_all_.data() + static_cast<std::size_t>(first) * vocab,
+                    static_cast<std::size_t>(count) * vocab, to);
+      };
+      if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
+      work();
+    };
+    copy(0, exports.scored_from, logits);
+    for (int first = exports.scored_from; first < rows; first += exports.tile_rows) {
+      const int count = std::min(exports.tile_rows, rows - first);
+      copy(first, count, exports.tile);
+      exports.on_tile(first - exports.scored_from, count);
+    }
   }
 
   using Word = std::uint64_t;
@@ -151,6 +187,10 @@ class FakeModel final : public Model {
         store(cache.boundary(last_open_, step.window_page(span, p / kBlockTokens)), open.last);
       }
       after_[row] = open;
+      for (std::size_t slot = 0; slot < 2 && settings_.experts > 0; ++slot) {
+        expert_ids_[2 * row + slot] =
+            static_cast<std::int32_t>(mix(mix(open.csa, open.hca), slot) % static_cast<Word>(settings_.experts));
+      }
       span_of_[row] = &span;
       if (i == span.rows - 1 && span.rows == settings_.forgetful_rows) open = {0x1111, 0x2222, 0x3333};
       if (step.states_after[row] >= 0) write_state(cache, step.states_after[row], open);
@@ -182,8 +222,10 @@ class FakeModel final : public Model {
   NumericsProfile profile_;
   CacheLayout layout_;
   PlaneId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
-  std::vector<Open> after_;              // [rows]: the open state after the row
-  std::vector<const RowSpan*> span_of_;  // [rows]
+  std::vector<std::int32_t> expert_ids_;  // [rows, 2]
+  std::vector<float> logits_of_all_;      // of a step with scores
+  std::vector<Open> after_;               // [rows]: the open state after the row
+  std::vector<const RowSpan*> span_of_;   // [rows]
 };
 
 }  // namespace sluice

@@ -12,6 +12,8 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/step_time.h"
+#include "kernels/cpu_features.h"
+#include "kernels/device.h"
 #include "kernels/isa.h"
 
 namespace sluice {
@@ -25,6 +27,10 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
            format_bytes(static_cast<double>(report.packed_bytes)), report.packing.empty() ? "" : ", ", report.packing,
            model.profile().text(), isa_name(*exec.kernels), exec.pool->threads());
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
+  const NumericsProfile& profile = model.profile();
+  if (profile.name == "default" && exec.device == &cpu_device() && cpu_features().has(CpuFeature::kAmxBf16)) {
+    log_info("this processor has AMX tiles for bf16: --profile tiles computes prompts and batches faster here");
+  }
 }
 
 // Where a device computes by itself, its steps wait for no token unless drafts are asked for.
@@ -32,7 +38,7 @@ Result<bool> resolve_mtp(const EngineSetup& options, bool device_computes_later)
   const std::string& kind = options.speculation.speculative;
   if (kind != "auto") return kind == "mtp";
   if (device_computes_later) return false;
-  return has_mtp(options.model.folder);
+  return has_mtp(options.model);
 }
 
 }  // namespace
@@ -56,6 +62,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   log_load(report, *model, options.model.folder, exec);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
                           create(std::move(model), kernels, options, std::move(device)));
+  runner->weights_version_ = report.weights_version;
   runner->load_report_ = std::move(report);
   if (options.machine.pin_threads) runner->pin_threads();
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
@@ -68,6 +75,11 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   if (most_drafts(options) > 0 && options.speculation.speculative_adaptive) {
     runner->set_row_seconds(measure_few_rows(*runner));
     runner->set_draft_seconds(measure_draft(*runner));
+    std::vector<double> few = runner->row_seconds();
+    few.resize(std::min<std::size_t>(few.size(), 8));
+    for (double& seconds : few) seconds *= 1e3;
+    log_debug("steps of 1, 2, ... rows take {:.3f} ms, a token that the model drafts {:.3f}", fmt::join(few, ", "),
+              1e3 * runner->draft_seconds());
   }
   return runner;
 }

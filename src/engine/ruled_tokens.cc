@@ -51,11 +51,24 @@ void RuledTokens::count(std::span<const TokenId> tokens, int prompt) {
     const TokenId id = tokens[counted_];
     if (needs_logits() && !is_seen_[static_cast<std::size_t>(id)]) {
       is_seen_[static_cast<std::size_t>(id)] = true;
-      seen_.push_back(id);
+      seen_.push_back({id, counted_});
     }
     if (counted_ < static_cast<std::size_t>(prompt)) continue;
     ++in_answer_[id];
     if (!bias_.empty()) bias_[static_cast<std::size_t>(id)] = own_bias(id);
+  }
+}
+
+void RuledTokens::forget(std::span<const TokenId> tokens, int prompt, std::size_t keep) {
+  for (; counted_ > keep; --counted_) {
+    const std::size_t last = counted_ - 1;
+    const TokenId id = tokens[last];
+    if (!seen_.empty() && seen_.back().first == last) {
+      is_seen_[static_cast<std::size_t>(id)] = false;
+      seen_.pop_back();
+    }
+    if (last >= static_cast<std::size_t>(prompt) && --in_answer_[id] == 0) in_answer_.erase(id);
+    bias_[static_cast<std::size_t>(id)] = own_bias(id);
   }
 }
 
@@ -73,7 +86,7 @@ void RuledTokens::ban_bad_words(std::span<const TokenId> answer, std::span<std::
 Status RuledTokens::apply(std::span<const TokenId> tokens, int prompt, std::span<const float> logits,
                           std::span<std::uint32_t> allowed) {
   if (!bias_.empty()) count(tokens, prompt);
-  for (const TokenId id : seen_) {
+  for (const auto& [id, first] : seen_) {
     const float l = logits[static_cast<std::size_t>(id)];
     const float penalized = l > 0 ? l / rules_->repetition_penalty : l * rules_->repetition_penalty;
     const float change = std::isfinite(l) ? penalized - l : 0.0F;

@@ -25,10 +25,14 @@ class RuledTokens {
   static void allow_all(std::span<std::uint32_t> words, std::size_t vocab);
 
   bool needs_logits() const { return rules_->repetition_penalty != 1.0F; }
+  bool changes_logits() const { return !bias_.empty(); }
   // For the token behind `tokens`, the first `prompt` of which are the prompt; each time the same sequence, as long or
-  // longer. Takes from `allowed` what the rules ban, and makes bias(). An error: they leave no token.
+  // longer, or after forget(). Takes from `allowed` what the rules ban, and makes bias(). An error: they leave no
+  // token.
   Status apply(std::span<const TokenId> tokens, int prompt, std::span<const float> logits,
                std::span<std::uint32_t> allowed);
+  // Of the tokens of the last apply() only the first `keep` are there.
+  void forget(std::span<const TokenId> tokens, int prompt, std::size_t keep);
   // [vocab], to be added to the logits; null: nothing. Valid until the next apply().
   const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }
 
@@ -44,9 +48,13 @@ class RuledTokens {
   std::unordered_map<TokenId, float> logit_bias_;
   std::size_t counted_ = 0;                     // tokens so far
   std::unordered_map<TokenId, int> in_answer_;  // how often
-  std::vector<TokenId> seen_;                   // each once; with a repetition penalty
-  std::vector<bool> is_seen_;                   // [vocab]; the same
-  std::vector<float> bias_;                     // [vocab]; empty: the rules change no logits
+  struct Seen {
+    TokenId id = 0;
+    std::size_t first = 0;  // where
+  };
+  std::vector<Seen> seen_;     // each once, in their order; with a repetition penalty
+  std::vector<bool> is_seen_;  // [vocab]; the same
+  std::vector<float> bias_;    // [vocab]; empty: the rules change no logits
 };
 
 }  // namespace sluice

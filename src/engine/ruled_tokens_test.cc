@@ -78,6 +78,14 @@ TEST(RuledTokensTest, AreWhatTheRulesSayOfAllTokensBefore) {
       for (float& l : logits) l = std::normal_distribution<float>(0, 5)(random);
       logits[random() % kVocab] = -INFINITY;
       std::vector<std::uint32_t> words(3);
+      if (random() % 3 == 0) {  // drafts that are not kept, or only the first
+        const std::size_t known = tokens.size(), keep = known + random() % 2;
+        for (int i = 0; i < 3; ++i) tokens.push_back(static_cast<TokenId>(random() % 8));
+        RuledTokens::allow_all(words, kVocab);
+        (void)ruled.apply(tokens, prompt, logits, words);
+        ruled.forget(tokens, prompt, keep);
+        tokens.resize(keep);
+      }
       RuledTokens::allow_all(words, kVocab);
       EXPECT_EQ(words[2], 63U);
       const Status status = ruled.apply(tokens, prompt, logits, words);

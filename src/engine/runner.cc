@@ -215,7 +215,20 @@ Result<StateSlot> Runner::swap_in(SwapHandle handle, Position position, const Bl
 
 BlockHash Runner::root(std::string_view cache_salt) const {
   const bool ignored = prefix_cache_->fault() == Fault::kIgnoredSalt;
-  return root_hash(model_->profile().text(), ignored ? std::string_view() : cache_salt);
+  const std::string computed_by = model_->profile().text() + "\n" + weights_version_;
+  return root_hash(computed_by, ignored ? std::string_view() : cache_salt);
+}
+
+std::unique_ptr<Model> Runner::replace_model(std::unique_ptr<Model> model, std::string weights_version) {
+  for (const SequenceState& state : states_)
+    SLUICE_CHECK(!state.is_open(), "no sequence runs while a model is replaced");
+  device_->wait();
+  std::swap(model_, model);
+  weights_version_ = std::move(weights_version);
+  prepared_rows_ = 0;
+  const Status prepared = prepare_for(step_rows_);
+  SLUICE_CHECK(prepared.ok(), "a model of the same geometry has the memory that the one before had");
+  return model;
 }
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Tap* tap) {
@@ -235,12 +248,17 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   }
   SLUICE_RETURN_IF_ERROR(prepare_for(rows));
   SLUICE_RETURN_IF_ERROR(take_logits_memory(std::max(wanted, drafts_by_model(spans))));
+  SLUICE_RETURN_IF_ERROR(plan_scores(spans));
+  plan_exports(spans);
   SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
   make_drafts(spans);
   const StepTables& tables = tables_of(spans);
   const std::vector<SpoiledRow> spoiled = inject_before_pass();
+  model_->set_exports(&exports_);
   model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
                   tap != nullptr ? tap : tap_);
+  model_->set_exports(nullptr);
+  if (experts_count_ + entries_count_ > 0) device_->wait();
   inject_after_pass(spoiled);
   return {};
 }
@@ -355,6 +373,17 @@ Status Runner::check_span(const StepSpan& span) {
     }
     last = row;
   }
+  last = -1;
+  for (const ScoreWish& wish : span.scores) {
+    if (wish.row <= last || wish.row >= span.rows() || wish.top_logprobs < 0 || wish.top_logprobs > kSampledTop) {
+      return invalid_argument(
+          fmt::format("scores: expected ascending rows in [0, {}) with at most {} of the best tokens, found row {} "
+                      "after {} with {}",
+                      span.rows(), kSampledTop, wish.row, last, wish.top_logprobs));
+    }
+    last = wish.row;
+    SLUICE_RETURN_IF_ERROR(check_ids({&wish.token, 1}, position + wish.row + 1, vocab_size_));
+  }
   return {};
 }
 
@@ -404,9 +433,13 @@ const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const StepSpan& span = spans[i];
     builder_.add(spans_[i], span.ids, span.logit_rows, span.newest ? span.sequence.value : -1, drafts_[i]);
+    wanted_rows_.clear();
+    for (const ScoreWish& wish : span.scores) wanted_rows_.push_back(wish.row);
+    builder_.add_scored(wanted_rows_);
   }
   const StepTables& host = builder_.finish();
-  logit_count_ = host.logit_rows.size();
+  logit_count_ = host.logit_rows.size() - wanted_scores_.size();
+  exports_.scored_from = static_cast<int>(logit_count_);
   const StepTables& tables = device_ == &cpu_device() ? host : device_tables_.upload(host);
   if (tables.id_slots != nullptr) {
     take_ids(exec_, {tables.rows(), tables.id_slots, draws_.newest(), const_cast<TokenId*>(tables.ids.data())});

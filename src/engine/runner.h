@@ -46,6 +46,29 @@
 
 namespace sluice {
 
+// A row of a span whose logits judge a token that is known: the one behind it.
+struct ScoreWish {
+  int row = 0;                // of the span
+  TokenId token = 0;          // whose log-probability is asked for
+  int top_logprobs = 0;       // and those of so many of the best
+  bool distribution = false;  // and those of all tokens
+};
+
+// Its answer; `logprobs` as the sampler would have told them (kernels/sample.h).
+struct RowScore {
+  SampledRow logprobs;
+  int rank = 0;                          // of the token among all: 1 + those that stand before it
+  std::vector<float> distribution = {};  // [vocab], each bit for bit what `logprobs` would say of the token
+};
+
+// What one layer chose in a step, for all its rows.
+struct ExportedLayer {
+  int layer = 0, width = 0, tokens_per_row = 0;
+  bool all = false;                  // entries: every row sees all that there are
+  std::vector<std::int32_t> values;  // [rows, width]
+  std::vector<std::int32_t> counts;  // entries: [rows], so many of them
+};
+
 // The next ids.size() tokens of a sequence, and which of them want their logits.
 struct StepSpan {
   StateSlot sequence;
@@ -57,6 +80,8 @@ struct StepSpan {
   std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (settle())
   int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
   const SamplingParams* sampling = nullptr;
+  std::span<const ScoreWish> scores = {};  // by row, ascending
+  bool exports_experts = false, exports_entries = false;
 
   int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
   int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }
@@ -86,6 +111,12 @@ class Runner {
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
   Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
+  // Another model of the same cache layout, vocabulary, profile and kernels, while no sequence is open: from now on all
+  // that is computed is its. What is cached of other weights stays under other names. Returns the model before.
+  std::unique_ptr<Model> replace_model(std::unique_ptr<Model> model, std::string weights_version);
+  // What names are made with; "": unknown, of a model that came without a checkpoint.
+  const std::string& weights_version() const { return weights_version_; }
+  const EngineSetup& options() const { return options_; }
   // Discards every sequence and page and begins anew; sound even after a failed audit.
   Status clear_cache();
   // For tests of short memory: a sequence that computes nothing and holds all latent pages except this many.
@@ -106,6 +137,17 @@ class Runner {
   Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The drafts of span i of the step begun last.
   std::span<const TokenId> drafts(std::size_t span) const;
+  // What the step begun last says to the `scores` of its spans, in their order: valid until the next. Their logits are
+  // computed a tile at a time, kScoreBytes at most, and are gone.
+  std::span<const RowScore> scores() const { return scores_; }
+  std::span<RowScore> scores() { return scores_; }  // to be taken, distributions are large
+  // Of the step begun last, if one of its spans wanted them, for all of its rows: valid until the next.
+  std::span<const ExportedLayer> exported_experts() const { return {experts_.data(), experts_count_}; }
+  std::span<const ExportedLayer> exported_entries() const { return {entries_.data(), entries_count_}; }
+  // For tests: a tile of at most so many rows; 0: as many as there is memory for.
+  void set_score_rows(int rows) { score_rows_limit_ = rows; }
+  static constexpr std::size_t kScoreBytes = std::size_t{32} << 20;  // once on the device, and once on the host if that
+                                                                     // is another
   // Keeps the first `rows` rows of the sequence's span: none, or all but some of its drafts.
   void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
   // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
@@ -178,6 +220,10 @@ class Runner {
   Status reserve(std::span<const StepSpan> spans);
   const StepTables& tables_of(std::span<const StepSpan> spans);
   void make_drafts(std::span<const StepSpan> spans);
+  Status plan_scores(std::span<const StepSpan> spans);
+  void plan_exports(std::span<const StepSpan> spans);
+  void fetch_ints(const std::int32_t* from, std::size_t count, std::vector<std::int32_t>* to);
+  void score_tile(int first, int rows);
   struct SpoiledRow {
     CacheMemory::Rows at;
     std::vector<std::byte> before;
@@ -203,6 +249,7 @@ class Runner {
   MemoryPlan plan_;
   mutable std::uint64_t audits_ = 0;
   LoadReport load_report_;
+  std::string weights_version_;
   std::size_t vocab_size_ = 0;
   int max_model_len_ = 0;
   std::vector<SequenceState> states_;   // by StateSlot
@@ -220,6 +267,18 @@ class Runner {
   ModelDrafts model_drafts_;
   std::vector<DraftWish> wishes_;
   std::size_t logit_count_ = 0;
+  StepExports exports_;
+  std::vector<ScoreWish> wanted_scores_;  // of the step
+  std::vector<RowScore> scores_;
+  std::vector<SampleRow> score_rows_;
+  std::vector<SampledRow> scored_;
+  std::vector<std::uint32_t> score_masks_;
+  std::vector<int> wanted_rows_;  // of a span
+  DeviceMemory score_tile_;       // of the device; taken when it is first needed
+  std::vector<float> host_tile_;
+  int score_rows_limit_ = 0;
+  std::vector<ExportedLayer> experts_, entries_;  // the first so many are the step's:
+  std::size_t experts_count_ = 0, entries_count_ = 0;
   DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
   DeviceMemory logits_memory_;  // of the device
   TokenDraws draws_;

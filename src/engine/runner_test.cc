@@ -178,6 +178,7 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
       root([](auto&) {}),
       root([](auto&) {}, "salt"),
       root([](auto& o) { o.numerics.profile = "plain"; }),
+      root([](auto& o) { o.numerics.profile = "tiles"; }),
       root([](auto& o) { o.numerics.kv_cache_dtype = "fp8"; }),
       root(expanded),
       root(expanded, "salt"),
@@ -187,7 +188,7 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
   for (std::size_t i = 0; i < roots.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(roots[i], roots[j]) << i << " and " << j;
   }
-  EXPECT_EQ(root(expanded), roots[4]);
+  EXPECT_EQ(root(expanded), roots[5]);
   EXPECT_EQ(root([](auto& o) { o.machine.threads = 2, o.machine.isa = "scalar"; }), roots[0])
       << "neither is part of a profile";
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
@@ -9,18 +11,22 @@
 
 namespace sluice {
 
-static_assert(kSampledTop >= kMaxTopLogprobs);
+static_assert(kSampledTop >= kMaxTopLogprobs && kSampledIds >= kMaxLogprobIds);
 
 SampleRow sample_row(const SamplingParams& params, std::size_t row, Position position, std::int32_t slot) {
-  return {.row = static_cast<int>(row),
-          .temperature = params.temperature,
-          .top_k = params.top_k,
-          .top_p = params.top_p,
-          .min_p = params.min_p,
-          .seed = params.seed,
-          .position = position,
-          .top_logprobs = params.top_logprobs,
-          .slot = slot};
+  SampleRow out{.row = static_cast<int>(row),
+                .temperature = params.temperature,
+                .top_k = params.top_k,
+                .top_p = params.top_p,
+                .min_p = params.min_p,
+                .seed = params.seed,
+                .position = position,
+                .top_logprobs = params.top_logprobs,
+                .slot = slot,
+                .processed = params.processed_logprobs,
+                .id_count = static_cast<int>(params.logprob_ids.size())};
+  std::ranges::copy(params.logprob_ids, out.ids.begin());
+  return out;
 }
 
 Status read_sample(const SampledRow& row, Position position, Sampled* out) {
@@ -61,7 +67,8 @@ Status TokenDraws::reserve(Device& device, int sequences, std::size_t vocab, int
   if (&device == &cpu_device()) return {};
   SLUICE_ASSIGN_OR_RETURN(params_, device.map(most_rows_ * sizeof(SampleRow), "sampling parameters"));
   SLUICE_ASSIGN_OR_RETURN(sampled_, device.map(most_rows_ * sizeof(SampledRow), "sampled tokens"));
-  SLUICE_ASSIGN_OR_RETURN(masks_, device.map(count * ((vocab + 31) / 32) * sizeof(std::uint32_t), "masks of tokens"));
+  SLUICE_ASSIGN_OR_RETURN(masks_,
+                          device.map(most_rows_ * ((vocab + 31) / 32) * sizeof(std::uint32_t), "masks of tokens"));
   return {};
 }
 
@@ -123,6 +130,13 @@ Status validate(const SamplingParams& p) {
   if (!kMinPs.contains(p.min_p)) return out_of_range("min_p", "0 to 1", static_cast<double>(p.min_p));
   if (p.top_logprobs < -1 || p.top_logprobs > kMaxTopLogprobs) {
     return out_of_range("top_logprobs", fmt::format("-1 (off) to {}", kMaxTopLogprobs).c_str(), p.top_logprobs);
+  }
+  if (p.logprob_ids.size() > static_cast<std::size_t>(kMaxLogprobIds)) {
+    return out_of_range("logprob_ids", fmt::format("at most {} token ids", kMaxLogprobIds).c_str(),
+                        static_cast<double>(p.logprob_ids.size()));
+  }
+  if (!p.logprob_ids.empty() && p.top_logprobs < 0) {
+    return invalid_argument("logprob_ids: expected top_logprobs of 0 or more with it, found -1");
   }
   return {};
 }

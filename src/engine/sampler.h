@@ -19,7 +19,7 @@ namespace sluice {
 struct Sampled {
   TokenId token = -1;
   float logprob = 0.0F;           // when params.top_logprobs >= 0
-  std::vector<TokenLogprob> top;  // the params.top_logprobs best, best first
+  std::vector<TokenLogprob> top;  // the params.top_logprobs best, best first, then those of params.logprob_ids
 };
 
 // The op's parameters for a token from row `row` of the logits. `params` must be valid; `position` is the index of the
@@ -51,8 +51,8 @@ class TokenDraws {
     if (outstanding_) take();  // the device writes to rows_ until then
   }
 
-  // For this many sequences, each with a slot and at most so many draws per step, one of them with a mask. `device`
-  // must outlive it.
+  // For this many sequences, each with a slot and at most so many draws per step, all with a mask. `device` must
+  // outlive it.
   Status reserve(Device& device, int sequences, std::size_t vocab, int draws = 1);
   // Each row's slot is below `sequences`; `logits` as SampleArgs has them.
   void send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows);

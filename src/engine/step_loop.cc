@@ -1,5 +1,7 @@
 // The engine's thread: take the inbox, step, sample, report.
 #include <algorithm>
+#include <exception>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -23,13 +25,18 @@ Output ending(FinishReason reason, Status status = {}) {
 void EngineImpl::run() {
   runner_->pin_caller();
   while (take_inbox()) {
-    for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
-    taken_arrivals_.clear();
+    arrive_all();
     for (const Cancel& cancel : taken_cancels_) cancel_now(cancel);
     taken_cancels_.clear();
+    for (const Pause& pause : taken_pauses_) pause_now(pause);
+    taken_pauses_.clear();
     run_tasks();
+    swap_model();
     if (!stepper_.idle()) {
+      const Clock::time_point began = Clock::now();
       step();
+      if (!stepper_.plan().empty()) count_step(Clock::now() - began);
+      stepper_.close_record();
     } else if (stepper_.outstanding()) {
       deliver_all();
     }
@@ -41,6 +48,7 @@ void EngineImpl::run() {
     std::lock_guard lock(mutex_);
     taken_arrivals_.swap(arrivals_);
   }
+  for (Arrival& arrival : held_) arrive(std::move(arrival));
   for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
   while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
   audit();
@@ -56,14 +64,25 @@ void EngineImpl::arrive(Arrival arrival) {
   pending.choices.resize(static_cast<std::size_t>(request.n));
   pending.ended.resize(static_cast<std::size_t>(request.n));
   pending.unfinished = request.n;
-  if (request.max_tokens == 0) {
+  const bool exports = request.return_routed_experts || request.return_sparse_indices;
+  const bool computes = request.prompt_logprobs >= 0 || exports;
+  if (request.prompt_logprobs >= 0) {
+    pending.prompt_logprobs = std::make_shared<PromptLogprobs>();
+    pending.prompt_logprobs->start = std::max(1, request.prompt_logprobs_start);
+  }
+  if (request.max_tokens == 0 && !computes) {
     const int n = request.n;  // the last one ends the request
     for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
     return;
   }
   NewSequence sequence;
   sequence.prompt = std::move(request.prompt);
-  sequence.max_tokens = request.max_tokens;
+  sequence.max_tokens = std::max(1, request.max_tokens);  // one is drawn in vain where none is asked for
+  sequence.logprobs = pending.prompt_logprobs;
+  sequence.top_logprobs = request.prompt_logprobs;
+  sequence.distributions = request.prompt_distributions;
+  sequence.exports_experts = request.return_routed_experts;
+  sequence.exports_entries = request.return_sparse_indices;
   sequence.priority = request.priority;
   sequence.cache_salt = std::move(request.cache_salt);
   sequence.message_starts = std::move(request.message_starts);
@@ -91,6 +110,11 @@ void EngineImpl::begin_again(SequenceId first, int choice) {
 }
 
 void EngineImpl::cancel_now(const Cancel& cancel) {
+  const auto held = std::ranges::find(held_, cancel.id, &Arrival::id);
+  if (held != held_.end()) {  // it has not begun, and so it begins with nothing computed
+    arrive(std::move(*held));
+    held_.erase(held);
+  }
   const auto found = pending_.find(cancel.id);
   if (found == pending_.end()) return;  // unknown, or finished meanwhile
   PendingRequest& pending = found->second;
@@ -117,6 +141,26 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   finish(pending.choices[index], ending(FinishReason::kCancelled));
 }
 
+// Choices that have not begun begin with the first one's token, or when it ends.
+void EngineImpl::pause_now(const Pause& pause) {
+  const auto found = pending_.find(pause.id);
+  if (found == pending_.end()) return;  // unknown, finished meanwhile, or not begun
+  for (const SequenceId id : found->second.choices) {
+    if (id) stepper_.set_paused(id, pause.paused);
+  }
+}
+
+void EngineImpl::count_step(Clock::duration time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  const auto bucket = [](const auto& bounds, double value) {
+    return static_cast<std::size_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
+  };
+  ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
+  step_counts_.seconds += seconds;
+  ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
+  step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
+}
+
 // One token of a sequence of its own, whose state and pages are kept back for it.
 void EngineImpl::run_self_test() {
   constexpr TokenId kId = 0;
@@ -129,6 +173,17 @@ void EngineImpl::run_self_test() {
   std::ignore = runner_->logits();  // waits
   runner_->close(*state);
   made_token_ = runner_->device_status().ok();
+}
+
+// What a constraint throws ends its request, and no other.
+Status EngineImpl::accept(const SequenceAnswer& answer, TokenId token) {
+  if (answer.constraint == nullptr) return {};
+  try {
+    if (answer.constraint->accept(token)) return {};
+  } catch (const std::exception& failure) {
+    return internal_error(std::string("the constraint: ") + failure.what());
+  }
+  return internal_error("a token was drawn that the constraint refuses");
 }
 
 // Asynchronous: the tokens that are delivered are those of the step before the one that was begun.
@@ -193,13 +248,20 @@ void EngineImpl::deliver(const DrawnToken& drawn) {
   const SequenceId id = drawn.id;
   Sampled sampled;
   SequenceAnswer& a = answer(id);
-  Status status = std::exchange(a.constrained, {});
+  Status status = *drawn.bound;
   if (status.ok()) status = read_sample(*drawn.row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
   if (!status.ok()) return finish(id, ending(FinishReason::kError, std::move(status)));
   const Request& request = a.request->request;
+  const bool exports = request.return_routed_experts || request.return_sparse_indices;
+  if (request.max_tokens == 0) {
+    Output prompt_only = ending(FinishReason::kLength);
+    prompt_only.prompt_logprobs = a.request->prompt_logprobs;
+    if (exports) prompt_only.exported = std::make_shared<ExportedRows>(stepper_.take_exported(id));
+    return finish(id, std::move(prompt_only));
+  }
   const TokenId token = sampled.token;
-  if (a.constraint != nullptr && !a.constraint->accept(token)) {
-    return finish(id, ending(FinishReason::kError, internal_error("a token was drawn that the constraint refuses")));
+  if (Status taken = accept(a, token); !taken.ok()) {
+    return finish(id, ending(FinishReason::kError, std::move(taken)));
   }
   stepper_.append(id, token);
   ++generated_tokens_;
@@ -210,7 +272,10 @@ void EngineImpl::deliver(const DrawnToken& drawn) {
   output.logprob = sampled.logprob;
   output.top = std::move(sampled.top);
   output.cached_tokens = stepper_.cached_tokens(id);
+  output.admitted = stepper_.admitted_at(id);
   output.predicted = drawn.predicted;
+  if (stepper_.generated(id) == 1) output.prompt_logprobs = a.request->prompt_logprobs;
+  if (exports) output.exported = std::make_shared<ExportedRows>(stepper_.take_exported(id));
   const std::vector<std::int32_t>& stops = request.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
   if (!stopped && stepper_.generated(id) < request.max_tokens) return report(request, std::move(output));
@@ -245,6 +310,8 @@ void EngineImpl::fail_all(const Status& status) {
     broken_ = status;
     taken_arrivals_.swap(arrivals_);
   }
+  for (Arrival& arrival : held_) arrive(std::move(arrival));
+  held_.clear();
   for (Arrival& arrival : taken_arrivals_) arrive(std::move(arrival));
   taken_arrivals_.clear();
   while (!pending_.empty()) {
@@ -284,7 +351,12 @@ void EngineImpl::end_choice(PendingRequest& pending, int choice, Output output) 
 }
 
 void EngineImpl::report(const Request& request, Output output) {
-  if (request.on_output) request.on_output(std::move(output));
+  if (!request.on_output) return;
+  {
+    const std::lock_guard lock(mutex_);
+    output.weights_version = version_;
+  }
+  request.on_output(std::move(output));
 }
 
 }  // namespace sluice

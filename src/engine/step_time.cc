@@ -5,7 +5,11 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include "engine/sampler.h"
 
 namespace sluice {
 namespace {
@@ -14,23 +18,93 @@ constexpr int kFewRows = 16, kManyRows = 64;
 // Below a second by what a long context costs more, and by what else runs on the machine.
 constexpr double kBound = 0.8;
 
-// Of rows of different tokens, so that a router sends them to as many experts as those of a text.
-Result<double> time_step(Runner& runner, int rows, std::span<const int> logit_rows = {}) {
-  std::vector<TokenId> ids(static_cast<std::size_t>(std::min(rows, runner.max_model_len())));
+// Different tokens, so that a router sends them to as many experts as those of a text.
+std::vector<TokenId> some_tokens(const Runner& runner, int count) {
+  std::vector<TokenId> ids(static_cast<std::size_t>(count));
   std::uint32_t state = 1;
   for (TokenId& id : ids) {
     state = state * 1664525U + 1013904223U;
     id = static_cast<TokenId>(state % runner.vocab_size());
   }
+  return ids;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Result<double> time_step(Runner& runner, int rows) {
+  const std::vector<TokenId> ids = some_tokens(runner, std::min(rows, runner.max_model_len()));
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
-  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = logit_rows};
+  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   const auto start = std::chrono::steady_clock::now();
   const Status status = runner.run_step({&span, 1});
   runner.wait();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   runner.close(sequence);
   if (!status.ok()) return status;
   return seconds;
+}
+
+// A throw-away sequence behind whose tokens, if there are any, steps are timed again and again.
+class TimedSequence {
+ public:
+  static Result<TimedSequence> open(Runner& runner) {
+    SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner.open());
+    return TimedSequence(&runner, slot);
+  }
+  TimedSequence(TimedSequence&& other) noexcept
+      : runner_(other.runner_), slot_(std::exchange(other.slot_, StateSlot())) {}
+  ~TimedSequence() {
+    if (slot_) runner_->close(slot_);
+  }
+
+  Status append(std::span<const TokenId> ids) {
+    const StepSpan span{.sequence = slot_, .ids = ids, .logit_rows = {}};
+    return runner_->run_step({&span, 1});
+  }
+  // With `draws` tokens drawn from its first rows of logits; nothing of it stays. The span's sequence is set.
+  Result<double> time(StepSpan span, int draws) {
+    span.sequence = slot_;
+    std::vector<SampleRow> rows;
+    const Position position = runner_->position(slot_);
+    for (int i = 0; i < draws; ++i) {
+      rows.push_back(sample_row(SamplingParams{}, static_cast<std::size_t>(i), position + 1 + i, -1));
+    }
+    const auto start = std::chrono::steady_clock::now();
+    SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
+    if (draws > 0) {
+      runner_->draw(rows);
+      std::ignore = runner_->finish();
+    }
+    runner_->wait();
+    const double seconds = seconds_since(start);
+    runner_->settle(slot_, 0);
+    return seconds;
+  }
+
+ private:
+  TimedSequence(Runner* runner, StateSlot slot) : runner_(runner), slot_(slot) {}
+
+  Runner* runner_;
+  StateSlot slot_;
+};
+
+constexpr int kContext = 128;  // tokens that the rows of small models attend to; for large ones weights are what counts
+constexpr double kSmallModel = 0.003;  // seconds of a step of one row
+
+// Such a sequence, with a context if a step is quick.
+Result<TimedSequence> sequence_with_context(Runner& runner, int rows) {
+  SLUICE_ASSIGN_OR_RETURN(TimedSequence sequence, TimedSequence::open(runner));
+  const std::vector<TokenId> ids = some_tokens(runner, kContext);
+  const StepSpan one{.sequence = {}, .ids = std::span(ids).first(1), .logit_rows = {}};
+  SLUICE_ASSIGN_OR_RETURN(const double first, sequence.time(one, 0));
+  SLUICE_ASSIGN_OR_RETURN(const double second, sequence.time(one, 0));
+  if (std::min(first, second) < kSmallModel && kContext + rows <= runner.max_model_len() &&
+      kContext <= runner.step_rows()) {
+    SLUICE_RETURN_IF_ERROR(sequence.append(ids));
+  }
+  return sequence;
 }
 
 }  // namespace
@@ -67,54 +141,78 @@ Result<StepTime> measure_step(Runner& runner) {
 
 // The least of a few: what two drafts add to a step of three rows.
 double measure_draft(Runner& runner) {
-  constexpr int kDrafts = 2, kTimes = 3;
+  constexpr int kDrafts = 2, kTimes = 6;
+  constexpr double kLongEnough = 0.1;
   if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
+  Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts);
   const SamplingParams sampling{};
   const TokenId id = 0;
   const TokenId given[kDrafts] = {1, 2};
-  double least[2] = {};
-  for (int i = 0; i < 2 * kTimes; ++i) {
+  double least[2] = {}, spent = 0;
+  for (int i = 0; sequence.ok() && i < 2 * kTimes && (i < 2 || i % 2 == 1 || spent < kLongEnough); ++i) {
     const bool by_model = i % 2 == 1;
-    const Result<StateSlot> sequence = runner.open();
-    if (!sequence.ok()) return 0;
-    StepSpan span{.sequence = *sequence, .ids = {&id, 1}, .logit_rows = {}};
+    StepSpan span{.sequence = {}, .ids = {&id, 1}, .logit_rows = {}};
     if (by_model) {
       span.model_drafts = kDrafts, span.sampling = &sampling;
     } else {
       span.drafts = given;
     }
-    const auto start = std::chrono::steady_clock::now();
-    const Status status = runner.begin({&span, 1});
-    runner.wait();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (status.ok()) runner.settle(*sequence, 0);
-    runner.close(*sequence);
-    if (!status.ok()) return 0;
-    least[i % 2] = i < 2 ? seconds : std::min(least[i % 2], seconds);
+    const Result<double> seconds = sequence->time(span, 0);
+    if (!seconds.ok()) return 0;
+    spent += *seconds;
+    least[i % 2] = i < 2 ? *seconds : std::min(least[i % 2], *seconds);
   }
   return std::max(0.0, (least[1] - least[0]) / kDrafts);
 }
 
 std::vector<double> measure_few_rows(Runner& runner) {
-  constexpr int kMostRows = 64, kFew = 8;
-  constexpr double kLongEnough = 0.5;
+  constexpr int kMostRows = 64;
+  constexpr double kLongEnough = 0.5, kQuick = 0.06;  // seconds: of all that is measured, of what is measured again
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
-  std::vector<double> seconds;
+  const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
+  const int most_draws = runner.pools().plan().sequences;
+  const std::vector<TokenId> ids = some_tokens(runner, most);
+  std::vector<TimedRows> timed;
+  Result<TimedSequence> sequence = sequence_with_context(runner, most);
+  if (!sequence.ok()) return {};
   double spent = 0;
-  for (const int rows : {1, 2, 3, 4, 5, 6, kFew, 16, kMostRows}) {
-    if (rows > std::min(runner.step_rows(), runner.max_model_len()) || (rows > 2 && spent > kLongEnough)) break;
-    double best = 0;
-    for (int i = 0; i < (rows <= kFew ? 2 : 1) && (i == 0 || spent < kLongEnough); ++i) {
-      const Result<double> time = time_step(runner, rows, std::span(all_rows).first(static_cast<std::size_t>(rows)));
-      if (!time.ok()) return seconds;
-      best = i == 0 ? *time : std::min(best, *time);
-      spent += *time;
+  const auto time = [&](int rows) {
+    const auto count = static_cast<std::size_t>(rows);
+    const StepSpan span{
+        .sequence = {}, .ids = std::span(ids).first(count), .logit_rows = std::span(all_rows).first(count)};
+    const Result<double> seconds = sequence->time(span, std::min(rows, most_draws));
+    spent += seconds.ok() ? *seconds : kLongEnough;
+    return seconds;
+  };
+  for (const int rows : {1, 2, 3, 4, 5, 6, 8, 16, kMostRows}) {
+    if (rows > most || (rows > 2 && spent > kLongEnough)) break;
+    const Result<double> seconds = time(rows);
+    if (!seconds.ok()) break;
+    timed.push_back({rows, *seconds});
+  }
+  // Again, in turn, so that what else runs on the machine disturbs none of them alone.
+  const double again_from = spent;
+  do {
+    for (TimedRows& of : timed) {
+      if (of.rows == kMostRows || spent > kLongEnough) break;
+      if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
     }
-    // Between those that were measured a line; never less than for fewer rows, whatever else the machine did.
-    const double from = seconds.empty() ? best : seconds.back(), to = std::max(best, from);
+  } while (!timed.empty() && spent < std::min(kLongEnough, again_from + kQuick));
+  return row_table(timed);
+}
+
+std::vector<double> row_table(std::span<const TimedRows> timed) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    // More rows take no less: what was slower than a step of more was disturbed.
+    double to = timed[i].seconds;
+    for (const TimedRows& more : timed.subspan(i)) to = std::min(to, more.seconds);
+    const double from = seconds.empty() ? to : seconds.back();
     const auto before = static_cast<int>(seconds.size());
-    for (int r = before + 1; r <= rows; ++r) seconds.push_back(from + (to - from) * (r - before) / (rows - before));
+    for (int r = before + 1; r <= timed[i].rows; ++r) {
+      seconds.push_back(from + (to - from) * (r - before) / (timed[i].rows - before));
+    }
   }
   return seconds;
 }

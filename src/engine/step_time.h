@@ -2,6 +2,7 @@
 // for a step of a long prompt.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/runner.h"
@@ -20,10 +21,19 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 // for one that needs the bound. Changes no result, only how long later steps take.
 Result<StepTime> measure_step(Runner& runner);
 
-// [rows - 1]: seconds that a step of so many rows of one sequence takes, for the scheduler's choice of drafts
-// (sched/drafts.h). Measured at few numbers of rows, and no further than half a second allows: a program that answers
-// one prompt pays for it, too.
+// [rows - 1]: seconds that a step of so many rows of one sequence takes, tokens drawn from all of them, for the
+// scheduler's choice of drafts (sched/drafts.h). Measured at few numbers of rows, and no further than half a second
+// allows: a program that answers one prompt pays for it, too. What takes little time is measured several times, as all
+// later answers depend on it.
 std::vector<double> measure_few_rows(Runner& runner);
+
+struct TimedRows {
+  int rows = 0;
+  double seconds = 0;
+};
+// That table from times of ascending numbers of rows, the first of one row; between them lines, and never less than for
+// fewer rows.
+std::vector<double> row_table(std::span<const TimedRows> timed);
 
 // Seconds that a token drafted by the model takes; 0 where it drafts none.
 double measure_draft(Runner& runner);

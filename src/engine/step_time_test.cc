@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/fake_model_testing.h"
 
 namespace sluice::step_time_test {
@@ -48,6 +51,24 @@ TEST(StepTime, LeavesTheRunnerAsItWas) {
   EXPECT_EQ(step.value().rows, kMostStepRows);
   EXPECT_EQ(runner->pools().bytes_used(), 0U);
   EXPECT_TRUE(runner->audit().ok());
+}
+
+// A step that something else disturbed counts as one of more rows that was not.
+TEST(StepTime, TheTableOfRowsNeverFalls) {
+  const TimedRows timed[] = {{1, 5.0}, {2, 2.0}, {4, 3.0}, {6, 9.0}, {8, 5.0}};
+  EXPECT_EQ(row_table(timed), (std::vector<double>{2, 2, 2.5, 3, 4, 5, 5, 5}));
+  EXPECT_TRUE(row_table({}).empty());
+}
+
+TEST(StepTime, FewRowsAreTimed) {
+  EngineSetup options;
+  options.cache.kv_cache_memory = 64 << 20;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
+  const std::vector<double> table = measure_few_rows(*runner);
+  ASSERT_EQ(table.size(), 64U);
+  EXPECT_GT(table.front(), 0);
+  EXPECT_TRUE(std::ranges::is_sorted(table));
+  EXPECT_EQ(runner->pools().bytes_used(), 0U);
 }
 
 }  // namespace

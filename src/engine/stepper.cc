@@ -100,6 +100,7 @@ SequenceId Stepper::new_id() {
 
 SequenceId Stepper::enter(Sequence given) {
   given.alive = true;
+  if (recorder_ != nullptr) given.number = recorder_->next_sequence();
   const SequenceId id = new_id();
   scheduler_.add(id, given.counts);
   sequence(id) = std::move(given);
@@ -113,11 +114,19 @@ SequenceId Stepper::add(NewSequence given) {
       .prompt_tokens = static_cast<int>(s.tokens.size()), .max_tokens = given.max_tokens, .priority = given.priority};
   s.answer = given.answer;
   s.prediction = std::move(given.prediction);
+  s.logprobs = std::move(given.logprobs);
+  s.top_logprobs = given.top_logprobs;
+  s.distributions = given.distributions;
+  s.exports_experts = given.exports_experts;
+  s.exports_entries = given.exports_entries;
   s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
   s.chain->set_kept_blocks(
       blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
   if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
-  return enter(std::move(s));
+  const SequenceId id = enter(std::move(s));
+  record_arrival(sequence(id), nullptr);
+  for (const Position start : given.message_starts) record(StepItem::Kind::kMessage, sequence(id), start);
+  return id;
 }
 
 // The tokens, what names them and what was promised for them.
@@ -129,12 +138,16 @@ Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceA
   s.counts = other.counts;
   s.answer = answer;
   s.prediction = other.prediction;
+  s.exports_experts = other.exports_experts;
+  s.exports_entries = other.exports_entries;
   s.chain = std::make_unique<BlockChain>(*other.chain);
   return s;
 }
 
 SequenceId Stepper::add_again(SequenceId other, const SequenceAnswer& answer) {
-  return enter(copy_of_prompt(sequence(other), answer));
+  const SequenceId id = enter(copy_of_prompt(sequence(other), answer));
+  record_arrival(sequence(id), &sequence(other));
+  return id;
 }
 
 SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
@@ -149,8 +162,14 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
   s.alive = true;
   s.cached_tokens = parent.cached_tokens;
+  s.rows = parent.rows;
+  s.exported = parent.exported;
   s.admitted_before = true;
+  s.admitted_at = parent.admitted_at;
   s.slot = *slot;
+  s.reached = parent.reached;
+  if (recorder_ != nullptr) s.number = recorder_->next_sequence();
+  record(StepItem::Kind::kFork, s, static_cast<int>(parent.number), runner_->position(s.slot), answer.choice);
   sequence(id) = std::move(s);
   return id;
 }
@@ -168,8 +187,13 @@ void Stepper::end(SequenceId id) {
   if (!s.complete) scheduler_.end(id);
   if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
   if (s.swapped) runner_->swap_space().drop(s.swapped);
+  record(StepItem::Kind::kEnd, s, generated(id), 0, 0, step_began_ns_ < 0 ? StepItem::kBetween : 0);
   s = {};
   free_ids_.push_back(id);
+}
+
+void Stepper::set_paused(SequenceId id, bool paused) {
+  if (!sequence(id).complete) scheduler_.set_paused(id, paused);
 }
 
 void Stepper::append(SequenceId id, TokenId token) {
@@ -178,6 +202,7 @@ void Stepper::append(SequenceId id, TokenId token) {
   s.tokens.push_back(token);
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
+    if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);
   }
 }
 
@@ -189,6 +214,7 @@ Status Stepper::step() {
 
 Status Stepper::begin() {
   SLUICE_CHECK(step_spans_.empty(), "a step is settled before the next begins");
+  if (recorder_ != nullptr) step_began_ns_ = StepRecorder::now_ns();
   sampled_.clear();
   failed_.clear();
   if (force_preempt_every_ > 0 && (counters_.steps + 1) % static_cast<std::uint64_t>(force_preempt_every_) == 0) {
@@ -198,7 +224,11 @@ Status Stepper::begin() {
   gather_facts();
   plan_ = scheduler_.plan(facts_);
   carry_out_plan();
+  blocked_ = plan_.empty() && plan_.preemptions.empty();
+  const bool all_wait = blocked_ && scheduler_.paused() > 0;  // for readers: nothing to write down, however often
+  if (recorder_ != nullptr && !all_wait) record_plan();
   build_spans();
+  if (all_wait) step_began_ns_ = -1;
   if (step_spans_.empty()) {
     SLUICE_CHECK(idle() || !plan_.empty() || !plan_.preemptions.empty() || running() > 0,
                  "what waits with nothing running fits, or was refused");
@@ -206,6 +236,7 @@ Status Stepper::begin() {
   }
   const Status status = runner_->begin(step_spans_);
   ++counters_.steps;
+  if (status.ok()) take_scores();
   if (status.ok()) return {};
   failed_ = step_ids_;
   sampled_.clear();
@@ -225,6 +256,7 @@ void Stepper::settle() {
 
 void Stepper::keep_rows(std::size_t span, int rows) {
   Sequence& s = sequence(step_ids_[span]);
+  if (exports(s)) export_rows(s, span, rows);
   runner_->settle(s.slot, rows, step_spans_[span].chain);
   s.span = -1;
   step_ids_[span] = {};
@@ -252,41 +284,6 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
   }
 }
 
-// In parallel, unless a device may be using the threads.
-void Stepper::make_masks() {
-  masked_.clear();
-  for (std::size_t i = 0; i < drawn_.size(); ++i) {
-    if (drawn_[i] && sequence(drawn_[i]).answer.is_bound()) masked_.push_back(i);
-  }
-  if (masked_.empty()) return;
-  const std::size_t words = (runner_->vocab_size() + 31) / 32;
-  masks_.resize(masked_.size() * words);
-  const auto make = [&](int mask, int /*thread*/) {
-    const std::size_t i = masked_[static_cast<std::size_t>(mask)];
-    const std::span allowed = std::span(masks_).subspan(static_cast<std::size_t>(mask) * words, words);
-    Sequence& s = sequence(drawn_[i]);
-    SequenceAnswer& answer = s.answer;
-    if (answer.constraint != nullptr) {
-      answer.constrained = answer.constraint->allowed(allowed);
-    } else {
-      RuledTokens::allow_all(allowed, runner_->vocab_size());
-    }
-    if (answer.ruled != nullptr && answer.constrained.ok()) {
-      const std::size_t row = static_cast<std::size_t>(draw_rows_[i].row);
-      const std::span<const float> logits =
-          answer.ruled->needs_logits() ? runner_->logits(row) : std::span<const float>();
-      answer.constrained = answer.ruled->apply(s.tokens, s.counts.prompt_tokens, logits, allowed);
-      draw_rows_[i].bias = answer.ruled->bias();
-    }
-    draw_rows_[i].allowed = answer.constrained.ok() ? allowed.data() : nullptr;
-  };
-  const Exec& exec = runner_->exec();
-  const auto count = static_cast<int>(masked_.size());
-  if (exec.pool != nullptr && (exec.device == nullptr || exec.device == &cpu_device()))
-    return exec.pool->run(count, make);
-  for (int mask = 0; mask < count; ++mask) make(mask, 0);
-}
-
 void Stepper::send() {
   if (drawn_.empty()) return;
   make_masks();
@@ -309,7 +306,8 @@ std::span<const DrawnToken> Stepper::take() {
     const SequenceId id = drawn_[i];
     if (id) sequence(id).draw = -1;
     if (!id || sequence(id).span < 0) {
-      taken_.push_back({.id = id, .row = &rows[i++]});
+      taken_.push_back({.id = id, .row = &rows[i], .bound = &statuses_[i]});
+      ++i;
       continue;
     }
     const std::span<const TokenId> drafts = runner_->drafts(static_cast<std::size_t>(sequence(id).span));
@@ -319,6 +317,7 @@ std::span<const DrawnToken> Stepper::take() {
       const bool drafted = j < right;
       taken_.push_back({.id = j <= right ? id : SequenceId(),
                         .row = &rows[i],
+                        .bound = &statuses_[i],
                         .drafted = drafted,
                         .predicted = drafted && sequence(id).predicted});
     }
@@ -354,6 +353,7 @@ void Stepper::preempt(const Preemption& preemption) {
       s.slot = {};
       s.swapped = *image;
       s.swapped_position = position;
+      record(StepItem::Kind::kPreemption, s, position, 0, 0, StepItem::kSwapped);
       ++counters_.preemptions_swap;
       return;
     }
@@ -361,6 +361,7 @@ void Stepper::preempt(const Preemption& preemption) {
     scheduler_.lost(preemption.sequence);
   }
   leave(s, relied_on || runner_->prefix_cache().retention().preempted);
+  record(StepItem::Kind::kPreemption, s, position);
   ++counters_.preemptions_recompute;
 }
 
@@ -372,7 +373,9 @@ void Stepper::resume(SequenceId id) {
   if (!runner_->prefix_cache().enabled()) s.hit = {};
   if (s.hit.shared > 0) runner_->resume(s.slot, *s.chain, s.hit);
   count_admission(s);
+  record(StepItem::Kind::kAdmission, s, runner_->position(s.slot), s.hit.shared);
   if (!s.admitted_before) {
+    s.admitted_at = std::chrono::steady_clock::now();
     s.cached_tokens = std::min(s.hit.resume, s.counts.prompt_tokens - 1);
     s.tokens.reserve(static_cast<std::size_t>(s.counts.prompt_tokens + s.counts.max_tokens));
   }
@@ -390,6 +393,7 @@ void Stepper::restore(SequenceId id) {
     return;
   }
   s.slot = *slot;
+  record(StepItem::Kind::kAdmission, s, s.swapped_position, s.swapped_position, 0, StepItem::kSwapped);
   ++counters_.swaps_restored;
 }
 
@@ -399,9 +403,11 @@ void Stepper::build_spans() {
   row_indices_.clear();
   logits_rows_.clear();
   drafts_.clear();
+  score_wishes_.clear();
   const auto rows = static_cast<std::size_t>(plan_.rows);  // of the plan: what points into these stays where it is
   row_indices_.reserve(rows);
   drafts_.reserve(rows);
+  score_wishes_.reserve(rows);
   for (const Span& span : plan_.spans) {
     Sequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
@@ -422,7 +428,10 @@ void Stepper::build_spans() {
                            .logit_rows = logit_rows_of(span),
                            .keep = true,
                            .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr,
-                           .newest = newest});
+                           .newest = newest,
+                           .scores = scores_of(span),
+                           .exports_experts = s.exports_experts,
+                           .exports_entries = s.exports_entries});
     set_drafts(span, &step_spans_.back());
     drafted_ |= span.drafts > 0;
     counters_.prompt_tokens +=
@@ -455,7 +464,7 @@ void Stepper::expect_blocks(Sequence& s) {
 
 // Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
 void Stepper::wait_for_blocks(Sequence& s) {
-  s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()));
+  s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
   if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
@@ -464,17 +473,6 @@ void Stepper::forget_expected_before(Sequence& s, int block) {
   if (end <= s.expected_begin) return;
   runner_->prefix_cache().forget_expected(*s.chain, s.expected_begin, end);
   s.expected_begin = end;
-}
-
-void Stepper::count_admission(Sequence& s) {
-  CacheStats& cache = counters_.cache;
-  const auto known = static_cast<Position>(s.tokens.size());
-  const Position usable = std::min(s.hit.shared, (known - 1) / kBlockTokens * kBlockTokens);
-  ++cache.admissions;
-  cache.prompt_tokens += static_cast<std::uint64_t>(known);
-  cache.matched_tokens += static_cast<std::uint64_t>(s.hit.shared);
-  cache.resumed_tokens += static_cast<std::uint64_t>(s.hit.resume);
-  cache.lost_to_retention_tokens += static_cast<std::uint64_t>(usable - s.hit.resume);
 }
 
 int Stepper::free_latent_pages() const {
@@ -494,7 +492,9 @@ PrefixLookup Stepper::look_up(SequenceId id) {
   Sequence& s = sequence(id);
   s.hit = {};
   if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
-  if (!s.swapped) s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()));
+  if (!s.swapped) {
+    s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
+  }
   return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 
@@ -507,28 +507,6 @@ std::uint64_t Stepper::next_block(const Sequence& s) const {
 Leaver Stepper::leaver(SequenceId id) const {
   const SequenceState& state = runner_->state(sequence(id).slot);
   return {.sequence = id, .latent_pages = state.exclusive_latent_pages(), .image_bytes = state.saved_bytes()};
-}
-
-void Stepper::fill(EngineStats* stats) const {
-  const CachePools& pools = runner_->pools();
-  *stats = counters_;
-  stats->running = scheduler_.running();
-  stats->waiting = scheduler_.waiting();
-  stats->cache_bytes_total = static_cast<std::int64_t>(pools.bytes_total());
-  stats->cache_bytes_used = static_cast<std::int64_t>(pools.bytes_used());
-  stats->swap_bytes_total = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
-  stats->swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
-  CacheStats& cache = stats->cache;
-  cache.published_blocks = pools.latents().published_count();
-  cache.evicted_blocks = pools.latents().evicted_count();
-  cache.published_windows = pools.windows().published_count();
-  cache.evicted_windows = pools.windows().evicted_count();
-  cache.latent_pages_total = pools.latents().total();
-  cache.latent_pages_cached = pools.latents().cached();
-  cache.latent_pages_used = pools.latents().used();
-  cache.window_pages_total = pools.windows().total();
-  cache.window_pages_cached = pools.windows().cached();
-  cache.window_pages_used = pools.windows().used();
 }
 
 void Stepper::reset_prefix_cache() {

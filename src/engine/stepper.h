@@ -22,6 +22,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,8 +35,10 @@
 #include "engine/ruled_tokens.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
+#include "engine/step_recorder.h"
 #include "model/engine_setup.h"
 #include "sched/scheduler.h"
+#include "sluice/step_record.h"
 
 namespace sluice {
 
@@ -46,6 +49,7 @@ struct PendingRequest {
   std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
   std::vector<bool> ended;
   int unfinished = 0;
+  std::shared_ptr<PromptLogprobs> prompt_logprobs = {};  // asked for; complete when the first token is drawn
 };
 
 // What a sequence answers: one choice of a request. The stepper only keeps it.
@@ -55,7 +59,6 @@ struct SequenceAnswer {
   SamplingParams sampling;                           // with the choice's own seed
   std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
   std::shared_ptr<RuledTokens> ruled = {};           // its own; null: no rules
-  Status constrained = {};                           // whether the token being drawn has a mask
 
   // What may come next depends on the tokens before it.
   bool is_bound() const { return constraint != nullptr || ruled != nullptr; }
@@ -66,8 +69,9 @@ struct SequenceAnswer {
 struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
-  bool drafted = false;    // it was guessed,
-  bool predicted = false;  // from the client's prediction
+  const Status* bound = nullptr;  // whether what binds the answer left a token to draw
+  bool drafted = false;           // it was guessed,
+  bool predicted = false;         // from the client's prediction
 };
 
 struct NewSequence {
@@ -78,6 +82,11 @@ struct NewSequence {
   std::vector<Position> message_starts;  // ascending
   SequenceAnswer answer;
   std::vector<TokenId> prediction = {};  // of the answer, to draft from; may be empty
+  // Filled, from its `start` on, as the prompt is computed, with so many of the best each; null: not wanted.
+  std::shared_ptr<PromptLogprobs> logprobs = {};
+  int top_logprobs = 0;
+  bool distributions = false;  // of all tokens, too
+  bool exports_experts = false, exports_entries = false;
 };
 
 class Stepper final {
@@ -86,6 +95,14 @@ class Stepper final {
   // latent pages that are free now.
   Stepper(Runner* runner, const EngineSetup& options);
   ~Stepper();
+
+  // From now on what happens is written down there; it must outlive the stepper. Changes no plan.
+  void record_in(StepRecorder* recorder) { recorder_ = recorder; }
+  // Ends the record of the step that was begun last, with the tokens that have been taken since. Without effect if none
+  // was begun since the last call.
+  void close_record();
+  // Where everything stands.
+  EngineLook look() const;
 
   Status check(int prompt_tokens, int max_tokens) const;
   int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
@@ -97,6 +114,8 @@ class Stepper final {
   // place or memory for it now: use add_again() then.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
+  // Between two steps: no more rows of it are computed until it goes on. It keeps its memory while nobody needs it.
+  void set_paused(SequenceId id, bool paused);
   void append(SequenceId id, TokenId token);
 
   // An error means that the step could not be computed: nothing has changed, and failed() lists its sequences.
@@ -119,7 +138,7 @@ class Stepper final {
   void settle_drafts();
   bool drafted() const { return drafted_; }  // settle_drafts() is to come
   // For tests and measurements: drafts come from `drafter` alone, which writes some of the tokens that follow those of
-  // the sequence and says how many.
+  // the sequence and says how many; -1: it leaves that sequence to the others.
   using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;
   void draft_by(Drafter drafter) { drafter_ = std::move(drafter); }
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
@@ -127,16 +146,23 @@ class Stepper final {
   std::span<const SequenceId> failed() const { return failed_; }  // false: ended since
   const StepPlan& plan() const { return plan_; }                  // what the last step() did
 
-  // Nothing is left to be computed; tokens may still be on their way.
-  bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0; }
+  // Nothing but what is paused is left to be computed; tokens may still be on their way.
+  bool idle() const { return scheduler_.running() + scheduler_.waiting() == scheduler_.paused(); }
+  int paused() const { return scheduler_.paused(); }
+  // The last step had nothing to do: what waits, waits for the memory of paused ones.
+  bool blocked() const { return blocked_; }
   int running() const { return scheduler_.running(); }
   int waiting() const { return scheduler_.waiting(); }
+  bool is_swapped(SequenceId id) const { return static_cast<bool>(sequence(id).swapped); }
   const std::vector<TokenId>& tokens(SequenceId id) const { return sequence(id).tokens; }
   int prompt_tokens(SequenceId id) const { return sequence(id).counts.prompt_tokens; }
   int generated(SequenceId id) const { return static_cast<int>(tokens(id).size()) - prompt_tokens(id); }
   SequenceAnswer& answer(SequenceId id) { return sequence(id).answer; }
+  // What was exported since the last call, of all positions that are computed.
+  ExportedRows take_exported(SequenceId id);
   // Tokens that were not computed when it was first admitted; 0 before.
   int cached_tokens(SequenceId id) const { return sequence(id).cached_tokens; }
+  std::chrono::steady_clock::time_point admitted_at(SequenceId id) const { return sequence(id).admitted_at; }
   Runner& runner() { return *runner_; }
 
   void fill(EngineStats* stats) const;  // what it knows of them
@@ -149,12 +175,15 @@ class Stepper final {
  private:
   struct Sequence {
     bool alive = false;
+    std::uint32_t number = 0;  // in records
+    Position reached = 0;      // tokens that were computed at some time
     std::vector<TokenId> tokens;
     SequenceCounts counts;
     SequenceAnswer answer;
     int cached_tokens = 0;
     bool admitted_before = false, waited = false;
-    int span = -1;  // of the step that was begun, in step_spans_
+    std::chrono::steady_clock::time_point admitted_at{};  // told to the client, and no more
+    int span = -1;                                        // of the step that was begun, in step_spans_
     int draw = -1;  // of its next token, which is on its way, in drawn_; those of drafts follow
     // What it may be given to draft in the next step: made anew each time, and never part of its tokens.
     std::array<TokenId, kMostDrafts> proposal{};
@@ -167,6 +196,12 @@ class Stepper final {
     SwapHandle swapped;     // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
+    std::shared_ptr<PromptLogprobs> logprobs;  // of its prompt, so far; null: not wanted
+    int top_logprobs = 0;
+    bool distributions = false;
+    bool exports_experts = false, exports_entries = false;
+    ExportedRows rows;                         // that nobody has taken yet
+    Position exported = 0;                     // the first position whose row is still to be exported
     PrefixHit hit;                             // of the last lookup
     int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
   };
@@ -177,7 +212,22 @@ class Stepper final {
   Leaver leaver(SequenceId id) const;
   std::uint64_t next_block(const Sequence& s) const;
 
+  struct Masked {  // a sequence whose tokens are bound: its draws from `draw` on, their masks and biases
+    SequenceId id;
+    std::size_t draw = 0, rows = 0, mask = 0, bias = 0;
+  };
+  void gather_masked();
+  // The first token of the prompt that waits for its log-probability; the prompt's end: none does.
+  static Position unscored(const Sequence& s);
+  static Position most_resume(const Sequence& s);
+  std::span<const ScoreWish> scores_of(const Span& span);
+  void take_scores();
+  void export_rows(Sequence& s, std::size_t span, int rows);
+  static bool exports(const Sequence& s) { return s.exports_experts || s.exports_entries; }
   void make_masks();
+  void mask(const Masked& masked);
+  Status mask_row(const Sequence& s, std::span<std::uint32_t> allowed, SampleRow* row) const;
+  std::size_t mask_words() const { return (runner_->vocab_size() + 31) / 32; }
   void leave_step(Sequence& s);
   int appended_rows(const Sequence& s) const;
   void keep_rows(std::size_t span, int rows);
@@ -202,6 +252,12 @@ class Stepper final {
   Status audit_chain() const;
   SequenceId new_id();
   SequenceId enter(Sequence given);
+  // stepper_record.cc
+  void record(StepItem::Kind kind, const Sequence& s, int a, int b = 0, int detail = 0, int flags = 0);
+  void record_arrival(const Sequence& s, const Sequence* again);
+  void record_blocks(const Sequence& s, int first);
+  void record_plan();
+  SequenceLook look(const Sequence& s, SequenceId id) const;
   static Sequence copy_of_prompt(const Sequence& other, const SequenceAnswer& answer);
   Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
   const Sequence& sequence(SequenceId id) const { return sequences_[static_cast<std::size_t>(id.value)]; }
@@ -221,17 +277,22 @@ class Stepper final {
   std::vector<SequenceId> step_ids_;      // of step_spans_
   std::vector<int> row_indices_;          // what step_spans_' logit_rows point into
   std::vector<TokenId> drafts_;           // ... and their drafts
+  std::vector<ScoreWish> score_wishes_;   // ... and their scores
   std::vector<std::size_t> logits_rows_;  // of sampled_
-  bool drafted_ = false;
+  bool drafted_ = false, blocked_ = false;
   struct Watched {
     std::size_t drafted = 0, right = 0;
     bool warned = false;
   } watched_;  // drafts of the model since it was last looked at
   Drafter drafter_;
+  StepRecorder* recorder_ = nullptr;
+  std::int64_t step_began_ns_ = -1;   // of the open record; -1: no step was begun since the last
   std::vector<SequenceId> drawn_;     // whose tokens are on their way, or are about to be sent for
   std::vector<SampleRow> draw_rows_;  // of drawn_
-  std::vector<std::size_t> masked_;   // of drawn_: those whose tokens are constrained
-  std::vector<std::uint32_t> masks_;  // [masked_, words of the vocabulary], until the tokens are taken
+  std::vector<Masked> masked_;
+  std::vector<std::uint32_t> masks_;  // [rows of masked_, words of the vocabulary], until the tokens are taken
+  std::vector<float> biases_;         // [rows of those with drafts and penalties, vocabulary], the same
+  std::vector<Status> statuses_;      // of drawn_, for taken_
   std::vector<DrawnToken> taken_;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;

@@ -16,8 +16,8 @@ void Stepper::offer_drafts() {
   if (most_drafts_ == 0) return;
   for (int i = 0; i < scheduler_.decoding(); ++i) {
     const SequenceId id = scheduler_.decoding(i);
-    // Its tokens are known; what a constraint or rules say behind a draft is not, before the draft is accepted.
-    if (sequence(id).draw < 0 && !sequence(id).answer.is_bound()) offer_drafts(id);
+    // Its tokens are known.
+    if (sequence(id).draw < 0 && !exports(sequence(id))) offer_drafts(id);
   }
 }
 
@@ -27,9 +27,16 @@ void Stepper::offer_drafts(SequenceId id) {
   if (drafter_) {
     const int drafts = drafter_(id, proposal);
     if (drafts > 0) facts_.offers.push_back({id, DraftSource::kLongCopy, drafts});
-    return;
+    if (drafts >= 0) return;
   }
   if (model_drafts_) facts_.offers.push_back({id, DraftSource::kMtp, most_drafts_});
+  if (s.answer.constraint != nullptr) {
+    if (const int drafts = s.answer.constraint->forced(proposal); drafts > 0) {
+      s.predicted = false;
+      facts_.offers.push_back({id, DraftSource::kForced, drafts});
+      return;
+    }
+  }
   if (!copies_drafts_) return;
   if (s.copies == nullptr) {
     s.copies = std::make_unique<CopiedDrafts>();

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/mapped_file.h"
 #include "files/gguf_tensors.h"
 #include "files/json.h"
@@ -78,6 +79,25 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, GgufNaming naming) 
                                  kSingleFile, kIndexFile));
   }
   return checkpoint;
+}
+
+Checkpoint Checkpoint::of(MadeTensors tensors, std::string path, std::string version) {
+  Checkpoint checkpoint;
+  checkpoint.path_ = std::move(path);
+  checkpoint.version_ = std::move(version);
+  checkpoint.made_ = std::make_shared<const MadeTensors>(std::move(tensors));
+  checkpoint.add(checkpoint.made_->tensors());
+  checkpoint.total_bytes_ = checkpoint.made_->bytes();
+  SLUICE_CHECK(checkpoint.sort_table().ok(), "made tensors have names of their own");
+  return checkpoint;
+}
+
+void Checkpoint::bring(std::span<const std::byte> bytes, ThreadPool& pool) const {
+  if (made_ != nullptr) made_->bring(bytes, pool);
+}
+
+void Checkpoint::leave(std::span<const std::byte> bytes) const {
+  if (made_ != nullptr) made_->leave(bytes);
 }
 
 Status Checkpoint::open_index(const std::string& index_path) {

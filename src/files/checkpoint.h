@@ -9,13 +9,16 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/aligned.h"
+#include "base/thread_pool.h"
 #include "files/gguf_names.h"
+#include "files/made_tensors.h"
 #include "files/safetensors.h"
 #include "sluice/status.h"
 
@@ -30,6 +33,8 @@ class Checkpoint {
   // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
   // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
+  // Of tensors that are made; `path` names it in messages, `version` what its bytes depend on.
+  static Checkpoint of(MadeTensors tensors, std::string path, std::string version);
   // Without tensors: for a model that is planned, not loaded.
   static Checkpoint none() { return {}; }
 
@@ -41,6 +46,12 @@ class Checkpoint {
   // The safetensors files.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Bytes of one tensor that are about to be read, and that will not be for a while. Files need neither.
+  void bring(std::span<const std::byte> bytes, ThreadPool& pool) const;
+  void leave(std::span<const std::byte> bytes) const;
+  // Of made tensors: what their bytes depend on. Else empty, as the files tell.
+  const std::string& version() const { return version_; }
 
   // All its files, always in the same order.
   std::vector<const MappedFile*> mappings() const;
@@ -60,6 +71,8 @@ class Checkpoint {
   std::string path_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::shared_ptr<const GgufTensors> gguf_;
+  std::shared_ptr<const MadeTensors> made_;
+  std::string version_;
   std::vector<AlignedBytes> kept_;
   std::vector<std::shared_ptr<const void>> kept_alive_;
   std::vector<const TensorView*> tensors_;

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-BehindMarker::BehindMarker(std::string marker, const Matcher& grammar)
-    : marker_(std::move(marker)), borders_(marker_.size() + 1), grammar_(grammar), steps_(1) {
+BehindMarker::BehindMarker(std::string marker, const Matcher& grammar, bool may_end)
+    : marker_(std::move(marker)), borders_(marker_.size() + 1), grammar_(grammar), may_end_(may_end), steps_(1) {
   SLUICE_CHECK(!marker_.empty(), "a marker has text");
   for (std::size_t n = 2; n <= marker_.size(); ++n) {
     std::size_t border = borders_[n - 1];
@@ -33,9 +33,15 @@ std::size_t BehindMarker::end_in(std::string_view bytes, std::size_t& matched) c
 // Only a token with the last byte of the marker can reach its end.
 Status BehindMarker::allowed(std::span<std::uint32_t> words) {
   if (steps_.back().begun) return grammar_.allowed(words);
+  if (steps_.back().ended) return internal_error("a token was asked for behind the end of a constrained answer");
   const TokenTrie& trie = grammar_.trie();
   std::ranges::fill(words, 0U);
   std::ranges::copy(trie.texts(), words.begin());
+  if (may_end_) {
+    for (const std::int32_t id : trie.ends()) {
+      words[static_cast<std::size_t>(id) / 32] |= 1U << (static_cast<unsigned>(id) % 32);
+    }
+  }
   for (const std::int32_t id : trie.tokens_with(marker_.back())) {
     const std::string_view bytes = trie.bytes(id);
     std::size_t matched = steps_.back().matched;
@@ -50,7 +56,11 @@ Status BehindMarker::allowed(std::span<std::uint32_t> words) {
 
 bool BehindMarker::accept(std::int32_t token) {
   Step step = steps_.back();
-  if (step.begun) {
+  if (step.ended) return false;
+  if (!step.begun && grammar_.trie().is_end(token)) {
+    if (!may_end_) return false;
+    step.ended = true;
+  } else if (step.begun) {
     step.is_of_grammar = true;
     if (!grammar_.accept(token)) return false;
   } else {
@@ -71,6 +81,10 @@ void BehindMarker::rollback(std::size_t tokens) {
     if (steps_.back().is_of_grammar) grammar_.rollback(1);
     steps_.pop_back();
   }
+}
+
+int BehindMarker::forced(std::span<std::int32_t> tokens) {
+  return steps_.back().begun ? grammar_.forced(tokens) : 0;
 }
 
 std::unique_ptr<TokenConstraint> BehindMarker::copy() const {

@@ -1,7 +1,7 @@
 // BehindMarker: a constraint that begins behind a text, as an answer does behind the model's reasoning.
 //
-// Up to the end of the marker every text is allowed and no end token; the tokens whose bytes go on behind it must begin
-// a text of the grammar. Thread safety: as TokenConstraint.
+// Up to the end of the marker every text is allowed, and an end token only where it may lack; the tokens whose bytes go
+// on behind it must begin a text of the grammar. Thread safety: as TokenConstraint.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,20 @@ namespace sluice {
 
 class BehindMarker final : public TokenConstraint {
  public:
-  // `marker` is not empty, and nothing of it has been written yet.
-  BehindMarker(std::string marker, const Matcher& grammar);
+  // `marker` is not empty, and nothing of it has been written yet. `may_end`: the answer may end before it.
+  BehindMarker(std::string marker, const Matcher& grammar, bool may_end = false);
 
   Status allowed(std::span<std::uint32_t> words) override;
   bool accept(std::int32_t token) override;
   void rollback(std::size_t tokens) override;
+  int forced(std::span<std::int32_t> tokens) override;
   std::unique_ptr<TokenConstraint> copy() const override;
 
  private:
   // Behind a token: the grammar has begun (and that token was one of its own, in part or whole), or so many bytes of
   // the marker were read last.
   struct Step {
-    bool begun = false, is_of_grammar = false;
+    bool begun = false, is_of_grammar = false, ended = false;
     std::size_t matched = 0;
   };
 
@@ -39,6 +40,7 @@ class BehindMarker final : public TokenConstraint {
   std::string marker_;
   std::vector<std::size_t> borders_;  // of each beginning of the marker the longest end that is a shorter beginning
   Matcher grammar_;
+  bool may_end_;
   std::vector<Step> steps_;
 };
 

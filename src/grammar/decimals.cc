@@ -253,7 +253,7 @@ Result<Dfa> decimals_where(Comparison comparison, const Decimal& bound) {
             return result > 0;
         }
       });
-  return intersect(decimals(), all);
+  return all;
 }
 
 Result<Dfa> multiples_of(const Decimal& divisor) {
@@ -282,7 +282,7 @@ Result<Dfa> multiples_of(const Decimal& divisor) {
         for (int i = s.fraction; i < places; ++i) value = value * 10 % units;
         return may_end(s.part) && value == 0;
       });
-  return intersect(decimals(), all);
+  return all;
 }
 
 }  // namespace sluice

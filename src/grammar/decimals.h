@@ -34,6 +34,7 @@ enum class Comparison { kLess, kAtMost, kEqual, kAtLeast, kMore };
 Dfa decimals();                // all, with at most so many digits
 Dfa integer_texts();           // of them those without a fraction
 Result<Dfa> integer_values();  // those whose value is an integer
+// With any number of digits: to be intersected with one of the above, and small while they are not.
 Result<Dfa> decimals_where(Comparison comparison, const Decimal& bound);
 Result<Dfa> multiples_of(const Decimal& divisor);  // divisor > 0; kResourceExhausted if that takes too many states
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <functional>
 #include <map>
 #include <set>
@@ -118,42 +119,59 @@ class Determinizer {
   std::size_t total_ = 0, work_ = 0;
 };
 
-std::int32_t target(const Dfa& dfa, std::int32_t state, int byte) {
-  if (state < 0) return -1;
-  return dfa.step(state, static_cast<std::uint8_t>(byte)).value_or(-1);
+// Of two lists of edges side by side: visit(low, high, to of a, to of b) for each run of bytes in which neither
+// changes; -1: no edge.
+template <class Visit>
+void sweep(std::span<const ByteEdge> a, std::span<const ByteEdge> b, Visit&& visit) {
+  std::size_t i = 0, j = 0;
+  for (int byte = 0; byte < 256;) {
+    int next = 256;
+    const auto target = [&](std::span<const ByteEdge> edges, std::size_t& at) {
+      while (at < edges.size() && edges[at].high < byte) ++at;
+      if (at == edges.size()) return -1;
+      const bool is_there = edges[at].low <= byte;
+      next = std::min(next, is_there ? edges[at].high + 1 : edges[at].low);
+      return is_there ? edges[at].to : -1;
+    };
+    const std::int32_t to_a = target(a, i), to_b = target(b, j);
+    if (to_a >= 0 || to_b >= 0) visit(byte, next - 1, to_a, to_b);
+    byte = next;
+  }
 }
 
 // The product over pairs of states, -1 where an automaton has refused. `keeps` says which pairs accept, by what each
 // does.
 Result<Dfa> product(const Dfa& a, const Dfa& b, bool (*keeps)(bool, bool), bool needs_a, bool needs_b) {
-  using Pair = std::pair<std::int32_t, std::int32_t>;
+  struct Pair {
+    std::int32_t a = 0, b = 0;
+  };
+  const auto key = [](Pair pair) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.a)) << 32 | static_cast<std::uint32_t>(pair.b);
+  };
   Dfa out;
   std::vector<Pair> pairs{{0, 0}};
-  std::map<Pair, std::int32_t> known{{{0, 0}, 0}};
+  std::unordered_map<std::uint64_t, std::int32_t> known{{0, 0}};
   const auto accepts = [](const Dfa& dfa, std::int32_t s) {
     return s >= 0 && dfa.states[static_cast<std::size_t>(s)].accept;
   };
+  const auto edges_of = [](const Dfa& dfa, std::int32_t s) {
+    return s >= 0 ? std::span<const ByteEdge>(dfa.states[static_cast<std::size_t>(s)].edges)
+                  : std::span<const ByteEdge>();
+  };
+  std::vector<ByteEdge> edges;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const auto [p, q] = pairs[i];
-    out.states[i].accept = keeps(accepts(a, p), accepts(b, q));
-    std::vector<ByteEdge> all;
-    if (p >= 0) all = a.states[static_cast<std::size_t>(p)].edges;
-    if (q >= 0) {
-      const auto& edges = b.states[static_cast<std::size_t>(q)].edges;
-      all.insert(all.end(), edges.begin(), edges.end());
-    }
-    const std::vector<int> cuts = cuts_of(all);
-    for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
-      const Pair next{target(a, p, cuts[c]), target(b, q, cuts[c])};
-      if ((needs_a && next.first < 0) || (needs_b && next.second < 0) || (next.first < 0 && next.second < 0)) continue;
-      const auto [found, is_new] = known.emplace(next, static_cast<std::int32_t>(pairs.size()));
-      if (is_new) {
-        pairs.push_back(next);
-        out.states.emplace_back();
-        if (pairs.size() > kMaxAutomatonStates) return too_many_states();
-      }
-      append_edge(out.states[i].edges, cuts[c], cuts[c + 1] - 1, found->second);
-    }
+    const Pair pair = pairs[i];
+    out.states[i].accept = keeps(accepts(a, pair.a), accepts(b, pair.b));
+    edges.clear();
+    sweep(edges_of(a, pair.a), edges_of(b, pair.b), [&](int low, int high, std::int32_t to_a, std::int32_t to_b) {
+      if ((needs_a && to_a < 0) || (needs_b && to_b < 0)) return;
+      const auto [found, is_new] = known.emplace(key({to_a, to_b}), static_cast<std::int32_t>(pairs.size()));
+      if (is_new) pairs.push_back({to_a, to_b});
+      append_edge(edges, low, high, found->second);
+    });
+    if (pairs.size() > kMaxAutomatonStates) return too_many_states();
+    out.states.resize(pairs.size());
+    out.states[i].edges = edges;
   }
   return reduce(std::move(out));
 }
@@ -204,30 +222,150 @@ Dfa trim(Dfa dfa) {
   return out;
 }
 
-// Moore's refinement: `classes` of states that no text of the rounds so far tells apart. False: not done in `rounds`.
-bool refine(const Dfa& dfa, int rounds, std::vector<std::int32_t>& classes) {
-  const std::size_t count = dfa.states.size();
-  classes.resize(count);
-  for (std::size_t s = 0; s < count; ++s) classes[s] = dfa.states[s].accept ? 1 : 0;
-  std::size_t found = 0;
-  for (; rounds > 0; --rounds) {
-    std::map<std::vector<std::int32_t>, std::int32_t> known;
-    std::vector<std::int32_t> next(count);
-    for (std::size_t s = 0; s < count; ++s) {
-      std::vector<ByteEdge> edges;
-      for (const ByteEdge& edge : dfa.states[s].edges) {
-        append_edge(edges, edge.low, edge.high, classes[static_cast<std::size_t>(edge.to)]);
-      }
-      std::vector<std::int32_t> key{classes[s]};
-      for (const ByteEdge& edge : edges) key.insert(key.end(), {edge.low, edge.high, edge.to});
-      next[s] = known.emplace(std::move(key), static_cast<std::int32_t>(known.size())).first->second;
+// Moore's refinement of the states into classes that no text tells apart. A round looks again only at states with an
+// edge into a class that the round before has cut, so that a chain, in which each round tells one state more from the
+// others, costs little more than its length.
+class Refinement {
+ public:
+  explicit Refinement(const Dfa& dfa) : dfa_(dfa), classes_(dfa.states.size()), before_(dfa.states.size()) {
+    members_.resize(2);
+    for (std::size_t s = 0; s < dfa.states.size(); ++s) {
+      const auto state = static_cast<std::int32_t>(s);
+      classes_[s] = dfa.states[s].accept ? 1 : 0;
+      members_[static_cast<std::size_t>(classes_[s])].push_back(state);
+      dirty_.push_back(state);
+      for (const ByteEdge& edge : dfa.states[s].edges) before_[static_cast<std::size_t>(edge.to)].push_back(state);
     }
-    classes = std::move(next);
-    if (known.size() == found) return true;
-    found = known.size();
+    is_dirty_.assign(dfa.states.size(), true);
   }
-  return false;
-}
+
+  // The class of each state, numbered as the states come; nullopt: that takes too much.
+  std::optional<std::vector<std::int32_t>> run() {
+    const std::size_t most = kMostLooks * dfa_.states.size();
+    for (std::size_t looks = 0; !dirty_.empty();) {
+      looks += dirty_.size();
+      if (looks > most) return std::nullopt;
+      round();
+    }
+    std::vector<std::int32_t> place(members_.size(), -1);
+    std::int32_t next = 0;
+    for (std::int32_t& of_state : classes_) {
+      std::int32_t& known = place[static_cast<std::size_t>(of_state)];
+      if (known < 0) known = next++;
+      of_state = known;
+    }
+    return std::move(classes_);
+  }
+
+ private:
+  static constexpr std::size_t kMostLooks = 60;  // at each state, on average
+  struct Look {
+    std::int32_t of_class = 0, state = 0;
+    std::size_t begin = 0, end = 0;  // of its edges in seen_, as they lead to classes
+  };
+
+  Look look(std::int32_t state) {
+    Look out{classes_[static_cast<std::size_t>(state)], state, seen_.size(), 0};
+    for (const ByteEdge& edge : dfa_.states[static_cast<std::size_t>(state)].edges) {
+      const std::int32_t to = classes_[static_cast<std::size_t>(edge.to)];
+      if (seen_.size() > out.begin && seen_.back().to == to && seen_.back().high + 1 == edge.low) {
+        seen_.back().high = edge.high;
+      } else {
+        seen_.push_back({edge.low, edge.high, to});
+      }
+    }
+    out.end = seen_.size();
+    return out;
+  }
+
+  std::strong_ordering order(const Look& a, const Look& b) const {
+    const auto word = [](const ByteEdge& e) {
+      return static_cast<std::uint64_t>(e.low) << 40 | static_cast<std::uint64_t>(e.high) << 32 |
+             static_cast<std::uint32_t>(e.to);
+    };
+    const std::size_t size_a = a.end - a.begin, size_b = b.end - b.begin;
+    if (size_a != size_b) return size_a <=> size_b;
+    for (std::size_t i = 0; i < size_a; ++i) {
+      const auto one = word(seen_[a.begin + i]) <=> word(seen_[b.begin + i]);
+      if (one != std::strong_ordering::equal) return one;
+    }
+    return std::strong_ordering::equal;
+  }
+
+  void round() {
+    seen_.clear();
+    looks_.clear();
+    for (const std::int32_t state : dirty_) looks_.push_back(look(state));
+    std::ranges::sort(looks_, [&](const Look& a, const Look& b) {
+      if (a.of_class != b.of_class) return a.of_class < b.of_class;
+      return order(a, b) < 0;
+    });
+    moved_.clear();
+    for (std::size_t first = 0; first < looks_.size();) {
+      std::size_t last = first;
+      while (last < looks_.size() && looks_[last].of_class == looks_[first].of_class) ++last;
+      cut(first, last);
+      first = last;
+    }
+    move_all();
+  }
+
+  // Of one class those that were looked at: groups that differ become classes of their own. Those that were not looked
+  // at are alike, and stay; without any the first group does.
+  void cut(std::size_t first, std::size_t last) {
+    const States& members = members_[static_cast<std::size_t>(looks_[first].of_class)];
+    const auto rest =
+        std::ranges::find_if(members, [&](std::int32_t state) { return !is_dirty_[static_cast<std::size_t>(state)]; });
+    const Look stays = rest != members.end() ? look(*rest) : looks_[first];
+    for (std::size_t begin = first; begin < last;) {
+      std::size_t end = begin + 1;
+      while (end < last && order(looks_[begin], looks_[end]) == 0) ++end;
+      if (order(looks_[begin], stays) != 0) {
+        const auto made = static_cast<std::int32_t>(members_.size());
+        States& of_made = members_.emplace_back();
+        for (std::size_t i = begin; i < end; ++i) of_made.push_back(looks_[i].state);
+        moved_.emplace_back(looks_[first].of_class, made);
+      }
+      begin = end;
+    }
+  }
+
+  // What the round has found, once all of it has been looked at.
+  void move_all() {
+    for (const auto& [from, to] : moved_) {
+      for (const std::int32_t state : members_[static_cast<std::size_t>(to)]) {
+        classes_[static_cast<std::size_t>(state)] = to;
+      }
+    }
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+      const std::int32_t from = moved_[i].first;
+      if (i > 0 && moved_[i - 1].first == from) continue;  // those of one class stand together
+      std::erase_if(members_[static_cast<std::size_t>(from)],
+                    [&](std::int32_t state) { return classes_[static_cast<std::size_t>(state)] != from; });
+    }
+    for (const std::int32_t state : dirty_) is_dirty_[static_cast<std::size_t>(state)] = false;
+    dirty_.clear();
+    for (const auto& [from, to] : moved_) {
+      for (const std::int32_t state : members_[static_cast<std::size_t>(to)]) {
+        for (const std::int32_t before : before_[static_cast<std::size_t>(state)]) {
+          if (is_dirty_[static_cast<std::size_t>(before)]) continue;
+          is_dirty_[static_cast<std::size_t>(before)] = true;
+          dirty_.push_back(before);
+        }
+      }
+    }
+  }
+
+  const Dfa& dfa_;
+  std::vector<std::int32_t> classes_;
+  std::vector<States> before_, members_;  // of a state: those with an edge to it; of a class
+  States dirty_;                          // to be looked at
+  std::vector<std::pair<std::int32_t, std::int32_t>>
+      moved_;  // in this round: members of a class are now one of their own
+  std::vector<bool> is_dirty_;
+  std::vector<ByteEdge> seen_;
+  std::vector<Look> looks_;
+};
 
 }  // namespace
 
@@ -266,13 +404,15 @@ Result<Dfa> subtract(const Dfa& a, const Dfa& b) {
 }
 
 Dfa reduce(Dfa dfa) {
-  constexpr int kRounds = 60;
-  constexpr std::size_t kMostRefined = 20'000;  // larger ones count something, which takes as many rounds
+  constexpr std::size_t kMostRefined = 20'000;  // larger ones count something
   dfa = trim(std::move(dfa));
-  std::vector<std::int32_t> classes;
-  if (dfa.states.size() > kMostRefined || !refine(dfa, kRounds, classes)) return dfa;
+  if (dfa.states.size() > kMostRefined) return dfa;
+  const auto found = Refinement(dfa).run();
+  if (!found) return dfa;
+  const std::vector<std::int32_t>& classes = *found;
   Dfa out;
   out.states.resize(static_cast<std::size_t>(*std::ranges::max_element(classes)) + 1);
+  if (out.states.size() == dfa.states.size()) return dfa;
   for (std::size_t s = 0; s < dfa.states.size(); ++s) {
     Dfa::State& state = out.states[static_cast<std::size_t>(classes[s])];
     if (!state.edges.empty()) continue;
@@ -282,6 +422,22 @@ Dfa reduce(Dfa dfa) {
     }
   }
   return out;  // state 0 is the first of class 0
+}
+
+Dfa any_bytes() {
+  Dfa out;
+  out.states[0] = {{{0, 0xFF, 0}}, true};
+  return out;
+}
+
+Result<Dfa> texts_with(std::span<const std::string_view> texts) {
+  Nfa nfa;
+  nfa.start = nfa.add_state();
+  nfa.accept = nfa.add_state();
+  nfa.add_byte(nfa.start, 0, 0xFF, nfa.start);
+  nfa.add_byte(nfa.accept, 0, 0xFF, nfa.accept);
+  for (const std::string_view text : texts) nfa.add_empty(nfa.add_literal(nfa.start, text), nfa.accept);
+  return determinize(nfa);
 }
 
 Dfa dfa_of(const std::vector<std::string>& texts) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,12 @@ Result<Dfa> intersect(const Dfa& a, const Dfa& b);
 Result<Dfa> unite(const Dfa& a, const Dfa& b);
 Result<Dfa> subtract(const Dfa& a, const Dfa& b);
 
-// Without states that cannot reach acceptance; equal states merged if that takes few rounds.
+// Without states that cannot reach acceptance; equal states merged if that takes little.
 Dfa reduce(Dfa dfa);
 
+// All sequences of bytes; those that have one of the texts in them.
+Dfa any_bytes();
+Result<Dfa> texts_with(std::span<const std::string_view> texts);
 // Exactly these texts.
 Dfa dfa_of(const std::vector<std::string>& texts);
 // All texts of valid UTF-8 of `least` to `most` characters; no limit: -1.

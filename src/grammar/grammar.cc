@@ -64,6 +64,8 @@ Result<Network> compile(const GrammarSource& source) {
       return compile_regex(source.text);
     case GrammarSource::Kind::kEbnf:
       return compile_gbnf(source.text);
+    case GrammarSource::Kind::kCalls:
+      return compile_calls(source.calls);
     case GrammarSource::Kind::kJsonSchema:
       break;
   }
@@ -88,6 +90,12 @@ Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource&
   compiled_.emplace_front(source, masks);
   drop_oldest();
   return masks;
+}
+
+std::shared_ptr<const TokenTrie> GrammarCache::trie() {
+  const std::lock_guard lock(mutex_);
+  if (trie_ == nullptr) trie_ = make_trie_();
+  return trie_;
 }
 
 // Masks grow while they are used, so it is looked at each time.

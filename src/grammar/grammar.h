@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/call_network.h"
 #include "grammar/network.h"
 #include "grammar/token_masks.h"
 #include "sluice/status.h"
@@ -27,11 +28,12 @@ inline constexpr std::size_t kMostGrammars = 64;  // kept by a cache
 inline constexpr std::size_t kMostGrammarCacheBytes = 512 << 20;
 
 struct GrammarSource {
-  enum class Kind { kJsonSchema, kRegex, kChoice, kEbnf };
+  enum class Kind { kJsonSchema, kRegex, kChoice, kEbnf, kCalls };
   Kind kind = Kind::kJsonSchema;
   std::string text = {};                  // JSON of the schema, a regular expression, a grammar
   std::vector<std::string> choices = {};  // kChoice: not empty
   bool compact = false;                   // JSON without white space
+  CallGrammar calls = {};                 // kCalls
 
   bool operator==(const GrammarSource&) const = default;
 };
@@ -49,6 +51,8 @@ class GrammarCache {
       : make_trie_(std::move(make_trie)), most_bytes_(most_bytes) {}
 
   Result<std::shared_ptr<const TokenMasks>> get(const GrammarSource& source);
+
+  std::shared_ptr<const TokenTrie> trie();
 
   std::size_t size() const;   // grammars that are kept
   std::size_t bytes() const;  // of them

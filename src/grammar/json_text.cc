@@ -96,6 +96,30 @@ static_assert(kMaxIntegerDigits == 40 && kMaxFractionDigits == 40, "the pattern 
 
 JsonText::JsonText(NetworkBuilder& builder, bool compact) : builder_(builder), compact_(compact) {}
 
+Status JsonText::ban(std::span<const std::string_view> texts) {
+  banned_texts_.assign(texts.begin(), texts.end());
+  SLUICE_ASSIGN_OR_RETURN(banned_, texts_with(texts));
+  return {};
+}
+
+Dfa JsonText::without_banned(const Dfa& content) {
+  if (!banned_) return content;
+  Result<Dfa> rest = subtract(content, *banned_);
+  if (rest.ok()) return std::move(rest).value();
+  status_ = rest.status();
+  return {};
+}
+
+std::int32_t JsonText::raw_string(std::int32_t from, const Dfa* content, std::string_view end) {
+  if (content != nullptr) return builder_.add_literal(builder_.add_dfa(from, without_banned(*content)), end);
+  if (raw_ < 0) {
+    raw_ = builder_.add_rule("text");
+    const std::int32_t text = builder_.add_dfa(builder_.start(raw_), without_banned(*text_of_length(0, -1)));
+    builder_.set_end(builder_.add_literal(text, end));
+  }
+  return call(from, raw_);
+}
+
 std::int32_t JsonText::call(std::int32_t from, std::int32_t rule) {
   const std::int32_t to = builder_.add_state();
   builder_.add_call(from, rule, to);
@@ -132,7 +156,7 @@ std::int32_t JsonText::free_string(std::int32_t from) {
 void JsonText::build_string() {
   string_ = builder_.add_rule("string");
   const std::int32_t inside = builder_.add_literal(builder_.start(string_), "\"");
-  builder_.set_end(builder_.add_literal(builder_.add_dfa(inside, shared_content()), "\""));
+  builder_.set_end(builder_.add_literal(builder_.add_dfa(inside, without_banned(shared_content())), "\""));
 }
 
 std::int32_t JsonText::free_number(std::int32_t from) {
@@ -147,8 +171,19 @@ std::int32_t JsonText::any_value(std::int32_t from) {
 void JsonText::build_any() {
   any_ = builder_.add_rule("value");
   const std::int32_t start = builder_.start(any_);
-  for (const char* word : {"null", "true", "false"}) builder_.set_end(builder_.add_literal(start, word));
   builder_.set_end(free_string(start));
+  builder_.set_end(any_but_string(start));
+}
+
+std::int32_t JsonText::any_but_string(std::int32_t from) {
+  if (other_ < 0) build_other();
+  return call(from, other_);
+}
+
+void JsonText::build_other() {
+  other_ = builder_.add_rule("value that is no string");
+  const std::int32_t start = builder_.start(other_);
+  for (const char* word : {"null", "true", "false"}) builder_.set_end(builder_.add_literal(start, word));
   builder_.set_end(free_number(start));
   // [ space ( value ( , space value )* space )? ]
   std::int32_t open = space(builder_.add_literal(start, "["));
@@ -166,11 +201,31 @@ void JsonText::build_any() {
   builder_.set_end(builder_.add_literal(space(behind), "}"));
 }
 
-std::int32_t JsonText::string_of(std::int32_t from, std::string_view content) {
-  return string_of(from, dfa_of({std::string(content)}));
+bool JsonText::has_banned(std::string_view text) const {
+  return std::ranges::any_of(banned_texts_, [&](const std::string& banned) { return text.find(banned) != text.npos; });
 }
 
-std::int32_t JsonText::string_of(std::int32_t from, const Dfa& content) {
+// As of an automaton, without making one: there are many keys.
+std::int32_t JsonText::string_of(std::int32_t from, std::string_view content) {
+  const std::int32_t end = builder_.add_state();
+  if (has_banned(content)) return end;  // which nothing reaches
+  std::int32_t at = builder_.add_literal(from, "\"");
+  for (const char c : content) {
+    const auto byte = static_cast<std::uint8_t>(c);
+    const std::int32_t next = builder_.add_state();
+    if (byte < 0x20 || byte == '"' || byte == '\\') {
+      Escapes(builder_, at).add(byte, next);
+    } else {
+      builder_.add_byte(at, byte, byte, next);
+    }
+    at = next;
+  }
+  builder_.add_byte(at, '"', '"', end);
+  return end;
+}
+
+std::int32_t JsonText::string_of(std::int32_t from, const Dfa& characters) {
+  const Dfa content = without_banned(characters);
   const std::int32_t inside = builder_.add_literal(from, "\"");
   std::vector<std::int32_t> states(content.states.size());
   for (std::int32_t& state : states) state = builder_.add_state();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -80,6 +81,30 @@ void Matcher::start_anew() {
 void Matcher::rollback(std::size_t tokens) {
   SLUICE_CHECK(tokens < after_.size(), "no more is taken back than was accepted");
   after_.resize(after_.size() - tokens);
+}
+
+int Matcher::forced(std::span<std::int32_t> tokens) {
+  constexpr std::size_t kMostBytes = 96;
+  if (after_.back() < 0) return 0;
+  std::string text;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (SetId set = after_.back(); set >= 0 && text.size() < kMostBytes;) {
+      if (shared_->sets.set(set).complete) break;
+      const std::vector<ParseSets::Range>& ranges = shared_->sets.ranges(set);
+      if (ranges.size() != 1 || ranges[0].low != ranges[0].high) break;
+      text += static_cast<char>(ranges[0].low);
+      set = ranges[0].to;
+    }
+  }
+  std::size_t at = 0, count = 0;
+  while (at < text.size() && count < tokens.size()) {
+    const std::int32_t token = trie().longest_in(std::string_view(text).substr(at));
+    if (token < 0) break;
+    tokens[count++] = token;
+    at += trie().bytes(token).size();
+  }
+  return static_cast<int>(count);
 }
 
 std::unique_ptr<TokenConstraint> Matcher::copy() const {

@@ -24,6 +24,7 @@ class Matcher final : public TokenConstraint {
   Status allowed(std::span<std::uint32_t> words) override;
   bool accept(std::int32_t token) override;
   void rollback(std::size_t tokens) override;
+  int forced(std::span<std::int32_t> tokens) override;
   std::unique_ptr<TokenConstraint> copy() const override;
 
   // As a token of these bytes; false: no text of the grammar goes on so. What is too ambiguous to be followed is

@@ -5,12 +5,30 @@
 #include <map>
 #include <utility>
 
+#include "grammar/token_trie.h"
+
 namespace sluice {
 namespace {
 
 std::uint64_t mix(std::uint64_t hash, std::int64_t value) {
   hash ^= static_cast<std::uint64_t>(value) + 0x9E3779B97F4A7C15U + (hash << 6) + (hash >> 2);
   return hash * 0xFF51AFD7ED558CCDU;
+}
+
+std::uint64_t kinds_within(const std::vector<ParseSets::Range>& ranges, SetId to) {
+  if (std::ranges::find(ranges, to, &ParseSets::Range::to) == ranges.end()) return 0;
+  std::uint64_t others = 0;
+  int byte = 0;
+  const auto leave_out = [&](int until) {
+    for (; byte < until; ++byte) others |= byte_kind(static_cast<std::uint8_t>(byte));
+  };
+  for (const ParseSets::Range& range : ranges) {
+    if (range.to != to) continue;
+    leave_out(range.low);
+    byte = range.high + 1;
+  }
+  leave_out(256);
+  return ~others;
 }
 
 }  // namespace
@@ -77,6 +95,7 @@ const std::vector<ParseSets::Range>& ParseSets::ranges(SetId id) {
     low = cut;
   }
   Set& out = sets_[static_cast<std::size_t>(id)];
+  out.loops = kinds_within(made, id);
   out.ranges = std::move(made);
   out.expanded = true;
   out.work = static_cast<std::uint32_t>(work_);

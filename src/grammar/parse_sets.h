@@ -51,6 +51,7 @@ class ParseSets {
     std::uint32_t work = 0;     // once expanded: states entered for that
     std::uint32_t charged = 0;  // the walk that it was counted in
     std::vector<Range> ranges;  // once expanded: ascending, disjoint
+    std::uint64_t loops = 0;    // once expanded: the kinds of bytes (byte_kind()) all of which lead back to it
   };
 
   explicit ParseSets(const Network& network);

@@ -105,5 +105,53 @@ TEST(DfaTest, Algebra) {
   EXPECT_FALSE(most.matches("\xC3"));
 }
 
+// The same texts as before, and of any two states some text tells one from the other.
+TEST(DfaTest, ReducedToTheFewestStates) {
+  std::mt19937 random(test_seed());
+  for (int round = 0; round < 300; ++round) {
+    Dfa given;
+    given.states.resize(2 + random() % 40);
+    for (std::size_t s = 0; s < given.states.size(); ++s) {
+      given.states[s].accept = random() % 4 == 0;
+      const bool chain = round % 3 == 0;  // of which states differ by long texts only
+      for (const char byte : {'a', 'b', 'd'}) {
+        if (!chain && random() % 4 == 0) continue;
+        const std::size_t to = chain ? std::min(s + 1, given.states.size() - 1) : random() % given.states.size();
+        given.states[s].edges.push_back(
+            {static_cast<std::uint8_t>(byte), static_cast<std::uint8_t>(byte), static_cast<std::int32_t>(to)});
+      }
+      if (chain) given.states[s].accept = s + 1 == given.states.size();
+    }
+    const Dfa found = reduce(given);
+    for (int i = 0; i < 200; ++i) {
+      std::string text(random() % 50, 'a');
+      for (char& c : text) c = "abcd"[random() % 4];
+      EXPECT_EQ(found.matches(text), given.matches(text)) << text << ", round " << round;
+    }
+    // Pairs that differ, until there are no more.
+    const std::size_t n = found.states.size();
+    std::vector<std::vector<bool>> differ(n, std::vector<bool>(n));
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t p = 0; p < n; ++p) {
+        for (std::size_t q = 0; q < n; ++q) {
+          bool apart = differ[p][q] || found.states[p].accept != found.states[q].accept;
+          for (const std::uint8_t byte : {'a', 'b', 'c', 'd'}) {
+            const auto to_p = found.step(static_cast<std::int32_t>(p), byte),
+                       to_q = found.step(static_cast<std::int32_t>(q), byte);
+            apart = apart || to_p.has_value() != to_q.has_value() ||
+                    (to_p && differ[static_cast<std::size_t>(*to_p)][static_cast<std::size_t>(*to_q)]);
+          }
+          changed = changed || apart != differ[p][q];
+          differ[p][q] = apart;
+        }
+      }
+    }
+    for (std::size_t p = 0; p < n; ++p) {
+      for (std::size_t q = 0; q < p; ++q) EXPECT_TRUE(differ[p][q]) << p << " and " << q << ", round " << round;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::regex_test

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+
+#include "grammar/regex.h"
 
 namespace sluice {
 namespace {
@@ -12,11 +15,30 @@ constexpr std::size_t kMaxSchemaRules = 20'000;
 
 }  // namespace
 
-SchemaNetwork::SchemaNetwork(boost::json::value schema, JsonOptions options)
-    : document_(std::move(schema)), expander_(document_), text_(builder_, options.compact) {}
+SchemaNetwork::SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text)
+    : document_(std::move(schema)), expander_(document_), builder_(builder), text_(text) {}
 
-Result<Network> SchemaNetwork::compile() {
+Result<std::int32_t> SchemaNetwork::add() {
   const std::int32_t root = rule_of({document_.root()});
+  SLUICE_RETURN_IF_ERROR(build_all());
+  return root;
+}
+
+Result<std::int32_t> SchemaNetwork::add_arguments(const CallMarkup& markup) {
+  const std::int32_t rule = builder_.add_rule("arguments");
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<SchemaProduct> products, expander_.expand({document_.root()}));
+  bool any = false;
+  for (const SchemaProduct& product : products) {
+    if ((product.types & kObjectValue) == 0) continue;
+    any = true;
+    SLUICE_RETURN_IF_ERROR(add_object(rule, product.object, markup.parameter.empty() ? nullptr : &markup));
+  }
+  if (!any) return invalid_argument("#: expected a schema of objects");
+  SLUICE_RETURN_IF_ERROR(build_all());
+  return rule;
+}
+
+Status SchemaNetwork::build_all() {
   while (!open_.empty()) {
     const auto [conjunction, rule] = std::move(open_.front());
     open_.pop_front();
@@ -25,9 +47,7 @@ Result<Network> SchemaNetwork::compile() {
       return resource_exhausted("#: the schema is too large; use smaller counts and fewer alternatives");
     }
   }
-  auto network = builder_.finish(root);
-  if (!network.ok()) return network.status().with_context("#");
-  return network;
+  return text_.status().ok() ? Status() : text_.status().with_context("#");
 }
 
 std::int32_t SchemaNetwork::rule_of(const Conjunction& conjunction) {
@@ -184,6 +204,14 @@ Result<SchemaNetwork::KeyClass> SchemaNetwork::constrained(KeyClass all, const O
 }
 
 Result<std::vector<SchemaNetwork::KeyClass>> SchemaNetwork::key_classes(const ObjectProduct& object) {
+  if (object.patterns.empty()) {
+    // One class of all: mostly nobody may have one.
+    Conjunction value;
+    for (const ObjectProduct::Additional& additional : object.additional) {
+      if (additional.patterns.empty()) value = with(std::move(value), additional.value);
+    }
+    if (!value.empty() && expander_.is_empty(value)) return std::vector<KeyClass>();
+  }
   SLUICE_ASSIGN_OR_RETURN(KeyClass all, constrained({}, object));
   std::vector<KeyClass> classes{std::move(all)};
   for (const ObjectProduct::Pattern& pattern : object.patterns) {
@@ -220,8 +248,50 @@ Result<std::vector<SchemaNetwork::KeyClass>> SchemaNetwork::key_classes(const Ob
   return classes;
 }
 
+namespace {
+
+// What the attribute of a tag can hold.
+const Dfa& parameter_names() {
+  static const Dfa dfa = *whole_match(*parse_regex(R"([^"<>\x00-\x1f\x7f]{1,256})", "name"));
+  return dfa;
+}
+
+}  // namespace
+
+Result<std::int32_t> SchemaNetwork::add_parameter(std::int32_t from, const CallMarkup& tags, const KeyClass& key) {
+  const std::int32_t open = builder_.add_literal(from, tags.parameter);
+  std::int32_t name = -1;
+  if (key.name != nullptr) {
+    name = builder_.add_literal(open, *key.name);
+  } else if (key.names != nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(const Dfa names, intersect(parameter_names(), *key.names));
+    name = builder_.add_dfa(open, names);
+  } else {
+    name = builder_.add_dfa(open, parameter_names());
+  }
+  const std::int32_t text = builder_.add_literal(name, tags.is_text), json = builder_.add_literal(name, tags.is_json);
+  const std::int32_t end = builder_.add_state();
+  if (key.value.empty()) {
+    builder_.add_empty(text_.raw_string(text, nullptr, tags.parameter_end), end);
+    builder_.add_empty(builder_.add_literal(text_.any_but_string(json), tags.parameter_end), end);
+    return end;
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::vector<SchemaProduct> products, expander_.expand(key.value));
+  const std::int32_t other = builder_.add_rule("parameter");
+  for (SchemaProduct& product : products) {
+    if ((product.types & kStringValue) != 0)
+      builder_.add_empty(text_.raw_string(text, product.string.get(), tags.parameter_end), end);
+    product.types &= ~static_cast<unsigned>(kStringValue);
+    SLUICE_RETURN_IF_ERROR(add_product(other, product));
+  }
+  const std::int32_t behind = builder_.add_state();
+  builder_.add_call(json, other, behind);
+  builder_.add_empty(builder_.add_literal(behind, tags.parameter_end), end);
+  return end;
+}
+
 // Keys in their order: behind(i, n) is a state behind a value, with n keys written and those from i on to come.
-Status SchemaNetwork::add_object(std::int32_t rule, const ObjectProduct& object) {
+Status SchemaNetwork::add_object(std::int32_t rule, const ObjectProduct& object, const CallMarkup* tags) {
   std::vector<ObjectProduct::Property> keys;
   for (const ObjectProduct::Property& property : object.properties) {
     if (allows_name(object, property.name)) {
@@ -258,20 +328,25 @@ Status SchemaNetwork::add_object(std::int32_t rule, const ObjectProduct& object)
     return found->second;
   };
   const auto may_end = [&](std::int64_t i, std::int64_t n) { return i >= last_required && n >= least; };
-  const auto add_value = [&](std::int32_t from, const Conjunction& meets, std::int64_t i, std::int64_t n) {
-    const std::int32_t to = value(text_.space(builder_.add_literal(from, ":")), meets);
-    builder_.add_empty(to, find(behind_states, open_behind, i, std::min(n + 1, counted)));
+  const auto add_value = [&](std::int32_t key, const Conjunction& meets) {
+    return value(text_.space(builder_.add_literal(key, ":")), meets);
   };
-  const std::int32_t first = text_.space(builder_.add_literal(builder_.start(rule), "{"));
-  if (may_end(0, 0)) builder_.set_end(builder_.add_literal(first, "}"));
+  const auto add_end = [&](std::int32_t from) {
+    builder_.set_end(tags != nullptr ? from : builder_.add_literal(from, "}"));
+  };
+  const std::int32_t start = builder_.start(rule);
+  const std::int32_t first = tags != nullptr ? start : text_.space(builder_.add_literal(start, "{"));
+  if (may_end(0, 0)) add_end(first);
   builder_.add_empty(first, find(key_states, open_keys, 0, 0));
   for (std::size_t k = 0, b = 0; k < open_keys.size() || b < open_behind.size();) {
     if (builder_.too_large()) break;
     if (b < open_behind.size()) {
       const auto [i, n] = open_behind[b++];
       const std::int32_t state = behind_states.at({i, n});
-      if (may_end(i, n)) builder_.set_end(builder_.add_literal(text_.space(state), "}"));
-      builder_.add_empty(text_.space(builder_.add_literal(state, ",")), find(key_states, open_keys, i, n));
+      if (may_end(i, n)) add_end(tags != nullptr ? state : text_.space(state));
+      const std::int32_t next = tags != nullptr ? builder_.add_literal(state, tags->parameters_between)
+                                                : text_.space(builder_.add_literal(state, ","));
+      builder_.add_empty(next, find(key_states, open_keys, i, n));
       continue;
     }
     const auto [i, n] = open_keys[k++];
@@ -279,21 +354,41 @@ Status SchemaNetwork::add_object(std::int32_t rule, const ObjectProduct& object)
     if (most != kNoLimit && n >= most) continue;
     if (i == count) {
       for (const KeyClass& other : others) {
-        const std::int32_t key =
-            other.names == nullptr ? text_.free_string(state) : text_.string_of(state, *other.names);
-        add_value(key, other.value, i, n);
+        std::int32_t to = -1;
+        if (tags != nullptr) {
+          SLUICE_ASSIGN_OR_RETURN(to, add_parameter(state, *tags, other));
+        } else {
+          to = add_value(other.names == nullptr ? text_.free_string(state) : text_.string_of(state, *other.names),
+                         other.value);
+        }
+        builder_.add_empty(to, find(behind_states, open_behind, i, std::min(n + 1, counted)));
       }
       continue;
     }
     const ObjectProduct::Property& key = keys[static_cast<std::size_t>(i)];
-    add_value(text_.string_of(state, key.name), key.value, i + 1, n);
+    std::int32_t to = -1;
+    if (tags != nullptr) {
+      SLUICE_ASSIGN_OR_RETURN(to, add_parameter(state, *tags, {.name = &key.name, .matched = {}, .value = key.value}));
+      if (!parameter_names().matches(key.name)) {
+        return invalid_argument(
+            fmt::format("the property '{}' cannot be named in this model's syntax of calls", key.name));
+      }
+    } else {
+      to = add_value(text_.string_of(state, key.name), key.value);
+    }
+    builder_.add_empty(to, find(behind_states, open_behind, i + 1, std::min(n + 1, counted)));
     if (!is_required(i)) builder_.add_empty(state, find(key_states, open_keys, i + 1, n));
   }
   return {};
 }
 
 Result<Network> compile_json_schema(const boost::json::value& schema, JsonOptions options) {
-  return SchemaNetwork(schema, options).compile();
+  NetworkBuilder builder;
+  JsonText text(builder, options.compact);
+  SLUICE_ASSIGN_OR_RETURN(const std::int32_t root, SchemaNetwork(schema, builder, text).add());
+  auto network = builder.finish(root);
+  if (!network.ok()) return network.status().with_context("#");
+  return network;
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/call_markup.h"
 #include "grammar/json_schema.h"
 #include "grammar/json_text.h"
 #include "grammar/network.h"
@@ -18,14 +19,19 @@ namespace sluice {
 
 class SchemaNetwork {
  public:
-  SchemaNetwork(boost::json::value schema, JsonOptions options);
+  // Appends to `builder` by way of `text`, which must outlive it.
+  SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text);
 
-  Result<Network> compile();
+  // A rule for the values of the schema.
+  Result<std::int32_t> add();
+  // A rule for those of its values that are objects, as JSON or, if `markup` has tagged parameters, as these.
+  Result<std::int32_t> add_arguments(const CallMarkup& markup);
 
  private:
   // Keys that a schema does not name and that match the same patterns.
   struct KeyClass {
-    DfaPtr names;  // null: every text
+    const std::string* name = nullptr;  // this one alone, of a schema; or
+    DfaPtr names = {};                  // these; null: every text
     std::vector<const Dfa*> matched;
     Conjunction value;
   };
@@ -36,7 +42,9 @@ class SchemaNetwork {
   Status build(const Conjunction& conjunction, std::int32_t rule);
   Status add_product(std::int32_t rule, const SchemaProduct& product);
   Status add_array(std::int32_t rule, const ArrayProduct& array);
-  Status add_object(std::int32_t rule, const ObjectProduct& object);
+  Status add_object(std::int32_t rule, const ObjectProduct& object, const CallMarkup* tags = nullptr);
+  Result<std::int32_t> add_parameter(std::int32_t from, const CallMarkup& tags, const KeyClass& key);
+  Status build_all();
   Result<std::vector<KeyClass>> key_classes(const ObjectProduct& object);
   Result<KeyClass> constrained(KeyClass all, const ObjectProduct& object) const;
   static bool allows_name(const ObjectProduct& object, const std::string& name);
@@ -44,8 +52,8 @@ class SchemaNetwork {
 
   SchemaDocument document_;
   SchemaExpander expander_;
-  NetworkBuilder builder_;
-  JsonText text_;
+  NetworkBuilder& builder_;
+  JsonText& text_;
   std::map<Conjunction, std::int32_t> rules_;
   std::deque<std::pair<Conjunction, std::int32_t>> open_;
 };

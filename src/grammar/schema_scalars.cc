@@ -19,8 +19,13 @@ std::string_view text_in(const boost::json::value& value) {
   return {value.get_string().data(), value.get_string().size()};
 }
 
-const Dfa& every_decimal() {
-  static const Dfa dfa = decimals();
+const DfaPtr& every_decimal() {
+  static const DfaPtr dfa = std::make_shared<const Dfa>(decimals());
+  return dfa;
+}
+
+const DfaPtr& every_integer() {
+  static const DfaPtr dfa = std::make_shared<const Dfa>(integer_texts());
   return dfa;
 }
 
@@ -83,8 +88,8 @@ SchemaExpander::Products SchemaExpander::type(const Keyword& k, bool holds, cons
   integer = integer && (types & kNumberValue) == 0;
   SchemaProduct out = of_types(product, holds ? types | (integer ? kNumberValue : 0U) : kEveryValue & ~types);
   if (integer && (out.types & kNumberValue) != 0) {
-    DfaPtr numbers = std::make_shared<const Dfa>(integer_texts());
-    if (!holds) numbers = opposite(checked(integer_values(), k.pointer), every_decimal(), k.pointer);
+    DfaPtr numbers = every_integer();
+    if (!holds) numbers = opposite(checked(integer_values(), k.pointer), *every_decimal(), k.pointer);
     narrow(out.number, numbers, k.pointer);
   }
   return {out};
@@ -103,7 +108,7 @@ SchemaExpander::Products SchemaExpander::values(const Keyword& k, bool holds, co
   unsigned words = 0;
   std::vector<std::string> strings, numbers;
   std::vector<Literal> composed;
-  DfaPtr other_numbers = std::make_shared<const Dfa>(every_decimal());
+  DfaPtr other_numbers = every_decimal();
   for (const boost::json::value* value : all) {
     if (value->is_null()) words |= kNullValue;
     if (value->is_bool()) words |= value->get_bool() ? kTrueValue : kFalseValue;
@@ -154,8 +159,10 @@ SchemaExpander::Products SchemaExpander::number(const Keyword& k, bool holds, co
     numbers = checked(decimals_where(comparison, *bound), k.pointer);
   }
   SchemaProduct out = holds ? product : of_types(product, kNumberValue);
-  if (!holds) numbers = opposite(numbers, every_decimal(), k.pointer);
-  if ((out.types & kNumberValue) != 0) narrow(out.number, numbers, k.pointer);
+  if (!holds) numbers = opposite(numbers, *every_decimal(), k.pointer);
+  if ((out.types & kNumberValue) == 0) return {out};
+  if (out.number == nullptr) out.number = every_decimal();  // what there is has no more digits than these
+  narrow(out.number, numbers, k.pointer);
   return {out};
 }
 

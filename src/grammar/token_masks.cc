@@ -34,6 +34,12 @@ class Walk {
     // Its elements stay where they are while other sets are made.
     const std::span<const ParseSets::Range> ranges = sets_.ranges(set);
     work_ += sets_.charge(set, number_);
+    if ((nodes_[at].kinds & ~sets_.set(set).loops) == 0) {  // free text: nothing below leads away from here
+      visited_ += end - at - 1;
+      if (visited_ / kNodesPerWork + work_ > kMostMaskWork) return false;
+      for (std::uint32_t child = at + 1; child < end; ++child) visit(child, set);
+      return true;
+    }
     auto range = ranges.begin();
     for (std::uint32_t child = at + 1; child < end; child = nodes_[child].end) {
       if (++visited_ / kNodesPerWork + work_ > kMostMaskWork) return false;
@@ -133,7 +139,7 @@ TokenMasks::Found TokenMasks::allowed(ParseSets& sets, SetId set, std::span<std:
     for (const std::int32_t id : known->tokens) set_bit(words, id);
     if (known->returns.empty()) continue;
     const SetId behind = sets.after_return(parse.stack);
-    if (behind == kNoSet) continue;
+    if (behind == kNoSet || (behind != kTooMany && sets.set(behind).parses.empty())) continue;  // nothing goes on there
     const auto& nodes = known->level->nodes;
     Walk walk(nodes, sets);
     for (const std::uint32_t node : known->returns) {

@@ -21,17 +21,45 @@ std::vector<TokenTrie::Node> build_nodes(const TokenTrie& trie, const std::vecto
     for (; path.size() > shared + 1; path.pop_back()) nodes[path.back()].end = static_cast<std::uint32_t>(nodes.size());
     for (std::size_t i = shared; i < text.size(); ++i) {
       path.push_back(static_cast<std::uint32_t>(nodes.size()));
-      nodes.push_back({0, -1, static_cast<std::uint8_t>(text[i])});
+      nodes.push_back({.byte = static_cast<std::uint8_t>(text[i])});
     }
     nodes[path.back()].token = id;
     last = text;
   }
   for (const std::uint32_t node : path) nodes[node].end = static_cast<std::uint32_t>(nodes.size());
+  for (std::uint32_t at = static_cast<std::uint32_t>(nodes.size()); at-- > 0;) {
+    for (std::uint32_t child = at + 1; child < nodes[at].end; child = nodes[child].end) {
+      nodes[at].kinds |= nodes[child].kinds | byte_kind(nodes[child].byte);
+    }
+  }
   nodes.shrink_to_fit();
   return nodes;
 }
 
 }  // namespace
+
+std::uint64_t byte_kind(std::uint8_t byte) {
+  static constexpr std::array<std::uint8_t, 256> kKinds = [] {
+    std::array<std::uint8_t, 256> kinds{};
+    std::uint8_t own = 24;  // the first that is of one byte alone
+    for (std::size_t b = 0; b < 256; ++b) {
+      const bool letter = (b | 0x20) >= 'a' && (b | 0x20) <= 'z', digit = b >= '0' && b <= '9';
+      if (b >= 0x80) {
+        kinds[b] = static_cast<std::uint8_t>((b - 0x80) / 8);
+      } else if (letter) {
+        kinds[b] = b < 'a' ? 16 : 17;
+      } else if (digit) {
+        kinds[b] = 18;
+      } else if (b < ' ' || b == 0x7F) {
+        kinds[b] = b == '\n' ? 19 : b == '\t' || b == '\r' ? 20 : 21;
+      } else {
+        kinds[b] = own++;
+      }
+    }
+    return kinds;
+  }();
+  return std::uint64_t{1} << kKinds[byte];
+}
 
 int plain_characters(std::string_view text) {
   int count = 0;
@@ -101,6 +129,21 @@ std::string_view TokenTrie::bytes(std::int32_t token) const {
   if (token < 0 || token >= vocab_size()) return {};
   const auto id = static_cast<std::size_t>(token);
   return {text_.data() + bytes_at_[id], bytes_at_[id + 1] - bytes_at_[id]};
+}
+
+std::int32_t TokenTrie::longest_in(std::string_view text) const {
+  const std::vector<Node>& nodes = levels_[0].nodes;
+  std::int32_t best = -1;
+  std::uint32_t at = 0;
+  for (const char byte : text) {
+    const std::uint32_t end = nodes[at].end;
+    std::uint32_t child = at + 1;
+    while (child < end && nodes[child].byte != static_cast<std::uint8_t>(byte)) child = nodes[child].end;
+    if (child >= end) break;
+    at = child;
+    if (nodes[at].token >= 0) best = nodes[at].token;
+  }
+  return best;
 }
 
 std::vector<std::int32_t> TokenTrie::tokens_with(char byte) const {

@@ -27,6 +27,7 @@ class TokenTrie {
     std::uint32_t end = 0;
     std::int32_t token = -1;  // the first of those with these bytes (next_same()); -1: none
     std::uint8_t byte = 0;
+    std::uint64_t kinds = 0;  // byte_kind() of all bytes below it
   };
   struct Level {
     std::vector<std::uint32_t> plain;  // bit i mod 32 of word i / 32: token i is plain and short enough
@@ -45,6 +46,8 @@ class TokenTrie {
   std::size_t longest() const { return longest_; }   // bytes
   std::int32_t next_same(std::int32_t token) const { return next_same_[static_cast<std::size_t>(token)]; }
 
+  // The longest token that this text begins with; -1: none.
+  std::int32_t longest_in(std::string_view text) const;
   // All tokens that are part of a text, as bits.
   const std::vector<std::uint32_t>& texts() const { return texts_; }
   // Those that have this byte, found by looking through all bytes: some 50 us.
@@ -61,6 +64,9 @@ class TokenTrie {
   std::size_t longest_ = 0;
   std::array<Level, kPlainLevels.size()> levels_;
 };
+
+// One of 64 kinds of bytes, as a bit: ASCII's punctuation has one each, letters and digits some together.
+std::uint64_t byte_kind(std::uint8_t byte);
 
 // The number of characters of a plain text; 0: it is not plain, or too long.
 int plain_characters(std::string_view text);

@@ -12,18 +12,20 @@
 namespace sluice {
 
 enum class CpuFeature : std::uint8_t {
-  kAvx2,              // AVX2, FMA, F16C, BMI2
-  kAvxVnni,           // integer products of AVX2
-  kAvx512,            // AVX-512 F, BW, DQ, VL, CD: Skylake and Cascade Lake servers
-  kVnni,              // integer products of AVX-512
-  kAvx512Vbmi,        // permutations of bytes: Ice Lake, Zen 4 and later
-  kBf16Dot,           // AVX-512 BF16
-  kAmx,               // AMX tiles and their integer products, if the system grants the process the tiles
-  kFastBf16Dot,       // the bf16 dot is faster than the f32 multiply-adds that give its bits: timed, a millisecond
-  kReadsAhead,        // weights come faster from memory when prefetched, two tiles at once: Intel
-  kScalesByExponents  // scales cost less as integers added to exponents than as multiplications: AMD
+  kAvx2,               // AVX2, FMA, F16C, BMI2
+  kAvxVnni,            // integer products of AVX2
+  kAvx512,             // AVX-512 F, BW, DQ, VL, CD: Skylake and Cascade Lake servers
+  kVnni,               // integer products of AVX-512
+  kAvx512Vbmi,         // permutations of bytes: Ice Lake, Zen 4 and later
+  kBf16Dot,            // AVX-512 BF16
+  kAmx,                // AMX tiles and their integer products, if the system grants the process the tiles
+  kAmxBf16,            // and their products of bf16
+  kFastBf16Dot,        // the bf16 dot is faster than the f32 multiply-adds that give its bits: timed, a millisecond
+  kReadsAhead,         // weights come faster from memory when prefetched, two tiles at once: Intel
+  kScalesByExponents,  // scales cost less as integers added to exponents than as multiplications: AMD
+  kEmulatedTiles       // products of bf16 on tiles of plain C++, for tests: never by itself
 };
-inline constexpr int kCpuFeatures = 10;
+inline constexpr int kCpuFeatures = 12;
 
 class CpuFeatures {
  public:
@@ -56,7 +58,8 @@ const char* name(CpuFeature feature);
 const CpuFeatures& cpu_features();
 
 // `features` changed by "-amx,-vnni,+reads_ahead". "-" removes a feature and all that build on it; "+" adds one of the
-// last three, which are judgements that may be wrong. Instructions that the machine lacks cannot be added.
+// last four, which are judgements that may be wrong, and tiles for tests. Instructions that the machine lacks cannot be
+// added.
 Result<CpuFeatures> changed_features(CpuFeatures features, std::string_view changes);
 
 // The levels of --isa that this machine has, best first: "avx512vbmi, avx512, avx2, scalar".

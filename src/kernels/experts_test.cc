@@ -136,7 +136,8 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
     for (const WeightForm& spec : expert_specs()) {
       if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) continue;
       const Layer layer(random, shape, spec);
-      for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
+      for (const InputForm form :
+           {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles}) {
         const float limit = form == InputForm::kBf16 ? 0.0F : 0.7F;
         const Rows rows = random_rows(random, shape, 21);
         const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, limit);

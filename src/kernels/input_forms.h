@@ -18,7 +18,8 @@ class InputForms {
   }
   // Those that weights may multiply in a profile that wants `inputs` (input_form() of kernels/linear.h).
   static InputForms of_profile(InputForm inputs) {
-    return inputs == InputForm::kInt8 ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
+    const bool some_take_others = inputs == InputForm::kInt8 || inputs == InputForm::kTiles;
+    return some_take_others ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
   }
 
   InputForms& add(InputForm form) {
@@ -30,9 +31,9 @@ class InputForms {
   bool has(InputForm form) const { return has_[static_cast<std::size_t>(form)]; }
 
  private:
-  std::array<bool, 4> has_{};
+  std::array<bool, kInputForms> has_{};
 };
 
-inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
+inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles};
 
 }  // namespace sluice

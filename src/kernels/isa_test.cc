@@ -59,7 +59,8 @@ std::string kernels_of(CpuFeatures features, std::string_view entry, std::string
 using enum CpuFeature;
 constexpr CpuFeatures kSkylake{kAvx2, kAvx512, kReadsAhead};
 constexpr CpuFeatures kCascadeLake{kAvx2, kAvx512, kVnni, kReadsAhead};
-constexpr CpuFeatures kSapphireRapids{kAvx2, kAvxVnni, kAvx512, kVnni, kAvx512Vbmi, kBf16Dot, kAmx, kReadsAhead};
+constexpr CpuFeatures kSapphireRapids{kAvx2,    kAvxVnni, kAvx512,  kVnni,      kAvx512Vbmi,
+                                      kBf16Dot, kAmx,     kAmxBf16, kReadsAhead};
 constexpr CpuFeatures kZen4{kAvx2, kAvx512, kVnni, kAvx512Vbmi, kBf16Dot, kFastBf16Dot, kScalesByExponents};
 
 TEST(KernelTable, ChoosesIntegerProductsByFeaturesAndRows) {
@@ -92,6 +93,20 @@ TEST(KernelTable, ChoosesTheDotWhereItIsFastAndForOneRow) {
   EXPECT_EQ(kernels_of(kSapphireRapids, "attend_bf16"), "avx512::attend_bf16");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp8"), "avx512::index_scores");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp4"), "avx512_vnni::index_scores_fp4");
+}
+
+TEST(KernelTable, ChoosesTilesForSomeRowsInTheirOrder) {
+  EXPECT_EQ(kernels_of({}, "linear", "fp8", "tiles"), "1+ scalar_linear");
+  EXPECT_EQ(kernels_of({kAvx2}, "linear", "mxfp4", "tiles"),
+            "1-5 avx2::linear_mxfp4_slices, 6+ avx2::linear_mxfp4_slices_panels");
+  EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "fp8", "tiles"),
+            "1 avx512vbmi::linear_fp8_slices_ahead, 2+ avx512_amx::linear_fp8_tiles");
+  EXPECT_EQ(kernels_of(kSapphireRapids.without(kAmxBf16), "linear", "bf16", "tiles"),
+            "1 avx512::linear_bf16_slices_ahead, 2-5 avx512::linear_bf16_slices, "
+            "6+ avx512::linear_bf16_slices_panels");
+  EXPECT_EQ(kernels_of(kZen4.with(kEmulatedTiles), "linear", "mxfp4", "tiles"),
+            "1 avx512::linear_mxfp4_slices, 2+ avx512vbmi::linear_mxfp4_tiles");
+  EXPECT_EQ(kernels_of(kZen4, "linear", "codes", "tiles"), "");
 }
 
 TEST(KernelTable, ChoosesPanelsWhereTheyPay) {

@@ -10,6 +10,15 @@
 //   kF32    as they are. A scale stored as f32 (DeepSeek-V3) instead multiplies each weight before the chain, rounded
 //           to f32, and scale = 1.
 //   kBf16   x is first rounded to bf16 (the products are then exact in f32)
+//   kTiles  the same x, in the order of AMX tiles. y from 0; block by block, and in a block 32 inputs after the other,
+//   of
+//           which those past its end count as 0:
+//             e = chain of fma(x, w, e) over the even inputs, ascending, from 0; o the same over the odd ones
+//             y = y + (e + o)
+//             y = y + 0 after the last: no output is -0
+//           The scale is multiplied into each weight, w = value * scale (exact but for weights that overflow or are
+//           denormal, which count as zero). A scale stored as f32 instead meets the sum of its block:
+//             s = s + (e + o), from 0;  y = fma(s, scale, y) after the block
 //   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
 //   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Those of
 //           w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or its codes, with h their scale.
@@ -116,6 +125,9 @@ struct LinearJob {
   std::ptrdiff_t ldy = 0;
   const std::int32_t* x_rows = nullptr;  // row r of x lies at x + x_rows[r] * ldx; null: at x + r * ldx
   bool x_prepared = false;               // x is in the weight's input form already, ldx is in floats of that
+
+  // The rows as tiles (kernels/tile_inputs.h), for kernels that want them so; x may be null then.
+  const std::byte* x_tiles = nullptr;
 
   const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
 };

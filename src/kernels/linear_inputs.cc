@@ -47,7 +47,9 @@ void prepare_fp8_inputs(int count, const float* x, std::uint16_t* to) {
 }  // namespace
 
 void prepare_inputs(InputForm form, int count, const float* x, float* to) {
-  if (form == InputForm::kBf16) return prepare_bf16_inputs(count, x, reinterpret_cast<std::uint16_t*>(to));
+  if (form == InputForm::kBf16 || form == InputForm::kTiles) {
+    return prepare_bf16_inputs(count, x, reinterpret_cast<std::uint16_t*>(to));
+  }
   if (form == InputForm::kFp8) return prepare_fp8_inputs(count, x, reinterpret_cast<std::uint16_t*>(to));
   auto* block = reinterpret_cast<QuantizedBlock*>(to);
   for (int i = 0; i < count; i += kQuantizedInputs, ++block) {

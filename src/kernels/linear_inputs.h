@@ -1,7 +1,8 @@
 // What linear() and experts() share: the rows of a job, and inputs in the form that a weight multiplies.
 //
 //   kF32          as they are
-//   kBf16, kFp8   bf16 values side by side, an even number: -0 after the last of an odd count
+//   kBf16, kFp8, kTiles
+//                 bf16 values side by side, an even number: -0 after the last of an odd count
 //   kInt8         QuantizedBlocks, one for 32 inputs of a row, side by side; the last may be part empty
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include "base/host_device.h"
 #include "kernels/linear.h"
+#include "kernels/tile_inputs.h"
 
 namespace sluice {
 
@@ -79,16 +81,18 @@ inline int input_block(InputForm form) {
 // LinearKernels::prepare gives the same.
 void prepare_inputs(InputForm form, int count, const float* x, float* to);
 
-// x, of `in` inputs in the form kBf16 or kFp8, as floats.
+// x, of `in` inputs in a form of bf16 values, as floats.
 inline void widen_inputs(int in, const float* x, float* to) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(x);
   for (int i = 0; i < in; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
 // `job` without its first `first` rows.
-inline LinearJob rows_from(const LinearJob& job, int first) {
+[[gnu::always_inline]] inline LinearJob rows_from(const LinearJob& job, int first) {
   LinearJob rest = job;
-  if (job.x_rows != nullptr) {
+  if (job.x_tiles != nullptr) {  // whole blocks of rows
+    rest.x_tiles += tile_line_at(first, 0, job.weight->in());
+  } else if (job.x_rows != nullptr) {
     rest.x_rows += first;
   } else {
     rest.x += first * job.ldx;

@@ -16,7 +16,8 @@
 namespace sluice::linear_test {
 namespace {
 
-constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8};
+constexpr InputForm kForms[] = {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8,
+                                InputForm::kTiles};
 
 struct Product {
   const KernelTable& table;
@@ -102,6 +103,32 @@ float expected_chain(const std::vector<float>& weights, const std::vector<float>
   return y;
 }
 
+// The order of tiles, word for word: blocks of `block` inputs, in each 32 after the other, their even and odd ones
+// apart. Scales multiply the weights, or the sums of blocks.
+float expected_tiles(std::vector<float> weights, const std::vector<float>& scales, std::size_t block, bool of_sums,
+                     const std::vector<float>& x) {
+  float y = 0.0F;
+  for (std::size_t begin = 0; begin < weights.size(); begin += block) {
+    const std::size_t end = std::min(weights.size(), begin + block);
+    const float scale = scales[begin / block];
+    float sum = of_sums ? 0.0F : y;
+    for (std::size_t slice = begin; slice < end; slice += 32) {
+      float even = 0.0F, odd = 0.0F;
+      for (std::size_t k = slice; k < slice + 32; k += 2) {
+        const auto product = [&](std::size_t i, float acc) {
+          if (i >= end) return std::fma(0.0F, 0.0F, acc);
+          return std::fma(x[i], of_sums ? weights[i] : weights[i] * scale, acc);
+        };
+        even = product(k, even);
+        odd = product(k + 1, odd);
+      }
+      sum = sum + (even + odd);
+    }
+    y = of_sums ? std::fma(sum, scale, y) : sum;
+  }
+  return y + 0.0F;
+}
+
 // Output n, over view.element() and view.scale(), of each row.
 std::vector<float> expected_output(const WeightView& view, const std::vector<Inputs>& rows, int n, InputForm form) {
   std::vector<float> y;
@@ -124,6 +151,11 @@ std::vector<float> expected_output(const WeightView& view, const std::vector<Inp
     weights[static_cast<std::size_t>(k)] = prescaled ? view.element(n, k) * view.scale(n, k) : view.element(n, k);
   }
   for (const Inputs& x : rows) {
+    if (form == InputForm::kTiles) {
+      const bool of_sums = view.scale_format == ScaleFormat::kF32;
+      y.push_back(expected_tiles(weights, scales, static_cast<std::size_t>(block), of_sums, x.values));
+      continue;
+    }
     y.push_back(form == InputForm::kInt8 ? expected_int8(weights, scales, x)
                                          : expected_chain(weights, scales, static_cast<std::size_t>(block), x.values));
   }
@@ -238,6 +270,7 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
   for (int round = 0; round < kRounds; ++round) {
     constexpr int kAround[] = {-1, 64, 190};  // anything, 2^-63, 2^63
     const int around = kAround[round % 3];
+    const InputForm form = round % 2 == 0 ? InputForm::kBf16 : InputForm::kTiles;
     std::vector<bf16> weights(kOut * kIn);
     for (bf16& weight : weights) weight = random_bf16(random, around);
     std::vector<float> x(kRows * kIn);
@@ -246,9 +279,9 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
                           .out = kOut,
                           .in = kIn,
                           .data = reinterpret_cast<const std::byte*>(weights.data())};
-    const auto want = expected(view, x, kRows, InputForm::kBf16);
+    const auto want = expected(view, x, kRows, form);
     for (const KernelTable& table : linear_tables()) {
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kBf16);
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, form);
       const auto got = Product{table, pool, packed}(x, kRows);
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(want[i]) && std::isnan(got[i])) continue;
@@ -371,6 +404,35 @@ TEST(Linear, Int8WithEveryScale) {
         } else {
           EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want[i]))
               << "scale " << n << ": " << y[i] << ", not " << want[i];
+        }
+      }
+    }
+  }
+}
+
+// In the order of tiles weights carry their scales: whatever those are, of all kernels the same.
+TEST(Linear, TilesWithEveryScale) {
+  std::mt19937 random = fresh_generator(109);
+  ThreadPool pool(1);
+  for (const WeightFormat format : {WeightFormat::kMxfp4, WeightFormat::kFp8}) {
+    constexpr int kIn = 64, kRows = 40;
+    const WeightForm spec{format, ScaleFormat::kE8m0, 1, 32};
+    const RandomWeight weight(random, spec, 256, kIn);
+    std::vector<std::byte> scales(std::size_t{256} * 2);
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::byte>(i / 2);
+    WeightView view = weight.view();
+    view.scales = scales.data();
+    const auto x = random_inputs(random, std::size_t{kRows} * kIn);
+    const auto want = expected(view, x, kRows, InputForm::kTiles);
+    for (const KernelTable& table : linear_tables()) {
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kTiles);
+      for (const int rows : {1, 2, 5, 7, 16, kRows}) {
+        SCOPED_TRACE(table.name + " " + name(format) + ", rows " + std::to_string(rows));
+        const auto y = Product{table, pool, packed}(x, rows);
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          if (std::isnan(want[i]) && std::isnan(y[i])) continue;  // whatever its sign
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want[i]))
+              << "scale " << i % (256 + 3) << ": " << y[i] << ", not " << want[i];
         }
       }
     }

@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-enum class InputForm { kF32, kBf16, kInt8, kFp8 };
+enum class InputForm { kF32, kBf16, kInt8, kFp8, kTiles };
+inline constexpr int kInputForms = 5;
 
 struct Rows {
   float* values = nullptr;  // row r lies at values + r * ld
@@ -18,7 +19,7 @@ struct Rows {
   int parts = 1;
   std::ptrdiff_t part_step = 0;
   // By InputForm, but for kF32: [rows, parts, input_floats(form, columns)]; null: not made.
-  std::array<float*, 4> forms{};
+  std::array<float*, kInputForms> forms{};
 
   float* form(InputForm wanted) const { return forms[static_cast<std::size_t>(wanted)]; }
 };

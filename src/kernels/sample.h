@@ -22,6 +22,9 @@
 // Log-probabilities are those of the raw logits, whatever the temperature, filters, mask and biases: with M the highest
 // logit and S the sum of exp(logit_i - M), in the integers above, times 2^-34:
 //   logprob_i = (logit_i - M) - log(S), S rounded to f32
+// or, processed, those at which tokens are drawn: of the candidates that the filters keep, with S the sum of their W,
+//   logprob_i = d_i - log(S), -inf for all other ids
+// where T = 0 counts as T = 1 without filters. A zero of either is +0, whichever zero the highest logit was.
 //
 // Row contract: an output row is a function of its SampleRow and its row of logits. Evaluations that cannot change the
 // result may be left out: a candidate with d_i + kMaxNoise below another's z loses whatever its noise.
@@ -36,6 +39,7 @@
 namespace sluice {
 
 inline constexpr int kSampledTop = 20;           // log-probabilities of a row, beside the token's own
+inline constexpr int kSampledIds = 64;           // and beside these
 inline constexpr int kMaxSampleVocab = 1 << 23;  // so that sixteen f64 lanes hold sums of W exactly
 inline constexpr float kWeightUnits = 0x1p34F;   // W of the best candidate
 
@@ -51,6 +55,9 @@ struct SampleRow {
   const std::uint32_t* allowed = nullptr;  // id i: bit i mod 32 of word i / 32; null: all ids
   const float* bias = nullptr;             // [vocab], finite or -inf; null: 0
   std::int32_t slot = -1;                  // of `newest`, where the token is kept; -1: nowhere
+  bool processed = false;                  // log-probabilities
+  int id_count = 0;                        // with log-probabilities: also those of so many of `ids`
+  std::array<TokenId, kSampledIds> ids{};  // each below vocab
 };
 
 enum class SampleStatus : std::uint8_t {
@@ -63,9 +70,9 @@ struct SampledRow {  // not kOk: the rest is unspecified
   SampleStatus status = SampleStatus::kOk;
   TokenId token = -1;
   float logprob = 0.0F;
-  int top_count = 0;  // the best logits of the row, in the order of the list
-  std::array<TokenId, kSampledTop> top_ids{};
-  std::array<float, kSampledTop> top_logprobs{};
+  int top_count = 0;  // the best of the row in the order of the list (processed: those that are kept), then `ids`
+  std::array<TokenId, kSampledTop + kSampledIds> top_ids{};
+  std::array<float, kSampledTop + kSampledIds> top_logprobs{};
 };
 
 struct SampleArgs {

@@ -61,8 +61,9 @@ std::string text(const Row& row) {
   return ::testing::PrintToString(std::vector<double>{
              static_cast<double>(row.logits.size()), static_cast<double>(p.temperature), static_cast<double>(p.top_k),
              static_cast<double>(p.top_p), static_cast<double>(p.min_p), static_cast<double>(p.top_logprobs),
-             static_cast<double>(row.bias.size()), static_cast<double>(row.allowed.size())}) +
-         " (vocabulary, temperature, top_k, top_p, min_p, top_logprobs, biases, words of allowed)";
+             static_cast<double>(row.bias.size()), static_cast<double>(row.allowed.size()),
+             static_cast<double>(p.processed), static_cast<double>(p.id_count)}) +
+         " (vocabulary, temperature, top_k, top_p, min_p, top_logprobs, biases, words of allowed, processed, ids)";
 }
 
 void expect_same(const SampledRow& found, const SampledRow& expected, const Row& row) {
@@ -101,6 +102,9 @@ Row random_row(Random& random, std::size_t vocab) {
   p.seed = static_cast<std::uint64_t>(random.between(0, 1 << 30)) << random.between(0, 34);
   p.position = random.between(0, 1 << 20);
   p.top_logprobs = random.pick<int>({-1, 0, 1, 5, 20});
+  p.processed = random.between(0, 1) == 0;
+  p.id_count = random.pick<int>({0, 0, 1, 3, kSampledIds});
+  for (TokenId& id : p.ids) id = static_cast<TokenId>(any());
   if (random.between(0, 2) == 0) {
     for (std::size_t i = 0; i < vocab; ++i) row.bias.push_back(random.pick<float>({0, 0, 1, -100, 5, -kInf}));
   }
@@ -224,6 +228,42 @@ TEST(Sample, LogprobsAreOfTheRawLogits) {
   EXPECT_THAT(std::vector<TokenId>(s.top_ids.begin(), s.top_ids.begin() + 5), ::testing::ElementsAre(1, 3, 4, 0, 2));
   EXPECT_NEAR(s.top_logprobs[2], 2 - log_sum, 1e-6);
   EXPECT_EQ(s.top_logprobs[4], -kInf);
+}
+
+// What is drawn is drawn with these probabilities: of what the filters keep, with biases and temperature.
+TEST(Sample, ProcessedLogprobsAreThoseOfTheDraw) {
+  Row row{{1, 3, -kInf, 3, 2}, {5, 0, 0, -kInf, 0}, {0x17}, {}};  // candidates: 6, 3, -inf, not allowed, 2
+  row.params.processed = true;
+  row.params.temperature = 2, row.params.top_logprobs = 20, row.params.min_p = 0.15F;  // exp(-2) < 0.15 < exp(-1.5)
+  row.params.id_count = 3, row.params.ids = {4, 3, 1};
+  const SampledRow s = run_one(row);
+  const double log_sum = std::log(1 + std::exp(-1.5));
+  ASSERT_EQ(s.top_count, 5);
+  EXPECT_THAT(std::vector<TokenId>(s.top_ids.begin(), s.top_ids.begin() + 5), ::testing::ElementsAre(0, 1, 4, 3, 1));
+  EXPECT_NEAR(s.top_logprobs[0], -log_sum, 1e-6);
+  EXPECT_NEAR(s.top_logprobs[1], -1.5 - log_sum, 1e-6);
+  EXPECT_EQ(s.top_logprobs[2], -kInf);
+  EXPECT_EQ(s.top_logprobs[3], -kInf);
+  EXPECT_EQ(s.top_logprobs[4], s.top_logprobs[1]);
+  EXPECT_EQ(s.logprob, s.top_logprobs[s.token == 0 ? 0 : 1]);
+  row.params.temperature = 0;  // as at temperature 1 without filters
+  const SampledRow greedy = run_one(row);
+  const double all = std::log(1 + std::exp(-3.0) + std::exp(-4.0));
+  ASSERT_EQ(greedy.top_count, 6);
+  EXPECT_NEAR(greedy.logprob, -all, 1e-6);
+  EXPECT_NEAR(greedy.top_logprobs[2], -4 - all, 1e-6);
+  EXPECT_EQ(greedy.top_logprobs[3], greedy.top_logprobs[2]);  // id 4, asked for
+  EXPECT_EQ(greedy.top_logprobs[4], -kInf);
+}
+
+TEST(Sample, IdsGetTheirRawLogprobs) {
+  Row row{{1, 3, -kInf, 3, 2}, {}, {}, {}};
+  row.params.temperature = 0, row.params.top_logprobs = 1, row.params.id_count = 2, row.params.ids = {4, 2};
+  const SampledRow s = run_one(row);
+  ASSERT_EQ(s.top_count, 3);
+  EXPECT_THAT(std::vector<TokenId>(s.top_ids.begin(), s.top_ids.begin() + 3), ::testing::ElementsAre(1, 4, 2));
+  EXPECT_NEAR(s.top_logprobs[1], s.logprob - 1, 1e-6);
+  EXPECT_EQ(s.top_logprobs[2], -kInf);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class ScratchTensor {
     return reinterpret_cast<T*>(data_);
   }
   std::byte* data_ = nullptr;
-  std::array<float*, 4> forms_{};
+  std::array<float*, kInputForms> forms_{};
   InputForms wanted_;
   std::size_t rows_ = 0, columns_ = 0;
 };

@@ -13,6 +13,7 @@ void StepBuilder::begin() {
   positions_.clear();
   spans_.clear();
   logit_rows_.clear();
+  scored_rows_.clear();
   states_after_.clear();
   latent_pages_.clear();
   window_pages_.clear();
@@ -25,6 +26,10 @@ void StepBuilder::begin() {
     closed.slots.clear();
   }
   tables_ = {};
+}
+
+void StepBuilder::add_scored(std::span<const int> rows) {
+  for (const int row : rows) scored_rows_.push_back(spans_.back().row_begin + row);
 }
 
 void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
@@ -104,6 +109,7 @@ const StepTables& StepBuilder::finish() {
   tables_.id_slots = late_ids_ ? id_slots_.data() : nullptr;
   tables_.positions = positions_;
   tables_.spans = tables_.host_spans = spans_;
+  logit_rows_.insert(logit_rows_.end(), scored_rows_.begin(), scored_rows_.end());
   tables_.logit_rows = logit_rows_;
   tables_.states_after = states_after_.data();
   tables_.latent_count = static_cast<std::int32_t>(latent_pages_.size());

@@ -47,6 +47,8 @@ class StepBuilder {
   // logit_rows: indices of rows, ascending.
   void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
            std::int32_t id_slot = -1, std::span<const TokenId> drafts = {});
+  // Logits of these rows of the span that was added last are wanted, too, behind all those of add().
+  void add_scored(std::span<const int> rows);
   // Of all that was added; valid until begin() or the end of the builder.
   const StepTables& finish();
 
@@ -65,7 +67,7 @@ class StepBuilder {
   bool late_ids_ = false;
   std::vector<Position> positions_;
   std::vector<RowSpan> spans_;
-  std::vector<std::int32_t> logit_rows_, states_after_;
+  std::vector<std::int32_t> logit_rows_, scored_rows_, states_after_;
   std::vector<LatentPage> latent_pages_;
   std::vector<WindowPage> window_pages_, boundary_pages_;
   std::vector<RowSlot> window_slots_;

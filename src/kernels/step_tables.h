@@ -41,7 +41,7 @@ struct StepTables {
   std::span<const TokenId> ids;              // [rows]; tokens only, once take_ids() has brought those of id_slots
   std::span<const Position> positions;       // [rows]
   std::span<const RowSpan> spans;            // in row order, covering every row
-  std::span<const std::int32_t> logit_rows;  // the rows whose logits are wanted, ascending
+  std::span<const std::int32_t> logit_rows;  // whose logits are wanted, ascending; behind them those scored
   // [rows]: the open state that receives the state after the row; -1: nobody will go on behind it. A span's last row
   // always has one; so has every row of a span of drafts that may be the last one to stay.
   const std::int32_t* states_after = nullptr;

@@ -122,10 +122,12 @@ const WeightFormatInfo* stored_format(DType dtype) {
 InputForm input_form(InputForm wanted, WeightFormat format) {
   const WeightFormatInfo& info = weight_format(format);
   if (!info.rounds_inputs) return InputForm::kF32;
+  if (wanted == InputForm::kTiles && info.has_codes()) return InputForm::kBf16;
   return wanted == InputForm::kInt8 && !info.integers ? InputForm::kBf16 : wanted;
 }
 
 InputForm float_inputs(InputForm inputs) {
+  if (inputs == InputForm::kTiles) return inputs;
   return inputs == InputForm::kInt8 || inputs == InputForm::kBf16 ? InputForm::kBf16 : InputForm::kF32;
 }
 

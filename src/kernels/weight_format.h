@@ -50,7 +50,8 @@ inline const char* name(WeightFormat format) {
 // By what a file calls its values, floats or packed ones.
 const WeightFormatInfo* stored_format(DType dtype);
 
-// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers.
+// What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers, and tiles
+// where it has nothing but integer codes.
 InputForm input_form(InputForm wanted, WeightFormat format);
 // What the head and other large weights that are not quantised multiply beside quantised ones that multiply `inputs`:
 // bf16, unless that would take away from what the others keep.

@@ -24,6 +24,7 @@ double now() {
 }
 
 constexpr int kRounds = 100'000;
+constexpr int kTileRounds = 10'000;
 constexpr int kChains = 12;  // as many as hide the latency of an instruction on two ports
 
 // Results that nobody needs, kept so that the compiler computes them.
@@ -100,6 +101,32 @@ __attribute__((target("avx2,avxvnni"))) void int8_avx2() {
   sink = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
 }
 
+// Products of bf16 tiles that are in registers, four sums by turns.
+void bf16_tiles() {
+  struct alignas(64) Shapes {
+    std::uint8_t palette = 1, start_row = 0, reserved[14]{};
+    std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+  };
+  const Shapes shapes;
+  alignas(64) std::uint16_t values[16][32];
+  for (int i = 0; i < 512; ++i) values[i / 32][i % 32] = static_cast<std::uint16_t>(0x3C00 + 37 * i % 0x200);
+  const std::size_t stride = 64;
+  asm volatile("ldtilecfg %0" : : "m"(shapes));
+  asm volatile(
+      "tilezero %%tmm0; tilezero %%tmm1; tilezero %%tmm2; tilezero %%tmm3;"
+      "tileloadd (%0,%1,1), %%tmm4; tileloadd (%0,%1,1), %%tmm5"
+      :
+      : "r"(values), "r"(stride)
+      : "memory");
+  for (int i = 0; i < kTileRounds; ++i) {
+    asm volatile(
+        "tdpbf16ps %tmm5, %tmm4, %tmm0; tdpbf16ps %tmm5, %tmm4, %tmm1;"
+        "tdpbf16ps %tmm5, %tmm4, %tmm2; tdpbf16ps %tmm5, %tmm4, %tmm3");
+  }
+  asm volatile("tilerelease");
+}
+
 // Eight sums, so that enough loads are under way at once.
 __attribute__((target("avx512f"))) void read_avx512(const std::byte* from, std::size_t bytes) {
   __m512i sums[8] = {};
@@ -139,11 +166,15 @@ void read_all(const std::byte* from, std::size_t bytes) {
   cpu_features().has(CpuFeature::kAvx2) ? read_avx2(from, bytes) : read_plain(from, bytes);
 }
 
-// 1e9 operations a second of `loop`, each of whose instructions is so many on all threads.
-double rate(ThreadPool& pool, double operations_an_instruction, void (*loop)()) {
+// 1e9 operations a second of `loop`, which has so many, on all threads.
+double rate_of(ThreadPool& pool, double operations, void (*loop)()) {
   constexpr double kBudget = 0.02;
   const double seconds = median_seconds(kBudget, [&] { pool.run(pool.threads(), [&](int, int) { loop(); }); });
-  return operations_an_instruction * kChains * kRounds * pool.threads() / seconds * 1e-9;
+  return operations * pool.threads() / seconds * 1e-9;
+}
+// The same of a loop each of whose instructions is so many.
+double rate(ThreadPool& pool, double operations_an_instruction, void (*loop)()) {
+  return rate_of(pool, operations_an_instruction * kChains * kRounds, loop);
 }
 
 double relative(double a, double b) {
@@ -182,18 +213,21 @@ double MachineSpeed::peak(InputForm inputs) const {
       return std::max(f32_gflops, bf16_gflops);
     case InputForm::kInt8:
       return int8_gops > 0 ? int8_gops : f32_gflops;
+    case InputForm::kTiles:
+      return std::max(f32_gflops, tiles_gflops);
   }
   return f32_gflops;
 }
 
 double MachineSpeed::difference(const MachineSpeed& other) const {
   return std::max({relative(read_gbytes, other.read_gbytes), relative(f32_gflops, other.f32_gflops),
-                   relative(bf16_gflops, other.bf16_gflops), relative(int8_gops, other.int8_gops)});
+                   relative(bf16_gflops, other.bf16_gflops), relative(int8_gops, other.int8_gops),
+                   relative(tiles_gflops, other.tiles_gflops)});
 }
 
 MachineSpeed mean(const MachineSpeed& a, const MachineSpeed& b) {
   return {(a.read_gbytes + b.read_gbytes) / 2, (a.f32_gflops + b.f32_gflops) / 2, (a.bf16_gflops + b.bf16_gflops) / 2,
-          (a.int8_gops + b.int8_gops) / 2};
+          (a.int8_gops + b.int8_gops) / 2, (a.tiles_gflops + b.tiles_gflops) / 2};
 }
 
 MachineSpeed median(const std::vector<MachineSpeed>& speeds) {
@@ -204,7 +238,7 @@ MachineSpeed median(const std::vector<MachineSpeed>& speeds) {
     return values.empty() ? 0.0 : values[values.size() / 2];
   };
   return {of(&MachineSpeed::read_gbytes), of(&MachineSpeed::f32_gflops), of(&MachineSpeed::bf16_gflops),
-          of(&MachineSpeed::int8_gops)};
+          of(&MachineSpeed::int8_gops), of(&MachineSpeed::tiles_gflops)};
 }
 
 MachineProbe::MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread)
@@ -242,8 +276,13 @@ double MachineProbe::int8_gops() const {
   return cpu_features().has(CpuFeature::kAvxVnni) ? rate(*pool_, 64, &int8_avx2) : 0;
 }
 
+double MachineProbe::tiles_gflops() const {
+  constexpr double kOfProduct = 2.0 * 16 * 16 * 32;
+  return cpu_features().has(CpuFeature::kAmxBf16) ? rate_of(*pool_, 4 * kOfProduct * kTileRounds, &bf16_tiles) : 0;
+}
+
 MachineSpeed MachineProbe::measure() const {
-  return {read_gbytes(), f32_gflops(), bf16_gflops(), int8_gops()};
+  return {read_gbytes(), f32_gflops(), bf16_gflops(), int8_gops(), tiles_gflops()};
 }
 
 std::size_t probe_bytes_per_thread(int threads) {

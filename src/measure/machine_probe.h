@@ -5,6 +5,7 @@
 //   f32             multiply-adds of register operands
 //   bf16 dot        VDPBF16PS, where the machine has it
 //   int8            VPDPBUSD, as wide as the machine has it
+//   tiles           TDPBF16PS of AMX tiles in registers
 // Multiply-adds count as two operations. Thread safety: one thread at a time.
 #pragma once
 
@@ -31,7 +32,7 @@ double median_seconds(double budget, const std::function<void()>& call);
 
 // In 1e9 per second; 0 if the machine has no such instruction.
 struct MachineSpeed {
-  double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0;
+  double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0, tiles_gflops = 0;
 
   // Of the fastest instruction that gives the bits of products with such inputs (docs/numerics.md).
   double peak(InputForm inputs) const;
@@ -51,6 +52,7 @@ class MachineProbe {
   double f32_gflops() const;
   double bf16_gflops() const;
   double int8_gops() const;
+  double tiles_gflops() const;
   MachineSpeed measure() const;
 
  private:

@@ -55,7 +55,7 @@ double median(std::vector<double> values);  // of at least one
 // With the machine's speed above it, and below it what did not count.
 std::string to_text(const RoundsResult& result);
 
-// {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops"}
+// {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops"}
 boost::json::object to_json(const MachineSpeed& speed);
 
 // {"probes": .., "rows": [{"test", "depth", "tokens", "concurrency", "tokens_per_second", "bytes_per_token",

@@ -87,14 +87,17 @@ json::object to_json(const MachineSpeed& speed) {
   return {{"read_gbytes", speed.read_gbytes},
           {"f32_gflops", speed.f32_gflops},
           {"bf16_gflops", speed.bf16_gflops},
-          {"int8_gops", speed.int8_gops}};
+          {"int8_gops", speed.int8_gops},
+          {"tiles_gflops", speed.tiles_gflops}};
 }
 
 std::string to_text(const RoundsResult& result) {
   const MachineSpeed speed = median(result.probes);
   std::string text = fmt::format(
-      "machine: read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s (medians of {})\n",
-      speed.read_gbytes, speed.f32_gflops, speed.bf16_gflops, speed.int8_gops, result.probes.size());
+      "machine: read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s, tiles {:.0f} GFLOP/s "
+      "(medians of {})\n",
+      speed.read_gbytes, speed.f32_gflops, speed.bf16_gflops, speed.int8_gops, speed.tiles_gflops,
+      result.probes.size());
   text += fmt::format("{:<12}{:>8}{:>8}{:>12}{:>12}{:>14}{:>12}{:>7}{:>8}{:>8}\n", "test", "depth", "tokens",
                       "concurrent", "tokens/s", "MB a token", "floor", "%", "rounds", "voided");
   bool unsteady = false, synthetic = false;

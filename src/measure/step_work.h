@@ -19,8 +19,8 @@
 namespace sluice {
 
 struct StageWork {
-  double bytes = 0, used_bytes = 0;       // of weights as stored, and in the form that the kernels read; of the cache
-  std::array<double, 4> multiply_adds{};  // by InputForm
+  double bytes = 0, used_bytes = 0;  // of weights as stored, and in the form that the kernels read; of the cache
+  std::array<double, kInputForms> multiply_adds{};  // by InputForm
 };
 
 struct StepWork {

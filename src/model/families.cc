@@ -6,8 +6,10 @@
 #include "model/decoder/model.h"
 #include "model/deepseek_mla/model.h"
 #include "model/deepseek_v4/model.h"
+#include "model/dummy_checkpoint.h"
 #include "model/model.h"
 #include "model/model_plan.h"
+#include "model/weights_version.h"
 
 namespace sluice {
 namespace {
@@ -51,13 +53,27 @@ Result<NumericsProfile> resolve_profile(const EngineSetup& options, const ModelC
   return make_profile(options, family_of(config).cache_types(config));
 }
 
+namespace {
+
+// The weights that synth would write, in any profile: the plan of one that asks nothing of the shapes.
+Result<Checkpoint> make_dummy(const std::string& folder, const ModelConfig& config, const ModelOptions& options) {
+  EngineSetup plain;
+  plain.numerics.profile = "plain";
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(config, plain));
+  return dummy_checkpoint(folder, plan, 0, options.dummy_experts);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
-  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(folder, gguf_names));
+  SLUICE_ASSIGN_OR_RETURN(auto checkpoint, is_dummy(options.model) ? make_dummy(folder, config, options.model)
+                                                                   : Checkpoint::open(folder, gguf_names));
+  if (report != nullptr) report->weights_version = weights_version(checkpoint);
   Loading loading;
   loading.packing.pack = options.model.pack;
   loading.packing.cache = options.model.pack_cache;
@@ -67,10 +83,11 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
 }
 
-Result<bool> has_mtp(const std::string& folder) {
-  SLUICE_ASSIGN_OR_RETURN(const auto config, load_model_config(folder));
+Result<bool> has_mtp(const ModelOptions& model) {
+  SLUICE_ASSIGN_OR_RETURN(const auto config, load_model_config(model.folder));
   if (!family_of(config).check_mtp(config).ok()) return false;
-  SLUICE_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(folder, gguf_names));
+  if (is_dummy(model)) return true;
+  SLUICE_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(model.folder, gguf_names));
   const std::string prefix = family_of(config).mtp_prefix(config);
   return std::ranges::any_of(checkpoint.tensors(),
                              [&](const TensorView* tensor) { return tensor->name.starts_with(prefix); });

@@ -45,6 +45,7 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
     route(step.exec, router);
     step.show(layer, "router_weights", scratch.router_weights.rows(rows));
     step.show(layer, "router_ids", router.ids, router.slots);
+    if (step.exports != nullptr && step.exports->on_experts) step.exports->on_experts(layer, router.ids, router.slots);
     args.slots = router.slots, args.expert_ids = router.ids, args.expert_weights = router.weights;
     args.experts = weights.experts;
   }

@@ -109,6 +109,7 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   const Offer offers[] = {
       {options_of("default", "f32"), 0.07, 0.2, 0.99},
       {options_of("default", "bf16"), 0.14, 0.35, 0.988},
+      {options_of("tiles"), 0.14, 0.35, 0.988},
       {options_of("default", "auto", "bf16", "bf16"), 0.27, 0.6, 0.96},
       {options_of("default", "auto", "f32", "f32"), 0.27, 0.7, 0.96},
       {options_of("default", "auto", "fp8", "fp8"), 0.27, 0.8, 0.96},

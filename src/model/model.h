@@ -19,6 +19,7 @@
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "model/numerics.h"
+#include "model/step_exports.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -40,6 +41,9 @@ class Model {
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                        const Tap* tap) = 0;
 
+  // What the next forward() calls hand out beside; null: nothing. It must outlive them.
+  void set_exports(const StepExports* exports) { exports_ = exports; }
+
   // Whether it has a layer for multi-token prediction, loaded with EngineSetup::mtp: then every forward() leaves that
   // layer's keys of its rows in the cache, and draft() may be called.
   virtual bool drafts() const { return false; }
@@ -51,12 +55,16 @@ class Model {
   // writes no state. So guesses are a function of the sequence's tokens and of those guessed before.
   virtual void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
                      const Tap* tap);
+
+ protected:
+  const StepExports* exports_ = nullptr;
 };
 
 struct LoadReport {
   double seconds = 0;
   std::size_t checkpoint_bytes = 0, packed_bytes = 0;  // without what is left unused on purpose
   std::string packing;                                 // where the packed form comes from; empty: there is none
+  std::string weights_version;                         // model/weights_version.h
   std::vector<std::string> notes;                      // unknown tensors and other things worth a line
   std::vector<BoundWeight> weights;
 };
@@ -80,8 +88,8 @@ struct Loading {
   LoadReport* report = nullptr;  // may be null
 };
 
-// Whether the model in `folder` has all that EngineSetup::mtp needs. Fails if its files cannot be read.
-Result<bool> has_mtp(const std::string& folder);
+// Whether the model has all that EngineSetup::mtp needs. Fails if its files cannot be read.
+Result<bool> has_mtp(const ModelOptions& model);
 
 // Loads the checkpoint in `folder`: config, weights (checked, bound, packed for exec.kernels).
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,

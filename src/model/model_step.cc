@@ -1,7 +1,11 @@
 #include "model/model_step.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
+
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
 
 namespace sluice {
 
@@ -14,6 +18,16 @@ std::vector<T> on_host(Device& device, const T* values, std::size_t count) {
       {reinterpret_cast<std::byte*>(copy.data()), reinterpret_cast<const std::byte*>(values), count * sizeof(T)});
   device.wait();
   return copy;
+}
+
+// Without those before `first`.
+Rows rows_from(Rows rows, int first) {
+  rows.values += first * rows.ld;
+  for (const InputForm form : kPreparedForms) {
+    float*& made = rows.forms[static_cast<std::size_t>(form)];
+    if (made != nullptr) made += std::ptrdiff_t{first} * rows.parts * input_floats(form, rows.columns);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -33,6 +47,24 @@ void ModelStep::show(int layer, const char* name, const std::int32_t* values, st
   const auto copy = on_host(device(), values, static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns));
   const std::vector<float> shown(copy.begin(), copy.end());
   (*tap)(shown_name(layer, name), shown.data(), rows(), static_cast<int>(columns));
+}
+
+void ModelStep::project_logits(int rows, const Rows& normed, const LinearWeight& head, float* logits) const {
+  const bool tiled = exports != nullptr && exports->on_tile;
+  const int at_once = tiled ? std::min(rows, exports->scored_from) : rows;
+  if (at_once > 0) project(exec, at_once, normed, head, contiguous_rows(logits, head.out()));
+  for (int first = at_once; first < rows; first += exports->tile_rows) {
+    const int count = std::min(exports->tile_rows, rows - first);
+    project(exec, count, rows_from(normed, first), head, contiguous_rows(exports->tile, head.out()));
+    exports->on_tile(first - at_once, count);
+  }
+}
+
+void ModelStep::export_entries(int layer, int tokens_per_row, int most, bool chosen, const ScratchTensor& entries,
+                               const ScratchTensor& counts) const {
+  if (exports == nullptr || !exports->on_entries) return;
+  exports->on_entries(layer, tokens_per_row, most, chosen ? entries.ints(rows()) : nullptr,
+                      chosen ? counts.ints(rows()) : nullptr);
 }
 
 void ModelStep::score_all(FloatBuffer& buffer, IndexSelectArgs* args) const {

@@ -10,7 +10,9 @@
 #include "base/aligned.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
+#include "kernels/scratch.h"
 #include "model/batch.h"
+#include "model/step_exports.h"
 
 namespace sluice {
 
@@ -20,6 +22,7 @@ struct ModelStep {
   const CacheView& cache;
   const Tap* tap;                                // may be null
   int layers = std::numeric_limits<int>::max();  // without those for multi-token prediction
+  const StepExports* exports = nullptr;          // null: nothing is handed out
 
   int rows() const { return tables.rows(); }
   Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
@@ -30,6 +33,11 @@ struct ModelStep {
     show(layer, name, values.values, rows(), values.ld);
   }
   void show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const;
+  // Logits of the first `rows` rows of `normed`: at once, and a tile at a time of those that are scored.
+  void project_logits(int rows, const Rows& normed, const LinearWeight& head, float* logits) const;
+  // What an indexer chose, or that it had nothing to choose.
+  void export_entries(int layer, int tokens_per_row, int most, bool chosen, const ScratchTensor& entries,
+                      const ScratchTensor& counts) const;
   // For a tap the indexer keeps all scores, in `buffer`.
   void score_all(FloatBuffer& buffer, IndexSelectArgs* args) const;
 

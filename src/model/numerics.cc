@@ -59,6 +59,7 @@ const char* name_of(InputForm inputs) {
     case InputForm::kF32:
       return "f32";
     case InputForm::kBf16:
+    case InputForm::kTiles:  // in profiles that say so by their name
       return "bf16";
     case InputForm::kInt8:
       return "int8";
@@ -94,24 +95,34 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
   NumericsProfile p;
   p.name = options.numerics.profile;
   const bool sm90 = options.numerics.profile == kSm90Profile;
+  const bool tiles = options.numerics.profile == kTilesProfile;
   if (options.numerics.profile != "default" && options.numerics.profile != "plain" &&
-      options.numerics.profile != "ref" && !sm90) {
+      options.numerics.profile != "ref" && !tiles && !sm90) {
     return invalid_argument(
-        fmt::format("--profile: expected default, plain, ref or sm90, found '{}'", options.numerics.profile));
+        fmt::format("--profile: expected default, tiles, plain, ref or sm90, found '{}'", options.numerics.profile));
   }
   SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
-  const bool as_shipped = sm90 || options.numerics.profile == "default";
+  const bool as_shipped = sm90 || tiles || options.numerics.profile == "default";
   SLUICE_ASSIGN_OR_RETURN(p.kv, codec_of("--kv-cache-dtype", options.numerics.kv_cache_dtype,
                                          as_shipped ? types.kv : RowCodec::kF32, types.kv_codecs));
   SLUICE_ASSIGN_OR_RETURN(p.index, codec_of("--index-cache-dtype", options.numerics.index_cache_dtype,
                                             as_shipped ? types.index : RowCodec::kF32, types.index_codecs));
-  const InputForm automatic = sm90 ? InputForm::kBf16 : as_shipped ? InputForm::kInt8 : InputForm::kF32;
+  const InputForm automatic = sm90 || tiles ? InputForm::kBf16 : as_shipped ? InputForm::kInt8 : InputForm::kF32;
   SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.numerics.compute_dtype, automatic));
   if (sm90 && p.inputs != InputForm::kBf16 && p.inputs != InputForm::kInt8) {
     return invalid_argument(fmt::format(
         "--profile sm90 --compute-dtype {}: its tensor cores multiply bf16; expected auto, bf16 or int8 (integers for "
         "weights that are blocks of integers), or another profile",
         name_of(p.inputs)));
+  }
+  if (tiles) {
+    if (p.inputs != InputForm::kBf16) {
+      return invalid_argument(
+          fmt::format("--profile tiles --compute-dtype {}: its products are of bf16 inputs; expected auto or bf16, or "
+                      "another profile",
+                      name_of(p.inputs)));
+    }
+    p.inputs = InputForm::kTiles;
   }
   const bool simulate = options.numerics.profile == "ref" || (as_shipped && types.simulated_by_default);
   if (simulate && !row_codec(p.kv).quantised()) p.kv_simulation = types.kv_trained;

@@ -3,6 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
+//   tiles    products in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of kernels/linear.h); all else as in
+//            default
 //   sm90     products on the tensor cores of Hopper GPUs, inputs in bf16, in an order of their own
 //            (kernels/cuda/strip_layout.h); all else as in default
 //   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
@@ -39,10 +41,11 @@ struct CacheTypes {
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
+inline constexpr std::string_view kTilesProfile = "tiles";
 inline constexpr std::string_view kSm90Profile = "sm90";  // its ops: cuda_sm90_op_table() (kernels/cuda/device.h)
 
 struct NumericsProfile {
-  std::string name;                    // "default", "plain", "ref" or "sm90"
+  std::string name;                    // "default", "tiles", "plain", "ref" or "sm90"
   InputForm inputs = InputForm::kF32;  // of the linears that checkpoints quantise; int8 for MXFP4, bf16 for the others
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;
@@ -56,7 +59,7 @@ struct NumericsProfile {
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
   // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.
-  bool bf16_attention() const { return inputs == InputForm::kBf16 || inputs == InputForm::kInt8; }
+  bool bf16_attention() const { return inputs != InputForm::kF32 && inputs != InputForm::kFp8; }
 
   std::string text() const;  // "default int8 kv=fp8 index=fp4"
 };

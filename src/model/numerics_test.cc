@@ -117,6 +117,23 @@ TEST(Numerics, Sm90HasTheCachesOfTheDefaultAndItsInputsInBf16) {
   }
 }
 
+TEST(Numerics, TilesHasTheCachesOfTheDefaultAndBf16InputsInAnOrderOfTheirOwn) {
+  EngineSetup options = with("tiles");
+  const auto plan = plan_model(config_of("v4-flash"), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->profile.text(), "tiles bf16 kv=fp8 index=fp4");
+  EXPECT_EQ(plan->profile.inputs, InputForm::kTiles);
+  EXPECT_TRUE(plan->profile.bf16_attention());
+  for (const char* dtype : {"f32", "int8", "fp8"}) {
+    options.numerics.compute_dtype = dtype;
+    const auto refused = plan_model(config_of("v4-flash"), options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.status().message(), std::string("--profile tiles --compute-dtype ") + dtype +
+                                              ": its products are of bf16 inputs; expected auto or bf16, or another "
+                                              "profile");
+  }
+}
+
 TEST(Numerics, CachedRowsOfEveryFamily) {
   for (const Family& family : kFamilies) {
     for (const char* config : family.configs) {
@@ -329,6 +346,11 @@ TEST(Numerics, Int8IsForIntegers) {
   EXPECT_EQ(input_form(InputForm::kInt8, WeightFormat::kFp8), InputForm::kBf16);
   EXPECT_EQ(input_form(InputForm::kInt8, WeightFormat::kBf16), InputForm::kBf16);
   EXPECT_EQ(input_form(InputForm::kInt8, WeightFormat::kF32), InputForm::kF32);
+  for (const WeightFormat format : {WeightFormat::kMxfp4, WeightFormat::kFp8, WeightFormat::kBf16}) {
+    EXPECT_EQ(input_form(InputForm::kTiles, format), InputForm::kTiles);
+  }
+  EXPECT_EQ(input_form(InputForm::kTiles, WeightFormat::kCodes), InputForm::kBf16);
+  EXPECT_EQ(input_form(InputForm::kTiles, WeightFormat::kF32), InputForm::kF32);
 }
 
 }  // namespace

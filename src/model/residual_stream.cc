@@ -33,7 +33,7 @@ void ResidualStream::logits(const ModelStep& step, const Param<float>& norm, con
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
   const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), wanted);
   if (wanted.empty()) return;
-  project(step.exec, static_cast<int>(wanted.size()), normed, head, contiguous_rows(logits, head.out()));
+  step.project_logits(static_cast<int>(wanted.size()), normed, head, logits);
 }
 
 }  // namespace sluice

@@ -59,12 +59,21 @@ struct PackedNow {
 
 }  // namespace
 
+bool WeightPacker::packs_later(const WeightView& view, InputForm inputs) const {
+  return options_.pack && linear_packing(*exec_.kernels).of(view, inputs).packed_bytes(view) > 0;
+}
+
 void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs,
                        MakeValues values) {
   const LinearPacking& packing = linear_packing(*exec_.kernels).of(view, inputs);
   const std::size_t bytes = packing.packed_bytes(view);
   if (bytes > 0 && options_.pack) {
     into = LinearWeight::packed_at(view, inputs, nullptr, bytes);
+    if (!values && !view.transposed()) {
+      const auto [before, is_new] =
+          packed_before_.try_emplace({view.data, view.scales, view.out, view.in, inputs}, items_.size());
+      if (!is_new) return copies_.push_back({&into, before->second});
+    }
     items_.push_back({&into, {std::move(name), view, inputs, bytes}, std::move(values), arena_bytes_});
     arena_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   } else if (values) {  // there is no place in a file to leave it at
@@ -85,7 +94,8 @@ Status WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress
   if (items_.empty()) return {};
   if (weights_on_device(exec_)) return pack_to_device(checkpoint, progress);
   const std::vector<const MappedFile*> files = checkpoint.mappings();
-  const bool cached = options_.cache && arena_bytes_ >= options_.cache_from && settled(files, options_.settled_seconds);
+  const bool cached = options_.cache && !files.empty() && arena_bytes_ >= options_.cache_from &&
+                      settled(files, options_.settled_seconds);
   std::optional<PackCache> cache = cached ? open_cache(options_) : std::nullopt;
   const PackedKey key = cache ? key_of(checkpoint) : PackedKey{};
   if (cache) {
@@ -100,7 +110,7 @@ Status WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress
   }
   auto now = std::make_shared<PackedNow>();
   now->bytes = LargeBytes(arena_bytes_);
-  pack_items(items_, now->bytes.data(), progress);
+  pack_items(items_, checkpoint, now->bytes.data(), progress);
   point_all(now->bytes.data());
   outcome_ = "packed now";
   if (cache) {
@@ -125,11 +135,12 @@ Status WeightPacker::pack_to_device(Checkpoint& checkpoint, const LoadProgress& 
     do ++end;
     while (end < items_.size() && bytes_to(end + 1) <= kBytesAtOnce);
     if (bytes.size() < bytes_to(end)) bytes = LargeBytes(bytes_to(end));
-    pack_items(std::span(items_).subspan(first, end - first), bytes.data(), progress);
+    pack_items(std::span(items_).subspan(first, end - first), checkpoint, bytes.data(), progress);
     device.upload({memory.data() + begin, bytes.data(), bytes_to(end)});
   }
   point_all(memory.data());
   for (const Item& item : items_) item.into->place_packed(memory.data() + item.offset);
+  for (const Copy& copy : copies_) copy.into->place_packed(memory.data() + items_[copy.of].offset);
   checkpoint.keep(std::make_shared<DeviceMemory>(std::move(memory)));
   outcome_ = fmt::format("packed now for {}", device.name());
   return device.status();
@@ -141,7 +152,8 @@ PackedKey WeightPacker::key_of(const Checkpoint& checkpoint) const {
   return pack_key(checkpoint.mappings(), places, *exec_.kernels);
 }
 
-void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const LoadProgress& progress) const {
+void WeightPacker::pack_items(std::span<const Item> items, const Checkpoint& checkpoint, std::byte* to,
+                              const LoadProgress& progress) const {
   const LinearPacking& packing = linear_packing(*exec_.kernels);
   struct Piece {
     const Item* item;
@@ -152,8 +164,10 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
   constexpr std::size_t kBytesAtOnce = std::size_t{64} << 20;
   constexpr int kPieceOutputs = 256;
   std::size_t bytes = 0;
+  std::vector<std::span<const std::byte>> read;  // of the checkpoint, by the pieces
   const std::size_t begin_offset = items.front().offset;
   const auto pack_pieces = [&](const std::byte* values) {
+    for (const auto& bytes_of_view : read) checkpoint.bring(bytes_of_view, *exec_.pool);
     exec_.pool->run(static_cast<int>(pieces.size()), [&](int i, int) {
       const Piece& piece = pieces[static_cast<std::size_t>(i)];
       WeightView view = piece.item->place.view;
@@ -163,6 +177,8 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
     });
     if (progress && !pieces.empty())
       progress(pieces.back().item->offset + pieces.back().item->place.bytes, arena_bytes_);
+    for (const auto& bytes_of_view : read) checkpoint.leave(bytes_of_view);
+    read.clear();
     pieces.clear();
     bytes = 0;
   };
@@ -183,6 +199,8 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
       add_pieces(item);
       pack_pieces(made.data());
     } else {
+      const WeightView& view = item.place.view;
+      read.emplace_back(view.data, static_cast<std::size_t>(view.out) * view.row_bytes());
       add_pieces(item);
       if (bytes >= kBytesAtOnce) pack_pieces(nullptr);
     }
@@ -193,6 +211,10 @@ void WeightPacker::pack_items(std::span<const Item> items, std::byte* to, const 
 void WeightPacker::point_all(const std::byte* base) {
   for (const Item& item : items_) {
     *item.into = LinearWeight::packed_at(item.place.view, item.place.inputs, base + item.offset, item.place.bytes);
+  }
+  for (const Copy& copy : copies_) {
+    const Item& item = items_[copy.of];
+    *copy.into = LinearWeight::packed_at(item.place.view, item.place.inputs, base + item.offset, item.place.bytes);
   }
 }
 

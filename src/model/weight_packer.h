@@ -6,8 +6,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "files/checkpoint.h"
@@ -26,7 +28,10 @@ class WeightPacker {
 
   WeightPacker(const Exec& exec, const PackingOptions& options) : exec_(exec), options_(options) {}
 
-  // Makes `into` a weight over `view`. Its packed bytes exist after finish(), until which `into` must not move.
+  // Whether add() leaves the bytes of such a view, without values of its own, to finish().
+  bool packs_later(const WeightView& view, InputForm inputs) const;
+  // Makes `into` a weight over `view`. Its packed bytes exist after finish(), until which `into` must not move. Views
+  // of the same bytes are packed once.
   void add(std::string name, LinearWeight& into, const WeightView& view, InputForm inputs, MakeValues values = {});
   // The checkpoint of the views keeps the packed bytes. kResourceExhausted if they do not fit in the memory of the ops'
   // device.
@@ -43,16 +48,23 @@ class WeightPacker {
     MakeValues values;
     std::size_t offset;
   };
+  struct Copy {
+    LinearWeight* into;
+    std::size_t of;  // an item
+  };
 
   void point_all(const std::byte* base);
   Status pack_to_device(Checkpoint& checkpoint, const LoadProgress& progress);
   // To `to` and on, at their distances.
-  void pack_items(std::span<const Item> items, std::byte* to, const LoadProgress& progress) const;
+  void pack_items(std::span<const Item> items, const Checkpoint& checkpoint, std::byte* to,
+                  const LoadProgress& progress) const;
   PackedKey key_of(const Checkpoint& checkpoint) const;
 
   const Exec& exec_;
   const PackingOptions& options_;
   std::vector<Item> items_;
+  std::vector<Copy> copies_;
+  std::map<std::tuple<const std::byte*, const std::byte*, int, int, InputForm>, std::size_t> packed_before_;
   std::size_t arena_bytes_ = 0, packed_bytes_ = 0;
   std::string outcome_;
 };

@@ -43,8 +43,10 @@ class Loader {
   // Of what is left and not bound as something else.
   std::size_t bytes_left() const {
     std::size_t bytes = 0;
+    std::set<const std::byte*> counted;  // made tensors may share their bytes
     for (const TensorView* tensor : checkpoint_.tensors()) {
-      if (left_.contains(tensor->name) && !used_.contains(tensor->name)) bytes += tensor->bytes;
+      const bool is_left = left_.contains(tensor->name) && !used_.contains(tensor->name);
+      if (is_left && counted.insert(tensor->data).second) bytes += tensor->bytes;
     }
     return bytes;
   }
@@ -54,8 +56,12 @@ class Loader {
     const std::int64_t row = name.shape.back();
     bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
                    static_cast<std::size_t>(product(spec.shape) / row);
-    if (auto* const* floats = std::get_if<Param<float>*>(&spec.into)) return bind_floats(name, tensor, **floats);
+    if (auto* const* floats = std::get_if<Param<float>*>(&spec.into)) {
+      bring(tensor);
+      return bind_floats(name, tensor, **floats);
+    }
     if (auto* const* ids = std::get_if<Param<std::int32_t>*>(&spec.into)) {
+      bring(tensor);
       return bind_ids(spec, name, tensor, **ids);
     }
     WeightView view;
@@ -63,6 +69,8 @@ class Loader {
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
     WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
     SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
+    auto* const* linear = std::get_if<LinearWeight*>(&spec.into);
+    if (linear == nullptr || name.transposed || decode || !packer_.packs_later(view, spec.inputs)) bring(tensor);
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
       if (weight_format(view.format).scaled) {
         return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
@@ -75,7 +83,7 @@ class Loader {
       **in_place = view;
       return {};
     }
-    auto& weight = *std::get<LinearWeight*>(spec.into);
+    LinearWeight& weight = **linear;
     const std::string part =
         fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
@@ -103,6 +111,8 @@ class Loader {
   }
 
  private:
+  void bring(const TensorView& tensor) const { checkpoint_.bring({tensor.data, tensor.bytes}, *exec_.pool); }
+
   static Status wrong_dtype(const TensorView& tensor, std::string_view expected) {
     return invalid_argument(fmt::format("tensor {} in {}: expected {}, found {} {}", tensor.name, tensor.file, expected,
                                         dtype_name(tensor.dtype), shape_text(tensor.shape)));
@@ -249,6 +259,7 @@ class Loader {
     } else {
       return wrong_dtype(*scales, f32_scales ? "e8m0 or f32 scales" : "e8m0 scales");
     }
+    bring(*scales);
     view.scales = scales->data;
     return {};
   }

@@ -26,10 +26,12 @@ bool Scheduler::would_wait(const Entry& e) const {
 }
 
 void Scheduler::park(Entry& e) {
-  waiting_.erase(e.rank, e.rows_left());
+  leave_order(e);
   e.state = State::kParked;
+  ++waiting_for_[static_cast<std::size_t>(e.reason)];
   if (e.wait_until == 0) e.wait_until = plan_number_ + kMaxShareWaits;
   parked_.push_back(e.rank.id);
+  note_reason(e, WaitReason::kPrefix);
   plan_.waits.push_back(e.rank.id);
   if (++parked_now_ == kMostWaits) admissions_open_ = false;
 }
@@ -49,6 +51,7 @@ void Scheduler::wake_parked() {
     if (waits) {
       parked_[kept++] = id;
     } else {
+      --waiting_for_[static_cast<std::size_t>(e.reason)];
       enter_waiting(e);
     }
   }
@@ -81,8 +84,30 @@ int Scheduler::first_windows(const Entry& e, Position first) const {
   return std::max(steady_windows_, limits_.geometry.window_pages(first, e.known - first));
 }
 
+void Scheduler::note_reason(Entry& e, WaitReason reason) {
+  if (e.reason == reason) return;
+  --waiting_for_[static_cast<std::size_t>(e.reason)];
+  e.reason = reason;
+  ++waiting_for_[static_cast<std::size_t>(e.reason)];
+  plan_.reasons.push_back({e.rank.id, reason});
+}
+
+std::vector<SequenceId> Scheduler::in_order_of_waiting() const {
+  std::vector<SequenceId> ids;
+  for (const Rank& rank : waiting_.by_rank()) ids.push_back(rank.id);
+  ids.insert(ids.end(), parked_.begin(), parked_.end());
+  for (const Entry& e : entries_) {
+    if (e.state == State::kWaiting && e.rank.paused) ids.push_back(e.rank.id);
+  }
+  return ids;
+}
+
 Scheduler::Verdict Scheduler::try_admit(Entry& e, int most_rows) {
-  if (e.preempted_plan == plan_number_ || !has_place()) return Verdict::kNoRoom;
+  if (e.preempted_plan == plan_number_) return Verdict::kNoRoom;
+  if (!has_place()) {
+    note_reason(e, running() < limits_.max_seqs ? WaitReason::kWindows : WaitReason::kPlaces);
+    return Verdict::kNoRoom;
+  }
   if (!looked_up(e)) {
     admissions_open_ = false;
     return Verdict::kNoRoom;
@@ -92,8 +117,13 @@ Scheduler::Verdict Scheduler::try_admit(Entry& e, int most_rows) {
     return Verdict::kParked;
   }
   const Intake in = intake(e);
-  if (page_shortage(e, in) > 0 || first_windows(e, in.first_position) > spare_windows_) return Verdict::kNoRoom;
+  const bool pages_lack = page_shortage(e, in) > 0;
+  if (pages_lack || first_windows(e, in.first_position) > spare_windows_) {
+    note_reason(e, pages_lack ? WaitReason::kPages : WaitReason::kWindows);
+    return Verdict::kNoRoom;
+  }
   if (!worth_starting(wanted_rows(e.known - in.first_position), most_rows)) {
+    note_reason(e, WaitReason::kRows);
     if (!limits_.chunked_prefill && !has_prompt_span()) prompts_next_ = true;
     return Verdict::kTooFewRows;
   }
@@ -102,13 +132,14 @@ Scheduler::Verdict Scheduler::try_admit(Entry& e, int most_rows) {
 }
 
 void Scheduler::admit(Entry& e, const Intake& in) {
-  waiting_.erase(e.rank, e.rows_left());
+  leave_order(e);
   plan_.admissions.push_back({e.rank.id, e.swapped, in.first_position});
   free_pages_ -= in.taken;
   e.computed = in.first_position;
   e.held = in.held;
   e.swapped = false;
   e.bypassed = 0;
+  e.reason = WaitReason::kQueue;
   if (passed_over_ != nullptr) ++passed_over_->bypassed;
   enter_running(e, State::kPrompt);
   if (e.next_block != 0) coming_blocks_.insert(e.next_block);

@@ -3,9 +3,11 @@
 // They are extra: every decoding sequence has its own row, prompts that want rows lose a quarter of theirs at most, and
 // no draft takes a page that somebody was promised or waits for.
 //
-// Adaptive: let E be the tokens that the step is expected to give, T its time. A draft at depth j of a sequence whose
-// drafts are right with chance c adds c^j to E, and a row to T. All drafts of all sequences, the likeliest first, are
-// taken as far as E / T is largest. Chances are levels, so that they need not be sorted: linear in sequences and depth.
+// Adaptive: let E be the tokens that the step is expected to give, T its time. A draft that is right with chance c, and
+// all before it, adds c to E, and to T a row and the time of drafting it. All drafts of all sequences, the likeliest
+// first, are taken as far as E / T is largest. Chances are levels, so that they need not be sorted, and beyond the
+// table of step times E / T has no peak within a level, so that only the ends are looked at: linear in sequences and
+// depth.
 #include "sched/drafts.h"
 
 #include <algorithm>
@@ -16,18 +18,12 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kLevels = 64;
-constexpr int kTriesAgainAfter = 48;  // plans without a draft
-
-std::size_t level_of(double chance) {
-  return std::min(kLevels - 1, static_cast<std::size_t>(chance * kLevels));
-}
-
-double expected_tokens(double chance, int drafts) {
-  double sum = 0, all_right = 1;
-  for (int j = 0; j < drafts; ++j) sum += all_right *= chance;
-  return sum;
-}
+constexpr double kLeastGain = 1.03;                // of drafts, as chances and times are estimates
+constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
+constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
+// Before anything was seen: of the first draft, of those behind it.
+constexpr std::array<std::array<float, 2>, kDraftSources> kUnseen{
+    {{0.4F, 0.6F}, {0.6F, 0.7F}, {0.85F, 0.9F}, {0.75F, 0.6F}, {0.9F, 0.9F}}};
 
 }  // namespace
 
@@ -39,11 +35,34 @@ double DraftLimits::step(int rows) const {
   return step_seconds[last] + slope * static_cast<double>(at - last);
 }
 
+DraftRecord::DraftRecord() {
+  for (std::size_t s = 0; s < kDraftSources; ++s) {
+    sources_[s] = {.chances = kUnseen[s], .weights = {kFirstWeight, kFirstWeight}, .levels = {}};
+    sources_[s].update_levels();
+  }
+}
+
+DraftRecord DraftRecord::like(const DraftRecord& others) {
+  DraftRecord record = others;
+  for (Source& source : record.sources_) source.weights = {kFirstWeight, kFirstWeight};
+  return record;
+}
+
 void DraftRecord::add(DraftSource source, int drafted, int right) {
-  const auto s = static_cast<std::size_t>(source);
+  Source& of = sources_[static_cast<std::size_t>(source)];
   for (int j = 0; j < std::min(right + 1, drafted); ++j) {
-    weights_[s] = std::min(weights_[s] + 1, kMostWeight);
-    chances_[s] += ((j < right ? 1.0F : 0.0F) - chances_[s]) / static_cast<float>(weights_[s]);
+    const std::size_t which = j == 0 ? 0 : 1;
+    of.weights[which] = static_cast<std::uint8_t>(std::min(of.weights[which] + 1, kMostWeight));
+    of.chances[which] += ((j < right ? 1.0F : 0.0F) - of.chances[which]) / static_cast<float>(of.weights[which]);
+  }
+  of.update_levels();
+}
+
+void DraftRecord::Source::update_levels() {
+  float all_right = chances[0];
+  for (std::uint8_t& level : levels) {
+    level = static_cast<std::uint8_t>(std::min(kLevels - 1, static_cast<int>(all_right * kLevels)));
+    all_right *= chances[1];
   }
 }
 
@@ -68,61 +87,97 @@ void Scheduler::plan_drafts(const PlanFacts& facts) {
 // The best offer of each sequence that can have drafts.
 void Scheduler::choose_offers(const PlanFacts& facts) {
   draft_choices_.clear();
+  std::array<int, kDraftSources> prices{};  // with a fixed number of drafts the choice is the sequence's own
+  for (std::size_t source = 0; limits_.drafts.adaptive && source < kDraftSources; ++source) {
+    const double tokens = limits_.drafts.seconds[source] * plan_.rows / limits_.drafts.step(plan_.rows);
+    prices[source] = static_cast<int>(std::min(1.0, tokens) * DraftRecord::kLevels);
+  }
   for (const DraftOffer& offer : facts.offers) {
     Entry& e = entry(offer.sequence);
     if (e.state != State::kDecoding || !has_span(e)) continue;
     // None is computed for tokens past the end of the answer.
     const int most = std::min({offer.tokens, limits_.drafts.most, e.counts.rows() - e.computed - 1});
     if (most <= 0) continue;
-    const DraftChoice choice{&e, offer.source, most, e.record.chance(offer.source)};
+    const DraftChoice choice{&e, offer.source, most, e.record.levels(offer.source)};
     if (draft_choices_.empty() || draft_choices_.back().entry != &e) {
       draft_choices_.push_back(choice);
-    } else if (expected_tokens(choice.chance, most) >
-               expected_tokens(draft_choices_.back().chance, draft_choices_.back().most)) {
+    } else if (worth(choice, prices) > worth(draft_choices_.back(), prices)) {
       draft_choices_.back() = choice;
     }
   }
 }
 
+// In levels: the tokens that its drafts are expected to give, less those that the step would give in the time of
+// drafting, the price.
+int Scheduler::worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices) {
+  const int price = prices[static_cast<std::size_t>(choice.source)];
+  int sum = 0;
+  for (int j = 0; j < choice.most; ++j) sum += std::max(0, choice.levels[static_cast<std::size_t>(j)] - price);
+  return sum;
+}
+
 // Grants those that pay, up to `rows`.
 void Scheduler::choose_paying(int rows, bool full_step) {
-  std::array<int, kLevels> drafts{};  // by chance
-  double drafting = 0;
+  DraftCounts drafts{};
   for (const DraftChoice& choice : draft_choices_) {
-    double chance = 1;
-    for (int j = 0; j < choice.most; ++j) ++drafts[level_of(chance *= choice.chance)];
-    drafting = std::max(drafting, limits_.drafts.seconds[static_cast<std::size_t>(choice.source)]);
+    std::array<int, kDraftSources>* const of = drafts.data();
+    const auto source = static_cast<std::size_t>(choice.source);
+    for (int j = 0; j < choice.most; ++j) ++of[choice.levels[static_cast<std::size_t>(j)]][source];
   }
   // Beside prompts the step is full anyway.
   const int own_rows = full_step ? limits_.max_batched_tokens : plan_.rows;
-  double tokens = plan_.rows, best = tokens / limits_.drafts.step(own_rows);
+  const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
+  double tokens = plan_.rows, drafting = 0, best = kLeastGain * tokens / limits_.drafts.step(own_rows);
   int taken = 0, best_taken = 0;
-  for (std::size_t level = kLevels; level-- > 0 && taken < rows;) {
-    for (int i = 0; i < drafts[level] && taken < rows; ++i) {
-      ++taken;
-      tokens += (static_cast<double>(level) + 0.5) / kLevels;
-      const double rate = tokens / (limits_.drafts.step(own_rows + taken) + taken * drafting);
-      if (rate > best) best = rate, best_taken = taken;
+  for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
+    const double chance = DraftRecord::chance(level);
+    for (std::size_t source = 0; source < kDraftSources; ++source) {
+      for (int left = std::min(drafts[level][source], rows - taken); left > 0;) {
+        const int more = own_rows + taken < measured ? 1 : left;
+        left -= more, taken += more;
+        tokens += more * chance;
+        drafting += more * limits_.drafts.seconds[source];
+        const double rate = tokens / (limits_.drafts.step(own_rows + taken) + drafting);
+        if (rate > best) best = rate, best_taken = taken;
+      }
     }
   }
   grant_likeliest(drafts, best_taken);
+  try_again(own_rows);
 }
 
 // The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
-void Scheduler::grant_likeliest(std::span<const int> drafts, int count) {
-  std::size_t level = kLevels;
-  while (level > 0 && count >= drafts[level - 1]) count -= drafts[--level];
+void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
+  int level = DraftRecord::kLevels;  // all of this one and those above are granted
+  while (level > 0) {
+    int here = 0;
+    for (const int of_source : drafts[static_cast<std::size_t>(level) - 1]) here += of_source;
+    if (here > count) break;
+    count -= here, --level;
+  }
   for (DraftChoice& choice : draft_choices_) {
-    double chance = 1;
-    for (choice.granted = 0; choice.granted < choice.most; ++choice.granted) {
-      const std::size_t of = level_of(chance *= choice.chance);
-      if (of >= level) continue;
-      if (of + 1 < level || count == 0) break;
-      --count;
+    const auto* levels = choice.levels.data();
+    int granted = 0;
+    while (granted < choice.most && levels[granted] >= level) ++granted;
+    for (; granted < choice.most && levels[granted] + 1 == level && count > 0; --count) ++granted;
+    choice.granted = granted;
+  }
+}
+
+// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay.
+void Scheduler::try_again(int own_rows) {
+  const double tokens = plan_.rows, seconds = limits_.drafts.step(own_rows), more = limits_.drafts.step(own_rows + 1);
+  for (DraftChoice& choice : draft_choices_) {
+    Entry& e = *choice.entry;
+    if (choice.granted > 0) {
+      e.plans_without_draft = 0;
+      continue;
     }
-    choice.entry->plans_without_draft = choice.granted > 0 ? 0 : choice.entry->plans_without_draft + 1;
-    if (choice.entry->plans_without_draft < kTriesAgainAfter) continue;
-    choice.entry->plans_without_draft = 0;
+    if (++e.plans_without_draft < e.tries_again_after) continue;
+    if ((tokens + 1) * seconds <= tokens * (more + limits_.drafts.seconds[static_cast<std::size_t>(choice.source)]))
+      continue;
+    e.plans_without_draft = 0;
+    e.tries_again_after = std::min(2 * e.tries_again_after, kTriesAtLeastEvery);
     choice.granted = 1;
   }
 }
@@ -130,6 +185,7 @@ void Scheduler::grant_likeliest(std::span<const int> drafts, int count) {
 // Those that fit the pages that nobody else was promised, or waits for.
 int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
   const int in_block = kBlockTokens - 1 - e.computed % kBlockTokens;
+  Span& span = plan_.spans[e.span_index];
   if (count > in_block) {
     const Span longer{.sequence = {}, .first_position = e.computed, .rows = 1 + count};
     const int pages = limits_.geometry.latent_pages(e.computed + 1 + count) - e.held;
@@ -138,10 +194,15 @@ int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
     if (!fits) count = in_block;
   }
   if (count == 0) return 0;
-  e.drafts = count;
-  const int given = give(e, count);
-  e.drafts = 0;
-  Span& span = plan_.spans[e.span_index];
+  int given = count;
+  if (count <= in_block) {  // its own row has the pages
+    span.rows += count;
+    plan_.rows += count;
+  } else {
+    e.drafts = count;
+    given = give(e, count);
+    e.drafts = 0;
+  }
   span.drafts = given;
   span.source = source;
   return given;
@@ -152,6 +213,8 @@ void Scheduler::judged(SequenceId id, DraftSource source, int drafted, int right
   Entry& e = entry(id);
   SLUICE_CHECK(e.state == State::kDecoding && !has_span(e), "what is judged has been computed");
   e.record.add(source, drafted, right);
+  all_records_.add(source, drafted, right);
+  if (right > 0) e.tries_again_after = kTriesAgainAfter;
   e.computed += right;
   e.known += right;
   e.held = limits_.geometry.latent_pages(e.computed);

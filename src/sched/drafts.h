@@ -4,18 +4,21 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/index_types.h"
+#include "sluice/engine.h"
 
 namespace sluice {
 
-// Who guesses. Copies by how long the text is that they continue: longer ones are right more often.
-enum class DraftSource : unsigned char { kShortCopy, kCopy, kLongCopy, kMtp };
-inline constexpr std::size_t kDraftSources = 4;
+// Who guesses. Copies by how long the text is that they continue: longer ones are right more often. Forced: what the
+// answer is bound to leaves no other text.
+enum class DraftSource : unsigned char { kShortCopy, kCopy, kLongCopy, kMtp, kForced };
+inline constexpr std::size_t kDraftSources = 5;
 
 struct DraftLimits {
-  int most = 0;          // tokens drafted for a sequence in a step, at most; 0: no drafts
+  int most = 0;          // tokens drafted for a sequence in a step, at most kMostDrafts; 0: no drafts
   bool adaptive = true;  // as many as pay; off: `most`, wherever there are rows and pages for them
   // [rows - 1]: seconds that a step of so many rows takes; beyond the end it goes on as between the last two. Less than
   // two: rows cost nothing.
@@ -32,18 +35,33 @@ struct DraftOffer {
   int tokens = 0;
 };
 
-// How often drafts of a source were right for a sequence, given that those before them were: an average that forgets.
+// How often drafts of a source were right, given that those before them were: averages that forget, one for the first
+// draft of a step and one for those behind it, which a model that saw one token ahead guesses less well.
 class DraftRecord {
  public:
+  static constexpr int kLevels = 64;  // of chances
+  using Levels = std::array<std::uint8_t, kMostDrafts>;
+
+  DraftRecord();
+  // What a new sequence is expected to be like.
+  static DraftRecord like(const DraftRecord& others);
+
   // Of `drafted` tokens the first `right` were right, and the next one, if any, was not.
   void add(DraftSource source, int drafted, int right);
-  double chance(DraftSource source) const { return chances_[static_cast<std::size_t>(source)]; }
+  // [depth - 1]: the level of the chance that this draft and all before it are right; it never rises.
+  const Levels& levels(DraftSource source) const { return sources_[static_cast<std::size_t>(source)].levels; }
+  static double chance(std::size_t level) { return (static_cast<double>(level) + 0.5) / kLevels; }
 
  private:
-  static constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
+  struct Source {
+    std::array<float, 2> chances;  // of the first, of others
+    std::array<std::uint8_t, 2> weights;
+    Levels levels;
 
-  std::array<float, kDraftSources> chances_{0.4F, 0.6F, 0.85F, 0.75F};
-  std::array<int, kDraftSources> weights_{kFirstWeight, kFirstWeight, kFirstWeight, kFirstWeight};
+    void update_levels();
+  };
+
+  std::array<Source, kDraftSources> sources_;
 };
 
 }  // namespace sluice

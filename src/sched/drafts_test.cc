@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sched/scheduler_world_testing.h"
 
 namespace sluice::drafts_test {
@@ -96,17 +98,77 @@ TEST(DraftsTest, WhatIsRightMoreOftenGetsMore) {
   EXPECT_EQ(drafts, 0);
 }
 
-// It is tried again, once in some fifty steps, and comes back when its drafts are right again.
+// It is tried again, after some fifty steps and then less and less often, and comes back when its drafts are right
+// again.
 TEST(DraftsTest, ASequenceWithoutDraftsTriesAgain) {
   Drafting drafting(cost(0.25), 1);
   for (int i = 0; i < 40; ++i) drafting.step(8, 0);
   int tried = 0;
   for (int i = 0; i < 200; ++i) tried += drafting.step(8, 0);
-  EXPECT_GE(tried, 3);
-  EXPECT_LE(tried, 6);
+  EXPECT_GE(tried, 2);
+  EXPECT_LE(tried, 4);
   int drafts = 0;
   for (int i = 0; i < 1000 && drafts < 2; ++i) drafts = drafting.step(8, 8);
   EXPECT_GE(drafts, 2);
+}
+
+// Where a second draft is never right, the first still is.
+TEST(DraftsTest, TheFirstDraftIsJudgedByItself) {
+  Drafting drafting(cost(0.5), 1);
+  int drafts = 0;
+  for (int i = 0; i < 40; ++i) drafts = drafting.step(8, 1);
+  EXPECT_EQ(drafts, 1);
+}
+
+// Where not even a draft that is always right pays, nobody finds out again and again.
+TEST(DraftsTest, WhatCannotPayIsNotTriedAgain) {
+  for (const double drafting_seconds : {0.0, 2.0}) {
+    DraftLimits limits = cost(0.25);
+    limits.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = drafting_seconds;
+    Drafting drafting(limits, 4);
+    for (int i = 0; i < 40; ++i) drafting.step(8, 0);
+    int tried = 0;
+    for (int i = 0; i < 400; ++i) tried += drafting.step(8, 0);
+    EXPECT_EQ(tried > 0, drafting_seconds == 0) << drafting_seconds;
+  }
+}
+
+// Only the model's drafts take the time of drafting; those that cost nothing are taken even if they are right less
+// often.
+TEST(DraftsTest, OnlyTheirSourceIsCharged) {
+  DraftLimits limits = cost(0.1);
+  limits.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = 0.8;
+  Drafting model(limits, 1), copies(limits, 1);
+  EXPECT_EQ(model.step(8, 8, DraftSource::kMtp), 0);
+  EXPECT_GT(copies.step(8, 8, DraftSource::kLongCopy), 0);
+  PlanFacts facts = copies.world().memory.answers(&copies.world().scheduler);
+  facts.offers = {{SequenceId(0), DraftSource::kMtp, 4}, {SequenceId(0), DraftSource::kShortCopy, 4}};
+  EXPECT_EQ(copies.world().scheduler.plan(facts).spans.at(0).source, DraftSource::kShortCopy);
+}
+
+// A new sequence is expected to be like the others, unless the number of drafts is fixed: then it depends on nobody.
+TEST(DraftsTest, ANewSequenceIsExpectedToBeLikeOthers) {
+  for (const bool adaptive : {true, false}) {
+    DraftLimits limits = cost(0.25);
+    limits.adaptive = adaptive;
+    Drafting drafting(limits, 1);
+    for (int i = 0; i < 100; ++i) drafting.step(2, 0);
+    SchedulerWorld& world = drafting.world();
+    world.add(1, {3, 1000});
+    PlanFacts before = world.memory.answers(&world.scheduler);
+    const StepPlan prompt = world.scheduler.plan(before);
+    world.memory.carry_out(prompt);
+    world.memory.finish(prompt);
+    world.scheduler.completed();
+    for (const Span& span : prompt.spans) world.memory.append(span.sequence);
+    PlanFacts facts = world.memory.answers(&world.scheduler);
+    facts.offers = {{SequenceId(1), DraftSource::kMtp, 2}, {SequenceId(1), DraftSource::kCopy, 2}};
+    const StepPlan plan = world.scheduler.plan(facts);
+    const auto found = std::ranges::find(plan.spans, SequenceId(1), &Span::sequence);
+    ASSERT_NE(found, plan.spans.end());
+    EXPECT_EQ(found->source, adaptive ? DraftSource::kCopy : DraftSource::kMtp);
+    EXPECT_GE(found->drafts, 1);
+  }
 }
 
 // The sum of a step is what counts: beside sixteen others a draft that is right half of the time costs too much.

@@ -29,13 +29,14 @@ void Scheduler::preempt(Entry& e, bool swap) {
   e.preempted_plan = plan_number_;
   e.swapped = swap;
   if (!swap) e.computed = 0;
+  if (e.rank.paused) e.reason = WaitReason::kPaused;
   enter_waiting(e);
 }
 
 void Scheduler::lost(SequenceId id) {
   Entry& e = entry(id);
   SLUICE_CHECK(e.swapped || (e.runs() && has_span(e)), "what is lost was swapped, or is just being restored");
-  e.runs() ? leave_running(e) : waiting_.erase(e.rank, e.rows_left());
+  e.runs() ? leave_running(e) : leave_order(e);
   e.span_plan = 0;
   e.computed = 0;
   e.swapped = false;
@@ -57,7 +58,8 @@ Scheduler::Entry* Scheduler::next_forced() {
 Scheduler::Entry* Scheduler::best_waiting() {
   if (limits_.policy != SchedulingPolicy::kPriority || waiting_.empty() || running_.empty()) return nullptr;
   Entry& best = entry(waiting_.by_rank().begin()->id);
-  if (best.preempted_plan == plan_number_ || running_.rbegin()->priority <= best.rank.priority) return nullptr;
+  const auto is_worse = [&best](const Rank& rank) { return rank.priority > best.rank.priority; };
+  if (best.preempted_plan == plan_number_ || std::none_of(running_.begin(), running_.end(), is_worse)) return nullptr;
   // Behind a better prompt it would get no rows.
   if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return nullptr;
   return &best;

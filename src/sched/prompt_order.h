@@ -12,7 +12,8 @@ namespace sluice {
 
 // Smaller is better. Arrivals are unique, so the order never depends on an id.
 struct Rank {
-  int priority = 0;  // 0 unless the policy looks at it
+  bool paused = false;  // nobody needs its tokens now, so of what runs it is the first to leave
+  int priority = 0;     // 0 unless the policy looks at it
   std::int64_t arrival = 0;
   SequenceId id;
 

@@ -51,6 +51,7 @@ void Scheduler::begin_plan(const PlanFacts& facts) {
   plan_.preemptions.clear();
   plan_.admissions.clear();
   plan_.waits.clear();
+  plan_.reasons.clear();
   plan_.rows = 0;
   first_prompt_span_ = 0;
   free_pages_ = facts.free_latent_pages;
@@ -143,7 +144,10 @@ Question Scheduler::ask_victims() {
   if (!asking_.lack.any()) return {};
   const Entry& best = *best_waiting();
   for (; asking_.lack.any() && asking_.next_leaver != running_.rend(); ++asking_.next_leaver) {
-    if (asking_.next_leaver->priority <= best.rank.priority) break;
+    if (asking_.next_leaver->priority <= best.rank.priority) {
+      if (asking_.next_leaver->paused) continue;  // that is no reason to leave for it
+      break;
+    }
     const Entry& e = entry(asking_.next_leaver->id);
     if (!may_leave(e)) return about_leaving(e);
     asking_.lack.places -= 1;

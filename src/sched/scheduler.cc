@@ -23,6 +23,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
       steady_windows_(limits.geometry.steady_window_pages()),
       turns_(limits.max_batched_tokens) {
   SLUICE_CHECK(limits.max_batched_tokens >= 1 && limits.max_seqs >= 1, "a scheduler needs a budget and a place");
+  SLUICE_CHECK(limits.drafts.most <= kMostDrafts, "a sequence has few drafts");
   SLUICE_CHECK(limits.window_pages >= steady_windows_, "one sequence must fit the window pool");
   SLUICE_CHECK(limits.chunked_prefill || limits.max_batched_tokens >= limits.max_model_len,
                "a prompt in one piece must fit the budget");
@@ -71,7 +72,10 @@ Scheduler::Entry& Scheduler::new_entry(SequenceId id, const SequenceCounts& coun
   SLUICE_CHECK(e.state == State::kNone, "a live sequence was added again");
   e = {};
   e.counts = counts;
-  e.rank = {limits_.policy == SchedulingPolicy::kPriority ? counts.priority : 0, ++arrivals_, id};
+  if (limits_.drafts.adaptive) e.record = DraftRecord::like(all_records_);
+  e.rank.priority = limits_.policy == SchedulingPolicy::kPriority ? counts.priority : 0;
+  e.rank.arrival = ++arrivals_;
+  e.rank.id = id;
   return e;
 }
 
@@ -83,7 +87,8 @@ void Scheduler::add(SequenceId id, const SequenceCounts& counts) {
 
 bool Scheduler::fork(SequenceId parent_id, SequenceId child_id, int free_latent_pages) {
   const Entry parent = entry(parent_id);
-  SLUICE_CHECK(parent.runs() && !has_span(parent), "what is forked runs, and is between two steps");
+  SLUICE_CHECK(parent.runs() && !parent.rank.paused && !has_span(parent),
+               "what is forked runs, and is between two steps");
   const bool copies = limits_.geometry.has_latents && parent.computed % kBlockTokens != 0;
   const int promise = parent.promised - parent.owes_copy + copies;
   // Of those that share an open page the last one to write needs no copy; but who that is, is not known.
@@ -107,40 +112,78 @@ bool Scheduler::fork(SequenceId parent_id, SequenceId child_id, int free_latent_
 void Scheduler::end(SequenceId id) {
   Entry& e = entry(id);
   SLUICE_CHECK(e.state != State::kNone, "a sequence was ended twice");
+  paused_ -= e.rank.paused;
   if (e.runs()) {
     leave_running(e);
-  } else if (e.state == State::kWaiting) {
-    waiting_.erase(e.rank, e.rows_left());
   } else {
-    std::erase(parked_, id);
+    leave_order(e);
   }
   e = {};
 }
 
 void Scheduler::enter_waiting(Entry& e) {
   e.state = State::kWaiting;
-  waiting_.insert(e.rank, e.rows_left());
+  enter_order(e);
+}
+
+// Of those that rows are given to, or memory. What is paused is in none.
+void Scheduler::enter_order(Entry& e) {
+  if (e.state == State::kWaiting) ++waiting_for_[static_cast<std::size_t>(e.reason)];
+  if (e.rank.paused) {
+    asleep_ += e.state == State::kWaiting;
+  } else if (e.state == State::kWaiting) {
+    waiting_.insert(e.rank, e.rows_left());
+  } else if (e.state == State::kPrompt) {
+    prompts_.insert(e.rank, e.rows_left());
+  } else {
+    turns_.add(e.rank.id);
+  }
+}
+
+void Scheduler::leave_order(Entry& e) {
+  if (!e.runs()) --waiting_for_[static_cast<std::size_t>(e.reason)];
+  if (e.rank.paused) {
+    asleep_ -= e.state == State::kWaiting;
+  } else if (e.state == State::kWaiting) {
+    waiting_.erase(e.rank, e.rows_left());
+  } else if (e.state == State::kParked) {
+    std::erase(parked_, e.rank.id);
+  } else if (e.state == State::kPrompt) {
+    prompts_.erase(e.rank, e.rows_left());
+  } else {
+    turns_.remove(e.rank.id);
+  }
+}
+
+void Scheduler::set_paused(SequenceId id, bool paused) {
+  Entry& e = entry(id);
+  SLUICE_CHECK(e.state != State::kNone && !has_span(e) && stage_ == Stage::kNone,
+               "a sequence is paused between two steps");
+  if (e.rank.paused == paused) return;
+  leave_order(e);
+  if (e.runs()) running_.erase(e.rank);
+  e.rank.paused = paused;
+  paused_ += paused ? 1 : -1;
+  if (e.runs()) {
+    running_.insert(e.rank);
+  } else {
+    e.state = State::kWaiting;
+    e.reason = paused ? WaitReason::kPaused : WaitReason::kQueue;
+  }
+  enter_order(e);
 }
 
 void Scheduler::enter_running(Entry& e, State state) {
   e.state = state;
   running_.insert(e.rank);
-  if (state == State::kDecoding) {
-    turns_.add(e.rank.id);
-  } else {
-    prompts_.insert(e.rank, e.rows_left());
-  }
+  enter_order(e);
   spare_windows_ -= steady_windows_;
   update_promise(e);
 }
 
 void Scheduler::leave_running(Entry& e) {
   running_.erase(e.rank);
-  if (e.state == State::kDecoding) {
-    turns_.remove(e.rank.id);
-  } else {
-    prompts_.erase(e.rank, e.rows_left());
-  }
+  leave_order(e);
   spare_windows_ += steady_windows_;
   e.state = State::kNone;
   e.held = 0;

@@ -49,18 +49,23 @@
 //     beside the others that this plan swaps.
 //   - A plan that preempts for memory admits nobody; in one that preempts otherwise, every page of a prefix hit counts
 //     as taken from the free ones, since its holder may be the one that leaves.
-// Progress: if there is any sequence, the plan has a span, except the plan in which force_preemption() takes the last
-// running sequence away. For a running sequence can always compute a row, and if none runs the first waiting one fits.
-// The best running sequence gets closer to its end, so by induction every sequence ends (under kPriority: provided that
-// better ones stop coming).
+// Paused sequences (set_paused) get no rows. What runs keeps its memory and its place, but is the first to leave for
+// the pages of decodes; what waits, or is preempted, waits at least until it goes on. Its rank is then what it was. A
+// waiting sequence of better priority (kPriority) takes memory from a paused one only if it could if that one was not
+// paused. Progress: if a running sequence is not paused, the plan has a span, and so it has if none runs and one that
+// waits is not paused; except the plan in which force_preemption() takes the last running sequence away. What waits may
+// wait for the memory of paused ones: these must go on or end. For a running sequence can always compute a row, and if
+// none runs the first waiting one fits. The best running sequence gets closer to its end, so by induction every
+// sequence ends (under kPriority: provided that better ones stop coming).
 //
-// Call order: add / fork / end / force_preemption at any time between steps, then gather() and plan() with nothing
-// between, then completed() and judged() before the next plan; end and lost also between these. A plan of 1,000 decodes
-// takes some 10 us; all else is O(log waiting) each. Thread safety: one thread at a time; check() is const over values
-// fixed at construction and may be called from any.
+// Call order: add / fork / end / set_paused / force_preemption at any time between steps, then gather() and plan() with
+// nothing between, then completed() and judged() before the next plan; end and lost also between these. A plan of 1,000
+// decodes takes some 10 us, 30 with drafts; all else is O(log waiting) each. Thread safety: one thread at a time;
+// check() is const over values fixed at construction and may be called from any.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -138,6 +143,9 @@ class Scheduler {
   // plan() and completed(), which makes the sequence's span of this plan void.
   void lost(SequenceId id);
 
+  // Between steps, and before gather(): the sequence gets no more rows until it is told to go on.
+  void set_paused(SequenceId id, bool paused);
+
   // For tests: the next plan preempts a running sequence, in turn by rank, every second time by swapping if there is
   // room. Only one that has got further than at its last preemption, so that all progress; the request stands until
   // there is one.
@@ -160,12 +168,22 @@ class Scheduler {
   // Of these, the sequences that decode, in the order of their turns.
   int decoding() const { return turns_.size(); }
   SequenceId decoding(int i) const { return turns_[i]; }
-  int waiting() const { return waiting_.size() + static_cast<int>(parked_.size()); }
+  int waiting() const { return waiting_.size() + static_cast<int>(parked_.size()) + asleep_; }
+  // Of the running and the waiting ones.
+  int paused() const { return paused_; }
+  bool paused(SequenceId id) const { return entries_[index_of(id)].rank.paused; }
   const SchedulerLimits& limits() const { return limits_; }
+  // Those that wait, by rank, behind them those that wait for a prefix, and the paused ones; and why, when it was last
+  // looked at.
+  std::vector<SequenceId> in_order_of_waiting() const;
+  WaitReason wait_reason(SequenceId id) const { return entries_[index_of(id)].reason; }
+  // How many wait for each reason.
+  const std::array<int, kWaitReasons>& waiting_for() const { return waiting_for_; }
 
  private:
   static constexpr int kMostWaits = 32;        // that may begin in a plan
   static constexpr int kParkedQuestions = 16;  // about those that wait for a prefix, in a plan
+  static constexpr int kTriesAgainAfter = 48;  // plans without a draft, for the first time
 
   enum class State { kNone, kWaiting, kParked, kPrompt, kDecoding };
 
@@ -179,6 +197,7 @@ class Scheduler {
     int promised = 0;        // latent pages that it will need and has been granted
     bool owes_copy = false;  // forked, so its next row may have to copy the page that it shares
     bool swapped = false;
+    WaitReason reason = WaitReason::kQueue;
     int bypassed = 0;            // by sequences admitted while it found no room
     std::int64_t span_plan = 0;  // numbers of plans: its last span, spans[span_index],
     std::size_t span_index = 0;
@@ -191,7 +210,7 @@ class Scheduler {
     PrefixHit hit;
     DraftRecord record;
     int drafts = 0;  // that it is being given
-    int plans_without_draft = 0;
+    int plans_without_draft = 0, tries_again_after = kTriesAgainAfter;
     std::uint64_t next_block = 0;
     int own_pages = 0;
     std::size_t image_bytes = 0;
@@ -249,6 +268,8 @@ class Scheduler {
   void enter_running(Entry& e, State state);
   void leave_running(Entry& e);
   void enter_waiting(Entry& e);
+  void enter_order(Entry& e);
+  void leave_order(Entry& e);
 
   // questions.cc
   void begin_plan(const PlanFacts& facts);
@@ -285,13 +306,16 @@ class Scheduler {
     Entry* entry;
     DraftSource source;
     int most;
-    double chance;
+    DraftRecord::Levels levels;
     int granted = 0;
   };
+  using DraftCounts = std::array<std::array<int, kDraftSources>, DraftRecord::kLevels>;  // by chance and source
   void plan_drafts(const PlanFacts& facts);
   void choose_offers(const PlanFacts& facts);
   void choose_paying(int rows, bool full_step);
-  void grant_likeliest(std::span<const int> drafts, int count);
+  static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
+  void grant_likeliest(const DraftCounts& drafts, int count);
+  void try_again(int own_rows);
   int give_drafts(Entry& e, DraftSource source, int count);
 
   // prompts.cc
@@ -320,6 +344,7 @@ class Scheduler {
   int page_shortage(const Entry& e, const Intake& in) const;
   int first_windows(const Entry& e, Position first) const;
   Verdict try_admit(Entry& e, int most_rows);
+  void note_reason(Entry& e, WaitReason reason);
   void admit(Entry& e, const Intake& in);
 
   // preemption.cc
@@ -341,6 +366,8 @@ class Scheduler {
   PromptOrder waiting_;
   std::vector<SequenceId> parked_;  // that wait for their prefix; the next one to be asked about first
   DecodeTurns turns_;
+  int paused_ = 0, asleep_ = 0;  // asleep: of the paused ones, those that wait
+  std::array<int, kWaitReasons> waiting_for_{};
   int promised_pages_ = 0;  // sum of Entry::promised
   bool preemption_forced_ = false, next_forced_swaps_ = false;
   Rank last_forced_;
@@ -363,6 +390,7 @@ class Scheduler {
   Entry* passed_over_ = nullptr;  // the oldest, which found no room
   std::vector<SequenceId> chosen_;
   std::vector<DraftChoice> draft_choices_;
+  DraftRecord all_records_;  // of all sequences that ever had drafts
 };
 
 // Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.

@@ -5,6 +5,7 @@
 
 #include "base/index_types.h"
 #include "sched/drafts.h"
+#include "sluice/step_record.h"
 
 namespace sluice {
 
@@ -38,6 +39,12 @@ struct Admission {
   bool operator==(const Admission&) const = default;
 };
 
+// A sequence that waits for another reason than when it was last looked at; not part of what is carried out.
+struct ReasonToWait {
+  SequenceId sequence;
+  WaitReason reason = WaitReason::kQueue;
+};
+
 // Carried out in this order: all preemptions, all admissions, then the spans are reserved and computed.
 struct StepPlan {
   std::vector<Preemption> preemptions;
@@ -45,6 +52,7 @@ struct StepPlan {
   std::vector<Span> spans;  // at most one per sequence
   int rows = 0;
   std::vector<SequenceId> waits;  // begin to wait for another sequence, running or admitted, to compute their prefix
+  std::vector<ReasonToWait> reasons;
 
   bool empty() const { return spans.empty(); }
 };

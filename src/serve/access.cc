@@ -36,6 +36,24 @@ bool is_loopback_name(const std::string& name) {
          (name.starts_with("127.") && is_address(name));
 }
 
+enum class Needs { kNothing, kKey, kAdmin };
+
+Needs needs_of(std::string_view path) {
+  // The page asks for the key itself, so it has to be there without one.
+  if (path == "/" || path.starts_with("/page/") || path == "/health" || path.starts_with("/health/")) {
+    return Needs::kNothing;
+  }
+  return path.starts_with("/debug/") || path.starts_with("/v1/weights/") ? Needs::kAdmin : Needs::kKey;
+}
+
+// What is presented as a key; "" for nothing.
+std::string_view secret_of(const HttpRequest& request) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view authorization = request.header("authorization");
+  if (lower(authorization.substr(0, kScheme.size())) == kScheme) return authorization.substr(kScheme.size());
+  return request.header("x-api-key");
+}
+
 ApiError refusal(std::string message, std::string code) {
   return {403, std::move(message), "", std::move(code)};
 }
@@ -49,7 +67,8 @@ bool Access::allows_origin(std::string_view origin) const {
 
 bool Access::is_own_host(std::string_view host) const {
   const std::string name = host_name(host);
-  return is_loopback_name(name) || name == lower(host_) || (!is_loopback_ && is_address(name));
+  return is_loopback_name(name) || (!is_loopback_ && is_address(name)) ||
+         std::ranges::any_of(hosts_, [&](const std::string& own) { return name == lower(own); });
 }
 
 std::optional<ApiError> Access::check(HttpRequest& request) const {
@@ -73,6 +92,28 @@ std::optional<ApiError> Access::check(HttpRequest& request) const {
       fmt::format("pages of the origin {} may not use this server; start it with --cors-origin ORIGIN to allow it",
                   request.origin.substr(0, 100)),
       "origin_not_allowed");
+}
+
+std::optional<ApiError> Access::check_key(HttpRequest& request) const {
+  const std::shared_ptr<const ApiKeys> keys = keys_;
+  const Needs needs = needs_of(request.path);
+  if (!keys->any() || needs == Needs::kNothing) return std::nullopt;
+  const std::string_view secret = secret_of(request);
+  const ApiKey* key = secret.empty() ? nullptr : keys->find(secret);
+  if (key != nullptr) {
+    request.record.key = key->name;
+    request.is_admin = key->is_admin;
+  }
+  if (needs == Needs::kKey && !keys->any_for_users()) return std::nullopt;
+  if (secret.empty()) {
+    return ApiError{401, "an API key is needed: send it as Authorization: Bearer KEY, or as x-api-key: KEY", "",
+                    "missing_api_key"};
+  }
+  if (key == nullptr) return ApiError{401, "this API key is not one of the server's", "", "invalid_api_key"};
+  if (needs == Needs::kAdmin && keys->any_for_admins() && !key->is_admin) {
+    return refusal("this path is for keys of administrators", "admin_key_needed");
+  }
+  return std::nullopt;
 }
 
 bool Access::is_preflight(const HttpRequest& request) {

@@ -68,7 +68,7 @@ TEST_F(AccessTest, AllowedOriginsAreAnsweredWithPreflights) {
 }
 
 TEST_F(AccessTest, OnOtherAddressesAnyHostMayBeNamedButNotByAPage) {
-  options_.http.host = "0.0.0.0";
+  options_.http.hosts = {"0.0.0.0"};
   EXPECT_EQ(send("GET", "/v1/models", "Host: gpu-server:8000\r\n").status, 200);
   EXPECT_EQ(send("GET", "/v1/models", "Host: 10.0.0.7:80\r\nOrigin: http://10.0.0.7:80\r\n").status, 200);
   EXPECT_EQ(send("GET", "/v1/models", "Host: evil.example\r\nOrigin: http://evil.example\r\n").status, 403);

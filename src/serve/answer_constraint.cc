@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 #include <utility>
@@ -120,21 +121,34 @@ class ConstraintReader {
   GenerationOptions& out_;
 };
 
+bool is_written(std::string_view token, const CallMarkup& markup) {
+  if (token.empty()) return false;
+  const std::array texts = {markup.begins,        markup.open,      markup.call,     markup.name_end,
+                            markup.call_end,      markup.close,     markup.is_text,  markup.is_json,
+                            markup.parameter_end, markup.parameter, kReasoningStart, kReasoningEnd};
+  return std::ranges::any_of(texts, [&](std::string_view text) { return text.find(token) != std::string_view::npos; });
+}
+
 }  // namespace
 
 const json::object* read_constraint(RequestFields& fields, GenerationOptions& out) {
   return ConstraintReader(fields, out).read();
 }
 
-std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engine, const Tokenizer& tokenizer) {
-  return [&engine, &tokenizer] {
+std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engine, const Tokenizer& tokenizer,
+                                                             const CallMarkup* markup) {
+  return [&engine, &tokenizer, markup] {
+    const std::vector<std::int32_t> ends = engine.end_token_ids();
     std::vector<std::string_view> tokens(
         static_cast<std::size_t>(std::min(engine.vocab_size(), tokenizer.vocab_size())));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const auto id = static_cast<std::int32_t>(i);
-      if (!tokenizer.is_special(id)) tokens[i] = tokenizer.token_bytes(id);
+      const std::string_view bytes = tokenizer.token_bytes(id);
+      const bool is_markup =
+          markup != nullptr && is_written(bytes, *markup) && std::ranges::find(ends, id) == ends.end();
+      if (!tokenizer.is_special(id) || is_markup) tokens[i] = bytes;
     }
-    return std::make_shared<const TokenTrie>(tokens, engine.end_token_ids());
+    return std::make_shared<const TokenTrie>(tokens, ends);
   };
 }
 

@@ -19,8 +19,9 @@ namespace sluice {
 const boost::json::object* read_constraint(RequestFields& fields, GenerationOptions& out);
 
 // For a GrammarCache: the tokens of the tokenizer that the engine has, but special ones, and the engine's end tokens.
-// Engine and tokenizer must outlive it.
-std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engine, const Tokenizer& tokenizer);
+// Of special ones those that calls are written with (`markup`; null: none). All three must outlive it.
+std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engine, const Tokenizer& tokenizer,
+                                                             const CallMarkup* markup = nullptr);
 
 // Null: the request asks for none. `behind`: text of the answer behind which the constraint begins; "": at once.
 // Compiles, which may take long.

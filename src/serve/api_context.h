@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "grammar/grammar.h"
+#include "serve/engine_feed.h"
 #include "serve/jobs.h"
+#include "serve/key_limits.h"
 #include "serve/openai_request.h"
 #include "serve/server_metrics.h"
 #include "serve/waiting.h"
@@ -30,10 +33,15 @@ struct ApiContext {
   ServerMetrics metrics;
   std::function<std::chrono::steady_clock::time_point()> now;  // for the metrics' latencies
   JobRegistry jobs;
-  GrammarCache grammars;
+  GrammarCache grammars, call_grammars;
   std::shared_ptr<Waiting> waiting;
-  std::atomic<bool> is_loopback;  // only programs of this machine can reach the server
-  bool debug_endpoints;           // /debug/* answers everybody
+  std::shared_ptr<KeyLimits> key_limits;
+  std::shared_ptr<std::atomic<std::int64_t>> distribution_bytes;  // that scores under way will keep
+  double request_timeout;                                         // seconds, of a request that names none; 0: none
+  bool log_text;                                                  // prompts and answers in the log
+  std::atomic<bool> is_loopback;                                  // only programs of this machine can reach the server
+  bool debug_endpoints;                                           // /debug/* answers everybody
+  std::unique_ptr<EngineFeed> feed;
   // Threads for parsing, rendering and tokenising; large bodies have their own. Last, so that they end first.
   TaskQueue large_workers;
   TaskQueue workers;

@@ -52,8 +52,8 @@ std::string_view type_name(FieldType type) {
 }
 
 std::string_view place_name(unsigned places) {
-  if (places == kInBoth) return "both";
-  return places == kInChat ? "chat" : "completions";
+  if ((places & kInBoth) == kInBoth) return "both";
+  return (places & kInChat) != 0 ? "chat" : "completions";
 }
 
 json::value typed(std::string_view type) {
@@ -125,11 +125,11 @@ json::object& owner_of(json::object& root, std::string_view path, std::string_vi
   return *at;
 }
 
-json::object request_schema(FieldPlaces place, std::string_view required) {
-  json::object root{
-      {"type", "object"}, {"required", json::array{json::value(required)}}, {"properties", json::object()}};
-  for (const Field& field : request_fields()) {
-    if ((field.places & place) == 0 || field.name.find("content[]") != std::string_view::npos) continue;
+json::object request_schema(FieldPlaces place) {
+  json::object root{{"type", "object"}, {"required", json::array()}, {"properties", json::object()}};
+  for (const Field* listed : fields_of(place)) {
+    const Field& field = *listed;
+    if (field.name.find("content[]") != std::string_view::npos) continue;
     std::string_view key;
     json::object& owner = owner_of(root, field.name, key);
     json::object schema;
@@ -142,7 +142,9 @@ json::object request_schema(FieldPlaces place, std::string_view required) {
     }
     const bool is_required = field.text.ends_with("required");
     owner["properties"].as_object()[key] = is_required ? json::value(std::move(schema)) : nullable(std::move(schema));
-    if (is_required && &owner != &root) owner["required"] = json::array{json::value(key)};
+    if (!is_required) continue;
+    if (!owner.contains("required")) owner["required"] = json::array();
+    owner["required"].as_array().emplace_back(key);
   }
   return root;
 }
@@ -173,8 +175,8 @@ json::object answers(std::string_view what, bool generates) {
   return out;
 }
 
-json::object generating(std::string_view summary, FieldPlaces place, std::string_view required) {
-  const json::object content{{"application/json", json::object{{"schema", request_schema(place, required)}}}};
+json::object posting(std::string_view summary, FieldPlaces place) {
+  const json::object content{{"application/json", json::object{{"schema", request_schema(place)}}}};
   return {{"post", json::object{{"summary", summary},
                                 {"requestBody", json::object{{"required", true}, {"content", content}}},
                                 {"responses", answers(summary, true)}}}};
@@ -184,6 +186,34 @@ json::object telling(std::string_view summary) {
   return {{"get", json::object{{"summary", summary}, {"responses", answers(summary, false)}}}};
 }
 
+void append_call(std::string& out, FieldPlaces place, std::string_view call, std::string_view about) {
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "\n## {}\n{}\n\n| field | type | range | by default | effect |\n|---|---|---|---|---|\n", call,
+                 about);
+  std::string ignored, missing, shared;
+  const auto add = [](std::string& list, std::string_view name, std::string_view value) {
+    fmt::format_to(std::back_inserter(list), "{}`{}`{}", list.empty() ? "" : ", ", name, value);
+  };
+  for (const Field* listed : fields_of(place)) {
+    const Field& field = *listed;
+    if ((field.places & kInBoth) != 0) {  // as there, with all that is in it
+      if (field.name.find_first_of(".[") == std::string_view::npos) add(shared, field.name, "");
+      continue;
+    }
+    if (field.use == FieldUse::kRead) {
+      fmt::format_to(to, "| `{}` | {} | {} | {} | {} |\n", field.name, type_name(field.type), field.range(),
+                     field.preset, field.text);
+    } else if (field.use == FieldUse::kIgnored) {
+      add(ignored, field.name, "");
+    } else {
+      add(missing, field.name, fmt::format(" ({})", field.text));
+    }
+  }
+  if (!shared.empty()) fmt::format_to(to, "\nAs in chat: {}.\n", shared);
+  if (!ignored.empty()) fmt::format_to(to, "\nWithout effect: {}.\n", ignored);
+  if (!missing.empty()) fmt::format_to(to, "\nAt this value only: {}.\n", missing);
+}
+
 }  // namespace
 
 std::string api_markdown() {
@@ -191,20 +221,28 @@ std::string api_markdown() {
   out += "| field | in | type | range | by default | effect |\n|---|---|---|---|---|---|\n";
   const auto to = std::back_inserter(out);
   for (const Field& field : request_fields()) {
-    if (field.use != FieldUse::kRead) continue;
+    if (field.use != FieldUse::kRead || (field.places & kInBoth) == 0) continue;
     fmt::format_to(to, "| `{}` | {} | {} | {} | {} | {} |\n", field.name, place_name(field.places),
                    type_name(field.type), field.range(), field.preset, field.text);
   }
   out += "\n## Without effect\nKnown, and ignored: there is nothing here that they could change.\n\n";
   for (const Field& field : request_fields()) {
-    if (field.use == FieldUse::kIgnored) fmt::format_to(to, "- `{}` ({})\n", field.name, place_name(field.places));
+    if (field.use != FieldUse::kIgnored || (field.places & kInBoth) == 0) continue;
+    fmt::format_to(to, "- `{}` ({})\n", field.name, place_name(field.places));
   }
   out += "\n## Not supported\nKnown from other servers; accepted at this value only, which asks for nothing.\n\n";
   out += "| field | in | value | instead |\n|---|---|---|---|\n";
   for (const Field& field : request_fields()) {
-    if (field.use != FieldUse::kOnly) continue;
+    if (field.use != FieldUse::kOnly || (field.places & kInBoth) == 0) continue;
     fmt::format_to(to, "| `{}` | {} | `{}` | {} |\n", field.name, place_name(field.places), field.text, field.preset);
   }
+  append_call(out, kInResponses, "`POST /v1/responses`", "[How it answers](server.md#responses).");
+  append_call(out, kInMessages, "`POST /v1/messages`",
+              "[How it answers](server.md#messages). `POST /v1/messages/count_tokens` has the same but `max_tokens`, "
+              "`stop_sequences` and `stream`.");
+  append_call(out, kInScore, "`POST /v1/score`", "[How it answers](server.md#scores-and-token-ids).");
+  append_call(out, kInTokenize, "`POST /tokenize`", "[How it answers](server.md#tokens-and-prompts).");
+  append_call(out, kInDetokenize, "`POST /detokenize`", "[How it answers](server.md#tokens-and-prompts).");
   return out;
 }
 
@@ -220,8 +258,16 @@ std::string openapi_json() {
       {"info", json::object{{"title", "Sluice"}, {"version", "1"}}},
       {"paths",
        json::object{
-           {"/v1/chat/completions", generating("a chat answer, whole or streamed", kInChat, "messages")},
-           {"/v1/completions", generating("the continuation of a raw prompt", kInCompletion, "prompt")},
+           {"/v1/chat/completions", posting("a chat answer, whole or streamed", kInChat)},
+           {"/v1/completions", posting("the continuation of a raw prompt", kInCompletion)},
+           {"/v1/responses", posting("an answer as items, whole or streamed", kInResponses)},
+           {"/v1/messages", posting("an answer as content blocks, whole or streamed", kInMessages)},
+           {"/v1/messages/count_tokens", posting("the number of a prompt's tokens", kInCount)},
+           {"/v1/score", posting("what the model says of given texts", kInScore)},
+           {"/v1/chat/completions/render", posting("the prompt of a chat request, as text and ids", kInChat)},
+           {"/tokenize", posting("the ids of a text or of messages", kInTokenize)},
+           {"/detokenize", posting("the text of ids", kInDetokenize)},
+           {"/tokenizer_info", telling("the tokenizer and its special tokens")},
            {"/v1/models", telling("the one model that is served")},
            {"/health", telling("whether tokens can be made")},
        }},

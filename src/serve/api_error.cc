@@ -8,6 +8,7 @@ namespace sluice {
 namespace {
 
 std::string_view error_type(int status) {
+  if (status == 401) return "authentication_error";
   if (status == 403) return "permission_error";
   if (status == 404) return "not_found_error";
   if (status == 429) return "rate_limit_error";
@@ -60,7 +61,9 @@ HttpResponse error_response(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = error_json(error);
-  if (error.status == 429 || error.status == 503) response.retry_after = 1;
+  response.error = error.message;
+  if (error.status == 429 || error.status == 503) response.retry_after = error.retry_after;
+  response.wants_key = error.status == 401;
   return response;
 }
 

@@ -15,6 +15,10 @@ class BestOfWriter final : public AnswerWriter {
       : writer_(std::move(writer)), n_(n), best_of_(best_of), choices_(static_cast<std::size_t>(prompts * best_of)) {}
 
   void begin(const Usage& so_far, std::string& out) override { writer_->begin(so_far, out); }
+  void fail(const ApiError& error, const Usage& so_far, std::string& out) override {
+    writer_->fail(error, so_far, out);
+  }
+  std::string_view filler() const override { return writer_->filler(); }
 
   void delta(int index, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
     Choice& choice = choices_[static_cast<std::size_t>(index)];

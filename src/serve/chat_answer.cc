@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,10 @@ void append_logprobs(std::string& out, std::string_view tokens, bool asked_for) 
 class ChatStreamWriter final : public AnswerWriter {
  public:
   explicit ChatStreamWriter(AnswerForm form)
-      : form_(std::move(form)), tokens_(static_cast<std::size_t>(form_.choices)) {}
+      : form_(std::move(form)),
+        tokens_(static_cast<std::size_t>(form_.choices)),
+        ids_(static_cast<std::size_t>(form_.choices)),
+        exports_(static_cast<std::size_t>(form_.choices)) {}
 
   void begin(const Usage& so_far, std::string& out) override {
     usage_ = so_far;
@@ -62,9 +66,13 @@ class ChatStreamWriter final : public AnswerWriter {
   }
 
   void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) override {
+    if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     usage_ = so_far;
     std::string& tokens = tokens_[static_cast<std::size_t>(choice)];
     append_tokens(tokens, delta, form_);
+    std::vector<std::int32_t>& ids = ids_[static_cast<std::size_t>(choice)];
+    ids.insert(ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+    exports_[static_cast<std::size_t>(choice)].add(delta);
     for (const ChatDelta& text : delta.text) append_chunk(out, choice, delta_json(text), "", std::exchange(tokens, {}));
     if (delta.finished && delta.failure.ok()) {
       append_chunk(out, choice, "{}", delta.finish_reason, std::exchange(tokens, {}));
@@ -117,15 +125,23 @@ class ChatStreamWriter final : public AnswerWriter {
     append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
     chunk += R"(,"finish_reason":)";
     chunk += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+    if (form_.token_ids) append_ids(chunk, "token_ids", std::exchange(ids_[static_cast<std::size_t>(choice)], {}));
+    if (!finish_reason.empty() && !form_.prompts.empty()) {
+      exports_[static_cast<std::size_t>(choice)].append(chunk, form_.prompt_of(0).size(), form_);
+    }
     chunk += "}]";
+    if (form_.token_ids && !std::exchange(begun_, true)) append_ids(chunk, "prompt_token_ids", form_.prompt_of(0));
     append_usage_so_far(chunk, usage_, form_);
     chunk += '}';
     append_event(out, chunk);
   }
 
   AnswerForm form_;
-  std::vector<std::string> tokens_;  // of each choice: log-probabilities that wait for its next chunk
-  Usage usage_;                      // so far
+  std::vector<std::string> tokens_;             // of each choice: log-probabilities that wait for its next chunk
+  std::vector<std::vector<std::int32_t>> ids_;  // likewise
+  std::vector<ExportReport> exports_;           // for its last one
+  bool begun_ = false;
+  Usage usage_;  // so far
 };
 
 // One choice of a whole answer, gathered from its deltas.
@@ -133,12 +149,14 @@ class ChatChoice {
  public:
   void add(const GenerationDelta& delta, const AnswerForm& form) {
     append_tokens(tokens_, delta, form);
+    ids_.insert(ids_.end(), delta.token_ids.begin(), delta.token_ids.end());
+    exports_.add(delta);
     for (const ChatDelta& text : delta.text) add(text);
     if (delta.finished) finish_reason_ = delta.finish_reason;
   }
 
   // {"index":0,"message":{...},"logprobs":...,"finish_reason":"..."}
-  void append(std::string& out, std::size_t index, bool logprobs) const {
+  void append(std::string& out, std::size_t index, const AnswerForm& form) const {
     fmt::format_to(std::back_inserter(out), R"({{"index":{},"message":{{"role":"assistant","content":)", index);
     if (content_.empty() && !calls_.empty()) {
       out += "null";
@@ -152,8 +170,11 @@ class ChatChoice {
     }
     append_calls(out);
     out += "},";
-    append_logprobs(out, tokens_, logprobs);
-    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}"}})", finish_reason_);
+    append_logprobs(out, tokens_, form.logprobs);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}")", finish_reason_);
+    if (form.token_ids) append_ids(out, "token_ids", ids_);
+    if (!form.prompts.empty()) exports_.append(out, form.prompt_of(0).size(), form);
+    out += '}';
   }
 
  private:
@@ -194,6 +215,8 @@ class ChatChoice {
   }
 
   std::string reasoning_, content_, tokens_;
+  std::vector<std::int32_t> ids_;
+  ExportReport exports_;
   std::vector<Call> calls_;
   std::string finish_reason_;
 };
@@ -206,7 +229,9 @@ class ChatWholeWriter final : public AnswerWriter {
   void begin(const Usage& /*so_far*/, std::string& /*out*/) override {}
 
   void delta(int choice, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
+    if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     choices_[static_cast<std::size_t>(choice)].add(delta, form_);
+    if (delta.prompt_logprobs != nullptr) prompt_logprobs_ = delta.prompt_logprobs;
   }
 
   void end(const Usage& usage, std::string& out) override {
@@ -214,15 +239,19 @@ class ChatWholeWriter final : public AnswerWriter {
     out += R"(,"choices":[)";
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (i > 0) out += ',';
-      choices_[i].append(out, i, form_.logprobs);
+      choices_[i].append(out, i, form_);
     }
-    out += "],";
+    out += ']';
+    if (!form_.prompts.empty()) append_prompt_logprobs(out, form_.prompt_of(0), prompt_logprobs_.get(), form_);
+    if (form_.token_ids) append_ids(out, "prompt_token_ids", form_.prompt_of(0));
+    out += ',';
     append_usage(out, usage);
     out += '}';
   }
 
  private:
   AnswerForm form_;
+  std::shared_ptr<const PromptLogprobs> prompt_logprobs_;
   std::vector<ChatChoice> choices_;
 };
 

@@ -9,6 +9,7 @@
 #include "serve/answer_constraint.h"
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
+#include "serve/tool_constraint.h"
 
 namespace sluice {
 namespace {
@@ -28,48 +29,6 @@ void read_logprobs(RequestFields& fields, SamplingParams& out) {
     fields.refuse("top_logprobs", "top_logprobs: only allowed when logprobs is true", "invalid_value");
   }
   if (logprobs.value_or(false)) out.top_logprobs = static_cast<int>(top.value_or(0));
-}
-
-// What the model writes is not constrained, so nothing that asks for it may pass.
-void refuse_strict(RequestFields& fields, const std::vector<json::value>& tools) {
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    const json::value* strict = tools[i].get_object().if_contains("strict");
-    if (strict == nullptr || strict->is_null() || *strict == false) continue;
-    const std::string field = fmt::format("tools[{}].function.strict", i);
-    return fields.refuse(field, field + ": not supported, calls are not constrained to a schema", "unsupported_value");
-  }
-}
-
-void read_parallel_calls(RequestFields& fields, const ChatRequest& out) {
-  std::optional<bool> parallel;
-  fields.read("parallel_tool_calls", parallel);
-  if (parallel.value_or(true) || out.tools.empty()) return;
-  fields.refuse("parallel_tool_calls",
-                "parallel_tool_calls: false is not supported, the number of calls is the model's choice",
-                "unsupported_value");
-}
-
-// Tools are on offer unless tool_choice is "none". Forcing a call would need constrained decoding.
-void read_tools(RequestFields& fields, ChatRequest& out) {
-  if (const json::value* tools = fields.find("tools")) {
-    auto parsed = parse_chat_tools(*tools);
-    if (!parsed.ok()) return fields.refuse("tools", parsed.status().message(), "invalid_value");
-    out.tools = std::move(parsed).value();
-    refuse_strict(fields, out.tools);
-  }
-  read_parallel_calls(fields, out);
-  const json::value* choice = fields.find("tool_choice");
-  if (choice == nullptr || text_of(*choice) == "auto") return;
-  if (text_of(*choice) == "none") {
-    out.tools.clear();
-  } else if (text_of(*choice) == "required" || choice->is_object()) {
-    fields.refuse("tool_choice",
-                  fmt::format("tool_choice: a forced call is not supported; expected \"auto\" or \"none\", found {}",
-                              describe_json(choice)),
-                  "unsupported_value");
-  } else {
-    fields.fail("tool_choice", "\"auto\" or \"none\"");
-  }
 }
 
 // A schema is also written into the prompt, as the models are trained on, where the encoding has a place for it.
@@ -177,17 +136,29 @@ void read_continuation(RequestFields& fields, ChatRequest& out) {
 ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules) {
   auto parsed = parse_request_object(body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  RequestFields fields(std::get<json::object>(parsed), kInChat, rules.strict_fields);
+  return parse_chat_completion_request(std::get<json::object>(parsed), rules);
+}
+
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(const json::object& body, const RequestRules& rules) {
+  RequestFields fields(body, kInChat, rules.strict_fields);
   ChatCompletionRequest out;
   fields.read("model", out.model);
-  read_messages(fields, out.chat);
+  fields.read_token_ids("prompt_token_ids", out.prompt_ids);
+  if (out.prompt_ids.empty()) {
+    read_messages(fields, out.chat);
+  } else if (fields.find("messages") != nullptr) {
+    fields.refuse("prompt_token_ids", "prompt_token_ids: expected no messages beside them", "invalid_value");
+  }
   read_continuation(fields, out.chat);
   read_generation_options(fields, rules.defaults, out.options);
   read_logprobs(fields, out.options.sampling);
-  read_tools(fields, out.chat);
+  read_tools(fields, out);
   read_format(fields, out);
   read_thinking(fields, out.chat);
   read_prediction(fields, out.options);
+  std::optional<std::int64_t> budget;
+  fields.read("thinking_token_budget", budget);
+  if (budget) out.options.thinking_token_budget = static_cast<int>(*budget);
   fields.finish();
   if (fields.error()) return *fields.error();
   out.options.ignored = std::move(fields.ignored());

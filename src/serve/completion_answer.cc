@@ -1,7 +1,9 @@
 // The answers of /v1/completions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -18,7 +20,22 @@ struct LogprobLists {
   std::size_t offset = 0;  // in characters
 
   void add(const GenerationDelta& delta, const AnswerForm& form) {
-    for (std::size_t i = 0; i < delta.chosen.size(); ++i) add(delta.chosen[i], delta.top[i], form);
+    for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
+      add(delta.chosen[i].token, &delta.chosen[i].logprob, delta.top[i], form);
+    }
+  }
+
+  // Of an echoed prompt; the tokens that have none say null.
+  void add(const std::vector<std::int32_t>& prompt, const PromptLogprobs& logprobs, const AnswerForm& form) {
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      if (i < static_cast<std::size_t>(logprobs.start)) {
+        add(prompt[i], nullptr, {}, form);
+        continue;
+      }
+      const PromptLogprob& own = logprobs.tokens[i - static_cast<std::size_t>(logprobs.start)];
+      const auto top = std::min(own.top.size(), static_cast<std::size_t>(form.top_logprobs));
+      add(prompt[i], &own.logprob, {own.top.begin(), own.top.begin() + static_cast<std::ptrdiff_t>(top)}, form);
+    }
   }
 
   std::string take() {
@@ -28,15 +45,20 @@ struct LogprobLists {
   }
 
  private:
-  void add(const TokenLogprob& chosen, const std::vector<TokenLogprob>& top, const AnswerForm& form) {
+  void add(std::int32_t token, const float* logprob, const std::vector<TokenLogprob>& top, const AnswerForm& form) {
     for (std::string* list : {&tokens, &token_logprobs, &top_logprobs, &text_offset}) {
       if (!list->empty()) *list += ',';
     }
     std::string text;
-    append_lossy_utf8(form.token_text(chosen.token), text);
+    append_lossy_utf8(form.token_text(token), text);
     append_json_string(tokens, text);
-    append_logprob(token_logprobs, chosen.logprob);
-    add_top(chosen, top, form);
+    if (logprob != nullptr) {
+      append_logprob(token_logprobs, *logprob);
+      add_top({token, *logprob}, top, form);
+    } else {
+      token_logprobs += "null";
+      top_logprobs += "null";
+    }
     fmt::format_to(std::back_inserter(text_offset), "{}", offset);
     for (const char byte : text) offset += (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U ? 1 : 0;
   }
@@ -60,29 +82,39 @@ struct LogprobLists {
   }
 };
 
-// {"index":0,"text":"...","logprobs":...,"finish_reason":...}
+// {"index":0,"text":"...","logprobs":...,"finish_reason":... and `more`}
 void append_choice(std::string& out, int index, std::string_view text, std::string_view logprobs,
-                   std::string_view finish_reason) {
+                   std::string_view finish_reason, std::string_view more) {
   fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", index);
   append_json_string(out, text);
   fmt::format_to(std::back_inserter(out), R"(,"logprobs":{},"finish_reason":)", logprobs);
   out += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+  out += more;
   out += '}';
 }
 
 class CompletionStreamWriter final : public AnswerWriter {
  public:
   explicit CompletionStreamWriter(AnswerForm form)
-      : form_(std::move(form)), logprobs_(static_cast<std::size_t>(form_.choices)) {}
+      : form_(std::move(form)), choices_(static_cast<std::size_t>(form_.choices)) {}
 
   void begin(const Usage& so_far, std::string& out) override {
     usage_ = so_far;
+    if (form_.echo_logprobs) return;  // which come with the first token
     for (std::size_t i = 0; i < form_.echo.size(); ++i) append_chunk(out, static_cast<int>(i), form_.echo[i], "");
   }
 
   void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) override {
+    if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     usage_ = so_far;
-    if (form_.logprobs) logprobs_[static_cast<std::size_t>(choice)].add(delta, form_);
+    Choice& of = choices_[static_cast<std::size_t>(choice)];
+    if (form_.echo_logprobs && delta.prompt_logprobs != nullptr) {
+      of.logprobs.add(form_.prompt_of(choice), *delta.prompt_logprobs, form_);
+      append_chunk(out, choice, form_.echo[static_cast<std::size_t>(choice)], "");
+    }
+    if (form_.logprobs) of.logprobs.add(delta, form_);
+    of.token_ids.insert(of.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+    of.exports.add(delta);
     std::string text;
     for (const ChatDelta& piece : delta.text) text += piece.text;
     const bool last = delta.finished && delta.failure.ok();
@@ -103,19 +135,32 @@ class CompletionStreamWriter final : public AnswerWriter {
 
  private:
   void append_chunk(std::string& out, int choice, std::string_view text, std::string_view finish_reason) {
-    LogprobLists& lists = logprobs_[static_cast<std::size_t>(choice)];
-    std::string chunk;
+    Choice& of = choices_[static_cast<std::size_t>(choice)];
+    std::string chunk, more;
+    if (form_.token_ids) {
+      if (!std::exchange(of.begun, true)) append_ids(more, "prompt_token_ids", form_.prompt_of(choice));
+      append_ids(more, "token_ids", std::exchange(of.token_ids, {}));
+    }
+    if (!finish_reason.empty() && !form_.prompts.empty()) {
+      of.exports.append(more, form_.prompt_of(choice).size(), form_);
+    }
     append_head(chunk, form_.head, "text_completion");
     chunk += R"(,"choices":[)";
-    append_choice(chunk, choice, text, lists.tokens.empty() ? "null" : lists.take(), finish_reason);
+    append_choice(chunk, choice, text, of.logprobs.tokens.empty() ? "null" : of.logprobs.take(), finish_reason, more);
     chunk += ']';
     append_usage_so_far(chunk, usage_, form_);
     chunk += '}';
     append_event(out, chunk);
   }
 
+  struct Choice {  // what waits for its next chunk
+    LogprobLists logprobs;
+    std::vector<std::int32_t> token_ids;
+    ExportReport exports;  // for its last one
+    bool begun = false;
+  };
   AnswerForm form_;
-  std::vector<LogprobLists> logprobs_;
+  std::vector<Choice> choices_;
   Usage usage_;  // so far
 };
 
@@ -129,8 +174,15 @@ class CompletionWholeWriter final : public AnswerWriter {
   void begin(const Usage& /*so_far*/, std::string& /*out*/) override {}
 
   void delta(int index, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& /*out*/) override {
+    if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     Choice& choice = choices_[static_cast<std::size_t>(index)];
+    if (delta.prompt_logprobs != nullptr) {
+      choice.prompt_logprobs = delta.prompt_logprobs;
+      if (form_.echo_logprobs) choice.logprobs.add(form_.prompt_of(index), *delta.prompt_logprobs, form_);
+    }
     if (form_.logprobs) choice.logprobs.add(delta, form_);
+    choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+    choice.exports.add(delta);
     for (const ChatDelta& piece : delta.text) choice.text += piece.text;
     if (delta.finished) choice.finish_reason = delta.finish_reason;
   }
@@ -141,8 +193,18 @@ class CompletionWholeWriter final : public AnswerWriter {
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (i > 0) out += ',';
       Choice& choice = choices_[i];
+      std::string more;
+      if (!form_.prompts.empty()) {
+        const std::vector<std::int32_t>& prompt = form_.prompt_of(static_cast<int>(i));
+        append_prompt_logprobs(more, prompt, choice.prompt_logprobs.get(), form_);
+        choice.exports.append(more, prompt.size(), form_);
+        if (form_.token_ids) {
+          append_ids(more, "prompt_token_ids", prompt);
+          append_ids(more, "token_ids", choice.token_ids);
+        }
+      }
       append_choice(out, static_cast<int>(i), choice.text, form_.logprobs ? choice.logprobs.take() : "null",
-                    choice.finish_reason);
+                    choice.finish_reason, more);
     }
     out += "],";
     append_usage(out, usage);
@@ -153,6 +215,9 @@ class CompletionWholeWriter final : public AnswerWriter {
   struct Choice {
     std::string text;
     LogprobLists logprobs;
+    std::vector<std::int32_t> token_ids;
+    std::shared_ptr<const PromptLogprobs> prompt_logprobs;
+    ExportReport exports;
     std::string_view finish_reason;
   };
   AnswerForm form_;

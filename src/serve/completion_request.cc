@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
 #include <limits>
@@ -76,13 +77,43 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   std::optional<bool> echo;
   fields.read("echo", echo);
   out.echo = echo.value_or(false);
-  if (out.echo && logprobs) {
-    fields.refuse("echo", "echo: not supported together with logprobs", "unsupported_value");
+  fields.read("suffix", out.suffix);
+  if (out.suffix && out.suffix->empty()) out.suffix.reset();
+  if (out.suffix && out.echo) {
+    fields.refuse("suffix", "suffix: not supported together with echo", "unsupported_value");
   }
   read_constraint(fields, out.options);
   fields.finish();
   if (fields.error()) return *fields.error();
   out.options.ignored = std::move(fields.ignored());
+  return out;
+}
+
+// Texts are judged, and nothing is generated.
+ApiResult<CompletionRequest> parse_score_request(std::string_view body, const RequestRules& rules) {
+  auto parsed = parse_request_object(body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  RequestFields fields(std::get<json::object>(parsed), kInScore, rules.strict_fields);
+  CompletionRequest out;
+  fields.read("model", out.model);
+  read_prompts(fields, out);
+  std::optional<std::int64_t> start, top;
+  std::optional<bool> distributions;
+  fields.read("start", start);
+  fields.read("top", top);
+  fields.read("distributions", distributions);
+  GenerationOptions& options = out.options;
+  options.sampling.temperature = 0;
+  options.max_tokens = 0;
+  options.prompt_logprobs = static_cast<int>(top.value_or(0));
+  options.prompt_logprobs_start = std::max(1, static_cast<int>(start.value_or(1)));
+  options.prompt_distributions = distributions.value_or(false);
+  options.return_token_ids = true;
+  read_exports(fields, options);
+  read_scheduling(fields, options);
+  fields.finish();
+  if (fields.error()) return *fields.error();
+  options.ignored = std::move(fields.ignored());
   return out;
 }
 

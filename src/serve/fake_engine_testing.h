@@ -38,11 +38,15 @@ class FakeEngine final : public Engine {
   bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
   int cache_tokens = 1 << 20;  // what prompt and answer have room for
+  bool turns = true;           // what ping says
   bool alive = true;           // what self_test says
   bool resets = true;          // what reset_prefix_cache says
   int cached_tokens = 0;
-  EngineStats counters;  // of stats(), but for what the fake counts itself
+  std::chrono::milliseconds admitted_after{0};  // when requests get memory, after they came
+  EngineStats counters;                         // of stats(), but for what the fake counts itself
   double idle_seconds = 1e9;
+  std::vector<StepRecord> recorded;  // what steps() says
+  EngineLook where;
 
   Result<RequestId> submit(Request request) override {
     if (refuse) {
@@ -73,11 +77,21 @@ class FakeEngine final : public Engine {
     changed_.notify_all();
   }
 
+  void set_paused(RequestId id, bool paused) override {
+    const std::lock_guard lock(mutex_);
+    for (auto& [key, running] : running_) {
+      if (key.first == id) running.paused = paused;
+    }
+    pauses_ += paused;
+    changed_.notify_all();
+  }
+
   EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
     ++readings_;
     EngineStats stats = counters;
     stats.running = static_cast<int>(running_.size());
+    for (const auto& [key, running] : running_) stats.paused += running.paused;
     stats.cancelled_requests = cancelled_;
     stats.seconds_since_last_token = idle_seconds;
     stats.cache_bytes_total = 1000;
@@ -89,10 +103,22 @@ class FakeEngine final : public Engine {
     ++self_tests_;
     return alive;
   }
+  bool ping(double) override { return turns; }
   bool reset_prefix_cache(double) override {
     const std::lock_guard lock(mutex_);
     ++resets_;
     return resets;
+  }
+  std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const override {
+    const std::size_t first = std::min<std::size_t>(number, recorded.size());
+    const std::size_t count = std::min(most, recorded.size() - first);
+    return {recorded.begin() + static_cast<std::ptrdiff_t>(first),
+            recorded.begin() + static_cast<std::ptrdiff_t>(first + count)};
+  }
+  std::uint64_t steps_recorded() const override { return recorded.size(); }
+  bool look(double /*seconds*/, EngineLook* look) override {
+    *look = where;
+    return true;
   }
   int vocab_size() const override { return 4096; }
   int max_model_len() const override { return context_tokens; }
@@ -115,6 +141,11 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return resets_;
   }
+  // How often a request was paused.
+  int pauses() const {
+    const std::lock_guard lock(mutex_);
+    return pauses_;
+  }
   // How often stats() was called.
   int readings() const {
     const std::lock_guard lock(mutex_);
@@ -132,7 +163,8 @@ class FakeEngine final : public Engine {
     int choice = 0;
     std::vector<std::int32_t> tokens;
     std::size_t next = 0;
-    bool cancelled = false;
+    bool cancelled = false, paused = false;
+    std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   };
 
   void run() {
@@ -142,8 +174,16 @@ class FakeEngine final : public Engine {
         changed_.wait(lock);
         continue;
       }
+      if (std::ranges::all_of(running_, [](const auto& r) { return r.second.paused && !r.second.cancelled; })) {
+        changed_.wait(lock);
+        continue;
+      }
       std::vector<std::pair<std::function<void(Output)>, Output>> calls;
       for (auto it = running_.begin(); it != running_.end();) {
+        if (it->second.paused && !it->second.cancelled) {
+          ++it;
+          continue;
+        }
         calls.emplace_back(it->second.request.on_output, next_output(it->second));
         it = calls.back().second.finished ? running_.erase(it) : std::next(it);
       }
@@ -163,6 +203,7 @@ class FakeEngine final : public Engine {
     Output output;
     output.choice = running.choice;
     output.cached_tokens = cached_tokens;
+    output.admitted = running.came + admitted_after;
     output.finished = true;
     if (running.cancelled) {
       ++cancelled_;
@@ -187,7 +228,7 @@ class FakeEngine final : public Engine {
   std::vector<Request> seen_;
   RequestId next_id_ = 1;
   std::uint64_t cancelled_ = 0;
-  int self_tests_ = 0, resets_ = 0;
+  int self_tests_ = 0, resets_ = 0, pauses_ = 0;
   mutable int readings_ = 0;
   bool stopping_ = false;
   std::thread thread_;

@@ -9,10 +9,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice {
 
-enum FieldPlaces : unsigned { kInChat = 1, kInCompletion = 2, kInBoth = 3 };
+enum FieldPlaces : unsigned {
+  kInChat = 1,
+  kInCompletion = 2,
+  kInBoth = 3,
+  kInResponses = 1 << 8,
+  kInMessages = 1 << 9,
+  kInCount = 1 << 10,
+  kInTokenize = 1 << 11,
+  kInDetokenize = 1 << 12,
+  kInScore = 1 << 13,
+};
 
 enum class FieldType : std::uint8_t {
   kNumber,   // from low to high
@@ -48,6 +59,8 @@ struct Field {
 };
 
 std::span<const Field> request_fields();
+// Those of one call.
+std::vector<const Field*> fields_of(FieldPlaces place);
 // nullptr: nobody knows it there. `path` may have numbers in its brackets.
 const Field* find_field(FieldPlaces place, std::string_view path);
 

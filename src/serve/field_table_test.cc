@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files/json.h"
+#include "serve/agent_request.h"
 #include "serve/api_document.h"
 #include "serve/openai_request.h"
 
@@ -47,6 +48,35 @@ ApiError error_with(FieldPlaces place, std::string_view path, const std::string&
   return error_of(parse_completion_request("{" + prompt + shown + "}", rules));
 }
 
+ApiError agent_error(FieldPlaces place, const Field& field, const std::string& value) {
+  std::string path(field.name), shown = value;
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.')) {
+    const std::string above = path.substr(0, dot), key = path.substr(dot + 1);
+    std::string_view type;
+    if (above == "text.format" && key != "type") {
+      type = key == "description" ? R"("type":"text",)" : R"("type":"json_schema",)";
+    }
+    if (above == "tool_choice" && key == "tools") type = R"("type":"allowed_tools",)";
+    if (above == "thinking" && key != "type") type = R"("type":"enabled",)";
+    shown = fmt::format(R"({{{}"{}":{}}})", type, key, shown);
+    path = above;
+  }
+  std::string body = fmt::format(R"({{"{}":{})", path, shown);
+  const auto need = [&](std::string_view key, std::string_view with) {
+    if (path != key) body += fmt::format(R"(,"{}":{})", key, with);
+  };
+  if (place == kInResponses) need("input", R"("x")");
+  if (place != kInResponses) need("messages", R"([{"role":"user","content":"x"}])");
+  if (place == kInMessages) need("max_tokens", "4");
+  body += "}";
+  const RequestRules rules{.strict_fields = true};
+  auto read = place == kInResponses ? read_responses_request(body, rules) : read_messages_request(body, place, rules);
+  if (const auto* error = std::get_if<ApiError>(&read)) return *error;
+  const auto chat = as_chat_request(std::get<AgentRequest>(read), rules);
+  const auto* error = std::get_if<ApiError>(&chat);
+  return error != nullptr ? *error : ApiError{200, "", "", ""};
+}
+
 std::vector<std::string> wrong_values(const Field& field) {
   std::vector<std::string> out = {field.type == FieldType::kObject ? "7" : R"({"strange":1})"};
   const bool is_number = field.type == FieldType::kNumber || field.type == FieldType::kInteger;
@@ -79,6 +109,31 @@ TEST(FieldTableTest, WrongValuesAreRefusedAndNamed) {
   }
 }
 
+// The calls of agents: what is theirs, and what they share with chat. Items and blocks: agent_api_test.
+TEST(FieldTableTest, WrongValuesOfAgentsCallsAreRefusedAndNamed) {
+  for (const FieldPlaces place : {kInResponses, kInMessages, kInCount}) {
+    for (const Field* field : fields_of(place)) {
+      const bool is_of_items = field->name.find("[]") != std::string_view::npos;
+      if (field->use != FieldUse::kRead || field->type == FieldType::kAny || is_of_items) continue;
+      for (const std::string& value : wrong_values(*field)) {
+        const ApiError error = agent_error(place, *field, value);
+        EXPECT_EQ(error.status, 400) << field->name << " " << value;
+        EXPECT_EQ(error.param, field->name) << value << ": " << error.message;
+        EXPECT_NE(error.message.find(field->name), std::string::npos) << error.message;
+      }
+    }
+    for (const Field& field : request_fields()) {
+      const bool is_of_items = field.name.find("[]") != std::string_view::npos;
+      if ((field.places & place) == 0 || (field.places & kInBoth) != 0) continue;
+      if (field.use == FieldUse::kRead || is_of_items) continue;
+      const bool refused = field.use == FieldUse::kOnly;
+      EXPECT_EQ(agent_error(place, field, R"({"strange":1})").status == 400, refused) << field.name;
+      if (!refused) continue;
+      EXPECT_EQ(agent_error(place, field, std::string(field.text)).message, "") << field.name;
+    }
+  }
+}
+
 TEST(FieldTableTest, KeysOfMessagesAreThoseOfTheTable) {
   const auto message_with = [](std::string_view name, std::string_view value) {
     const bool of_part = name.starts_with("messages[].content[].");
@@ -89,6 +144,7 @@ TEST(FieldTableTest, KeysOfMessagesAreThoseOfTheTable) {
     return fmt::format(R"([{{"role":"user",{}{}}}])", content, of_part ? "" : pair);
   };
   for (const Field& field : request_fields()) {
+    if ((field.places & kInChat) == 0) continue;
     if (!field.name.starts_with("messages[]") || field.name.ends_with("role") || field.name.ends_with("content") ||
         field.name.ends_with("[].type") || field.name.ends_with("[].text")) {
       continue;
@@ -120,7 +176,9 @@ TEST(FieldTableTest, WhatIsMissingIsRefusedAndWhatSaysNothingPasses) {
 TEST(FieldTableTest, NamesAreFoundWhereTheyBelong) {
   std::set<std::pair<unsigned, std::string_view>> seen;
   for (const Field& field : request_fields()) {
-    for (const FieldPlaces place : places_of(field)) {
+    for (const FieldPlaces place :
+         {kInChat, kInCompletion, kInResponses, kInMessages, kInCount, kInTokenize, kInDetokenize, kInScore}) {
+      if ((field.places & place) == 0) continue;
       EXPECT_TRUE(seen.emplace(place, field.name).second) << field.name << " is there twice";
       EXPECT_EQ(find_field(place, field.name), &field);
       if (const auto dot = field.name.rfind('.'); dot != std::string_view::npos) {

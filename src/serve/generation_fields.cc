@@ -124,6 +124,42 @@ void read_choices(RequestFields& fields, GenerationOptions& out) {
   }
 }
 
+// After read_streaming.
+void read_reports(RequestFields& fields, GenerationOptions& out) {
+  std::optional<std::int64_t> prompt_logprobs, start;
+  std::optional<bool> token_ids;
+  fields.read("prompt_logprobs", prompt_logprobs);
+  fields.read("prompt_logprobs_start", start);
+  fields.read("return_token_ids", token_ids);
+  if (prompt_logprobs && out.stream) {
+    fields.refuse("prompt_logprobs", "prompt_logprobs: not supported with stream", "unsupported_value");
+  }
+  out.prompt_logprobs = static_cast<int>(prompt_logprobs.value_or(-1));
+  out.prompt_logprobs_start = static_cast<int>(start.value_or(0));
+  out.return_token_ids = token_ids.value_or(false);
+  read_exports(fields, out);
+}
+
+// Of the answer, after read_sampling; how many of the best is up to each call.
+void read_logprob_kind(RequestFields& fields, SamplingParams& out) {
+  std::optional<std::string> mode;
+  fields.read_token_ids("logprob_token_ids", out.logprob_ids);
+  fields.read("logprobs_mode", mode);
+  if (mode && mode != "raw" && mode != "processed") fields.fail("logprobs_mode", "\"raw\" or \"processed\"");
+  out.processed_logprobs = mode == "processed";
+  if (!out.logprob_ids.empty()) out.top_logprobs = 0;
+}
+
+}  // namespace
+
+void read_exports(RequestFields& fields, GenerationOptions& out) {
+  std::optional<bool> experts, indices;
+  fields.read("return_routed_experts", experts);
+  fields.read("return_sparse_indices", indices);
+  out.return_routed_experts = experts.value_or(false);
+  out.return_sparse_indices = indices.value_or(false);
+}
+
 void read_scheduling(RequestFields& fields, GenerationOptions& out) {
   std::optional<std::int64_t> priority;
   std::optional<std::string> cache_salt;
@@ -139,14 +175,14 @@ void read_scheduling(RequestFields& fields, GenerationOptions& out) {
   out.cache_salt = std::move(cache_salt).value_or("");
 }
 
-}  // namespace
-
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
   read_sampling(fields, defaults, out);
+  read_logprob_kind(fields, out.sampling);
   read_limits(fields, out);
   read_rules(fields, out);
   read_streaming(fields, out);
   read_choices(fields, out);
+  read_reports(fields, out);
   read_scheduling(fields, out);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "serve/admission.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +37,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       rules_(std::move(plan.rules)),
       now_(context.now),
       started_(exchange_->request().received),
+      record_(exchange_->request().record),
       place_(std::move(plan.place)),
       writer_(std::move(plan.writer)) {
   const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
@@ -59,6 +61,14 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
   exchange->on_disconnect([weak = std::weak_ptr(job)] {
     if (const auto left = weak.lock()) left->cancel();
   });
+  exchange->on_backlog([weak = std::weak_ptr(job)](bool is_full) {
+    if (const auto late = weak.lock()) late->hold(is_full);
+  });
+  if (const auto deadline = exchange->request().deadline) {
+    exchange->after(*deadline - context.now(), [weak = std::weak_ptr(job)] {
+      if (const auto late = weak.lock()) late->expire();
+    });
+  }
   if (const Status status = job->submit_all(plan.prompts); !status.ok()) {
     job->cancel();
     context.jobs.remove(job);
@@ -90,6 +100,7 @@ Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
 Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) {
   Request request;
   request.prompt = std::move(prompt.ids);
+  if (context_.log_text) prompt_text_ += context_.tokenizer.decode(request.prompt, /*skip_special=*/false);
   request.message_starts = std::move(prompt.message_starts);
   request.prediction = std::move(prompt.prediction);
   request.n = options_.best_of;
@@ -97,6 +108,11 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
   request.cache_salt = options_.cache_salt;
   request.constraint = constraint_;
   request.rules = rules_;
+  request.prompt_logprobs = options_.prompt_logprobs;
+  request.prompt_logprobs_start = options_.prompt_logprobs_start;
+  request.prompt_distributions = options_.prompt_distributions;
+  request.return_routed_experts = options_.return_routed_experts;
+  request.return_sparse_indices = options_.return_sparse_indices;
   request.sampling = options_.sampling;
   request.sampling.seed = prompt.seed;
   if (options_.ranks()) request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
@@ -132,7 +148,7 @@ void GenerationJob::open() {
   if (options_.stream) {
     HttpResponse head;
     head.content_type = "text/event-stream";
-    head.filler = ":\n\n";  // a comment
+    head.filler = writer_->filler();
     writer_->begin(usage(), head.body);
     exchange_->begin_stream(std::move(head));
   }
@@ -145,18 +161,32 @@ void GenerationJob::open() {
 
 void GenerationJob::pump() {
   std::vector<Event> events;
+  bool late = false;
   {
     const std::lock_guard lock(mutex_);
     events.swap(events_);
+    late = late_;
   }
+  if (late) return expire();
   std::string text;
+  if (record_.answer_id.empty()) {
+    record_.answer_id = id_;
+    record_.prompt_tokens = usage().prompt_tokens;
+    record_.prompt = std::move(prompt_text_);
+  }
   if (!events.empty()) place_.reset();
-  for (Event& event : events) {
-    if (ended_) return;
-    take(event, text);
+  try {
+    for (Event& event : events) {
+      if (ended_) return;
+      take(event, text);
+    }
+  } catch (const std::exception& failure) {  // ends this request, and no other
+    return fail({500, fmt::format("the answer could not be written: {}", failure.what()), "", "internal_error"}, "");
   }
   if (ended_) return;
   if (open_choices_ == 0) return complete(std::move(text));
+  // Of requests that began since.
+  if (is_held_ && !events.empty()) hold(true);
   if (options_.stream && !text.empty()) exchange_->write(std::move(text));
 }
 
@@ -166,16 +196,33 @@ void GenerationJob::take(Event& event, std::string& text) {
   Choice& choice = choices_[index];
   if (choice.done) return;
   const GenerationDelta delta = choice.stream.push(event.output);
+  if (context_.log_text) {
+    for (const ChatDelta& piece : delta.text) record_.answers += piece.text;
+    if (delta.finished && open_choices_ > 1) record_.answers += '\n';
+  }
   choice.accepted_prediction += event.output.predicted;
+  if (delta.weights_version != nullptr) {
+    if (weights_version_.empty()) weights_version_ = *delta.weights_version;
+    // Only the prompts of one call can meet several: each runs by itself.
+    if (weights_version_ != *delta.weights_version) {
+      return fail({503, "the weights were reloaded while the request ran; send it again", "", "weights_reloaded"},
+                  std::move(text));
+    }
+  }
   if (event.output.token) {
+    record_token(event);
     auto& latency = choice.stream.completion_tokens() == 1 ? context_.metrics.time_to_first_token
                                                            : context_.metrics.time_per_output_token;
-    latency.observe(seconds_between(choice.last_token, event.at));
+    const double seconds = seconds_between(choice.last_token, event.at);
+    latency.observe(seconds);
+    if (choice.stream.completion_tokens() > 1) context_.metrics.inter_token_latency.observe(seconds);
     choice.last_token = event.at;
   }
   if (delta.finished) {
     choice.done = true;
     --open_choices_;
+    record_.finish_reason = delta.failure.ok() ? std::string(delta.finish_reason) : "error";
+    record_.cached_tokens = usage().cached_tokens;
     if (!event.output.finished) context_.engine.cancel(prompts_[event.prompt].id, event.output.choice);
     const bool cancelled = event.output.finished && event.output.reason == FinishReason::kCancelled;
     context_.metrics.on_finished(delta.failure.ok() ? delta.finish_reason
@@ -187,15 +234,50 @@ void GenerationJob::take(Event& event, std::string& text) {
   writer_->delta(static_cast<int>(index), delta, usage(), text);
 }
 
+void GenerationJob::record_token(const Event& event) {
+  use_tokens(exchange_->request(), 1);
+  ++record_.completion_tokens;
+  if (record_.admitted == Clock::time_point()) record_.admitted = event.output.admitted;
+  if (record_.first_token == Clock::time_point()) record_.first_token = event.at;
+  record_.last_token = event.at;
+}
+
+// What the client does not read is not computed.
+void GenerationJob::hold(bool is_full) {
+  if (ended_) return;
+  is_held_ = is_full;
+  std::vector<RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids = submitted_;
+  }
+  for (const RequestId id : ids) context_.engine.set_paused(id, is_full);
+}
+
+void GenerationJob::expire() {
+  if (ended_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_open_) {
+      late_ = true;
+      return;
+    }
+  }
+  const bool has_begun = record_.first_token != Clock::time_point();
+  context_.metrics.on_refused(has_begun ? "deadline_running" : "deadline");
+  record_.finish_reason = "deadline";
+  fail(deadline_error(has_begun), "");
+}
+
 // A stream tells the error as its last event: its status line is long gone.
 void GenerationJob::fail(const ApiError& error, std::string text) {
   ended_ = true;
   cancel();
   context_.jobs.remove(shared_from_this());
-  if (error.status >= 500 && error.status != 503) log_error("a request failed: {}", error.message);
+  if (error.status >= 500 && error.status != 503) log_error("request {} failed: {}", record_.id, error.message);
   if (!options_.stream) return exchange_->respond(error_response(error));
-  append_event(text, error_json(error));
-  append_event(text, "[DONE]");
+  context_.metrics.on_error(error.status);
+  writer_->fail(error, usage(), text);
   exchange_->write(std::move(text));
   exchange_->finish();
 }
@@ -203,6 +285,7 @@ void GenerationJob::fail(const ApiError& error, std::string text) {
 void GenerationJob::complete(std::string text) {
   ended_ = true;
   context_.jobs.remove(shared_from_this());
+  context_.metrics.on_request(record_);
   writer_->end(usage(), text);
   if (options_.stream) {
     exchange_->write(std::move(text));

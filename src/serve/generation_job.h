@@ -72,6 +72,9 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   void pump();
   void take(Event& event, std::string& text);
   void fail(const ApiError& error, std::string text);
+  void expire();
+  void hold(bool is_full);
+  void record_token(const Event& event);
   void complete(std::string text);
   Usage usage() const;
 
@@ -83,20 +86,25 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const std::shared_ptr<const TokenRules> rules_;
   const std::function<Clock::time_point()> now_;  // a copy: outputs may come after the server is gone
   const Clock::time_point started_;
+  ServedRequest& record_;  // the exchange's
 
   // On the network thread only, once the job is open.
   std::shared_ptr<Waiting::Place> place_;
   std::unique_ptr<AnswerWriter> writer_;
+  std::string prompt_text_;  // for --log-text
   std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;  // best_of for each prompt
   std::size_t open_choices_;
+  std::string weights_version_;
   bool ended_ = false;
+  bool is_held_ = false;  // the client has too much left to read
 
   std::mutex mutex_;
   std::vector<Event> events_;
   std::vector<RequestId> submitted_;
   bool is_open_ = false;  // events may be pumped
   bool cancelled_ = false;
+  bool late_ = false;  // expired before it was open
 };
 
 }  // namespace sluice

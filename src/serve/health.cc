@@ -1,5 +1,8 @@
 #include "serve/health.h"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <utility>
 
 #include "serve/api_error.h"
@@ -9,6 +12,11 @@ namespace {
 
 constexpr double kFreshSeconds = 5.0;
 constexpr double kSelfTestSeconds = 2.0;
+constexpr double kLongSeconds = 3600.0;
+
+void respond_all(std::vector<HttpExchangePtr> waiting, const HttpResponse& response) {
+  for (const HttpExchangePtr& exchange : waiting) exchange->respond(response);
+}
 
 HttpResponse health_response(bool alive) {
   if (!alive) return error_response({503, "the engine made no token within 2 seconds", "", "unavailable"});
@@ -37,7 +45,40 @@ void HealthCheck::self_test() {
     const std::lock_guard lock(mutex_);
     waiting.swap(waiting_);
   }
-  for (const HttpExchangePtr& exchange : waiting) exchange->respond(health_response(alive));
+  respond_all(std::move(waiting), health_response(alive));
+}
+
+void HealthCheck::answer_ready(HttpExchangePtr exchange) {
+  if (!stopping_) return answer(std::move(exchange));
+  exchange->respond(error_response({503, "the server is shutting down", "", "unavailable"}));
+}
+
+void HealthCheck::answer_live(HttpExchangePtr exchange) {
+  const double turn = engine_.stats().turn_seconds;
+  if (most_turn_seconds_ > 0 && turn > most_turn_seconds_) {
+    const std::string message = fmt::format("the engine has been in one step for {:.0f} seconds", turn);
+    return exchange->respond(error_response({503, message, "", "unavailable"}));
+  }
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = waiting_live_.empty();
+    waiting_live_.push_back(std::move(exchange));
+  }
+  if (first) live_tester_.run([this] { live_test(); });
+}
+
+void HealthCheck::live_test() {
+  const bool turns = engine_.ping(most_turn_seconds_ > 0 ? most_turn_seconds_ : kLongSeconds);
+  std::vector<HttpExchangePtr> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(waiting_live_);
+  }
+  HttpResponse response;
+  response.body = R"({"status":"ok"})";
+  if (!turns) response = error_response({503, "the engine does not respond", "", "unavailable"});
+  respond_all(std::move(waiting), response);
 }
 
 }  // namespace sluice

@@ -5,7 +5,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "serve/served_request.h"
 
 namespace sluice {
 
@@ -21,6 +27,21 @@ struct HttpRequest {
   std::string allow_origin;                        // whose pages may read the answer; "" for none
   std::string ignored_fields;                      // of its body, for the answer's header X-Sluice-Ignored; "": none
   std::chrono::steady_clock::time_point received;  // the end of its header
+  std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case, in their order
+
+  // What the server makes of it.
+  ServedRequest record = {};
+  bool is_admin = false;                                               // it came with an admin's key
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // after which its answer is of no use
+  std::shared_ptr<void> ticket = {};                                   // its place in limits, as long as it runs
+
+  // The first of this name, which is in lower case; "" without one.
+  std::string_view header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
 };
 
 struct HttpResponse {
@@ -29,8 +50,11 @@ struct HttpResponse {
   std::string body;
   std::string allow;                         // the Allow header of a 405
   int retry_after = 0;                       // seconds, the Retry-After header of a 429 or 503; 0: none
+  bool wants_key = false;                    // WWW-Authenticate, of a 401
   std::string allow_methods, allow_headers;  // Access-Control-Allow-...
+  std::string headers;                       // more of them, whole lines with their ends
   std::string filler;                        // of a stream: a piece that its reader skips
+  std::string error;                         // the message of an error, which `body` holds in OpenAI's form
 };
 
 // One request and its answer: either respond(), or begin_stream(), any number of write() and finish().
@@ -52,6 +76,12 @@ class HttpExchange {
   virtual void post(std::function<void()> task) = 0;
   // `gone` runs on the network thread, once, if the connection ends before the answer is complete.
   virtual void on_disconnect(std::function<void()> gone) = 0;
+  // `tell` runs on the network thread when more of the answer than allowed is unread (true), and when the client has
+  // caught up (false).
+  virtual void on_backlog(std::function<void(bool is_full)> tell) = 0;
+  // `task` runs on the network thread after this time, unless the answer is complete by then. One for an exchange: a
+  // second call takes the place of the first.
+  virtual void after(std::chrono::nanoseconds time, std::function<void()> task) = 0;
 };
 
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;
@@ -67,6 +97,7 @@ struct HttpSummary {
   std::size_t request_bytes = 0, response_bytes = 0;
   double seconds = 0;         // from the end of the header to the end of the answer
   bool disconnected = false;  // the client left before the answer was complete
+  ServedRequest record = {};
 };
 
 }  // namespace sluice

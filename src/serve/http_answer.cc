@@ -2,16 +2,29 @@
 
 #include <optional>
 
+#include "serve/agent_answer.h"
 #include "serve/api_error.h"
 
 namespace sluice {
 
+HttpFraming HttpAnswer::framing(std::optional<std::size_t> content_length, std::string_view trace) const {
+  return {keep_alive,
+          chunked && !content_length,
+          content_length,
+          request.allow_origin,
+          request.ignored_fields,
+          request.record.id,
+          trace};
+}
+
 void HttpAnswer::respond(const HttpResponse& response) {
   if (status != 0) return;
   status = response.status;
-  out +=
-      response_head(response, {keep_alive, false, response.body.size(), request.allow_origin, request.ignored_fields});
-  if (!head_only) out += response.body;
+  // Clients of this call read errors in a form of their own, wherever in the server they come from.
+  const bool has_own_errors = !response.error.empty() && request.path.starts_with("/v1/messages");
+  const std::string body = has_own_errors ? messages_error_json(status, response.error) : response.body;
+  out += response_head(response, framing(body.size(), request.record.trace_context()));
+  if (!head_only) out += body;
   finished = true;
 }
 
@@ -20,7 +33,7 @@ void HttpAnswer::begin_stream(const HttpResponse& head) {
   status = head.status;
   filler = head.filler;
   if (!chunked) keep_alive = false;  // the end of the connection is the end of the answer
-  out += response_head(head, {keep_alive, chunked, std::nullopt, request.allow_origin, request.ignored_fields});
+  out += response_head(head, framing(std::nullopt, request.record.trace_context()));
   write(head.body);
 }
 

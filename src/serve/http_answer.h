@@ -12,6 +12,16 @@
 
 namespace sluice {
 
+struct HttpFraming {
+  bool keep_alive = true;
+  bool chunked = false;                       // a stream for an HTTP/1.1 client; HTTP/1.0 reads until the end
+  std::optional<std::size_t> content_length;  // of a whole answer
+  std::string_view allow_origin = {};         // whose pages may read it
+  std::string_view ignored_fields = {};
+  std::string_view request_id = {};
+  std::string_view trace = {};  // ServedRequest::trace_context()
+};
+
 struct HttpAnswer {
   HttpRequest request;
   bool keep_alive = false;  // may the connection go on afterwards
@@ -32,19 +42,12 @@ struct HttpAnswer {
   // because the system of a client that is gone answers with a reset: an interim response before the head, the filler
   // in a stream.
   void knock();
+  HttpFraming framing(std::optional<std::size_t> content_length, std::string_view trace) const;
   // The application dropped the exchange: 500 if nothing was answered, else a broken answer unless it is complete.
   void abandon();
 };
 
 // The bytes of HTTP/1.1 answers.
-
-struct HttpFraming {
-  bool keep_alive = true;
-  bool chunked = false;                       // a stream for an HTTP/1.1 client; HTTP/1.0 reads until the end
-  std::optional<std::size_t> content_length;  // of a whole answer
-  std::string_view allow_origin = {};         // whose pages may read it
-  std::string_view ignored_fields = {};
-};
 
 // "OK", "Not Found", ...; "Unknown" for what this server never sends.
 std::string_view reason_phrase(int status);

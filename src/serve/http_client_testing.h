@@ -24,7 +24,9 @@ struct TestAnswer {
 
 class TestClient {
  public:
-  explicit TestClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  // `receive_bytes`: about so many are kept by the system until they are read; 0: megabytes.
+  explicit TestClient(int port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));

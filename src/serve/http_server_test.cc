@@ -188,6 +188,40 @@ TEST_F(HttpServerTest, AReaderThatStallsIsCut) {
   EXPECT_EQ(gone_.get_future().wait_for(5s), std::future_status::ready);
 }
 
+TEST_F(HttpServerTest, ABodyInAnUnknownCodingIsNotReadAsTheNextRequest) {
+  start();
+  for (const char* coding : {"gzip", "chunked, gzip", "gzip, chunked", "chunk\xF6", "identity", ""}) {
+    TestClient client(port_);
+    client.send(fmt::format(
+        "POST /a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: {}\r\n\r\nGET /b HTTP/1.1\r\nHost: t\r\n\r\n", coding));
+    client.end_sending();
+    const std::string all = client.read_all();
+    EXPECT_EQ(all.find("HTTP/1.1 400"), 0U) << coding << ": " << all;
+    EXPECT_EQ(all.find("/b"), std::string::npos) << coding << ": " << all;
+  }
+}
+
+TEST_F(HttpServerTest, TellsWhenAReaderFallsBehindAndWhenItHasCaughtUp) {
+  options_.max_unread_bytes = 100'000;
+  start();
+  TestClient client(port_);
+  client.send_request("GET", "/hold");
+  arrived_.get_future().wait();
+  std::promise<void> full, caught_up;
+  held_->on_backlog([&](bool is_full) { (is_full ? full : caught_up).set_value(); });
+  held_->begin_stream(text(""));
+  const std::string piece(1 << 20, 'x');
+  constexpr std::size_t kPieces = 32;  // more than the system keeps for a reader
+  for (std::size_t i = 0; i < kPieces; ++i) held_->write(piece);
+  ASSERT_EQ(full.get_future().wait_for(10s), std::future_status::ready);
+  std::future<void> caught = caught_up.get_future();
+  EXPECT_EQ(caught.wait_for(20ms), std::future_status::timeout);
+  std::future<TestAnswer> answer = std::async(std::launch::async, [&] { return client.read_answer(); });
+  ASSERT_EQ(caught.wait_for(10s), std::future_status::ready);
+  held_->finish();
+  EXPECT_EQ(answer.get().body.size(), kPieces * piece.size());
+}
+
 TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
   start();
   {
@@ -304,7 +338,7 @@ TEST_F(HttpServerTest, AnAddressInUseIsAClearError) {
   const auto second = HttpServer::start(same, nullptr, nullptr);
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr(fmt::format("127.0.0.1:{}: the address is in use", port_)));
-  same.host = "203.0.113.7";
+  same.hosts = {"203.0.113.7"};
   EXPECT_FALSE(HttpServer::start(same, nullptr, nullptr).ok());
 }
 

@@ -10,6 +10,8 @@ std::string_view reason_phrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -48,7 +50,10 @@ std::string response_head(const HttpResponse& response, const HttpFraming& frami
   if (!response.allow.empty()) fmt::format_to(end, "Allow: {}\r\n", response.allow);
   if (!framing.ignored_fields.empty()) fmt::format_to(end, "X-Sluice-Ignored: {}\r\n", framing.ignored_fields);
   if (!framing.allow_origin.empty()) {
-    fmt::format_to(end, "Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", framing.allow_origin);
+    fmt::format_to(end,
+                   "Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n"
+                   "Access-Control-Expose-Headers: X-Request-Id, X-Sluice-Ignored, Retry-After, Traceresponse\r\n",
+                   framing.allow_origin);
   }
   if (!response.allow_methods.empty()) {
     fmt::format_to(end, "Access-Control-Allow-Methods: {}\r\nAccess-Control-Max-Age: 600\r\n", response.allow_methods);
@@ -56,7 +61,11 @@ std::string response_head(const HttpResponse& response, const HttpFraming& frami
   if (!response.allow_headers.empty()) {
     fmt::format_to(end, "Access-Control-Allow-Headers: {}\r\n", response.allow_headers);
   }
+  if (!framing.request_id.empty()) fmt::format_to(end, "X-Request-Id: {}\r\n", framing.request_id);
+  if (!framing.trace.empty()) fmt::format_to(end, "Traceparent: {0}\r\nTraceresponse: {0}\r\n", framing.trace);
+  if (response.wants_key) out += "WWW-Authenticate: Bearer\r\n";
   if (response.retry_after > 0) fmt::format_to(end, "Retry-After: {}\r\n", response.retry_after);
+  out += response.headers;
   out += framing.keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   return out;
 }

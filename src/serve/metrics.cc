@@ -9,6 +9,10 @@
 namespace sluice {
 namespace {
 
+std::string joined(std::string_view a, std::string_view b) {
+  return fmt::format("{}{}{}", a, a.empty() || b.empty() ? "" : ",", b);
+}
+
 void append_sample(std::string& out, std::string_view name, std::string_view labels, double value) {
   out += name;
   if (!labels.empty()) fmt::format_to(std::back_inserter(out), "{{{}}}", labels);
@@ -26,16 +30,21 @@ void Histogram::observe(double value) {
   sum_ += value;
 }
 
-void Histogram::append(std::string& out, std::string_view name) const {
+void Histogram::append(std::string& out, std::string_view name, std::string_view labels) const {
   const std::lock_guard lock(mutex_);
+  HistogramValue{bounds_, counts_, sum_}.append(out, name, labels);
+}
+
+void HistogramValue::append(std::string& out, std::string_view name, std::string_view labels) const {
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    total += counts_[i];
-    const std::string bound = i < bounds_.size() ? fmt::format("{}", bounds_[i]) : "+Inf";
-    append_sample(out, fmt::format("{}_bucket", name), fmt::format("le=\"{}\"", bound), static_cast<double>(total));
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    total += counts[i];
+    const std::string bound = i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf";
+    append_sample(out, fmt::format("{}_bucket", name), joined(labels, fmt::format("le=\"{}\"", bound)),
+                  static_cast<double>(total));
   }
-  append_sample(out, fmt::format("{}_sum", name), "", sum_);
-  append_sample(out, fmt::format("{}_count", name), "", static_cast<double>(total));
+  append_sample(out, fmt::format("{}_sum", name), labels, sum);
+  append_sample(out, fmt::format("{}_count", name), labels, static_cast<double>(total));
 }
 
 Metrics::Family& Metrics::family(const std::string& name, const std::string& help, const std::string& type) {
@@ -71,20 +80,35 @@ void Metrics::counter_of(const std::string& name, const std::string& help, std::
   family(name, help, "counter").readers[labels] = std::move(read);
 }
 
+void Metrics::histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read) {
+  const std::lock_guard lock(mutex_);
+  family(name, help, "histogram").histogram_reader = std::move(read);
+}
+
 void Metrics::before_reading(std::function<void()> refresh) {
   const std::lock_guard lock(mutex_);
   refresh_ = std::move(refresh);
+}
+
+void Metrics::set_naming(std::string prefix, std::string labels) {
+  const std::lock_guard lock(mutex_);
+  prefix_ = std::move(prefix);
+  labels_ = std::move(labels);
 }
 
 std::string Metrics::text() const {
   const std::lock_guard lock(mutex_);
   refresh_();
   std::string out;
-  for (const auto& [name, family] : families_) {
+  constexpr std::string_view kOwn = "sluice_";
+  for (const auto& [own_name, family] : families_) {
+    const std::string name = own_name.starts_with(kOwn) ? prefix_ + own_name.substr(kOwn.size()) : own_name;
     fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, family.type);
-    for (const auto& [labels, counter] : family.counters) append_sample(out, name, labels, counter->value());
-    if (family.histogram != nullptr) family.histogram->append(out, name);
-    for (const auto& [labels, read] : family.readers) append_sample(out, name, labels, read());
+    for (const auto& [labels, counter] : family.counters)
+      append_sample(out, name, joined(labels_, labels), counter->value());
+    if (family.histogram != nullptr) family.histogram->append(out, name, labels_);
+    if (family.histogram_reader) family.histogram_reader().append(out, name, labels_);
+    for (const auto& [labels, read] : family.readers) append_sample(out, name, joined(labels_, labels), read());
   }
   return out;
 }

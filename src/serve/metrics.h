@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +30,21 @@ class Counter {
   std::atomic<double> value_{0};
 };
 
+// What a histogram says: how many values were up to each of the rising bounds and above the one before, and above all.
+struct HistogramValue {
+  std::span<const double> bounds;
+  std::span<const std::uint64_t> counts;  // one more
+  double sum = 0;
+
+  void append(std::string& out, std::string_view name, std::string_view labels) const;
+};
+
 class Histogram {
  public:
   explicit Histogram(std::vector<double> bounds);  // upper bounds, rising; +Inf is added
 
   void observe(double value);
-  void append(std::string& out, std::string_view name) const;
+  void append(std::string& out, std::string_view name, std::string_view labels) const;
 
  private:
   const std::vector<double> bounds_;
@@ -54,6 +64,12 @@ class Metrics {
   void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
                   const std::string& labels = "");
 
+  // What it views must stay until text() returns.
+  void histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read);
+
+  // Names that begin with "sluice_" begin with `prefix` instead when they are read, and every sample has `labels` too.
+  void set_naming(std::string prefix, std::string labels);
+
   // Called once for each text(), before the values are read: takes the snapshot that several of them share.
   void before_reading(std::function<void()> refresh);
 
@@ -64,12 +80,14 @@ class Metrics {
     std::string help, type;
     std::map<std::string, Counter*> counters;  // by labels
     Histogram* histogram = nullptr;
+    std::function<HistogramValue()> histogram_reader = {};
     std::map<std::string, std::function<double()>> readers;  // by labels
   };
   Family& family(const std::string& name, const std::string& help, const std::string& type);
 
   mutable std::mutex mutex_;
   std::function<void()> refresh_ = [] {};
+  std::string prefix_ = "sluice_", labels_;
   std::map<std::string, Family> families_;
   std::deque<Counter> counters_;
   std::deque<Histogram> histograms_;

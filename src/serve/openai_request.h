@@ -26,8 +26,10 @@ inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
 inline constexpr int kMaxApiChoices = 256;  // of n and best_of
 inline constexpr int kMaxBadWords = 128, kMaxAllowedTokenIds = 16384, kMaxLogitBiases = 1024;
+inline constexpr int kMaxPromptIds = 1 << 21;
 inline constexpr int kMaxPriority = 1000000;  // and its negative
 inline constexpr int kMaxCacheSaltBytes = 256;
+inline constexpr int kMaxDetokenized = 1 << 20;
 
 // The sampling parameters of a request that gives none: generation_config.json's.
 struct SamplingDefaults {
@@ -55,7 +57,12 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
+  bool shortens_to_context = false;          // a max_tokens that does not fit is what fits
+  std::optional<int> thinking_token_budget;  // of the answer's reasoning (chat)
   ShownText shown;
+  int prompt_logprobs = -1, prompt_logprobs_start = 0;  // -1: none; of so many of the best, from that position on
+  bool prompt_distributions = false;                    // (score)
+  bool return_token_ids = false, return_routed_experts = false, return_sparse_indices = false;
   std::string prediction;                   // of the answer's text, to draft from (chat)
   std::optional<GrammarSource> constraint;  // what the answer is bound to
   std::string constraint_field;             // which field said so
@@ -67,10 +74,19 @@ struct GenerationOptions {
   bool ranks() const { return best_of > n; }
 };
 
+struct ToolChoice {
+  bool none = false;                    // "none", though there are tools
+  bool forced = false;                  // the answer is a call
+  std::vector<std::string> names = {};  // that may be called; empty: all
+  bool parallel = true;                 // more than one call
+};
+
 struct ChatCompletionRequest {
   std::optional<std::string> model;
   GenerationOptions options;
   ChatRequest chat;
+  ToolChoice tool_choice;
+  std::vector<std::int32_t> prompt_ids;  // instead of its messages; empty: none
 };
 
 struct CompletionRequest {
@@ -78,6 +94,7 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<std::variant<std::string, std::vector<std::int32_t>>> prompts;  // at least one
   bool echo = false;
+  std::optional<std::string> suffix;
 };
 
 // A value or the error to answer with.
@@ -85,6 +102,9 @@ template <class T>
 using ApiResult = std::variant<T, ApiError>;
 
 ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(const boost::json::object& body,
+                                                               const RequestRules& rules);
 ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<CompletionRequest> parse_score_request(std::string_view body, const RequestRules& rules);
 
 }  // namespace sluice

@@ -75,7 +75,8 @@ constexpr Refusal kBothRefuse[] = {
     {R"("min_tokens":1,"guided_regex":"a")", "min_tokens", "expected 0 with guided_regex"},
     {R"("bad_words":[1])", "bad_words", "a string or an array of at most 128"},
     {R"("allowed_token_ids":[-5])", "allowed_token_ids", "token ids"},
-    {R"("logprobs_mode":"processed")", "logprobs_mode", "only \"raw\" is supported"},
+    {R"("logprobs_mode":"raw_logits")", "logprobs_mode", "expected \"raw\" or \"processed\""},
+    {R"("logprob_token_ids":[-1])", "logprob_token_ids", "an array of at most 64 token ids"},
     {R"("model":5)", "model", "a string"},
     {R"("temprature":1)", "temprature", "unknown field 'temprature'"},
 };
@@ -86,16 +87,19 @@ constexpr Refusal kChatRefuses[] = {
     {R"("top_logprobs":2)", "top_logprobs", "only allowed when logprobs is true"},
     {R"("tools":5)", "tools", "tools"},
     {R"("tools":[{"type":"function"}])", "tools", "tools[0]"},
-    {R"("tool_choice":"required")", "tool_choice", "not supported"},
-    {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "not supported"},
-    {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\" or \"none\""},
+    {R"("tool_choice":"required")", "tool_choice", "expected tools with it"},
+    {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice", "expected tools with it"},
+    {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}})",
+     "tool_choice", "the name of one of the tools, found 'g'"},
+    {R"("tool_choice":"sometimes")", "tool_choice", "\"auto\", \"none\", \"required\""},
+    {R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}})", "tool_choice", "allowed_tools"},
+    {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required","ignore_eos":true)",
+     "ignore_eos", "forces a call"},
     {R"("functions":[{"name":"f"}])", "functions", "use tools"},
     {R"("function_call":"auto")", "function_call", "use tool_choice"},
     {R"("echo":true)", "echo", "only false is supported"},
-    {R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])", "tools[0].function.strict",
-     "not supported"},
-    {R"("tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false)", "parallel_tool_calls",
-     "not supported"},
+    {R"("tools":[{"type":"function","function":{"name":"f","strict":1}}])", "tools[0].function.strict",
+     "true or false"},
     {R"("modalities":["audio"])", "modalities", "only [\"text\"] is supported"},
     {R"("continue_final_message":true)", "continue_final_message", "role assistant"},
     {R"("add_generation_prompt":false)", "add_generation_prompt", "true"},
@@ -125,8 +129,8 @@ constexpr Refusal kCompletionRefuses[] = {
     {R"("logprobs":true)", "logprobs", "an integer from 0 to 20"},
     {R"("logprobs":21)", "logprobs", "an integer from 0 to 20"},
     {R"("echo":"x")", "echo", "true or false"},
-    {R"("echo":true,"logprobs":1)", "echo", "not supported together with logprobs"},
-    {R"("suffix":"x")", "suffix", "not supported"},
+    {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs", "not supported with stream"},
+    {R"("prompt_logprobs":21)", "prompt_logprobs", "an integer from 0 to 20"},
 };
 
 const RequestRules kStrict{.strict_fields = true};
@@ -196,8 +200,14 @@ TEST(OpenAiRequestTest, HarmlessFieldsPass) {
                                  R"("stream_options":{"continuous_usage_stats":false,"more":null})"))
                 .message,
             "no error");
-  EXPECT_EQ(chat_error(chat_body(R"("tools":[{"type":"function","function":{"name":"f","strict":false}}])")).message,
-            "no error");
+  for (
+      const char* more :
+      {R"("parallel_tool_calls":false)", R"("tool_choice":"required")", R"("tool_choice":"none")",
+       R"("tool_choice":{"type":"function","function":{"name":"f"}})",
+       R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"f"}}]}})"}) {
+    const std::string tools = R"("tools":[{"type":"function","function":{"name":"f","strict":true}}],)";
+    EXPECT_EQ(chat_error(chat_body(tools + more)).message, "no error") << more;
+  }
 }
 
 // In the object, in those below it, in messages and in their parts.

@@ -27,6 +27,11 @@ void append_event(std::string& out, std::string_view data) {
   out += "\n\n";
 }
 
+void AnswerWriter::fail(const ApiError& error, const Usage& /*so_far*/, std::string& out) {
+  append_event(out, error_json(error));
+  append_event(out, "[DONE]");
+}
+
 void append_head(std::string& out, const AnswerHead& head, std::string_view object) {
   out += R"({"id":)";
   append_json_string(out, head.id);
@@ -34,6 +39,10 @@ void append_head(std::string& out, const AnswerHead& head, std::string_view obje
   append_json_string(out, head.model);
   out += R"(,"system_fingerprint":)";
   append_json_string(out, head.fingerprint);
+  if (!head.weights_version.empty()) {
+    out += R"(,"weights_version":)";
+    append_json_string(out, head.weights_version);
+  }
   if (head.seeds.size() == 1) fmt::format_to(std::back_inserter(out), R"(,"seed":{})", head.seeds[0]);
   if (head.seeds.size() > 1) fmt::format_to(std::back_inserter(out), R"(,"seeds":[{}])", fmt::join(head.seeds, ","));
 }

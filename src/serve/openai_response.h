@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "serve/api_error.h"
 #include "text/generation_stream.h"
 
 namespace sluice {
@@ -21,6 +22,7 @@ struct AnswerHead {
   std::string model;
   std::string fingerprint;                // the engine's numerics profile
   std::vector<std::uint64_t> seeds = {};  // of each prompt, where they were drawn; else none
+  std::string weights_version = {};       // once something was computed
 };
 
 struct Usage {
@@ -37,6 +39,10 @@ class AnswerWriter {
   virtual void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) = 0;
   // After the last delta of every choice.
   virtual void end(const Usage& usage, std::string& out) = 0;
+  // A stream that fails; nothing comes behind it.
+  virtual void fail(const ApiError& error, const Usage& so_far, std::string& out);
+  // What a stream's reader skips, complete with its empty line.
+  virtual std::string_view filler() const { return ":\n\n"; }  // a comment
 };
 
 // Deltas of the `choices` choices are told apart by their index. `token_text` gives the bytes of a token, for
@@ -48,6 +54,18 @@ struct AnswerForm {
   bool include_usage = false;     // streams: a last event with the usage
   bool continuous_usage = false;  // and in every event before it the usage so far
   std::vector<std::string> echo;  // completions: the text before each choice, or empty
+  bool echo_logprobs = false;     // and its log-probabilities, with so many of the best:
+  int top_logprobs = 0;
+  int prompt_logprobs = -1;  // k >= 0: those of the prompt and of the k best, apart from the answer's
+  bool token_ids = false;    // of prompt and answer
+  bool experts = false, indices = false;
+  // Where any of these is asked for: the ids of each prompt, which has `choices` / prompts choices.
+  std::vector<std::vector<std::int32_t>> prompts;
+
+  bool wants_prompts() const { return token_ids || prompt_logprobs >= 0 || echo_logprobs || experts || indices; }
+  const std::vector<std::int32_t>& prompt_of(int choice) const {
+    return prompts[static_cast<std::size_t>(choice) * prompts.size() / static_cast<std::size_t>(choices)];
+  }
   std::function<std::string(std::int32_t)> token_text;
 };
 
@@ -70,6 +88,26 @@ void append_usage(std::string& out, const Usage& usage);
 void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form);
 // A token's bytes as a JSON string; bytes that are not UTF-8 become U+FFFD.
 void append_token_text(std::string& out, std::string_view bytes);
+// ,"NAME":[1,2]
+void append_ids(std::string& out, std::string_view name, const std::vector<std::int32_t>& ids);
+// ,"prompt_logprobs":[null,{"ID":{"logprob":-0.1,"rank":1,"decoded_token":"..."},...},...]: of each token of `prompt`
+// its own, then those of the best; null where there is none. Nothing if they were not asked for.
+void append_prompt_logprobs(std::string& out, const std::vector<std::int32_t>& prompt, const PromptLogprobs* logprobs,
+                            const AnswerForm& form);
+// BASE64 of little-endian numbers.
+std::string base64(std::string_view bytes);
+// What the layers chose for all positions of a choice but the last token's.
+class ExportReport {
+ public:
+  void add(const GenerationDelta& delta);
+  // ,"routed_experts":{"shape":[tokens - 1, layers, slots],"dtype":"uint8","layers":[...],"data":BASE64} and
+  // ,"sparse_indices":{...,"tokens_per_entry":4,...}, -1 behind the entries of a row; what was asked for.
+  void append(std::string& out, std::size_t prompt_tokens, const AnswerForm& form) const;
+
+ private:
+  ExportedRows rows_;
+  std::size_t tokens_ = 0;  // of the answer
+};
 // A log-probability; JSON has no infinities, so -inf is written as -9999, as OpenAI does.
 void append_logprob(std::string& out, float logprob);
 

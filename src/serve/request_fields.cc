@@ -157,7 +157,7 @@ void RequestFields::refuse_effect(std::string_view key, const Field& field, cons
 
 void RequestFields::finish() {
   for (const auto& pair : object_) {
-    if (is_empty_json(pair.value())) continue;
+    if (forgotten_ || is_empty_json(pair.value())) continue;
     const std::string_view key(pair.key().data(), pair.key().size());
     const Field* row = find_field(place_, path_ + std::string(key));
     if (row != nullptr && row->use == FieldUse::kOnly) refuse_effect(key, *row, pair.value());

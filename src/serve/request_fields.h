@@ -45,9 +45,12 @@ class RequestFields {
   // What nobody reads: refuses a value whose effect is missing; notes keys that nobody knows, or refuses them. Empty
   // values are accepted for any key. An object below another one gives its error to it.
   void finish();
+  // Nothing of this object is of use: finish() says nothing of its keys.
+  void forget() { forgotten_ = true; }
   // The paths of such keys, in this object and those below it.
   std::vector<std::string>& ignored() { return above_ != nullptr ? above_->ignored() : ignored_; }
   bool strict() const { return strict_; }
+  const std::string& path() const { return path_; }  // of this object, with a dot behind it; "" at the top
   FieldPlaces place() const { return place_; }
 
   void fail(std::string_view key);                             // as the table says
@@ -66,6 +69,7 @@ class RequestFields {
   const bool strict_;
   const std::string path_;  // before the keys: "" at the top, "stream_options." below that key
   std::vector<std::string> ignored_;
+  bool forgotten_ = false;
   std::optional<ApiError> error_;
 };
 
@@ -79,6 +83,8 @@ std::variant<boost::json::object, ApiError> parse_request_object(std::string_vie
 
 // Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Errors are left
 // in `fields`.
+void read_exports(RequestFields& fields, GenerationOptions& out);     // of experts and indices
+void read_scheduling(RequestFields& fields, GenerationOptions& out);  // priority and cache_salt
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out);
 
 }  // namespace sluice

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "serve/api_keys.h"
 #include "serve/http_server.h"
+#include "serve/key_limits.h"
 #include "serve/openai_request.h"
 #include "serve/waiting.h"
 #include "sluice/engine.h"
@@ -23,7 +25,17 @@ struct ServerOptions {
   std::chrono::milliseconds drain_timeout{10'000};
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
   std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
+  ApiKeys::Sources keys = {};                  // none: everybody may use the server; read again at SIGHUP
   WaitingLimits waiting;
+  KeyLimitOptions key_limits = {};
+  double request_timeout_seconds = 0;      // of requests without X-Request-Timeout; 0: none
+  double watchdog_seconds = 30;            // after which a step that does not end makes /health/live fail; 0: never
+  std::string metrics_prefix = "sluice_";  // of all names in /metrics
+  std::string otlp_endpoint = {};          // where traces go; "": nowhere
+  bool log_text = false;                   // prompts and answers in the log
+  std::string version = {};                // of the program
+  // What else /server_info shows: names and values of flags; no secrets.
+  std::vector<std::pair<std::string, std::string>> configuration = {};
   bool strict_fields = false;  // requests with fields that nobody knows are refused
   int workers = 2;             // threads that parse and tokenise; large bodies have their own
   // The clock for the latencies in the metrics; called from any thread. Tests pass their own.
@@ -45,9 +57,11 @@ class Server {
   ~Server();  // as stop(0 ms)
 
   int port() const;
-  std::string url() const;  // "http://127.0.0.1:8000"
+  std::string url() const;  // "http://127.0.0.1:8000", or "unix:PATH"
 
-  // `callback` runs on the network thread at every SIGTERM and SIGINT.
+  // Reads again what the options name files for.
+  void reload();
+  // `callback` runs on the network thread at every SIGTERM, SIGINT and SIGHUP.
   void on_signal(std::function<void(int signal)> callback);
 
   // Stops accepting, lets running requests finish for at most `drain_timeout`, cancels the rest and closes. True if

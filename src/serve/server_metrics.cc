@@ -2,8 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "watch/exports.h"
+
 namespace sluice {
 namespace {
+
+constexpr const char* kSuccess = "Answers that ended as they should, by why.";
+
+constexpr const char* kErrors = "sluice_errors_total";
+constexpr const char* kErrorsHelp = "Requests that ended in an error, by its kind; clients that left count as one.";
+
+std::string_view error_kind(int status) {
+  switch (status) {
+    case 401:
+      return "authentication";
+    case 403:
+      return "permission";
+    case 404:
+      return "not_found";
+    case 413:
+      return "too_large";
+    case 429:
+      return "rate_limit";
+    case 499:
+      return "client_left";
+    case 503:
+      return "unavailable";
+    default:
+      return status >= 500 ? "internal" : "invalid_request";
+  }
+}
+
+// A label's value.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
 
 std::vector<double> second_buckets() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300};
@@ -23,6 +67,17 @@ void add_engine_metrics(Metrics& metrics, const EngineStats& stats) {
   };
   gauge("sluice_num_requests_running", "Sequences that the engine computes.", [](const Stats& s) { return s.running; });
   gauge("sluice_num_requests_waiting", "Requests that wait for room.", [](const Stats& s) { return s.waiting; });
+  gauge("sluice_num_requests_paused", "Running and waiting sequences whose clients have too much left to read.",
+        [](const Stats& s) { return s.paused; });
+  for (int i = 0; i < kWaitReasons; ++i) {
+    std::string reason = name_of(static_cast<WaitReason>(i));
+    std::ranges::replace(reason, ' ', '_');
+    metrics.gauge(
+        "sluice_num_requests_waiting_by_reason",
+        "Requests that wait for room, by what they lacked when looked at last.",
+        [&stats, i] { return static_cast<double>(stats.waiting_for[static_cast<std::size_t>(i)]); },
+        fmt::format(R"(reason="{}")", reason));
+  }
   gauge("sluice_kv_cache_bytes_used", "Bytes of the cache in use.", [](const Stats& s) { return s.cache_bytes_used; });
   gauge("sluice_kv_cache_capacity_bytes", "Bytes of the cache.", [](const Stats& s) { return s.cache_bytes_total; });
   gauge("sluice_kv_cache_usage_perc", "Share of the cache in use, 0 to 1.", [](const Stats& s) {
@@ -31,6 +86,16 @@ void add_engine_metrics(Metrics& metrics, const EngineStats& stats) {
   });
   counter("sluice_prompt_tokens_total", "Prompt tokens computed.", [](const Stats& s) { return s.prompt_tokens; });
   counter("sluice_generation_tokens_total", "Tokens made.", [](const Stats& s) { return s.generated_tokens; });
+  metrics.histogram_of("sluice_engine_step_seconds", "Planning, computing and reporting of a step.", [&stats] {
+    return HistogramValue{StepCounts::kSeconds, stats.step_counts.by_seconds, stats.step_counts.seconds};
+  });
+  metrics.histogram_of("sluice_iteration_tokens", "Rows of a step: tokens of prompts and of answers, and drafts.",
+                       [&stats] {
+                         return HistogramValue{StepCounts::kRows, stats.step_counts.by_rows,
+                                               static_cast<double>(stats.step_counts.rows)};
+                       });
+  gauge("sluice_engine_turn_seconds", "How long the step loop has been in the step it is in; 0: it has nothing to do.",
+        [](const Stats& s) { return s.turn_seconds; });
   counter("sluice_engine_steps_total", "Steps of the engine.", [](const Stats& s) { return s.steps; });
   counter("sluice_requests_cancelled_total", "Requests that were cancelled.",
           [](const Stats& s) { return s.cancelled_requests; });
@@ -122,8 +187,20 @@ ServerMetrics::ServerMetrics(const Engine& engine)
                                               second_buckets())),
       time_per_output_token(registry_.histogram("sluice_time_per_output_token_seconds",
                                                 "Between two tokens of an answer.", second_buckets())),
+      inter_token_latency(registry_.histogram("sluice_inter_token_latency_seconds", "Between two tokens of an answer.",
+                                              second_buckets())),
       request_latency(registry_.histogram("sluice_e2e_request_latency_seconds",
                                           "From the end of a request's header to its last token.", second_buckets())),
+      queue_time(registry_.histogram("sluice_request_queue_time_seconds",
+                                     "From the end of a request's header until it got memory.", second_buckets())),
+      prefill_time(registry_.histogram("sluice_request_prefill_time_seconds", "From then to its first token.",
+                                       second_buckets())),
+      decode_time(registry_.histogram("sluice_request_decode_time_seconds", "From its first token to its last.",
+                                      second_buckets())),
+      inference_time(registry_.histogram("sluice_request_inference_time_seconds",
+                                         "From when a request got memory to its last token.", second_buckets())),
+      answer_length(registry_.histogram("sluice_request_generation_tokens", "Tokens of all answers to a request.",
+                                        token_buckets())),
       prompt_length(registry_.histogram("sluice_request_prompt_tokens", "Tokens of a prompt.", token_buckets())),
       ignored_fields(registry_.counter("sluice_ignored_fields_total",
                                        "Fields of requests that nobody knows, which were ignored.")) {
@@ -132,6 +209,17 @@ ServerMetrics::ServerMetrics(const Engine& engine)
   add_cache_metrics(registry_, stats_);
   add_page_metrics(registry_, stats_);
   add_draft_metrics(registry_, stats_);
+  for (const char* reason : {"waiting_requests", "waiting_tokens", "key_running", "key_requests", "key_tokens",
+                             "deadline", "deadline_running"}) {
+    registry_.counter("sluice_requests_refused_total", "Requests that a limit or their deadline ended, by which.",
+                      fmt::format("reason=\"{}\"", reason));
+  }
+  for (const int status : {400, 401, 403, 404, 413, 429, 499, 500, 503}) {
+    registry_.counter(kErrors, kErrorsHelp, fmt::format("kind=\"{}\"", error_kind(status)));
+  }
+  for (const char* reason : {"stop", "length", "tool_calls"}) {
+    registry_.counter("sluice_request_success_total", kSuccess, fmt::format("finished_reason=\"{}\"", reason));
+  }
   for (const char* reason : {"stop", "length", "tool_calls", "abort", "error"}) {
     registry_.counter("sluice_request_finished_total", "Answers by how they ended.",
                       fmt::format("finished_reason=\"{}\"", reason));
@@ -139,13 +227,83 @@ ServerMetrics::ServerMetrics(const Engine& engine)
 }
 
 void ServerMetrics::on_exchange(const HttpSummary& summary, std::string_view route) {
+  constexpr int kFirstError = 400, kClientLeft = 499;
+  if (summary.disconnected) {
+    on_error(kClientLeft);
+  } else if (summary.status >= kFirstError) {
+    on_error(summary.status);
+  }
   registry_
       .counter("sluice_http_requests_total", "HTTP requests by path and status.",
                fmt::format("path=\"{}\",status=\"{}\"", route, summary.status))
       .add(1);
 }
 
+void ServerMetrics::on_error(int status) {
+  registry_.counter(kErrors, kErrorsHelp, fmt::format("kind=\"{}\"", error_kind(status))).add(1);
+}
+
+void ServerMetrics::on_refused(const std::string& reason) {
+  registry_
+      .counter("sluice_requests_refused_total", "Requests that a limit or their deadline ended, by which.",
+               fmt::format("reason=\"{}\"", reason))
+      .add(1);
+}
+
+void ServerMetrics::set_naming(const std::string& prefix, const std::string& model_name) {
+  registry_.set_naming(prefix, fmt::format("model_name=\"{}\"", escaped(model_name)));
+}
+
+void ServerMetrics::add_info(const std::string& name, const std::string& help, const Labels& labels) {
+  std::string text;
+  for (const auto& [key, value] : labels) {
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", key, escaped(value));
+  }
+  registry_.gauge(name, help, [] { return 1.0; }, text);
+}
+
+void ServerMetrics::watch(std::function<HttpServer::Counts()> counts) {
+  const auto counter = [&](const char* name, const char* help, auto read, const char* labels) {
+    registry_.counter_of(name, help, [counts, read] { return static_cast<double>(read(counts())); }, labels);
+  };
+  registry_.gauge("sluice_http_connections", "Connections that are open.",
+                  [counts] { return static_cast<double>(counts().connections); });
+  registry_.gauge("sluice_http_bodies_bytes", "Bytes of the requests that are being read or answered.",
+                  [counts] { return static_cast<double>(counts().bodies_bytes); });
+  constexpr const char* kRefused = "Connections and requests that found no room, by what there was too much of.";
+  counter(
+      "sluice_http_refused_total", kRefused, [](const HttpServer::Counts& c) { return c.refused_connections; },
+      R"(reason="connections")");
+  counter(
+      "sluice_http_refused_total", kRefused, [](const HttpServer::Counts& c) { return c.refused_bodies; },
+      R"(reason="bodies")");
+  registry_.counter_of("sluice_http_unread_answers_total", "Connections that were cut, as their answers were not read.",
+                       [counts] { return static_cast<double>(counts().cut_unread); });
+}
+
+void ServerMetrics::watch_traces(std::function<std::uint64_t()> sent, std::function<std::uint64_t()> dropped) {
+  registry_.counter_of("sluice_traces_sent_total", "Traces of requests that the collector has taken.",
+                       [sent = std::move(sent)] { return static_cast<double>(sent()); });
+  registry_.counter_of("sluice_traces_dropped_total", "Traces that it has not, or for which there was no room.",
+                       [dropped = std::move(dropped)] { return static_cast<double>(dropped()); });
+}
+
+void ServerMetrics::on_request(const ServedRequest& request) {
+  using Time = ServedRequest::Time;
+  const auto observe = [](Histogram& histogram, Time from, Time to) {
+    if (from != Time() && to != Time()) histogram.observe(std::chrono::duration<double>(to - from).count());
+  };
+  observe(queue_time, request.received, request.admitted);
+  observe(prefill_time, request.admitted, request.first_token);
+  observe(decode_time, request.first_token, request.last_token);
+  observe(inference_time, request.admitted, request.last_token);
+  answer_length.observe(request.completion_tokens);
+}
+
 void ServerMetrics::on_finished(std::string_view reason, double seconds) {
+  if (reason == "stop" || reason == "length" || reason == "tool_calls") {
+    registry_.counter("sluice_request_success_total", kSuccess, fmt::format("finished_reason=\"{}\"", reason)).add(1);
+  }
   registry_
       .counter("sluice_request_finished_total", "Answers by how they ended.",
                fmt::format("finished_reason=\"{}\"", reason))

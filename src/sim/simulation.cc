@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <ranges>
 #include <utility>
@@ -56,6 +57,7 @@ class Simulation {
   }
 
   Result<SimulationResult> run() {
+    if (options_.by_steps) SLUICE_RETURN_IF_ERROR(run_by_steps());
     while (done_ < trace_.requests.size()) {
       take_arrivals();
       if (stepper_.idle()) {
@@ -85,6 +87,75 @@ class Simulation {
   RequestRecord& record(const Live& live) { return result_.requests[live.request]; }
   Live& live(SequenceId id) { return live_[static_cast<std::size_t>(id.value)]; }
 
+  // What arrives, and then what is cancelled, before each step.
+  Status run_by_steps() {
+    const std::vector<TraceRequest>& requests = trace_.requests;
+    ids_.resize(requests.size());
+    begun_.resize(requests.size());
+    std::multimap<int, std::size_t> ends;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].step < 0) {
+        return invalid_argument(fmt::format("the trace's request {} has no 'step', which a replay by steps needs", i));
+      }
+      if (requests[i].end_step >= 0) ends.emplace(requests[i].end_step, i);
+    }
+    for (; done_ < requests.size(); ++step_) {
+      for (; next < requests.size() && requests[next].fork_of < 0 && requests[next].step <= step_; ++next) {
+        arrive(next, now_);
+      }
+      for (; !ends.empty() && ends.begin()->first <= step_; ends.erase(ends.begin())) cancel(ends.begin()->second);
+      if (done_ == requests.size()) break;
+      if (stepper_.idle() && next == requests.size()) {
+        return invalid_argument(
+            "the trace's forks begin where their parents have ended: it is not a record of this engine");
+      }
+      SLUICE_RETURN_IF_ERROR(step());
+      // What forked in the step has begun; a parent that was not there by then (other options) leaves it out.
+      for (; next < requests.size() && requests[next].fork_of >= 0 && requests[next].step <= step_; ++next) {
+        if (!begun_[next]) ++done_;
+      }
+    }
+    return {};
+  }
+
+  void cancel(std::size_t request) {
+    const SequenceId id = ids_[request];
+    if (!id) return;
+    stepper_.end(id);
+    ids_[request] = {};
+    ended(request);
+  }
+
+  // The choices of a request that go on from where its prompt ends.
+  void fork_from(SequenceId parent) {
+    const std::size_t request = live(parent).request;
+    for (std::size_t i = request + 1; i < trace_.requests.size() && trace_.requests[i].step <= step_; ++i) {
+      if (trace_.requests[i].fork_of != static_cast<int>(request) || begun_[i]) continue;
+      if (const SequenceId id = stepper_.fork(parent)) {
+        begin(id, i, now_);
+        forked_.push_back(id);
+      }
+    }
+  }
+
+  int most_tokens(std::size_t request) const {
+    return std::max(trace_.requests[request].max_tokens, trace_.requests[request].output_length);
+  }
+
+  void begin(SequenceId id, std::size_t request, double time) {
+    RequestRecord& record = result_.requests[request];
+    record.arrival = time;
+    record.input_tokens = trace_.requests[request].input_length;
+    record.output_tokens = trace_.requests[request].output_length;
+    if (static_cast<std::size_t>(id.value) >= live_.size()) live_.resize(static_cast<std::size_t>(id.value) + 1);
+    live(id) = {.request = request};
+    if (!options_.by_steps) return;
+    ids_[request] = id;
+    begun_[request] = true;
+    if (trace_.requests[request].end_step >= 0) record.output_tokens = most_tokens(request);  // it ends there
+  }
+
   void take_arrivals() {
     while (const auto arrival = arrivals_.take(now_)) arrive(arrival->first, arrival->second);
   }
@@ -101,12 +172,10 @@ class Simulation {
     }
     NewSequence sequence;
     sequence.prompt = trace_prompt(trace_, request);
-    sequence.max_tokens = asked.output_length;
+    sequence.max_tokens = options_.by_steps ? most_tokens(request) : asked.output_length;
     sequence.priority = asked.priority;
     sequence.message_starts = asked.message_starts;
-    const SequenceId id = stepper_.add(std::move(sequence));
-    if (static_cast<std::size_t>(id.value) >= live_.size()) live_.resize(static_cast<std::size_t>(id.value) + 1);
-    live(id) = {.request = request};
+    begin(stepper_.add(std::move(sequence)), request, time);
   }
 
   void ended(std::size_t request) {
@@ -137,6 +206,12 @@ class Simulation {
       Live& one = live(admission.sequence);
       if (!std::exchange(one.admitted, true)) record(one).admitted = began;
     }
+    if (options_.on_plan) options_.on_plan(plan);
+    forked_.clear();
+    for (const SequenceId id : stepper_.sampled()) {
+      if (options_.by_steps && live(id).generated == 0) fork_from(id);
+    }
+    for (const SequenceId id : forked_) take_token(id);
     for (const SequenceId id : stepper_.sampled()) take_tokens(id);
     stepper_.settle_drafts();
     memory_.add(stepper_, now_);
@@ -176,6 +251,7 @@ class Simulation {
     r.end = now_;
     r.cached_tokens = stepper_.cached_tokens(id);
     stepper_.end(id);
+    if (options_.by_steps) ids_[one.request] = {};
     ended(one.request);
   }
 
@@ -185,7 +261,11 @@ class Simulation {
   const SimulationOptions& options_;
   Stepper stepper_;
   Arrivals arrivals_;
-  std::vector<Live> live_;  // by SequenceId
+  std::vector<Live> live_;          // by SequenceId
+  std::vector<SequenceId> ids_;     // by request, while they live; of replays by steps
+  std::vector<bool> begun_;         // requests, in such a replay
+  std::vector<SequenceId> forked_;  // in this step
+  int step_ = 0;                    // of a replay by steps
   double now_ = 0;
   std::size_t done_ = 0;
   int idle_steps_ = 0;

@@ -34,6 +34,11 @@ struct SimulationOptions {
   RetentionRules retention;
   double acceptance = 0;  // the part of drafts that are right, if those before them were; 0: no drafts
   int concurrency = 0;    // 0: requests arrive at their times
+  // Requests arrive, fork and are cancelled at the steps that the trace says, whatever the time: with the engine's own
+  // options the plans are those of the engine that recorded it (watch/exports.h), from an empty cache and without
+  // drafts.
+  bool by_steps = false;
+  std::function<void(const StepPlan&)> on_plan;  // of each step; may be empty
   bool audit_at_end = false;
   std::function<void(std::size_t done, std::size_t total)> on_progress;  // may be empty
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+#include <limits>
 
 #include "base/mapped_file.h"
 #include "cache/page_geometry.h"
@@ -46,6 +47,11 @@ Result<TraceRequest> parse_request(const boost::json::value& value, const std::s
   fields.require("input_length", request.input_length, 1, kMaxTokens);
   fields.require("output_length", request.output_length, 1, kMaxTokens);
   fields.read("priority", request.priority);
+  constexpr int kMostSteps = std::numeric_limits<int>::max();
+  fields.read("step", request.step, 0, kMostSteps);
+  fields.read("max_tokens", request.max_tokens, request.output_length, kMaxTokens);
+  if (number > 0) fields.read("fork_of", request.fork_of, 0, number - 1);
+  fields.read("end_step", request.end_step, request.step, kMostSteps);
   fields.read("message_starts", request.message_starts, 0, request.input_length);
   if (!std::is_sorted(request.message_starts.begin(), request.message_starts.end())) {
     fields.fail("message_starts", "ascending positions");

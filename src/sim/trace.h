@@ -12,6 +12,10 @@
 //   after          the number (from 0) of an earlier line; then `timestamp` counts from the end of that request
 //   message_starts positions in the prompt where a message begins, ascending
 //   priority       as in the API
+//   step           the number of the step before which it arrives, for replays by steps (SimulationOptions::by_steps)
+//   max_tokens     what it asked for, which may be more than output_length
+//   fork_of        the number of an earlier line with the same prompt, from which it forks at the end of that step
+//   end_step       the step before which it is cancelled
 // Other keys are ignored. Thread safety: plain values.
 #pragma once
 
@@ -30,6 +34,7 @@ struct TraceRequest {
   int input_length = 1, output_length = 1;
   int after = -1;  // index of a request that has to end first; -1: none
   int priority = 0;
+  int step = -1, max_tokens = 0, fork_of = -1, end_step = -1;  // -1, 0: not given
   std::vector<std::int64_t> hash_ids;
   std::vector<Position> message_starts;
 };

@@ -73,6 +73,11 @@ std::string join_content(const std::vector<ChatContentPart>& content, std::strin
   return joined;
 }
 
+bool offers_tools(const ChatRequest& request) {
+  return !request.tools.empty() ||
+         std::ranges::any_of(request.messages, [](const ChatMessage& message) { return !message.tools.empty(); });
+}
+
 Result<const ChatMessage*> continued_message(const ChatRequest& request) {
   const std::vector<ChatMessage>& messages = request.messages;
   for (std::size_t i = 0; i < messages.size(); ++i) {

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/call_markup.h"
 #include "base/marked_text.h"
 #include "sluice/status.h"
 
@@ -72,8 +73,8 @@ struct ChatRequest {
   bool add_generation_prompt = true;
 };
 
-// The text behind which reasoning is over, in all encodings.
-inline constexpr std::string_view kReasoningEnd = "</think>";
+// The texts around reasoning, in all encodings.
+inline constexpr std::string_view kReasoningStart = "<think>", kReasoningEnd = "</think>";
 
 // A rendered conversation.
 struct ChatPrompt {
@@ -99,6 +100,9 @@ Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& m
 // `what` names the array in errors.
 Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::value& tools,
                                                          std::string_view what = "tools");
+
+// Whether the request or one of its messages offers tools.
+bool offers_tools(const ChatRequest& request);
 
 // The message that the answer continues (`prefix`); nullptr if there is none. Fails if a message other than a last one
 // of the assistant is marked so, or if it has no text to continue.
@@ -158,9 +162,10 @@ class ChatEncoding {
 
   // Fails with kInvalidArgument when the conversation or an option cannot be written.
   virtual Result<ChatPrompt> render(const ChatRequest& request) const = 0;
-  // A parser for the answer to a prompt. `has_tools`: the request offers tools; otherwise an encoding may treat what
-  // looks like a call as text.
+  // A parser for the answer to a prompt. `has_tools`: tools are on offer; otherwise what looks like a call is text.
   virtual std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const = 0;
+  // How answers call tools, as the parser reads it.
+  virtual AnswerMarkup answer_markup() const = 0;
   // The text of the special tokens that open a message, to find messages in a raw prompt. What comes before one is
   // likely to be the start of other prompts as well.
   virtual std::vector<std::string_view> role_markers() const = 0;

@@ -191,8 +191,12 @@ Result<ChatPrompt> DeepSeekV32Chat::render(const ChatRequest& request) const {
   return out;
 }
 
-std::unique_ptr<ChatOutputParser> DeepSeekV32Chat::make_parser(bool reasoning_open, bool /*has_tools*/) const {
-  return std::make_unique<DsmlOutputParser>(kDeepSeekV32Block, reasoning_open);
+std::unique_ptr<ChatOutputParser> DeepSeekV32Chat::make_parser(bool reasoning_open, bool has_tools) const {
+  return std::make_unique<DsmlOutputParser>(kDeepSeekV32Block, reasoning_open, has_tools);
+}
+
+AnswerMarkup DeepSeekV32Chat::answer_markup() const {
+  return {.calls = &kDeepSeekV32Calls};
 }
 
 std::vector<std::string_view> DeepSeekV32Chat::role_markers() const {

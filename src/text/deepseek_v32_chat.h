@@ -29,8 +29,8 @@ namespace sluice {
 class DeepSeekV32Chat final : public ChatEncoding {
  public:
   Result<ChatPrompt> render(const ChatRequest& request) const override;
-  // Calls are recognised whether or not the request has tools.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
+  AnswerMarkup answer_markup() const override;
   // User and assistant; a system message has none.
   std::vector<std::string_view> role_markers() const override;
 };

@@ -212,8 +212,12 @@ Result<ChatPrompt> DeepSeekV4Chat::render(const ChatRequest& request) const {
   return out;
 }
 
-std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(bool reasoning_open, bool /*has_tools*/) const {
-  return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, reasoning_open);
+std::unique_ptr<ChatOutputParser> DeepSeekV4Chat::make_parser(bool reasoning_open, bool has_tools) const {
+  return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, reasoning_open, has_tools);
+}
+
+AnswerMarkup DeepSeekV4Chat::answer_markup() const {
+  return {.calls = &kDeepSeekV4Calls};
 }
 
 std::vector<std::string_view> DeepSeekV4Chat::role_markers() const {

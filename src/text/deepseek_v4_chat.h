@@ -44,8 +44,8 @@ class DeepSeekV4Chat final : public ChatEncoding {
   explicit DeepSeekV4Chat(DeepSeekV4ChatOptions options) : options_(options) {}
 
   Result<ChatPrompt> render(const ChatRequest& request) const override;
-  // Calls are recognised whether or not the request has tools.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
+  AnswerMarkup answer_markup() const override;
   // User, assistant and latest reminder; a system message has none.
   std::vector<std::string_view> role_markers() const override;
 

@@ -17,9 +17,13 @@ GenerationDelta GenerationStream::push(const Output& output) {
   GenerationDelta out;
   if (finished_) return out;
   cached_tokens_ = output.cached_tokens;
+  out.prompt_logprobs = output.prompt_logprobs;
+  out.exported = output.exported;
+  out.weights_version = output.weights_version;
   if (output.token) {
     ++completion_tokens_;
     ++unattributed_tokens_;
+    out.token_ids.push_back(*output.token);
     if (logprobs_) {
       out.chosen.push_back({*output.token, output.logprob});
       out.top.push_back(output.top);
@@ -58,6 +62,7 @@ void GenerationStream::pass_on(std::string_view text, GenerationDelta& out) {
 void GenerationStream::finish(FinishReason reason, GenerationDelta& out) {
   finished_ = out.finished = true;
   out.finish_reason = reason == FinishReason::kStop ? "stop" : "length";
+  out.stop_string = stop_.found();
   if (parser_ == nullptr) return;
   const AnswerEnd end = stop_.stopped()                   ? AnswerEnd::kStopString
                         : reason == FinishReason::kLength ? AnswerEnd::kCut

@@ -22,9 +22,14 @@ namespace sluice {
 struct GenerationDelta {
   std::vector<ChatDelta> text;       // without a parser: kContent only
   std::vector<TokenLogprob> chosen;  // the generated tokens of this step, when log-probabilities were asked for
-  std::vector<std::vector<TokenLogprob>> top;  // for each of `chosen`
+  std::vector<std::vector<TokenLogprob>> top;             // for each of `chosen`
+  std::vector<std::int32_t> token_ids;                    // the generated tokens of this step
+  std::shared_ptr<const PromptLogprobs> prompt_logprobs;  // the choice's first delta has it, when asked for
+  std::shared_ptr<const std::string> weights_version;     // of the model that computed it
+  std::shared_ptr<const ExportedRows> exported;           // when asked for
   bool finished = false;
   std::string_view finish_reason;  // "stop", "length" or "tool_calls", when finished and not failed
+  std::string stop_string;         // the one that ended the answer, when finished; else ""
   Status failure;                  // why the answer failed, when finished
 };
 

@@ -44,6 +44,7 @@ std::string StopMatcher::push(std::string_view text) {
     for (Pattern& pattern : patterns_) {
       if (pattern.advance(c)) {
         stopped_ = true;
+        found_ = pattern.stop;
         if (!shows_stop_) shown.resize(shown.size() - pattern.stop.size());
         return shown;
       }

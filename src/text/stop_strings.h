@@ -22,6 +22,8 @@ class StopMatcher {
   // What was held back, when the text has ended without a match.
   std::string finish();
   bool stopped() const { return stopped_; }
+  // The one that matched; "" before.
+  const std::string& found() const { return found_; }
 
  private:
   // Knuth-Morris-Pratt: matched = length of the longest prefix of `stop` that ends the text so far.
@@ -33,7 +35,7 @@ class StopMatcher {
   };
 
   std::vector<Pattern> patterns_;  // longest first
-  std::string held_;
+  std::string held_, found_;
   bool shows_stop_;
   bool stopped_ = false;
 };

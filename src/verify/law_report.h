@@ -38,6 +38,14 @@ struct LawReport {
   std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
   std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
   std::int64_t ruled = 0;                   // tokens of answers with penalties, biases or bans
+  std::int64_t constrained = 0;             // ... that a grammar binds
+  std::int64_t budgeted = 0;                // ... whose reasoning has a budget
+  std::int64_t forced = 0;                  // tokens that were the only ones allowed, computed in one span
+  std::int64_t exported = 0;                // positions for which it was compared what layers chose,
+  std::int64_t exported_experts = 0;        // ... experts,
+  std::int64_t exported_entries = 0;        // ... and entries that an indexer chose
+  std::int64_t scored = 0;                  // tokens of prompts whose log-probabilities were compared
+  std::int64_t scored_answers = 0;          // ... of answers, with those at which they had been drawn
   std::int64_t evictions = 0;               // cached pages given to others
   std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
   std::set<int> thread_counts;              // that steps ran on
@@ -69,13 +77,27 @@ inline constexpr LawCount kLawCounts[] = {
     {"drafts_rejected", &LawReport::drafts_rejected},
     {"evictions", &LawReport::evictions},
     {"in_flight", &LawReport::in_flight},
+    {"ruled", &LawReport::ruled},
+    {"scored", &LawReport::scored},
+    {"scored_answers", &LawReport::scored_answers},
+    {"constrained", &LawReport::constrained},
+    {"budgeted", &LawReport::budgeted},
+    {"forced", &LawReport::forced},
+    {"exported", &LawReport::exported},
 };
+
+// Of these the half that drives the cache has none: it has no answers, and no steps in flight.
+inline constexpr const char* kOfSchedulingOnly[] = {"swapped_aborts", "in_flight",      "ruled",
+                                                    "scored",         "scored_answers", "constrained",
+                                                    "budgeted",       "forced",         "exported"};
+inline constexpr const char* kOfRowsOnly[] = {"truncations", "forgotten_spans"};  // and the other half none of these
 
 inline void LawReport::add(const LawReport& part) {
   schedules += part.schedules;
   for (const LawCount& count : kLawCounts) this->*count.value += part.*count.value;
   model_drafts += part.model_drafts;
-  ruled += part.ruled;
+  exported_experts += part.exported_experts;
+  exported_entries += part.exported_entries;
   thread_counts.insert(part.thread_counts.begin(), part.thread_counts.end());
   if (!difference) difference = part.difference;
 }

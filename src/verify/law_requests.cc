@@ -24,11 +24,18 @@ std::string Workload::text() const {
   if (pages > 0) text += fmt::format(", {} pages", pages);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
-    text += fmt::format("  prompt {}: {} tokens{}, n {}, priority {}, {}{}{}, arrives at step {}{}\n", r.prompt,
-                        r.max_tokens, r.stops_after > 0 ? fmt::format(", ends after {}", r.stops_after) : "", r.n,
-                        r.priority, r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
-                        r.rules != 0 ? fmt::format(", rules {}", r.rules) : "", r.arrives,
-                        r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
+    text += fmt::format(
+        "  prompt {}: {} tokens{}, n {}, priority {}, {}{}{}, arrives at step {}{}\n", r.prompt, r.max_tokens,
+        r.stops_after > 0 ? fmt::format(", ends after {}", r.stops_after) : "", r.n, r.priority,
+        r.greedy ? "greedy" : "sampled", r.salt.empty() ? "" : ", salt " + r.salt,
+        (r.rules != 0 ? fmt::format(", rules {}", r.rules) : "") +
+            (r.constraint != LawConstraint::kNone
+                 ? fmt::format(", constraint {}, budget {}", static_cast<int>(r.constraint), r.budget)
+                 : "") +
+            (r.exports ? ", exports" : "") + (r.stays ? ", stays" : "") +
+            (r.scored_from >= 0 ? fmt::format(", scored from {} with {} of its answer", r.scored_from, r.answered)
+                                : ""),
+        r.arrives, r.cancelled >= 0 ? fmt::format(", cancelled at step {}", r.cancelled) : "");
   }
   return text;
 }
@@ -116,6 +123,7 @@ class Maker {
     for (int i = 0; i < 3; ++i) {
       WorkRequest& r = add_any();
       r.max_tokens = std::max(r.max_tokens, 12);  // enough steps to be swapped out, be brought back and go on
+      r.stops_after = 0;
       r.arrives = below(4);
       r.cancelled = -1;
     }
@@ -224,24 +232,122 @@ class Maker {
   int rows_ = 0, longest_ = 0;  // of all requests; of one
 };
 
+// Which requests are scored follows from their numbers alone, so that all else is as without.
+void add_scores(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
+  std::mt19937_64 random(laws.seed * 77 + static_cast<std::uint64_t>(number) * 0x2545F4914F6CDD1DU + 5);
+  work.score_rows = static_cast<int>(random() % 3 == 0 ? 0 : 1 + random() % 40);
+  for (WorkRequest& r : work.requests) {
+    if (random() % 2 == 0) continue;
+    const int length = static_cast<int>(prompts[static_cast<std::size_t>(r.prompt)].size());
+    const int least = laws.every_row ? 0 : std::max(0, length - 32);  // a large vocabulary's take long
+    r.scored_from = least + static_cast<int>(random() % static_cast<std::uint64_t>(length - least + 1));
+    const int answer = r.stops_after > 0 ? r.stops_after : r.max_tokens;
+    if (r.n == 1 && r.rules == 0 && !r.exports && answer > 1 &&
+        number % kLawSituations == static_cast<int>(Situation::kAny)) {
+      r.answered = static_cast<int>(random() % static_cast<std::uint64_t>(answer));
+    }
+  }
+}
+
+// What is there by construction; what else there is goes on as without.
+void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
+  std::mt19937_64 random(laws.seed * 55 + static_cast<std::uint64_t>(number) * 0xD1342543DE82EF95U + 3);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
+  std::vector<int> short_prompts;
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    if (prompts[p].size() > 1 && prompts[p].size() <= kBlockTokens + 2) short_prompts.push_back(static_cast<int>(p));
+  }
+  if (short_prompts.empty()) return;
+  const auto add = [&](int tokens) -> WorkRequest& {
+    WorkRequest& r = work.requests.emplace_back();
+    r.prompt = short_prompts[static_cast<std::size_t>(below(static_cast<int>(short_prompts.size())))];
+    r.max_tokens = tokens;
+    // Behind the two that are swapped out first.
+    r.arrives = (number % kLawSituations == static_cast<int>(Situation::kPreemptions) ? 16 : 4) + below(8);
+    r.greedy = below(2) == 0;
+    r.stays = true;
+    return r;
+  };
+  const auto situation = static_cast<Situation>(number % kLawSituations);
+  if (situation != Situation::kAny) {
+    work.options.speculation.speculative_adaptive = false;  // by measured times it could be that no draft pays
+    WorkRequest& r = add(14 + below(6));
+    r.constraint = LawConstraint::kRuns;
+    if (below(2) == 0) r.rules = 1 + random() % 1000;
+  }
+  switch (situation) {
+    case Situation::kPreemptions: {
+      WorkRequest& r = add(12);
+      r.rules = 1 + random() % 1000;
+      r.scored_from = 1;
+      break;
+    }
+    case Situation::kChoices: {
+      WorkRequest& r = add(10 + below(6));
+      r.constraint = LawConstraint::kBudget;
+      r.budget = below(6);
+      r.n = 2;
+      r.exports = true;
+      break;
+    }
+    case Situation::kStrangers:
+      add(2 + below(6)).exports = true;
+      add(8);
+      break;
+    case Situation::kAny: {
+      if (work.options.scheduler.async_scheduling == "off") {
+        // Where the other situations have a step in flight, and so no drafts, or too many preemptions for any.
+        work.options.speculation.speculative_adaptive = false;
+        int& budget = work.options.scheduler.max_num_batched_tokens;
+        budget = std::max(budget, 64);
+        add(14 + below(6)).constraint = LawConstraint::kRuns;
+      }
+      WorkRequest& r = add(6 + below(6));
+      r.scored_from = 0;
+      r.answered = 1 + below(5);
+      if (below(2) == 0) r.constraint = static_cast<LawConstraint>(1 + below(kLawConstraints - 1));
+      r.budget = below(4);
+    }
+  }
+}
+
+// Of any other request of an answer that nothing binds yet.
+void bind_some(Workload& work, const LawOptions& laws, int number) {
+  std::mt19937_64 random(laws.seed * 33 + static_cast<std::uint64_t>(number) * 0x9FB21C651E98DF25U + 9);
+  for (WorkRequest& r : work.requests) {
+    const std::uint64_t constraint = random() % 3 == 0 ? 1 + random() % (kLawConstraints - 1) : 0;
+    const auto budget = static_cast<int>(random() % 8);
+    const bool exports = random() % 4 == 0;
+    r.constraint = static_cast<LawConstraint>(constraint);
+    r.budget = r.constraint == LawConstraint::kBudget ? budget : 0;
+    r.exports = exports;
+  }
+}
+
 }  // namespace
 
 Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number) {
   Workload work = Maker(prompts, laws, pages, number).make();
-  // From a generator of its own, so that what the others are drawn from goes on as before. Requests with rules get no
-  // drafts and so take more steps: the situations that are there by construction have none.
-  if (static_cast<Situation>(number % kLawSituations) != Situation::kAny) return work;
-  std::mt19937_64 random(laws.seed * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(number) + 1);
-  for (WorkRequest& request : work.requests) {
-    const bool has_rules = random() % 2 == 0;
-    const std::uint64_t rules = 1 + random() % 1000;
-    if (has_rules) request.rules = rules;
+  // From generators of their own, so that what the others are drawn from goes on as before. Drafts of answers with
+  // rules are seldom right, so that these take more steps: the situations that are there by construction have none.
+  const auto situation = static_cast<Situation>(number % kLawSituations);
+  if (situation == Situation::kPreemptions) add_scores(work, prompts, laws, number);
+  if (situation == Situation::kAny) {
+    std::mt19937_64 random(laws.seed * 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(number) + 1);
+    for (WorkRequest& request : work.requests) {
+      const bool has_rules = random() % 2 == 0;
+      const std::uint64_t rules = 1 + random() % 1000;
+      if (has_rules) request.rules = rules;
+    }
+    bind_some(work, laws, number);
+    add_scores(work, prompts, laws, number);
   }
+  add_bound(work, prompts, laws, number);
   return work;
 }
 
 // Strong ones, as the requests are hot.
-std::shared_ptr<const TokenRules> rules_of(std::uint64_t number, int vocab_size, bool changes_logits) {
+std::shared_ptr<const TokenRules> rules_of(std::uint64_t number, int vocab_size, bool changes_logits, bool bans) {
   std::mt19937_64 random(number);
   const auto one_in = [&](unsigned n) { return random() % n == 0; };
   const auto id = [&] { return static_cast<TokenId>(random() % static_cast<std::uint64_t>(vocab_size)); };
@@ -252,6 +358,7 @@ std::shared_ptr<const TokenRules> rules_of(std::uint64_t number, int vocab_size,
     rules->repetition_penalty = one_in(2) ? 4.0F : 1.0F;
     for (int i = 0; i < 20 && one_in(4); ++i) rules->logit_bias.emplace_back(id(), 90.0F);
   }
+  if (!bans) return rules;
   for (int i = 0; i < 8; ++i) {
     rules->bad_words.push_back({id()});
     rules->bad_words.push_back({id(), id()});

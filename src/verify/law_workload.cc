@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <random>
@@ -10,6 +11,7 @@
 
 #include "engine/sampler.h"
 #include "engine/stepper.h"
+#include "verify/law_alone.h"
 #include "verify/law_check.h"
 #include "verify/law_requests.h"
 #include "verify/law_runner.h"
@@ -18,23 +20,25 @@
 namespace sluice {
 namespace {
 
-struct Generated {
-  std::vector<TokenId> tokens;
-  std::vector<std::uint64_t> digests;  // [token], of the logits that it was sampled from
-  // [token]: what the model guesses behind the tokens before it, kMostDrafts of them; none for the first, nor if it
-  // makes no drafts.
-  std::vector<std::vector<TokenId>> drafts;
-};
-
 struct Found {
   std::string first_value, text;
 };
+
+bool same(const PromptLogprob& a, float logprob, std::span<const TokenLogprob> top) {
+  const auto same_bits = [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  };
+  return same_bits(a.logprob, logprob) &&
+         std::ranges::equal(a.top, top, [&](const TokenLogprob& x, const TokenLogprob& y) {
+           return x.token == y.token && same_bits(x.logprob, y.logprob);
+         });
+}
 
 class WorkloadChecker {
  public:
   WorkloadChecker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options,
                   LawReport* report)
-      : runner_(runner), prompts_(prompts), options_(options), report_(*report) {}
+      : runner_(runner), prompts_(prompts), options_(options), report_(*report), alone_(runner, prompts, options) {}
 
   // What differs, if anything.
   std::optional<Found> run(const Workload& work);
@@ -44,26 +48,23 @@ class WorkloadChecker {
     int request = 0, choice = 0;
     const Generated* expected = nullptr;
     bool forked = false;
-    std::size_t number = 0;  // in begun_
-    std::size_t generated = 0;
+    std::size_t number = 0;                       // in begun_
+    std::size_t generated = 0;                    // those of its answer that were part of its prompt included
+    std::shared_ptr<PromptLogprobs> scores = {};  // to be compared
+    std::shared_ptr<TokenConstraint> constraint = {};
+    std::size_t exported = 0;  // positions whose exports were compared
   };
 
-  static SamplingParams sampling_of(const WorkRequest& r, int choice) {
-    SamplingParams params;
-    params.temperature = r.greedy ? 0.0F : 20.0F;  // hot, so that choices part within a few tokens
-    params.seed = choice_seed(static_cast<std::uint64_t>(r.prompt) + 1000, choice);
-    return params;
-  }
+  static constexpr int kTop = AloneAnswers::kTop;
+  static SamplingParams sampling_of(const WorkRequest& r, int choice) { return AloneAnswers::sampling_of(r, choice); }
+  static bool is_processed(const WorkRequest& r) { return AloneAnswers::is_processed(r); }
   const std::vector<TokenId>& prompt_of(const WorkRequest& r) const {
     return prompts_[static_cast<std::size_t>(r.prompt)];
   }
-  Generated& expected(const WorkRequest& r, int choice) {
-    return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice, r.rules}];
-  }
-  std::shared_ptr<RuledTokens> ruled(const WorkRequest& r) const;
-  Status sample_alone(const WorkRequest& r, const SamplingParams& sampling, std::span<const TokenId> answer,
-                      Sampled* sampled) const;
-  Status compute_alone(const WorkRequest& r, int choice);
+  Generated& expected(const WorkRequest& r, int choice) { return alone_.of(r, choice); }
+  SequenceAnswer answer_of(const WorkRequest& r, int choice);
+  std::optional<Found> check_scores(const WorkRequest& r, Choice& c);
+  std::optional<Found> check_exports(Stepper& stepper, const WorkRequest& r, Choice& c, SequenceId id);
   Result<std::optional<Found>> run_stepper(const Workload& work);
   Result<std::optional<Found>> drive(Stepper& stepper, const Workload& work);
   Status arrive(Stepper& stepper, const Workload& work, int step);
@@ -83,87 +84,84 @@ class WorkloadChecker {
   std::span<const std::vector<TokenId>> prompts_;
   const LawOptions& options_;
   LawReport& report_;
-  // prompt, greedy, choice, rules -> as long as was ever wanted
-  std::map<std::tuple<int, bool, int, std::uint64_t>, Generated> alone_;
+  AloneAnswers alone_;
   std::map<std::int32_t, Choice> live_;    // by SequenceId
   std::vector<const WorkRequest*> begun_;  // of all sequences that have begun
-  int swapped_ = 0;                        // sequences so far
+  const Workload* work_ = nullptr;         // that runs
+  int swapped_ = 0, stayed_ = 0;           // sequences so far; times that the one with rules that stays was
   std::vector<float> logits_;              // of the step whose tokens are on their way
   std::vector<std::size_t> rows_;          // of these, for each token
   std::mt19937 drafts_;                    // how right they are
 };
 
-std::shared_ptr<RuledTokens> WorkloadChecker::ruled(const WorkRequest& r) const {
-  if (r.rules == 0) return nullptr;
-  const Device* device = runner_.exec().device;
-  const auto vocab = static_cast<int>(runner_.vocab_size());
-  auto rules = rules_of(r.rules, vocab, device == nullptr || device == &cpu_device());
-  // What would end it, as far as min_tokens is concerned.
-  std::vector<TokenId> ends{rules->allowed_token_ids[0], rules->allowed_token_ids[1]};
-  return std::make_shared<RuledTokens>(std::move(rules), std::move(ends), runner_.vocab_size());
-}
-
-// Rules are worked out anew for each token.
-Status WorkloadChecker::sample_alone(const WorkRequest& r, const SamplingParams& sampling,
-                                     std::span<const TokenId> answer, Sampled* sampled) const {
-  std::vector<TokenId> tokens = prompt_of(r);
-  const auto prompt = static_cast<int>(tokens.size());
-  tokens.insert(tokens.end(), answer.begin(), answer.end());
-  const auto position = static_cast<Position>(tokens.size());
-  const std::shared_ptr<RuledTokens> rules = ruled(r);
-  if (rules == nullptr) return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled);
-  std::vector<std::uint32_t> allowed((runner_.vocab_size() + 31) / 32);
-  RuledTokens::allow_all(allowed, runner_.vocab_size());
-  SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits(0), allowed));
-  return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled, allowed.data(), rules->bias());
-}
-
-// The request by itself, with nothing cached and one row after the other.
-Status WorkloadChecker::compute_alone(const WorkRequest& r, int choice) {
-  Generated& result = expected(r, choice);
-  if (static_cast<int>(result.tokens.size()) >= r.max_tokens) return {};
-  result = {};
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
-  std::vector<TokenId> next = prompt_of(r);
-  Position position = 0;
-  Status status;
-  while (status.ok() && static_cast<int>(result.tokens.size()) < r.max_tokens) {
-    const int last = static_cast<int>(next.size()) - 1;
-    const SamplingParams sampling = sampling_of(r, choice);
-    StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}};
-    if (runner_.model().drafts() && !result.tokens.empty()) {
-      span.model_drafts = std::min(runner_.pools().plan().open_states - 2, runner_.max_model_len() - position - 1);
-      span.sampling = &sampling;
-    }
-    status = runner_.begin({&span, 1});
-    if (!status.ok()) break;
-    const auto drafts = runner_.drafts(0);
-    result.drafts.emplace_back(drafts.begin(), drafts.end());
-    runner_.settle(slot, last + 1);
-    position += static_cast<Position>(next.size());
-    Sampled sampled;
-    status = sample_alone(r, sampling, result.tokens, &sampled);
-    if (!status.ok()) break;
-    result.digests.push_back(bit_digest(runner_.logits(0)));
-    result.tokens.push_back(sampled.token);
-    next.assign(1, sampled.token);
+// The score law: of the prompt as of the prompt alone, of the answer as when it was drawn.
+std::optional<Found> WorkloadChecker::check_scores(const WorkRequest& r, Choice& c) {
+  const PromptLogprobs scores = std::move(*std::exchange(c.scores, nullptr));
+  const auto prompt = static_cast<int>(prompt_of(r).size());
+  const int begin_alone = prompt - static_cast<int>(c.expected->of_prompt.size());
+  const auto differ = [&](int position, const char* what) {
+    return Found{"score", fmt::format("the log-probability of token {} of prompt {} (request {}) is not that {}",
+                                      position, r.prompt, c.request, what)};
+  };
+  if (static_cast<int>(scores.tokens.size()) != std::max(0, prompt + r.answered - scores.start)) {
+    return Found{"score", fmt::format("{} tokens of prompt {} (request {}) were scored from {} on",
+                                      scores.tokens.size(), r.prompt, c.request, scores.start)};
   }
-  runner_.close(slot);
-  return status;
+  for (std::size_t i = 0; i < scores.tokens.size(); ++i) {
+    const PromptLogprob& found = scores.tokens[i];
+    const int position = scores.start + static_cast<int>(i);
+    if (position < prompt) {
+      const RowScore& alone = c.expected->of_prompt[static_cast<std::size_t>(position - begin_alone)];
+      std::vector<TokenLogprob> top;
+      for (std::size_t t = 0; t < static_cast<std::size_t>(alone.logprobs.top_count); ++t) {
+        top.push_back({alone.logprobs.top_ids[t], alone.logprobs.top_logprobs[t]});
+      }
+      if (!same(found, alone.logprobs.logprob, top) || found.rank != alone.rank) return differ(position, "of it alone");
+      ++report_.scored;
+      continue;
+    }
+    const PromptLogprob& drawn = c.expected->at_draw[static_cast<std::size_t>(position - prompt)];
+    if (is_processed(r)) continue;  // scores are raw
+    if (!same(found, drawn.logprob, drawn.top)) return differ(position, "at which it was drawn");
+    ++report_.scored_answers;
+  }
+  return std::nullopt;
 }
 
 void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request, int choice) {
   const WorkRequest& r = work.requests[static_cast<std::size_t>(request)];
   NewSequence sequence;
   sequence.prompt = prompt_of(r);
-  sequence.max_tokens = r.max_tokens;
+  const auto answered = static_cast<std::size_t>(r.answered);
+  const std::vector<TokenId>& answer = expected(r, choice).tokens;
+  sequence.prompt.insert(sequence.prompt.end(), answer.begin(), answer.begin() + r.answered);
+  sequence.max_tokens = r.max_tokens - r.answered;
+  if (r.scored_from >= 0 && choice == 0) {
+    sequence.logprobs = std::make_shared<PromptLogprobs>();
+    sequence.logprobs->start = std::max(1, r.scored_from);
+    sequence.top_logprobs = kTop;
+  }
+  const auto scores = sequence.logprobs;
   sequence.priority = r.priority;
   sequence.cache_salt = r.salt;
-  sequence.answer.sampling = sampling_of(r, choice);
-  sequence.answer.ruled = ruled(r);
-  live_[stepper.add(std::move(sequence)).value] = {
-      .request = request, .choice = choice, .expected = &expected(r, choice), .number = begun_.size()};
+  sequence.answer = answer_of(r, choice);
+  for (int i = 0; i < r.answered && sequence.answer.constraint != nullptr; ++i) {
+    sequence.answer.constraint->accept(answer[static_cast<std::size_t>(i)]);
+  }
+  sequence.exports_experts = sequence.exports_entries = r.exports;
+  const auto constraint = sequence.answer.constraint;
+  live_[stepper.add(std::move(sequence)).value] = {.request = request,
+                                                   .choice = choice,
+                                                   .expected = &expected(r, choice),
+                                                   .number = begun_.size(),
+                                                   .generated = answered,
+                                                   .scores = scores,
+                                                   .constraint = constraint};
   begun_.push_back(&r);
+}
+
+SequenceAnswer WorkloadChecker::answer_of(const WorkRequest& r, int choice) {
+  return {.sampling = sampling_of(r, choice), .constraint = alone_.constraint(r), .ruled = alone_.ruled(r)};
 }
 
 // The choices of a request beside the first, which has just computed its prompt.
@@ -172,13 +170,18 @@ void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId pa
   const Choice c = live_.at(parent.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
   for (int choice = 1; c.choice == 0 && c.generated == 0 && choice < r.n; ++choice) {
-    const SequenceId child = stepper.fork(parent, {.sampling = sampling_of(r, choice), .ruled = ruled(r)});
+    const SequenceAnswer answer = answer_of(r, choice);
+    const SequenceId child = stepper.fork(parent, answer);
     if (!child) {
       begin(stepper, work, c.request, choice);
       continue;
     }
     ++report_.forks;
-    live_[child.value] = {.request = c.request, .choice = choice, .expected = &expected(r, choice), .forked = true};
+    live_[child.value] = {.request = c.request,
+                          .choice = choice,
+                          .expected = &expected(r, choice),
+                          .forked = true,
+                          .constraint = answer.constraint};
     children->push_back(child);
   }
 }
@@ -194,7 +197,8 @@ std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequ
     if (i == c.number || begun_[i]->salt != r.salt) continue;
     common = std::max(common, common_tokens(prompt_of(*begun_[i]), prompt_of(r)));
   }
-  if (cached <= common) return std::nullopt;
+  // Another may have computed the part of its answer that it begins with.
+  if (cached <= common || (r.answered > 0 && common == static_cast<int>(prompt_of(r).size()))) return std::nullopt;
   return Found{"salt", fmt::format("prompt {} (request {}, choice {}, salt '{}') took over {} cached tokens, but no "
                                    "other of its salt has more than {} in common with it",
                                    r.prompt, c.request, c.choice, r.salt, cached, common)};
@@ -222,12 +226,15 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
   stepper.send();
 }
 
-// Some of the tokens that follow, most of them right, with a wrong one somewhere.
+// Some of the tokens that follow, most of them right, with a wrong one somewhere. -1: the stepper's own.
 int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   const Choice& c = live_.at(id.value);
+  const WorkRequest& r = work_->requests[static_cast<std::size_t>(c.request)];
+  if (r.stays && c.constraint != nullptr) return -1;  // what its constraint forces
   const auto& tokens = c.expected->tokens;
   const std::size_t count = 1 + drafts_() % to.size();
-  const std::size_t wrong = drafts_() % 2 == 0 ? drafts_() % count : count;
+  std::size_t wrong = drafts_() % 2 == 0 ? drafts_() % count : count;
+  if (r.stays) wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = c.generated + i;
     to[i] = at < tokens.size() ? tokens[at] : 0;
@@ -272,8 +279,11 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
   if (!live_.contains(id.value)) return Found{"token", "a token for a sequence that has ended"};
   Choice& c = live_.at(id.value);
   const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
-  if (c.generated == 0) {
+  if (c.generated == static_cast<std::size_t>(r.answered)) {
     if (auto found = check_hit(stepper, r, c, id)) return found;
+    if (c.scores != nullptr) {
+      if (auto found = check_scores(r, c)) return found;
+    }
   }
   const auto position = static_cast<Position>(stepper.tokens(id).size());
   Sampled sampled;
@@ -286,8 +296,25 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
                     r.prompt, c.request, c.choice, same_logits ? "the same logits, but token" : "other logits, token",
                     sampled.token, c.expected->tokens[c.generated])};
   }
+  if (!same(c.expected->at_draw[c.generated], sampled.logprob, sampled.top)) {
+    return Found{"logprob",
+                 fmt::format("token {} of the answer to prompt {} (request {}, choice {}): other {} "
+                             "log-probabilities than alone",
+                             c.generated, r.prompt, c.request, c.choice, is_processed(r) ? "processed" : "raw")};
+  }
+  if (c.constraint != nullptr && !c.constraint->accept(sampled.token)) {
+    return Found{"mask", fmt::format("token {} of the answer to prompt {} (request {}, choice {}): {} is drawn, which "
+                                     "its constraint refuses there",
+                                     c.generated, r.prompt, c.request, c.choice, sampled.token)};
+  }
+  if (r.exports) {
+    if (auto found = check_exports(stepper, r, c, id)) return found;
+  }
   ++report_.comparisons;
   report_.ruled += r.rules != 0;
+  report_.constrained += c.constraint != nullptr;
+  report_.budgeted += r.constraint == LawConstraint::kBudget;
+  report_.forced += drawn.drafted && stepper.draft_source(id) == DraftSource::kForced;
   report_.choosing_rows += position - 1 >= options_.chooses_from;
   ++c.generated;
   stepper.append(id, sampled.token);
@@ -297,6 +324,26 @@ std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& wor
   report_.forks_apart += c.forked && !std::equal(first.begin(), first.begin() + length, c.expected->tokens.begin());
   live_.erase(id.value);
   stepper.end(id);
+  return std::nullopt;
+}
+
+// The export law: what layers chose for a position is a function of the tokens up to it.
+std::optional<Found> WorkloadChecker::check_exports(Stepper& stepper, const WorkRequest& r, Choice& c, SequenceId id) {
+  const ExportedDigests found = digests_of(stepper.take_exported(id));
+  const auto differ = [&](const char* what) {
+    return Found{"exports", fmt::format("{} of prompt {} (request {}, choice {}) behind {} of its tokens: not those of "
+                                        "position {} and those behind it alone",
+                                        what, r.prompt, c.request, c.choice, c.generated, c.exported)};
+  };
+  const std::size_t end = prompt_of(r).size() + c.generated;  // the token that was just drawn is there
+  if (c.exported + found.experts.size() != end) return differ("rows that are exported");
+  for (std::size_t i = 0; i < found.experts.size(); ++i, ++c.exported) {
+    if (found.experts[i] != c.expected->experts[c.exported]) return differ("experts");
+    if (found.entries[i] != c.expected->entries[c.exported]) return differ("entries");
+    ++report_.exported;
+    report_.exported_experts += found.experts[i] != 0;
+    report_.exported_entries += found.entries[i] != 0;
+  }
   return std::nullopt;
 }
 
@@ -314,11 +361,16 @@ void WorkloadChecker::cancel(Stepper& stepper, int request) {
   }
 }
 
-// Of the sequences that the last plan swapped out, the second one of the workload.
+// Of the sequences that the last plan swapped out, the second one of the workload, but for those that stay.
 void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
-    const auto swapped = live_.find(preemption.sequence.value);  // unless its last token has come since
-    if (swapped == live_.end() || !preemption.swap) continue;
+    const auto swapped = live_.find(preemption.sequence.value);
+    // Its last token may have come since, and another have its id.
+    if (swapped == live_.end() || !stepper.is_swapped(preemption.sequence)) continue;
+    // One that stays is cancelled if it goes on being swapped, because the others ended too early.
+    const WorkRequest& r = work_->requests[static_cast<std::size_t>(swapped->second.request)];
+    if (r.stays && (r.rules == 0 || r.constraint != LawConstraint::kNone || ++stayed_ < 4)) continue;
+    if (r.stays) swapped_ = std::max(swapped_, 1);
     if (++swapped_ == 2) return cancel(stepper, swapped->second.request);
   }
 }
@@ -327,12 +379,13 @@ std::optional<Found> WorkloadChecker::run(const Workload& work) {
   const auto failed = [](const Status& status) { return Found{"audit", std::string(status.message())}; };
   for (const WorkRequest& r : work.requests) {
     for (int choice = 0; choice < r.n; ++choice) {
-      if (const Status status = compute_alone(r, choice); !status.ok()) return failed(status);
+      if (const Status status = alone_.compute(r, choice); !status.ok()) return failed(status);
     }
   }
+  work_ = &work;
   live_.clear();
   begun_.clear();
-  swapped_ = 0;
+  swapped_ = stayed_ = 0;
   runner_.prefix_cache().reset();
   runner_.prefix_cache().set_enabled(work.caching);
   const std::uint64_t evicted = evictions(runner_);
@@ -351,6 +404,7 @@ std::optional<Found> WorkloadChecker::run(const Workload& work) {
 
 Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) {
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
+  runner_.set_score_rows(work.score_rows);
   report_.thread_counts.insert(runner_.threads());
   Stepper stepper(&runner_, work.options);
   drafts_.seed(static_cast<std::uint32_t>(options_.seed + work.requests.size()));

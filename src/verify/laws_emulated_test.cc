@@ -44,8 +44,8 @@ TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
   // What the device forgets to write is missing on the CPU too.
   options.engine.testing.inject_fault = "skipped-write";
   report = verify(options);
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_FALSE(report->sound());
+  ASSERT_TRUE(report.ok()) << report.status().message() << "SLUICE_TEST_SEED=" << options.seed;
+  EXPECT_FALSE(report->sound()) << "SLUICE_TEST_SEED=" << options.seed;
 }
 
 TEST(VerifyMoves, WantsADevice) {

@@ -118,7 +118,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
   EngineSetup given = options.engine;
   if (given.speculation.speculative != "off") {
-    SLUICE_ASSIGN_OR_RETURN(given.mtp, has_mtp(given.model.folder));
+    SLUICE_ASSIGN_OR_RETURN(given.mtp, has_mtp(given.model));
   }
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), given));
   SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(given, plan.cache_layout));

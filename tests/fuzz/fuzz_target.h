@@ -1,4 +1,4 @@
-// A reader of untrusted bytes that is fuzzed, and what all seven programs fuzz_NAME share. HACKING.md tells how to use
+// A reader of untrusted bytes that is fuzzed, and what all eight programs fuzz_NAME share. HACKING.md tells how to use
 // them.
 //
 // Each program defines fuzz_target(); fuzz_main.cc runs it on the files of tests/fuzz/NAME and on mutations of them.

@@ -48,7 +48,7 @@ TEST_F(GpuMissing, AHopperForItsProfile) {
     const Status prepared = (*opened)->prepare_sm90();
     EXPECT_EQ(prepared.ok(), ours);
     if (ours) {
-      EXPECT_EQ((*opened)->workspace_bytes(), std::size_t{1} << 30);
+      EXPECT_EQ((*opened)->workspace_bytes(), std::size_t{5} << 28);
     } else {
       EXPECT_EQ(prepared.message(), "--profile sm90: GPU 0 (of the tests) has compute capability " +
                                         std::to_string(major) +

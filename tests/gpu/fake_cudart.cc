@@ -100,7 +100,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "of the tests");
   properties->major = fake_cuda().major;
-  properties->totalGlobalMem = std::size_t{1} << 30;
+  properties->totalGlobalMem = std::size_t{2} << 30;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) {
@@ -113,13 +113,13 @@ const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "unspecified launch failure";
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = *total = std::size_t{1} << 30;
+  *free = *total = std::size_t{2} << 30;
   return cudaSuccess;
 }
 
 // Memory holds no zeros by itself.
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  if (bytes > std::size_t{1} << 30) return cudaErrorMemoryAllocation;
+  if (bytes > std::size_t{2} << 30) return cudaErrorMemoryAllocation;
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*data, 0xCD, bytes);
   return cudaSuccess;

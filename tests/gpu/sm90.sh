@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # sm90.sh SLUICE GPU_TEST OUT [SCHEDULES [PARTS]]: on a machine with an H100 or H200, from the root of a checkout: the profile sm90.
-# PARTS (all of them): products, every kernel against the plain one; speed; models, the start, SCHEDULES (100) random schedules of
+# PARTS (all of them): products and attention, every kernel against the plain one; speed; models, the start, SCHEDULES (100) random schedules of
 # the embedded model and of small ones; accuracy, evaluations and prose against ref; digests of logits. A line for each; exits 1 if
 # any has failed. Nothing else may use the GPU.
 set -uo pipefail
-sluice=$1 gpu_test=$2 out=$3 schedules=${4:-100} parts=${5:-products speed models accuracy digests}
+sluice=$1 gpu_test=$2 out=$3 schedules=${4:-100} parts=${5:-products attention speed models accuracy digests}
 model=models/sluice-tiny-v4 folder=$(mktemp -d) failed=0
 cuda=(--device cuda --profile sm90 --log-level error)
 has() { [[ " $parts " == *" $1 "* ]]; }
@@ -25,15 +25,19 @@ if has products; then
   check products "$gpu_test" --part 1 --gtest_filter='GpuStrips*' --json "$out/products.json"
   cp "$folder/log" "$out/products.txt"
 fi
+if has attention; then
+  check attention "$gpu_test" --part 1 --gtest_filter='GpuAttention*' --json "$out/attention.json"
+  grep 'f64' "$folder/log" | tee -a "$out/sm90.txt"
+fi
 if has speed; then
-  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*'
+  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedAttention*'
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi
 for archive in tests/oracles/*.tar.xz; do tar xJf "$archive" -C "$folder"; done
 if has models; then
   check "verify, the embedded model" "$sluice" verify "$model" "${cuda[@]}" --schedules "$schedules"
-  for kind in v4-flash-like v32-like v3-like; do
+  for kind in v4-flash-like v4-pro-like v32-like v3-like; do
     check "verify, $kind" "$sluice" verify "$folder/$kind" "${cuda[@]}" --schedules "$((schedules / 4))"
   done
 fi

@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "base/number_formats.h"
-#include "gpu_testing.h"
 #include "kernels/cuda/sm90/fragments.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/experts.h"
 #include "kernels/linear_inputs.h"
 #include "kernels/linear_testing.h"
+#include "sm90_testing.h"
 
 namespace sluice::gpu_strips_test {
 namespace {
 
+using namespace sm90_testing;
 using cuda_sm90::StripProduct;
 using cuda_sm90::StripRows;
 
@@ -56,51 +57,6 @@ __global__ void plain_product(const std::uint16_t* w, const float* scales, Strip
     if (lane % 4 == 0 && output < shape.out) y[output] = total[i];
   }
 }
-
-__global__ void copy_all(const uint4* from, uint4* to, std::size_t count) {
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (; i + 3 * step < count; i += 4 * step) {
-    const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
-    to[i] = a, to[i + step] = b, to[i + 2 * step] = c, to[i + 3 * step] = d;
-  }
-  for (; i < count; i += step) to[i] = from[i];
-}
-
-__global__ void count_different(const std::uint32_t* a, const std::uint32_t* b, std::size_t count,
-                                unsigned* different) {
-  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-    if (a[i] != b[i]) atomicAdd(different, 1U);
-  }
-}
-
-bool has_sm90() {
-  static const Status status = gpu().prepare_sm90();
-  if (!status.ok()) std::printf("%s\n", status.message().c_str());
-  return status.ok();
-}
-
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(std::size_t count) : count_(count), memory_(gpu().map(count * sizeof(T), "a test").value()) {}
-  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
-    gpu().upload({memory_.data(), reinterpret_cast<const std::byte*>(values.data()), count_ * sizeof(T)});
-  }
-  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
-  std::vector<T> fetch() const {
-    std::vector<T> values(count_);
-    gpu().download({reinterpret_cast<std::byte*>(values.data()), memory_.data(), count_ * sizeof(T)});
-    gpu().wait();
-    EXPECT_TRUE(gpu().status().ok()) << gpu().status().message();
-    return values;
-  }
-  void poison() { gpu().fill(memory_.data(), std::byte{0xFF}, count_ * sizeof(T)); }
-
- private:
-  std::size_t count_;
-  DeviceMemory memory_;
-};
 
 // A random weight: packed on the device, and as values.
 struct TestWeight {
@@ -161,28 +117,8 @@ const WeightForm kForms[] = {{WeightFormat::kBf16, ScaleFormat::kNone},
                              {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
                              {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}};
 
-std::vector<float> random_values(std::mt19937& random, std::size_t count) {
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
-class GpuStrips : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_sm90()) GTEST_SKIP();
-  }
-  unsigned different(const float* a, const float* b, std::size_t count) {
-    static OnDevice<unsigned> counter(1);
-    gpu().fill(reinterpret_cast<std::byte*>(counter.data()), std::byte{0}, sizeof(unsigned));
-    count_different<<<64, 256, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
-        reinterpret_cast<const std::uint32_t*>(a), reinterpret_cast<const std::uint32_t*>(b), count, counter.data());
-    return counter.fetch()[0];
-  }
-  std::mt19937 random_{91};
-  const Exec exec_{.kernels = &scalar_kernels(), .ops = &cuda_sm90_op_table(), .device = &gpu()};
-};
+class GpuStrips : public Sm90Test {};
+class GpuSpeedStrips : public Sm90SpeedTest {};
 
 TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
   constexpr int kRows = 300;
@@ -190,7 +126,7 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
     int out, in;
     bool every_count;
   } kShapes[] = {{40, 192, true},     {256, 1024, true}, {512, 4096, false}, {200, 1100, false},
-                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}};
+                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}, {8200, 1152, false}};
   int products = 0;
   for (const WeightForm& form : kForms) {
     for (const auto& [out, in, every_count] : kShapes) {
@@ -213,7 +149,7 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
       StripProduct product{
           .weight = weight.shape, .data = weight.data->data(), .ldx = width, .y = y.data(), .ldy = out};
       for (int rows = 1; rows <= kRows; rows += every_count ? 1 : rows < 20 ? 3 : 47) {
-        for (const int kernel : {cuda_sm90::kFewRows, cuda_sm90::kSomeRows, cuda_sm90::kManyRows}) {
+        for (const int kernel : {cuda_sm90::kFewRows, cuda_sm90::kSomeRows, cuda_sm90::kManyRows, cuda_sm90::kTileRows}) {
           for (const auto cut :
                {StripRows::Cut::kAny, StripRows::Cut::kNarrow, StripRows::Cut::kPlain, StripRows::Cut::kWide}) {
             const int first = (rows * 7) % (kRows - rows + 1);
@@ -231,15 +167,6 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
     }
   }
   RecordProperty("products", products);
-}
-
-double relative_distance(const std::vector<float>& a, const std::vector<double>& b) {
-  double difference = 0.0, size = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference / size);
 }
 
 // Inputs as callers have them: floats or prepared, gathered, at any address; several jobs at once.
@@ -381,11 +308,13 @@ class TestExperts {
 };
 
 TEST_F(GpuStrips, ARowOfExpertsHasTheSameBitsAloneAndAmongOthers) {
-  constexpr int kRows = 300, kHidden = 256;
-  for (const WeightForm& form : kForms) {
-    const TestExperts experts(random_, form, kForms[form.format == WeightFormat::kMxfp4 ? 1 : 0], 8, kHidden, 128, 3,
-                              kRows);
-    constexpr auto kCount = static_cast<std::size_t>(kRows) * kHidden;
+  constexpr int kRows = 300;
+  for (const auto& [which, hidden, inter] : {std::tuple{0, 256, 128}, {1, 256, 128}, {2, 256, 128}, {3, 256, 128},
+                                             {3, 1792, 768}}) {  // the last: rings that come round
+    const WeightForm& form = kForms[which];
+    const int kHidden = hidden;
+    const TestExperts experts(random_, form, kForms[which == 3 ? 1 : 0], 8, hidden, inter, 3, kRows);
+    const auto kCount = static_cast<std::size_t>(kRows) * static_cast<std::size_t>(hidden);
     const OnDevice<float> alone(kCount);
     OnDevice<float> y(kCount);
     for (int r = 0; r < kRows; ++r) experts.run(exec_, r, 1, alone.data() + static_cast<std::ptrdiff_t>(r) * kHidden);
@@ -405,53 +334,6 @@ TEST_F(GpuStrips, ARowOfExpertsHasTheSameBitsAloneAndAmongOthers) {
     std::printf("experts, %s: relative distance from f64 %.2e\n", describe(form).c_str(), distance);
   }
 }
-
-// What ops take, in graphs of launches over weights that are not in the second cache.
-class GpuSpeedStrips : public GpuStrips {
- protected:
-  template <class Run>
-  double microseconds(int times, const Run& run) {
-    auto* stream = static_cast<cudaStream_t>(gpu().stream());
-    run(0);
-    gpu().wait();
-    cudaGraph_t graph;
-    cudaGraphExec_t ready;
-    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    for (int i = 0; i < times; ++i) run(i);
-    cudaStreamEndCapture(stream, &graph);
-    EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
-    cudaEvent_t begin, end;
-    cudaEventCreate(&begin), cudaEventCreate(&end);
-    std::vector<double> all;
-    for (int i = 0; i < 6; ++i) {
-      cudaEventRecord(begin, stream);
-      cudaGraphLaunch(ready, stream);
-      cudaEventRecord(end, stream);
-      cudaEventSynchronize(end);
-      float ms = 0.0F;
-      cudaEventElapsedTime(&ms, begin, end);
-      all.push_back(ms * 1e3 / times);
-    }
-    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph), cudaEventDestroy(begin), cudaEventDestroy(end);
-    std::ranges::sort(all);
-    return all[2];
-  }
-  double copy_bytes_a_second() {
-    static const double rate = [this] {
-      constexpr std::size_t kBytes = std::size_t{2} << 30;
-      const OnDevice<std::byte> a(kBytes), b(kBytes);
-      return 2.0 * kBytes /
-             (microseconds(3,
-                           [&](int) {
-                             copy_all<<<132 * 16, 512, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
-                                 reinterpret_cast<const uint4*>(a.data()), reinterpret_cast<uint4*>(b.data()),
-                                 kBytes / 16);
-                           }) *
-              1e-6);
-    }();
-    return rate;
-  }
-};
 
 // Packed bytes at random, so many copies of a weight that they fill `bytes` and more.
 struct SpeedWeight {

@@ -27,10 +27,18 @@ constexpr std::array<Known, kCpuFeatures> kKnown{{
     {kAvx512Vbmi, "avx512vbmi", {kAvx512}},
     {kBf16Dot, "bf16_dot", {kAvx512Vbmi}},
     {kAmx, "amx", {kVnni, kAvx512Vbmi}},
+    {kAmxBf16, "amx_bf16", {kAmx}},
     {kFastBf16Dot, "fast_bf16_dot", {kBf16Dot}, true},
     {kReadsAhead, "reads_ahead", {kAvx512}, true},
     {kScalesByExponents, "scales_by_exponents", {kVnni}, true},
+    {kEmulatedTiles, "emulated_tiles", {kAvx512Vbmi}, true},
 }};
+
+bool has_amx_bf16() {
+  constexpr unsigned kBf16 = 1U << 22;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0;
+}
 
 // The operating system gives a process the tiles' registers when it asks for them.
 bool has_amx() {
@@ -62,12 +70,16 @@ bool processor_has(CpuFeature feature) {
       return __builtin_cpu_supports("avx512bf16") != 0;
     case kAmx:
       return has_amx();
+    case kAmxBf16:
+      return has_amx_bf16();
     case kFastBf16Dot:
       return cpu::avx512_bf16::dot_is_fast();
     case kReadsAhead:
       return __builtin_cpu_is("intel") != 0;
     case kScalesByExponents:
       return __builtin_cpu_is("amd") != 0;
+    case kEmulatedTiles:
+      return false;
   }
   return false;
 }

@@ -8,6 +8,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_split.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/linear_inputs.h"
 
 namespace sluice::cpu_ops {
@@ -23,11 +24,17 @@ struct ExpertsScratch {
     const float* row_weights;       // [rows], null for 1
     float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
     int rows;
+    std::byte* x_tiles = nullptr;  // inputs of kernels that want them as tiles: gate's and up's; null: row by row
+    bool down_tiles = false;       // the same of `down`
   };
   std::vector<Group> groups;
+  struct RowBlock {
+    int group, row;
+  };
+  std::vector<RowBlock> blocks;                             // of the groups whose inputs become tiles
   std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
-  FloatBuffer row_weights, gate, up, down, outputs;
-  std::array<FloatBuffer, 4> inputs;  // by InputForm; x itself where that is kF32
+  FloatBuffer row_weights, gate, up, down, outputs, tiles;
+  std::array<FloatBuffer, kInputForms> inputs;  // by InputForm; x itself where that is kF32
 };
 
 using Group = ExpertsScratch::Group;
@@ -52,7 +59,14 @@ void sort_pairs(const ExpertsArgs& args, ExpertsScratch& scratch) {
   scratch.first[0] = 0;
 }
 
-void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
+std::size_t down_floats(const Group& group) {
+  const int inter = group.weights->gate.out();
+  if (group.down_tiles) return tile_input_bytes(group.rows, inter) / sizeof(float);
+  return static_cast<std::size_t>(group.rows) *
+         static_cast<std::size_t>(input_floats(group.weights->down.input_form(), inter));
+}
+
+void make_groups(const LinearKernels& linear, const ExpertsArgs& args, ExpertsScratch& scratch) {
   scratch.groups.clear();
   std::size_t activations = 0;
   for (std::size_t e = 0; e < args.experts.size(); ++e) {
@@ -66,9 +80,9 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
     scratch.groups.push_back({args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows});
   }
   std::size_t outputs = 0, downs = 0;
-  for (const Group& group : scratch.groups) {
-    const int width = input_floats(group.weights->down.input_form(), group.weights->gate.out());
-    downs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(width);
+  for (Group& group : scratch.groups) {
+    group.down_tiles = linear.wants_tiles(group.weights->down, group.rows);
+    downs += down_floats(group);
     activations += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(group.weights->gate.out());
     outputs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(args.hidden);
   }
@@ -85,7 +99,7 @@ void make_groups(const ExpertsArgs& args, ExpertsScratch& scratch) {
     const std::ptrdiff_t size = std::ptrdiff_t{group.rows} * group.weights->gate.out();
     gate += size;
     up += size;
-    if (form != InputForm::kF32) down += std::ptrdiff_t{group.rows} * input_floats(form, group.weights->gate.out());
+    if (form != InputForm::kF32) down += down_floats(group);
     out += std::ptrdiff_t{group.rows} * args.hidden;
   }
 }
@@ -108,9 +122,11 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   const int rows = piece.row_end - piece.row_begin;
   std::ptrdiff_t ldx = 0;
   const float* x = inputs_of(args, scratch, group.weights->gate, ldx);
-  const LinearJob gate{&group.weights->gate, x, ldx, group.gate, inter, group.x_rows};
+  LinearJob gate{&group.weights->gate, x, ldx, group.gate, inter, group.x_rows};
+  gate.x_tiles = group.x_tiles;
   x = inputs_of(args, scratch, group.weights->up, ldx);
-  const LinearJob up{&group.weights->up, x, ldx, group.up, inter, group.x_rows};
+  LinearJob up{&group.weights->up, x, ldx, group.up, inter, group.x_rows};
+  up.x_tiles = group.x_tiles;
   run_outputs(kernels, rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
   run_outputs(kernels, rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
   const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
@@ -126,11 +142,49 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   const InputForm form = group.weights->down.input_form();
   if (form == InputForm::kF32) return;
   // A piece begins at a whole block.
+  if (group.down_tiles) {
+    float* prepared = thread_scratch(static_cast<std::size_t>(input_floats(form, width)));
+    for (int r = 0; r < rows; ++r) {
+      exec.kernels->prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter, prepared);
+      put_tile_inputs(prepared, piece.row_begin + r, piece.out_begin, width, inter,
+                      reinterpret_cast<std::byte*>(group.down));
+    }
+    return;
+  }
   for (int r = 0; r < rows; ++r) {
     float* down = group.down + std::ptrdiff_t{piece.row_begin + r} * input_floats(form, inter);
     exec.kernels->prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
                                  down + input_floats(form, piece.out_begin));
   }
+}
+
+// The inputs of groups whose kernels want them so as tiles, once for all pieces.
+void make_tiles(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch) {
+  const LinearKernels& linear = exec.kernels->linear;
+  const auto wants = [&](const Group& group) {
+    return linear.wants_tiles(group.weights->gate, group.rows) && linear.wants_tiles(group.weights->up, group.rows);
+  };
+  std::size_t bytes = 0;
+  for (const Group& group : scratch.groups) bytes += wants(group) ? tile_input_bytes(group.rows, args.hidden) : 0;
+  if (bytes == 0) return;
+  auto* next = reinterpret_cast<std::byte*>(scratch.tiles.get(bytes / sizeof(float)));
+  scratch.blocks.clear();
+  for (std::size_t i = 0; i < scratch.groups.size(); ++i) {
+    Group& group = scratch.groups[i];
+    if (!wants(group)) continue;
+    group.x_tiles = next;
+    next += tile_input_bytes(group.rows, args.hidden);
+    for (int row = 0; row < group.rows; row += kTileRows) scratch.blocks.push_back({static_cast<int>(i), row});
+  }
+  auto put = [&](int piece, int) {
+    const auto& [index, row] = scratch.blocks[static_cast<std::size_t>(piece)];
+    const Group& group = scratch.groups[static_cast<std::size_t>(index)];
+    std::ptrdiff_t ldx = 0;
+    const float* x = inputs_of(args, scratch, group.weights->gate, ldx);
+    const LinearJob job{&group.weights->gate, x, ldx, nullptr, 0, group.x_rows};
+    put_tile_rows(job, row, std::min(group.rows, row + kTileRows), group.x_tiles);
+  };
+  exec.pool->run(static_cast<int>(scratch.blocks.size()), std::ref(put));
 }
 
 void add_row(int count, const float* x, float* y) {
@@ -159,7 +213,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   ExpertsScratch& scratch = of_thread;  // the threads of the pool work in this one's
   if (args.rows == 0) return;
   sort_pairs(args, scratch);
-  make_groups(args, scratch);
+  make_groups(exec.kernels->linear, args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
   const int out_tile = exec.kernels->linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
@@ -168,7 +222,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   }
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
-  for (const InputForm form : {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8}) {
+  for (const InputForm form : kPreparedForms) {
     const auto wants = [&](const Group& g) {
       return g.weights->gate.input_form() == form || g.weights->up.input_form() == form;
     };
@@ -178,26 +232,32 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
                                                                        static_cast<std::size_t>(width));
     cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
+  make_tiles(exec, args, scratch);
   split_linear(
       *exec.pool, activation_tile, groups,
-      [&](int i) { return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden}; },
+      [&](int i) {
+        return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr};
+      },
       [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
   split_linear(
       *exec.pool, out_tile, groups,
-      [&](int i) { return LinearExtent{group(i).rows, args.hidden, group(i).weights->down.in()}; },
+      [&](int i) { return LinearExtent{group(i).rows, args.hidden, group(i).weights->down.in(), group(i).down_tiles}; },
       [&](const LinearPiece& piece) {
         const Group& g = group(piece.item);
         const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
-        const LinearJob down{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
+        LinearJob down{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
+        if (g.down_tiles) down.x_tiles = reinterpret_cast<const std::byte*>(g.down);
         run_outputs(exec.kernels->linear, rows_from(down, piece.row_begin), piece.row_end - piece.row_begin,
                     piece.out_begin, piece.out_end);
       });
-  constexpr int kRowsPerPiece = 32;
+  // So many additions that a piece takes a few microseconds: sixteen rows are too many for one thread.
+  constexpr int kAdditionsPerPiece = 32 << 10;
+  const int rows_per_piece = std::max(1, kAdditionsPerPiece / (std::max(args.hidden, 1) * (args.slots + 1)));
   const float* outputs = scratch.outputs.get(0);
   auto combine = [&](int piece, int) {
-    combine_rows(args, scratch, outputs, piece * kRowsPerPiece, std::min(args.rows, (piece + 1) * kRowsPerPiece));
+    combine_rows(args, scratch, outputs, piece * rows_per_piece, std::min(args.rows, (piece + 1) * rows_per_piece));
   };
-  exec.pool->run((args.rows + kRowsPerPiece - 1) / kRowsPerPiece, std::ref(combine));
+  exec.pool->run((args.rows + rows_per_piece - 1) / rows_per_piece, std::ref(combine));
 }
 
 }  // namespace sluice::cpu_ops

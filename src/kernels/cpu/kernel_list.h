@@ -35,14 +35,19 @@ struct LinearKernel {
   CpuFeatures needs{};
   bool even_blocks = false;                            // takes only blocks of an even number of inputs
   int block_inputs = std::numeric_limits<int>::max();  // takes only blocks of so many inputs at most
+  int block_multiple = 1;                              // takes only blocks of multiples of so many
+  bool tiles = false;  // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
 
   constexpr bool takes(int rows, int block) const {
-    return rows >= rows_from && rows <= rows_to && block <= block_inputs && !(even_blocks && block % 2 != 0);
+    return rows >= rows_from && rows <= rows_to && block <= block_inputs && block % block_multiple == 0 &&
+           !(even_blocks && block % 2 != 0);
   }
 };
 
 inline constexpr unsigned kFloatInputs = set_of(InputForm::kF32, InputForm::kBf16, InputForm::kFp8);
 inline constexpr unsigned kRoundedInputs = set_of(InputForm::kBf16, InputForm::kFp8);
+inline constexpr unsigned kTilesInputs = set_of(InputForm::kTiles);
+inline constexpr int kTilesFromRows = 2;  // rows from which kernels on tiles pay
 inline constexpr unsigned kInt8Inputs = set_of(InputForm::kInt8);
 
 // Of a file, for one target: target::file_kernels (cpu/kernel_lists.h). Constants, so that those of targets that this

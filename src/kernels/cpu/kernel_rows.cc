@@ -12,7 +12,7 @@ namespace {
 const char* name(WeightKind kind) {
   return kind == WeightKind::kFp8F32Scales ? "fp8, f32 scales" : name(static_cast<WeightFormat>(kind));
 }
-constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8"};
+constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8", "tiles"};
 
 std::string rows_text(int from, int to) {
   if (to == std::numeric_limits<int>::max()) return std::to_string(from) + "+";
@@ -65,7 +65,8 @@ std::vector<KernelRow> describe_kernels(const KernelTable& table) {
   for (int kind = 0; kind < kWeightKinds; ++kind) {
     std::vector<KernelRow> last;
     std::size_t begin = 0;
-    for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8}) {
+    for (const InputForm form :
+         {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8, InputForm::kTiles}) {
       const auto& cell = table.linear.cell(static_cast<WeightKind>(kind), form);
       if (cell.front() == nullptr) continue;
       std::vector<KernelRow> of_form = linear_rows(cell, name(static_cast<WeightKind>(kind)));

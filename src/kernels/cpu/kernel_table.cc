@@ -69,7 +69,8 @@ void add_to(LinearKernels::Cell& cell, const LinearKernel& kernel) {
       return;
     }
     if (before->rows_from <= kernel.rows_from && before->rows_to >= kernel.rows_to &&
-        before->block_inputs >= kernel.block_inputs && (!before->even_blocks || kernel.even_blocks)) {
+        before->block_inputs >= kernel.block_inputs && kernel.block_multiple % before->block_multiple == 0 &&
+        (!before->even_blocks || kernel.even_blocks)) {
       return;
     }
   }
@@ -142,8 +143,14 @@ const LinearKernel& LinearKernels::kernel(const WeightView& view, InputForm inpu
   return *cell(weight_kind(view), inputs).front();
 }
 
+bool LinearKernels::wants_tiles(const LinearWeight& weight, int rows) const {
+  return weight.input_form() == InputForm::kTiles && kernel(weight.view(), InputForm::kTiles, rows).tiles;
+}
+
 void LinearKernels::run(const LinearJob& job, int rows, int begin, int end) const {
-  kernel(job.weight->view(), job.weight->input_form(), rows).run(job, rows, begin, end);
+  // A piece of rows whose inputs are tiles is for the kernel that the whole was for.
+  const int least = job.x_tiles != nullptr ? kTilesFromRows : 1;
+  kernel(job.weight->view(), job.weight->input_form(), std::max(rows, least)).run(job, rows, begin, end);
 }
 
 const KernelTable& kernels_with(CpuFeatures features) {

@@ -36,7 +36,7 @@ struct LinearKernel;
 // The rows of the table of linears, weights that have kernels of their own: the formats, in their order, and FP8 with
 // f32 scales.
 enum class WeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes, kTransposedCodes, kFp8F32Scales };
-inline constexpr int kWeightKinds = 7, kInputForms = 4;
+inline constexpr int kWeightKinds = 7;
 WeightKind weight_kind(const WeightView& view);
 
 class LinearKernels {
@@ -48,6 +48,8 @@ class LinearKernels {
   // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
   void run(const LinearJob& job, int rows, int begin, int end) const;
   const LinearKernel& kernel(const WeightView& view, InputForm inputs, int rows) const;
+  // Whether that kernel wants its inputs as tiles.
+  bool wants_tiles(const LinearWeight& weight, int rows) const;
   Cell& cell(WeightKind kind, InputForm inputs) {
     return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
   }

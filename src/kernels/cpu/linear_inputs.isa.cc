@@ -55,7 +55,9 @@ template <class V>
 
 void prepare_inputs(InputForm form, int count, const float* x, float* to) {
   using V = F32x16;
-  if (form == InputForm::kBf16) return prepare_bf16<V>(count, x, reinterpret_cast<std::uint16_t*>(to));
+  if (form == InputForm::kBf16 || form == InputForm::kTiles) {
+    return prepare_bf16<V>(count, x, reinterpret_cast<std::uint16_t*>(to));
+  }
   if (form != InputForm::kInt8) return sluice::prepare_inputs(form, count, x, to);
   auto* block = reinterpret_cast<QuantizedBlock*>(to);
   int i = 0;

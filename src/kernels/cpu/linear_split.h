@@ -10,11 +10,13 @@
 #include <functional>
 
 #include "kernels/exec.h"
+#include "kernels/tile_inputs.h"
 
 namespace sluice {
 
 struct LinearExtent {
   int rows = 0, out = 0, in = 0;
+  bool tiles = false;  // inputs are tiles (kernels/tile_inputs.h): whole blocks of rows, fewer outputs at a time
 };
 
 // A rectangle of one product's outputs.
@@ -23,14 +25,19 @@ struct LinearPiece {
 };
 
 class LinearGrid {
+  static constexpr int kTileOutputs = 32;
+
  public:
-  LinearGrid(const LinearExtent& extent, int out_tile) : extent_(extent), out_tile_(out_tile) {
+  LinearGrid(const LinearExtent& extent, int out_tile)
+      : extent_(extent), out_tile_(extent.tiles && extent.rows > kTileRows ? kTileOutputs : out_tile) {
+    out_tile = out_tile_;
     tiles_ = (extent.out + out_tile - 1) / out_tile;
     // Enough rows that decoding a weight costs little, few enough that narrow products still spread over the threads.
-    const int most = tiles_ >= 8 ? 192 : 24;
+    const int most = extent.tiles ? (tiles_ >= 8 ? 256 : 32) : tiles_ >= 8 ? 192 : 24;
     chunks_ = (extent.rows + most - 1) / most;
-    // A multiple of 6, the rows of the widest register tile.
-    if (chunks_ > 0) chunk_rows_ = ((extent.rows + chunks_ - 1) / chunks_ + 5) / 6 * 6;
+    // A multiple of 6, the rows of the widest register tile, or of a block of tiles.
+    const int unit = extent.tiles ? kTileRows : 6;
+    if (chunks_ > 0) chunk_rows_ = ((extent.rows + chunks_ - 1) / chunks_ + unit - 1) / unit * unit;
     if (chunk_rows_ > 0) chunks_ = (extent.rows + chunk_rows_ - 1) / chunk_rows_;
   }
   std::int64_t tile_cost() const {

@@ -82,10 +82,13 @@ class RowSampler {
         a_(a),
         vocab_(vocab),
         first_(first),
-        r_(std::max(1.0F / row.temperature, std::numeric_limits<float>::min())),
+        r_(row.temperature == 0.0F ? 1.0F : std::max(1.0F / row.temperature, std::numeric_limits<float>::min())),
+        min_p_(row.temperature == 0.0F ? 0.0F : row.min_p),
         scratch_(scratch) {}
 
+  // Once. At temperature 0 without filters.
   TokenId draw() {
+    if (row_.temperature == 0.0F) return first_.id;
     if (row_.top_k > 0 && row_.top_k < vocab_) {
       last_ = last_of_head([](const Candidate&) { return std::uint64_t{1}; },
                            [&](std::uint64_t candidates) {
@@ -102,6 +105,8 @@ class RowSampler {
     }
     return best_with_noise();
   }
+  // Processed ones, behind draw().
+  void add_logprobs(SampledRow* out);
 
  private:
   float distance(float a) const { return (a - first_.a) * r_; }
@@ -109,7 +114,7 @@ class RowSampler {
   template <class Value, class Enough>
   Candidate last_of_head(const Value& value, const Enough& enough);
   bool kept(const Candidate& c) const {
-    return !stands_before(last_, c) && !(row_.min_p > 0.0F && exp_f32(distance(c.a)) < row_.min_p);
+    return !stands_before(last_, c) && !(min_p_ > 0.0F && exp_f32(distance(c.a)) < min_p_);
   }
 
   TokenId best_with_noise();
@@ -121,7 +126,7 @@ class RowSampler {
   const float* a_;
   const int vocab_;
   const Candidate first_;
-  const float r_;
+  const float r_, min_p_;
   SampleScratch& scratch_;
   Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};  // that the filters keep
 };
@@ -224,7 +229,7 @@ TokenId RowSampler::best_with_noise() {
 }
 
 // The first `count` of the list, by insertion: few candidates are better than the last of so many.
-int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSampledTop>* ids) {
+int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSampledTop + kSampledIds>* ids) {
   Candidate head[kSampledTop];
   int size = 0;
   for (TokenId id = 0; id < vocab && count > 0; ++id) {
@@ -238,16 +243,49 @@ int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSamp
   return size;
 }
 
-void add_logprobs(const KernelTable& kernels, const SampleRow& row, const float* logits, int vocab, float highest,
-                  SampledRow* out) {
-  const std::uint64_t sum = kernels.sample_weights({logits, vocab, highest, 1.0F, nullptr});
-  const float log_sum = log_f32(static_cast<float>(sum) * (1.0F / kWeightUnits));
-  const auto logprob = [&](TokenId id) { return (logits[id] - highest) - log_sum; };
+// `logprob` of each; the best are those of the first so many by their values that `kept` keeps, a head of them.
+template <class Logprob, class Kept>
+void list_logprobs(const SampleRow& row, const float* values, int vocab, const Logprob& logprob, const Kept& kept,
+                   SampledRow* out) {
   out->logprob = logprob(out->token);
-  out->top_count = head_of_list(logits, vocab, row.top_logprobs, &out->top_ids);
+  out->top_count = head_of_list(values, vocab, row.top_logprobs, &out->top_ids);
+  for (; out->top_count > 0; --out->top_count) {
+    TokenId& last = out->top_ids[static_cast<std::size_t>(out->top_count - 1)];
+    if (kept(last)) break;
+    last = 0;
+  }
+  std::copy_n(row.ids.begin(), row.id_count, out->top_ids.begin() + out->top_count);
+  out->top_count += row.id_count;
   for (std::size_t i = 0; i < static_cast<std::size_t>(out->top_count); ++i) {
     out->top_logprobs[i] = logprob(out->top_ids[i]);
   }
+}
+
+float log_of_sum(std::uint64_t sum) {
+  return log_f32(static_cast<float>(sum) * (1.0F / kWeightUnits));
+}
+
+void add_raw_logprobs(const KernelTable& kernels, const SampleRow& row, const float* logits, int vocab, float highest,
+                      SampledRow* out) {
+  const float log_sum = log_of_sum(kernels.sample_weights({logits, vocab, highest, 1.0F, nullptr}));
+  list_logprobs(
+      row, logits, vocab, [&](TokenId id) { return ((logits[id] - highest) - log_sum) + 0.0F; },
+      [](TokenId) { return true; }, out);
+}
+
+void RowSampler::add_logprobs(SampledRow* out) {
+  scratch_.weights.resize(static_cast<std::size_t>(vocab_));
+  float* w = scratch_.weights.data();
+  kernels_.sample_weights({a_, vocab_, first_.a, r_, w});
+  std::uint64_t sum = 0;
+  for (TokenId id = 0; id < vocab_; ++id) {
+    if (!stands_before(last_, {a_[id], id}) && !(w[id] < min_p_)) sum += weight_units(w[id]);
+  }
+  const float log_sum = log_of_sum(sum);
+  const auto kept = [this](TokenId id) { return this->kept({a_[id], id}); };
+  list_logprobs(
+      row_, a_, vocab_, [&](TokenId id) { return kept(id) ? (distance(a_[id]) - log_sum) + 0.0F : -kInfinity; }, kept,
+      out);
 }
 
 void sample_row(const KernelTable& kernels, const SampleArgs& args, int index) {
@@ -264,9 +302,12 @@ void sample_row(const KernelTable& kernels, const SampleArgs& args, int index) {
   } else if (peak.first.a == -kInfinity) {
     out.status = SampleStatus::kNoCandidate;
   } else {
-    out.token = peak.first.id;
-    if (row.temperature != 0.0F) out.token = RowSampler(kernels, row, a, args.vocab, peak.first, scratch).draw();
-    if (row.top_logprobs >= 0) add_logprobs(kernels, row, logits, args.vocab, raw.first.a, &out);
+    RowSampler sampler(kernels, row, a, args.vocab, peak.first, scratch);
+    out.token = sampler.draw();
+    if (row.top_logprobs >= 0 && row.processed) sampler.add_logprobs(&out);
+    if (row.top_logprobs >= 0 && !row.processed) {
+      add_raw_logprobs(kernels, row, logits, args.vocab, raw.first.a, &out);
+    }
   }
   if (row.slot >= 0) args.newest[row.slot] = std::max(out.token, 0);
 }

@@ -26,8 +26,9 @@
 // own. Why nothing else changes:
 //   - Each block waits, so a kernel that has ended says that all kernels before it have, and what they wrote is seen.
 //   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but packed
-//     weights. No kernel of launch() writes these; what does (uploads, copies, fills) is ordered before the first
-//     kernel behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
+//     weights, and what kernels before that one wrote if that one has kStartsNext (it lets others start only when it
+//     has waited itself). No kernel of launch() writes weights; what does (uploads, copies, fills) is ordered before
+//     the first kernel behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
 //   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
 // Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
 //
@@ -153,6 +154,14 @@ consteval bool waits_itself() {
   return false;
 }
 
+// Whether a kernel calls let_next_kernel_start() itself, after wait_for_kernels(): the next one then may read before
+// its own wait what the kernels before this one wrote.
+template <class Kernel>
+consteval bool starts_next_itself() {
+  if constexpr (requires { Kernel::kStartsNext; }) return Kernel::kStartsNext;
+  return false;
+}
+
 // Until all kernels before have ended, what they wrote seen.
 SLUICE_DEVICE void wait_for_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -169,12 +178,12 @@ template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
   extern __shared__ __align__(16) std::byte shared[];
-  let_next_kernel_start();
+  if constexpr (!starts_next_itself<Kernel>()) let_next_kernel_start();
   if constexpr (!waits_itself<Kernel>()) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   const int of_block = static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
-  if (index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
+  if (kTeams == 1 || index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
 }
 
 // What the runtime is asked and told once of a kernel on a device.
@@ -257,6 +266,13 @@ SLUICE_DEVICE void copy_16(void* shared, const void* from) {
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
       "l"(from)
       : "memory");
+}
+// Or 16 zeros.
+SLUICE_DEVICE void copy_16_or_zeros(void* shared, const void* from, bool copy) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(from), "r"(copy ? 16 : 0)
+               : "memory");
 }
 // 4 bytes, both aligned to 4.
 SLUICE_DEVICE void copy_4(void* shared, const void* from) {

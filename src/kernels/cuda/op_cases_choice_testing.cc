@@ -89,6 +89,9 @@ SampleRow sample_row(Random& random, CaseMemory& memory, int vocab, int logit_ro
   row.seed = static_cast<std::uint64_t>(random.between(0, 1 << 30)) << 20;
   row.position = random.between(0, 100000);
   row.top_logprobs = random.pick(std::vector<int>{-1, -1, 0, 1, 20});
+  row.processed = random.between(0, 1) == 0;
+  row.id_count = random.pick(std::vector<int>{0, 0, 1, 5, kSampledIds});
+  for (TokenId& id : row.ids) id = random.between(0, vocab - 1);
   if (random.between(0, 3) == 0) {
     const auto words = memory.poisoned<std::uint32_t>(static_cast<std::size_t>((vocab + 31) / 32));
     for (std::uint32_t& word : words) {
@@ -133,9 +136,9 @@ OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
                  {},
                  {std::as_writable_bytes(newest)}};
   for (const SampleRow& row : rows) {
-    op_case.text +=
-        fmt::format("; T {} k {} p {} min {} top {}{}{}", row.temperature, row.top_k, row.top_p, row.min_p,
-                    row.top_logprobs, row.allowed != nullptr ? " masked" : "", row.bias != nullptr ? " biased" : "");
+    op_case.text += fmt::format("; T {} k {} p {} min {} top {}{}{}{} ids {}", row.temperature, row.top_k, row.top_p,
+                                row.min_p, row.top_logprobs, row.allowed != nullptr ? " masked" : "",
+                                row.bias != nullptr ? " biased" : "", row.processed ? " processed" : "", row.id_count);
   }
   for (SampledRow& row : out) {  // without the bytes between status and token
     auto* bytes = reinterpret_cast<std::byte*>(&row);

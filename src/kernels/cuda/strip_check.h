@@ -1,12 +1,14 @@
-// The check at the start of the profile sm90: the kernels that multiply strips of weights (kernels/cuda/strip_layout.h)
-// give the same bits, each in every way that it cuts its work. Some milliseconds.
+// The checks at the start of the profile sm90: its kernels give the same bits, each in every way that it cuts its work.
+// Some milliseconds. After CudaDevice::prepare_sm90(). kInternal names what differs.
 #pragma once
 
 #include "kernels/cuda/device.h"
 
 namespace sluice {
 
-// After CudaDevice::prepare_sm90(). kInternal names what differs.
+// Those that multiply strips of weights (kernels/cuda/strip_layout.h).
 Status check_strip_kernels(CudaDevice& gpu);
+// Attention over official FP8 rows (kernels/cuda/sm90/attend_rows.h).
+Status check_attention_kernels(CudaDevice& gpu);
 
 }  // namespace sluice

@@ -6,7 +6,8 @@
 //     capability 9.0, which adds 16 products to an f32 sum. Behind the last input come zeros, to a multiple of 64;
 //   a chain of steps from 0 is a segment;   y = fma(segment, scale, y) over the segments in ascending order, y from 0.
 //   bf16, and MXFP4 and FP8 with e8m0 scales: the scale is in the weight, which is a bf16 value then, and scale = 1.
-//     min(8, ceil(in / 512)) segments of equally many cells of 64 inputs, the last maybe shorter.
+//     MXFP4, and 8,192 outputs or more: one segment. Others: min(8, ceil(in / 512)) segments of equally many cells of
+//     64 inputs, the last maybe shorter.
 //   FP8 with f32 scales: a segment is what one scale covers.
 // A scale of e8m0 above 2 (MXFP4) or 128 (FP8) counts as infinite: such weights occur in no trained model, and are seen
 // in every output. So is the scale of FP8 weights of which one is NaN.
@@ -35,7 +36,7 @@ namespace sluice {
 
 enum class StripKind { kBf16, kFp8, kFp8Scaled, kMxfp4 };
 
-inline constexpr int kStripOutputs = 16, kCellInputs = 64, kCellSteps = 4, kMostSegments = 8;
+inline constexpr int kStripOutputs = 16, kCellInputs = 64, kCellSteps = 4, kMostSegments = 8, kWideOutputs = 8192;
 
 // Plain values, arguments of kernels.
 struct StripLinear {

@@ -69,10 +69,44 @@ void run_int8(const LinearJob& job, int rows, int begin, int end) {
   }
 }
 
+// The sum of a block of `count` inputs in the order of tiles, after `sum`.
+float add_tiles(const float* x, const float* w, int count, float sum) {
+  constexpr int kSlice = 32;
+  for (int begin = 0; begin < count; begin += kSlice) {
+    float chains[2] = {};
+    for (int k = begin; k < begin + kSlice; ++k) {
+      float& chain = chains[k % 2];
+      chain = std::fma(k < count ? x[k] : 0.0F, k < count ? w[k] : 0.0F, chain);
+    }
+    sum += chains[0] + chains[1];
+  }
+  return sum;
+}
+
+void run_tiles(const LinearJob& job, int rows, int begin, int end) {
+  const WeightView& view = job.weight->view();
+  const bool f32_scales = view.scale_format == ScaleFormat::kF32;
+  std::vector<float> weights(static_cast<std::size_t>(view.in)), x(weights.size());
+  for (int n = begin; n < end; ++n) {
+    f32_scales ? view.values(n, 0, view.in, weights.data()) : view.read(n, 0, view.in, weights.data());
+    for (int r = 0; r < rows; ++r) {
+      widen_inputs(view.in, job.x_row(r), x.data());
+      float y = 0.0F;
+      for (int k = 0; k < view.in; k += view.block_inputs()) {
+        const int count = std::min(view.block_inputs(), view.in - k);
+        y = f32_scales ? std::fma(add_tiles(x.data() + k, weights.data() + k, count, 0.0F), view.scale(n, k), y)
+                       : add_tiles(x.data() + k, weights.data() + k, count, y);
+      }
+      job.y[r * job.ldy + n] = y + 0.0F;
+    }
+  }
+}
+
 }  // namespace
 
 void scalar_linear(const LinearJob& job, int rows, int begin, int end) {
   if (job.weight->input_form() == InputForm::kInt8) return run_int8(job, rows, begin, end);
+  if (job.weight->input_form() == InputForm::kTiles) return run_tiles(job, rows, begin, end);
   const WeightView& view = job.weight->view();
   const int block = view.block_inputs();
   const bool rounded = job.weight->input_form() != InputForm::kF32;

@@ -28,10 +28,17 @@ std::vector<TokenId> list_of(const std::vector<float>& a) {
   return list;
 }
 
-TokenId draw(const std::vector<float>& a, const SampleRow& row) {
+struct Drawn {
+  TokenId token = -1;
+  std::vector<TokenId> kept = {};  // of the list
+  float r = 1.0F;
+};
+
+Drawn draw(const std::vector<float>& a, const SampleRow& row) {
   std::vector<TokenId> list = list_of(a);
-  if (row.temperature == 0.0F) return list[0];
   const auto at = [](TokenId id) { return static_cast<std::size_t>(id); };
+  std::erase_if(list, [&](TokenId id) { return a[at(id)] == -kInfinity; });
+  if (row.temperature == 0.0F) return {.token = list[0], .kept = list};
   const float m = a[at(list[0])];
   const float r = std::max(1.0F / row.temperature, std::numeric_limits<float>::min());
   std::vector<float> d(a.size()), w(a.size());
@@ -48,32 +55,39 @@ TokenId draw(const std::vector<float>& a, const SampleRow& row) {
     while (static_cast<double>(kept) < enough) kept += weight_units(w[at(list[count++])]);
     list.resize(count);
   }
+  if (row.min_p > 0.0F) std::erase_if(list, [&](TokenId id) { return w[at(id)] < row.min_p; });
   TokenId token = -1;
   float best = -kInfinity;
   for (const TokenId id : list) {
-    if (row.min_p > 0.0F && w[at(id)] < row.min_p) continue;
     const float z = d[at(id)] + gumbel_noise(noise_word(row.seed, row.position, id));
     if (z > best || (z == best && id < token)) {
       best = z;
       token = id;
     }
   }
-  return token;
+  return {.token = token, .kept = list, .r = r};
 }
 
-void add_logprobs(const std::vector<float>& logits, const SampleRow& row, SampledRow* out) {
-  const std::vector<TokenId> list = list_of(logits);
-  const float m = logits[static_cast<std::size_t>(list[0])];
+// `list`: the ids that can have any, by their values, which `r` scales.
+void add_logprobs(const std::vector<float>& values, const std::vector<TokenId>& list, float r, const SampleRow& row,
+                  SampledRow* out) {
+  const auto distance = [&](TokenId id) {
+    return (values[static_cast<std::size_t>(id)] - values[static_cast<std::size_t>(list[0])]) * r;
+  };
   std::uint64_t sum = 0;
-  for (const float logit : logits) sum += weight_units(exp_f32(logit - m));
+  for (const TokenId id : list) sum += weight_units(exp_f32(distance(id)));
   const float log_sum = log_f32(static_cast<float>(sum) * (1.0F / kWeightUnits));
-  const auto logprob = [&](TokenId id) { return (logits[static_cast<std::size_t>(id)] - m) - log_sum; };
+  const auto logprob = [&](TokenId id) {
+    return std::ranges::find(list, id) != list.end() ? (distance(id) - log_sum) + 0.0F : -kInfinity;
+  };
   out->logprob = logprob(out->token);
-  out->top_count = std::min(row.top_logprobs, static_cast<int>(logits.size()));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(out->top_count); ++i) {
-    out->top_ids[i] = list[i];
-    out->top_logprobs[i] = logprob(list[i]);
-  }
+  const auto add = [&](TokenId id) {
+    const auto at = static_cast<std::size_t>(out->top_count++);
+    out->top_ids[at] = id;
+    out->top_logprobs[at] = logprob(id);
+  };
+  std::for_each_n(list.begin(), std::min<std::size_t>(static_cast<std::size_t>(row.top_logprobs), list.size()), add);
+  std::for_each_n(row.ids.begin(), row.id_count, add);
 }
 
 }  // namespace
@@ -99,9 +113,12 @@ void sample(const SampleArgs& args, int begin, int end) {
       out.status = numbers ? SampleStatus::kNoCandidate : SampleStatus::kNotNumbers;
       continue;
     }
-    out.token = draw(a, row);
+    const Drawn drawn = draw(a, row);
+    out.token = drawn.token;
     if (row.slot >= 0) args.newest[row.slot] = out.token;
-    if (row.top_logprobs >= 0) add_logprobs(logits, row, &out);
+    if (row.top_logprobs < 0) continue;
+    row.processed ? add_logprobs(a, drawn.kept, drawn.r, row, &out)
+                  : add_logprobs(logits, list_of(logits), 1.0F, row, &out);
   }
 }
 

@@ -42,6 +42,7 @@ void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheVie
   begin(tables);
   Workspace& w = *workspace_;
   Step step{{exec, tables, cache, tap}, w};
+  step.exports = exports_;
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];

@@ -18,6 +18,9 @@ void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y)
   const int rows = step.rows();
   project_and_store(step, index, x);
   if (step.selects) select_keys(step, index);
+  if (config_.mla().index_n_heads > 0) {
+    step.export_entries(index, 1, config_.mla().index_topk, step.selects, w.selected, w.selected_count);
+  }
 
   const std::span<const RowSpan> spans = step.tables.host_spans;
   const auto expands = [&](const RowSpan& s) { return profile_.expand_from > 0 && s.rows >= profile_.expand_from; };

@@ -74,6 +74,7 @@ void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const Cach
   const DeepSeekMlaConfig& mla = config_.mla();
   Step step{
       {exec, tables, cache, tap, config_.num_hidden_layers}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
+  step.exports = exports_;
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
   residual_.logits(step, weights_.norm, weights_.head, logits);

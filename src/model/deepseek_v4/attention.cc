@@ -51,6 +51,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
               step.tables.closed_by(ratio).count, store.kinds[static_cast<std::size_t>(kind)].dims);
   }
   if (selects) select_entries(step, index);
+  if (indexes) step.export_entries(index, ratio, v4.index_topk, selects, w.selected, w.selected_count);
 
   // Attend through it.
   AttendArgs args;

@@ -77,6 +77,7 @@ void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const Cache
   begin(tables);
   Workspace& w = *workspace_;
   Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w, tables.end / 4 > config_.v4().index_topk};
+  step.exports = exports_;
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, w.streams.floats(step.rows())});
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
   head(step, config_.num_hidden_layers - 1, weights_.hc_head, weights_.norm, logits);
@@ -151,9 +152,7 @@ void DeepSeekV4::head(Step& step, int index, const HyperConnectionSite& site, co
   }
   hc_leave_enter(step.exec, args);
   step.show(index, "resid_out", step.w.streams.rows(step.rows()));
-  if (rows > 0) {
-    project(step.exec, rows, args.normed, weights_.head, contiguous_rows(logits, config_.vocab_size));
-  }
+  if (rows > 0) step.project_logits(rows, args.normed, weights_.head, logits);
 }
 
 }  // namespace sluice::v4

@@ -81,17 +81,18 @@ struct ToolCallSyntax {
   std::string_view name;
   std::unique_ptr<ChatOutputParser> (*make)();
   bool (*is_written_by)(std::string_view template_text);
+  const CallMarkup* calls;
 };
 
 // The first that a template writes is the template's.
 constexpr std::array kToolCallSyntaxes = {
-    ToolCallSyntax{"deepseek_v32", make_dsml_v32, writes_deepseek_v32},
-    ToolCallSyntax{"deepseek_v4", make_dsml_v4, writes_deepseek_v4},
-    ToolCallSyntax{"deepseek_v3", make<DeepSeekV3OutputParser>, writes_deepseek_v3},
-    ToolCallSyntax{"deepseek_v31", make<DeepSeekV3OutputParser>, writes_deepseek_v31},
-    ToolCallSyntax{"hermes", make<HermesOutputParser>, writes_hermes},
-    ToolCallSyntax{"llama3_json", make<Llama3OutputParser>, writes_llama3},
-    ToolCallSyntax{"none", make<PlainOutputParser>, never},
+    ToolCallSyntax{"deepseek_v32", make_dsml_v32, writes_deepseek_v32, &kDeepSeekV32Calls},
+    ToolCallSyntax{"deepseek_v4", make_dsml_v4, writes_deepseek_v4, &kDeepSeekV4Calls},
+    ToolCallSyntax{"deepseek_v3", make<DeepSeekV3OutputParser>, writes_deepseek_v3, &kDeepSeekV3Calls},
+    ToolCallSyntax{"deepseek_v31", make<DeepSeekV3OutputParser>, writes_deepseek_v31, &kDeepSeekV31Calls},
+    ToolCallSyntax{"hermes", make<HermesOutputParser>, writes_hermes, &kHermesCalls},
+    ToolCallSyntax{"llama3_json", make<Llama3OutputParser>, writes_llama3, &kLlama3Calls},
+    ToolCallSyntax{"none", make<PlainOutputParser>, never, nullptr},
 };
 
 constexpr std::array<std::string_view, 2> kReasoningSyntaxes = {"think", "none"};
@@ -125,6 +126,12 @@ Result<ChatParserNames> choose_chat_parsers(std::string_view template_text, cons
     return unknown("reasoning parser", names.reasoning, kReasoningSyntaxes);
   }
   return names;
+}
+
+AnswerMarkup answer_markup(const ChatParserNames& names) {
+  const auto* const syntax = std::ranges::find(kToolCallSyntaxes, names.tool_call, &ToolCallSyntax::name);
+  return {.calls = syntax != kToolCallSyntaxes.end() ? syntax->calls : nullptr,
+          .may_open_reasoning = names.reasoning == "think"};
 }
 
 std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, bool reasoning_open, bool has_tools) {

@@ -17,11 +17,31 @@
 
 #include <string>
 
+#include "base/call_markup.h"
 #include "text/chat.h"
 #include "text/chat_parsers/delta_sink.h"
 #include "text/chat_parsers/json_prefix.h"
 
 namespace sluice {
+
+inline constexpr CallMarkup kDeepSeekV3Calls = {.begins = "<｜tool▁call",
+                                                .at_start = "",
+                                                .open = "<｜tool▁calls▁begin｜>",
+                                                .call = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                                                .name_end = "\n```json\n",
+                                                .call_end = "\n```<｜tool▁call▁end｜>",
+                                                .between = "\n",
+                                                .close = "<｜tool▁calls▁end｜>",
+                                                .tokens = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"}};
+inline constexpr CallMarkup kDeepSeekV31Calls = {.begins = "<｜tool▁call",
+                                                 .at_start = "",
+                                                 .open = "<｜tool▁calls▁begin｜>",
+                                                 .call = "<｜tool▁call▁begin｜>",
+                                                 .name_end = "<｜tool▁sep｜>",
+                                                 .call_end = "<｜tool▁call▁end｜>",
+                                                 .between = "",
+                                                 .close = "<｜tool▁calls▁end｜>",
+                                                 .tokens = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"}};
 
 class DeepSeekV3OutputParser final : public ChatOutputParser {
  public:

@@ -45,8 +45,8 @@ std::string json_string(std::string_view text) {
 
 }  // namespace
 
-DsmlOutputParser::DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning)
-    : block_(block), state_(starts_with_reasoning ? State::kReasoning : State::kContent) {}
+DsmlOutputParser::DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning, bool reads_calls)
+    : block_(block), reads_calls_(reads_calls), state_(starts_with_reasoning ? State::kReasoning : State::kContent) {}
 
 std::vector<ChatDelta> DsmlOutputParser::push(std::string_view text) {
   if (state_ == State::kDone) return {};
@@ -126,6 +126,11 @@ bool DsmlOutputParser::step_reasoning() {
 }
 
 bool DsmlOutputParser::step_content() {
+  if (!reads_calls_) {
+    sink_.content(rest());
+    consumed_ = pending_.size();
+    return false;
+  }
   const std::array markers = {block_.open};
   const MarkerMatch match = find_marker(rest(), markers);
   // The blank line before a block belongs to it, as far as the model wrote one.

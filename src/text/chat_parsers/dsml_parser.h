@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/call_markup.h"
 #include "text/chat.h"
 #include "text/chat_parsers/delta_sink.h"
 
@@ -39,10 +40,30 @@ struct DsmlBlock {
 inline constexpr DsmlBlock kDeepSeekV32Block = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>"};
 inline constexpr DsmlBlock kDeepSeekV4Block = {"<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"};
 
+inline constexpr CallMarkup dsml_calls(std::string_view open, const DsmlBlock& block) {
+  return {.begins = "<｜DSML｜",
+          .at_start = "",
+          .open = open,
+          .call = "<｜DSML｜invoke name=\"",
+          .name_end = "\">\n",
+          .call_end = "\n</｜DSML｜invoke>\n",
+          .between = "",
+          .close = block.close,
+          .parameter = "<｜DSML｜parameter name=\"",
+          .is_text = "\" string=\"true\">",
+          .is_json = "\" string=\"false\">",
+          .parameter_end = "</｜DSML｜parameter>",
+          .parameters_between = "\n",
+          .ends_parameter = {"</｜DSML｜parameter>", "<｜DSML｜parameter", "</｜DSML｜invoke>", block.close},
+          .tokens = {"｜DSML｜"}};
+}
+inline constexpr CallMarkup kDeepSeekV32Calls = dsml_calls("<｜DSML｜function_calls>\n", kDeepSeekV32Block);
+inline constexpr CallMarkup kDeepSeekV4Calls = dsml_calls("<｜DSML｜tool_calls>\n", kDeepSeekV4Block);
+
 class DsmlOutputParser final : public ChatOutputParser {
  public:
-  // The texts of `block` must outlive the parser.
-  DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning);
+  // The texts of `block` must outlive the parser. `reads_calls` false: what looks like a call is content.
+  DsmlOutputParser(const DsmlBlock& block, bool starts_with_reasoning, bool reads_calls = true);
 
   std::vector<ChatDelta> push(std::string_view text) override;
   std::vector<ChatDelta> finish(AnswerEnd end) override;
@@ -85,6 +106,7 @@ class DsmlOutputParser final : public ChatOutputParser {
   std::string_view rest() const { return std::string_view(pending_).substr(consumed_); }
 
   const DsmlBlock block_;
+  const bool reads_calls_;
   State state_;
   std::string pending_;  // text not yet understood, from consumed_ on
   std::size_t consumed_ = 0;

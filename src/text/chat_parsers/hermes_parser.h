@@ -14,11 +14,22 @@
 #include <optional>
 #include <string>
 
+#include "base/call_markup.h"
 #include "text/chat.h"
 #include "text/chat_parsers/delta_sink.h"
 #include "text/chat_parsers/json_call.h"
 
 namespace sluice {
+
+inline constexpr CallMarkup kHermesCalls = {.begins = "<tool_call>",
+                                            .at_start = "",
+                                            .open = "",
+                                            .call = "<tool_call>\n{\"name\": \"",
+                                            .name_end = "\", \"arguments\": ",
+                                            .call_end = "}\n</tool_call>",
+                                            .between = "\n",
+                                            .close = "",
+                                            .tokens = {"<tool_call>"}};
 
 class HermesOutputParser final : public ChatOutputParser {
  public:

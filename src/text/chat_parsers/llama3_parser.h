@@ -12,11 +12,22 @@
 #include <optional>
 #include <string>
 
+#include "base/call_markup.h"
 #include "text/chat.h"
 #include "text/chat_parsers/delta_sink.h"
 #include "text/chat_parsers/json_call.h"
 
 namespace sluice {
+
+inline constexpr CallMarkup kLlama3Calls = {.begins = "<|python_tag|>",
+                                            .at_start = "{",
+                                            .open = "",
+                                            .call = "{\"name\": \"",
+                                            .name_end = "\", \"parameters\": ",
+                                            .call_end = "}",
+                                            .between = "; ",
+                                            .close = "",
+                                            .tokens = {"<|python_tag|>"}};
 
 class Llama3OutputParser final : public ChatOutputParser {
  public:

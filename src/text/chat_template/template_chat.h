@@ -56,6 +56,7 @@ class TemplateChat final : public ChatEncoding {
   Result<ChatPrompt> render(const ChatRequest& request) const override;
   // If the request offers tools, a parser for calls. Reasoning is open if the prompt ends in the template's <think>.
   std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override;
+  AnswerMarkup answer_markup() const override { return sluice::answer_markup(parsers_); }
   // The customary tokens that this template writes.
   std::vector<std::string_view> role_markers() const override;
 

@@ -28,4 +28,8 @@ Status check_strip_kernels(CudaDevice&) {
   return internal_error("nobody has a CUDA device here");
 }
 
+Status check_attention_kernels(CudaDevice& gpu) {
+  return check_strip_kernels(gpu);
+}
+
 }  // namespace sluice

@@ -12,6 +12,7 @@ SLUICE_WHOLE_OPS(SLUICE_OP)
 namespace cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
+void attend_keys(const Exec& exec, const AttendArgs& args);
 }  // namespace cuda_sm90
 
 const OpTable& cuda_op_table() {
@@ -31,6 +32,7 @@ const OpTable& cuda_sm90_op_table() {
   static const PartTable parts = [] {
     PartTable table = *cuda_op_table().parts;
     table.linear = cuda_sm90::linear;
+    table.attend_keys = cuda_sm90::attend_keys;
     return table;
   }();
   static const OpTable table = [] {

@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/shared/attend_team.h"
 #include "kernels/cuda/shared/row_codec.h"
+#include "kernels/cuda/shared/row_keys.h"
 #include "kernels/cuda/shared/step_rows.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
@@ -43,20 +44,10 @@ struct AttendPlan {
   float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, v
 
   SLUICE_DEVICE RowSpan span_of(int row) const { return span_of_row(args.spans.data(), spans, row); }
-  SLUICE_DEVICE Position position_of(const RowSpan& span, int row) const {
-    return span.first_position + (row - span.row_begin);
-  }
   SLUICE_DEVICE int latent_count(Position p, int row) const {
-    if (!latent.there) return 0;
-    if (args.selected != nullptr) return args.selected_count[row];
-    const int visible = (p + 1) / args.tokens_per_row;
-    return visible > args.first_key ? visible - args.first_key : 0;
+    return SLUICE_CUDA_OPS::latent_count(args, latent.there, p, row);
   }
-  SLUICE_DEVICE int window_first(Position p) const {
-    const Position begin = p - args.window_tokens + 1;
-    const Position clipped = begin > args.first_key ? begin : args.first_key;
-    return clipped < p ? clipped : p;
-  }
+  SLUICE_DEVICE int window_first(Position p) const { return SLUICE_CUDA_OPS::window_first(args, p); }
   SLUICE_DEVICE bool cut_window(const RowSpan& span, Position p) const {
     return args.fault_chunk_anchored_splits && span.first_position > window_first(p);
   }
@@ -130,7 +121,7 @@ struct Attend {
     const int of_item = plan.splits > 0 ? plan.splits : 1, item = plan.first_item + team.index / of_item;
     const int row = plan.first_row + item / plan.groups;
     const RowSpan span = plan.span_of(row);
-    const Position p = plan.position_of(span, row);
+    const Position p = position_of(span, row);
     const int splits = plan.split_count(span, p, row);
     int heads = 0;
     const int first_head = plan.first_head(item % plan.groups, &heads);
@@ -176,7 +167,7 @@ struct MergeSplits {
     const int item = plan.first_item + team.index / kQueries, query = team.index % kQueries;
     const int row = plan.first_row + item / plan.groups;
     const RowSpan span = plan.span_of(row);
-    const int splits = plan.split_count(span, plan.position_of(span, row), row);
+    const int splits = plan.split_count(span, position_of(span, row), row);
     int heads = 0;
     const int head = plan.first_head(item % plan.groups, &heads) + query;
     if (query >= heads) return;

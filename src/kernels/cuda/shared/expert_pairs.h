@@ -15,10 +15,11 @@ inline constexpr int kAlonePairs = 16;  // so few are not worth sorting: each is
 
 // Where the pairs of a piece of rows lie, in the workspace.
 struct PairLists {
-  std::int32_t* rows;          // [pairs], sorted by expert: the row
-  std::int32_t* positions;     // [pairs]: where a pair was sorted to
-  float* weights;              // [pairs], sorted
-  RowGroup *gate, *up, *down;  // [groups]
+  std::int32_t* rows;            // [pairs], sorted by expert: the row
+  std::int32_t* positions;       // [pairs]: where a pair was sorted to
+  float* weights;                // [pairs], sorted
+  RowGroup *gate, *up, *down;    // [groups]
+  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones
 };
 
 // Groups of at most `group_rows` of the pairs of `rows` rows, some of them maybe empty.
@@ -38,13 +39,15 @@ struct SwiGluValues {
   float limit;
 
   SLUICE_DEVICE float operator()(std::ptrdiff_t row, int d) const {
-    float a = gate[row * dim + d], b = up[row * dim + d];
+    return of(gate[row * dim + d], up[row * dim + d], weights != nullptr ? weights[row] : 1.0F, limit);
+  }
+  static SLUICE_DEVICE float of(float a, float b, float weight, float limit) {
     if (limit > 0.0F) {
       a = limit < a ? limit : a;
       b = limit < b ? limit : b;
       b = b < -limit ? -limit : b;
     }
-    return (silu_f32(a) * b) * (weights != nullptr ? weights[row] : 1.0F);
+    return (silu_f32(a) * b) * weight;
   }
 };
 

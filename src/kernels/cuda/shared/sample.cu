@@ -74,7 +74,7 @@ struct Sample {
         out.top_count = 0;
         shared.broken = 0;
       }
-      if (t < kSampledTop) {
+      if (t < kSampledTop + kSampledIds) {
         out.top_ids.data()[t] = 0;
         out.top_logprobs.data()[t] = 0.0F;
       }
@@ -106,22 +106,38 @@ struct Sample {
       });
       return;
     }
-    const TokenId token = row.temperature == 0.0F ? first.id : draw(team, shared, row, first.value, adjusted);
+    HeadEnd end{INT32_MIN, args.vocab};  // of those that are kept: all
+    const TokenId token = row.temperature == 0.0F ? first.id : draw(team, shared, row, first.value, adjusted, end);
     team.each([&](int t) {
       if (t > 0) return;
       out.token = token;
       if (row.slot >= 0) args.newest[row.slot] = token < 0 ? 0 : token;
     });
-    if (row.top_logprobs >= 0) add_logprobs(team, shared, row, logits, highest.value, token, out);
+    if (row.top_logprobs < 0) return;
+    if (!row.processed) {
+      return add_logprobs(
+          team, shared, row, highest.value, 1.0F, [&](int i) { return logits[i]; }, [](int) { return true; }, token,
+          out);
+    }
+    const float r = row.temperature == 0.0F ? 1.0F : scale_of(row);
+    const float min_p = row.temperature == 0.0F ? 0.0F : row.min_p;
+    const auto kept = [&](int i) {
+      const float a = adjusted(i);
+      return a > -INFINITY && end.holds(order_key(a), i) && !(min_p > 0.0F && exp_f32((a - first.value) * r) < min_p);
+    };
+    add_logprobs(team, shared, row, first.value, r, adjusted, kept, token, out);
+  }
+
+  SLUICE_DEVICE static float scale_of(const SampleRow& row) {
+    const float inverse = 1.0F / row.temperature;
+    return inverse < 0x1p-126F ? 0x1p-126F : inverse;
   }
 
   template <class Adjusted>
   SLUICE_DEVICE TokenId draw(const SampleTeam& team, SampleShared& shared, const SampleRow& row, float m,
-                             const Adjusted& adjusted) const {
-    const float inverse = 1.0F / row.temperature;
-    const float r = inverse < 0x1p-126F ? 0x1p-126F : inverse;
+                             const Adjusted& adjusted, HeadEnd& end) const {
+    const float r = scale_of(row);
     const auto key = [&](int i) { return order_key(adjusted(i)); };
-    HeadEnd end{INT32_MIN, args.vocab};  // all
     if (row.top_k > 0 && row.top_k < args.vocab) {
       const auto wanted = static_cast<std::uint64_t>(row.top_k);
       end = select_head(
@@ -162,8 +178,11 @@ struct Sample {
     return best_of_team(team, shared, best).id;
   }
 
-  SLUICE_DEVICE void add_logprobs(const SampleTeam& team, SampleShared& shared, const SampleRow& row,
-                                  const float* logits, float highest, TokenId token, SampledRow& out) const {
+  // Of values, the highest of which is `highest`; `kept(i)`: whether an id has any, as a head of the list does.
+  template <class Value, class Kept>
+  SLUICE_DEVICE void add_logprobs(const SampleTeam& team, SampleShared& shared, const SampleRow& row, float highest,
+                                  float scale, const Value& value, const Kept& kept, TokenId token,
+                                  SampledRow& out) const {
     team.sync();
     team.each([&](int t) {
       if (t == 0) {
@@ -174,35 +193,49 @@ struct Sample {
     team.sync();
     team.each([&](int t) {
       std::uint64_t sum = 0;
-      for (int i = t; i < args.vocab; i += kThreads) sum += weight_units(exp_f32(logits[i] - highest));
+      for (int i = t; i < args.vocab; i += kThreads) {
+        if (kept(i)) sum += weight_units(exp_f32((value(i) - highest) * scale));
+      }
       add_to_sum(&shared.select.sums[0], sum);
     });
     team.sync();
     const float log_sum = log_f32(static_cast<float>(shared.select.sums[0]) * (1.0F / kWeightUnits));
+    const auto logprob = [&](int i) { return kept(i) ? ((value(i) - highest) * scale - log_sum) + 0.0F : -INFINITY; };
     const int count = row.top_logprobs < args.vocab ? row.top_logprobs : args.vocab;
+    if (count > 0) {
+      const auto key = [&](int i) { return order_key(value(i)); };
+      const HeadEnd end = select_head(
+          team, shared.select, args.vocab, key, [](int) { return std::uint64_t{1}; },
+          [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(count); });
+      team.each([&](int t) {
+        for (int i = t; i < args.vocab; i += kThreads) {
+          if (end.holds(key(i), i)) shared.ids[add_atomically(&shared.listed, 1)] = i;
+        }
+      });
+      team.sync();
+      team.each([&](int t) {
+        if (t >= count || !kept(shared.ids[t])) return;
+        const TokenId id = shared.ids[t];
+        int rank = 0;
+        for (int i = 0; i < count; ++i) {
+          rank += HeadEnd{key(id), id - 1}.holds(key(shared.ids[i]), shared.ids[i]) ? 1 : 0;
+        }
+        out.top_ids.data()[rank] = id;
+        out.top_logprobs.data()[rank] = logprob(id);
+      });
+    }
     team.each([&](int t) {
-      if (t > 0) return;
-      out.logprob = (logits[token] - highest) - log_sum;
-      out.top_count = count;
-    });
-    if (count == 0) return;
-    const auto key = [&](int i) { return order_key(logits[i]); };
-    const HeadEnd end = select_head(
-        team, shared.select, args.vocab, key, [](int) { return std::uint64_t{1}; },
-        [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(count); });
-    team.each([&](int t) {
-      for (int i = t; i < args.vocab; i += kThreads) {
-        if (end.holds(key(i), i)) shared.ids[add_atomically(&shared.listed, 1)] = i;
+      if (t > row.id_count) return;
+      int best = 0;
+      for (int i = 0; i < count; ++i) best += kept(shared.ids[i]) ? 1 : 0;
+      if (t == row.id_count) {
+        out.logprob = logprob(token);
+        out.top_count = best + row.id_count;
+        return;
       }
-    });
-    team.sync();
-    team.each([&](int t) {
-      if (t >= count) return;
-      const TokenId id = shared.ids[t];
-      int rank = 0;
-      for (int i = 0; i < count; ++i) rank += HeadEnd{key(id), id - 1}.holds(key(shared.ids[i]), shared.ids[i]) ? 1 : 0;
-      out.top_ids.data()[rank] = id;
-      out.top_logprobs.data()[rank] = (logits[id] - highest) - log_sum;
+      const TokenId id = args.params[team.index].ids.data()[t];
+      out.top_ids.data()[best + t] = id;
+      out.top_logprobs.data()[best + t] = logprob(id);
     });
   }
 };

@@ -5,6 +5,8 @@
 #include "base/number_formats.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/shared/expert_pairs.h"
+#include "kernels/cuda/sm90/expert_stream.h"
+#include "kernels/cuda/sm90/expert_tiles.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/linear_inputs.h"
 
@@ -106,6 +108,8 @@ class StripExperts {
 
  private:
   std::size_t work_bytes(int rows) const {
+    if (streams_experts(args_, rows)) return 0;  // checked where it is taken
+    if (tiles_experts(args_)) return tile_bytes(rows);
     Carver carver(nullptr);
     const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
                     carver);
@@ -113,22 +117,23 @@ class StripExperts {
   }
 
   void run(const Exec& exec, int first, int rows, const float* other) {
+    if (streams_experts(args_, rows)) return stream(exec, first, rows, other);
+    if (tiles_experts(args_)) return tiles(exec, first, rows, other);
     const int of_group = group_rows(args_, rows), groups = cuda_ops::groups_of(args_, rows, of_group);
     Carver carver(cuda_ops::workspace(exec, work_bytes(rows)));
     const Work work(args_, shared_, rows, groups, !x_.in_place(), carver);
     const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    const auto* x = x_.in_place() ? reinterpret_cast<const std::uint16_t*>(from.x) : work.x;
-    const std::ptrdiff_t ldx = x_.in_place() ? 2 * x_.ldx : padded(args_.hidden);
+    const Inputs x = inputs(from, work.x);
     if (args_.slots > 0) {
       cuda_ops::list_pairs(exec, args_, first, rows, of_group, work.lists);
       const StripRows of_pairs{.rows = rows * args_.slots, .group_count = groups, .kernel_rows = of_group};
-      multiply(exec, args_.experts[0], of_pairs, {x, ldx, work.lists.rows}, &work.lists, work.routed, work.outputs);
+      multiply(exec, args_.experts[0], of_pairs, {x.x, x.ldx, work.lists.rows}, &work.lists, work.routed, work.outputs);
     }
     const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
     const float* of_others = other != nullptr ? other + at : nullptr;
     if (shared_ != nullptr) {
-      multiply(exec, *shared_, StripRows::of(rows), {x, ldx, nullptr}, nullptr, work.shared, work.shared_out);
+      multiply(exec, *shared_, StripRows::of(rows), x, nullptr, work.shared, work.shared_out);
     }
     if (args_.slots > 0 || other == nullptr) {
       return cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists,
@@ -137,11 +142,93 @@ class StripExperts {
     cuda_ops::add(exec, AddArgs{rows, args_.hidden, work.shared_out, args_.y + at});
   }
 
+  // The shared expert alone, from `carver`'s memory; null if there is none.
+  const float* multiply_shared(const Exec& exec, int rows, const StagedRows& from, Carver& carver) {
+    const Work work = shared_work(rows, carver);
+    if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
+    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.shared, work.shared_out);
+    return work.shared_out;
+  }
+  Work shared_work(int rows, Carver& carver) const {
+    ExpertsArgs of_shared = args_;
+    of_shared.slots = 0;
+    return Work(of_shared, shared_, rows, 0, !x_.in_place(), carver);
+  }
+  // Experts with few rows each.
+  void stream(const Exec& exec, int first, int rows, const float* other) {
+    const bool together = shared_ != nullptr && streams_shared(args_, *shared_, rows);
+    Carver counter(nullptr);
+    if (shared_ != nullptr && !together) shared_work(rows, counter);
+    count_stream(args_, rows, together, counter);
+    Carver carver(cuda_ops::workspace(exec, counter.bytes()));
+    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (shared_ != nullptr && !together) other = multiply_shared(exec, rows, x_.from(first), carver);
+    stream_experts(exec, args_, first, rows, together ? shared_ : nullptr, x_.from(first), other, carver);
+  }
+
+  // Experts with many rows each.
+  struct TileWork {
+    PairLists lists;
+    std::uint16_t *x, *m;
+    float* outputs;
+
+    TileWork(const ExpertsArgs& args, int rows, int groups, bool stages, Carver& carver) {
+      const auto pairs = static_cast<std::size_t>(rows) * static_cast<std::size_t>(args.slots);
+      lists.rows = carver.take<std::int32_t>(pairs);
+      lists.positions = carver.take<std::int32_t>(pairs);
+      lists.weights = carver.take<float>(pairs);
+      for (cuda_ops::RowGroup** list : {&lists.gate, &lists.up, &lists.down}) {
+        *list = carver.take<cuda_ops::RowGroup>(static_cast<std::size_t>(groups));
+      }
+      lists.used = carver.take<std::int32_t>(1);
+      x = carver.take<std::uint16_t>(stages ? static_cast<std::size_t>(rows) * padded(args.hidden) : 0);
+      m = carver.take<std::uint16_t>(pairs * static_cast<std::size_t>(args.experts[0].gate.out()));
+      outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
+    }
+  };
+  std::size_t tile_bytes(int rows) const {
+    const int groups = cuda_ops::groups_of(args_, rows, 32);
+    Carver carver(nullptr);
+    if (shared_ != nullptr) shared_work(rows, carver);
+    TileWork(args_, rows, groups, !x_.in_place(), carver);
+    return carver.bytes();
+  }
+  void tiles(const Exec& exec, int first, int rows, const float* other) {
+    const int of_group = expert_tile_rows(rows * args_.slots, static_cast<int>(args_.experts.size()));
+    const int groups = cuda_ops::groups_of(args_, rows, of_group);
+    Carver carver(cuda_ops::workspace(exec, tile_bytes(rows)));
+    const StagedRows from = x_.from(first);
+    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (shared_ != nullptr) other = multiply_shared(exec, rows, from, carver);
+    const TileWork work(args_, rows, groups, !x_.in_place(), carver);
+    if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
+    cuda_ops::list_pairs(exec, args_, first, rows, of_group, work.lists);
+    const Inputs x = inputs(from, work.x);
+    const ExpertWeights& expert = args_.experts[0];
+    const int inter = expert.gate.out();
+    const auto product = [&](const LinearWeight& weight, const Inputs& of, const cuda_ops::RowGroup* of_groups) {
+      StripProduct made = strip_product(weight, work.outputs, weight.out());
+      made.x = of.x, made.ldx = of.ldx, made.x_rows = of.rows, made.groups = of_groups;
+      return made;
+    };
+    const Inputs of_pairs{x.x, x.ldx, work.lists.rows};
+    multiply_expert_tiles(exec, {product(expert.gate, of_pairs, work.lists.gate),
+                                 product(expert.up, of_pairs, work.lists.up),
+                                 product(expert.down, {work.m, inter, nullptr}, work.lists.down), work.lists.used,
+                                 groups, of_group, work.m, work.lists.weights, args_.limit});
+    cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
+  }
+
   struct Inputs {
     const std::uint16_t* x;
     std::ptrdiff_t ldx;
     const std::int32_t* rows;
   };
+  // `staged`: where they were, if they are not taken where they lie.
+  Inputs inputs(const StagedRows& from, const std::uint16_t* staged) const {
+    if (!x_.in_place()) return {staged, padded(args_.hidden), nullptr};
+    return {reinterpret_cast<const std::uint16_t*>(from.x), 2 * x_.ldx, nullptr};
+  }
   // lists: the weights are those of its groups; null: the expert's.
   void multiply(const Exec& exec, const ExpertWeights& expert, const StripRows& rows, const Inputs& inputs,
                 const PairLists* lists, const InnerRows& inner, float* y) {

@@ -31,11 +31,22 @@ SLUICE_DEVICE std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
-SLUICE_DEVICE std::uint32_t low_twice(std::uint32_t pair) {
-  return __byte_perm(pair, 0, 0x1010);
+// Of a pair with the lower or the upper value of another.
+SLUICE_DEVICE std::uint32_t multiply_low(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  asm("{\n.reg .b16 l, h;\n.reg .b32 twice;\nmov.b32 {l, h}, %2;\nmov.b32 twice, {l, l};\nmul.rn.bf16x2 %0, %1, "
+      "twice;\n}"
+      : "=r"(product)
+      : "r"(a), "r"(b));
+  return product;
 }
-SLUICE_DEVICE std::uint32_t high_twice(std::uint32_t pair) {
-  return __byte_perm(pair, 0, 0x3232);
+SLUICE_DEVICE std::uint32_t multiply_high(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  asm("{\n.reg .b16 l, h;\n.reg .b32 twice;\nmov.b32 {l, h}, %2;\nmov.b32 twice, {h, h};\nmul.rn.bf16x2 %0, %1, "
+      "twice;\n}"
+      : "=r"(product)
+      : "r"(a), "r"(b));
+  return product;
 }
 
 // A lane's part of one cell, as it is loaded: kWords times 16 bytes, and the scales of rows g and g + 8.
@@ -75,10 +86,9 @@ struct Cell<StripKind::kFp8> : Fp8Words {
   template <int kStep>
   SLUICE_DEVICE void fragment(std::uint32_t (&a)[4]) const {
     values<kStep>(a);
-    const std::uint32_t low = scale << 7 & 0x7F80U, high = scale >> 1 & 0x7F80U;
-    const std::uint32_t lows = low | low << 16, highs = high | high << 16;
-    a[0] = multiply_pairs(a[0], lows), a[1] = multiply_pairs(a[1], highs);
-    a[2] = multiply_pairs(a[2], lows), a[3] = multiply_pairs(a[3], highs);
+    const std::uint32_t both = (scale << 7 & 0x7F80U) | (scale << 15 & 0x7F800000U);
+    a[0] = multiply_low(a[0], both), a[1] = multiply_high(a[1], both);
+    a[2] = multiply_low(a[2], both), a[3] = multiply_high(a[3], both);
   }
 };
 
@@ -105,9 +115,8 @@ struct Cell<StripKind::kMxfp4> {
   SLUICE_DEVICE void fragment(std::uint32_t (&a)[4]) const {
     const std::uint32_t word = kStep == 0 ? words[0].x : kStep == 1 ? words[0].y : kStep == 2 ? words[0].z : words[0].w;
     const std::uint32_t both = (kStep < 2 ? scale << 7 : scale >> 1) & 0x7F807F80U;
-    const std::uint32_t low = low_twice(both), high = high_twice(both);
-    a[0] = multiply_pairs(strip_e2m1(word, 0), low), a[1] = multiply_pairs(strip_e2m1(word, 1), high);
-    a[2] = multiply_pairs(strip_e2m1(word, 2), low), a[3] = multiply_pairs(strip_e2m1(word, 3), high);
+    a[0] = multiply_low(strip_e2m1(word, 0), both), a[1] = multiply_high(strip_e2m1(word, 1), both);
+    a[2] = multiply_low(strip_e2m1(word, 2), both), a[3] = multiply_high(strip_e2m1(word, 3), both);
   }
 };
 

@@ -133,7 +133,15 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
       const bool same = product.weight.kind == left[0].weight.kind && together.size() < kMostStripProducts;
       (same ? together : others).push_back(product);
     }
-    rows.kernel_rows == kManyRows ? multiply_many(exec, rows, together) : multiply_few(exec, rows, together);
+    if (rows.kernel_rows < kManyRows) {
+      multiply_few(exec, rows, together);
+    } else if (rows.kernel_rows == kTileRows && (rows.cut != StripRows::Cut::kAny || fills_tiles(exec, rows, together))) {
+      multiply_tiles(exec, rows, together);
+    } else {
+      StripRows many = rows;
+      many.kernel_rows = kManyRows;
+      multiply_many(exec, many, together);
+    }
     left = std::move(others);
   }
 }

@@ -2,6 +2,7 @@
 // kernels/cuda/ops.h.
 #pragma once
 
+#include "kernels/attention.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
 
@@ -9,6 +10,7 @@ namespace sluice::cuda_sm90 {
 
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
+void attend_keys(const Exec& exec, const AttendArgs& args);
 
 // Whether kernels of strips multiply it.
 bool in_strips(const LinearWeight& weight);

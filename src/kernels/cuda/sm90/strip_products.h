@@ -27,9 +27,9 @@ struct StripProduct {
 inline constexpr int kMostStripProducts = 16;  // of a launch
 
 // Rows that a kernel multiplies at once: of a group at most so many.
-inline constexpr int kFewRows = 8, kSomeRows = 16, kManyRows = 64;
-// `rows` to all of the products, or `group_count` groups of at most kernel_rows rows. kernel_rows, one of the three,
-// says which kernel, and `cut` how it cuts its work; all give the same bits.
+inline constexpr int kFewRows = 8, kSomeRows = 16, kManyRows = 64, kTileRows = 128;
+// `rows` to all of the products, or `group_count` groups of at most kernel_rows rows. kernel_rows, one of these, says
+// which kernel (kTileRows: no groups), and `cut` how it cuts its work; all give the same bits.
 struct StripRows {
   // kNarrow: segments of a strip at once; kWide: more strips to a warp, where the kernel has that; kAny: as it suits.
   enum class Cut { kAny, kNarrow, kPlain, kWide };
@@ -39,7 +39,11 @@ struct StripRows {
   Cut cut = Cut::kAny;
 
   static StripRows of(int rows) {
-    return {.rows = rows, .kernel_rows = rows <= kFewRows ? kFewRows : rows <= kSomeRows ? kSomeRows : kManyRows};
+    return {.rows = rows,
+            .kernel_rows = rows <= kFewRows    ? kFewRows
+                           : rows <= kSomeRows ? kSomeRows
+                           : rows <= kManyRows ? kManyRows
+                                               : kTileRows};
   }
   int tiles() const { return group_count > 0 ? group_count : (rows + kernel_rows - 1) / kernel_rows; }
 };
@@ -47,6 +51,9 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
 // Of one kind, at most kMostStripProducts.
 void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 void multiply_many(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
+void multiply_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
+// Whether these fill the GPU with tiles.
+bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 
 // The products of a launch, and which of its teams belong to which.
 struct StripLaunch {

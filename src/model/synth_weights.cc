@@ -1,4 +1,4 @@
-#include "cli/synth_weights.h"
+#include "model/synth_weights.h"
 
 #include <algorithm>
 #include <cmath>

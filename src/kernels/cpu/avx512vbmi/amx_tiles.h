@@ -1,0 +1,102 @@
+// The tile instructions that products of bf16 take, of AMX or, in a target that lacks it, emulated in plain C++, so
+// that the same kernels run in tests on machines without AMX. A tile is 16 lines of 64 bytes. Tiles are those of the
+// calling thread: from TileSession's begin to its end.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/target.h"
+
+namespace sluice::cpu::SLUICE_ISA {
+
+#ifdef __AMX_TILE__
+
+// ldtilecfg: all eight tiles are whole.
+struct alignas(64) AllTilesWhole {
+  std::uint8_t palette = 1, start_row = 0, reserved[14]{};
+  std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+class TileSession {
+ public:
+  TileSession() {
+    const AllTilesWhole shapes;
+    asm volatile("ldtilecfg %0" : : "m"(shapes));
+  }
+  ~TileSession() { asm volatile("tilerelease"); }
+  TileSession(const TileSession&) = delete;
+  TileSession& operator=(const TileSession&) = delete;
+};
+
+// Written out, as GCC 12 does not know that its intrinsics read and write memory.
+template <int kTile>
+[[gnu::always_inline]] inline void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kTile>
+[[gnu::always_inline]] inline void tile_load(const void* from, std::size_t stride = 64) {
+  asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
+}
+template <int kTile>
+[[gnu::always_inline]] inline void tile_store(void* to) {
+  asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(to), "r"(std::size_t{64}) : "memory");
+}
+// kSum += kRows x kWeights: 16 rows of 32 inputs, 16 pairs of inputs of 16 outputs.
+template <int kSum, int kRows, int kWeights>
+[[gnu::always_inline]] inline void tile_multiply() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kRows), "i"(kWeights));
+}
+
+#else
+
+inline thread_local std::uint32_t emulated_tiles[8][16][16];
+
+class TileSession {
+ public:
+  TileSession() {
+    std::memset(emulated_tiles, 0xFF, sizeof emulated_tiles);
+  }  // NaN: a tile is loaded before it is read
+};
+
+template <int kTile>
+inline void tile_zero() {
+  std::memset(emulated_tiles[kTile], 0, sizeof emulated_tiles[kTile]);
+}
+template <int kTile>
+inline void tile_load(const void* from, std::size_t stride = 64) {
+  for (std::size_t row = 0; row < 16; ++row) {
+    std::memcpy(emulated_tiles[kTile][row], static_cast<const std::byte*>(from) + row * stride, 64);
+  }
+}
+template <int kTile>
+inline void tile_store(void* to) {
+  std::memcpy(to, emulated_tiles[kTile], sizeof emulated_tiles[kTile]);
+}
+template <int kSum, int kRows, int kWeights>
+[[gnu::noinline]] void tile_multiply() {
+  const auto low = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
+  const auto high = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xFFFF0000U); };
+  for (int m = 0; m < 16; ++m) {
+    float even[16]{}, odd[16]{};
+    for (int k = 0; k < 16; ++k) {
+      const std::uint32_t x = emulated_tiles[kRows][m][k];
+      for (int n = 0; n < 16; ++n) {
+        const std::uint32_t w = emulated_tiles[kWeights][k][n];
+        even[n] = __builtin_fmaf(low(x), low(w), even[n]);
+        odd[n] = __builtin_fmaf(high(x), high(w), odd[n]);
+      }
+    }
+    for (int n = 0; n < 16; ++n) {
+      std::uint32_t& sum = emulated_tiles[kSum][m][n];
+      sum = std::bit_cast<std::uint32_t>(std::bit_cast<float>(sum) + (even[n] + odd[n]));
+    }
+  }
+}
+
+#endif
+
+}  // namespace sluice::cpu::SLUICE_ISA

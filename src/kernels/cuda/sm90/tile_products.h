@@ -1,0 +1,352 @@
+// Products with hundreds of rows: tiles of 128 or 256 outputs and up to 128 or 112 rows, multiplied by two warpgroups
+// from rings in shared memory that a third fills, from one tile to the next. A warp decodes its strips in registers, so
+// each weight once for all rows of a tile.
+#pragma once
+
+#include "base/number_formats.h"
+#include "kernels/cuda/shared/expert_pairs.h"
+#include "kernels/cuda/sm90/group_products.h"
+#include "kernels/cuda/sm90/pipeline.h"
+#include "kernels/cuda/sm90/strip_products.h"
+
+namespace sluice::cuda_sm90 {
+
+// What tiles give: y; or m = SwiGLU of two products, of which a warp has a strip each.
+enum class TileOutput { kY, kInner };
+
+struct TileLaunch {
+  StripProduct products[kMostStripProducts];  // kInner: gate, up
+  std::int32_t first_tile[kMostStripProducts];
+  std::int32_t count, rows, tiles;
+  const std::int32_t* used;  // of groups, or null
+  // kInner:
+  std::uint16_t* m;  // [rows, out] bf16
+  const float* weights;
+  float limit;
+};
+
+// kStrips: of a warp. With two the product has one segment; with one there are registers for a segment and their sum.
+template <StripKind kKind, int kStrips, int kRows, TileOutput kOutput>
+struct TileProducts {
+  static constexpr int kThreads = 384, kResident = 1;
+  static constexpr bool kWaits = true, kStartsNext = true;
+  static constexpr int kWarps = 8, kTileStrips = kWarps * (kOutput == TileOutput::kInner ? 1 : kStrips);
+  static constexpr int kCopiedStrips = kWarps * kStrips;
+  static constexpr int kChunkCells = 4 / Cell<kKind>::kWords;  // 2,048 bytes of a strip, then their scales
+  static constexpr int kScaleBytes = kKind == StripKind::kMxfp4 ? 128 : kKind == StripKind::kFp8 ? 32 : 0;
+  static constexpr int kStripBytes = 2048 + kScaleBytes, kChunkBytes = kCopiedStrips * kStripBytes;
+  static constexpr int kRowStageBytes = kRows * 128;
+  static constexpr int kChunks = kStrips == 2 ? 3 : 4;
+  static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes) / kRowStageBytes;
+  static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
+  static constexpr int kRowsThreads = 128, kCopies = kRows / 16;  // of 16 bytes, of a thread and stage
+  static constexpr int kSums = kRows / 2;
+  static_assert(kStages >= 4 && kRows % 16 == 0);
+  TileLaunch launch;
+
+  static constexpr std::size_t shared_bytes() {
+    return 1024 + kStages * kRowStageBytes + kChunks * kChunkBytes + 2 * (kStages + kChunks) * 8;
+  }
+
+  struct Tile {
+    const StripProduct* product;
+    const std::byte* data[2];  // of the weight; kInner: of gate and up
+    int first, rows, strip;    // the first row and strip
+  };
+  SLUICE_DEVICE int tiles() const {
+    const StripLinear& w = launch.products[0].weight;
+    return launch.used == nullptr ? launch.tiles : *launch.used * ((w.strips + kTileStrips - 1) / kTileStrips);
+  }
+  SLUICE_DEVICE Tile tile(int index) const {
+    int i = 0;
+    while (i + 1 < launch.count && kOutput != TileOutput::kInner && index >= launch.first_tile[i + 1]) ++i;
+    const StripProduct& product = launch.products[i];
+    const int strip_tiles = (product.weight.strips + kTileStrips - 1) / kTileStrips;
+    Tile of{&product, {product.data, launch.products[1].data}, 0, 0, 0};
+    if (product.groups != nullptr) {
+      const RowGroup group = product.groups[index / strip_tiles];
+      of.data[0] = group.data, of.first = group.first, of.rows = group.rows;
+      if constexpr (kOutput == TileOutput::kInner) of.data[1] = launch.products[1].groups[index / strip_tiles].data;
+      of.strip = index % strip_tiles * kTileStrips;
+      return of;
+    }
+    // Bands of rows that stay in the second cache while all weights pass.
+    constexpr int kBand = 16;
+    const int at = index - launch.first_tile[i], row_tiles = (launch.rows + kRows - 1) / kRows;
+    const int band = at / (kBand * strip_tiles), in_band = at % (kBand * strip_tiles);
+    const int band_rows = min(kBand, row_tiles - band * kBand);
+    of.first = (band * kBand + in_band % band_rows) * kRows;
+    of.rows = min(kRows, launch.rows - of.first);
+    of.strip = in_band / band_rows * kTileStrips;
+    return of;
+  }
+
+  // Behind the first address that is a multiple of 1,024.
+  struct Rings {
+    static constexpr std::uint32_t kChunksAt = kStages * kRowStageBytes,
+                                   kBarriersAt = kChunksAt + kChunks * kChunkBytes;
+    std::uint32_t base;
+    SLUICE_DEVICE std::uint32_t rows(int i) const { return base + i * kRowStageBytes; }
+    SLUICE_DEVICE std::uint32_t chunk(int i) const { return base + kChunksAt + i * kChunkBytes; }
+    SLUICE_DEVICE std::uint32_t rows_full(int i) const { return base + kBarriersAt + i * 8; }
+    SLUICE_DEVICE std::uint32_t rows_free(int i) const { return rows_full(kStages + i); }
+    SLUICE_DEVICE std::uint32_t chunk_full(int i) const { return rows_full(2 * kStages + i); }
+    SLUICE_DEVICE std::uint32_t chunk_free(int i) const { return rows_full(2 * kStages + kChunks + i); }
+  };
+
+  SLUICE_DEVICE void operator()(const cuda_ops::Team<kThreads>& team) const {
+    const Rings at{(shared_address(team.shared) + 1023) / 1024 * 1024};
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kStages; ++i) {
+        init_barrier(at.rows_full(i), kRowsThreads), init_barrier(at.rows_free(i), kWarps);
+      }
+      for (int i = 0; i < kChunks; ++i) {
+        init_barrier(at.chunk_full(i), 1), init_barrier(at.chunk_free(i), kWarps);
+      }
+      fence_barriers();
+    }
+    __syncthreads();
+    cuda_ops::wait_for_kernels();
+    cuda_ops::let_next_kernel_start();
+    const int count = tiles();
+    if (threadIdx.x >= 256) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
+      fill(at, team.index, count);
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+      multiply(at, team.index, count);
+    }
+  }
+
+  // The third warpgroup: thread t copies piece t % 8 of rows t / 8, and 16 further; some the weights, too.
+  SLUICE_DEVICE void fill(const Rings& at, int index, int count) const {
+    const int thread = static_cast<int>(threadIdx.x) - 256;
+    // Of the strips that a tile has each warp copies a quarter, a lane one; other lanes none.
+    constexpr int kLanes = kCopiedStrips / 4;
+    const int copied = thread % 32 < kLanes ? thread / 32 * kLanes + thread % 32 : kCopiedStrips;
+    int stage = 0, stage_parity = 1, chunk = 0, chunk_parity = 1;
+    const std::uint32_t to = at.rows(0) + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
+    for (; index < count; index += gridDim.x) {
+      const Tile of = tile(index);
+      const StripProduct& product = *of.product;
+      const StripLinear& w = product.weight;
+      const int rows = of.rows;
+      std::uint32_t from[kCopies];  // in pieces
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        const int r = thread / 8 + 16 * i, row = of.first + (r < of.rows ? r : 0);
+        const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[row] : row;
+        from[i] = static_cast<std::uint32_t>(x_row * product.ldx / 8) + thread % 8;
+      }
+      const auto* x = reinterpret_cast<const uint4*>(product.x);
+      const StripAt strip = copied_strip(of, w, copied);
+      for (int cell = 0; cell < w.cells; ++cell) {
+        if (cell % kChunkCells == 0) {
+          wait_phase(at.chunk_free(chunk), chunk_parity);
+          fill_chunk(at.chunk(chunk), at.chunk_full(chunk), strip, w, cell, copied);
+          if (++chunk == kChunks) chunk = 0, chunk_parity ^= 1;
+        }
+        wait_phase(at.rows_free(stage), stage_parity);
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {  // what columns without a row give is not stored
+          if (thread / 8 + 16 * i < rows) {
+            copy_piece(to + stage * kRowStageBytes + i * 2048, x + from[i] + cell * 8);
+          }
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at.rows_full(stage)) : "memory");
+        if (++stage == kStages) stage = 0, stage_parity ^= 1;
+      }
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+  static SLUICE_DEVICE void copy_piece(std::uint32_t to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  }
+  // Strip `copied` of the tile.
+  static SLUICE_DEVICE StripAt copied_strip(const Tile& of, const StripLinear& w, int copied) {
+    const bool inner = kOutput == TileOutput::kInner;
+    const int strip = min(of.strip + (inner ? copied / 2 : copied), w.strips - 1);  // those past the last: not stored
+    return StripAt(w, inner && copied % 2 == 1 ? of.data[1] : of.data[0], strip);
+  }
+  static SLUICE_DEVICE void fill_chunk(std::uint32_t to, std::uint32_t barrier, const StripAt& from,
+                                       const StripLinear& w, int cell, int copied) {
+    const int cells = min(kChunkCells, w.cells - cell), bytes = cells * Cell<kKind>::kWords * 512;
+    int scales_at = cell * 32, scale_bytes = kKind == StripKind::kMxfp4 ? cells * 32 : 0;
+    if constexpr (kKind == StripKind::kFp8) {
+      scales_at = cell / w.scale_cells * 16;
+      scale_bytes = (cell + cells - 1) / w.scale_cells * 16 + 16 - scales_at;
+    }
+    if (copied == 0) arrive_and_expect(barrier, kCopiedStrips * (bytes + scale_bytes));  // before or after others copy
+    if (copied == kCopiedStrips) return;
+    const std::uint32_t at = to + copied * kStripBytes;
+    bulk_copy(at, from.cells + static_cast<std::size_t>(cell) * w.cell_bytes, bytes, barrier);
+    if (kScaleBytes > 0) bulk_copy(at + 2048, from.scales + scales_at, scale_bytes, barrier);
+  }
+
+  static SLUICE_DEVICE void load_words(std::uint32_t at, std::uint32_t (&to)[4]) {
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(at)
+                 : "memory");
+  }
+  static SLUICE_DEVICE void take(Cell<kKind>& cell, std::uint32_t strip, int i, int block, int lane) {
+    const std::uint32_t at = strip + i * Cell<kKind>::kWords * 512 + lane * 16;
+#pragma unroll
+    for (int k = 0; k < Cell<kKind>::kWords; ++k) {
+      uint4& to = cell.words[k];
+      asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
+                   : "r"(at + k * 512)
+                   : "memory");
+    }
+    if constexpr (kKind == StripKind::kMxfp4) {
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(cell.scale) : "r"(strip + 2048 + i * 32 + lane / 4 * 4) : "memory");
+    } else if constexpr (kKind == StripKind::kFp8) {
+      std::uint16_t scale;
+      asm volatile("ld.shared.u16 %0, [%1];" : "=h"(scale) : "r"(strip + 2048 + block * 16 + lane / 4 * 2) : "memory");
+      cell.scale = scale;
+    }
+  }
+
+  // Warp w of the two groups has strips kStrips w and on of a tile.
+  SLUICE_DEVICE void multiply(const Rings& at, int index, int count) const {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    int stage = 0, stage_parity = 0, chunk = 0, chunk_parity = 0;
+    for (; index < count; index += gridDim.x) {
+      const Tile of = tile(index);
+      const StripLinear& w = of.product->weight;
+      float sums[kStrips][kSums];
+      [[maybe_unused]] float total[kStrips == 1 ? kSums : 1];
+      if constexpr (kStrips == 1) {
+#pragma unroll
+        for (float& value : total) value = 0.0F;
+      }
+      int segment = 0, left = w.segment_cells, in_chunk = 0;
+      bool add = false;
+      std::uint32_t a[4][2][4];  // of groups of two steps, two of them for each strip
+      for (int cell = 0; cell < w.cells; ++cell) {
+        if (in_chunk == 0) wait_phase(at.chunk_full(chunk), chunk_parity);
+        [[maybe_unused]] Cell<kKind> cells[kStrips];
+        const std::uint32_t strips_at = at.chunk(chunk) + warp * kStrips * kStripBytes;
+        const int block = w.scale_cells == 1 ? in_chunk : 0;  // or it is even
+#pragma unroll
+        for (int s = 0; s < kStrips && kKind != StripKind::kBf16; ++s) {  // those of bf16 come when they are needed
+          take(cells[s], strips_at + s * kStripBytes, in_chunk, block, lane);
+        }
+        wait_phase(at.rows_full(stage), stage_parity);
+        fence_shared();
+        const std::uint64_t rows = rows_operand(at.rows(stage));
+        const auto half = [&]<int kHalf>() {
+#pragma unroll
+          for (int s = 0; s < kStrips; ++s) {
+            std::uint32_t(&own)[2][4] = a[kHalf * kStrips + s];
+            wait_group<2 * kStrips - 1>();  // the group that had these registers has ended
+            if (kHalf == 1 && s == kStrips - 1 && cell > 0)
+              release(at.rows_free(stage == 0 ? kStages - 1 : stage - 1), lane);
+            if constexpr (kKind == StripKind::kBf16) {
+              const std::uint32_t at_step = strips_at + s * kStripBytes + kHalf * 1024 + lane * 16;
+              load_words(at_step, own[0]), load_words(at_step + 512, own[1]);
+            } else {
+              cells[s].template fragment<2 * kHalf>(own[0]);
+              cells[s].template fragment<2 * kHalf + 1>(own[1]);
+            }
+            fence_registers();
+            multiply_group(sums[s], own[0], rows + 4 * kHalf, add || kHalf > 0);
+            multiply_group(sums[s], own[1], rows + 4 * kHalf + 2, true);
+            commit_group();
+          }
+        };
+        half.template operator()<0>();
+        half.template operator()<1>();
+        add = true;
+        if (++in_chunk == kChunkCells || cell + 1 == w.cells) {
+          __syncwarp();
+          release(at.chunk_free(chunk), lane);
+          in_chunk = 0;
+          if (++chunk == kChunks) chunk = 0, chunk_parity ^= 1;
+        }
+        if constexpr (kStrips == 1) {
+          if (--left == 0 || cell + 1 == w.cells) {
+            wait_group<0>();
+            finish(of, w, warp, lane, segment, sums[0], total);
+            ++segment, left = w.segment_cells, add = false;
+          }
+        }
+        if (++stage == kStages) stage = 0, stage_parity ^= 1;
+      }
+      wait_group<0>();
+      release(at.rows_free(stage == 0 ? kStages - 1 : stage - 1), lane);
+      const Tile done = tile(index);  // again, rather than in registers all the time
+      if constexpr (kStrips == 1) {
+        put(done, done.strip + warp, lane, total);
+      } else if constexpr (kOutput == TileOutput::kY) {
+#pragma unroll
+        for (int s = 0; s < kStrips; ++s) put(done, done.strip + warp * kStrips + s, lane, sums[s]);
+      } else {
+        put_inner(done, done.strip + warp, lane, sums[0], sums[1]);
+      }
+    }
+  }
+  static SLUICE_DEVICE void release(std::uint32_t barrier, int lane) {
+    if (lane == 0) arrive(barrier);
+  }
+
+  static SLUICE_DEVICE void finish(const Tile& of, const StripLinear& w, int warp, int lane, int segment,
+                                   const float (&sums)[kSums], float (&total)[kStrips == 1 ? kSums : 1]) {
+    const StripAt strip(w, of.data[0], min(of.strip + warp, w.strips - 1));
+    const float scales[2] = {strip.template segment_scale<kKind>(segment, lane / 4),
+                             strip.template segment_scale<kKind>(segment, lane / 4 + 8)};
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) total[i] = std::fma(sums[i], scales[i / 2 % 2], total[i]);
+  }
+
+  SLUICE_DEVICE void put(const Tile& of, int strip, int lane, const float (&sums)[kSums]) const {
+    const StripProduct& product = *of.product;
+    float* y = product.y + of.first * product.ldy;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int row = i / 4 * 8 + lane % 4 * 2 + i % 2, output = strip * kStripOutputs + lane / 4 + i / 2 % 2 * 8;
+      if (row < of.rows && output < product.weight.out) y[row * product.ldy + output] = sums[i] + 0.0F;  // of a segment
+    }
+  }
+  // Transposed, so that a lane has two outputs of a row side by side.
+  SLUICE_DEVICE void put_inner(const Tile& of, int strip, int lane, const float (&gate)[kSums],
+                               const float (&up)[kSums]) const {
+    const int out = launch.products[0].weight.out;
+#pragma unroll
+    for (int i = 0; i < kRows / 8; ++i) {
+      float weights[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int row = i * 8 + lane % 4 * 2 + e;
+        weights[e] = row < of.rows ? launch.weights[of.first + row] : 0.0F;
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const auto value = [&](int e) -> std::uint32_t {
+          return to_bf16(cuda_ops::SwiGluValues::of(gate[4 * i + 2 * h + e] + 0.0F, up[4 * i + 2 * h + e] + 0.0F,
+                                                    weights[e], launch.limit))
+              .bits;
+        };
+        const std::uint32_t pair = value(0) | value(1) << 16;
+        std::uint32_t outputs;
+        asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(outputs) : "r"(pair));
+        const int row = i * 8 + lane / 4, output = strip * kStripOutputs + h * 8 + lane % 4 * 2;
+        if (row < of.rows && output < out) {
+          *reinterpret_cast<std::uint32_t*>(launch.m + static_cast<std::ptrdiff_t>(of.first + row) * out + output) =
+              outputs;
+        }
+      }
+    }
+  }
+};
+
+// Launches `tiles` of it at most, on all processors.
+template <StripKind kKind, int kStrips, int kRows, TileOutput kOutput>
+void launch_tiles(const Exec& exec, const TileLaunch& launch) {
+  using Kernel = TileProducts<kKind, kStrips, kRows, kOutput>;
+  const int teams = std::min(cuda_ops::processors(exec), launch.tiles);
+  cuda_ops::launch(exec, teams, Kernel{launch}, Kernel::shared_bytes());
+}
+
+}  // namespace sluice::cuda_sm90

@@ -1,0 +1,128 @@
+// The tensor-core instruction of a warpgroup (four warps), whose operands lie in shared memory, and the barriers by
+// which warpgroups hand tiles to each other.
+//
+// A tile is rows of 128 bytes (64 values of bf16), 1,024 bytes aligned; the 16-byte piece i of row r lies at piece
+// i ^ (r % 8) (tile_piece()), which is the hardware's swizzle of 128 bytes. Wider rows are several tiles.
+// Registers of d, [64 rows, n]: warp w of the group has rows 16 w + l / 4 and 8 further of lane l; register 4 i + 2 h +
+// e is column 8 i + 2 (l % 4) + e of row 16 w + l / 4 + 8 h.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/sm90/fragments.h"
+
+namespace sluice::cuda_sm90 {
+
+inline constexpr int kSwizzledRows = 64, kTileRowBytes = 128, kTileBytes = kSwizzledRows * kTileRowBytes;
+
+// Where piece `piece` of 16 bytes of row `row` of a tile lies.
+SLUICE_HD constexpr int tile_piece(int row, int piece) {
+  return row * kTileRowBytes + (piece ^ row % 8) * 16;
+}
+
+// An operand as the instruction is told of it: where it begins, in units of 16 bytes, and its form.
+struct GroupOperand {
+  std::uint32_t at, form;
+};
+// The values that are multiplied and added lie side by side in a row; a step of 16 of them is 32 bytes further.
+SLUICE_DEVICE GroupOperand inner_operand(const void* shared) {
+  return {(shared_address(shared) >> 4) | 1U << 16, 1U << 30 | 1024U >> 4};
+}
+// They lie in a column, 16 rows further a step; 64 more values of a row are a tile further.
+SLUICE_DEVICE GroupOperand outer_operand(const void* shared) {
+  return {(shared_address(shared) >> 4) | std::uint32_t{kTileBytes} >> 4 << 16, 1U << 30 | 1024U >> 4};
+}
+SLUICE_DEVICE GroupOperand further(GroupOperand operand, int bytes) {
+  return {operand.at + static_cast<std::uint32_t>(bytes >> 4), operand.form};
+}
+
+// d [64 x 64] += a b. kTransposed: b lies as [k, n].
+template <bool kTransposed>
+SLUICE_DEVICE void multiply_group(float (&d)[32], GroupOperand a, GroupOperand b) {
+  asm volatile(
+      "{\n.reg .b64 a, b;\nmov.b64 a, {%32, %33};\nmov.b64 b, {%34, %35};\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "a, b, 1, 1, 1, 0, %36;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "r"(a.at), "r"(a.form), "r"(b.at), "r"(b.form), "n"(kTransposed ? 1 : 0));
+}
+// d [64 x 128] += a b.
+template <bool kTransposed>
+SLUICE_DEVICE void multiply_group(float (&d)[64], GroupOperand a, GroupOperand b) {
+  asm volatile(
+      "{\n.reg .b64 a, b;\nmov.b64 a, {%64, %65};\nmov.b64 b, {%66, %67};\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
+      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
+      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "a, b, 1, 1, 1, 0, %68;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),
+        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),
+        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),
+        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+      : "r"(a.at), "r"(a.form), "r"(b.at), "r"(b.form), "n"(kTransposed ? 1 : 0));
+}
+
+// Between what computes the registers of d and products, and between products and what reads them: the compiler moves
+// nothing across.
+template <int kCount>
+SLUICE_DEVICE void hold(float (&d)[kCount]) {
+#pragma unroll
+  for (float& value : d) asm volatile("" : "+f"(value)::"memory");
+}
+SLUICE_DEVICE void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+SLUICE_DEVICE void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kLeft>
+SLUICE_DEVICE void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+// What this thread wrote to shared memory is seen by tensor cores, once a barrier says that it was written.
+SLUICE_DEVICE void show_tensor_cores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A barrier in shared memory, of phases: one is over when `arrivals` threads have arrived in it.
+struct SharedBarrier {
+  std::uint64_t bits;
+
+  SLUICE_DEVICE void init(int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&bits)), "r"(arrivals) : "memory");
+  }
+  SLUICE_DEVICE void arrive() {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&bits)) : "memory");
+  }
+  // Until phase `phase` (0, 1, ...) is over, of which only the last two are told apart.
+  SLUICE_DEVICE void wait(int phase) {
+    asm volatile(
+        "{\n.reg .pred p;\nagain:\n"
+        "mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+        "@p bra done;\nbra again;\ndone:\n}" ::"r"(shared_address(&bits)),
+        "r"(phase & 1)
+        : "memory");
+  }
+};
+
+// Of this warp's threads, all of the same number of registers from here on; four warps of a group together.
+template <int kRegisters>
+SLUICE_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+SLUICE_DEVICE void leave_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace sluice::cuda_sm90

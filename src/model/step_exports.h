@@ -1,0 +1,30 @@
+// StepExports: what a forward call hands out of the middle of a step, beside the logits: those of many rows, a tile at
+// a time. The functions are called on the thread that enqueues the step, once the ops that make the values are
+// enqueued; values are the device's, and may be overwritten by the ops that are enqueued after the call returns.
+//
+// Unlike a Tap it changes nothing in how a step is computed, and copies nothing by itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace sluice {
+
+struct StepExports {
+  // The rows of StepTables::logit_rows from `scored_from` on have no logits of their own: those of at most tile_rows of
+  // them at a time are written to `tile` [tile_rows, vocab]. on_tile(first, rows) has to be done with them when it
+  // returns: rows first, first + 1, ... behind scored_from.
+  int scored_from = 0;
+  int tile_rows = 0;
+  float* tile = nullptr;
+  std::function<void(int first, int rows)> on_tile = nullptr;
+
+  // Called for each layer of the model that has routed experts: those that each row goes to, [rows, slots].
+  std::function<void(int layer, const std::int32_t* ids, int slots)> on_experts = nullptr;
+  // For each layer whose indexer chooses among compressed entries of so many tokens: those of each row, `counts` of
+  // `entries` [rows, most], ascending. Null: every row sees all that there are.
+  std::function<void(int layer, int tokens_per_row, int most, const std::int32_t* entries, const std::int32_t* counts)>
+      on_entries = nullptr;
+};
+
+}  // namespace sluice

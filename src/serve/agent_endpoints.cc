@@ -1,0 +1,70 @@
+// /v1/responses, /v1/messages and /v1/messages/count_tokens: chat by other names.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "serve/agent_answer.h"
+#include "serve/agent_request.h"
+#include "serve/endpoints.h"
+#include "serve/generating.h"
+
+namespace sluice {
+namespace {
+
+// From what a client's body says in chat's terms to a plan.
+ApiResult<GenerationPlan> plan_agent(ApiContext& context, ApiResult<AgentRequest> read, std::string_view id_prefix,
+                                     const std::function<MakeWriter(AgentRequest&)>& writer_for) {
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<AgentRequest>(read);
+  auto chat = as_chat_request(request, context.rules);
+  if (auto* error = std::get_if<ApiError>(&chat)) return std::move(*error);
+  auto plan = plan_chat(context, std::move(std::get<ChatCompletionRequest>(chat)), id_prefix, writer_for(request));
+  if (auto* error = std::get_if<ApiError>(&plan)) return by_client_names(std::move(*error), request);
+  return plan;
+}
+
+ApiResult<GenerationPlan> plan_responses(ApiContext& context, std::string_view body) {
+  return plan_agent(context, read_responses_request(body, context.rules), "resp_", [](AgentRequest& request) {
+    return MakeWriter([echo = std::move(request.echo), seals = request.seals_reasoning](AnswerForm form, bool stream) {
+      return make_responses_writer(std::move(form), echo, seals, stream);
+    });
+  });
+}
+
+ApiResult<GenerationPlan> plan_messages(ApiContext& context, std::string_view body) {
+  const int context_tokens = context.engine.max_model_len();
+  return plan_agent(context, read_messages_request(body, kInMessages, context.rules), "msg_",
+                    [context_tokens](AgentRequest& /*request*/) {
+                      return MakeWriter([context_tokens](AnswerForm form, bool stream) {
+                        return make_messages_writer(std::move(form), context_tokens, stream);
+                      });
+                    });
+}
+
+ApiResult<std::string> count(ApiContext& context, const HttpExchangePtr& exchange) {
+  auto read = read_messages_request(exchange->request().body, kInCount, context.rules);
+  if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
+  auto& request = std::get<AgentRequest>(read);
+  auto chat = as_chat_request(request, context.rules);
+  if (auto* error = std::get_if<ApiError>(&chat)) return std::move(*error);
+  const auto rendered = render_chat(context, std::get<ChatCompletionRequest>(chat));
+  if (const auto* error = std::get_if<ApiError>(&rendered)) return by_client_names(*error, request);
+  name_ignored(context, exchange, request.ignored);
+  return fmt::format(R"({{"input_tokens":{}}})", std::get<RenderedChat>(rendered).encoded.ids.size());
+}
+
+}  // namespace
+
+void responses(ApiContext& context, const HttpExchangePtr& exchange) {
+  generate(context, exchange, plan_responses);
+}
+
+void messages(ApiContext& context, const HttpExchangePtr& exchange) {
+  generate(context, exchange, plan_messages);
+}
+
+void count_tokens(ApiContext& context, const HttpExchangePtr& exchange) {
+  answer_on_worker(context, exchange, count);
+}
+
+}  // namespace sluice

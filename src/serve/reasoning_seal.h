@@ -1,0 +1,20 @@
+// What says that reasoning which a client sends back is what the model wrote: a digest of its text, made without a
+// secret, so that it holds on every server and after a restart. It finds text that was changed or cut, not somebody who
+// makes a digest of his own. Thread safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// "slr1.<32 hexadecimal digits>"
+std::string reasoning_seal(std::string_view text);
+
+// The text with its seal in front, for clients that send back one opaque string.
+std::string sealed_reasoning(std::string_view text);
+// The text of it; none if the seal is not the text's.
+std::optional<std::string> unsealed_reasoning(std::string_view sealed);
+
+}  // namespace sluice

@@ -1,0 +1,326 @@
+// The bodies of /v1/responses.
+#include <algorithm>
+#include <array>
+#include <boost/json/string.hpp>
+#include <optional>
+
+#include "serve/agent_request.h"
+#include "serve/reasoning_seal.h"
+
+namespace sluice {
+namespace {
+
+namespace json = boost::json;
+
+// Items of tools that run at OpenAI's, and of agents' own tools of types that this server does not offer.
+constexpr std::array<std::string_view, 20> kForeignItems = {
+    "web_search_call",      "file_search_call",        "computer_call",
+    "computer_call_output", "code_interpreter_call",   "image_generation_call",
+    "local_shell_call",     "local_shell_call_output", "shell_call",
+    "shell_call_output",    "apply_patch_call",        "apply_patch_call_output",
+    "custom_tool_call",     "custom_tool_call_output", "mcp_list_tools",
+    "mcp_approval_request", "mcp_approval_response",   "mcp_call",
+    "tool_search_call",     "tool_search_output"};
+
+class ResponsesReader {
+ public:
+  ResponsesReader(const json::object& body, const RequestRules& rules)
+      : body_(body), fields_(body, kInResponses, rules.strict_fields) {}
+
+  ApiResult<AgentRequest> read() {
+    out_.names = {{"messages", "input"},
+                  {"max_tokens", "max_output_tokens"},
+                  {"reasoning_effort", "reasoning.effort"},
+                  {"response_format.json_schema", "text.format"},
+                  {"response_format", "text.format"}};
+    copy_shared_fields(body_, kInResponses, out_.chat);
+    for (const std::string_view key : {"model", "stream"}) copy(key, key);
+    copy("max_output_tokens", "max_tokens");
+    read_instructions();
+    read_input();
+    read_tools();
+    read_tool_choice();
+    read_reasoning();
+    read_text();
+    read_include();
+    if (const json::object* metadata = fields_.read_object("metadata")) out_.echo["metadata"] = *metadata;
+    fields_.finish();
+    if (fields_.error()) return *fields_.error();
+    if (talk_.empty()) return ApiError{400, "input: expected a text or at least one item", "input", "invalid_value"};
+    out_.message_paths = talk_.paths();
+    out_.chat["messages"] = talk_.take();
+    out_.ignored = std::move(fields_.ignored());
+    for (const std::string_view key : {"temperature", "top_p", "max_output_tokens", "parallel_tool_calls"}) {
+      if (const json::value* value = body_.if_contains(key)) out_.echo[key] = *value;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void copy(std::string_view from, std::string_view to) {
+    if (const json::value* value = fields_.find(from)) out_.chat[to] = *value;
+  }
+
+  void read_instructions() {
+    std::optional<std::string> text;
+    fields_.read("instructions", text);
+    if (!text) return;
+    out_.echo["instructions"] = *text;
+    if (!text->empty()) talk_.add("system", json::string(*text), "instructions");
+  }
+
+  void read_input() {
+    const json::value* input = fields_.find("input");
+    if (input == nullptr) return fields_.refuse("input", "input: expected a text or an array of items, found nothing");
+    if (input->is_string()) return talk_.add("user", *input, "input");
+    if (!input->is_array()) return fields_.fail("input", "a text or an array of items");
+    for_each_object(fields_, "input", *input, [this](RequestFields& item, const std::string& path) {
+      std::optional<std::string> type;
+      item.read("type", type);
+      const std::string kind = type.value_or("message");
+      if (kind == "message") return read_message(item, path);
+      if (kind == "function_call") return read_call(item, path);
+      if (kind == "function_call_output") return read_output(item, path);
+      if (kind == "reasoning") return read_reasoning_item(item, path);
+      if (kind == "item_reference") {
+        return item.refuse("type", path + ".type: no item is kept here; send the item itself", "unsupported_value");
+      }
+      if (std::ranges::find(kForeignItems, kind) == kForeignItems.end()) {
+        return item.fail("type", "message, function_call, function_call_output or reasoning");
+      }
+      fields_.ignored().push_back(path + " (" + kind + ")");
+      item.forget();
+    });
+  }
+
+  // The texts of a content's parts, in chat's form; a part of another type is an error, or `names` it.
+  json::value read_parts(RequestFields& item, std::string_view key, std::initializer_list<std::string_view> types,
+                         bool names) {
+    const json::value* content = item.find(key);
+    if (content == nullptr || content->is_string()) return content == nullptr ? json::value(json::string()) : *content;
+    json::array parts;
+    if (!content->is_array()) return item.fail(key, "a text or an array of parts"), parts;
+    for_each_object(item, key, *content, [&](RequestFields& part, const std::string& path) {
+      std::optional<std::string> type, text;
+      part.read("type", type);
+      if (!type) return part.fail("type", "a type");
+      if (std::ranges::find(types, *type) == types.end()) {
+        if (names) {
+          parts.push_back(json::object{{"type", *type}});
+          return part.forget();
+        }
+        return part.refuse("type", path + ".type: this model reads text only, found " + *type, "unsupported_value");
+      }
+      const std::string_view of = *type == "refusal" ? "refusal" : "text";
+      part.read(of, text);
+      if (!text) return part.fail(of, "a text");
+      parts.push_back(json::object{{"type", "text"}, {"text", *text}});
+    });
+    return parts;
+  }
+
+  static std::string joined(const json::value& parts) {
+    if (parts.is_string()) return std::string(std::string_view(parts.get_string()));
+    std::string out;
+    for (const json::value& part : parts.get_array()) out += std::string_view(part.at("text").get_string());
+    return out;
+  }
+
+  void read_message(RequestFields& item, const std::string& path) {
+    std::optional<std::string> role;
+    item.read("role", role);
+    const bool known = role == "system" || role == "developer" || role == "user" || role == "assistant";
+    if (!known) return item.fail("role", "system, developer, user or assistant");
+    json::value content = read_parts(item, "content", {"input_text", "output_text", "text", "refusal"}, false);
+    if (item.error()) return;
+    if (role == "assistant") return talk_.add_text(joined(content), path);
+    talk_.add(*role, std::move(content), path);
+  }
+
+  void read_call(RequestFields& item, const std::string& path) {
+    std::optional<std::string> id, name, arguments;
+    item.read("call_id", id);
+    item.read("name", name);
+    item.read("arguments", arguments);
+    if (!name || name->empty()) return item.fail("name", "the name of a function");
+    talk_.add_call(id.value_or(""), *name, json::string(arguments.value_or("{}")), path);
+  }
+
+  void read_output(RequestFields& item, const std::string& path) {
+    std::optional<std::string> id;
+    item.read("call_id", id);
+    if (!id || id->empty()) return item.fail("call_id", "the call_id of a function_call");
+    json::value content = read_parts(item, "output", {"input_text", "output_text", "text"}, true);
+    if (!item.error()) talk_.add_result(*id, std::move(content), path);
+  }
+
+  // Sealed text, else the text, else its summary.
+  void read_reasoning_item(RequestFields& item, const std::string& path) {
+    std::optional<std::string> sealed;
+    item.read("encrypted_content", sealed);
+    if (sealed && !sealed->empty()) {
+      const std::optional<std::string> text = unsealed_reasoning(*sealed);
+      if (!text) {
+        return item.refuse("encrypted_content",
+                           path +
+                               ".encrypted_content: expected what an answer of Sluice's had, unchanged; leave the "
+                               "item out if it comes from another server",
+                           "invalid_encrypted_content");
+      }
+      return talk_.add_reasoning(*text, path);
+    }
+    std::string text = joined(read_parts(item, "content", {"reasoning_text"}, false));
+    if (text.empty() && !item.error()) text = joined(read_parts(item, "summary", {"summary_text"}, false));
+    if (!text.empty()) talk_.add_reasoning(text, path);
+  }
+
+  void read_tools() {
+    const json::value* tools = fields_.find("tools");
+    if (tools == nullptr) return;
+    for_each_object(fields_, "tools", *tools, [&](RequestFields& tool, const std::string& path) {
+      std::optional<std::string> type, name, description;
+      std::optional<bool> strict;
+      tool.read("type", type);
+      if (!type) return tool.fail("type", "\"function\"");
+      if (*type != "function") {
+        fields_.ignored().push_back(path + " (" + *type + ")");
+        return tool.forget();
+      }
+      tool.read("name", name);
+      tool.read("description", description);
+      tool.read("strict", strict);
+      if (!name || name->empty()) return tool.fail("name", "the name of a function");
+      json::object function{{"name", *name}};
+      if (description) function["description"] = *description;
+      if (const json::object* parameters = tool.read_object("parameters")) function["parameters"] = *parameters;
+      if (strict) function["strict"] = *strict;
+      tools_.push_back(json::object{{"type", "function"}, {"function", function}});
+      function["type"] = "function";
+      shown_tools_.push_back(std::move(function));
+      tool_paths_.push_back(path);
+    });
+  }
+
+  // Those that `allowed_tools` leaves on offer.
+  void keep(const std::vector<std::string>& names) {
+    json::array kept;
+    for (std::size_t i = 0; i < tools_.size(); ++i) {
+      const json::value& name = tools_[i].at("function").at("name");
+      if (std::ranges::find(names, std::string_view(name.get_string())) == names.end()) continue;
+      kept.push_back(tools_[i]);
+      out_.tool_paths.push_back(tool_paths_[i]);
+    }
+    tools_ = std::move(kept);
+  }
+
+  void read_tool_choice() {
+    out_.tool_paths = tool_paths_;
+    const json::value* choice = fields_.find("tool_choice");
+    if (choice != nullptr && choice->is_object()) {
+      RequestFields inner(fields_, "tool_choice", choice->get_object());
+      read_named_choice(inner);
+      inner.finish();
+    } else if (choice != nullptr) {
+      out_.chat["tool_choice"] = *choice;
+    }
+    if (choice != nullptr) out_.echo["tool_choice"] = *choice;
+    if (!shown_tools_.empty()) out_.echo["tools"] = std::move(shown_tools_);
+    if (!tools_.empty()) out_.chat["tools"] = std::move(tools_);
+  }
+
+  void read_named_choice(RequestFields& inner) {
+    std::optional<std::string> type, name, mode;
+    inner.read("type", type);
+    inner.read("name", name);
+    inner.read("mode", mode);
+    const json::value* allowed = inner.find("tools");
+    if (type == "function" && name) {
+      out_.chat["tool_choice"] = json::object{{"type", "function"}, {"function", json::object{{"name", *name}}}};
+      return;
+    }
+    if (type != "allowed_tools" || allowed == nullptr) {
+      return inner.fail("type", "\"function\" with a name, or \"allowed_tools\" with tools");
+    }
+    std::vector<std::string> names;
+    for_each_object(inner, "tools", *allowed, [&names](RequestFields& tool, const std::string& /*path*/) {
+      std::optional<std::string> kind, of;
+      tool.read("type", kind);
+      tool.read("name", of);
+      if (kind == "function" && of) names.push_back(*of);
+    });
+    out_.tool_paths.clear();
+    keep(names);
+    out_.chat["tool_choice"] = mode.value_or("auto");
+  }
+
+  void read_reasoning() {
+    const json::object* reasoning = fields_.read_object("reasoning");
+    if (reasoning == nullptr) return;
+    RequestFields inner(fields_, "reasoning", *reasoning);
+    std::optional<std::string> effort;
+    inner.read("effort", effort);
+    inner.finish();
+    if (effort) out_.chat["reasoning_effort"] = *effort;
+    out_.echo["reasoning"] =
+        json::object{{"effort", effort ? json::value(*effort) : json::value()}, {"summary", nullptr}};
+  }
+
+  void read_text() {
+    const json::object* text = fields_.read_object("text");
+    if (text == nullptr) return;
+    RequestFields inner(fields_, "text", *text);
+    if (const json::object* format = inner.read_object("format")) {
+      RequestFields of(inner, "format", *format);
+      std::optional<std::string> type, name;
+      std::optional<bool> strict;
+      of.read("type", type);
+      of.read("name", name);
+      of.read("strict", strict);
+      const json::object* schema = of.read_object("schema");
+      if (type != "text" && type != "json_object" && type != "json_schema") {
+        of.fail("type", "text, json_object or json_schema");
+      }
+      if (type == "json_schema" && schema == nullptr) of.fail("schema", "an object");
+      of.finish();
+      json::object chat{{"type", type.value_or("")}};
+      if (type == "json_schema" && schema != nullptr) {
+        chat["json_schema"] = json::object{{"name", name.value_or("")}, {"schema", *schema}};
+      }
+      out_.chat["response_format"] = std::move(chat);
+      out_.echo["text"] = json::object{{"format", *format}};
+    }
+    inner.finish();
+  }
+
+  void read_include() {
+    const json::value* include = fields_.find("include");
+    if (include == nullptr) return;
+    if (!include->is_array()) return fields_.fail("include");
+    for (const json::value& item : include->get_array()) {
+      if (!item.is_string()) return fields_.fail("include", "an array of strings");
+      const std::string_view name = item.get_string();
+      if (name == "reasoning.encrypted_content") {
+        out_.seals_reasoning = true;
+      } else {
+        fields_.ignored().push_back("include (" + std::string(name.substr(0, 100)) + ")");
+      }
+    }
+  }
+
+  const json::object& body_;
+  RequestFields fields_;
+  AgentRequest out_;
+  ChatConversation talk_;
+  json::array tools_, shown_tools_;
+  std::vector<std::string> tool_paths_;
+};
+
+}  // namespace
+
+ApiResult<AgentRequest> read_responses_request(std::string_view body, const RequestRules& rules) {
+  auto parsed = parse_request_object(body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  return ResponsesReader(std::get<json::object>(parsed), rules).read();
+}
+
+}  // namespace sluice

@@ -1,0 +1,106 @@
+// Clients that read too slowly: their answers pause and are whole in the end. And a loop that is stuck.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/api_testing.h"
+#include "serve/watchdog.h"
+
+namespace sluice::slow_reader_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kTokens = 3000;  // with 20 alternatives each far more bytes than the system keeps for such a reader
+constexpr int kReceiveBytes = 4096;
+
+template <class Holds>
+bool comes(const Holds& holds) {
+  for (int i = 0; i < 2000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return holds();
+}
+
+class SlowReaderTest : public ApiTest {
+ protected:
+  void SetUp() override {
+    ApiTest::SetUp();
+    options_.http.max_unread_bytes = 100'000;
+    engine_.context_tokens = 2 * kTokens;
+    engine_.step = std::chrono::milliseconds(1);
+    engine_.script = [](const Request&) {
+      std::vector<std::int32_t> ids;
+      for (int i = 0; i < kTokens; ++i) ids.push_back(300 + i % 2000);
+      return ids;
+    };
+    start();
+  }
+
+  static std::string body() {
+    return fmt::format(
+        R"({{"messages":[{{"role":"user","content":"x"}}],"stream":true,"logprobs":true,"top_logprobs":20,"max_tokens":{}}})",
+        kTokens);
+  }
+};
+
+TEST_F(SlowReaderTest, AnAnswerPausesUntilItsReaderHasCaughtUp) {
+  TestClient client(server_->port(), kReceiveBytes);
+  client.send_request("POST", "/v1/chat/completions", body());
+  ASSERT_TRUE(comes([&] { return engine_.stats().paused == 1; })) << "it goes on though nobody reads";
+  EXPECT_THAT(get("/metrics").body, HasSubstr("sluice_num_requests_paused 1"));
+  EXPECT_EQ(engine_.stats().running, 1);
+
+  const TestAnswer answer = client.read_answer();
+  ASSERT_TRUE(answer.whole);
+  std::string text;
+  for (const std::string& event : events_of(answer.body)) {
+    if (event == "[DONE]") continue;
+    text += text_at(parsed(event), "choices/0/delta/content");
+  }
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < kTokens; ++i) ids.push_back(300 + i % 2000);
+  EXPECT_EQ(text, tokenizer().decode(ids, true));
+  EXPECT_GE(engine_.pauses(), 1);
+  EXPECT_TRUE(engine_.wait_idle());
+}
+
+TEST_F(SlowReaderTest, OnePausedAnswerHoldsUpNoOther) {
+  TestClient client(server_->port(), kReceiveBytes);
+  client.send_request("POST", "/v1/chat/completions", body());
+  ASSERT_TRUE(comes([&] { return engine_.stats().paused == 1; }));
+  engine_.script = {};
+  EXPECT_EQ(request(server_->port(), "POST", "/v1/completions", R"({"prompt":[5],"max_tokens":3})").status, 200);
+  client.close();
+  EXPECT_TRUE(engine_.wait_idle()) << "a client that leaves ends its paused answer";
+}
+
+TEST(WatchdogTest, SaysInWhichStepTheLoopIsStuckAndThatItGoesOn) {
+  set_log_level(LogLevel::kInfo);
+  ::testing::internal::CaptureStderr();
+  LoopWatch watch(4);
+  EngineStats stats;
+  stats.steps = 41;
+  stats.waiting = 3;
+  for (const double seconds : {0.0, 3.9, 4.5, 5.5, 0.1, 0.2}) {
+    stats.turn_seconds = seconds;
+    watch.look(stats);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("has been in step 42 for 4.5 s (0 sequences run, 3 wait)"));
+  EXPECT_THAT(log, HasSubstr("goes on; a step took over 5.5 s"));
+  EXPECT_EQ(std::ranges::count(log, '\n'), 2);
+  set_log_level(LogLevel::kOff);
+}
+
+TEST(WatchdogTest, LooksAgainAndAgain) {
+  FakeEngine engine;
+  const Watchdog watchdog(engine, 0.04);
+  EXPECT_TRUE(comes([&] { return engine.readings() >= 3; }));
+}
+
+}  // namespace
+}  // namespace sluice::slow_reader_test

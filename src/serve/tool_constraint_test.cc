@@ -1,0 +1,319 @@
+// Calls written by chance: whatever the constraint allows, the model's parser reads as calls of what is on offer.
+#include "serve/tool_constraint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/string.hpp>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "base/test_seed_testing.h"
+#include "files/json.h"
+#include "grammar/matcher.h"
+#include "text/chat_parsers/chat_parsers.h"
+
+namespace sluice::tool_constraint_test {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kStrict = R"({"type": "object", "additionalProperties": false, "required": ["city", "days"],
+  "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+                 "unit": {"enum": ["C", "F", 7, null]}, "tags": {"type": "array", "items": {"type": "string"}}}})";
+
+// Bytes, and what calls are made of, so that they are written in hundreds of steps.
+std::vector<std::string> vocabulary() {
+  std::vector<std::string> out;
+  for (int byte = 0; byte < 256; ++byte) out.emplace_back(1, static_cast<char>(byte));
+  for (const char* text : {"<｜DSML｜",
+                           "</｜DSML｜",
+                           "tool_calls>",
+                           "function_calls>",
+                           "parameter",
+                           "invoke",
+                           " name=\"",
+                           "weather",
+                           "time",
+                           "\" string=\"",
+                           "true",
+                           "false",
+                           "\">",
+                           "\">\n",
+                           "city",
+                           "days",
+                           "{\"",
+                           "\": ",
+                           "\", \"",
+                           "\"}",
+                           "}}",
+                           "name",
+                           "arguments",
+                           "parameters",
+                           "<tool_call>",
+                           "</tool_call>",
+                           "\n</",
+                           "<｜tool▁calls▁begin｜>",
+                           "<｜tool▁call▁begin｜>",
+                           "<｜tool▁sep｜>",
+                           "<｜tool▁call▁end｜>",
+                           "<｜tool▁calls▁end｜>",
+                           "```json\n",
+                           "\n```",
+                           "function",
+                           "<|python_tag|>",
+                           "; ",
+                           "<think>",
+                           "</think>",
+                           "unit",
+                           "tags",
+                           "é",
+                           "汉字"}) {
+    out.emplace_back(text);
+  }
+  return out;
+}
+
+struct Call {
+  std::string name, arguments;
+};
+
+std::vector<Call> calls_of(const std::vector<ChatDelta>& deltas) {
+  std::vector<Call> calls;
+  for (const ChatDelta& delta : deltas) {
+    if (delta.kind == ChatDelta::Kind::kToolCall) calls.push_back({delta.text, ""});
+    if (delta.kind == ChatDelta::Kind::kToolCallArguments)
+      calls.at(static_cast<std::size_t>(delta.index)).arguments += delta.text;
+  }
+  return calls;
+}
+
+std::string content_of(const std::vector<ChatDelta>& deltas) {
+  std::string out;
+  for (const ChatDelta& delta : deltas) {
+    if (delta.kind == ChatDelta::Kind::kContent) out += delta.text;
+  }
+  return out;
+}
+
+// Of a key that is there twice the last counts.
+bool is_object(const std::string& text) {
+  boost::system::error_code failure;
+  return json::parse(text, failure).is_object() && !failure;
+}
+
+// By hand what kStrict says.
+void expect_valid(const std::string& text) {
+  const auto value = parse_json(text, "arguments");
+  ASSERT_TRUE(value.ok() && value->is_object()) << text;
+  const json::object& object = value->get_object();
+  ASSERT_TRUE(object.contains("city") && object.at("city").is_string()) << text;
+  ASSERT_TRUE(object.contains("days") && object.at("days").is_int64()) << text;
+  EXPECT_THAT(object.at("days").get_int64(), ::testing::AllOf(::testing::Ge(1), ::testing::Le(9))) << text;
+  for (const auto& [key, member] : object) {
+    EXPECT_THAT(std::string(key), ::testing::AnyOf("city", "days", "unit", "tags"));
+    if (key == "unit") {
+      EXPECT_TRUE(member == "C" || member == "F" || member == 7 || member.is_null()) << text;
+    }
+    if (key == "tags") {
+      EXPECT_TRUE(member.is_array()) << text;
+    }
+  }
+}
+
+class CallSyntax : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  CallSyntax() {
+    const std::vector<std::string_view> views(tokens_.begin(), tokens_.end());
+    std::vector<std::string_view> all = views;
+    all.emplace_back();
+    trie_ = std::make_shared<TokenTrie>(all, std::vector<std::int32_t>{end()});
+  }
+  std::int32_t end() const { return static_cast<std::int32_t>(tokens_.size()); }
+
+  std::unique_ptr<Matcher> matcher(bool forced, bool parallel, bool thinks) {
+    std::shared_ptr<const TokenMasks>& masks = masks_[{forced, parallel, thinks}];
+    if (masks != nullptr) return std::make_unique<Matcher>(masks);
+    const AnswerMarkup markup = answer_markup({.tool_call = std::string(GetParam()), .reasoning = "think"});
+    const auto network =
+        compile_calls({.markup = markup.calls,
+                       .tools = {{"weather", kStrict, "tools[0]"}, {"weather_at", "", ""}, {"time", "", ""}},
+                       .forced = forced,
+                       .parallel = parallel,
+                       .may_think = thinks});
+    EXPECT_TRUE(network.ok()) << network.status().message();
+    masks = std::make_shared<TokenMasks>(trie_, *network);
+    return std::make_unique<Matcher>(masks);
+  }
+
+  // A text of at most `most` tokens; `ended`: it is whole.
+  std::vector<std::int32_t> write(Matcher& matcher, std::mt19937& random, std::size_t most, bool* ended) const {
+    std::vector<std::int32_t> ids, choices;
+    std::vector<std::uint32_t> words(trie_->words());
+    *ended = false;
+    while (ids.size() < most) {
+      EXPECT_TRUE(matcher.allowed(words).ok());
+      choices.clear();
+      std::vector<std::int32_t> markup;
+      for (std::int32_t id = 0; id <= end(); ++id) {
+        if ((words[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1U) == 0) continue;
+        choices.push_back(id);
+        if (id >= 256) markup.push_back(id);
+      }
+      const bool is_end = choices.back() == end();
+      if (choices.empty()) return ids;
+      // Mostly what calls are made of, and the end when there is one and enough was written.
+      std::int32_t id = choices[random() % choices.size()];
+      if (!markup.empty() && random() % 4 != 0) id = markup[random() % markup.size()];
+      if (is_end && (ids.size() > 100 || choices.size() == 1)) id = end();
+      EXPECT_TRUE(matcher.accept(id));
+      if (id == end()) {
+        *ended = true;
+        return ids;
+      }
+      ids.push_back(id);
+    }
+    return ids;
+  }
+
+  std::vector<ChatDelta> read(const std::vector<std::int32_t>& ids, std::size_t count, bool open, AnswerEnd how) const {
+    const auto parser = make_chat_parser({.tool_call = std::string(GetParam()), .reasoning = "think"}, open, true);
+    std::vector<ChatDelta> out;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (ChatDelta& delta : parser->push(tokens_[static_cast<std::size_t>(ids[i])])) out.push_back(std::move(delta));
+    }
+    for (ChatDelta& delta : parser->finish(how)) out.push_back(std::move(delta));
+    return out;
+  }
+
+  const std::vector<std::string> tokens_ = vocabulary();
+  std::shared_ptr<const TokenTrie> trie_;
+  std::map<std::tuple<bool, bool, bool>, std::shared_ptr<const TokenMasks>> masks_;  // forced, parallel, thinks
+};
+
+// Also cut at every token: half a call is never JSON.
+TEST_P(CallSyntax, ForcedCallsAreReadBack) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  int whole = 0;
+  for (int round = 0; round < 30; ++round) {
+    const bool parallel = round % 2 == 0, thinks = round % 3 == 0;
+    const auto constraint = matcher(/*forced=*/true, parallel, thinks);
+    bool ended = false;
+    const std::vector<std::int32_t> ids = write(*constraint, random, 600, &ended);
+    const std::vector<Call> calls =
+        calls_of(read(ids, ids.size(), false, ended ? AnswerEnd::kComplete : AnswerEnd::kCut));
+    std::string text;
+    for (const std::int32_t id : ids) text += tokens_[static_cast<std::size_t>(id)];
+    SCOPED_TRACE(text);
+    if (ended) {
+      ++whole;
+      ASSERT_FALSE(calls.empty());
+      if (!parallel) {
+        EXPECT_EQ(calls.size(), 1U);
+      }
+      EXPECT_EQ(content_of(read(ids, ids.size(), false, AnswerEnd::kComplete)), "");
+      for (const Call& call : calls) {
+        EXPECT_THAT(call.name, ::testing::AnyOf("weather", "weather_at", "time"));
+        EXPECT_TRUE(is_object(call.arguments)) << call.arguments;
+        if (call.name == "weather") {
+          expect_valid(call.arguments);
+        }
+      }
+    }
+    for (std::size_t cut = 0; cut < ids.size(); cut += 1 + random() % 11) {
+      const std::vector<Call> begun = calls_of(read(ids, cut, false, AnswerEnd::kCut));
+      ASSERT_LE(begun.size(), calls.size()) << cut;
+      for (std::size_t i = 0; i < begun.size(); ++i) {
+        EXPECT_EQ(begun[i].name, calls[i].name) << cut;
+        if (is_object(begun[i].arguments)) {
+          EXPECT_EQ(begun[i].arguments, calls[i].arguments) << cut;
+        }
+      }
+    }
+  }
+  EXPECT_GT(whole, 3);
+}
+
+// What is no call stays free; what begins as one is one.
+TEST_P(CallSyntax, FreeAnswersCallOnlyWhatIsOnOffer) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  int called = 0;
+  for (int round = 0; round < 30; ++round) {
+    const auto constraint = matcher(/*forced=*/false, true, round % 2 == 0);
+    bool ended = false;
+    const std::vector<std::int32_t> ids = write(*constraint, random, 600, &ended);
+    if (!ended) continue;
+    const std::vector<Call> calls = calls_of(read(ids, ids.size(), false, AnswerEnd::kComplete));
+    called += calls.empty() ? 0 : 1;
+    for (const Call& call : calls) {
+      EXPECT_THAT(call.name, ::testing::AnyOf("weather", "weather_at", "time"));
+      EXPECT_TRUE(is_object(call.arguments)) << call.arguments;
+      if (call.name == "weather") expect_valid(call.arguments);
+    }
+  }
+  EXPECT_GT(called, 0);
+}
+
+TEST_P(CallSyntax, FreeAnswersAreAnything) {
+  const auto constraint = matcher(/*forced=*/false, true, true);
+  ASSERT_TRUE(constraint->accept_bytes("Some text, \"quoted\", <b>, <｜ and half \xE6\x96"));
+  EXPECT_TRUE(constraint->complete());
+  const auto thinking = matcher(/*forced=*/false, true, true);
+  ASSERT_TRUE(
+      thinking->accept_bytes("\n<think>I could write <tool_call> or <｜DSML｜ or <｜tool▁calls▁begin｜>{ here"));
+  ASSERT_TRUE(thinking->accept_bytes("</think>"));
+  EXPECT_TRUE(thinking->complete());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CallSyntax,
+                         ::testing::Values("hermes", "llama3_json", "deepseek_v3", "deepseek_v31", "deepseek_v32",
+                                           "deepseek_v4"),
+                         [](const auto& of) { return std::string(of.param); });
+
+class RawParameters : public CallSyntax {};
+
+// A text that holds the tag which ends it would be read as two parameters.
+TEST_P(RawParameters, EndAtTheFirstTagThatEndsThem) {
+  const std::string begin = "string=\"true\">", end_tag = "</｜DSML｜parameter>";
+  std::mt19937 random(test_seed());
+  std::string text;
+  for (std::size_t at = std::string::npos; at == std::string::npos; at = text.find(begin)) {
+    const auto constraint = matcher(/*forced=*/true, true, false);
+    bool ended = false;
+    text.clear();
+    for (const std::int32_t id : write(*constraint, random, 200, &ended)) text += tokens_[static_cast<std::size_t>(id)];
+  }
+  text.resize(text.find(begin) + begin.size());
+  EXPECT_TRUE(matcher(true, true, false)->accept_bytes(text + "a < b </" + end_tag)) << text;
+  EXPECT_FALSE(matcher(true, true, false)->accept_bytes(text + "a" + end_tag + "b")) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RawParameters, ::testing::Values("deepseek_v32", "deepseek_v4"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST(CallNetwork, SaysWhatItCannotEnforce) {
+  const CallMarkup* const dsml = answer_markup({.tool_call = "deepseek_v4", .reasoning = "think"}).calls;
+  const auto message = [&](const std::string& name, const std::string& schema) {
+    const auto network = compile_calls({.markup = dsml, .tools = {{name, schema, "tools[0].function.parameters"}}});
+    return network.ok() ? "" : network.status().message();
+  };
+  EXPECT_EQ(message("f", R"({"type":"object"})"), "");
+  EXPECT_THAT(message("a\"b", ""), ::testing::HasSubstr("expected names of at most 256 characters"));
+  EXPECT_THAT(message("f", R"({"type":"string"})"),
+              ::testing::HasSubstr("tools[0].function.parameters: #: expected a schema of objects"));
+  EXPECT_THAT(
+      message("f", R"({"type":"object","unevaluatedProperties":false})"),
+      ::testing::HasSubstr("tools[0].function.parameters: /unevaluatedProperties: this keyword is not supported"));
+  EXPECT_THAT(message("f", R"({"type":"object","properties":{"a\"b":{}}})"), ::testing::HasSubstr("cannot be named"));
+}
+
+}  // namespace
+}  // namespace sluice::tool_constraint_test

@@ -1,0 +1,173 @@
+// A trace that was saved from an engine's records, sent again by its steps, gives the same plans.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/test_paths_testing.h"
+#include "base/test_seed_testing.h"
+#include "config/model_config.h"
+#include "engine/runner.h"
+#include "engine/stepper.h"
+#include "model/model_plan.h"
+#include "sim/null_model.h"
+#include "sim/simulation.h"
+#include "watch/exports.h"
+
+namespace sluice::replay_test {
+namespace {
+
+// The plan in words. Without ids, which are given anew: a request may take the place of one that a cancellation before
+// the same step made free.
+using Plans = std::vector<std::string>;
+
+std::string words_of(const StepPlan& plan) {
+  std::string text;
+  for (const Preemption& p : plan.preemptions) text += p.swap ? "-swap " : "- ";
+  for (const Admission& a : plan.admissions) text += fmt::format("+{} ", a.first_position);
+  for (const Span& s : plan.spans) text += fmt::format("{}+{} ", s.first_position, s.rows);
+  return text;
+}
+
+// Requests with common prefixes, choices, ends before their limit and cancellations, on a model without weights.
+class Recording {
+ public:
+  Recording(const SimulatedModel& model, const SimulationOptions& options, unsigned seed) : random_(seed) {
+    const EngineSetup setup =
+        null_model_options(model.cache_layout, model.max_position_embeddings, options.engine).value();
+    runner_ =
+        Runner::create(make_null_model(model.cache_layout, model.max_position_embeddings), nullptr, setup).value();
+    stepper_ = std::make_unique<Stepper>(runner_.get(), setup);
+    stepper_->record_in(&recorder_);
+  }
+
+  Plans run() {
+    Plans plans;
+    int left = pick(3, 12);
+    while (left > 0 || !stepper_->idle()) {
+      while (left > 0 && (stepper_->idle() || pick(0, 3) == 0)) {
+        arrive();
+        --left;
+      }
+      if (!live_.empty() && pick(0, 30) == 0) {
+        const auto victim = std::next(live_.begin(), pick(0, static_cast<int>(live_.size()) - 1));
+        stepper_->end(victim->first);
+        live_.erase(victim);
+        open_end_ = true;
+        if (stepper_->idle()) continue;
+      }
+      EXPECT_TRUE(stepper_->step().ok());
+      plans.push_back(words_of(stepper_->plan()));
+      const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
+      std::vector<SequenceId> forked;
+      for (const SequenceId id : sampled) {
+        for (; stepper_->generated(id) == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
+      }
+      for (const SequenceId id : forked) take(id);
+      for (const SequenceId id : sampled) take(id);
+      stepper_->close_record();
+      open_end_ = false;
+    }
+    return plans;
+  }
+
+  std::string trace() const { return trace_lines(recorder_.read(0, 4096)); }
+  EngineStats stats() const {
+    EngineStats stats;
+    stepper_->fill(&stats);
+    return stats;
+  }
+  int forks() const { return forks_; }
+  // The last thing was a cancellation, behind which no step closed a record.
+  bool open_end() const { return open_end_; }
+
+ private:
+  struct Live {
+    int answer = 0, forks = 0;
+  };
+  int pick(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
+
+  void arrive() {
+    NewSequence given;
+    const int shared = pick(0, 4) * 128, own = pick(1, 900);
+    for (int i = 0; i < shared; ++i) given.prompt.push_back(i % 97);
+    for (int i = 0; i < own; ++i) given.prompt.push_back(pick(0, 4000));
+    given.max_tokens = pick(1, 200);
+    given.priority = pick(0, 2);
+    if (pick(0, 1)) given.message_starts = {0, std::min(shared + 1, static_cast<int>(given.prompt.size()) - 1)};
+    if (!stepper_->check(static_cast<int>(given.prompt.size()), given.max_tokens).ok()) return;
+    const Live live = {pick(1, given.max_tokens), pick(0, 3) ? 0 : pick(1, 3)};
+    live_[stepper_->add(std::move(given))] = live;
+  }
+
+  void fork(SequenceId parent, std::vector<SequenceId>& forked) {
+    const SequenceId id = stepper_->fork(parent);
+    if (!id) return;
+    live_[id] = {live_[parent].answer, 0};
+    forked.push_back(id);
+    ++forks_;
+  }
+
+  void take(SequenceId id) {
+    stepper_->append(id, pick(0, 4000));
+    if (stepper_->generated(id) < live_[id].answer) return;
+    stepper_->end(id);
+    live_.erase(id);
+  }
+
+  std::mt19937 random_;
+  StepRecorder recorder_;
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Stepper> stepper_;
+  std::map<SequenceId, Live> live_;
+  int forks_ = 0;
+  bool open_end_ = false;
+};
+
+TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
+  const unsigned seed = test_seed();
+  Result<ModelConfig> config = load_model_config(source_dir() + "/tests/configs/v4-flash.json");
+  ASSERT_TRUE(config.ok());
+  const ModelPlan plan = plan_model(std::move(config).value(), EngineSetup()).value();
+  const SimulatedModel model = {plan.cache_layout, 65536};
+  std::uint64_t preemptions = 0, hits = 0;
+  int forks = 0;
+  for (unsigned i = 0; i < 60; ++i) {
+    SimulationOptions options;
+    options.engine.speculation.speculative = "off";
+    options.engine.scheduler.async_scheduling = "off";
+    options.engine.scheduler.max_num_batched_tokens = i % 2 ? 128 : 512;
+    options.engine.scheduler.max_num_seqs = 2 + static_cast<int>(i % 7);
+    options.engine.scheduler.scheduling_policy = i % 3 == 0 ? "fair" : i % 3 == 1 ? "fcfs" : "priority";
+    options.engine.cache.kv_cache_memory = 250'000'000 + 40'000'000 * (i % 5);
+    options.cost = {.step = 1, .row = 0.01};
+    options.by_steps = true;
+    options.audit_at_end = true;
+    Recording recording(model, options, seed + i);
+    const Plans expected = recording.run();
+    const Result<Trace> trace = parse_trace(recording.trace(), "trace", kBlockTokens);
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    Plans replayed;
+    options.on_plan = [&replayed](const StepPlan& plan) { replayed.push_back(words_of(plan)); };
+    const Result<SimulationResult> result = simulate(*trace, model, options);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    SCOPED_TRACE(fmt::format("SLUICE_TEST_SEED={}", seed + i));
+    for (std::size_t step = 0; step < std::min(replayed.size(), expected.size()); ++step) {
+      ASSERT_EQ(replayed[step], expected[step]) << "step " << step;
+    }
+    ASSERT_GE(replayed.size(), expected.size());
+    preemptions += recording.stats().preemptions_recompute;
+    hits += recording.stats().cache.resumed_tokens;
+    forks += recording.forks();
+    if (recording.open_end()) continue;
+    EXPECT_EQ(replayed.size(), expected.size());
+    EXPECT_EQ(recording.stats().cache.resumed_tokens, result->stats.cache.resumed_tokens);
+  }
+  EXPECT_GT(preemptions, 5U);
+  EXPECT_GT(hits, 1000U);
+  EXPECT_GT(forks, 10);
+}
+
+}  // namespace
+}  // namespace sluice::replay_test

@@ -1,0 +1,79 @@
+// AloneAnswers: what the answer to each request of a workload is by itself, with nothing cached and one row after the
+// other; and what binds it. Everything is worked out anew for each token: masks and penalties from the tokens before it
+// alone. Thread safety: the runner's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "engine/ruled_tokens.h"
+#include "engine/runner.h"
+#include "engine/sampler.h"
+#include "verify/law_check.h"
+#include "verify/law_constraint.h"
+#include "verify/law_requests.h"
+
+namespace sluice {
+
+struct Generated {
+  std::vector<TokenId> tokens;
+  std::vector<std::uint64_t> digests;  // [token], of the logits that it was sampled from
+  // [token]: what the model guesses behind the tokens before it, kMostDrafts of them; none for the first, nor if it
+  // makes no drafts.
+  std::vector<std::vector<TokenId>> drafts;
+  std::vector<RowScore> of_prompt;     // of its tokens from position prompt - of_prompt.size() on
+  std::vector<PromptLogprob> at_draw;  // [token]: what the sampler told of it
+  // [position of the prompt and of all tokens but the last]: of what layers chose for it; none: nobody asked.
+  std::vector<std::uint64_t> experts, entries;
+};
+
+// Of what layers chose for row `row` of a step; 0: there are no such layers.
+std::uint64_t digest_of_experts(std::span<const ExportedLayer> layers, std::size_t row);
+std::uint64_t digest_of_entries(std::span<const ExportedLayer> layers, std::size_t row, Position position);
+// The same of what was exported.
+struct ExportedDigests {
+  std::vector<std::uint64_t> experts, entries;  // [rows]
+};
+ExportedDigests digests_of(const ExportedRows& rows);
+
+class AloneAnswers {
+ public:
+  static constexpr int kTop = 3;  // tokens beside one whose log-probability is told
+
+  AloneAnswers(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options)
+      : runner_(runner), prompts_(prompts), options_(options), constraints_(runner.vocab_size()) {}
+
+  // Works it out, unless it is known.
+  Status compute(const WorkRequest& r, int choice);
+  Generated& of(const WorkRequest& r, int choice) {
+    return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice, r.rules, static_cast<int>(r.constraint), r.budget}];
+  }
+  static SamplingParams sampling_of(const WorkRequest& r, int choice);
+  // Where rules change what is drawn, half of the time.
+  static bool is_processed(const WorkRequest& r) { return r.rules != 0 && r.rules % 2 == 0; }
+  // At its beginning; null: it has none.
+  std::shared_ptr<RuledTokens> ruled(const WorkRequest& r) const;
+  std::shared_ptr<TokenConstraint> constraint(const WorkRequest& r);
+
+ private:
+  const std::vector<TokenId>& prompt_of(const WorkRequest& r) const {
+    return prompts_[static_cast<std::size_t>(r.prompt)];
+  }
+  Status sample(const WorkRequest& r, const SamplingParams& sampling, std::span<const TokenId> answer,
+                Sampled* sampled);
+  std::vector<ScoreWish> wishes(const WorkRequest& r) const;
+  void keep_exports(std::size_t rows, Position first, Generated* to) const;
+
+  Runner& runner_;
+  std::span<const std::vector<TokenId>> prompts_;
+  const LawOptions& options_;
+  LawConstraints constraints_;
+  // prompt, greedy, choice, rules, constraint, budget -> as long as was ever wanted
+  std::map<std::tuple<int, bool, int, std::uint64_t, int, int>, Generated> alone_;
+};
+
+}  // namespace sluice

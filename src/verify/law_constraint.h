@@ -1,0 +1,39 @@
+// LawConstraints: what binds the answers of a law's requests: grammars of each kind, and budgets of reasoning, over a
+// vocabulary that is made up, as the laws are about ids and a model that is tried may have no tokenizer here.
+//
+// Their texts never end, so that an answer is as long as its request wants. Thread safety: as GrammarCache; what make()
+// gives is the caller's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "sluice/constraint.h"
+
+namespace sluice {
+
+enum class LawConstraint : std::uint8_t {
+  kNone,
+  kRuns,       // a regular expression: runs of characters that one token each can write, and words between them
+  kSchema,     // objects of a JSON schema
+  kRecursive,  // brackets in brackets
+  kBudget,     // free text of a few tokens at most, then its end, then kRuns
+};
+inline constexpr int kLawConstraints = 5;
+
+class LawConstraints {
+ public:
+  explicit LawConstraints(std::size_t vocab);
+
+  // At its beginning. `budget`: tokens of kBudget's free text.
+  std::unique_ptr<TokenConstraint> make(LawConstraint kind, int budget);
+
+ private:
+  std::vector<std::string> texts_;  // [vocab], of the tokens
+  GrammarCache grammars_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,473 @@
+// Attention of the profile sm90 over official FP8 rows (kernels/cuda/sm90/attend_rows.h): the bits of a plain kernel of
+// that order, whatever rows are computed together; and how far it is from f64.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/number_formats.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/sm90/attend_rows.h"
+#include "kernels/cuda/sm90/ops.h"
+#include "sm90_testing.h"
+
+namespace sluice::gpu_attention_test {
+namespace {
+
+using namespace sm90_testing;
+
+constexpr int kRope = 64;
+
+// A row's keys, one after the other.
+struct PlainKeys {
+  const RowRef* rows;  // on the device
+  const std::int32_t *first, *count;
+};
+
+__device__ std::uint16_t plain_value(const RowRef& row, int dims, int d) {
+  const int codes = dims - kRope;
+  if (d >= codes) {
+    const auto* at = reinterpret_cast<const std::uint8_t*>(row.data) + codes + 2 * (d - codes);
+    return static_cast<std::uint16_t>(at[0] | at[1] << 8);
+  }
+  const float code = e4m3_to_float(static_cast<std::uint8_t>(row.data[d]));
+  return to_bf16(code * e8m0_to_float(static_cast<std::uint8_t>(row.scales[d / 64]))).bits;
+}
+__device__ std::uint32_t plain_pair(std::uint16_t low, std::uint16_t high) {
+  return low | static_cast<std::uint32_t>(high) << 16;
+}
+__device__ float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// A warp: 16 heads of a row, one block after the other, in the order of the header. `values` [row][head][dims] and
+// `total` are where the running values, and those of the segments before, are kept.
+__global__ void plain_attention(PlainKeys keys, const float* q, const float* sink, int heads, int dims, float factor,
+                                float* values, float* total) {
+  const int row = static_cast<int>(blockIdx.x), first_head = static_cast<int>(blockIdx.y) * 16;
+  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4, count = keys.count[row];
+  const RowRef* list = keys.rows + keys.first[row];
+  __shared__ std::uint16_t p[16][64];
+  const auto query = [&](int head, int d) -> std::uint16_t {
+    head += first_head;
+    return head < heads ? to_bf16(q[(static_cast<std::size_t>(row) * heads + head) * dims + d]).bits : 0;
+  };
+  const auto at = [&](float* of, int head, int d) -> float* {
+    return of + ((static_cast<std::size_t>(row) * gridDim.y * 16) + first_head + head) * dims + d;
+  };
+  float all_m[2], all_l[2], m[2], l[2];
+  for (int begin = 0; begin < count; begin += 1024) {
+    const int end = min(begin + 1024, count);
+    for (int h = 0; h < 2; ++h) m[h] = -INFINITY, l[h] = 0.0F;
+    for (int block = begin; block < end; block += 64) {
+      float s[8][4], alpha[2];
+      for (int n = 0; n < 8; ++n) {
+        for (float& value : s[n]) value = 0.0F;
+        for (int step = 0; step < dims / 16; ++step) {
+          std::uint32_t a[4], b[2];
+          for (int r = 0; r < 4; ++r) {
+            const int d = fragment_input(lane, step, r), key = block + 8 * n + g;
+            a[r] = plain_pair(query(fragment_row(lane, r), d), query(fragment_row(lane, r), d + 1));
+            if (r % 2 != 0) continue;
+            b[r / 2] = key < end ? plain_pair(plain_value(list[key], dims, d), plain_value(list[key], dims, d + 1)) : 0;
+          }
+          cuda_sm90::multiply_step(s[n], a, b[0], b[1]);
+        }
+      }
+      for (int h = 0; h < 2; ++h) {
+        float most = m[h], sum = 0.0F;
+        for (int n = 0; n < 8; ++n) {
+          for (int e = 0; e < 2; ++e) {
+            if (block + 8 * n + 2 * t + e >= end) s[n][2 * h + e] = -INFINITY;
+            most = fmaxf(most, s[n][2 * h + e]);
+          }
+        }
+        for (const int other : {1, 2}) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, other));
+        alpha[h] = exp2_of((m[h] - most) * factor);
+        for (int n = 0; n < 8; ++n) {
+          for (int e = 0; e < 2; ++e) {
+            const bf16 w = to_bf16(exp2_of(std::fma(s[n][2 * h + e], factor, -(most * factor))));
+            p[g + 8 * h][8 * n + 2 * t + e] = w.bits;
+            sum += to_float(w);
+          }
+        }
+        for (const int other : {1, 2}) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, other);
+        l[h] = std::fma(l[h], alpha[h], sum);
+        m[h] = most;
+      }
+      __syncwarp();
+      for (int d = 0; d < dims; d += 8) {
+        float v[4];
+        for (int i = 0; i < 4; ++i) {
+          v[i] = block == begin ? 0.0F : *at(values, g + i / 2 * 8, d + 2 * t + i % 2) * alpha[i / 2];
+        }
+        for (int step = 0; step < 4; ++step) {
+          std::uint32_t a[4], b[2];
+          for (int r = 0; r < 4; ++r) {
+            const int k = fragment_input(lane, step, r), key = block + k;
+            a[r] = plain_pair(p[fragment_row(lane, r)][k], p[fragment_row(lane, r)][k + 1]);
+            if (r % 2 != 0) continue;
+            b[r / 2] = plain_pair(key < end ? plain_value(list[key], dims, d + g) : 0,
+                                  key + 1 < end ? plain_value(list[key + 1], dims, d + g) : 0);
+          }
+          cuda_sm90::multiply_step(v, a, b[0], b[1]);
+        }
+        for (int i = 0; i < 4; ++i) *at(values, g + i / 2 * 8, d + 2 * t + i % 2) = v[i];
+      }
+      __syncwarp();
+    }
+    for (int h = 0; h < 2; ++h) {
+      const float most = begin == 0 ? m[h] : fmaxf(all_m[h], m[h]);
+      const float a = begin == 0 ? 0.0F : exp2_of((all_m[h] - most) * factor), b = exp2_of((m[h] - most) * factor);
+      all_l[h] = begin == 0 ? l[h] : std::fma(b, l[h], a * all_l[h]);
+      for (int d = 2 * t; d < dims; d += d % 2 == 0 ? 1 : 7) {
+        const float value = *at(values, g + 8 * h, d);
+        float* sum = at(total, g + 8 * h, d);
+        *sum = begin == 0 ? value : std::fma(b, value, a * *sum);
+      }
+      all_m[h] = most;
+    }
+  }
+  for (int h = 0; h < 2; ++h) {
+    const int head = first_head + g + 8 * h;
+    if (head >= heads) continue;
+    const float l_sink = sink == nullptr ? all_l[h] : all_l[h] + exp2_of(std::fma(sink[head], kLog2E, -(all_m[h] * factor)));
+    for (int d = 2 * t; d < dims; d += d % 2 == 0 ? 1 : 7) *at(total, g + 8 * h, d) *= 1.0F / l_sink;
+  }
+}
+
+struct Shape {
+  int heads, dims, tokens_per_row, max_selected;  // tokens_per_row 0: a window alone; max_selected 0: all entries
+  bool extreme = false;                           // scales and queries of any size
+};
+struct TestSpan {
+  int rows, first_position;
+};
+
+// Sequences of random rows in pages all over a pool, and the step that computes some spans.
+class World {
+ public:
+  World(std::mt19937& random, const Shape& shape, const std::vector<TestSpan>& spans)
+      : shape_(shape), random_(random), format_(make_row_format(RowCodec::kV4Fp8, shape.dims, kRope)) {
+    const int ratio = shape.tokens_per_row;
+    for (const TestSpan& span : spans) {
+      const int end = span.first_position + span.rows;
+      const int first_block = std::max(0, span.first_position - 127) / kBlockTokens;
+      const int blocks = (end - 1) / kBlockTokens + 1;
+      spans_.push_back({.row_begin = rows_,
+                        .rows = span.rows,
+                        .first_position = span.first_position,
+                        .latent_list = static_cast<std::int32_t>(latent_pages_.size()),
+                        .window_list = static_cast<std::int32_t>(window_pages_.size()),
+                        .first_window_block = first_block});
+      for (int b = 0; b < blocks; ++b) latent_pages_.push_back(LatentPage(static_cast<std::int32_t>(latent_pages_.size())));
+      for (int b = first_block; b < blocks; ++b)
+        window_pages_.push_back(WindowPage(static_cast<std::int32_t>(window_pages_.size())));
+      rows_ += span.rows;
+    }
+    std::ranges::shuffle(latent_pages_, random_);
+    std::ranges::shuffle(window_pages_, random_);
+    window_ = plane(kBlockTokens, window_pages_.size(), &window_host_, &window_bytes_);
+    if (ratio > 0) latent_ = plane(kBlockTokens / ratio, latent_pages_.size(), &latent_host_, &latent_bytes_);
+    q_host_ = random_values(random_, static_cast<std::size_t>(rows_) * shape.heads * shape.dims);
+    for (std::size_t i = 0; shape.extreme && i < q_host_.size(); ++i) {
+      q_host_[i] *= i / static_cast<std::size_t>(shape.dims) % 3 == 1 ? 0x1p-30F : 0x1p-12F;
+    }
+    sink_host_ = random_values(random_, static_cast<std::size_t>(shape.heads));
+    choose();
+    q_ = std::make_unique<OnDevice<float>>(q_host_);
+    sink_ = std::make_unique<OnDevice<float>>(sink_host_);
+    device_spans_ = std::make_unique<OnDevice<RowSpan>>(spans_);
+    device_latents_ = std::make_unique<OnDevice<LatentPage>>(latent_pages_);
+    device_windows_ = std::make_unique<OnDevice<WindowPage>>(window_pages_);
+    for (int r = 0; r < rows_; ++r) {
+      const RowSpan span = span_of(r);
+      RowSpan one = span;
+      one.row_begin = r, one.rows = 1, one.first_position = position(r);
+      singles_.push_back(one);
+    }
+    device_singles_ = std::make_unique<OnDevice<RowSpan>>(singles_);
+    out_ = std::make_unique<OnDevice<float>>(q_host_.size());
+  }
+
+  int rows() const { return rows_; }
+  std::size_t row_values() const { return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.dims); }
+
+  // Spans [first, first + count), or rows, each a span of its own.
+  const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink) {
+    StepTables step;
+    const auto& host = singly ? singles_ : spans_;
+    step.spans = {(singly ? device_singles_ : device_spans_)->data(), host.size()};
+    step.host_spans = host;
+    step.latent_pages = device_latents_->data(), step.window_pages = device_windows_->data();
+    AttendArgs args = arguments(with_sink);
+    args.step = &step;
+    args.spans = step.spans.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    args.rows = rows_;
+    out_->poison();
+    cuda_sm90::attend_keys(exec, args);
+    return out_->data();
+  }
+  // Of all rows, padded to 16 heads.
+  std::vector<float> plain(bool with_sink) {
+    std::vector<RowRef> keys;
+    std::vector<std::int32_t> first, count;
+    for (int r = 0; r < rows_; ++r) {
+      first.push_back(static_cast<std::int32_t>(keys.size()));
+      for (const RowRef& key : keys_of(r)) keys.push_back(key);
+      count.push_back(static_cast<std::int32_t>(keys.size()) - first.back());
+    }
+    const OnDevice<RowRef> list(keys);
+    const OnDevice<std::int32_t> firsts(first), counts(count);
+    const int tiles = (shape_.heads + 15) / 16;
+    const std::size_t all = static_cast<std::size_t>(rows_) * static_cast<std::size_t>(tiles) * 16 * static_cast<std::size_t>(shape_.dims);
+    const OnDevice<float> values(all), total(all);
+    plain_attention<<<dim3(static_cast<unsigned>(rows_), static_cast<unsigned>(tiles)), 32, 0,
+                      static_cast<cudaStream_t>(gpu().stream())>>>(
+        {list.data(), firsts.data(), counts.data()}, q_->data(), with_sink ? sink_->data() : nullptr, shape_.heads,
+        shape_.dims, scale() * kLog2E, values.data(), total.data());
+    const std::vector<float> padded = total.fetch();
+    std::vector<float> result;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(rows_); ++r) {
+      const auto begin = padded.begin() + static_cast<std::ptrdiff_t>(r * static_cast<std::size_t>(tiles * 16 * shape_.dims));
+      result.insert(result.end(), begin, begin + static_cast<std::ptrdiff_t>(row_values()));
+    }
+    return result;
+  }
+  std::vector<double> exact(int row, bool with_sink) const {
+    std::vector<std::vector<float>> keys;
+    for (const RowRef& key : keys_of(row)) {
+      keys.emplace_back(static_cast<std::size_t>(shape_.dims));
+      decode_row(format_, on_host(key), keys.back().data());
+    }
+    std::vector<double> out;
+    for (int h = 0; h < shape_.heads; ++h) {
+      const float* q = &q_host_[static_cast<std::size_t>(row) * row_values() + static_cast<std::size_t>(h * shape_.dims)];
+      std::vector<double> s, v(static_cast<std::size_t>(shape_.dims));
+      double most = -INFINITY, sum = 0.0;
+      for (const auto& key : keys) {
+        double dot = 0.0;
+        for (int d = 0; d < shape_.dims; ++d) dot += static_cast<double>(round_to_bf16(q[d])) * key[static_cast<std::size_t>(d)];
+        s.push_back(dot * scale());
+        most = std::max(most, s.back());
+      }
+      if (with_sink) sum = std::exp(sink_host_[static_cast<std::size_t>(h)] - most);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const double w = std::exp(s[i] - most);
+        sum += w;
+        for (std::size_t d = 0; d < v.size(); ++d) v[d] += w * keys[i][d];
+      }
+      for (const double value : v) out.push_back(value / sum);
+    }
+    return out;
+  }
+
+ private:
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(shape_.dims)); }
+  RowSpan span_of(int row) const {
+    std::size_t i = 0;
+    while (row >= spans_[i].row_begin + spans_[i].rows) ++i;
+    return spans_[i];
+  }
+  Position position(int row) const {
+    const RowSpan span = span_of(row);
+    return span.first_position + row - span.row_begin;
+  }
+
+  PlaneView plane(int rows_per_page, std::size_t pages, std::vector<std::byte>* host,
+                  std::unique_ptr<OnDevice<std::byte>>* device) {
+    PlaneView view{.rows_per_page = rows_per_page, .format = format_};
+    view.page_bytes = (static_cast<std::size_t>(rows_per_page * format_.row_bytes()) + 15) / 16 * 16;
+    host->assign(view.page_bytes * pages, std::byte{0xFF});
+    view.base = host->data();
+    for (std::size_t p = 0; p < pages; ++p) {
+      for (int r = 0; r < rows_per_page; ++r) fill(view.row(static_cast<std::int32_t>(p), r));
+    }
+    *device = std::make_unique<OnDevice<std::byte>>(*host);
+    view.base = (*device)->data();
+    return view;
+  }
+  void fill(const RowRef& row) {
+    const int codes = shape_.dims - kRope;
+    for (int d = 0; d < codes; d += 4) {
+      const auto word = static_cast<std::uint32_t>(random_()) & 0xBFBFBFBFU;  // up to 1.875 in size
+      std::memcpy(row.data + d, &word, 4);
+    }
+    for (int d = 0; d < kRope; d += 2) {
+      const auto pair = (static_cast<std::uint32_t>(random_()) & 0x81FF81FFU) | 0x3E003E00U;
+      std::memcpy(row.data + codes + 2 * d, &pair, 4);
+    }
+    for (int i = 0; i < format_.scale_bytes; ++i) {
+      const auto usual = static_cast<std::uint32_t>(125 + random_() % 4);
+      row.scales[i] = static_cast<std::byte>(!shape_.extreme || random_() % 3 != 0 ? usual : 105 + random_() % 36);
+    }
+  }
+  // The entries of each row.
+  void choose() {
+    if (shape_.max_selected == 0) return;
+    std::vector<std::int32_t> counts, lists;
+    for (int r = 0; r < rows_; ++r) {
+      std::vector<std::int32_t> all(static_cast<std::size_t>((position(r) + 1) / shape_.tokens_per_row));
+      for (std::size_t e = 0; e < all.size(); ++e) all[e] = static_cast<std::int32_t>(e);
+      std::ranges::shuffle(all, random_);
+      const auto limit = static_cast<std::size_t>(shape_.max_selected);
+      const std::size_t most = random_() % 4 == 0 ? random_() % 70 % (limit + 1) : limit;
+      all.resize(std::min(all.size(), most));
+      std::ranges::sort(all);
+      chosen_.push_back(all);
+      counts.push_back(static_cast<std::int32_t>(all.size()));
+      all.resize(static_cast<std::size_t>(shape_.max_selected), -1);
+      lists.insert(lists.end(), all.begin(), all.end());
+    }
+    selected_ = std::make_unique<OnDevice<std::int32_t>>(lists);
+    counts_ = std::make_unique<OnDevice<std::int32_t>>(counts);
+  }
+  // On the device: the window, then the entries.
+  std::vector<RowRef> keys_of(int row) const {
+    const RowSpan span = span_of(row);
+    const Position p = position(row);
+    std::vector<RowRef> keys;
+    for (Position at = std::max(0, p - 127); at <= p; ++at) {
+      const auto block = static_cast<std::size_t>(span.window_list + at / kBlockTokens - span.first_window_block);
+      keys.push_back(window_.row(window_pages_[block].value, at % kBlockTokens));
+    }
+    if (shape_.tokens_per_row == 0) return keys;
+    const auto add = [&](std::int32_t e) {
+      const auto block = static_cast<std::size_t>(span.latent_list + e / latent_.rows_per_page);
+      keys.push_back(latent_.row(latent_pages_[block].value, e % latent_.rows_per_page));
+    };
+    if (shape_.max_selected > 0) {
+      for (const std::int32_t e : chosen_[static_cast<std::size_t>(row)]) add(e);
+    } else {
+      for (std::int32_t e = 0; e < (p + 1) / shape_.tokens_per_row; ++e) add(e);
+    }
+    return keys;
+  }
+  RowRef on_host(const RowRef& key) const {
+    const bool of_window = key.data >= window_bytes_->data() && key.data < window_bytes_->data() + window_host_.size();
+    const auto& host = of_window ? window_host_ : latent_host_;
+    const std::byte* device = (of_window ? window_bytes_ : latent_bytes_)->data();
+    auto* base = const_cast<std::byte*>(host.data());
+    return {base + (key.data - device), base + (key.scales - device)};
+  }
+  AttendArgs arguments(bool with_sink) const {
+    AttendArgs args;
+    args.heads = shape_.heads, args.dims = args.value_dims = shape_.dims;
+    args.q = q_->data();
+    args.scale = scale();
+    args.sink = with_sink ? sink_->data() : nullptr;
+    args.window = &window_, args.window_tokens = 128;
+    if (shape_.tokens_per_row > 0) args.latent = &latent_, args.tokens_per_row = shape_.tokens_per_row;
+    if (shape_.max_selected > 0) {
+      args.selected = selected_->data(), args.selected_count = counts_->data(), args.max_selected = shape_.max_selected;
+    }
+    args.bf16 = true;
+    args.out = out_->data();
+    return args;
+  }
+
+  Shape shape_;
+  std::mt19937& random_;
+  RowFormat format_;
+  int rows_ = 0;
+  std::vector<RowSpan> spans_, singles_;
+  std::vector<LatentPage> latent_pages_;
+  std::vector<WindowPage> window_pages_;
+  PlaneView window_, latent_;
+  std::vector<std::byte> window_host_, latent_host_;
+  std::unique_ptr<OnDevice<std::byte>> window_bytes_, latent_bytes_;
+  std::vector<float> q_host_, sink_host_;
+  std::vector<std::vector<std::int32_t>> chosen_;
+  std::unique_ptr<OnDevice<std::int32_t>> selected_, counts_;
+  std::unique_ptr<OnDevice<float>> q_, sink_, out_;
+  std::unique_ptr<OnDevice<RowSpan>> device_spans_, device_singles_;
+  std::unique_ptr<OnDevice<LatentPage>> device_latents_;
+  std::unique_ptr<OnDevice<WindowPage>> device_windows_;
+};
+
+struct Case {
+  const char* name;
+  Shape shape;
+  std::vector<TestSpan> spans;
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"CSA", {64, 512, 4, 512}, {{1, 5000}, {1, 200}, {3, 2500}, {1, 0}, {40, 3000}, {17, 0}, {1, 9999}}},
+      {"HCA", {64, 512, 128, 0}, {{1, 16383}, {1, 65535}, {20, 8100}, {1, 100}, {1, 127}}},
+      {"window", {64, 512, 0, 0}, {{1, 0}, {1, 63}, {1, 64}, {130, 10}, {1, 5000}}},
+      {"CSA of 128 heads", {128, 512, 4, 1024}, {{1, 6000}, {2, 300}, {1, 4500}}},
+      {"segments", {64, 512, 128, 0}, {{1, 300000}, {2, 131000}, {1, 114688 - 1}, {1, 114687 + 128}, {1, 70}}},
+      {"small CSA", {8, 128, 4, 64}, {{1, 700}, {300, 0}, {2, 255}}},
+      {"small, all entries", {4, 128, 4, 0}, {{1, 9000}, {5, 4000}, {1, 3}, {30, 3570}}},
+      {"any scale", {64, 512, 4, 512, true}, {{1, 5000}, {9, 100}}},
+      {"small, any scale", {20, 128, 4, 0, true}, {{1, 2000}, {9, 100}}}};
+  return all;
+}
+
+class GpuAttention : public Sm90Test {};
+
+TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
+  for (const Case& of : cases()) {
+    World world(random_, of.shape, of.spans);
+    for (const bool with_sink : {true, false}) {
+      const std::vector<float> plain = world.plain(with_sink);
+      const OnDevice<float> expected(plain);
+      const auto compare = [&](const float* out, int row, int rows, const char* what) {
+        const std::size_t at = static_cast<std::size_t>(row) * world.row_values();
+        EXPECT_EQ(different(out + at, expected.data() + at, static_cast<std::size_t>(rows) * world.row_values()), 0U)
+            << of.name << ", sink " << with_sink << ", " << what << ", rows " << row << " to " << row + rows;
+      };
+      compare(world.run(exec_, false, 0, static_cast<int>(of.spans.size()), with_sink), 0, world.rows(), "all spans");
+      compare(world.run(exec_, true, 0, world.rows(), with_sink), 0, world.rows(), "each row a span");
+      for (int r = 0; r < world.rows(); r += r < 4 ? 1 : 13) compare(world.run(exec_, true, r, 1, with_sink), r, 1, "alone");
+      int row = of.spans[0].rows;
+      for (int s = 1; s < static_cast<int>(of.spans.size()); ++s) {
+        const int rows = of.spans[static_cast<std::size_t>(s)].rows;
+        compare(world.run(exec_, false, s, 1, with_sink), row, rows, "one span");
+        row += rows;
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(GpuAttention, EveryNumberOfRowsGivesTheSameBits) {
+  std::vector<TestSpan> spans;
+  for (int i = 0; i < 300; ++i) spans.push_back({1, static_cast<int>(random_() % 2600)});
+  for (const Shape& shape : {Shape{64, 512, 4, 512}, Shape{8, 128, 4, 64}}) {
+    World world(random_, shape, spans);
+    const OnDevice<float> expected(world.plain(true));
+    for (int rows = 1; rows <= 300; ++rows) {
+      const int first = (rows * 7) % (300 - rows + 1);
+      const float* out = world.run(exec_, false, first, rows, true);
+      const std::size_t at = static_cast<std::size_t>(first) * world.row_values();
+      ASSERT_EQ(different(out + at, expected.data() + at, static_cast<std::size_t>(rows) * world.row_values()), 0U)
+          << rows << " rows";
+    }
+  }
+}
+
+TEST_F(GpuAttention, IsCloseToF64OnTheSameRoundedInputs) {
+  for (const Case& of : cases()) {
+    World world(random_, of.shape, of.spans);
+    const float* out = world.run(exec_, false, 0, static_cast<int>(of.spans.size()), true);
+    std::vector<float> all(static_cast<std::size_t>(world.rows()) * world.row_values());
+    gpu().download({reinterpret_cast<std::byte*>(all.data()), reinterpret_cast<const std::byte*>(out), all.size() * 4});
+    gpu().wait();
+    double worst = 0.0;
+    for (int r = 0; r < world.rows(); r += r < 4 ? 1 : 29) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * world.row_values());
+      const std::vector<float> row(begin, begin + static_cast<std::ptrdiff_t>(world.row_values()));
+      const double distance = relative_distance(row, world.exact(r, true));
+      worst = std::isnan(distance) ? distance : std::max(worst, distance);
+    }
+    EXPECT_LT(worst, 2e-3) << of.name;
+    std::printf("%s: relative distance from f64 %.2e\n", of.name, worst);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::gpu_attention_test

@@ -1,0 +1,158 @@
+// What the tests of the profile sm90 share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "gpu_testing.h"
+#include "kernels/cuda/launch.h"
+
+namespace sluice::sm90_testing {
+
+inline __global__ void copy_all(const uint4* from, uint4* to, std::size_t count) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+    to[i] = a, to[i + step] = b, to[i + 2 * step] = c, to[i + 3 * step] = d;
+  }
+  for (; i < count; i += step) to[i] = from[i];
+}
+
+inline __global__ void read_all(const uint4* from, std::size_t count, unsigned* sum) {
+  unsigned bits = 0;
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    const uint4 value = from[i];
+    bits |= value.x | value.y | value.z | value.w;
+  }
+  if (bits == 1) atomicAdd(sum, bits);
+}
+
+inline __global__ void count_different(const std::uint32_t* a, const std::uint32_t* b, std::size_t count,
+                                       unsigned* different) {
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    if (a[i] != b[i]) atomicAdd(different, 1U);
+  }
+}
+
+inline bool has_sm90() {
+  static const Status status = gpu().prepare_sm90();
+  if (!status.ok()) std::printf("%s\n", status.message().c_str());
+  return status.ok();
+}
+
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::size_t count) : count_(count), memory_(gpu().map(count * sizeof(T), "a test").value()) {}
+  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
+    gpu().upload({memory_.data(), reinterpret_cast<const std::byte*>(values.data()), count_ * sizeof(T)});
+  }
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+  std::vector<T> fetch() const {
+    std::vector<T> values(count_);
+    gpu().download({reinterpret_cast<std::byte*>(values.data()), memory_.data(), count_ * sizeof(T)});
+    gpu().wait();
+    EXPECT_TRUE(gpu().status().ok()) << gpu().status().message();
+    return values;
+  }
+  void poison() { gpu().fill(memory_.data(), std::byte{0xFF}, count_ * sizeof(T)); }
+
+ private:
+  std::size_t count_;
+  DeviceMemory memory_;
+};
+
+inline std::vector<float> random_values(std::mt19937& random, std::size_t count) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+inline double relative_distance(const std::vector<float>& a, const std::vector<double>& b) {
+  double difference = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+class Sm90Test : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_sm90()) GTEST_SKIP();
+  }
+  unsigned different(const float* a, const float* b, std::size_t count) {
+    static OnDevice<unsigned> counter(1);
+    gpu().fill(reinterpret_cast<std::byte*>(counter.data()), std::byte{0}, sizeof(unsigned));
+    count_different<<<64, 256, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
+        reinterpret_cast<const std::uint32_t*>(a), reinterpret_cast<const std::uint32_t*>(b), count, counter.data());
+    return counter.fetch()[0];
+  }
+  std::mt19937 random_{91};
+  const Exec exec_{.kernels = &scalar_kernels(), .ops = &cuda_sm90_op_table(), .device = &gpu()};
+};
+
+// What ops take, in graphs of launches over inputs that are not in the second cache.
+class Sm90SpeedTest : public Sm90Test {
+ protected:
+  template <class Run>
+  double microseconds(int times, const Run& run, bool cold = false) {  // cold: the second cache has other bytes
+    auto* stream = static_cast<cudaStream_t>(gpu().stream());
+    run(0);
+    gpu().wait();
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    for (int i = 0; i < times; ++i) run(i);
+    cudaStreamEndCapture(stream, &graph);
+    EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+    cudaEvent_t begin, end;
+    cudaEventCreate(&begin), cudaEventCreate(&end);
+    std::vector<double> all;
+    for (int i = 0; i < (cold ? 11 : 6); ++i) {
+      if (cold) flush_cache();
+      cudaEventRecord(begin, stream);
+      cudaGraphLaunch(ready, stream);
+      cudaEventRecord(end, stream);
+      cudaEventSynchronize(end);
+      float ms = 0.0F;
+      cudaEventElapsedTime(&ms, begin, end);
+      all.push_back(ms * 1e3 / times);
+    }
+    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph), cudaEventDestroy(begin), cudaEventDestroy(end);
+    std::ranges::sort(all);
+    return all[all.size() / 2];
+  }
+  void flush_cache() {
+    constexpr std::size_t kBytes = std::size_t{384} << 20;
+    static const OnDevice<std::byte> other(kBytes);
+    static const OnDevice<unsigned> sum(1);
+    read_all<<<132 * 8, 512, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
+        reinterpret_cast<const uint4*>(other.data()), kBytes / 16, sum.data());
+  }
+  double copy_bytes_a_second() {
+    static const double rate = [this] {
+      constexpr std::size_t kBytes = std::size_t{2} << 30;
+      const OnDevice<std::byte> a(kBytes), b(kBytes);
+      return 2.0 * kBytes /
+             (microseconds(3,
+                           [&](int) {
+                             copy_all<<<132 * 16, 512, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
+                                 reinterpret_cast<const uint4*>(a.data()), reinterpret_cast<uint4*>(b.data()),
+                                 kBytes / 16);
+                           }) *
+              1e-6);
+    }();
+    return rate;
+  }
+};
+
+}  // namespace sluice::sm90_testing
