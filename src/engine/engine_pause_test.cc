@@ -41,10 +41,12 @@ TEST(EnginePauseTest, APausedRequestMakesNoTokensAndGoesOnWhereItWas) {
 
 TEST(EnginePauseTest, TheLoopRestsWhileAllArePausedAndHearsOfTheEnd) {
   Answer slow;
-  auto engine = make_engine();
+  GatedEngine engine;
   const RequestId id = engine->submit(request(slow, random_tokens(40, 1), 400, kSampled)).value();
-  slow.wait_for_tokens(3);
+  engine.gate().wait_for_step();
+  engine.gate().pass(3);
   engine->set_paused(id, true);
+  engine.gate().open();
   ASSERT_TRUE(engine->ping(100));
   const std::uint64_t steps = engine->stats().steps;
   ASSERT_TRUE(engine->ping(100));
@@ -64,6 +66,7 @@ TEST(EngineTurnTest, TheLoopSaysHowLongItHasBeenInAStep) {
   EXPECT_GE(engine->stats().turn_seconds, 0.015);
   engine.gate().open();
   answer.wait();
+  ASSERT_TRUE(engine->ping(100)) << "after the turn that ended the answer";
   for (int i = 0; i < 1000 && engine->stats().turn_seconds > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

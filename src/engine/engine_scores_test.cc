@@ -142,10 +142,12 @@ TEST_P(EngineScoresTest, ScoresAreThoseOfTheDraws) {
     const std::size_t behind = static_cast<std::size_t>(kLengths[p] - first.prompt_logprobs->start);
     ASSERT_EQ(first.prompt_logprobs->tokens.size(), behind + kTokens);
     expect_same(answers[p].drawn(choice), std::span(first.prompt_logprobs->tokens).subspan(behind));
-    for (const PromptLogprob& token : first.prompt_logprobs->tokens) {
+    const std::vector<TokenId> text = joined(prompts[p], answers[p].tokens(choice));
+    for (std::size_t t = 0; t < first.prompt_logprobs->tokens.size(); ++t) {
+      const PromptLogprob& token = first.prompt_logprobs->tokens[t];
       EXPECT_GE(token.rank, 1);
-      const bool best = bits(token.logprob) == bits(token.top[0].logprob);
-      EXPECT_EQ(token.rank == 1, best);
+      const TokenId own = text[static_cast<std::size_t>(first.prompt_logprobs->start) + t];
+      EXPECT_EQ(token.rank == 1, own == token.top[0].token);
     }
     // The prompt's own, in whatever run they were asked for.
     const auto& own = answers[p].outputs.front().prompt_logprobs;
