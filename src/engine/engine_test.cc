@@ -282,14 +282,21 @@ TEST(EngineTest, SelfTestsPassWhileTheCacheIsFull) {
   FakeModel::Settings settings;
   settings.step_time = 1ms;
   Answer answer;
-  auto engine = make_engine(options, settings);
+  GatedEngine engine(options, settings);
+  engine.gate().open();
   EXPECT_TRUE(engine->self_test(60));
   EXPECT_LT(engine->stats().seconds_since_last_token, 60);
+  engine.gate().close();
   ASSERT_TRUE(engine->submit(request(answer, random_tokens(120, 1), 700)).ok());
-  answer.wait_for_tokens(1);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->self_test(60));
-  EXPECT_FALSE(engine->self_test(0));
+  engine.gate().wait_for_step();
+  EXPECT_FALSE(engine->self_test(0)) << "the step has not ended";
+  for (int i = 0; i < 3; ++i) {
+    engine.gate().pass(5);
+    EXPECT_FALSE(engine->self_test(0));
+  }
   EXPECT_EQ(engine->stats().running, 1);
+  engine.gate().open();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(engine->self_test(60));
 }
 
 TEST(EngineTest, ASlowStepFailsTheSelfTest) {

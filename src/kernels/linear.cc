@@ -1,8 +1,10 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/block_codes.h"
@@ -128,6 +130,44 @@ void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to) {
     }
   };
   pool->run((view.in + kColumnsPerPiece - 1) / kColumnsPerPiece, write_columns);
+}
+
+WeightView coarse_shape(const WeightView& view) {
+  WeightView coarse;
+  coarse.format = WeightFormat::kCodes;
+  coarse.codes = DType::kQ8_0;
+  coarse.out = view.out, coarse.in = view.in;
+  return coarse;
+}
+
+void write_coarse(ThreadPool* pool, const WeightView& view, std::byte* to) {
+  constexpr int kRowsPerPiece = 64, kMostCode = 127;
+  const std::size_t row_bytes = coarse_shape(view).row_bytes();
+  const auto write_block = [](const float* values, std::byte* block) {
+    float most = 0;
+    for (int i = 0; i < kCoarseBlock; ++i) most = std::max(most, std::abs(values[i]));
+    const f16 scale = to_f16(most / kMostCode);
+    const float step = to_float(scale);
+    const bool usable = step > 0 && std::isfinite(step);
+    const f16 stored = usable || most == 0 ? scale : to_f16(std::numeric_limits<float>::quiet_NaN());
+    std::memcpy(block, &stored, sizeof(stored));
+    for (int i = 0; i < kCoarseBlock; ++i) {
+      const float code = usable ? std::clamp(std::nearbyint(values[i] / step), -1.0F * kMostCode, 1.0F * kMostCode) : 0;
+      block[sizeof(stored) + static_cast<std::size_t>(i)] = static_cast<std::byte>(static_cast<std::int8_t>(code));
+    }
+  };
+  pool->run((view.out + kRowsPerPiece - 1) / kRowsPerPiece, [&](int piece, int) {
+    const KeepDenormals exact;
+    float values[kCoarseBlock];
+    const int end = std::min(view.out, (piece + 1) * kRowsPerPiece);
+    for (int row = piece * kRowsPerPiece; row < end; ++row) {
+      std::byte* block = to + static_cast<std::size_t>(row) * row_bytes;
+      for (int first = 0; first < view.in; first += kCoarseBlock, block += sizeof(f16) + kCoarseBlock) {
+        view.read(row, first, kCoarseBlock, values);
+        write_block(values, block);
+      }
+    }
+  });
 }
 
 }  // namespace sluice

@@ -185,6 +185,26 @@ TEST_P(MtpTest, ADeeperDraftGoesOnFromTheResidualOfTheOneBefore) {
   }
 }
 
+// Drafts have a head of their own where the profile rounds: codes of 8 bits, whose logits are near those of the head.
+TEST_P(MtpTest, TheHeadOfDraftsIsNarrowerWhereTheProfileRounds) {
+  EngineSetup options;
+  options.numerics.profile = GetParam().profile;
+  options.mtp = true;
+  LoadReport report;
+  const auto model = load_model(exec_, checkpoint_ ? checkpoint_->path() : tiny(), options, {}, &report).value();
+  const auto formats = [&](WeightRole role) {
+    std::vector<WeightFormat> found;
+    for (const BoundWeight& weight : report.weights) {
+      if (weight.role == role && weight.out == vocab_) found.push_back(weight.format);
+    }
+    return found;
+  };
+  const bool rounds = std::string(GetParam().profile) == "default";
+  const WeightFormat stored = formats(WeightRole::kLogits).front();
+  EXPECT_EQ(formats(WeightRole::kDrafted), std::vector{rounds ? WeightFormat::kCodes : stored});
+  EXPECT_NE(stored, WeightFormat::kCodes);
+}
+
 // Several sequences at once, each with drafts of its own number, drawn where the logits are: the same as alone, and as
 // the logits say that drafts given one by one have.
 TEST_P(MtpTest, DraftsOfManySequencesAreThoseOfEach) {

@@ -88,6 +88,10 @@ class Loader {
         fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
+    } else if (spec.coarse && can_be_coarse(view) && !decode) {
+      bring(tensor);
+      packer_.add(part + " in codes", weight, coarse_shape(view), InputForm::kInt8,
+                  [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
     } else if (name.transposed) {
       packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));
     } else {
@@ -187,6 +191,12 @@ class Loader {
       });
     };
     return {};
+  }
+
+  // Floats, beside kernels that multiply codes.
+  bool can_be_coarse(const WeightView& view) const {
+    const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
+    return floats && view.in % kCoarseBlock == 0 && !weights_on_device(exec_);
   }
 
   // Kernels that read weights as they lie would take each value of a transpose from another row.

@@ -40,6 +40,7 @@ struct WeightSpec {
   int id_limit = 0;                         // ids: each in [0, id_limit)
   std::string group;                        // "": of every use. Else a layer for multi-token prediction ("mtp.0")
   bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
+  bool coarse = false;                      // floats may be bound as codes of 8 bits: only drafts see them
   bool left = false;                        // known, but never bound: a copy of another tensor
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 

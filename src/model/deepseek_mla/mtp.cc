@@ -61,7 +61,7 @@ void DeepSeekMla::draft(const Exec& exec, const StepTables& tables, const CacheV
     enter_mtp(step, residual_.last_normed(step.rows()));  // what the depth before left
   }
   block(step, mtp_index());
-  residual_.logits(step, weights_.mtp.front().norm, weights_.head, logits);
+  residual_.logits(step, weights_.mtp.front().norm, weights_.mtp.front().head, logits);
   step.show(mtp_index(), "hidden", residual_.last_normed(step.rows()), step.rows(), config_.hidden_size);
 }
 

@@ -136,8 +136,11 @@ class TableBuilder {
     floats(name + ".shared_head.norm.weight", {hidden()}, into.norm);
     add(name + ".embed_tokens.weight", words, WeightFormat::kBf16, &into.embedding);
     table_.back().left = true;
-    add(name + ".shared_head.head.weight", words, WeightFormat::kBf16, &into.head, inputs_);
+    add(name + ".shared_head.head.weight", words, WeightFormat::kBf16, &into.own_head, inputs_);
     table_.back().left = true;
+    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, WeightFormat::kBf16, &into.head,
+        inputs_);
+    table_.back().coarse = float_inputs(inputs_) != InputForm::kF32;
     layer(name + ".", true, into.block);
     group_.clear();
     // Every row leaves its latent and its index key, whatever comes behind these is for drafted rows.

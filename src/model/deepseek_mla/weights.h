@@ -39,8 +39,9 @@ struct LayerWeights {
 // head are copies of the main ones in every official checkpoint: these are used.
 struct MtpWeights {
   LayerWeights block;
-  WeightView embedding, head;  // never bound
-  LinearWeight eh_proj;        // [hidden, 2 * hidden]
+  WeightView embedding, own_head;  // never bound
+  LinearWeight head;               // the model's own, rounded where the profile rounds
+  LinearWeight eh_proj;            // [hidden, 2 * hidden]
   Param<float> enorm, hnorm, norm;
 };
 

@@ -80,7 +80,7 @@ void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const Cache
   step.exports = exports_;
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, w.streams.floats(step.rows())});
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
-  head(step, config_.num_hidden_layers - 1, weights_.hc_head, weights_.norm, logits);
+  head(step, config_.num_hidden_layers - 1, weights_.hc_head, weights_.norm, weights_.head, logits);
   if (mtp_) write_mtp_keys(step);
 }
 
@@ -142,8 +142,9 @@ Rows DeepSeekV4::enter(Step& step, int index, const HyperConnectionSite& site, c
 
 // Collapses the streams of the rows that want logits, and projects them onto the vocabulary
 // (docs/models/deepseek_v4.md §9).
-void DeepSeekV4::head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm, float* logits) {
-  HcLeaveEnterArgs args = leave(step, false, InputForms().add(weights_.head));
+void DeepSeekV4::head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
+                      const LinearWeight& weight, float* logits) {
+  HcLeaveEnterArgs args = leave(step, false, InputForms().add(weight));
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
   const int rows = static_cast<int>(wanted.size());
   if (rows > 0) {
@@ -152,7 +153,7 @@ void DeepSeekV4::head(Step& step, int index, const HyperConnectionSite& site, co
   }
   hc_leave_enter(step.exec, args);
   step.show(index, "resid_out", step.w.streams.rows(step.rows()));
-  if (rows > 0) step.project_logits(rows, args.normed, weights_.head, logits);
+  if (rows > 0) step.project_logits(rows, args.normed, weight, logits);
 }
 
 }  // namespace sluice::v4

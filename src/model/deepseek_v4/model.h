@@ -71,7 +71,8 @@ class DeepSeekV4 final : public FamilyModel {
   KvRows window_rows(Step& step, int index) const;
   KvRows entries(Step& step, int index, bool of_index) const;
   void select_entries(Step& step, int index);
-  void head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm, float* logits);
+  void head(Step& step, int index, const HyperConnectionSite& site, const Param<float>& norm,
+            const LinearWeight& weight, float* logits);
   // mtp.cc: the layer for multi-token prediction
   int mtp_index() const { return config_.num_hidden_layers; }
   void write_mtp_keys(Step& step);

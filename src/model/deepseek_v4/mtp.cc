@@ -65,7 +65,7 @@ void DeepSeekV4::draft(const Exec& exec, const StepTables& tables, const CacheVi
   }
   block(step, mtp_index());
   const MtpWeights& mtp = weights_.mtp.front();
-  head(step, mtp_index(), mtp.hc_head, mtp.norm, logits);
+  head(step, mtp_index(), mtp.hc_head, mtp.norm, mtp.head, logits);
 }
 
 }  // namespace sluice::v4

@@ -48,6 +48,7 @@ struct MtpWeights {
   LinearWeight e_proj, h_proj;
   Param<float> enorm, hnorm, norm;
   HyperConnectionSite hc_head;
+  LinearWeight head;  // the model's own, rounded where the profile rounds
 };
 
 struct Weights {
