@@ -61,11 +61,11 @@ def prefill(bench, model, rounds):
     return statistics.median(ratios)
 
 
-def serve(bench, port, flags):
+def serve(bench, port, flags, model=EMBEDDED):
     """One thread, so that its processor time is work and no waiting for another."""
-    command = [bench.sluice, "serve", EMBEDDED, "--port", str(port), "--threads", "1", "--log-level", "error", *flags]
+    command = [bench.sluice, "serve", model, "--port", str(port), "--threads", "1", "--log-level", "error", *flags]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(200):
+    for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
             return server
@@ -78,7 +78,11 @@ def ask(port, path, body):
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/{path}", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=600) as answer:
-        return json.load(answer)["usage"]["completion_tokens"]
+        return json.load(answer)
+
+
+def tokens_of(port, path, body):
+    return ask(port, path, body)["usage"]["completion_tokens"]
 
 
 def processor_seconds(server):
@@ -114,7 +118,7 @@ class Pair:
         """Wall and processor seconds of a token."""
         before, start = processor_seconds(self.servers[port]), time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
-            tokens = sum(pool.map(lambda job: ask(port, job[1][0], job[1][1] | {"temperature": temperature, "seed": job[0]}),
+            tokens = sum(pool.map(lambda job: tokens_of(port, job[1][0], job[1][1] | {"temperature": temperature, "seed": job[0]}),
                                   enumerate(requests)))
         return (time.monotonic() - start) / tokens, (processor_seconds(self.servers[port]) - before) / tokens
 
@@ -172,6 +176,36 @@ def coupling(bench):
     yield f"\nProse, temperature 1, 20 continuations of 160 tokens: {right:.0f} of {drafted:.0f} first drafts right, {right / drafted:.3f}\n"
 
 
+def edit(bench, turns=3):
+    """A long answer of SmolLM2 for which the client gave a text as `prediction` that differs in every 25th word."""
+    body = {"messages": [{"role": "user", "content": "Write a long story about a lighthouse keeper and a storm, in many chapters."}],
+            "max_tokens": 700, "temperature": 0}
+    off, on = (serve(bench, port, flags, "smollm2") for port, flags in
+               ((18614, ["--speculative", "off"]), (18615, ["--speculative", "auto"])))
+    try:
+        answer = ask(18614, "chat/completions", body)["choices"][0]["message"]["content"]
+        words = answer.split(" ")
+        words[12::25] = ["somewhere"] * len(words[12::25])
+        predicted = body | {"prediction": {"type": "content", "content": " ".join(words)}}
+        times = {"off": [], "copies": [], "prediction": []}
+        for _ in range(turns):
+            for name, port, server, asked in (("off", 18614, off, body), ("copies", 18615, on, body),
+                                              ("prediction", 18615, on, predicted)):
+                before = processor_seconds(server)
+                same = ask(port, "chat/completions", asked)
+                times[name].append(processor_seconds(server) - before)
+                if same["choices"][0]["message"]["content"] != answer:
+                    raise SystemExit(f"an edit: the answer with {name} is another")
+        details = same["usage"]["completion_tokens_details"]
+        least = {name: min(of) for name, of in times.items()}
+        yield (f"\nSmolLM2, an answer of {same['usage']['completion_tokens']} tokens, {1 - len(words[12::25]) / len(words):.0%} of its words predicted: "
+               f"{least['off'] / least['prediction']:.2f} times as fast with `prediction`, {least['off'] / least['copies']:.2f} with copies alone; "
+               f"{details['accepted_prediction_tokens']} drafts right, {details['rejected_prediction_tokens']} wrong\n")
+    finally:
+        off.terminate()
+        on.terminate()
+
+
 def of_large(bench, config, quick):
     yield "| v4-2b | tokens/s without | 0.9 given | 0.9 MTP | 0.8 given | 0.8 MTP |\n|---|---|---|---|---|---|"
     model = os.path.join(bench.folder, "v4-2b")
@@ -187,6 +221,7 @@ def of_embedded(bench, quick):
     yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, EMBEDDED, 3 if quick else 9):.3f} of the time without\n"
     yield from coupling(bench)
     yield from never_slower(bench, quick)
+    yield from edit(bench)
 
 
 def tell(lines, out):
@@ -202,6 +237,7 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only-servers", action="store_true", help="coupling, and adaptive drafts beside none")
+    parser.add_argument("--only-edit", action="store_true", help="a predicted answer of SmolLM2")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open("tests/evals/sluice-tiny-v4.tar.xz") as archive:
@@ -210,6 +246,8 @@ def main():
         parts = [of_embedded(embedded, args.quick)]
         if args.only_servers:
             parts = [itertools.chain(coupling(embedded), never_slower(embedded, args.quick))]
+        if args.only_edit:
+            parts = [edit(embedded)]
         if args.model:
             parts.append(of_large(Bench(args.sluice, "4,5", folder), args.model, args.quick))
         with concurrent.futures.ThreadPoolExecutor() as pool, open(args.out, "w") as out:

@@ -184,18 +184,23 @@ def test_what_says_nothing_is_accepted(server, model):
 
 def test_a_large_body_does_not_hold_up_small_ones(server, model):
     large = json.dumps({"messages": [{"role": "user", "content": "word " * 3_000_000}], "model": model}).encode()
-    fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
-    threads = [threading.Thread(target=fetch, args=(server.url + "/v1/chat/completions", large)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    slowest = 0
-    while any(thread.is_alive() for thread in threads):
-        start = time.monotonic()
-        assert fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1}).status == 200
-        slowest = max(slowest, time.monotonic() - start)
-    for thread in threads:
-        thread.join()
-    assert slowest < 1.5, "2.8 s when both workers read large bodies"
+
+    def slowest():
+        fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
+        threads = [threading.Thread(target=fetch, args=(server.url + "/v1/chat/completions", large)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        longest = 0
+        while any(thread.is_alive() for thread in threads):
+            start = time.monotonic()
+            assert fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1}).status == 200
+            longest = max(longest, time.monotonic() - start)
+        for thread in threads:
+            thread.join()
+        return longest
+
+    # 2.8 s each time when both workers read large bodies; once may be the machine.
+    assert any(slowest() < 1.5 for _ in range(3))
 
 
 def test_localhost_is_both_of_its_addresses(model):

@@ -33,7 +33,8 @@ class AttendCheck {
     const std::vector<RowSpan> together{span(0, kRows)}, alone{span(kRow, 1)};
     SLUICE_ASSIGN_OR_RETURN(DeviceMemory together_there, put(together));
     SLUICE_ASSIGN_OR_RETURN(DeviceMemory alone_there, put(alone));
-    AttendArgs args{.heads = kHeads, .dims = kDims, .value_dims = kDims};
+    AttendArgs args;
+    args.heads = kHeads, args.dims = kDims, args.value_dims = kDims;
     args.rows = kRows;
     args.q = reinterpret_cast<float*>(q.data());
     args.out = reinterpret_cast<float*>(out.data());
