@@ -54,8 +54,10 @@ class Loader {
   Status bind(const WeightSpec& spec, const TensorName& name, const TensorView& tensor) {
     used_.insert(tensor.name);
     const std::int64_t row = name.shape.back();
-    bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
-                   static_cast<std::size_t>(product(spec.shape) / row);
+    if (!spec.for_drafts) {
+      bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
+                     static_cast<std::size_t>(product(spec.shape) / row);
+    }
     if (auto* const* floats = std::get_if<Param<float>*>(&spec.into)) {
       bring(tensor);
       return bind_floats(name, tensor, **floats);
@@ -88,7 +90,7 @@ class Loader {
         fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
-    } else if (spec.coarse && can_be_coarse(view) && !decode) {
+    } else if (spec.for_drafts && can_be_coarse(view, spec.inputs) && !decode) {
       bring(tensor);
       packer_.add(part + " in codes", weight, coarse_shape(view), InputForm::kInt8,
                   [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
@@ -193,10 +195,11 @@ class Loader {
     return {};
   }
 
-  // Floats, beside kernels that multiply codes.
-  bool can_be_coarse(const WeightView& view) const {
+  // Floats of a profile that rounds inputs, beside kernels that multiply codes.
+  bool can_be_coarse(const WeightView& view, InputForm inputs) const {
     const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
-    return floats && view.in % kCoarseBlock == 0 && !weights_on_device(exec_);
+    return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kCoarseBlock == 0 &&
+           !weights_on_device(exec_);
   }
 
   // Kernels that read weights as they lie would take each value of a transpose from another row.

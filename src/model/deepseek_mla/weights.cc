@@ -140,7 +140,7 @@ class TableBuilder {
     table_.back().left = true;
     add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, WeightFormat::kBf16, &into.head,
         inputs_);
-    table_.back().coarse = float_inputs(inputs_) != InputForm::kF32;
+    table_.back().for_drafts = true;
     layer(name + ".", true, into.block);
     group_.clear();
     // Every row leaves its latent and its index key, whatever comes behind these is for drafted rows.

@@ -190,7 +190,7 @@ class TableBuilder {
     floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);
     site(prefix + "hc_head", prefix + "hc_head", v4_.hc_mult, 1, into.hc_head, "_");
     linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, WeightFormat::kBf16, into.head, float_inputs_);
-    table_.back().coarse = float_inputs_ != InputForm::kF32;
+    table_.back().for_drafts = true;
     group_.clear();
     // Every row leaves its key, whatever comes behind that is for drafted rows.
     const auto of_key = [&](const WeightSpec& spec) {
