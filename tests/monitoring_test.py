@@ -44,7 +44,8 @@ def test_prometheus_reads_the_metrics(server):
     for phase in ("queue", "prefill", "decode", "inference"):
         assert by_name[f"sluice_request_{phase}_time_seconds_count"].value == 2
     parts = sum(by_name[f"sluice_request_{phase}_time_seconds_sum"].value for phase in ("queue", "prefill", "decode"))
-    assert abs(parts - by_name["sluice_e2e_request_latency_seconds_sum"].value) < 0.005
+    # What lies between the last token and the end of the answer is in the whole alone; the machine may be busy.
+    assert 0 <= by_name["sluice_e2e_request_latency_seconds_sum"].value - parts < 0.2
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(server):
