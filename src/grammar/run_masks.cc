@@ -6,9 +6,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kLeastClass = 8;   // bytes; of fewer a walk is short
-constexpr std::size_t kMostParsed = 4;   // parses of a set of a chain
-constexpr std::size_t kLeastChain = 3;   // sets; a shorter chain saves nothing
+constexpr std::size_t kLeastClass = 8;  // bytes; of fewer a walk is short
+constexpr std::size_t kMostParsed = 4;  // parses of a set of a chain
+constexpr std::size_t kLeastChain = 3;  // sets; a shorter chain saves nothing
 
 // The bytes that lead to the set that most of them lead to.
 ByteClass largest_class(const std::vector<ParseSets::Range>& ranges) {
@@ -51,11 +51,12 @@ std::optional<RunMasks::Chain> RunMasks::chain_from(SetId set) {
   while (chain.sets.size() <= trie_.longest()) {
     const SetId to = next_in_chain(chain.bytes, chain.sets.back());
     if (to == kNoSet) break;
-    if (to == chain.sets.back()) {
-      chain.sets.resize(trie_.longest() + 1, to);
-    } else {
+    if (to != chain.sets.back()) {
       chain.sets.push_back(to);
+      continue;
     }
+    if (chain.sets.size() < kLeastChain) return {};  // free text, of which a walk leaves out most (TokenWalk)
+    chain.sets.resize(trie_.longest() + 1, to);
   }
   if (chain.sets.size() < std::min(kLeastChain, trie_.longest() + 1)) return {};
   return chain;
@@ -151,6 +152,10 @@ bool RunMasks::add_walks(const TokenRuns& runs, const Chain& chain, Made& made) 
   for (const std::uint32_t id : tokens) made.words[id / 32] |= 1U << (id % 32);
   made.work += walk.work();
   return made.work <= kMostMaskWork;
+}
+
+void RunMasks::prepare(SetId set) {
+  if (const std::optional<Chain> chain = chain_from(set)) trie_.runs(chain->bytes);
 }
 
 std::optional<RunMasks::Made> RunMasks::make(SetId set) {

@@ -1,7 +1,8 @@
 // RunMasks: the masks of places where a grammar counts characters, such as `[a-z]{3,40}`. There bytes of one class lead
-// from set to set: behind n of them lies the n-th of a chain. So a token that is all of the class is allowed if it is no
-// longer than the chain, and one that leaves the class behind n bytes if the n-th set lets it go on; both by length are
-// kept for all places of all chains of the class (TokenRuns), and what follows an exit for all that come to the same set.
+// from set to set: behind n of them lies the n-th of a chain. So a token that is all of the class is allowed if it is
+// no longer than the chain, and one that leaves the class behind n bytes if the n-th set lets it go on; both by length
+// are kept for all places of all chains of the class (TokenRuns), and what follows an exit for all that come to the
+// same set.
 //
 // The answer is that of a walk from the place (TokenWalk). Thread safety: one thread at a time.
 #pragma once
@@ -33,6 +34,9 @@ class RunMasks {
 
   // Nothing: no characters are counted here, or it is too much; then a walk says.
   std::optional<Made> make(SetId set);
+
+  // Makes what make() needs that is of the vocabulary alone: some milliseconds for a class of bytes that is new.
+  void prepare(SetId set);
 
   std::size_t bytes() const { return bytes_; }  // of what is kept
 

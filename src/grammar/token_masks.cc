@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostListed = 2'000;          // tokens; more become bits
 constexpr std::size_t kMostKept = 64 << 20;         // bytes for states; beyond, the walk is done each time
+constexpr std::int32_t kMostPrepared = 1'000;       // states that prepare() looks at
 constexpr std::size_t kMostWalkedBytes = 16 << 20;  // bytes of the workshop, which is made anew beyond
 
 bool calls_rules(const Network& network) {
@@ -59,10 +60,22 @@ TokenMasks::OfState TokenMasks::from_runs(RunMasks::Made&& made) const {
   return out;
 }
 
-TokenMasks::OfState TokenMasks::make(std::int32_t state) const {
-  if (workshop_ == nullptr || workshop_->sets.bytes() + workshop_->runs.bytes() > kMostWalkedBytes) {
-    workshop_ = std::make_unique<Workshop>(*trie_, network_, has_calls_);
+void TokenMasks::open_workshop() const {
+  if (workshop_ != nullptr && workshop_->sets.bytes() + workshop_->runs.bytes() <= kMostWalkedBytes) return;
+  workshop_ = std::make_unique<Workshop>(*trie_, network_, has_calls_);
+}
+
+void TokenMasks::prepare() const {
+  const std::lock_guard lock(mutex_);
+  open_workshop();
+  const auto states = static_cast<std::int32_t>(network_.size());
+  for (std::int32_t state = 0; state < states; state += 1 + states / kMostPrepared) {
+    if (network_.state(state).plain_run != kMaxPlainRun) workshop_->runs.prepare(workshop_->sets.at(state));
   }
+}
+
+TokenMasks::OfState TokenMasks::make(std::int32_t state) const {
+  open_workshop();
   const int plain_run = network_.state(state).plain_run;
   if (plain_run != kMaxPlainRun) {
     if (auto made = workshop_->runs.make(workshop_->sets.at(state))) return from_runs(std::move(*made));

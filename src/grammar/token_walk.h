@@ -1,5 +1,5 @@
-// TokenWalk: a trie of tokens and the sets of a text together: which tokens can follow. The plain way to find a mask; all
-// others save a part of it. Thread safety: one thread at a time.
+// TokenWalk: a trie of tokens and the sets of a text together: which tokens can follow. The plain way to find a mask;
+// all others save a part of it. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
