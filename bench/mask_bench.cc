@@ -91,6 +91,9 @@ class MaskBench {
     }
     const std::size_t states = network->size();
     masks_ = std::make_shared<TokenMasks>(trie_, std::move(network).value());
+    const Stopwatch watch;
+    masks_->prepare();
+    compiled += watch.microseconds();
     times_.clear();
     std::mt19937 random(7);
     for (int text = 0; text < texts_; ++text) write(random);
@@ -157,6 +160,13 @@ int run(const std::string& folder, std::size_t size, int texts, int compilations
   bench.run("any object", {.text = R"({"type":"object"})"});
   bench.run("schema of a tool", {.text = forty_tools()[0].schema});
   bench.run("regex", {.kind = Kind::kRegex, .text = R"(([A-Z][a-z]{2,12} ){2,5}\d{4}-\d{2}-\d{2}(, .{1,40})?)"});
+  // What counts characters has states of its own for each count.
+  for (const char* pattern : {"[a-z]{3,40}", R"(\d{1,3}(\.\d{1,3}){3})", ".{1,200}", "[^,]{0,30}(,[^,]{0,30}){4}",
+                              R"((\w{1,16} ){4,20}\.)", "[0-9a-f]{32,64}", "[À-ÿa-z]{5,50}"}) {
+    bench.run(pattern, {.kind = Kind::kRegex, .text = pattern});
+  }
+  bench.run("strings of 8 to 80", {.text = R"({"type":"object","additionalProperties":false,"required":["a","b"],
+    "properties":{"a":{"type":"string","minLength":8,"maxLength":80},"b":{"type":"string","pattern":"^[A-Za-z_ ]{1,64}$"}}})"});
   bench.run("choice", {.kind = Kind::kChoice, .choices = {"heads", "tails", "neither of the two"}});
   for (const char* syntax : {"deepseek_v4", "deepseek_v31", "hermes"}) {
     const CallMarkup* markup = answer_markup({.tool_call = syntax, .reasoning = "none"}).calls;

@@ -86,6 +86,7 @@ Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource&
   }
   SLUICE_ASSIGN_OR_RETURN(Network network, compile(source));
   auto masks = std::make_shared<const TokenMasks>(trie_, std::move(network));
+  masks->prepare();
   const std::lock_guard lock(mutex_);
   compiled_.emplace_front(source, masks);
   drop_oldest();

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 
 #include "base/test_seed_testing.h"
@@ -332,39 +333,74 @@ TEST(MatcherTest, TheWorkForOneMaskIsBounded) {
   EXPECT_LT(sets.bytes() + masks->bytes(), std::size_t{512} << 20);
 }
 
-TEST(MatcherTest, PlainTokensAreWhatTheWalkAllows) {
-  const std::uint32_t seed = test_seed();
-  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
-  std::mt19937 random(seed);
+std::vector<std::string> random_words(std::span<const char* const> pieces, std::size_t common, std::mt19937& random) {
   std::vector<std::string> words;
-  static constexpr const char* kPieces[] = {"a",  "é", "漢",       "😀",   "\"",   "\\",
-                                            "\n", " ", "\xF0\x9F", "\xC3", "\x7F", "/"};
   for (int i = 0; i < 300; ++i) {
     std::string word;
-    for (auto n = 1 + random() % 12; n > 0; --n) word += kPieces[random() % (random() % 3 == 0 ? 12 : 4)];
+    for (auto n = 1 + random() % 12; n > 0; --n) {
+      word += pieces[random() % (random() % 3 == 0 ? pieces.size() : common)];
+    }
     words.push_back(word);
   }
-  const Vocabulary vocabulary(words);
-  for (const char* grammar : {R"(root ::= "\"" [^"\\\x00-\x1F]* "\"" "x")", R"(root ::= [^"\\\x00-\x1F]{0,5} "\"")",
-                              "root ::= .{3,9}", R"(root ::= ([a-z] | [^"\\\x00-\x1F]{2})* )"}) {
-    SCOPED_TRACE(grammar);
-    auto network = compile_gbnf(grammar);
-    ASSERT_TRUE(network.ok()) << network.status().message();
-    const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  return words;
+}
+
+// Some texts by chance: at each step a token is in the mask if and only if its bytes, one by one, can follow.
+void check_texts(const std::string& grammar, const Vocabulary& vocabulary, int texts, std::mt19937& random) {
+  SCOPED_TRACE(grammar);
+  auto network = compile_gbnf(grammar);
+  ASSERT_TRUE(network.ok()) << network.status().message();
+  const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
+  for (int text = 0; text < texts; ++text) {
     Matcher matcher(masks);
-    for (int step = 0; step < 6 && !matcher.ended(); ++step) {
+    for (int step = 0; step < 8 && !matcher.ended(); ++step) {
       std::vector<std::uint32_t> bits(matcher.trie().words());
       if (!matcher.allowed(bits).ok()) break;
       std::vector<std::int32_t> can;
       for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
         Matcher next = matcher;
         const bool accepts = next.accept(id);
-        EXPECT_EQ(accepts, (bits[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0) << id;
+        ASSERT_EQ(accepts, (bits[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1) != 0)
+            << "step " << step << ": '" << vocabulary.texts[static_cast<std::size_t>(id)] << "'";
         if (accepts) can.push_back(id);
       }
       if (can.empty()) break;
       matcher.accept(can[random() % can.size()]);
     }
+  }
+}
+
+TEST(MatcherTest, PlainTokensAreWhatTheWalkAllows) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  static constexpr const char* kPieces[] = {"a",  "é", "漢",       "😀",   "\"",   "\\",
+                                            "\n", " ", "\xF0\x9F", "\xC3", "\x7F", "/"};
+  const Vocabulary vocabulary(random_words(kPieces, 4, random));
+  for (const char* grammar : {R"(root ::= "\"" [^"\\\x00-\x1F]* "\"" "x")", R"(root ::= [^"\\\x00-\x1F]{0,5} "\"")",
+                              "root ::= .{3,9}", R"(root ::= ([a-z] | [^"\\\x00-\x1F]{2})* )"}) {
+    check_texts(grammar, vocabulary, 1, random);
+  }
+}
+
+// Places that count characters take what they share from lists by length (run_masks.h).
+TEST(MatcherTest, MasksWhereCharactersAreCountedAreThoseOfTheWalk) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  static constexpr const char* kPieces[] = {"a", "b", "h", "k", "z",    " ",    ",",
+                                            "(", ")", "7", "é", "\xC3", "\xA9", "漢"};
+  std::vector<std::string> words = random_words(kPieces, 7, random);
+  for (const char* piece : kPieces) words.emplace_back(piece);
+  const Vocabulary vocabulary(words);
+  for (const char* grammar :
+       {"root ::= [a-z]{3,40}", "root ::= [a-z]{2,7} \" \" [a-z ]{1,9} \",\"", "root ::= [a-z]{5} [a-h]{0,9}",
+        "root ::= ([a-z]{2,6} \" \"){1,5} [0-9]?", "root ::= [^,]{0,9} (\",\" [^,]{0,9}){2,4}", "root ::= .{4,20}",
+        "root ::= [a-z]{3,} \" \" .{2,}", "root ::= [a-h]{2,9} | [a-z]{4,8} \",\" [a-z]*",
+        // Rules that end within a token, and return to several places.
+        "root ::= word (\",\" word)* | \"(\" word \")\" [ ,]*\nword ::= [a-z]{1,8} | \"(\" root \")\"",
+        "root ::= a \" \" | a \"(\" root \")\"\na ::= b b?\nb ::= [a-z ]{2,11} \",\"?"}) {
+    check_texts(grammar, vocabulary, 6, random);
   }
 }
 

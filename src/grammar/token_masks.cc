@@ -1,14 +1,25 @@
 #include "grammar/token_masks.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
+
+#include "grammar/token_walk.h"
 
 namespace sluice {
 namespace {
 
 constexpr std::size_t kMostListed = 2'000;          // tokens; more become bits
 constexpr std::size_t kMostKept = 64 << 20;         // bytes for states; beyond, the walk is done each time
-constexpr std::size_t kMostWalkedBytes = 16 << 20;  // bytes of sets_, which are made anew beyond
+constexpr std::int32_t kMostPrepared = 1'000;       // states that prepare() looks at
+constexpr std::size_t kMostWalkedBytes = 16 << 20;  // bytes of the workshop, which is made anew beyond
+
+bool calls_rules(const Network& network) {
+  for (std::size_t s = 0; s < network.size(); ++s) {
+    if (!network.state(static_cast<std::int32_t>(s)).calls.empty()) return true;
+  }
+  return false;
+}
 
 void set_bit(std::span<std::uint32_t> words, std::int32_t id) {
   words[static_cast<std::size_t>(id) / 32] |= 1U << (static_cast<unsigned>(id) % 32);
@@ -18,73 +29,66 @@ void unite_bits(std::span<std::uint32_t> words, const std::vector<std::uint32_t>
   for (std::size_t i = 0; i < more.size(); ++i) words[i] |= more[i];
 }
 
-// Walks a trie and the sets of a text together, counting what that takes: a node is little, a set what it took to make.
-class Walk {
- public:
-  Walk(const std::vector<TokenTrie::Node>& nodes, ParseSets& sets)
-      : nodes_(nodes), sets_(sets), number_(sets.begin_walk()) {}
-
-  // Calls visit(child, set) for every node below `at` whose bytes can follow `set`. The longest token bounds the depth.
-  // False: it is too much, or a set is too ambiguous.
-  template <class Visit>
-  bool below(std::uint32_t at, SetId set, Visit&& visit) {
-    if (set == kTooMany) return false;
-    const std::uint32_t end = nodes_[at].end;
-    if (at + 1 == end) return true;
-    // Its elements stay where they are while other sets are made.
-    const std::span<const ParseSets::Range> ranges = sets_.ranges(set);
-    work_ += sets_.charge(set, number_);
-    if ((nodes_[at].kinds & ~sets_.set(set).loops) == 0) {  // free text: nothing below leads away from here
-      visited_ += end - at - 1;
-      if (visited_ / kNodesPerWork + work_ > kMostMaskWork) return false;
-      for (std::uint32_t child = at + 1; child < end; ++child) visit(child, set);
-      return true;
-    }
-    auto range = ranges.begin();
-    for (std::uint32_t child = at + 1; child < end; child = nodes_[child].end) {
-      if (++visited_ / kNodesPerWork + work_ > kMostMaskWork) return false;
-      while (range != ranges.end() && range->high < nodes_[child].byte) ++range;
-      if (range == ranges.end()) return true;
-      if (range->low > nodes_[child].byte) continue;
-      if (range->to == kTooMany) return false;
-      visit(child, range->to);
-      if (!below(child, range->to, visit)) return false;
-    }
-    return true;
-  }
-
-  std::size_t work() const { return work_ + visited_ / kNodesPerWork; }
-
- private:
-  static constexpr std::size_t kNodesPerWork = 16;
-
-  const std::vector<TokenTrie::Node>& nodes_;
-  ParseSets& sets_;
-  const std::uint32_t number_;
-  std::size_t work_ = 0, visited_ = 0;
-};
-
 }  // namespace
 
 TokenMasks::TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network)
-    : trie_(std::move(trie)), network_(std::move(network)) {}
+    : trie_(std::move(trie)), network_(std::move(network)), has_calls_(calls_rules(network_)) {}
 
 std::size_t TokenMasks::bytes() const {
   const std::lock_guard lock(mutex_);
-  return network_.bytes() + bytes_ + (sets_ != nullptr ? sets_->bytes() : 0);
+  return network_.bytes() + bytes_ + (workshop_ != nullptr ? workshop_->sets.bytes() + workshop_->runs.bytes() : 0);
+}
+
+TokenMasks::OfState TokenMasks::from_runs(RunMasks::Made&& made) const {
+  OfState out;
+  out.level = &trie_->level(0);
+  out.returns = std::move(made.returns);
+  out.returns.shrink_to_fit();
+  out.work = made.work;
+  std::size_t count = 0;
+  for (const std::uint32_t word : made.words) count += static_cast<std::size_t>(std::popcount(word));
+  if (count > kMostListed) {
+    out.bits = std::move(made.words);
+    return out;
+  }
+  out.tokens.reserve(count);
+  for (std::size_t w = 0; w < made.words.size(); ++w) {
+    for (std::uint32_t left = made.words[w]; left != 0; left &= left - 1) {
+      out.tokens.push_back(static_cast<std::int32_t>(32 * w) + std::countr_zero(left));
+    }
+  }
+  return out;
+}
+
+void TokenMasks::open_workshop() const {
+  if (workshop_ != nullptr && workshop_->sets.bytes() + workshop_->runs.bytes() <= kMostWalkedBytes) return;
+  workshop_ = std::make_unique<Workshop>(*trie_, network_, has_calls_);
+}
+
+void TokenMasks::prepare() const {
+  const std::lock_guard lock(mutex_);
+  open_workshop();
+  const auto states = static_cast<std::int32_t>(network_.size());
+  for (std::int32_t state = 0; state < states; state += 1 + states / kMostPrepared) {
+    if (network_.state(state).plain_run != kMaxPlainRun) workshop_->runs.prepare(workshop_->sets.at(state));
+  }
 }
 
 TokenMasks::OfState TokenMasks::make(std::int32_t state) const {
-  if (sets_ == nullptr || sets_->bytes() > kMostWalkedBytes) sets_ = std::make_unique<ParseSets>(network_);
-  OfState out;
+  open_workshop();
   const int plain_run = network_.state(state).plain_run;
+  if (plain_run != kMaxPlainRun) {
+    if (auto made = workshop_->runs.make(workshop_->sets.at(state))) return from_runs(std::move(*made));
+  }
+  OfState out;
   out.level = &trie_->level(plain_run);
   out.has_plain = out.level != &trie_->level(0);
-  Walk walk(out.level->nodes, *sets_);
-  const bool known = walk.below(0, sets_->at(state), [&](std::uint32_t node, SetId set) {
+  ParseSets& sets = workshop_->sets;
+  TokenWalk walk(out.level->nodes, sets);
+  const bool known = walk.below(0, sets.at(state), [&](std::uint32_t node, SetId set) {
     const TokenTrie::Node& found = out.level->nodes[node];
     for (std::int32_t id = found.token; id >= 0; id = trie_->next_same(id)) out.tokens.push_back(id);
-    if (sets_->set(set).complete && node + 1 < found.end) out.returns.push_back(node);
+    if (has_calls_ && sets.set(set).complete && node + 1 < found.end) out.returns.push_back(node);
   });
   out.work = known ? walk.work() : kMostMaskWork + 1;
   if (out.tokens.size() > kMostListed) {
@@ -127,7 +131,7 @@ TokenMasks::Found TokenMasks::allowed(ParseSets& sets, SetId set, std::span<std:
   const auto room = kMaxRuleDepth - network_.deepest_need() - static_cast<int>(trie_->longest()) - 1;
   if (std::ranges::any_of(parses, [&](const Parse& parse) { return sets.depth(parse.stack) >= room; })) {
     const auto& nodes = trie_->level(0).nodes;
-    const bool known = Walk(nodes, sets).below(0, set, [&](std::uint32_t node, SetId) { allow(nodes[node]); });
+    const bool known = TokenWalk(nodes, sets).below(0, set, [&](std::uint32_t node, SetId) { allow(nodes[node]); });
     return known ? any() : Found::kTooMany;
   }
   for (const Parse& parse : parses) {
@@ -141,7 +145,7 @@ TokenMasks::Found TokenMasks::allowed(ParseSets& sets, SetId set, std::span<std:
     const SetId behind = sets.after_return(parse.stack);
     if (behind == kNoSet || (behind != kTooMany && sets.set(behind).parses.empty())) continue;  // nothing goes on there
     const auto& nodes = known->level->nodes;
-    Walk walk(nodes, sets);
+    TokenWalk walk(nodes, sets);
     for (const std::uint32_t node : known->returns) {
       if (!walk.below(node, behind, [&](std::uint32_t child, SetId) { allow(nodes[child]); })) return Found::kTooMany;
     }

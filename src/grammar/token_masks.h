@@ -3,7 +3,8 @@
 // A token is allowed if all its bytes can follow. For a parse that is (state, stack), most tokens are decided by the
 // state alone: they stay within its rule. So for each state that is met the walk through the trie is done once and
 // kept; what is left for the stack are the places of the trie where the rule ends with bytes of the token still to
-// come. Thread safety: const calls from any number of threads; what is kept never changes an answer.
+// come. States that count characters do not walk each for itself (run_masks.h). Thread safety: const calls from any
+// number of threads; what is kept never changes an answer.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,19 @@
 
 #include "grammar/network.h"
 #include "grammar/parse_sets.h"
+#include "grammar/run_masks.h"
 #include "grammar/token_trie.h"
 
 namespace sluice {
-
-inline constexpr std::size_t kMostMaskWork = 2'000'000;  // states entered while a mask is made
 
 class TokenMasks {
  public:
   enum class Found : std::uint8_t { kNone, kSome, kTooMany };
 
   TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network);
+
+  // Makes what masks share with those of other grammars, so that nobody who wants a mask has to: it takes milliseconds.
+  void prepare() const;
 
   const Network& network() const { return network_; }
   const TokenTrie& trie() const { return *trie_; }
@@ -48,14 +51,25 @@ class TokenMasks {
     std::size_t work = 0;                // what that took; above kMostMaskWork: it is not known
   };
 
+  // For make(): what walks share.
+  struct Workshop {
+    Workshop(const TokenTrie& trie, const Network& network, bool with_returns)
+        : sets(network), runs(trie, sets, with_returns) {}
+    ParseSets sets;
+    RunMasks runs;
+  };
+
   std::shared_ptr<const OfState> of_state(std::int32_t state) const;
+  void open_workshop() const;  // with the lock held, as make()
   OfState make(std::int32_t state) const;
+  OfState from_runs(RunMasks::Made&& made) const;
 
   const std::shared_ptr<const TokenTrie> trie_;
   const Network network_;
+  const bool has_calls_;      // else no rule ends but with the text
   mutable std::mutex mutex_;  // guards this block
   mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_;
-  mutable std::unique_ptr<ParseSets> sets_;  // for make()
+  mutable std::unique_ptr<Workshop> workshop_;
   mutable std::size_t bytes_ = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "grammar/token_runs.h"
 
 namespace sluice {
 namespace {
@@ -121,6 +122,8 @@ TokenTrie::TokenTrie(std::span<const std::string_view> tokens, std::vector<std::
   }
 }
 
+TokenTrie::~TokenTrie() = default;
+
 bool TokenTrie::is_end(std::int32_t token) const {
   return std::ranges::binary_search(ends_, token);
 }
@@ -163,6 +166,14 @@ const TokenTrie::Level& TokenTrie::level(int plain_run) const {
   std::size_t level = 0;
   while (level + 1 < kPlainLevels.size() && kPlainLevels[level + 1] <= plain_run) ++level;
   return levels_[level];
+}
+
+const TokenRuns* TokenTrie::runs(const ByteClass& bytes) const {
+  const std::lock_guard lock(runs_mutex_);
+  const auto found = std::ranges::find_if(runs_, [&](const auto& known) { return known->bytes() == bytes; });
+  if (found != runs_.end()) return found->get();
+  if (runs_.size() == kMostTokenRuns) return nullptr;
+  return runs_.emplace_back(std::make_unique<TokenRuns>(*this, bytes)).get();
 }
 
 }  // namespace sluice

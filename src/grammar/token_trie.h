@@ -5,12 +5,15 @@
 // may stand, such as inside a JSON string, they are all allowed, and only the others are walked: level i of the trie
 // has the tokens that are not plain texts of at most kPlainLevels[i] characters, and a ready mask of those that are.
 //
-// Thread safety: const after it is made; may be used from any thread.
+// Thread safety: const after it is made, but for what runs() keeps; may be used from any thread.
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,6 +21,10 @@
 namespace sluice {
 
 inline constexpr std::array<int, 7> kPlainLevels = {0, 1, 2, 4, 8, 24, 255};
+inline constexpr std::size_t kMostTokenRuns = 24;  // classes of bytes whose runs are kept: some 2 MB each
+
+using ByteClass = std::bitset<256>;
+class TokenRuns;
 
 class TokenTrie {
  public:
@@ -37,6 +44,7 @@ class TokenTrie {
   // `tokens[id]`: the bytes of a token; empty: it is never part of a text (special tokens, ids without a token).
   // `ends`: the tokens that end an answer.
   TokenTrie(std::span<const std::string_view> tokens, std::vector<std::int32_t> ends);
+  ~TokenTrie();
 
   int vocab_size() const { return static_cast<int>(bytes_at_.size()) - 1; }
   std::size_t words() const { return (bytes_at_.size() - 1 + 31) / 32; }  // of a mask
@@ -55,6 +63,9 @@ class TokenTrie {
 
   // The level for a place where texts of `plain_run` plain characters may stand.
   const Level& level(int plain_run) const;
+  // The tokens by how many bytes of the class they begin with: made when it is first asked for, then kept; null: too
+  // many classes are.
+  const TokenRuns* runs(const ByteClass& bytes) const;
 
  private:
   std::vector<char> text_;
@@ -63,6 +74,8 @@ class TokenTrie {
   std::vector<std::int32_t> ends_, next_same_;
   std::size_t longest_ = 0;
   std::array<Level, kPlainLevels.size()> levels_;
+  mutable std::mutex runs_mutex_;  // guards the next
+  mutable std::vector<std::unique_ptr<const TokenRuns>> runs_;
 };
 
 // One of 64 kinds of bytes, as a bit: ASCII's punctuation has one each, letters and digits some together.

@@ -1,0 +1,81 @@
+// RunMasks: the masks of places where a grammar counts characters, such as `[a-z]{3,40}`. There bytes of one class lead
+// from set to set: behind n of them lies the n-th of a chain. So a token that is all of the class is allowed if it is
+// no longer than the chain, and one that leaves the class behind n bytes if the n-th set lets it go on; both by length
+// are kept for all places of all chains of the class (TokenRuns), and what follows an exit for all that come to the
+// same set.
+//
+// The answer is that of a walk from the place (TokenWalk). Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "grammar/parse_sets.h"
+#include "grammar/token_runs.h"
+#include "grammar/token_trie.h"
+#include "grammar/token_walk.h"
+
+namespace sluice {
+
+class RunMasks {
+ public:
+  struct Made {
+    std::vector<std::uint32_t> words;    // the tokens allowed
+    std::vector<std::uint32_t> returns;  // nodes of level 0 behind which the rule may end and tokens go on
+    std::size_t work = 0;
+  };
+
+  // `with_returns`: whether these are wanted. Both references outlive this.
+  RunMasks(const TokenTrie& trie, ParseSets& sets, bool with_returns)
+      : trie_(trie), sets_(sets), with_returns_(with_returns) {}
+
+  // Nothing: no characters are counted here, or it is too much; then a walk says.
+  std::optional<Made> make(SetId set);
+
+  // Makes what make() needs that is of the vocabulary alone: some milliseconds for a class of bytes that is new.
+  void prepare(SetId set);
+
+  std::size_t bytes() const { return bytes_; }  // of what is kept
+
+ private:
+  struct Chain {
+    ByteClass bytes;
+    std::vector<SetId> sets;  // behind 0, 1, ... bytes of the class
+  };
+  // What follows an exit: a byte that is not of the class, behind bytes that are, leads to a set.
+  struct Exit {
+    const TokenRuns* runs = nullptr;
+    std::uint8_t byte = 0;
+    SetId to = kNoSet;
+
+    auto operator<=>(const Exit&) const = default;
+  };
+  struct Behind {
+    ByLength tokens, returns;  // by the length before the exit
+    std::size_t work = 0;
+    bool known = false;
+  };
+  struct Found {
+    std::vector<std::uint32_t>& tokens;
+    std::vector<std::uint32_t>& returns;
+  };
+
+  std::optional<Chain> chain_from(SetId set);
+  SetId next_in_chain(const ByteClass& bytes, SetId at);
+  bool add_exits(const TokenRuns& runs, const Chain& chain, std::size_t length, Made& made);
+  bool add_walks(const TokenRuns& runs, const Chain& chain, Made& made);
+  const Behind& behind(const Exit& exit);
+  bool walk_from(TokenWalk& walk, std::uint32_t node, SetId set, const Found& found);
+
+  const TokenTrie& trie_;
+  ParseSets& sets_;
+  const bool with_returns_;
+  std::map<Exit, Behind> behind_;
+  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;  // (node, set): exits that are nobody else's
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace sluice
