@@ -100,10 +100,9 @@ SequenceId Stepper::new_id() {
 
 SequenceId Stepper::enter(Sequence given) {
   given.alive = true;
-  if (recorder_ != nullptr) given.number = recorder_->next_sequence();
   const SequenceId id = new_id();
+  given.number = number(id);
   scheduler_.add(id, given.counts);
-  mark(id, {.number = given.number});
   sequence(id) = std::move(given);
   return id;
 }
@@ -168,8 +167,8 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
   s.admitted_before = true;
   s.admitted_at = parent.admitted_at;
   s.slot = *slot;
-  if (recorder_ != nullptr) s.number = recorder_->next_sequence();
-  mark(id, {.number = s.number, .reached = marks_[static_cast<std::size_t>(parent_id.value)].reached});
+  s.number = number(id);
+  s.reached = parent.reached;
   record(StepItem::Kind::kFork, s, static_cast<int>(parent.number), runner_->position(s.slot), answer.choice);
   sequence(id) = std::move(s);
   return id;
@@ -347,8 +346,7 @@ void Stepper::carry_out_plan() {
 void Stepper::preempt(const Preemption& preemption) {
   Sequence& s = sequence(preemption.sequence);
   const Position position = runner_->position(s.slot);
-  Position& reached = marks_[static_cast<std::size_t>(preemption.sequence.value)].reached;
-  reached = std::max(reached, position);
+  s.reached = std::max(s.reached, position);
   // An admission of this plan may rely on a window page that nobody else holds.
   const bool relied_on = !plan_.admissions.empty();
   if (preemption.swap) {

@@ -176,6 +176,7 @@ class Stepper final {
   struct Sequence {
     bool alive = false;
     std::uint32_t number = 0;  // in records
+    Position reached = 0;      // tokens that were computed when it was last preempted
     std::vector<TokenId> tokens;
     SequenceCounts counts;
     SequenceAnswer answer;
@@ -204,13 +205,6 @@ class Stepper final {
     PrefixHit hit;                             // of the last lookup
     int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
   };
-
-  // What is asked of a sequence for each record.
-  struct Mark {
-    std::uint32_t number = 0;  // Sequence::number
-    Position reached = 0;      // tokens that were computed when it was last preempted
-  };
-  void mark(SequenceId id, const Mark& mark);
 
   int free_latent_pages() const;
   void gather_facts();
@@ -263,6 +257,7 @@ class Stepper final {
   void record_arrival(const Sequence& s, const Sequence* again);
   void record_blocks(const Sequence& s, int first);
   void record_plan();
+  std::uint32_t number(SequenceId id);
   void record_span(const Span& span);
   void record_idle();
   SequenceLook look(const Sequence& s, SequenceId id) const;
@@ -278,8 +273,8 @@ class Stepper final {
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
-  std::vector<Sequence> sequences_;  // by SequenceId
-  std::vector<Mark> marks_;          // the same
+  std::vector<Sequence> sequences_;     // by SequenceId
+  std::vector<std::uint32_t> numbers_;  // the same: Sequence::number
   std::vector<SequenceId> free_ids_;
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;

@@ -61,10 +61,11 @@ void Stepper::record(StepItem::Kind kind, const Sequence& s, int a, int b, int d
                   .b = b});
 }
 
-void Stepper::mark(SequenceId id, const Mark& mark) {
+// Of a sequence that begins to live.
+std::uint32_t Stepper::number(SequenceId id) {
   const auto index = static_cast<std::size_t>(id.value);
-  marks_.resize(std::max(marks_.size(), index + 1));
-  marks_[index] = mark;
+  numbers_.resize(std::max(numbers_.size(), index + 1));
+  return numbers_[index] = recorder_ != nullptr ? recorder_->next_sequence() : 0;
 }
 
 // A plan without a row is no step, but replays need it: whoever waits for another one's prefix counts plans.
@@ -88,16 +89,16 @@ void Stepper::record_blocks(const Sequence& s, int first) {
 }
 
 // Preemptions and admissions are recorded as they are carried out: what could not be swapped is computed again.
-// Sequences that decode are told by what lies densely for it (marks_): 1,000 of them cost some microseconds otherwise.
+// Sequences that decode are told by what lies densely (numbers_): 1,000 of them cost some microseconds otherwise. The
+// row that chooses a token has never been computed before.
 void Stepper::record_plan() {
   record_idle();
   for (const ReasonToWait& wait : plan_.reasons) {
     record(StepItem::Kind::kWait, sequence(wait.sequence), static_cast<int>(wait.reason));
   }
   const auto decode = [this](const Span& span, std::uint64_t* word) {
-    const Mark& mark = marks_[static_cast<std::size_t>(span.sequence.value)];
-    if (span.rows != 1 || !span.samples || span.drafts != 0 || span.first_position < mark.reached) return false;
-    *word = StepRecorder::decode(mark.number, span.first_position);
+    if (span.rows != 1 || !span.samples || span.drafts != 0) return false;
+    *word = StepRecorder::decode(numbers_[static_cast<std::size_t>(span.sequence.value)], span.first_position);
     return true;
   };
   const std::span<const Span> spans = plan_.spans;
@@ -113,8 +114,7 @@ void Stepper::record_plan() {
 void Stepper::record_span(const Span& span) {
   const Sequence& s = sequence(span.sequence);
   if (!s.slot) return;
-  const Position reached = marks_[static_cast<std::size_t>(span.sequence.value)].reached;
-  const int again = std::clamp(reached - span.first_position, 0, span.rows - span.drafts);
+  const int again = std::clamp(s.reached - span.first_position, 0, span.rows - span.drafts);
   record(StepItem::Kind::kSpan, s, span.first_position, span.rows | (again << 16), span.drafts,
          span.samples ? StepItem::kSamples : 0);
 }
