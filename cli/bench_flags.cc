@@ -96,6 +96,10 @@ void add_bench_serve_command(CLI::App& bench, Invocation& invocation) {
   command.add_option("--extra-body", options->extra_body, "More fields of each request, as a JSON object")
       ->option_text("JSON");
   command.add_option("--api-key-env", options->api_key_env, "The variable that holds the key")->capture_default_str();
+  command.add_option("--cacert", options->authorities, "Certificates in PEM that an https server's may be signed by")
+      ->check(CLI::ExistingFile)
+      ->option_text("FILE [the system's]");
+  command.add_flag("--insecure", options->insecure, "Take any certificate of an https server");
   command.add_option("--timeout", options->timeout, "Seconds until an answer's end")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();

@@ -36,7 +36,10 @@ struct Load {
 // What does not change between the runs.
 struct Bench {
   Bench(const BenchServeOptions& options, ServerUrl url)
-      : options(options), client(std::move(url), {.timeout_seconds = options.timeout}) {}
+      : options(options),
+        client(
+            std::move(url),
+            {.timeout_seconds = options.timeout, .authorities = options.authorities, .trust_all = options.insecure}) {}
 
   const BenchServeOptions& options;
   HttpClient client;

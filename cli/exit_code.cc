@@ -25,7 +25,8 @@ int exit_code(const Status& status) {
 }
 
 int report(const Status& status) {
-  if (!status.ok()) fmt::print(stderr, "sluice: error: {}\n", status.message());
+  // fmt::print would throw where the disk is full.
+  if (!status.ok()) std::fputs(fmt::format("sluice: error: {}\n", status.message()).c_str(), stderr);
   return exit_code(status);
 }
 

@@ -20,7 +20,7 @@ add_library(utf8proc-static STATIC IMPORTED)
 set_target_properties(utf8proc-static PROPERTIES IMPORTED_LOCATION ${UTF8PROC_STATIC}
   INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
 
-# OpenSSL: libcrypto for SHA-256 of the keys of cached blocks, libssl for the server's TLS.
+# OpenSSL: libcrypto for SHA-256 of the keys of cached blocks, libssl for TLS.
 find_library(CRYPTO_STATIC libcrypto.a REQUIRED)
 add_library(crypto-static STATIC IMPORTED)
 set_target_properties(crypto-static PROPERTIES IMPORTED_LOCATION ${CRYPTO_STATIC}

@@ -16,6 +16,7 @@ set(SLUICE_ALONE
   base/asio_compiled                       # Asio and Beast whole
   load/http_client                         # templates of Asio and Beast
   base/sha256                              # OpenSSL stays out of programs that hash nothing
+  base/tls                                 # ... and speak no TLS
   text/deepseek_v32_chat text/deepseek_v4_chat config/gguf_deepseek2 config/gguf_deepseek4 config/gguf_llama
 )                                          # families: the same functions by the same names
 function(sluice_group RESULT NAME)

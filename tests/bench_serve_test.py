@@ -15,7 +15,7 @@ import time
 import pytest
 
 from program import SLUICE, fails, sluice
-from server_process import Server
+from server_process import Server, make_certificate
 
 WORDS = "the quick brown fox jumps over a lazy dog and runs away".split()
 
@@ -202,8 +202,22 @@ def test_our_own_answers_do_not_depend_on_what_else_runs(tmp_path):
         assert "at the trace's times: 2 requests" in done.stdout
 
 
+def test_over_tls(tmp_path):
+    certificate, key = make_certificate(tmp_path, "own")
+    flags = ("--requests", 4, "--input", 60, "--output", 8, "--concurrency", 4)
+    with Server("--host", "127.0.0.1", "--host", "127.0.0.2", "--tls-certificate", certificate, "--tls-key", key) as server:
+        fails("bench", "serve", server.url, *flags, says=["TLS: self-signed certificate", "--insecure"], code=3)
+        stranger = server.url.replace("127.0.0.1", "127.0.0.2")
+        fails("bench", "serve", stranger, "--cacert", certificate, *flags, says="TLS: IP address mismatch", code=3)
+        for url, trust in ((server.url, ("--cacert", certificate)), (stranger, ("--insecure",))):
+            assert "4 requests" in bench(url, *flags, *trust).stdout
+            assert "0 answers differ" in bench(url, *flags, *trust, "--check-determinism").stdout
+        plain = server.url.replace("https", "http")
+        fails("bench", "serve", plain, *flags, says="GET /v1/models", code=3)
+
+
 def test_what_is_wrong_is_told(tmp_path):
-    fails("bench", "serve", "https://localhost", says="speaks no TLS")
+    fails("bench", "serve", "https://127.0.0.1:1", "--cacert", __file__, says="expected certificates in PEM")
     fails("bench", "serve", "http://127.0.0.1:1", says="GET /v1/models", code=3)
     fails("bench", "serve", "http://127.0.0.1:1", "--slo", "ttft:5", says="--slo")
     fails("bench", "serve", "http://127.0.0.1:1", "--extra-body", "[]", says="--extra-body")

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import subprocess
 import threading
 import time
 
@@ -17,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from server_process import PATIENCE, Server, fetch
+from server_process import BUILD, PATIENCE, Server, fetch
 
 CHROMIUM = os.environ.get("SLUICE_CHROMIUM", "/usr/bin/chromium")
 DRIVER = os.environ.get("SLUICE_CHROMEDRIVER", "/usr/bin/chromedriver")
@@ -439,6 +440,32 @@ def test_the_engine_at_work(server, width, height, scheme):
     lines = [json.loads(line) for line in fetch(server.url + "/debug/engine/trace").text.splitlines()]
     assert lines and all({"timestamp", "input_length", "output_length", "step"} <= set(line) for line in lines)
     assert fetch(server.url + "/debug/engine/perfetto").json()["traceEvents"]
+
+
+@pytest.mark.skipif("SLUICE_PAGE_MINUTES" not in os.environ, reason="takes so many minutes: SLUICE_PAGE_MINUTES=60")
+def test_the_engine_view_keeps_its_size(server):
+    """At 50 steps a second: one request of 50 tokens a second. What the page holds when it has everything it keeps, and at the end."""
+    minutes = int(os.environ["SLUICE_PAGE_MINUTES"])
+    load = subprocess.Popen([BUILD / "sluice", "bench", "serve", server.url, "--rate", "1", "--requests", str(60 * minutes + 120), "--input", "64", "--output", "50"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with Browser(server.url + "/#engine") as b:
+            b.cdp("Performance.enable")
+            sizes = []
+            for minute in range(1, minutes + 1):
+                time.sleep(60)
+                b.cdp("HeapProfiler.collectGarbage")
+                now = {m["name"]: m["value"] for m in b.cdp("Performance.getMetrics")["metrics"]}
+                sizes.append((now["JSHeapUsedSize"] / 2**20, now["Nodes"], now["JSEventListeners"]))
+                print(f"minute {minute}: {sizes[-1][0]:.2f} MiB, {now['Nodes']:.0f} nodes, step {b.js('return sluice.engine.state.steps.at(-1).number')}", flush=True)
+            assert load.poll() is None, "the load ended"
+            b.is_clean()
+    finally:
+        load.terminate()
+        load.wait(PATIENCE)
+    settled, end = (max(size for size, _, _ in part) for part in (sizes[minutes // 4:minutes // 2], sizes[3 * minutes // 4:]))
+    assert end <= 1.1 * settled + 1, sizes
+    assert sizes[-1][1] <= 1.2 * sizes[minutes // 4][1] + 50 and sizes[-1][2] <= sizes[minutes // 4][2] + 10, sizes
 
 
 def test_by_keyboard_alone(server):

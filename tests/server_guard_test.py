@@ -17,19 +17,10 @@ import httpx
 import openai
 import pytest
 
-from server_process import BUILD, PATIENCE, Server
+from server_process import BUILD, PATIENCE, Server, make_certificate
 
 KEY, ADMIN = "user-secret", "admin-secret"
 BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
-
-
-def make_certificate(folder, name):
-    """A certificate for localhost, signed by itself."""
-    files = folder / f"{name}.pem", folder / f"{name}.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-                    "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out",
-                    files[0], "-keyout", files[1]], check=True, capture_output=True)
-    return files
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,15 @@ def fetch(url, body=None):
         connection.close()
 
 
+def make_certificate(folder, name):
+    """A certificate for localhost, signed by itself."""
+    files = folder / f"{name}.pem", folder / f"{name}.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out",
+                    files[0], "-keyout", files[1]], check=True, capture_output=True)
+    return files
+
+
 class Server:
     """A running `sluice serve`, or another command that becomes one; `log` gathers its stderr."""
 

@@ -37,6 +37,8 @@ struct StepItem {
     kPreemption,  // a: tokens that were computed; flag kSwapped: they are kept in the swap space
     kSpan,        // a: first position, b: rows() and again(), detail: drafts among them; flag kSamples
     kEnd,         // a: tokens generated; flag kBetween: cancelled between two steps
+    kPause,       // between two steps; a: 1: it gets no more rows, 0: it goes on
+    kIdle,        // of no sequence; a: plans without a row since the last item, as all waited for paused ones' memory
   };
   static constexpr std::uint8_t kSwapped = 1, kSamples = 1, kBetween = 1;
 

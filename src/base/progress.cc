@@ -46,8 +46,9 @@ void ProgressBar::update(std::size_t done, std::size_t total) {
   const std::string amount = unit_ == Unit::kItems
                                  ? fmt::format("{} of {}  {:.1f}/s", done, total, rate)
                                  : fmt::format("{}  {}/s", format_bytes(static_cast<double>(done)), format_bytes(rate));
-  fmt::print(stderr, "\r{} {:3.0f} % [{}{}] {}\x1b[K", label_, part * 100, std::string(filled, '#'),
-             std::string(kWidth - filled, '.'), amount);
+  const std::string line = fmt::format("\r{} {:3.0f} % [{}{}] {}\x1b[K", label_, part * 100, std::string(filled, '#'),
+                                       std::string(kWidth - filled, '.'), amount);
+  std::fputs(line.c_str(), stderr);  // fmt::print would throw where the disk is full
   std::fflush(stderr);
 }
 

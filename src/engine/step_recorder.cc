@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -39,25 +40,16 @@ StepRecorder::StepRecorder()
       words_(reinterpret_cast<std::uint64_t*>(memory_.data())),
       salt_(random_word()) {}
 
-// A reader that sees a word written here also sees what reserved_ was before, and so knows that it came too late.
-void StepRecorder::put(std::uint64_t at, std::uint64_t word) {
-  std::atomic_ref(words_[at % kWords]).store(word, std::memory_order_release);
-}
-
 std::uint64_t StepRecorder::get(std::uint64_t at) const {
   return std::atomic_ref(words_[at % kWords]).load(std::memory_order_acquire);
 }
 
-void StepRecorder::reserve(std::uint64_t end) {
-  if (end > reserved_.load(std::memory_order_relaxed)) reserved_.store(end + kAhead, std::memory_order_relaxed);
-}
-
 void StepRecorder::add(const StepItem& item) {
-  if (items_ == kMostItems) {
+  if (used_ + 2 > kMostWords) {
     ++lost_;
     return;
   }
-  const std::uint64_t at = start_ + kHeaderWords + 2 * static_cast<std::uint64_t>(items_++);
+  const std::uint64_t at = start_ + kHeaderWords + std::exchange(used_, used_ + 2);
   reserve(at + 2);
   put(at, first_word(item));
   put(at + 1, pair(item.a, item.b));
@@ -70,7 +62,7 @@ void StepRecorder::close(const StepRecord& counts) {
       number,
       static_cast<std::uint64_t>(counts.begin_ns),
       static_cast<std::uint64_t>(counts.end_ns),
-      pair(counts.rows, items_),
+      pair(counts.rows, static_cast<int>(used_)),
       pair(counts.running, counts.waiting),
       pair(counts.latent_used, counts.latent_cached),
       pair(counts.window_used, counts.window_cached),
@@ -81,8 +73,8 @@ void StepRecorder::close(const StepRecord& counts) {
   // Behind the ring: where each record starts.
   std::atomic_ref(words_[kWords + number % kRecords]).store(start_, std::memory_order_release);
   closed_.store(number + 1, std::memory_order_release);
-  start_ += kHeaderWords + 2 * static_cast<std::uint64_t>(items_);
-  items_ = lost_ = 0;
+  start_ += kHeaderWords + std::exchange(used_, 0);
+  lost_ = 0;
 }
 
 StepItem StepRecorder::block(std::uint32_t sequence, std::uint64_t hash_word) const {
@@ -109,19 +101,34 @@ bool StepRecorder::read_one(std::uint64_t number, StepRecord* record) const {
   record->slots_used = low(header[7]);
   record->lost = high(header[7]);
   record->swap_bytes = static_cast<std::int64_t>(header[8]);
-  record->items.resize(static_cast<std::size_t>(high(header[3])));
-  std::uint64_t at = start + kHeaderWords;
-  for (StepItem& item : record->items) {
-    const std::uint64_t first = get(at), second = get(at + 1);
-    item = {.kind = static_cast<StepItem::Kind>(first & 0xFF),
-            .flags = static_cast<std::uint8_t>(first >> 8),
-            .detail = static_cast<std::uint16_t>(first >> 16),
-            .sequence = static_cast<std::uint32_t>(first >> 32),
-            .a = low(second),
-            .b = high(second)};
-    at += 2;
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(high(header[3])));
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = get(start + kHeaderWords + i);
+  if (!is_there()) return false;
+  read_items(words, &record->items);
+  return true;
+}
+
+void StepRecorder::read_items(const std::vector<std::uint64_t>& words, std::vector<StepItem>* items) {
+  for (std::size_t i = 0; i < words.size();) {
+    const std::uint64_t first = words[i++];
+    if ((first & 0xFF) != kDecodes) {
+      items->push_back({.kind = static_cast<StepItem::Kind>(first & 0xFF),
+                        .flags = static_cast<std::uint8_t>(first >> 8),
+                        .detail = static_cast<std::uint16_t>(first >> 16),
+                        .sequence = static_cast<std::uint32_t>(first >> 32),
+                        .a = low(words[i]),
+                        .b = high(words[i])});
+      ++i;
+      continue;
+    }
+    for (std::uint64_t left = first >> 8; left > 0; --left, ++i) {
+      items->push_back({.kind = StepItem::Kind::kSpan,
+                        .flags = StepItem::kSamples,
+                        .sequence = static_cast<std::uint32_t>(words[i] >> 32),
+                        .a = low(words[i]),
+                        .b = 1});
+    }
   }
-  return is_there();
 }
 
 std::vector<StepRecord> StepRecorder::read(std::uint64_t number, std::size_t most) const {

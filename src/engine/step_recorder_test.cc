@@ -84,15 +84,49 @@ TEST(StepRecorderTest, LargeRecordsLeaveRoomForFewer) {
   const auto records = recorder.read(0, 100);
   EXPECT_THAT(records, SizeIs(8));  // of 120,009 words in 1,048,576
   for (const StepRecord& record : records) expect_whole(record);
-  for (int i = 0; i < StepRecorder::kMostItems + 5; ++i) recorder.add(item(1));
+  constexpr std::size_t kMost = StepRecorder::kMostWords / 2;
+  for (std::size_t i = 0; i < kMost + 5; ++i) recorder.add(item(1));
   recorder.close({});
   const auto last = recorder.read(40, 1);
   ASSERT_THAT(last, SizeIs(1));
-  EXPECT_THAT(last[0].items, SizeIs(StepRecorder::kMostItems));
+  EXPECT_THAT(last[0].items, SizeIs(kMost));
   EXPECT_EQ(last[0].lost, 5);
 }
 
 // The writer overtakes the reader all the time: nine records fill the ring, and the oldest is read first.
+// Some of them at the end of the ring, where they go on at its beginning; and more than a record has room for.
+TEST(StepRecorderTest, DecodesAreSpansOfOneRow) {
+  StepRecorder recorder;
+  for (const std::size_t count :
+       {1U, 1000U, 70'000U, 131'071U, 131'072U, 70'000U, 130'000U, 131'000U, 131'000U, 131'000U, 131'000U, 3U}) {
+    std::vector<std::uint64_t> decodes;
+    for (std::size_t i = 0; i < count; ++i) decodes.push_back(StepRecorder::decode(7U << 28, static_cast<int>(i)));
+    EXPECT_EQ(recorder.add_decodes(5, [](std::size_t, std::uint64_t*) { return false; }), 0U);
+    EXPECT_EQ(recorder.add_decodes(count + 1,
+                                   [&](std::size_t j, std::uint64_t* word) {
+                                     if (j < count) *word = decodes[j];
+                                     return j < count;
+                                   }),
+              count);
+    recorder.add(item(1));
+    recorder.close({});
+    const auto records = recorder.read(recorder.closed() - 1, 1);
+    ASSERT_THAT(records, SizeIs(1));
+    const std::size_t kept = std::min<std::size_t>(count, StepRecorder::kMostWords - 1);
+    const bool has_last = kept + 3 <= StepRecorder::kMostWords;
+    ASSERT_THAT(records[0].items, SizeIs(kept + has_last));
+    EXPECT_EQ(static_cast<std::size_t>(records[0].lost), count - kept + !has_last);
+    for (std::size_t i = 0; i < kept; ++i) {
+      const StepItem expected{.kind = StepItem::Kind::kSpan,
+                              .flags = StepItem::kSamples,
+                              .sequence = 7U << 28,
+                              .a = static_cast<int>(i),
+                              .b = 1};
+      ASSERT_EQ(records[0].items[i], expected);
+    }
+  }
+}
+
 TEST(StepRecorderTest, AReaderSeesWholeRecordsOrNone) {
   StepRecorder recorder;
   constexpr int kSteps = 400;

@@ -100,8 +100,8 @@ SequenceId Stepper::new_id() {
 
 SequenceId Stepper::enter(Sequence given) {
   given.alive = true;
-  if (recorder_ != nullptr) given.number = recorder_->next_sequence();
   const SequenceId id = new_id();
+  given.number = number(id);
   scheduler_.add(id, given.counts);
   sequence(id) = std::move(given);
   return id;
@@ -167,8 +167,8 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
   s.admitted_before = true;
   s.admitted_at = parent.admitted_at;
   s.slot = *slot;
+  s.number = number(id);
   s.reached = parent.reached;
-  if (recorder_ != nullptr) s.number = recorder_->next_sequence();
   record(StepItem::Kind::kFork, s, static_cast<int>(parent.number), runner_->position(s.slot), answer.choice);
   sequence(id) = std::move(s);
   return id;
@@ -193,7 +193,9 @@ void Stepper::end(SequenceId id) {
 }
 
 void Stepper::set_paused(SequenceId id, bool paused) {
-  if (!sequence(id).complete) scheduler_.set_paused(id, paused);
+  if (sequence(id).complete || scheduler_.paused(id) == paused) return;
+  scheduler_.set_paused(id, paused);
+  record(StepItem::Kind::kPause, sequence(id), paused ? 1 : 0);
 }
 
 void Stepper::append(SequenceId id, TokenId token) {
@@ -225,8 +227,9 @@ Status Stepper::begin() {
   plan_ = scheduler_.plan(facts_);
   carry_out_plan();
   blocked_ = plan_.empty() && plan_.preemptions.empty();
-  const bool all_wait = blocked_ && scheduler_.paused() > 0;  // for readers: nothing to write down, however often
+  const bool all_wait = blocked_ && scheduler_.paused() > 0;  // for readers: nothing to write down but how often
   if (recorder_ != nullptr && !all_wait) record_plan();
+  idle_plans_ += recorder_ != nullptr && all_wait;
   build_spans();
   if (all_wait) step_began_ns_ = -1;
   if (step_spans_.empty()) {
@@ -327,6 +330,7 @@ std::span<const DrawnToken> Stepper::take() {
 }
 
 void Stepper::carry_out_plan() {
+  state_lost_ = false;
   for (const Preemption& preemption : plan_.preemptions) preempt(preemption);
   for (const Admission& admission : plan_.admissions) expect_blocks(sequence(admission.sequence));
   for (const SequenceId id : plan_.waits) wait_for_blocks(sequence(id));
@@ -342,6 +346,7 @@ void Stepper::carry_out_plan() {
 void Stepper::preempt(const Preemption& preemption) {
   Sequence& s = sequence(preemption.sequence);
   const Position position = runner_->position(s.slot);
+  s.reached = std::max(s.reached, position);
   // An admission of this plan may rely on a window page that nobody else holds.
   const bool relied_on = !plan_.admissions.empty();
   if (preemption.swap) {
@@ -390,6 +395,7 @@ void Stepper::restore(SequenceId id) {
     log_warning("{}; {} tokens will be computed again", slot.status().message(), s.swapped_position);
     forget_expected_before(s, s.expected_end);
     scheduler_.lost(id);
+    state_lost_ = true;
     return;
   }
   s.slot = *slot;

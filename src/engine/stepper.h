@@ -176,7 +176,7 @@ class Stepper final {
   struct Sequence {
     bool alive = false;
     std::uint32_t number = 0;  // in records
-    Position reached = 0;      // tokens that were computed at some time
+    Position reached = 0;      // tokens that were computed when it was last preempted
     std::vector<TokenId> tokens;
     SequenceCounts counts;
     SequenceAnswer answer;
@@ -257,6 +257,9 @@ class Stepper final {
   void record_arrival(const Sequence& s, const Sequence* again);
   void record_blocks(const Sequence& s, int first);
   void record_plan();
+  std::uint32_t number(SequenceId id);
+  void record_span(const Span& span);
+  void record_idle();
   SequenceLook look(const Sequence& s, SequenceId id) const;
   static Sequence copy_of_prompt(const Sequence& other, const SequenceAnswer& answer);
   Sequence& sequence(SequenceId id) { return sequences_[static_cast<std::size_t>(id.value)]; }
@@ -270,7 +273,8 @@ class Stepper final {
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
-  std::vector<Sequence> sequences_;  // by SequenceId
+  std::vector<Sequence> sequences_;     // by SequenceId
+  std::vector<std::uint32_t> numbers_;  // the same: Sequence::number
   std::vector<SequenceId> free_ids_;
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
@@ -286,6 +290,8 @@ class Stepper final {
   } watched_;  // drafts of the model since it was last looked at
   Drafter drafter_;
   StepRecorder* recorder_ = nullptr;
+  int idle_plans_ = 0;                // since the last item
+  bool state_lost_ = false;           // of a sequence that this plan restores
   std::int64_t step_began_ns_ = -1;   // of the open record; -1: no step was begun since the last
   std::vector<SequenceId> drawn_;     // whose tokens are on their way, or are about to be sent for
   std::vector<SampleRow> draw_rows_;  // of drawn_

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/test_seed_testing.h"
 #include "engine/stepper_testing.h"
@@ -26,13 +28,14 @@ class RecordedSchedule {
 
   void run() {
     int left = pick(2, 7);
-    while (left > 0 || !stepper().idle()) {
+    while (left > 0 || !ids_.empty()) {
       while (left > 0 && (stepper().idle() || pick(0, 2) == 0)) {
         arrive();
         --left;
       }
       if (!ids_.empty() && pick(0, 14) == 0) cancel();
-      step();
+      pause_and_go_on();
+      if (!stepper().idle()) step();
       if (::testing::Test::HasFailure()) return;
     }
   }
@@ -40,6 +43,8 @@ class RecordedSchedule {
   std::uint64_t hits() const { return hits_; }
   std::uint64_t waits() const { return waits_; }
   std::uint64_t again() const { return again_; }
+  std::uint64_t pauses() const { return pauses_; }
+  std::uint64_t idle_plans() const { return all_idle_; }
 
  private:
   Stepper& stepper() { return stage_.stepper(); }
@@ -73,7 +78,19 @@ class RecordedSchedule {
   void cancel() {
     const auto victim = std::next(ids_.begin(), pick(0, static_cast<int>(ids_.size()) - 1));
     stage_.end(victim->second);
+    paused_.erase(victim->second);
     ids_.erase(victim);
+  }
+
+  void pause_and_go_on() {
+    for (const auto& [name, id] : ids_) {
+      const bool paused = paused_.contains(id);
+      if (pick(0, paused ? 4 : 19) != 0) continue;
+      if (paused) paused_.erase(id);
+      if (!paused) paused_.insert(id);
+      stepper().set_paused(id, !paused);
+      told_.emplace_back(numbers_.at(id.value), !paused);
+    }
   }
 
   void step() {
@@ -88,15 +105,23 @@ class RecordedSchedule {
     for (std::size_t row = 0; row < sampled.size(); ++row) {
       const std::string name = name_of(sampled[row]);
       stage_.take(sampled[row], row);
-      if (static_cast<int>(stage_.answer(name).size()) == lengths_.at(numbers.at(sampled[row].value)).second)
+      if (static_cast<int>(stage_.answer(name).size()) == lengths_.at(numbers.at(sampled[row].value)).second) {
+        paused_.erase(sampled[row]);
         ids_.erase(name);
+      }
     }
     stepper().close_record();
     const std::vector<StepRecord> records = recorder_.read(steps_, 10);
+    if (plan.empty() && stepper().blocked() && stepper().paused() > 0) {
+      ++idle_plans_;
+      EXPECT_TRUE(records.empty());
+      return;
+    }
     ASSERT_EQ(records.size(), 1U);
     EXPECT_EQ(records[0].number, steps_++);
     compare_plan(records[0], plan, numbers);
     compare_counts(records[0], before, planned);
+    compare_pauses(records[0]);
     again_ += stage_.stats().preemptions_recompute - before.preemptions_recompute;
   }
 
@@ -139,6 +164,20 @@ class RecordedSchedule {
     EXPECT_EQ(waits, plan.reasons.size());
     EXPECT_EQ(record.rows, plan.rows);
     waits_ += waits;
+  }
+
+  void compare_pauses(const StepRecord& record) {
+    std::vector<std::pair<std::uint32_t, bool>> found;
+    std::uint64_t idle = 0;
+    for (const StepItem& item : record.items) {
+      if (item.kind == Kind::kPause) found.emplace_back(item.sequence, item.a == 1);
+      if (item.kind == Kind::kIdle) idle += static_cast<std::uint64_t>(item.a);
+    }
+    EXPECT_EQ(found, told_);
+    EXPECT_EQ(idle, idle_plans_);
+    pauses_ += told_.size();
+    all_idle_ += std::exchange(idle_plans_, 0);
+    told_.clear();
   }
 
   void check_again(const StepItem& span) {
@@ -184,15 +223,18 @@ class RecordedSchedule {
   Stage stage_;
   std::map<std::string, SequenceId> ids_;  // that live
   std::map<std::int32_t, std::uint32_t> numbers_;
+  std::set<SequenceId> paused_;
+  std::vector<std::pair<std::uint32_t, bool>> told_;  // pauses, since the last record: whose, and whether it goes on
   std::map<std::uint32_t, std::pair<int, int>> lengths_;
   std::map<std::uint32_t, int> reached_;
   unsigned next_ = 0;
+  std::uint64_t idle_plans_ = 0, all_idle_ = 0, pauses_ = 0;
   std::uint64_t steps_ = 0, preemptions_ = 0, hits_ = 0, waits_ = 0, again_ = 0;
 };
 
 TEST(StepperRecordTest, FiveHundredRandomSchedules) {
   const unsigned seed = test_seed();
-  std::uint64_t preemptions = 0, hits = 0, waits = 0, again = 0;
+  std::uint64_t preemptions = 0, hits = 0, waits = 0, again = 0, pauses = 0, idle_plans = 0;
   for (unsigned schedule = 0; schedule < 500; ++schedule) {
     RecordedSchedule one(seed + schedule);
     one.run();
@@ -201,11 +243,15 @@ TEST(StepperRecordTest, FiveHundredRandomSchedules) {
     hits += one.hits();
     waits += one.waits();
     again += one.again();
+    pauses += one.pauses();
+    idle_plans += one.idle_plans();
   }
   EXPECT_GT(preemptions, 100U);
   EXPECT_GT(hits, 100U);
   EXPECT_GT(waits, 100U);
   EXPECT_GT(again, 50U);
+  EXPECT_GT(pauses, 500U);
+  EXPECT_GT(idle_plans, 10U);
 }
 
 TEST(StepperRecordTest, ALookSaysWhoRunsAndWhyOthersWait) {

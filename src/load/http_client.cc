@@ -20,8 +20,12 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
+#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
+
+#include "base/tls.h"
 
 // Calls with an error_code to fill return it too.
 // NOLINTBEGIN(bugprone-unused-return-value)
@@ -39,10 +43,57 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);  // failures come a
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::uint32_t kMostHeaderBytes = 64 << 10;
 
+using Parser = http::response_parser<http::buffer_body>;
+
 struct Connection {
   explicit Connection(asio::io_context& io) : stream(io) {}
+
+  asio::awaitable<error_code> write(std::string_view bytes) {
+    if (tls && !tls->send(bytes)) co_return asio::error::connection_aborted;
+    if (tls) tls->take(out);
+    const asio::const_buffer sending = tls ? asio::buffer(std::as_const(out)) : asio::buffer(bytes);
+    if (sending.size() == 0) co_return error_code();
+    const auto [error, sent] = co_await asio::async_write(stream, sending, kAwait);
+    out.clear();
+    co_return error;
+  }
+
+  // Something more in the buffer.
+  asio::awaitable<error_code> read() {
+    for (;;) {
+      const auto space = buffer.prepare(kReadBytes);
+      const auto [error, got] = co_await stream.async_read_some(space, kAwait);
+      if (error) co_return error;
+      if (!tls) {
+        buffer.commit(got);
+        co_return error;
+      }
+      plain.clear();
+      const bool sound = tls->receive({static_cast<const char*>(space.data()), got}, plain);
+      if (const error_code answered = co_await write({}); answered || !sound)
+        co_return answered ? answered : asio::error::connection_aborted;
+      std::memcpy(buffer.prepare(plain.size()).data(), plain.data(), plain.size());
+      buffer.commit(plain.size());
+      if (!plain.empty()) co_return error_code();
+      if (tls->ended()) co_return asio::error::eof;
+      if (shaking_hands && tls->ready()) co_return error_code();
+    }
+  }
+
+  asio::awaitable<error_code> shake_hands(const TlsConfig& config, const std::string& host) {
+    tls = std::make_unique<TlsStream>(config, host);
+    shaking_hands = true;
+    error_code error = co_await write({});
+    if (!error) error = co_await read();
+    shaking_hands = false;
+    co_return error;
+  }
+
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
+  std::unique_ptr<TlsStream> tls;
+  std::string out, plain;  // of TLS: to be sent; just received
+  bool shaking_hands = false;
   bool used = false;  // an answer came over it
 };
 
@@ -57,17 +108,24 @@ struct Outcome {
 Outcome failed(error_code error, CallEnd otherwise, bool began) {
   if (error == beast::error::timeout) return {CallEnd::kTimeout, "no end of the answer in time", began, false};
   if (error == asio::error::operation_aborted) return {CallEnd::kGivenUp, "given up", began, false};
-  if (error == http::error::end_of_stream || error == http::error::partial_message)
+  if (error == asio::error::eof || error == http::error::partial_message)
     return {CallEnd::kBroken, "the connection was closed before the answer's end", began, false};
   if (error.category() == http::make_error_code(http::error::bad_version).category())
     return {CallEnd::kMalformed, error.message(), began, false};
   return {otherwise, error.message(), began, false};
 }
 
+Outcome untrusted(const Connection& connection, error_code error) {
+  if (connection.tls->failure().empty()) return failed(error, CallEnd::kConnect, false);
+  return {CallEnd::kConnect,
+          fmt::format("TLS: {} (--cacert FILE names whom to trust, --insecure trusts all)", connection.tls->failure()),
+          false, false};
+}
+
 }  // namespace
 
 struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
-  Impl(ServerUrl url, HttpClientOptions options) : url(std::move(url)), options(options) {}
+  Impl(ServerUrl url, HttpClientOptions options) : url(std::move(url)), options(std::move(options)) {}
 
   std::string request_text(const HttpCall& call) const {
     std::string text = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sluice-bench\r\nAccept: */*\r\n",
@@ -107,20 +165,43 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
     if (!connection.used) {
       const auto [error, endpoint] = co_await connection.stream.async_connect(addresses, kAwait);
       if (error) co_return failed(error, CallEnd::kConnect, false);
+      if (config != nullptr) {
+        const error_code refused = co_await connection.shake_hands(*config, url.host);
+        if (refused) co_return untrusted(connection, refused);
+      }
       error_code ignored;
       connection.stream.socket().set_option(tcp::no_delay(true), ignored);
     }
-    const auto [error, sent] = co_await asio::async_write(connection.stream, asio::buffer(text), kAwait);
+    const error_code error = co_await connection.write(text);
     if (error) co_return failed(error, CallEnd::kBroken, false);
     co_return co_await read_answer(connection, events);
   }
 
+  // Parses what the buffer has, or if that is not enough, reads more.
+  static asio::awaitable<error_code> advance(Connection& connection, Parser& parser) {
+    error_code error = http::error::need_more;
+    if (connection.buffer.size() > 0) {
+      const std::size_t used = parser.put(connection.buffer.data(), error);
+      connection.buffer.consume(used);
+      if (used > 0 && error == http::error::need_more) co_return error_code();
+      if (error == http::error::need_buffer) co_return error_code();
+    }
+    if (error != http::error::need_more) co_return error;
+    error = co_await connection.read();
+    if (error != asio::error::eof || !parser.got_some()) co_return error;
+    error = {};
+    parser.put_eof(error);
+    co_return error;
+  }
+
   asio::awaitable<Outcome> read_answer(Connection& connection, HttpEvents& events) {
-    http::response_parser<http::buffer_body> parser;
+    Parser parser;
     parser.header_limit(kMostHeaderBytes);
     parser.body_limit(boost::none);
-    const auto [error, read] = co_await http::async_read_header(connection.stream, connection.buffer, parser, kAwait);
-    if (error) co_return failed(error, CallEnd::kBroken, parser.got_some());
+    while (!parser.is_header_done()) {
+      const error_code error = co_await advance(connection, parser);
+      if (error) co_return failed(error, CallEnd::kBroken, parser.got_some());
+    }
     const auto type = parser.get()[http::field::content_type];
     if (events.on_head) events.on_head(parser.get().result_int(), type.starts_with("text/event-stream"));
     std::vector<char> bytes(kReadBytes);
@@ -128,30 +209,33 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
       auto& body = parser.get().body();
       body.data = bytes.data();
       body.size = bytes.size();
-      auto [problem, count] = co_await http::async_read_some(connection.stream, connection.buffer, parser, kAwait);
-      if (problem == http::error::need_buffer) problem = {};
+      const error_code error = co_await advance(connection, parser);
       if (const std::size_t got = bytes.size() - body.size; got > 0 && events.on_body)
         events.on_body({bytes.data(), got});
-      if (problem) co_return failed(problem, CallEnd::kBroken, true);
+      if (error) co_return failed(error, CallEnd::kBroken, true);
     }
     connection.used = true;
     co_return Outcome{CallEnd::kWhole, "", true, parser.keep_alive()};
   }
 
-  ServerUrl url;
-  HttpClientOptions options;
+  const ServerUrl url;
+  const HttpClientOptions options;
   asio::io_context io{1};
   tcp::resolver::results_type addresses;
+  std::shared_ptr<const TlsConfig> config;  // null: no TLS
   std::vector<std::shared_ptr<Connection>> idle, busy;
   std::vector<std::weak_ptr<asio::steady_timer>> timers;
   bool stopped = false;
 };
 
 HttpClient::HttpClient(ServerUrl url, HttpClientOptions options)
-    : impl_(std::make_shared<Impl>(std::move(url), options)) {}
+    : impl_(std::make_shared<Impl>(std::move(url), std::move(options))) {}
 HttpClient::~HttpClient() = default;
 
 Status HttpClient::resolve() {
+  if (impl_->url.tls) {
+    SLUICE_ASSIGN_OR_RETURN(impl_->config, TlsConfig::client(impl_->options.authorities, impl_->options.trust_all));
+  }
   error_code error;
   tcp::resolver resolver(impl_->io);
   impl_->addresses = resolver.resolve(impl_->url.host, impl_->url.port, error);

@@ -46,6 +46,9 @@ struct HttpEvents {
 
 struct HttpClientOptions {
   double timeout_seconds = 3600;  // from sending to the end of the answer
+  // Of https: a file in PEM with the certificates to trust, "": those that the system trusts; or whether to trust all.
+  std::string authorities = {};
+  bool trust_all = false;
 };
 
 class HttpClient {
@@ -55,7 +58,7 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Finds the server's addresses; without it requests end with kConnect.
+  // Finds the server's addresses, and reads whom to trust; without it requests end with kConnect.
   Status resolve();
   void send(HttpCall call, HttpEvents events);
   void at(LoadClock::time_point time, std::function<void()> task);

@@ -33,8 +33,11 @@ TEST(ServerUrl, IsReadAsUsersTypeIt) {
   EXPECT_EQ(parts("http://host/proxy/v1"), "host:80/proxy");
   EXPECT_EQ(parts("localhost:9"), "localhost:9");
   EXPECT_EQ(parts("http://[::1]:8000"), "[::1]:8000");
-  for (const char* wrong : {"https://host", "ftp://host", "http://", "http://:80", "host:0", "host:70000", "host:8000x",
-                            "http://a b", "http://user@host", "http://host/?q", "[::1"})
+  EXPECT_EQ(parts("https://host/v1"), "host:443");
+  EXPECT_TRUE(parse_server_url("https://host:8443")->tls);
+  EXPECT_FALSE(parse_server_url("http://host:443")->tls);
+  for (const char* wrong : {"ftp://host", "http://", "http://:80", "host:0", "host:70000", "host:8000x", "http://a b",
+                            "http://user@host", "http://host/?q", "[::1"})
     EXPECT_THAT(parts(wrong), HasSubstr("found '")) << wrong;
 }
 

@@ -28,7 +28,7 @@ Status split_authority(std::string_view authority, ServerUrl& url) {
     url.host = authority.substr(0, colon);
     rest = colon == std::string_view::npos ? "" : authority.substr(colon);
   }
-  url.port = rest.empty() ? "80" : rest.substr(1);
+  url.port = !rest.empty() ? rest.substr(1) : url.tls ? "443" : "80";
   if (url.host.empty() || (!rest.empty() && rest[0] != ':')) return invalid_argument("it has no host");
   if (!is_port(url.port)) return invalid_argument(fmt::format("'{}' is not a port", url.port));
   return {};
@@ -43,16 +43,16 @@ std::string ServerUrl::authority() const {
 Result<ServerUrl> parse_server_url(std::string_view text) {
   const std::string what = fmt::format("{}, found '{}'", kExample, text);
   std::string_view rest = text;
+  ServerUrl url;
   if (const std::size_t scheme = rest.find("://"); scheme != std::string_view::npos) {
-    if (rest.substr(0, scheme) == "https") return invalid_argument(what + ": this client speaks no TLS");
-    if (rest.substr(0, scheme) != "http") return invalid_argument(what);
+    url.tls = rest.substr(0, scheme) == "https";
+    if (!url.tls && rest.substr(0, scheme) != "http") return invalid_argument(what);
     rest.remove_prefix(scheme + 3);
   }
   const std::size_t slash = rest.find('/');
   const std::string_view authority = rest.substr(0, slash);
   std::string_view path = slash == std::string_view::npos ? "" : rest.substr(slash);
   if (rest.find_first_of("?#@ ") != std::string_view::npos) return invalid_argument(what);
-  ServerUrl url;
   SLUICE_RETURN_IF_ERROR(split_authority(authority, url).with_context(what));
   while (path.ends_with('/')) path.remove_suffix(1);
   if (path.ends_with("/v1")) path.remove_suffix(3);

@@ -187,7 +187,9 @@ void GenerationJob::pump() {
   if (open_choices_ == 0) return complete(std::move(text));
   // Of requests that began since.
   if (is_held_ && !events.empty()) hold(true);
-  if (options_.stream && !text.empty()) exchange_->write(std::move(text));
+  if (!options_.stream || text.empty()) return;
+  exchange_->write(std::move(text));
+  if (!events.empty()) context_.metrics.stream_delay.observe(seconds_between(events.front().at, now_()));
 }
 
 void GenerationJob::take(Event& event, std::string& text) {

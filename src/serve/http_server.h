@@ -36,7 +36,8 @@ struct HttpServerOptions {
   std::chrono::milliseconds header_timeout{10'000};  // from a header's first byte to its last
   std::chrono::milliseconds body_timeout{120'000};   // for the whole body
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte, or too far behind
-  // Of an answer; beyond that the client is too far behind, and its exchange is told, until half of it is left.
+  // Of an answer, what the system keeps included, which is half of it at most; beyond that the client is too far
+  // behind, and its exchange is told, until half of it is left.
   std::size_t max_unread_bytes = 1 << 20;
   // The clock for timing requests; called on the network thread.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;

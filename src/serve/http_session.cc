@@ -37,6 +37,7 @@ HttpSession::HttpSession(std::shared_ptr<HttpLoop> loop, HttpSocket::Stream stre
   Failure ignored;  // local sockets have none of these
   socket_.stream().set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.stream().set_option(asio::socket_base::keep_alive(true), ignored);  // finds clients whose machine is gone
+  socket_.limit_send_buffer(options().max_unread_bytes / 2);
 }
 
 HttpSession::~HttpSession() {
@@ -247,10 +248,11 @@ void HttpSession::changed() {
 // Who has caught up has room for half of what is allowed, so that a stream does not stop and go with every piece.
 void HttpSession::watch_unread() {
   const bool was_full = unread_since_ != Clock::time_point();
-  if (!was_full && socket_.unsent() > options().max_unread_bytes) {
+  const std::size_t behind = socket_.behind();
+  if (!was_full && behind > options().max_unread_bytes) {
     unread_since_ = Clock::now();
     if (answer_->backlog) answer_->backlog(true);
-  } else if (was_full && socket_.unsent() <= options().max_unread_bytes / 2) {
+  } else if (was_full && (socket_.unsent() == 0 || behind <= options().max_unread_bytes / 2)) {
     unread_since_ = {};
     if (answer_->backlog) answer_->backlog(false);
   }

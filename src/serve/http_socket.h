@@ -5,12 +5,16 @@
 // go out without a timer or a wait. Thread safety: its loop's thread.
 #pragma once
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/socket_base.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -21,7 +25,7 @@
 #include <string_view>
 #include <utility>
 
-#include "serve/http_tls.h"
+#include "base/tls.h"
 
 // Calls with an error_code to fill return it too.
 // NOLINTBEGIN(bugprone-unused-return-value)
@@ -47,6 +51,19 @@ class HttpSocket {
   bool is_tls() const { return tls_ != nullptr; }
   Stream& stream() { return stream_; }
   std::size_t unsent() const { return out_.size() - sent_; }
+
+  // The system takes no more than about so many bytes that the client has not; by itself it would take some MiB.
+  void limit_send_buffer(std::size_t bytes) {
+    Failure ignored;
+    // It doubles this, for what it needs itself.
+    stream_.set_option(boost::asio::socket_base::send_buffer_size(static_cast<int>(bytes / 2)), ignored);
+  }
+  // What the client has not taken, where that is more than the system takes; else 0.
+  std::size_t behind() {
+    int taken = 0;
+    if (unsent() == 0 || ::ioctl(stream_.native_handle(), SIOCOUTQ, &taken) != 0) taken = 0;
+    return unsent() + static_cast<std::size_t>(taken);
+  }
 
   // What has come, appended to `into`; would_block if nothing has, eof at the end.
   Failure read_now(boost::beast::flat_buffer& into) {

@@ -38,9 +38,10 @@ TEST_F(MetricsTest, NamesCanBeginAsThoseOfOthers) {
               HasSubstr("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"tiny\"} 0"));
   for (const char* name :
        {"num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total", "generation_tokens_total",
-        "time_to_first_token_seconds_bucket", "inter_token_latency_seconds_sum", "e2e_request_latency_seconds_count",
-        "request_success_total", "num_preemptions_total", "prefix_cache_queries_total", "prefix_cache_hits_total",
-        "request_queue_time_seconds_count", "request_prefill_time_seconds_count", "request_decode_time_seconds_count",
+        "time_to_first_token_seconds_bucket", "inter_token_latency_seconds_sum", "stream_delay_seconds_count",
+        "e2e_request_latency_seconds_count", "request_success_total", "num_preemptions_total",
+        "prefix_cache_queries_total", "prefix_cache_hits_total", "request_queue_time_seconds_count",
+        "request_prefill_time_seconds_count", "request_decode_time_seconds_count",
         "request_inference_time_seconds_count", "request_prompt_tokens_count", "request_generation_tokens_count",
         "cache_config_info"}) {
     EXPECT_THAT(all, HasSubstr(std::string("\nvllm:") + name + "{"));

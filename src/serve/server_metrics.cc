@@ -53,6 +53,9 @@ std::vector<double> second_buckets() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300};
 }
 
+std::vector<double> delay_buckets() {
+  return {50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 0.2, 1};
+}
 std::vector<double> token_buckets() {
   return {16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
 }
@@ -189,6 +192,8 @@ ServerMetrics::ServerMetrics(const Engine& engine)
                                                 "Between two tokens of an answer.", second_buckets())),
       inter_token_latency(registry_.histogram("sluice_inter_token_latency_seconds", "Between two tokens of an answer.",
                                               second_buckets())),
+      stream_delay(registry_.histogram("sluice_stream_delay_seconds",
+                                       "From a token's making to its event being with the system.", delay_buckets())),
       request_latency(registry_.histogram("sluice_e2e_request_latency_seconds",
                                           "From the end of a request's header to its last token.", second_buckets())),
       queue_time(registry_.histogram("sluice_request_queue_time_seconds",

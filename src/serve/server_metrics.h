@@ -49,6 +49,7 @@ class ServerMetrics {
   Histogram& time_to_first_token;
   Histogram& time_per_output_token;
   Histogram& inter_token_latency;
+  Histogram& stream_delay;
   Histogram& request_latency;
   Histogram& queue_time;
   Histogram& prefill_time;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -66,6 +67,33 @@ TEST_F(SlowReaderTest, AnAnswerPausesUntilItsReaderHasCaughtUp) {
   EXPECT_EQ(text, tokenizer().decode(ids, true));
   EXPECT_GE(engine_.pauses(), 1);
   EXPECT_TRUE(engine_.wait_idle());
+}
+
+// What the system keeps for the client is counted. The engine makes a token when the network's thread has seen the
+// last.
+TEST_F(SlowReaderTest, AtMostAMebibyteIsUnread) {
+  server_.reset();
+  options_.http.max_unread_bytes = HttpServerOptions().max_unread_bytes;
+  std::atomic<std::size_t> made = 0;
+  engine_.before_output = [&] {
+    if (engine_.pauses() > 0) return;
+    EXPECT_EQ(get("/version").status, 200);
+    ++made;
+  };
+  start();
+  TestClient client(server_->port(), kReceiveBytes);
+  client.send_request("POST", "/v1/chat/completions", body());
+  ASSERT_TRUE(comes([&] { return engine_.stats().paused == 1; }));
+  const std::size_t tokens = made;
+  const TestAnswer answer = client.read_answer();
+  ASSERT_TRUE(answer.whole);
+  const std::vector<std::string> events = events_of(answer.body);
+  ASSERT_GT(events.size(), tokens);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < tokens; ++i) bytes += events[i].size();
+  constexpr std::size_t kMebibyte = 1 << 20;
+  EXPECT_GT(bytes, kMebibyte / 4);
+  EXPECT_LT(bytes, kMebibyte + kMebibyte / 16) << "of " << tokens << " tokens; the client's own buffer is small";
 }
 
 TEST_F(SlowReaderTest, OnePausedAnswerHoldsUpNoOther) {

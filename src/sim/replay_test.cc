@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/test_paths_testing.h"
@@ -30,7 +31,8 @@ std::string words_of(const StepPlan& plan) {
   return text;
 }
 
-// Requests with common prefixes, choices, ends before their limit and cancellations, on a model without weights.
+// Requests with common prefixes, choices, pauses, ends before their limit and cancellations, on a model without
+// weights.
 class Recording {
  public:
   Recording(const SimulatedModel& model, const SimulationOptions& options, unsigned seed) : random_(seed) {
@@ -44,8 +46,9 @@ class Recording {
 
   Plans run() {
     Plans plans;
+    std::size_t recorded = 0;
     int left = pick(3, 12);
-    while (left > 0 || !stepper_->idle()) {
+    while (left > 0 || !live_.empty()) {
       while (left > 0 && (stepper_->idle() || pick(0, 3) == 0)) {
         arrive();
         --left;
@@ -54,11 +57,13 @@ class Recording {
         const auto victim = std::next(live_.begin(), pick(0, static_cast<int>(live_.size()) - 1));
         stepper_->end(victim->first);
         live_.erase(victim);
-        open_end_ = true;
-        if (stepper_->idle()) continue;
+        closed_before_end_ = recorder_.closed();
       }
+      pause_and_go_on();
+      if (stepper_->idle()) continue;
       EXPECT_TRUE(stepper_->step().ok());
       plans.push_back(words_of(stepper_->plan()));
+      idle_plans_ += stepper_->blocked();
       const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
       std::vector<SequenceId> forked;
       for (const SequenceId id : sampled) {
@@ -66,9 +71,12 @@ class Recording {
       }
       for (const SequenceId id : forked) take(id);
       for (const SequenceId id : sampled) take(id);
+      const std::uint64_t closed = recorder_.closed();
       stepper_->close_record();
-      open_end_ = false;
+      if (recorder_.closed() > closed) recorded = plans.size();
     }
+    open_end_ = recorded < plans.size() || closed_before_end_ == recorder_.closed();
+    plans.resize(recorded);
     return plans;
   }
 
@@ -79,12 +87,15 @@ class Recording {
     return stats;
   }
   int forks() const { return forks_; }
+  int pauses() const { return pauses_; }
+  int idle_plans() const { return idle_plans_; }
   // The last thing was a cancellation, behind which no step closed a record.
   bool open_end() const { return open_end_; }
 
  private:
   struct Live {
     int answer = 0, forks = 0;
+    bool paused = false;
   };
   int pick(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
 
@@ -99,6 +110,20 @@ class Recording {
     if (!stepper_->check(static_cast<int>(given.prompt.size()), given.max_tokens).ok()) return;
     const Live live = {pick(1, given.max_tokens), pick(0, 3) ? 0 : pick(1, 3)};
     live_[stepper_->add(std::move(given))] = live;
+  }
+
+  // In any order, which replays have to keep.
+  void pause_and_go_on() {
+    std::vector<SequenceId> ids;
+    for (const auto& [id, live] : live_) ids.push_back(id);
+    std::shuffle(ids.begin(), ids.end(), random_);
+    for (const SequenceId id : ids) {
+      Live& live = live_[id];
+      if (pick(0, live.paused ? 9 : 39) != 0) continue;
+      live.paused = !live.paused;
+      stepper_->set_paused(id, live.paused);
+      pauses_ += live.paused;
+    }
   }
 
   void fork(SequenceId parent, std::vector<SequenceId>& forked) {
@@ -121,7 +146,8 @@ class Recording {
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
   std::map<SequenceId, Live> live_;
-  int forks_ = 0;
+  int forks_ = 0, pauses_ = 0, idle_plans_ = 0;
+  std::uint64_t closed_before_end_ = ~std::uint64_t{0};  // records, at the last cancellation
   bool open_end_ = false;
 };
 
@@ -132,8 +158,8 @@ TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
   const ModelPlan plan = plan_model(std::move(config).value(), EngineSetup()).value();
   const SimulatedModel model = {plan.cache_layout, 65536};
   std::uint64_t preemptions = 0, hits = 0;
-  int forks = 0;
-  for (unsigned i = 0; i < 60; ++i) {
+  int forks = 0, pauses = 0, idle_plans = 0;
+  for (unsigned i = 0; i < 500; ++i) {
     SimulationOptions options;
     options.engine.speculation.speculative = "off";
     options.engine.scheduler.async_scheduling = "off";
@@ -160,13 +186,17 @@ TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
     preemptions += recording.stats().preemptions_recompute;
     hits += recording.stats().cache.resumed_tokens;
     forks += recording.forks();
+    pauses += recording.pauses();
+    idle_plans += recording.idle_plans();
     if (recording.open_end()) continue;
     EXPECT_EQ(replayed.size(), expected.size());
     EXPECT_EQ(recording.stats().cache.resumed_tokens, result->stats.cache.resumed_tokens);
   }
   EXPECT_GT(preemptions, 5U);
   EXPECT_GT(hits, 1000U);
-  EXPECT_GT(forks, 10);
+  EXPECT_GT(forks, 100);
+  EXPECT_GT(pauses, 1000);
+  EXPECT_GT(idle_plans, 10);
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ class Simulation {
     std::size_t request = 0;
     double last_token = 0;
     int generated = 0;
-    bool admitted = false;
+    bool admitted = false, paused = false;
   };
 
   RequestRecord& record(const Live& live) { return result_.requests[live.request]; }
@@ -92,21 +92,26 @@ class Simulation {
     const std::vector<TraceRequest>& requests = trace_.requests;
     ids_.resize(requests.size());
     begun_.resize(requests.size());
-    std::multimap<int, std::size_t> ends;
     std::size_t next = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (requests[i].step < 0) {
         return invalid_argument(fmt::format("the trace's request {} has no 'step', which a replay by steps needs", i));
       }
-      if (requests[i].end_step >= 0) ends.emplace(requests[i].end_step, i);
+      if (requests[i].end_step >= 0) ends_.emplace(requests[i].end_step, i);
+      for (std::size_t p = 0; p < requests[i].pauses.size(); p += 2) {
+        pauses_.emplace(std::pair(requests[i].pauses[p], requests[i].pauses[p + 1]), i);
+      }
     }
     for (; done_ < requests.size(); ++step_) {
       for (; next < requests.size() && requests[next].fork_of < 0 && requests[next].step <= step_; ++next) {
         arrive(next, now_);
       }
-      for (; !ends.empty() && ends.begin()->first <= step_; ends.erase(ends.begin())) cancel(ends.begin()->second);
+      for (; !ends_.empty() && ends_.begin()->first <= step_; ends_.erase(ends_.begin())) cancel(ends_.begin()->second);
+      pause_before_step();
       if (done_ == requests.size()) break;
-      if (stepper_.idle() && next == requests.size()) {
+      const bool over = next == requests.size() && ends_.empty() && pauses_.empty();
+      if (stepper_.idle() && over) go_on();
+      if (stepper_.idle() && over) {
         return invalid_argument(
             "the trace's forks begin where their parents have ended: it is not a record of this engine");
       }
@@ -117,6 +122,25 @@ class Simulation {
       }
     }
     return {};
+  }
+
+  void pause_before_step() {
+    for (; !pauses_.empty() && pauses_.begin()->first.first <= step_; pauses_.erase(pauses_.begin())) {
+      const SequenceId id = ids_[pauses_.begin()->second];
+      if (id) set_paused(id, !live(id).paused);
+    }
+  }
+
+  // Behind the end of the record.
+  void go_on() {
+    for (const SequenceId id : ids_) {
+      if (id && live(id).paused) set_paused(id, false);
+    }
+  }
+
+  void set_paused(SequenceId id, bool paused) {
+    live(id).paused = paused;
+    stepper_.set_paused(id, paused);
   }
 
   void cancel(std::size_t request) {
@@ -190,7 +214,8 @@ class Simulation {
     const double began = now_;
     SLUICE_RETURN_IF_ERROR(stepper_.step());
     const StepPlan& plan = stepper_.plan();
-    if (plan.empty() && ++idle_steps_ > kMostIdleSteps) {
+    const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // of a replay by steps
+    if (plan.empty() && !waits_for_event && ++idle_steps_ > kMostIdleSteps) {
       return internal_error(
           fmt::format("the simulation stands still at {:.3f} s: {} sequences run, {} wait, and the "
                       "scheduler plans nothing",
@@ -261,11 +286,13 @@ class Simulation {
   const SimulationOptions& options_;
   Stepper stepper_;
   Arrivals arrivals_;
-  std::vector<Live> live_;          // by SequenceId
-  std::vector<SequenceId> ids_;     // by request, while they live; of replays by steps
-  std::vector<bool> begun_;         // requests, in such a replay
-  std::vector<SequenceId> forked_;  // in this step
-  int step_ = 0;                    // of a replay by steps
+  std::vector<Live> live_;                                  // by SequenceId
+  std::vector<SequenceId> ids_;                             // by request, while they live; of replays by steps
+  std::vector<bool> begun_;                                 // requests, in such a replay
+  std::multimap<int, std::size_t> ends_;                    // of it, by step: requests to be cancelled
+  std::multimap<std::pair<int, int>, std::size_t> pauses_;  // of it, by step and place: requests to pause or go on
+  std::vector<SequenceId> forked_;                          // in this step
+  int step_ = 0;                                            // of a replay by steps
   double now_ = 0;
   std::size_t done_ = 0;
   int idle_steps_ = 0;

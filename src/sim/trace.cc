@@ -56,6 +56,8 @@ Result<TraceRequest> parse_request(const boost::json::value& value, const std::s
   if (!std::is_sorted(request.message_starts.begin(), request.message_starts.end())) {
     fields.fail("message_starts", "ascending positions");
   }
+  fields.read("pauses", request.pauses, 0, kMostSteps);
+  if (request.pauses.size() % 2 != 0) fields.fail("pauses", "pairs of numbers");
   read_hash_ids(fields, trace.hash_block_tokens, request);
   SLUICE_RETURN_IF_ERROR(fields.status());
   return request;

@@ -16,6 +16,8 @@
 //   max_tokens     what it asked for, which may be more than output_length
 //   fork_of        the number of an earlier line with the same prompt, from which it forks at the end of that step
 //   end_step       the step before which it is cancelled
+//   pauses         pairs of numbers: the step before which it pauses, goes on, pauses ..., and the place of that among
+//                  all that happens before the step
 // Other keys are ignored. Thread safety: plain values.
 #pragma once
 
@@ -37,6 +39,7 @@ struct TraceRequest {
   int step = -1, max_tokens = 0, fork_of = -1, end_step = -1;  // -1, 0: not given
   std::vector<std::int64_t> hash_ids;
   std::vector<Position> message_starts;
+  std::vector<int> pauses;
 };
 
 inline TraceRequest plain_request(double arrival_ms, int input, int output) {

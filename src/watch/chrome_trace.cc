@@ -79,6 +79,7 @@ class ChromeWriter {
   }
 
   void read(const StepItem& item) {
+    if (item.kind == Kind::kIdle) return;
     Lane& lane = lanes_[item.sequence];
     switch (item.kind) {
       case Kind::kArrival:

@@ -80,7 +80,8 @@ std::string steps_json(const std::vector<StepRecord>& records) {
                    r.window_used, r.window_cached, r.slots_used, r.swap_bytes, r.lost);
     bool first = true;
     for (const StepItem& item : r.items) {
-      if (item.kind == StepItem::Kind::kBlock || item.kind == StepItem::Kind::kMessage) continue;
+      using Kind = StepItem::Kind;
+      if (item.kind == Kind::kBlock || item.kind == Kind::kMessage || item.kind == Kind::kIdle) continue;
       fmt::format_to(end, "{}[{},{},{},{},{},{}]", first ? "" : ",", static_cast<int>(item.kind), item.flags,
                      item.detail, item.sequence, item.a, item.b);
       first = false;

@@ -18,12 +18,14 @@ struct Line {
   bool ended = false, between = false;
   std::vector<std::int64_t> ids;
   std::vector<int> messages;
+  std::vector<std::uint64_t> pauses;
 };
 
 class TraceWriter {
  public:
   void read(const StepRecord& record, std::uint64_t first, std::int64_t began_ns) {
-    step_ = record.number - first;
+    step_ = record.number - first + idle_;
+    told_ = 0;
     ms_ = std::max(ms_, static_cast<double>(record.begin_ns - began_ns) * 1e-6);
     for (const StepItem& item : record.items) read(item);
   }
@@ -74,6 +76,11 @@ class TraceWriter {
       return;
     }
     if (item.kind == Kind::kFork) return fork(item);
+    if (item.kind == Kind::kIdle) {
+      idle_ += static_cast<std::uint64_t>(item.a);
+      step_ += static_cast<std::uint64_t>(item.a);
+      return;
+    }
     Line* line = line_of(item.sequence);
     if (line == nullptr) return;  // it arrived before
     switch (item.kind) {
@@ -88,6 +95,9 @@ class TraceWriter {
         break;
       case Kind::kBlock:
         line->ids.push_back(item.id());
+        break;
+      case Kind::kPause:
+        line->pauses.insert(line->pauses.end(), {step_, told_++});
         break;
       case Kind::kEnd:
         line->ended = true;
@@ -108,12 +118,14 @@ class TraceWriter {
     if (line.priority != 0) fmt::format_to(end, R"(,"priority":{})", line.priority);
     if (line.fork_of >= 0) fmt::format_to(end, R"(,"fork_of":{})", line.fork_of);
     if (line.between) fmt::format_to(end, R"(,"end_step":{})", line.end_step);
+    if (!line.pauses.empty()) fmt::format_to(end, R"(,"pauses":[{}])", fmt::join(line.pauses, ","));
     if (!line.messages.empty()) fmt::format_to(end, R"(,"message_starts":[{}])", fmt::join(line.messages, ","));
     if (!line.ids.empty()) fmt::format_to(end, R"(,"hash_ids":[{}])", fmt::join(line.ids, ","));
     out += "}\n";
   }
 
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0, idle_ = 0;  // plans without a row count as steps here
+  std::uint64_t told_ = 0;             // pauses, of this record
   double ms_ = 0;
   std::vector<Line> lines_;
   std::unordered_map<std::uint32_t, std::size_t> number_of_;

@@ -1,8 +1,10 @@
-#include "serve/http_tls.h"
+#include "base/tls.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <array>
@@ -60,6 +62,23 @@ Result<std::shared_ptr<const TlsConfig>> TlsConfig::load(const std::string& cert
   return config;
 }
 
+Result<std::shared_ptr<const TlsConfig>> TlsConfig::client(const std::string& authorities, bool trust_all) {
+  ERR_clear_error();
+  std::shared_ptr<const TlsConfig> config(new TlsConfig(SSL_CTX_new(TLS_client_method())));
+  SSL_CTX* context = as_context(config->context_);
+  SLUICE_CHECK(context != nullptr, "libssl gives a context");
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  if (trust_all) return config;
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  if (authorities.empty()) {
+    SSL_CTX_set_default_verify_paths(context);
+  } else if (SSL_CTX_load_verify_file(context, authorities.c_str()) != 1) {
+    return invalid_argument(fmt::format("{}: expected certificates in PEM: {}", authorities, last_error()));
+  }
+  return config;
+}
+
 TlsConfig::~TlsConfig() {
   SSL_CTX_free(as_context(context_));
 }
@@ -69,6 +88,21 @@ TlsStream::TlsStream(const TlsConfig& config) : ssl_(SSL_new(as_context(config.c
   SSL* ssl = as_ssl(ssl_);
   SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
   SSL_set_accept_state(ssl);
+}
+
+TlsStream::TlsStream(const TlsConfig& config, const std::string& host) : TlsStream(config) {
+  SSL* ssl = as_ssl(ssl_);
+  SSL_set_connect_state(ssl);
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  const bool is_address =
+      inet_pton(AF_INET, host.c_str(), address.data()) == 1 || inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
+  if (is_address) {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str());
+  } else {
+    SSL_set_tlsext_host_name(ssl, host.c_str());
+    SSL_set1_host(ssl, host.c_str());
+  }
+  SSL_do_handshake(ssl);
 }
 
 TlsStream::~TlsStream() {
@@ -89,9 +123,16 @@ bool TlsStream::receive(std::string_view bytes, std::string& plain) {
     }
     const int why = SSL_get_error(ssl, got);
     ended_ = ended_ || why == SSL_ERROR_ZERO_RETURN;
+    if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE || why == SSL_ERROR_ZERO_RETURN) return true;
+    const long verdict = SSL_get_verify_result(ssl);
+    failure_ = verdict == X509_V_OK ? last_error() : X509_verify_cert_error_string(verdict);
     ERR_clear_error();
-    return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE || why == SSL_ERROR_ZERO_RETURN;
+    return false;
   }
+}
+
+bool TlsStream::ready() const {
+  return SSL_is_init_finished(as_ssl(ssl_)) == 1;
 }
 
 void TlsStream::take(std::string& out) {

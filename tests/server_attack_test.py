@@ -1,0 +1,158 @@
+"""Clients that mean no good, many at a time, a disk that is full, and signals while everybody is busy: what is documented comes, and
+nothing is lost for others."""
+
+import collections
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.parse
+
+from server_process import BUILD, PATIENCE, Server, fetch, make_certificate
+
+BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
+
+
+def address_of(server):
+    parts = urllib.parse.urlsplit(server.url)
+    return parts.hostname, parts.port
+
+
+def answers(server):
+    return fetch(server.url + "/v1/completions", BODY).status == 200
+
+
+def test_a_thousand_clients_that_do_not_go_on():
+    """Those that are at a header are cut, those at a body may take longer; others are served meanwhile."""
+    with Server("--max-connections", "1100") as server:
+        descriptors = f"/proc/{server.process.pid}/fd"
+        assert answers(server)
+        before = len(os.listdir(descriptors))
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        slow = [socket.create_connection(address_of(server), PATIENCE) for _ in range(1000)]
+        for i, client in enumerate(slow):
+            client.sendall(head + b"Content-Length: 100\r\n\r\n{" if i % 2 else head[:1 + i % len(head)])
+        server.wait_for("sluice_http_connections", lambda count: count >= 1000)
+        assert answers(server)
+        for client in slow[0::2]:  # answered 408, or just closed
+            client.settimeout(PATIENCE)
+            while client.recv(4096):
+                pass
+            client.close()
+        assert answers(server)
+        for client in slow[1::2]:
+            client.close()
+        deadline = time.monotonic() + PATIENCE
+        while len(os.listdir(descriptors)) > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(os.listdir(descriptors)) <= before
+
+
+def test_headers_without_an_end():
+    with Server() as server:
+        for bomb in (b"X: " + b"y" * 100_000, b"".join(b"X-%d: y\r\n" % i for i in range(20_000)), b"X: y\r\n" * 20_000):
+            with socket.create_connection(address_of(server), PATIENCE) as client:
+                try:
+                    client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + bomb)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # it has heard enough
+                assert client.recv(100).startswith(b"HTTP/1.1 431 ")
+        assert answers(server)
+
+
+def test_a_pipelined_flood_is_answered_in_order():
+    with Server() as server, socket.create_connection(address_of(server), PATIENCE) as client, client.makefile("rb") as reader:
+        count = 2000
+        ask = b"".join(b"GET /version HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: n%d\r\n\r\n" % i for i in range(count))
+        sender = threading.Thread(target=client.sendall, args=(ask,))
+        sender.start()
+        for i in range(count):
+            assert reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            headers = http.client.parse_headers(reader)
+            assert headers["X-Request-Id"] == f"n{i}"
+            reader.read(int(headers["Content-Length"]))
+        sender.join()
+
+
+def test_renegotiation_is_refused(tmp_path):
+    certificate, key = make_certificate(tmp_path, "own")
+    with Server("--tls-certificate", certificate, "--tls-key", key) as server:
+        host, port = address_of(server)
+        asked = subprocess.run(["openssl", "s_client", "-tls1_2", "-connect", f"{host}:{port}"], input=b"R\n", capture_output=True, timeout=PATIENCE)
+        said = asked.stdout + asked.stderr
+        assert b"RENEGOTIATING" in said and b"no renegotiation" in said, said
+        run = subprocess.run([BUILD / "sluice", "bench", "serve", server.url, "--insecure", "--requests", "2", "--warmup", "0"], capture_output=True)
+        assert run.returncode == 0
+
+
+def test_the_log_is_on_a_full_disk(tmp_path):
+    path = str(tmp_path / "socket")
+    with open("/dev/full", "wb") as full:
+        process = subprocess.Popen([BUILD / "sluice", "serve", "--host", f"unix:{path}", "--log-format", "json"], stderr=full, stdout=full)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(path) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        for _ in range(5):
+            connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(path)
+            connection.request("POST", "/v1/completions", BODY)
+            assert connection.getresponse().status == 200
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+
+
+def test_signals_under_load(tmp_path):
+    """Twenty times SIGHUP, then SIGTERM: what had begun ends as documented, and the exit code is 0."""
+    keys = tmp_path / "keys"
+    keys.write_text("ann:secret\n")
+    seen, lock = collections.Counter(), threading.Lock()
+    with Server("--api-key-file", keys, "--drain-timeout", "60", "--max-num-seqs", "4") as server:
+        def ask(seed):
+            draw = random.Random(seed)
+            while True:
+                connection = http.client.HTTPConnection(*address_of(server), timeout=PATIENCE)
+                try:
+                    connection.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": draw.randrange(1, 60), "stream": True,
+                                                                              "ignore_eos": True}), {"x-api-key": "secret"})
+                except OSError:
+                    return  # it listens no more
+                try:
+                    answer = connection.getresponse()
+                    whole = answer.read().endswith(b"data: [DONE]\n\n")
+                    with lock:
+                        seen[answer.status, whole] += 1
+                    if answer.status != 200:
+                        return
+                except (ConnectionResetError, http.client.RemoteDisconnected):
+                    with lock:
+                        seen["closed before an answer", False] += 1
+                    return
+                finally:
+                    connection.close()
+
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(12)]
+        for thread in threads:
+            thread.start()
+        for i in range(20):
+            done = sum(seen.values())
+            keys.write_text(f"ann:secret\nbob:secret{i}\n")
+            server.process.send_signal(signal.SIGHUP)
+            while sum(seen.values()) == done and any(thread.is_alive() for thread in threads):
+                time.sleep(0.005)
+        assert set(seen) == {(200, True)}, seen
+        server.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert server.process.wait(PATIENCE) == 0
+    assert seen[200, True] >= 20 and set(seen) <= {(200, True), (503, False), ("closed before an answer", False)}, seen
