@@ -53,6 +53,7 @@ class Reports {
     r.max_tokens = max_tokens;
     r.sampling = sampling;
     r.n = n;
+    const std::lock_guard made(mutex_);  // others are answered already
     reports_.emplace_back();
     ++open_;
     r.on_output = [this, report = &reports_.back(), left = n](Output output) mutable {
