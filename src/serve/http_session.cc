@@ -25,7 +25,8 @@ namespace http = boost::beast::http;
 constexpr std::size_t kMaxPipelinedBytes = 1 << 20;  // read ahead while an answer is under way
 constexpr auto kLingerTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMaxLingerBytes = 64 << 20;
-constexpr int kClientLeft = 499;         // in summaries only, as other servers log it
+constexpr std::size_t kLeastSendBuffer = 256 << 10;  // with less than some segments it waits for late acknowledgements
+constexpr int kClientLeft = 499;                     // in summaries only, as other servers log it
 constexpr std::size_t kMostUnread = 16;  // times max_unread_bytes: cut at once, if nobody makes the answer pause
 
 }  // namespace
@@ -37,7 +38,7 @@ HttpSession::HttpSession(std::shared_ptr<HttpLoop> loop, HttpSocket::Stream stre
   Failure ignored;  // local sockets have none of these
   socket_.stream().set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.stream().set_option(asio::socket_base::keep_alive(true), ignored);  // finds clients whose machine is gone
-  socket_.limit_send_buffer(options().max_unread_bytes / 2);
+  socket_.limit_send_buffer(std::max(kLeastSendBuffer, options().max_unread_bytes / 2));
 }
 
 HttpSession::~HttpSession() {
