@@ -19,8 +19,9 @@ PACKAGING = ROOT / "packaging"
 @pytest.fixture(scope="module")
 def server():
     with Server("--request-timeout", "60") as running:
-        assert fetch(running.url + "/v1/completions", {"prompt": "Once", "max_tokens": 5}).status == 200
-        assert fetch(running.url + "/v1/completions", {"prompt": "Once", "max_tokens": 5, "stream": True}).status == 200
+        for stream in (False, True):
+            body = {"prompt": "Once", "max_tokens": 5, "ignore_eos": True, "stream": stream}
+            assert fetch(running.url + "/v1/completions", body).status == 200
         yield running
 
 
