@@ -1,11 +1,13 @@
-// op_times MODEL [DEVICE [TOKENS]]: what each op of a decode step takes by itself, and the step as a whole. Of every
-// call in the step the median of many steps, with a wait before and behind it; that of a call that does nothing is
-// taken off. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
+// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]: what each op of a decode step of so many sequences (1) takes by
+// itself, and the step as a whole. Of every call in the step the median of many steps, with a wait before and behind it;
+// that of a call that does nothing is taken off. A folder without a checkpoint has random weights, of 64 experts a layer.
+// A line an op and one of JSON; exits 1 if a call takes 100 us or more.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <random>
 #include <string>
@@ -78,12 +80,32 @@ OpTable timed_table() {
   return table;
 }
 
-Result<std::unique_ptr<Runner>> load(const std::string& folder, const std::string& device_name, int tokens) {
+struct Arguments {
+  std::string folder, device = "cuda", profile = "default";
+  int tokens = 700, sequences = 1;
+};
+
+bool has_checkpoint(const std::string& folder) {
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error)) {
+    if (file.path().extension() == ".safetensors") return true;
+  }
+  return folder.ends_with(".gguf");
+}
+
+Result<std::unique_ptr<Runner>> load(const Arguments& args) {
+  const std::string& folder = args.folder;
+  const int tokens = args.tokens;
   EngineSetup options;
   options.model.folder = folder;
-  options.machine.device = device_name;
-  options.cache.kv_cache_memory = std::int64_t{256} << 20;
-  options.scheduler.max_num_seqs = 2;
+  options.machine.device = args.device;
+  options.numerics.profile = args.profile;
+  if (!has_checkpoint(folder)) {
+    options.model.load_format = "dummy";
+    options.model.dummy_experts = 64;
+  }
+  options.cache.kv_cache_memory = (std::int64_t{256} << 20) * args.sequences;
+  options.scheduler.max_num_seqs = args.sequences + 1;
   options.scheduler.max_num_batched_tokens = 512;
   options.model.max_model_len = tokens + 4 * kSteps;
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
@@ -101,25 +123,37 @@ Result<std::unique_ptr<Runner>> load(const std::string& folder, const std::strin
   return Runner::create(std::move(model), kernels, options, std::move(device));
 }
 
-// Computes `rows` more tokens, the last of which is drawn from.
-Status step(Runner& runner, StateSlot sequence, int rows) {
+// Computes `rows` more tokens of each sequence, the last of which is drawn from.
+Status step(Runner& runner, std::span<const StateSlot> sequences, int rows) {
   static std::mt19937 random(1);
-  std::vector<TokenId> ids(static_cast<std::size_t>(rows));
+  const auto count = static_cast<std::size_t>(rows);
+  std::vector<TokenId> ids(sequences.size() * count);
   for (TokenId& id : ids) id = static_cast<TokenId>(random() % runner.vocab_size());
   const int last = rows - 1;
-  const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {&last, 1}};
-  SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
-  const SampleRow row{.top_k = 50, .top_p = 0.95F, .seed = 7, .position = runner.position(sequence), .slot = 0};
-  runner.draw({&row, 1});
+  std::vector<StepSpan> spans;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    spans.push_back({.sequence = sequences[i], .ids = std::span(ids).subspan(i * count, count), .logit_rows = {&last, 1}});
+  }
+  SLUICE_RETURN_IF_ERROR(runner.run_step(spans));
+  std::vector<SampleRow> draws;
+  for (const StateSlot sequence : sequences) {
+    const int slot = static_cast<int>(draws.size());
+    draws.push_back({.top_k = 50, .top_p = 0.95F, .seed = 7, .position = runner.position(sequence), .slot = slot});
+  }
+  runner.draw(draws);
   runner.finish();
   return runner.device_status();
 }
 
-Status run(const std::string& folder, const std::string& device, int tokens, bool* fast) {
-  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, load(folder, device, tokens));
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
-  for (int done = 0; done < tokens; done += 512) {
-    SLUICE_RETURN_IF_ERROR(step(*runner, sequence, std::min(512, tokens - done)));
+Status run(const Arguments& args, bool* fast) {
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, load(args));
+  std::vector<StateSlot> sequences;
+  for (int i = 0; i < args.sequences; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
+    for (int done = 0; done < args.tokens; done += 512) {
+      SLUICE_RETURN_IF_ERROR(step(*runner, {&sequence, 1}, std::min(512, args.tokens - done)));
+    }
+    sequences.push_back(sequence);
   }
   std::vector<double> whole, nothing;
   for (int i = 0; i < 2 * kSteps; ++i) {  // as it is, then op by op
@@ -127,7 +161,7 @@ Status run(const std::string& folder, const std::string& device, int tokens, boo
     times().next = 0;
     runner->wait();
     const double begin = now();
-    SLUICE_RETURN_IF_ERROR(step(*runner, sequence, 1));
+    SLUICE_RETURN_IF_ERROR(step(*runner, sequences, 1));
     if (i > 4 && i < kSteps) whole.push_back(now() - begin);
     const double empty = now();
     runner->wait();
@@ -149,9 +183,9 @@ Status run(const std::string& folder, const std::string& device, int tokens, boo
     sum += of_op, most = std::max(most, slowest);
   }
   fmt::print(
-      "{{\"device\": \"{}\", \"tokens\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, \"slowest_us\": {:.1f}, "
+      "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, \"slowest_us\": {:.1f}, "
       "\"wait_us\": {:.2f}, \"ops\": {{{}}}}}\n",
-      device, tokens, median(whole), sum, most, median(nothing), json);
+      args.device, args.tokens, args.sequences, median(whole), sum, most, median(nothing), json);
   *fast = most < kMost;
   return {};
 }
@@ -161,12 +195,16 @@ Status run(const std::string& folder, const std::string& device, int tokens, boo
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print("op_times MODEL [DEVICE [TOKENS]]\n");
+    fmt::print("op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]\n");
     return 2;
   }
+  sluice::Arguments args{.folder = argv[1]};
+  if (argc > 2) args.device = argv[2];
+  if (argc > 3) args.tokens = std::atoi(argv[3]);
+  if (argc > 4) args.profile = argv[4];
+  if (argc > 5) args.sequences = std::atoi(argv[5]);
   bool fast = false;
-  const sluice::Status status =
-      sluice::run(argv[1], argc > 2 ? argv[2] : "cuda", argc > 3 ? std::atoi(argv[3]) : 700, &fast);
+  const sluice::Status status = sluice::run(args, &fast);
   if (!status.ok()) fmt::print("{}\n", status.message());
   return status.ok() && fast ? 0 : 1;
 }
