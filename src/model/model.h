@@ -76,6 +76,9 @@ struct PackingOptions {
   std::string cache_folder = {};        // empty: the program's
   std::size_t cache_from = 64'000'000;  // packed bytes
   int settled_seconds = 2;              // the times of files that changed this recently are not relied on
+  // Packed bytes on a device from which weights that are made, and no file holds, are made once for each shape: the
+  // others are copies on the device.
+  std::size_t copy_made_from = std::size_t{8} << 30;
 };
 
 // Called while packing, or checking a kept form, with (bytes so far, bytes in all).

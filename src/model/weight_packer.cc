@@ -128,6 +128,10 @@ Status WeightPacker::pack_to_device(Checkpoint& checkpoint, const LoadProgress& 
   constexpr std::size_t kBytesAtOnce = std::size_t{256} << 20;
   Device& device = *exec_.device;
   SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device.map(arena_bytes_, "the model's packed weights"));
+  if (!checkpoint.version().empty() && arena_bytes_ >= options_.copy_made_from) {
+    copy_to_device(checkpoint, memory.data(), progress);
+    return keep_on_device(checkpoint, std::move(memory));
+  }
   LargeBytes bytes;
   for (std::size_t first = 0, end = 0; first < items_.size(); first = end) {
     const std::size_t begin = items_[first].offset;
@@ -138,6 +142,30 @@ Status WeightPacker::pack_to_device(Checkpoint& checkpoint, const LoadProgress& 
     pack_items(std::span(items_).subspan(first, end - first), checkpoint, bytes.data(), progress);
     device.upload({memory.data() + begin, bytes.data(), bytes_to(end)});
   }
+  return keep_on_device(checkpoint, std::move(memory));
+}
+
+// Of weights that are made, the first of each shape; the others are copies of its bytes.
+void WeightPacker::copy_to_device(Checkpoint& checkpoint, std::byte* memory, const LoadProgress& progress) {
+  std::map<std::tuple<WeightFormat, ScaleFormat, int, int, InputForm, std::size_t>, const Item*> firsts;
+  AlignedBytes packed;
+  for (const Item& item : items_) {
+    const WeightView& view = item.place.view;
+    const auto [first, is_new] = firsts.try_emplace(
+        {view.format, view.scale_format, view.out, view.in, item.place.inputs, item.place.bytes}, &item);
+    if (is_new) {
+      if (packed.size() < item.place.bytes) packed = AlignedBytes(item.place.bytes);
+      pack_items({&item, 1}, checkpoint, packed.data(), {});
+      exec_.device->upload({memory + item.offset, packed.data(), item.place.bytes});
+    } else {
+      exec_.device->copy({memory + item.offset, memory + first->second->offset, item.place.bytes});
+    }
+    if (progress) progress(item.offset + item.place.bytes, arena_bytes_);
+  }
+}
+
+Status WeightPacker::keep_on_device(Checkpoint& checkpoint, DeviceMemory memory) {
+  const Device& device = *exec_.device;
   point_all(memory.data());
   for (const Item& item : items_) item.into->place_packed(memory.data() + item.offset);
   for (const Copy& copy : copies_) copy.into->place_packed(memory.data() + items_[copy.of].offset);

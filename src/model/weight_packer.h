@@ -55,6 +55,8 @@ class WeightPacker {
 
   void point_all(const std::byte* base);
   Status pack_to_device(Checkpoint& checkpoint, const LoadProgress& progress);
+  void copy_to_device(Checkpoint& checkpoint, std::byte* memory, const LoadProgress& progress);
+  Status keep_on_device(Checkpoint& checkpoint, DeviceMemory memory);
   // To `to` and on, at their distances.
   void pack_items(std::span<const Item> items, const Checkpoint& checkpoint, std::byte* to,
                   const LoadProgress& progress) const;

@@ -1,6 +1,7 @@
 // Packed now, mapped from an earlier start, or used in place: the same bytes, and never those of other files.
 #include "model/weight_packer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 
 #include "base/temp_folder_testing.h"
 #include "files/safetensors_writer.h"
+#include "kernels/emulated_device.h"
 #include "kernels/isa.h"
 
 namespace sluice::weight_packer_test {
@@ -131,6 +133,47 @@ std::vector<const KernelTable*> packing_tables() {
   std::ranges::copy_if(present_kernels(), std::back_inserter(tables),
                        [](const KernelTable* table) { return table != &scalar_kernels(); });
   return tables;
+}
+
+// Weights that no file holds, on a device that they are too large for to be made each: of a shape, all are the first.
+TEST(WeightPacker, ManyMadeWeightsAreCopiesOfTheFirstOfTheirShape) {
+  const std::vector<std::vector<std::int64_t>> shapes = {{48, 64}, {32, 64}, {48, 64}, {48, 64}, {32, 64}};
+  std::vector<MadeTensors::Spec> specs;
+  for (const auto& shape : shapes) {
+    specs.push_back({.name = fmt::format("w{}", specs.size()), .dtype = DType::kBF16, .shape = shape});
+  }
+  const auto make = [](std::size_t spec, std::size_t offset, std::span<std::byte> to) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(31 * spec + (offset + i) % 13);
+  };
+  for (const bool copied : {true, false}) {
+    EmulatedDevice device(1);
+    auto checkpoint = Checkpoint::of(MadeTensors::create(specs, make).value(), "made", "version 1");
+    ThreadPool pool(2);
+    const Exec exec{.pool = &pool, .kernels = packing_tables().back(), .ops = &emulated_op_table(), .device = &device};
+    const PackingOptions options{.copy_made_from = copied ? 1U : std::size_t{1} << 30};
+    WeightPacker packer(exec, options);
+    std::vector<LinearWeight> weights(shapes.size());
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const WeightView view{.format = WeightFormat::kBf16,
+                            .out = static_cast<int>(shapes[i][0]),
+                            .in = static_cast<int>(shapes[i][1]),
+                            .data = checkpoint.find(fmt::format("w{}", i))->data};
+      packer.add("w", weights[i], view, InputForm::kF32);
+    }
+    ASSERT_TRUE(packer.finish(checkpoint, {}).ok());
+    std::vector<std::vector<std::byte>> bytes;
+    for (const LinearWeight& weight : weights) {
+      bytes.emplace_back(weight.packed_bytes());
+      device.download({bytes.back().data(), weight.packed(), weight.packed_bytes()});
+    }
+    device.wait();
+    EXPECT_EQ(bytes[2] == bytes[0] && bytes[3] == bytes[0] && bytes[4] == bytes[1], copied);
+    checkpoint.bring({checkpoint.find("w0")->data, checkpoint.find("w0")->bytes}, pool);
+    LinearWeight made = LinearWeight::pack(
+        Exec{&pool, packing_tables().back()},
+        {.format = WeightFormat::kBf16, .out = 48, .in = 64, .data = checkpoint.find("w0")->data}, InputForm::kF32);
+    EXPECT_EQ(std::memcmp(made.packed(), bytes[0].data(), bytes[0].size()), 0);
+  }
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(WeightPackerTest);

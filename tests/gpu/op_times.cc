@@ -1,7 +1,7 @@
-// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]: what each op of a decode step of so many sequences (1) takes by
-// itself, and the step as a whole. Of every call in the step the median of many steps, with a wait before and behind it;
-// that of a call that does nothing is taken off. A folder without a checkpoint has random weights, of 64 experts a layer.
-// A line an op and one of JSON; exits 1 if a call takes 100 us or more.
+// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]: what each op of a decode step of so many sequences (1) takes
+// by itself, and the step as a whole. Of every call in the step the median of many steps, with a wait before and behind
+// it; that of a call that does nothing is taken off. A folder without a checkpoint has random weights, of 64 experts a
+// layer. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -132,7 +132,8 @@ Status step(Runner& runner, std::span<const StateSlot> sequences, int rows) {
   const int last = rows - 1;
   std::vector<StepSpan> spans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    spans.push_back({.sequence = sequences[i], .ids = std::span(ids).subspan(i * count, count), .logit_rows = {&last, 1}});
+    spans.push_back(
+        {.sequence = sequences[i], .ids = std::span(ids).subspan(i * count, count), .logit_rows = {&last, 1}});
   }
   SLUICE_RETURN_IF_ERROR(runner.run_step(spans));
   std::vector<SampleRow> draws;
@@ -183,7 +184,8 @@ Status run(const Arguments& args, bool* fast) {
     sum += of_op, most = std::max(most, slowest);
   }
   fmt::print(
-      "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, \"slowest_us\": {:.1f}, "
+      "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, "
+      "\"slowest_us\": {:.1f}, "
       "\"wait_us\": {:.2f}, \"ops\": {{{}}}}}\n",
       args.device, args.tokens, args.sequences, median(whole), sum, most, median(nothing), json);
   *fast = most < kMost;

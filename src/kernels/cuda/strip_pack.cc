@@ -55,10 +55,74 @@ class StripPacker {
     return std::to_integer<std::uint32_t>(at[k]);
   }
 
+  // A cell of which all outputs and inputs exist: its codes, two inputs at a time.
+  void pack_whole_cell(int cell, std::byte* to) const {
+    const std::size_t row_bytes = view_.row_bytes();
+    const std::byte* first = row_at(0) + static_cast<std::size_t>(cell) * row_piece_bytes();
+    for (int lane = 0; lane < kWarpLanes; ++lane) {
+      const std::byte* rows[2];  // at the lane's first input
+      for (int r = 0; r < 2; ++r) {
+        rows[r] = first + static_cast<std::size_t>(fragment_row(lane, r)) * row_bytes +
+                  static_cast<std::size_t>(lane % 4) * row_piece_bytes() / 32;
+      }
+      for (int step = 0; step < kCellSteps; ++step) pack_pairs(rows, lane, step, to);
+    }
+  }
+  std::size_t row_piece_bytes() const { return to_.cell_bytes / kStripOutputs; }  // of a row in a cell
+
+  void pack_pairs(const std::byte* const (&rows)[2], int lane, int step, std::byte* to) const {
+    const auto s = static_cast<std::size_t>(step), l = static_cast<std::size_t>(lane);
+    const std::size_t at = s * row_piece_bytes() / 4, apart = row_piece_bytes() / 8;  // 16 inputs a step, 8 apart
+    if (to_.kind == StripKind::kMxfp4) {
+      static const E2m1Words words;
+      return put(to, l * 4 + s, words.of(rows[0][at], rows[1][at], rows[0][at + apart], rows[1][at + apart]));
+    }
+    for (std::size_t half = 0; half < 2; ++half) {
+      const std::byte *even = rows[0] + at + half * apart, *odd = rows[1] + at + half * apart;
+      if (to_.kind == StripKind::kBf16) {
+        put(to, (s * kWarpLanes + l) * 4 + 2 * half, read<std::uint32_t>(even));
+        put(to, (s * kWarpLanes + l) * 4 + 2 * half + 1, read<std::uint32_t>(odd));
+      } else {
+        const auto spread = [](std::uint32_t pair) { return (pair & 0xFFU) | (pair & 0xFF00U) << 8; };
+        put(to, ((s / 2) * kWarpLanes + l) * 4 + s % 2 * 2 + half,
+            spread(read<std::uint16_t>(even)) << 8 | spread(read<std::uint16_t>(odd)));
+      }
+    }
+  }
+
+  // strip_e2m1_word() of four bytes, two codes each: the sum of what each gives.
+  class E2m1Words {
+   public:
+    E2m1Words() {
+      for (std::size_t r = 0; r < 4; ++r) {
+        for (std::size_t byte = 0; byte < 256; ++byte) {
+          std::uint8_t codes[4][2]{};
+          codes[r][0] = byte & 15U, codes[r][1] = static_cast<std::uint8_t>(byte >> 4);
+          of_[r][byte] = strip_e2m1_word(codes);
+        }
+      }
+    }
+    std::uint32_t of(std::byte a, std::byte b, std::byte c, std::byte d) const {
+      const auto index = [](std::byte byte) { return std::to_integer<std::size_t>(byte); };
+      return of_[0][index(a)] | of_[1][index(b)] | of_[2][index(c)] | of_[3][index(d)];
+    }
+
+   private:
+    std::uint32_t of_[4][256];
+  };
+
+  template <class T>
+  static T read(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  static void put(std::byte* to, std::size_t word, std::uint32_t value) {
+    std::memcpy(to + word * sizeof value, &value, sizeof value);
+  }
+
   void pack_cell(int cell, std::byte* to) const {
-    const auto put = [to](std::size_t word, std::uint32_t value) {
-      std::memcpy(to + word * sizeof value, &value, sizeof value);
-    };
+    if (first_ + kStripOutputs <= view_.out && (cell + 1) * kCellInputs <= view_.in) return pack_whole_cell(cell, to);
     for (int step = 0; step < kCellSteps; ++step) {
       for (int lane = 0; lane < kWarpLanes; ++lane) {
         std::uint8_t codes[4][2];
@@ -71,12 +135,12 @@ class StripPacker {
         }
         const auto s = static_cast<std::size_t>(step), l = static_cast<std::size_t>(lane);
         if (to_.kind == StripKind::kBf16) {
-          for (std::size_t r = 0; r < 4; ++r) put((s * kWarpLanes + l) * 4 + r, words[r]);
+          for (std::size_t r = 0; r < 4; ++r) put(to, (s * kWarpLanes + l) * 4 + r, words[r]);
         } else if (to_.kind == StripKind::kMxfp4) {
-          put(l * 4 + s, strip_e2m1_word(codes));
+          put(to, l * 4 + s, strip_e2m1_word(codes));
         } else {
           for (std::size_t pair = 0; pair < 2; ++pair) {
-            put(((s / 2) * kWarpLanes + l) * 4 + s % 2 * 2 + pair, words[2 * pair] << 8 | words[2 * pair + 1]);
+            put(to, ((s / 2) * kWarpLanes + l) * 4 + s % 2 * 2 + pair, words[2 * pair] << 8 | words[2 * pair + 1]);
           }
         }
       }
