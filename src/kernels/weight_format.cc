@@ -143,6 +143,17 @@ int WeightView::block_inputs() const {
   return scale_format == ScaleFormat::kNone ? 128 : block_in;
 }
 
+std::span<const std::byte> WeightView::stored_rows() const {
+  return {data, static_cast<std::size_t>(out) * row_bytes()};
+}
+
+std::span<const std::byte> WeightView::scale_rows() const {
+  if (scales == nullptr) return {};
+  const int begin = first_row / block_out, end = (first_row + out + block_out - 1) / block_out;
+  const std::size_t row = static_cast<std::size_t>(scale_columns) * static_cast<std::size_t>(scale_bytes(scale_format));
+  return {scales + static_cast<std::size_t>(begin) * row, static_cast<std::size_t>(end - begin) * row};
+}
+
 float WeightView::scale(int row, int column) const {
   if (scale_format == ScaleFormat::kNone) return 1.0F;
   const auto index = static_cast<std::size_t>((first_row + row) / block_out) * static_cast<std::size_t>(scale_columns) +

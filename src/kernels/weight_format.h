@@ -72,9 +72,11 @@ struct WeightView {
 
   bool transposed() const { return format == WeightFormat::kTransposedCodes; }
   std::size_t row_bytes() const;
-  int block_inputs() const;                  // of a block of kernels/linear.h
-  float scale(int row, int column) const;    // the scale of weight (row, column); 1 without scales
-  float element(int row, int column) const;  // the stored value without its scale; codes: with it
+  int block_inputs() const;                        // of a block of kernels/linear.h
+  std::span<const std::byte> stored_rows() const;  // of all its rows
+  std::span<const std::byte> scale_rows() const;   // that its rows need; empty without scales
+  float scale(int row, int column) const;          // the scale of weight (row, column); 1 without scales
+  float element(int row, int column) const;        // the stored value without its scale; codes: with it
   // element() of weights [first, first + count) of a row.
   void values(int row, int first, int count, float* out) const;
   // The same with their scales, rounded to f32.

@@ -228,7 +228,8 @@ void WeightPacker::pack_items(std::span<const Item> items, const Checkpoint& che
       pack_pieces(made.data());
     } else {
       const WeightView& view = item.place.view;
-      read.emplace_back(view.data, static_cast<std::size_t>(view.out) * view.row_bytes());
+      read.push_back(view.stored_rows());
+      if (view.scales != nullptr) read.push_back(view.scale_rows());
       add_pieces(item);
       if (bytes >= kBytesAtOnce) pack_pieces(nullptr);
     }

@@ -72,7 +72,10 @@ class Loader {
     WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
     SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
     auto* const* linear = std::get_if<LinearWeight*>(&spec.into);
-    if (linear == nullptr || name.transposed || decode || !packer_.packs_later(view, spec.inputs)) bring(tensor);
+    if (linear == nullptr || name.transposed || decode || !packer_.packs_later(view, spec.inputs)) {
+      bring(tensor);
+      if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
+    }
     if (auto* const* in_place = std::get_if<WeightView*>(&spec.into)) {
       if (weight_format(view.format).scaled) {
         return wrong_dtype(tensor, "floats that are not scaled in blocks apart");
@@ -92,6 +95,7 @@ class Loader {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
     } else if (spec.for_drafts && can_be_coarse(view, spec.inputs) && !decode) {
       bring(tensor);
+      if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
       packer_.add(part + " in codes", weight, coarse_shape(view), InputForm::kInt8,
                   [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
     } else if (name.transposed) {
@@ -272,7 +276,6 @@ class Loader {
     } else {
       return wrong_dtype(*scales, f32_scales ? "e8m0 or f32 scales" : "e8m0 scales");
     }
-    bring(*scales);
     view.scales = scales->data;
     return {};
   }

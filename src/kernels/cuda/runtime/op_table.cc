@@ -13,6 +13,7 @@ namespace cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 }  // namespace cuda_sm90
 
 const OpTable& cuda_op_table() {
@@ -40,6 +41,7 @@ const OpTable& cuda_sm90_op_table() {
     ops.device = "cuda, sm90";
     ops.parts = &parts;
     ops.experts = cuda_sm90::experts;
+    ops.hc_leave_enter = cuda_sm90::hc_leave_enter;
     return ops;
   }();
   return table;

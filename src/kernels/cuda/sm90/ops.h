@@ -5,12 +5,14 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
+#include "kernels/hyper_connection.h"
 
 namespace sluice::cuda_sm90 {
 
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 
 // Whether kernels of strips multiply it.
 bool in_strips(const LinearWeight& weight);
