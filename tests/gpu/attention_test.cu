@@ -1,5 +1,6 @@
 // Attention of the profile sm90 over official FP8 rows (kernels/cuda/sm90/attend_rows.h): the bits of a plain kernel of
 // that order, whatever rows are computed together; and how far it is from f64.
+#include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,14 +26,32 @@ struct PlainKeys {
   const std::int32_t *first, *count;
 };
 
-__device__ std::uint16_t plain_value(const RowRef& row, int dims, int d) {
+__device__ std::uint16_t plain_half(float x) {
+  return __half_as_ushort(__float2half_rn(x));
+}
+// In units of 2^exponent.
+__device__ std::uint16_t plain_value(const RowRef& row, int dims, int d, int exponent) {
   const int codes = dims - kRope;
   if (d >= codes) {
     const auto* at = reinterpret_cast<const std::uint8_t*>(row.data) + codes + 2 * (d - codes);
-    return static_cast<std::uint16_t>(at[0] | at[1] << 8);
+    return plain_half(ldexpf(to_float(bf16{static_cast<std::uint16_t>(at[0] | at[1] << 8)}), -exponent));
   }
-  const float code = e4m3_to_float(static_cast<std::uint8_t>(row.data[d]));
-  return to_bf16(code * e8m0_to_float(static_cast<std::uint8_t>(row.scales[d / 64]))).bits;
+  const int scale = static_cast<std::uint8_t>(row.scales[d / 64]);
+  return plain_half(ldexpf(e4m3_to_float(static_cast<std::uint8_t>(row.data[d])), scale - 127 - exponent));
+}
+__device__ void plain_step(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// Of a block, by a warp.
+__device__ int plain_exponent(const RowRef* rows, int count, int dims) {
+  int most = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count * (dims / 64 - 1); i += 32) {
+    most = max(most, static_cast<int>(static_cast<std::uint8_t>(rows[i / (dims / 64 - 1)].scales[i % (dims / 64 - 1)])));
+  }
+  const int e = static_cast<int>(__reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(most))) - 127;
+  return e - min(max(e, -14), 4);
 }
 __device__ std::uint32_t plain_pair(std::uint16_t low, std::uint16_t high) {
   return low | static_cast<std::uint32_t>(high) << 16;
@@ -51,10 +70,20 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
   const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4, count = keys.count[row];
   const RowRef* list = keys.rows + keys.first[row];
   __shared__ std::uint16_t p[16][64];
-  const auto query = [&](int head, int d) -> std::uint16_t {
+  const auto query = [&](int head, int d) {
     head += first_head;
-    return head < heads ? to_bf16(q[(static_cast<std::size_t>(row) * heads + head) * dims + d]).bits : 0;
+    return head < heads ? q[(static_cast<std::size_t>(row) * heads + head) * dims + d] : 0.0F;
   };
+  __shared__ int powers[16];  // of two, of the queries
+  for (int head = 0; head < 16; ++head) {
+    float most = 0.0F;
+    for (int d = lane; d < dims; d += 32) most = fmaxf(most, std::fabs(query(head, d)));
+    const unsigned bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(most));
+    powers[head] = max(static_cast<int>(bits >> 23) - 127, -64);
+  }
+  __syncwarp();
+  const auto rounded_query = [&](int head, int d) { return plain_half(ldexpf(query(head, d), -powers[head])); };
+  const float factors[2] = {ldexpf(factor, powers[g]), ldexpf(factor, powers[g + 8])};
   const auto at = [&](float* of, int head, int d) -> float* {
     return of + ((static_cast<std::size_t>(row) * gridDim.y * 16) + first_head + head) * dims + d;
   };
@@ -62,7 +91,11 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
   for (int begin = 0; begin < count; begin += 1024) {
     const int end = min(begin + 1024, count);
     for (int h = 0; h < 2; ++h) m[h] = -INFINITY, l[h] = 0.0F;
+    int exponent = 0;
     for (int block = begin; block < end; block += 64) {
+      const int before = exponent;
+      exponent = plain_exponent(list + block, min(64, end - block), dims);
+      const auto value = [&](int key, int d) { return key < end ? plain_value(list[key], dims, d, exponent) : std::uint16_t{0}; };
       float s[8][4], alpha[2];
       for (int n = 0; n < 8; ++n) {
         for (float& value : s[n]) value = 0.0F;
@@ -70,12 +103,13 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
           std::uint32_t a[4], b[2];
           for (int r = 0; r < 4; ++r) {
             const int d = fragment_input(lane, step, r), key = block + 8 * n + g;
-            a[r] = plain_pair(query(fragment_row(lane, r), d), query(fragment_row(lane, r), d + 1));
+            a[r] = plain_pair(rounded_query(fragment_row(lane, r), d), rounded_query(fragment_row(lane, r), d + 1));
             if (r % 2 != 0) continue;
-            b[r / 2] = key < end ? plain_pair(plain_value(list[key], dims, d), plain_value(list[key], dims, d + 1)) : 0;
+            b[r / 2] = plain_pair(value(key, d), value(key, d + 1));
           }
-          cuda_sm90::multiply_step(s[n], a, b[0], b[1]);
+          plain_step(s[n], a, b);
         }
+        for (float& of : s[n]) of = ldexpf(of, exponent);
       }
       for (int h = 0; h < 2; ++h) {
         float most = m[h], sum = 0.0F;
@@ -86,12 +120,12 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
           }
         }
         for (const int other : {1, 2}) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, other));
-        alpha[h] = exp2_of((m[h] - most) * factor);
+        alpha[h] = exp2_of((m[h] - most) * factors[h]);
         for (int n = 0; n < 8; ++n) {
           for (int e = 0; e < 2; ++e) {
-            const bf16 w = to_bf16(exp2_of(std::fma(s[n][2 * h + e], factor, -(most * factor))));
-            p[g + 8 * h][8 * n + 2 * t + e] = w.bits;
-            sum += to_float(w);
+            const float w = exp2_of(std::fma(s[n][2 * h + e], factors[h], -(most * factors[h])));
+            p[g + 8 * h][8 * n + 2 * t + e] = plain_half(w);
+            sum += w;
           }
         }
         for (const int other : {1, 2}) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, other);
@@ -102,7 +136,7 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
       for (int d = 0; d < dims; d += 8) {
         float v[4];
         for (int i = 0; i < 4; ++i) {
-          v[i] = block == begin ? 0.0F : *at(values, g + i / 2 * 8, d + 2 * t + i % 2) * alpha[i / 2];
+          v[i] = block == begin ? 0.0F : *at(values, g + i / 2 * 8, d + 2 * t + i % 2) * ldexpf(alpha[i / 2], before - exponent);
         }
         for (int step = 0; step < 4; ++step) {
           std::uint32_t a[4], b[2];
@@ -110,21 +144,21 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
             const int k = fragment_input(lane, step, r), key = block + k;
             a[r] = plain_pair(p[fragment_row(lane, r)][k], p[fragment_row(lane, r)][k + 1]);
             if (r % 2 != 0) continue;
-            b[r / 2] = plain_pair(key < end ? plain_value(list[key], dims, d + g) : 0,
-                                  key + 1 < end ? plain_value(list[key + 1], dims, d + g) : 0);
+            b[r / 2] = plain_pair(value(key, d + g), value(key + 1, d + g));
           }
-          cuda_sm90::multiply_step(v, a, b[0], b[1]);
+          plain_step(v, a, b);
         }
         for (int i = 0; i < 4; ++i) *at(values, g + i / 2 * 8, d + 2 * t + i % 2) = v[i];
       }
       __syncwarp();
     }
     for (int h = 0; h < 2; ++h) {
+      m[h] = ldexpf(m[h], powers[g + 8 * h]);
       const float most = begin == 0 ? m[h] : fmaxf(all_m[h], m[h]);
       const float a = begin == 0 ? 0.0F : exp2_of((all_m[h] - most) * factor), b = exp2_of((m[h] - most) * factor);
       all_l[h] = begin == 0 ? l[h] : std::fma(b, l[h], a * all_l[h]);
       for (int d = 2 * t; d < dims; d += d % 2 == 0 ? 1 : 7) {
-        const float value = *at(values, g + 8 * h, d);
+        const float value = ldexpf(*at(values, g + 8 * h, d), exponent);
         float* sum = at(total, g + 8 * h, d);
         *sum = begin == 0 ? value : std::fma(b, value, a * *sum);
       }
@@ -141,7 +175,7 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
 
 struct Shape {
   int heads, dims, tokens_per_row, max_selected;  // tokens_per_row 0: a window alone; max_selected 0: all entries
-  bool extreme = false;                           // scales and queries of any size
+  int wild_rows = 0;                              // one of so many has scales of any size, and queries are, too
 };
 struct TestSpan {
   int rows, first_position;
@@ -173,7 +207,7 @@ class World {
     window_ = plane(kBlockTokens, window_pages_.size(), &window_host_, &window_bytes_);
     if (ratio > 0) latent_ = plane(kBlockTokens / ratio, latent_pages_.size(), &latent_host_, &latent_bytes_);
     q_host_ = random_values(random_, static_cast<std::size_t>(rows_) * shape.heads * shape.dims);
-    for (std::size_t i = 0; shape.extreme && i < q_host_.size(); ++i) {
+    for (std::size_t i = 0; shape.wild_rows > 0 && i < q_host_.size(); ++i) {
       q_host_[i] *= i / static_cast<std::size_t>(shape.dims) % 3 == 1 ? 0x1p-30F : 0x1p-12F;
     }
     sink_host_ = random_values(random_, static_cast<std::size_t>(shape.heads));
@@ -246,11 +280,15 @@ class World {
     std::vector<double> out;
     for (int h = 0; h < shape_.heads; ++h) {
       const float* q = &q_host_[static_cast<std::size_t>(row) * row_values() + static_cast<std::size_t>(h * shape_.dims)];
+      float largest = 0x1p-64F;
+      for (int d = 0; d < shape_.dims; ++d) largest = std::max(largest, std::fabs(q[d]));
+      const int power = std::ilogb(largest);
+      const auto rounded = [&](float x) { return std::ldexp(static_cast<double>(to_float(to_f16(std::ldexp(x, -power)))), power); };
       std::vector<double> s, v(static_cast<std::size_t>(shape_.dims));
       double most = -INFINITY, sum = 0.0;
       for (const auto& key : keys) {
         double dot = 0.0;
-        for (int d = 0; d < shape_.dims; ++d) dot += static_cast<double>(round_to_bf16(q[d])) * key[static_cast<std::size_t>(d)];
+        for (int d = 0; d < shape_.dims; ++d) dot += rounded(q[d]) * key[static_cast<std::size_t>(d)];
         s.push_back(dot * scale());
         most = std::max(most, s.back());
       }
@@ -300,9 +338,10 @@ class World {
       const auto pair = (static_cast<std::uint32_t>(random_()) & 0x81FF81FFU) | 0x3E003E00U;
       std::memcpy(row.data + codes + 2 * d, &pair, 4);
     }
+    const bool wild = shape_.wild_rows > 0 && random_() % static_cast<unsigned>(shape_.wild_rows) == 0;
     for (int i = 0; i < format_.scale_bytes; ++i) {
-      const auto usual = static_cast<std::uint32_t>(125 + random_() % 4);
-      row.scales[i] = static_cast<std::byte>(!shape_.extreme || random_() % 3 != 0 ? usual : 105 + random_() % 36);
+      const auto usual = static_cast<std::uint32_t>(124 + random_() % 4);
+      row.scales[i] = static_cast<std::byte>(!wild || random_() % 3 != 0 ? usual : 105 + random_() % 36);
     }
   }
   // The entries of each row.
@@ -402,8 +441,10 @@ const std::vector<Case>& cases() {
       {"segments", {64, 512, 128, 0}, {{1, 300000}, {2, 131000}, {1, 114688 - 1}, {1, 114687 + 128}, {1, 70}}},
       {"small CSA", {8, 128, 4, 64}, {{1, 700}, {300, 0}, {2, 255}}},
       {"small, all entries", {4, 128, 4, 0}, {{1, 9000}, {5, 4000}, {1, 3}, {30, 3570}}},
-      {"any scale", {64, 512, 4, 512, true}, {{1, 5000}, {9, 100}}},
-      {"small, any scale", {20, 128, 4, 0, true}, {{1, 2000}, {9, 100}}}};
+      {"any scale", {64, 512, 4, 512, 1}, {{1, 5000}, {9, 100}}},
+      {"some of any scale", {64, 512, 4, 512, 60}, {{1, 6000}, {5, 1000}}},
+      {"segments, some of any scale", {64, 512, 128, 0, 100}, {{1, 200000}, {1, 140000}}},
+      {"small, any scale", {20, 128, 4, 0, 1}, {{1, 2000}, {9, 100}}}};
   return all;
 }
 

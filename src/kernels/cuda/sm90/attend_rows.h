@@ -2,19 +2,26 @@
 // 512 or 128, which are keys and values, with `bf16`. Its order, and what its kernels share.
 //
 // The keys of a row are one list: the window's positions, then the entries, both ascending. It is cut into segments of
-// 1,024 items and these into blocks of 64. For a head, from m = -inf, l = 0, v[d] = 0 in a segment:
-//   s_i = steps over 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core does;
-//   m' = max(m, s_i of the block);  a = exp2((m - m') c);  w_i = bf16(exp2(fma(s_i, c, -(m' c)))), where
-//     c = scale log2(e) and exp2 is the GPU's ex2.approx.ftz.f32; items behind the last of a block have w = 0;
-//   l = fma(l, a, z), z of the rounded w_i: for t in 0..3 a plain sum over items 8 j + 2 t, 8 j + 2 t + 1, j ascending,
-//     then (t0 + t1) + (t2 + t3);
-//   v[d] = v[d] a, then steps over 16 items, ascending, of bf16 products w_i k_i[d].
-// Segments merge ascending, from (M, L, V) of the first: M' = max(M, m), a = exp2((M - M') c), b = exp2((m - M') c);
-//   L' = fma(b, l, a L);  V'[d] = fma(b, v[d], a V[d]).
-// With a sink, L = L + exp2(fma(sink, log2(e), -(M c))); out[d] = V[d] (1 / L). q is rounded to bf16, in which the
-// rows' values are exact at any scale; a code of NaN counts as 480 (a row of NaN has it in its rotary dims).
+// 1,024 items and these into blocks of 64. Operands are f16, of which powers of two are taken out:
+//   queries of a head: q[d] 2^-Q, rounded; Q is the exponent of the largest of its |q[d]|, at least -64
+//   keys of a block: k[d] 2^-E, rounded; E = e - clamp(e, -14, 4), e the exponent of the largest scale in the block. So
+//     E is 0 and codes are exact where scales lie in 2^-14..2^4; elsewhere they lose what is 2^-25 of 2^E. A rotary
+//     value of 65,520 2^E or more is infinite, which the row's outputs show.
+// For a head, from m = -inf, l = 0, v[d] = 0 in a segment, where all powers of two are multiplied in exactly:
+//   s_i = steps over 16 dims, ascending, of f16 products, each added to an f32 sum from 0 as the tensor core does, 2^E;
+//   m' = max(m, s_i of the block);  a = exp2((m - m') c);  w_i = exp2(fma(s_i, c, -(m' c))), where c = scale log2(e)
+//   2^Q
+//     and exp2 is the GPU's ex2.approx.ftz.f32; items behind the last of a block have w = 0;
+//   l = fma(l, a, z): for t in 0..3 a plain sum of w_i over items 8 j + 2 t, 8 j + 2 t + 1, j ascending, then
+//     (t0 + t1) + (t2 + t3);
+//   v[d] = v[d] (a 2^(E before - E)), then steps over 16 items, ascending, of f16 products w_i k_i[d]; at last v[d]
+//   2^E.
+// Segments merge ascending, from (M, L, V) of the first, with c without 2^Q and m 2^Q: M' = max(M, m);
+//   a = exp2((M - M') c), b = exp2((m - M') c);  L' = fma(b, l, a L);  V'[d] = fma(b, v[d], a V[d]).
+// With a sink, L = L + exp2(fma(sink, log2(e), -(M c))); out[d] = V[d] (1 / L).
 #pragma once
 
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/shared/row_keys.h"
@@ -25,9 +32,10 @@
 namespace sluice::cuda_sm90 {
 
 inline constexpr int kBlockKeys = 64, kSegmentKeys = 1024;
-inline constexpr int kGroupHeads = 64;                 // of a row, that a team has
-inline constexpr int kRopeDims = 64;                   // of a cached row, in bf16 behind its codes
-inline constexpr std::uint32_t kLastPlainScale = 134;  // 2^7
+inline constexpr int kGroupHeads = 64;                     // of a row, that a team has
+inline constexpr int kRopeDims = 64;                       // of a cached row, in bf16 behind its codes
+inline constexpr int kLeastScale = 113, kMostScale = 131;  // 2^-14 and 2^4, the scales of a block with E = 0
+inline constexpr int kLeastQuery = 63;                     // 2^-64
 
 // A launch: teams are [row - first_row][group of heads][segment].
 struct AttendLaunch {
@@ -82,31 +90,51 @@ SLUICE_DEVICE RowRef row_of_key(const AttendLaunch& launch, bool of_window, std:
   return plane.row(page, key & (plane.rows_per_page - 1));
 }
 
-// Codes of e4m3 lie in bf16 as their values times 2^-120; these two factors of a pair, the second of which is nearly
-// always 1, bring them to their scale. Codes of NaN count as 480: rows of NaN have it in their rotary dims as well.
-SLUICE_HD constexpr std::uint32_t code_factor(std::uint32_t e8m0) {
-  return e8m0 <= kLastPlainScale ? (e8m0 + 120U) * 0x00800080U : 0x7F007F00U;
+// 2^x of -126 <= x <= 127.
+SLUICE_HD constexpr float power_of_two(int x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x + 127) << 23);
 }
-SLUICE_HD constexpr std::uint32_t further_factor(std::uint32_t e8m0) {  // above kLastPlainScale
-  return e8m0 == 255 ? 0x7FC07FC0U : (e8m0 - 7U) * 0x00800080U;
+// E of a block whose largest scale is 2^(e8m0 - 127).
+SLUICE_HD constexpr int block_exponent(int e8m0) {
+  return e8m0 - (e8m0 < kLeastScale ? kLeastScale : e8m0 > kMostScale ? kMostScale : e8m0);
 }
-SLUICE_DEVICE std::uint32_t spread_pair(std::uint32_t bytes) {  // codes in bytes 1 and 3
-  return (bytes & 0x80008000U) | ((bytes >> 4) & 0x07F007F0U);
+// Q of queries of which the largest has these bits, without its sign.
+SLUICE_HD constexpr int query_exponent(std::uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 23);
+  return (exponent < kLeastQuery ? kLeastQuery : exponent > 253 ? 253 : exponent) - 127;
 }
-SLUICE_DEVICE void codes_to_bf16(std::uint32_t codes, std::uint32_t factor, std::uint32_t* to) {
-  to[0] = multiply_pairs(spread_pair(__byte_perm(codes, 0, 0x1404)), factor);
-  to[1] = multiply_pairs(spread_pair(__byte_perm(codes, 0, 0x3424)), factor);
+// v is multiplied by a 2^(E before - E).
+SLUICE_HD constexpr float exponent_step(int before, int now) {
+  const int step = before - now;
+  return power_of_two(step < -126 ? -126 : step > 126 ? 126 : step);
 }
-SLUICE_DEVICE std::uint32_t bf16_pair(float low, float high) {
+
+// Two codes of e4m3 as f16, each exactly.
+SLUICE_DEVICE std::uint32_t codes_to_halves(std::uint32_t codes) {
   std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<std::uint16_t>(codes)));
   return pair;
 }
-SLUICE_DEVICE float low_of(std::uint32_t pair) {
-  return __uint_as_float(pair << 16);
+SLUICE_DEVICE std::uint32_t multiply_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
 }
-SLUICE_DEVICE float high_of(std::uint32_t pair) {
-  return __uint_as_float(pair & 0xFFFF0000U);
+// A scale 2^(e8m0 - 127 - E) in two factors, of which one is 1 unless it is below 2^-14; NaN is 255.
+SLUICE_DEVICE std::uint32_t first_factor(std::uint32_t e8m0, int exponent) {
+  const int x = static_cast<int>(e8m0) - 112 - exponent;
+  return static_cast<std::uint32_t>(max(x, 1)) * 0x04000400U;
+}
+SLUICE_DEVICE std::uint32_t second_factor(std::uint32_t e8m0, int exponent) {
+  const int x = static_cast<int>(e8m0) - 113 - exponent;  // 2^x is what is left if it is negative
+  if (e8m0 == 255) return 0x7E007E00U;
+  if (x >= 0) return 0x3C003C00U;
+  return x >= -14 ? static_cast<std::uint32_t>(x + 15) * 0x04000400U : x >= -24 ? 0x00010001U << (x + 24) : 0U;
+}
+SLUICE_DEVICE std::uint32_t half_pair(float low, float high) {
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 
 // The sum of weights, of which the largest score is m, with that of the sink.

@@ -1,7 +1,7 @@
 // The tensor-core instruction of a warpgroup (four warps), whose operands lie in shared memory, and the barriers by
 // which warpgroups hand tiles to each other.
 //
-// A tile is rows of 128 bytes (64 values of bf16), 1,024 bytes aligned; the 16-byte piece i of row r lies at piece
+// A tile is rows of 128 bytes (64 values of f16), 1,024 bytes aligned; the 16-byte piece i of row r lies at piece
 // i ^ (r % 8) (tile_piece()), which is the hardware's swizzle of 128 bytes. Wider rows are several tiles.
 // Registers of d, [64 rows, n]: warp w of the group has rows 16 w + l / 4 and 8 further of lane l; register 4 i + 2 h +
 // e is column 8 i + 2 (l % 4) + e of row 16 w + l / 4 + 8 h.
@@ -40,7 +40,7 @@ template <bool kTransposed>
 SLUICE_DEVICE void multiply_group(float (&d)[32], GroupOperand a, GroupOperand b) {
   asm volatile(
       "{\n.reg .b64 a, b;\nmov.b64 a, {%32, %33};\nmov.b64 b, {%34, %35};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
       "a, b, 1, 1, 1, 0, %36;\n}"
@@ -50,12 +50,27 @@ SLUICE_DEVICE void multiply_group(float (&d)[32], GroupOperand a, GroupOperand b
         "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
       : "r"(a.at), "r"(a.form), "r"(b.at), "r"(b.form), "n"(kTransposed ? 1 : 0));
 }
+// a lies in registers: of a step, columns 2 t and 2 t + 1 (t = l % 4) of rows l / 4 and l / 4 + 8 of the warp's
+// sixteen, then the same of columns 8 further.
+SLUICE_DEVICE void multiply_group(float (&d)[32], const std::uint32_t (&a)[4], GroupOperand b) {
+  asm volatile(
+      "{\n.reg .b64 b;\nmov.b64 b, {%36, %37};\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, b, 1, 1, 1, 0;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at), "r"(b.form));
+}
 // d [64 x 128] += a b.
 template <bool kTransposed>
 SLUICE_DEVICE void multiply_group(float (&d)[64], GroupOperand a, GroupOperand b) {
   asm volatile(
       "{\n.reg .b64 a, b;\nmov.b64 a, {%64, %65};\nmov.b64 b, {%66, %67};\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
       " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
