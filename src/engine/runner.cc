@@ -17,6 +17,9 @@
 namespace sluice {
 namespace {
 
+// Steps of more rows have work enough to hide what starting their kernels takes.
+constexpr int kMostBatchedRows = 256;
+
 Result<int> resolve_max_model_len(int asked, int models_own) {
   if (asked == 0) return models_own;
   if (asked < 1 || asked > models_own) {
@@ -255,8 +258,11 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   const StepTables& tables = tables_of(spans);
   const std::vector<SpoiledRow> spoiled = inject_before_pass();
   model_->set_exports(&exports_);
+  const bool batched = rows <= kMostBatchedRows;
+  if (batched) device_->begin_batch();
   model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
                   tap != nullptr ? tap : tap_);
+  if (batched) device_->end_batch();
   model_->set_exports(nullptr);
   if (experts_count_ + entries_count_ > 0) device_->wait();
   inject_after_pass(spoiled);

@@ -80,6 +80,11 @@ class Device {
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
 
+  // Ops enqueued from the first on may all start at the second, at other work, or when somebody waits: a device to
+  // which that is quicker than one after the other.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
+
   // kInternal once something that was enqueued, and that the host has waited for, went wrong: what was downloaded
   // since, or by the call that found it, must not be used. Never ok again.
   virtual Status status() const { return {}; }

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <random>
+#include <vector>
 
 #include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/runtime/small_moves.h"
@@ -15,6 +17,17 @@
 // Of the runtime's types nothing is known but their names.
 struct CUevent_st {
   std::size_t recorded = 0;  // works that were enqueued before it
+};
+struct CUgraphNode_st {
+  std::function<void()> work;
+  CUgraphNode_st* after = nullptr;
+};
+struct CUgraph_st {
+  std::deque<CUgraphNode_st> nodes;
+};
+struct CUgraphExec_st {
+  std::map<CUgraphNode_st*, std::function<void()>> works;
+  std::vector<CUgraphNode_st*> order;
 };
 
 namespace sluice {
@@ -61,6 +74,13 @@ Queue& queue() {
   return queue;
 }
 
+std::function<void()> call_of(const void* function, void** arguments, unsigned blocks) {
+  const auto* kernel = static_cast<const FakeKernel*>(function);
+  const auto* from = static_cast<const std::byte*>(arguments[0]);
+  return [kernel, copy = std::vector<std::byte>(from, from + kernel->bytes), blocks,
+          teams = *static_cast<const int*>(arguments[1])] { kernel->run(copy.data(), blocks, teams); };
+}
+
 }  // namespace
 
 FakeCuda& fake_cuda() {
@@ -83,6 +103,7 @@ void enqueue_small_moves(void*, const SmallMoves& moves) {
 
 }  // namespace sluice
 
+using sluice::call_of;
 using sluice::fake_cuda;
 using sluice::queue;
 
@@ -170,6 +191,63 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   queue().do_until(event->recorded);
   return queue().error();
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  ++fake_cuda().launches;
+  return queue().enqueue(call_of(function, arguments, config->gridDim.x));
+}
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
+  if (!fake_cuda().has_graphs) return cudaErrorNotSupported;
+  *graph = new CUgraph_st;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, std::size_t,
+                                   const cudaKernelNodeParams* params) {
+  graph->nodes.push_back({.work = call_of(params->func, params->kernelParams, params->gridDim.x)});
+  *node = &graph->nodes.back();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t, cudaLaunchAttributeID, const cudaLaunchAttributeValue*) {
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+                                     const cudaGraphEdgeData*, std::size_t) {
+  (*to)->after = *from;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  ++fake_cuda().graphs_made, ++fake_cuda().graphs_alive;
+  *ready = new CUgraphExec_st;
+  // Whatever is not behind something runs first, as a runtime may choose.
+  for (CUgraphNode_st& node : graph->nodes) {
+    (*ready)->works[&node] = node.work;
+    auto& order = (*ready)->order;
+    node.after == nullptr ? order.insert(order.begin(), &node) : order.insert(order.end(), &node);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t ready, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams* params) {
+  ++fake_cuda().nodes_changed;
+  ready->works[node] = call_of(params->func, params->kernelParams, params->gridDim.x);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
+  ++fake_cuda().graph_launches;
+  for (CUgraphNode_st* node : ready->order) {
+    if (const cudaError_t error = queue().enqueue(ready->works[node])) return error;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  --fake_cuda().graphs_alive;
+  delete ready;
+  return cudaSuccess;
 }
 
 }  // extern "C"

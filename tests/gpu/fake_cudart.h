@@ -2,7 +2,15 @@
 // waits, or at random. So the device's staging, marks and errors are tested where there is no GPU.
 #pragma once
 
+#include <cstddef>
+
 namespace sluice {
+
+// What a test enqueues as the function of a kernel: called with a copy of its arguments.
+struct FakeKernel {
+  void (*run)(const void* kernel, unsigned blocks, int teams);
+  std::size_t bytes;  // of its first argument
+};
 
 struct FakeCuda {
   int driver = 13000;  // version; 0: there is none
@@ -10,6 +18,8 @@ struct FakeCuda {
   int major = 9;        // compute capability
   bool failed = false;  // a kernel has: for good; read and written by who holds the queue
   unsigned seed = 0;    // of when enqueued work is done by itself
+  bool has_graphs = true;
+  int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, graphs_alive = 0;
 };
 FakeCuda& fake_cuda();
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cuda/kernel_launch.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "sluice/status.h"
@@ -30,8 +31,10 @@ class CudaDevice : public Device {
   // kUnavailable: another compute capability than 9.0; kResourceExhausted.
   virtual Status prepare_sm90() = 0;
   virtual int processors() const = 0;  // multiprocessors
-  // Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
-  virtual bool behind_kernel() = 0;
+  virtual void enqueue(const KernelLaunch& launch) = 0;
+  // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
+  virtual void start_as_graphs(bool graphs) = 0;
+  virtual std::size_t graph_starts() const = 0;  // batches that were
   // For tests: kernels that start as if there were no such (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
   // For tests: a kernel that fails is enqueued.

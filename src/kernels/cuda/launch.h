@@ -28,7 +28,7 @@
 //   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but packed
 //     weights, and what kernels before that one wrote if that one has kStartsNext (it lets others start only when it
 //     has waited itself). No kernel of launch() writes weights; what does (uploads, copies, fills) is ordered before
-//     the first kernel behind it, which starts as usual (cuda_behind_kernel()), and so before all later ones.
+//     the first kernel behind it, which starts as usual, and so before all later ones.
 //   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
 // Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
 //
@@ -42,6 +42,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "kernels/cuda/kernel_launch.h"
 #include "kernels/exec.h"
 
 #ifdef __CUDACC__
@@ -70,16 +71,15 @@
 
 namespace sluice {
 
-// Of the device that exec.device is (kernels/cuda/device.h): the stream that its ops go to, a cudaStream_t; and memory
-// for what the kernels of one op hand to each other, kCudaWorkspaceBytes aligned to 256.
+// Of the device that exec.device is (kernels/cuda/device.h): memory for what the kernels of one op hand to each other,
+// kCudaWorkspaceBytes aligned to 256.
 inline constexpr std::size_t kCudaWorkspaceBytes = std::size_t{64} << 20;
-void* cuda_stream(const Exec& exec);
 std::byte* cuda_workspace(const Exec& exec);
 std::size_t cuda_workspace_bytes(const Exec& exec);  // kCudaWorkspaceBytes at least
 // Its multiprocessors: how many teams a kernel cuts its work into, which no result may depend on.
 int cuda_processors(const Exec& exec);
-// Asked right before a kernel is enqueued: whether the last work in the stream is a kernel that was, too.
-bool cuda_behind_kernel(const Exec& exec);
+// Enqueues a kernel, or keeps it until the device enqueues all of a batch (Device::begin_batch()).
+void cuda_enqueue(const Exec& exec, const KernelLaunch& launch);
 
 namespace SLUICE_CUDA_OPS {
 
@@ -220,30 +220,17 @@ void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::siz
   if (teams <= 0) return;
   SLUICE_CHECK(cluster == 1 || (kTeams == 1 && teams % cluster == 0), "whole clusters of blocks");
   SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
-  const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16;
-  cudaLaunchAttribute attributes[2]{};
-  unsigned count = 0;
-  if (cluster > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    ++count;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((teams + kTeams - 1) / kTeams));
-  config.blockDim = dim3(kBlockThreads<Kernel>);
-  config.dynamicSmemBytes = team_bytes * kTeams;
-  config.stream = static_cast<cudaStream_t>(cuda_stream(exec));
-  config.attrs = attributes;
-  const bool waits = kernel_state<Kernel>(config.dynamicSmemBytes).waits;
-  if (cuda_behind_kernel(exec) && waits) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count].val.programmaticStreamSerializationAllowed = 1;
-    ++count;
-  }
-  config.numAttrs = count;
-  int team_count = static_cast<int>(teams), team_shared = static_cast<int>(team_bytes);
-  void* arguments[] = {const_cast<Kernel*>(&kernel), &team_count, &team_shared};
-  cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(run_teams<Kernel>), arguments);
+  const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16, block_bytes = team_bytes * kTeams;
+  cuda_enqueue(exec, {.function = reinterpret_cast<const void*>(run_teams<Kernel>),
+                      .blocks = static_cast<unsigned>((teams + kTeams - 1) / kTeams),
+                      .threads = kBlockThreads<Kernel>,
+                      .cluster = static_cast<unsigned>(cluster),
+                      .shared_bytes = block_bytes,
+                      .waits = kernel_state<Kernel>(block_bytes).waits,
+                      .kernel = &kernel,
+                      .kernel_bytes = sizeof kernel,
+                      .teams = static_cast<int>(teams),
+                      .team_shared_bytes = static_cast<int>(team_bytes)});
 }
 
 // The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.

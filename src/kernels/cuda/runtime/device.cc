@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/launch_graphs.h"
 #include "kernels/cuda/runtime/staging.h"
 
 namespace sluice {
@@ -43,7 +44,14 @@ class Gpu final : public CudaDevice {
   std::size_t workspace_bytes() const override { return workspace_.size(); }
   Status prepare_sm90() override;
   int processors() const override { return processors_; }
-  bool behind_kernel() override { return behind_kernel_.exchange(true) && early_; }
+  void enqueue(const KernelLaunch& launch) override;
+  void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
+  std::size_t graph_starts() const override { return graph_starts_; }
+  void begin_batch() override { batch_ = graphs_allowed_; }
+  void end_batch() override {
+    start_batch();
+    batch_ = false;
+  }
   void start_kernels_early(bool early) override { early_ = early; }
   void plant_fault() override {
     use_for_other_work();
@@ -66,9 +74,11 @@ class Gpu final : public CudaDevice {
   void use() const { cudaSetDevice(number_); }
   // For work that is not a kernel of launch().
   void use_for_other_work() {
+    start_batch();
     use();
     behind_kernel_ = false;
   }
+  void start_batch();  // what of it has been enqueued
   // False once anything has failed.
   bool check(cudaError_t error, const char* what);
 
@@ -76,8 +86,10 @@ class Gpu final : public CudaDevice {
   std::string text_;
   std::size_t total_bytes_ = 0;
   int processors_ = 1, major_ = 0, minor_ = 0;
-  std::atomic<bool> behind_kernel_ = false;
-  bool early_ = true;
+  std::atomic<bool> behind_kernel_ = false;  // whether the last work in the stream is a kernel of enqueue()
+  bool early_ = true, graphs_allowed_ = true, batch_ = false;
+  LaunchGraphs launches_;  // of the batch
+  std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
   DeviceMemory workspace_;
@@ -176,6 +188,23 @@ void Gpu::unmap(std::byte* data, std::size_t) {
   cudaFree(data);
 }
 
+void Gpu::enqueue(const KernelLaunch& launch) {
+  const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
+  if (batch_) return launches_.add(launch, early);
+  use();
+  LaunchGraphs::start(stream_, launch, early);
+}
+
+void Gpu::start_batch() {
+  if (launches_.empty()) return;
+  use();
+  bool as_graph = false;
+  launches_.start_all(stream_, &as_graph);
+  if (!as_graph) return;
+  behind_kernel_ = false;
+  ++graph_starts_;
+}
+
 void Gpu::copy_all(std::span<const ByteMove> moves) {
   use_for_other_work();
   for (const ByteMove& move : moves) {
@@ -225,6 +254,7 @@ void Gpu::wait_for(Mark mark) {
 }
 
 void Gpu::wait() {
+  start_batch();
   use();
   if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
   if (status_.ok()) check(cudaStreamSynchronize(stream_), "an op");
@@ -272,10 +302,6 @@ bool has_cuda_device() {
   return count_gpus().ok();
 }
 
-void* cuda_stream(const Exec& exec) {
-  return device_of(exec).stream();
-}
-
 std::byte* cuda_workspace(const Exec& exec) {
   return device_of(exec).workspace();
 }
@@ -288,8 +314,8 @@ int cuda_processors(const Exec& exec) {
   return device_of(exec).processors();
 }
 
-bool cuda_behind_kernel(const Exec& exec) {
-  return device_of(exec).behind_kernel();
+void cuda_enqueue(const Exec& exec, const KernelLaunch& launch) {
+  device_of(exec).enqueue(launch);
 }
 
 }  // namespace sluice

@@ -1,0 +1,76 @@
+// LaunchGraphs: starts lists of kernels, each list as one graph once it has been seen before.
+//
+// A step of a model is a list of some hundred kernels, and most steps are lists that were there before: the same
+// functions in the same order, with other grids and other arguments here and there. Starting a kernel takes the host
+// microseconds, starting a graph of them as long as one; so the second time a list comes it becomes a graph, and from
+// then on only what has changed since its last start is told to it. The kernels, their grids and their order are the
+// same either way, hence every bit.
+//
+// Bounded: kMostGraphs of them, those that were started last. Thread safety: one thread at a time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <unordered_set>
+#include <vector>
+
+#include "kernels/cuda/kernel_launch.h"
+
+namespace sluice {
+
+class LaunchGraphs {
+ public:
+  static constexpr std::size_t kMostGraphs = 16, kLeastLaunches = 8;
+
+  LaunchGraphs() = default;
+  ~LaunchGraphs();
+  LaunchGraphs(const LaunchGraphs&) = delete;
+  LaunchGraphs& operator=(const LaunchGraphs&) = delete;
+
+  // One kernel, at once. `early`: it may start while the kernel before it still runs (kernels/cuda/launch.h).
+  static cudaError_t start(cudaStream_t stream, const KernelLaunch& launch, bool early);
+
+  // Behind what has been added since the last start(); its arguments are copied.
+  void add(const KernelLaunch& launch, bool early);
+  bool empty() const { return list_.launches.empty(); }
+  // All that was added. *as_graph: whether as one.
+  cudaError_t start_all(cudaStream_t stream, bool* as_graph);
+
+  std::size_t graphs() const { return graphs_.size(); }
+
+ private:
+  struct Launch {
+    KernelLaunch launch;  // its arguments: at `arguments` of the list's bytes
+    bool early;
+    std::size_t arguments;
+  };
+  struct List {
+    std::vector<Launch> launches;
+    std::vector<std::byte> bytes;
+
+    KernelLaunch at(std::size_t i) const;
+    bool same_kernels(const List& other) const;
+    bool same_arguments(const List& other, std::size_t i) const;
+    std::uint64_t hash() const;  // of its kernels
+  };
+  struct Graph {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    std::vector<cudaGraphNode_t> nodes;
+    List last;  // as it was started last
+  };
+
+  cudaError_t start_each(cudaStream_t stream) const;
+  cudaError_t make(Graph& graph) const;
+  cudaError_t update(Graph& graph);
+  static void destroy(Graph& graph);
+
+  List list_;
+  std::list<Graph> graphs_;  // started last first
+  std::unordered_set<std::uint64_t> seen_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,161 @@
+// Batches of kernels on the CUDA device (kernels/cuda/runtime/launch_graphs.h): the same work in the same order whether
+// they start one by one or as a graph.
+#include "kernels/cuda/runtime/launch_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/test_seed_testing.h"
+#include "fake_cudart.h"
+#include "kernels/cuda/device.h"
+
+namespace sluice::launch_graphs_test {
+namespace {
+
+// x = x * factor + blocks + term, of one number: whatever is done twice, not at all or elsewhere shows.
+struct Step {
+  std::uint64_t* x;
+  std::uint64_t factor, term;
+};
+template <int kKind>
+void run_step(const void* kernel, unsigned blocks, int teams) {
+  const Step step = *static_cast<const Step*>(kernel);
+  *step.x = *step.x * (step.factor * 2 + 1) + step.term * (kKind + 1) + blocks + static_cast<std::uint64_t>(teams);
+}
+constexpr FakeKernel kKernels[] = {
+    {run_step<0>, sizeof(Step)}, {run_step<1>, sizeof(Step)}, {run_step<2>, sizeof(Step)}};
+
+struct Kernel {
+  int kind = 0;
+  unsigned blocks = 1, threads = 32;
+  std::uint64_t factor = 0, term = 0;
+  bool waits = true;
+};
+using Kernels = std::vector<Kernel>;
+
+class LaunchGraphsTest : public ::testing::Test {
+ protected:
+  Kernels random_kernels(std::size_t count) {
+    Kernels kernels(count);
+    for (Kernel& kernel : kernels) {
+      const auto kind = static_cast<int>(random_() % 3);
+      kernel = {
+          kind, 1 + static_cast<unsigned>(random_() % 9), 32U * (1 + kind), random_(), random_(), random_() % 4 != 0};
+    }
+    return kernels;
+  }
+  // Runs them on the device, in a batch, and here; `at` is where the test is.
+  void run(const Kernels& kernels, const char* at) {
+    std::uint64_t expected = before_ += 77;
+    std::uint64_t* const x = reinterpret_cast<std::uint64_t*>(memory_.data());
+    gpu_->upload({memory_.data(), reinterpret_cast<const std::byte*>(&expected), sizeof expected});
+    gpu_->begin_batch();
+    for (const Kernel& kernel : kernels) {
+      const Step step{x, kernel.factor, kernel.term};
+      gpu_->enqueue({.function = &kKernels[kernel.kind],
+                     .blocks = kernel.blocks,
+                     .threads = kernel.threads,
+                     .waits = kernel.waits,
+                     .kernel = &step,
+                     .kernel_bytes = sizeof step,
+                     .teams = static_cast<int>(kernel.blocks) * 3});
+      Step here = step;
+      here.x = &expected;
+      kKernels[kernel.kind].run(&here, kernel.blocks, static_cast<int>(kernel.blocks) * 3);
+    }
+    gpu_->end_batch();
+    std::uint64_t found = 0;
+    gpu_->download({reinterpret_cast<std::byte*>(&found), memory_.data(), sizeof found});
+    gpu_->wait();
+    ASSERT_EQ(found, expected) << at;
+  }
+
+  const std::uint32_t seed_ = test_seed();
+  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "SLUICE_TEST_SEED=" + std::to_string(seed_)};
+  std::mt19937_64 random_{seed_};
+  // Of its own: what another test did to a device stays.
+  const std::unique_ptr<CudaDevice> gpu_ = (fake_cuda() = FakeCuda{}, open_cuda_device(0).value());
+  const DeviceMemory memory_ = gpu_->map(256, "a test").value();
+  std::uint64_t before_ = 1;
+};
+
+TEST_F(LaunchGraphsTest, AListThatComesAgainIsOneGraphWhoseChangesAreTold) {
+  Kernels kernels = random_kernels(30);
+  run(kernels, "first");
+  const std::size_t starts = gpu_->graph_starts();
+  run(kernels, "second");
+  EXPECT_EQ(gpu_->graph_starts(), starts + 1);
+  const int launches = fake_cuda().launches, changed = fake_cuda().nodes_changed, made = fake_cuda().graphs_made;
+  run(kernels, "third");
+  EXPECT_EQ(fake_cuda().launches, launches) << "no kernel starts by itself";
+  EXPECT_EQ(fake_cuda().nodes_changed, changed);
+  kernels[3].term ^= 1, kernels[29].blocks += 1, kernels[0].factor += 5;
+  run(kernels, "other arguments");
+  EXPECT_EQ(fake_cuda().nodes_changed, changed + 3);
+  run(kernels, "the same again");
+  EXPECT_EQ(fake_cuda().nodes_changed, changed + 3);
+  EXPECT_EQ(fake_cuda().graphs_made, made);
+  EXPECT_EQ(gpu_->graph_starts(), starts + 4);
+}
+
+TEST_F(LaunchGraphsTest, ListsOfAllKindsGiveWhatTheirKernelsGiveOneByOne) {
+  std::vector<Kernels> lists;
+  for (int i = 0; i < 40; ++i) lists.push_back(random_kernels(1 + random_() % 40));
+  const int most = static_cast<int>(LaunchGraphs::kMostGraphs);
+  for (int turn = 0; turn < 600; ++turn) {
+    Kernels& list = lists[random_() % (turn % 2 == 0 ? 5 : lists.size())];
+    if (random_() % 2 == 0) list[random_() % list.size()].term = random_();
+    gpu_->start_as_graphs(random_() % 8 != 0);
+    run(list, "a turn");
+    ASSERT_LE(fake_cuda().graphs_alive, most);
+  }
+  EXPECT_EQ(fake_cuda().graphs_alive, most);
+}
+
+TEST_F(LaunchGraphsTest, OtherWorkInABatchKeepsItsPlace) {
+  std::uint64_t expected = 5;
+  auto* const x = reinterpret_cast<std::uint64_t*>(memory_.data());
+  for (int turn = 0; turn < 3; ++turn) {
+    gpu_->fill(memory_.data(), std::byte{0}, sizeof expected);
+    gpu_->begin_batch();
+    expected = 0;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      Step step{x, i, i + 1};
+      gpu_->enqueue({.function = &kKernels[0],
+                     .blocks = 1,
+                     .threads = 32,
+                     .waits = true,
+                     .kernel = &step,
+                     .kernel_bytes = sizeof step,
+                     .teams = 1});
+      step.x = &expected;
+      run_step<0>(&step, 1, 1);
+      if (i % 13 == 12) {
+        gpu_->copy({memory_.data() + 128, memory_.data(), sizeof expected});
+        gpu_->fill(memory_.data(), std::byte{9}, 1);
+        expected = (expected & ~std::uint64_t{0xFF}) | 9;
+      }
+    }
+    gpu_->end_batch();
+    std::uint64_t found = 0;
+    gpu_->download({reinterpret_cast<std::byte*>(&found), memory_.data(), sizeof found});
+    gpu_->wait();
+    ASSERT_EQ(found, expected);
+  }
+}
+
+TEST_F(LaunchGraphsTest, WhereThereAreNoGraphsKernelsStartOneByOne) {
+  fake_cuda().has_graphs = false;
+  const Kernels kernels = random_kernels(50);
+  const std::size_t starts = gpu_->graph_starts();
+  for (int turn = 0; turn < 4; ++turn) run(kernels, "without graphs");
+  EXPECT_EQ(gpu_->graph_starts(), starts);
+  fake_cuda().has_graphs = true;
+}
+
+}  // namespace
+}  // namespace sluice::launch_graphs_test
