@@ -56,6 +56,8 @@ void add_loading_flags(CLI::App& command, EngineSetup& options) {
                    "Keep the packed form of large models in the cache folder for the next start");
   add_plain_switch(command, "pin-threads", options.machine.pin_threads,
                    "Each thread on a core of its own, if there are as many");
+  add_plain_switch(command, "cuda-graphs", options.machine.cuda_graphs,
+                   "On a GPU, the kernels of a step of up to 256 rows start as one graph; off: one by one");
 }
 
 // Nor do these.

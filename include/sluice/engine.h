@@ -54,6 +54,7 @@ struct MachineOptions {
   std::string kernels;         // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
   int threads = 0;             // 0: one per core
   bool pin_threads = true;     // each thread on a core of its own, if there are enough
+  bool cuda_graphs = true;     // on a GPU, the kernels of a small step start as one graph
 };
 
 struct CacheOptions {

@@ -18,8 +18,9 @@
 namespace sluice {
 namespace {
 
-Result<DeviceChoice> choose_gpu(int number) {
+Result<DeviceChoice> choose_gpu(const MachineOptions& options, int number) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu, open_cuda_device(number));
+  gpu->start_as_graphs(options.cuda_graphs);
   return DeviceChoice{
       .owned = std::move(gpu), .ops = &cuda_op_table(), .kernels = &kernels_that_pack("cuda", cuda_linear_packing())};
 }
@@ -33,17 +34,17 @@ Result<DeviceChoice> choose_any(const MachineOptions& options) {
   }
   if (name == "auto") {
     if (!has_cuda_device()) return DeviceChoice{};
-    auto gpu = choose_gpu(0);
+    auto gpu = choose_gpu(options, 0);
     if (gpu.ok()) return gpu;
     log_warning("--device auto: the CPU, as {}", gpu.status().message());
     return DeviceChoice{};
   }
-  if (name == "cuda") return choose_gpu(0);
+  if (name == "cuda") return choose_gpu(options, 0);
   if (name.starts_with(kNumbered)) {
     const std::string_view digits = name.substr(kNumbered.size());
     int number = -1;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error == std::errc() && end == digits.data() + digits.size() && number >= 0) return choose_gpu(number);
+    if (error == std::errc() && end == digits.data() + digits.size() && number >= 0) return choose_gpu(options, number);
   }
   return invalid_argument(fmt::format("--device: expected auto, cpu, cuda, cuda:N or emulated, found '{}'", name));
 }

@@ -82,7 +82,7 @@ OpTable timed_table() {
 
 struct Arguments {
   std::string folder, device = "cuda", profile = "default";
-  int tokens = 700, sequences = 1;
+  int tokens = 700, sequences = 1, rows = 1;
 };
 
 bool has_checkpoint(const std::string& folder) {
@@ -104,10 +104,10 @@ Result<std::unique_ptr<Runner>> load(const Arguments& args) {
     options.model.load_format = "dummy";
     options.model.dummy_experts = 64;
   }
-  options.cache.kv_cache_memory = (std::int64_t{256} << 20) * args.sequences;
+  options.cache.kv_cache_memory = (std::int64_t{256} << 20) * args.sequences * (1 + args.rows / 64);
   options.scheduler.max_num_seqs = args.sequences + 1;
-  options.scheduler.max_num_batched_tokens = 512;
-  options.model.max_model_len = tokens + 4 * kSteps;
+  options.model.max_model_len = tokens + 4 * kSteps * args.rows;
+  options.scheduler.max_num_batched_tokens = std::max(512, args.sequences * args.rows);
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
   times().inner = device.ops != nullptr ? device.ops : &cpu_op_table();
   static OpTable table;
@@ -162,7 +162,7 @@ Status run(const Arguments& args, bool* fast) {
     times().next = 0;
     runner->wait();
     const double begin = now();
-    SLUICE_RETURN_IF_ERROR(step(*runner, sequences, 1));
+    SLUICE_RETURN_IF_ERROR(step(*runner, sequences, args.rows));
     if (i > 4 && i < kSteps) whole.push_back(now() - begin);
     const double empty = now();
     runner->wait();
@@ -184,10 +184,10 @@ Status run(const Arguments& args, bool* fast) {
     sum += of_op, most = std::max(most, slowest);
   }
   fmt::print(
-      "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, "
+      "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"rows\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, "
       "\"slowest_us\": {:.1f}, "
       "\"wait_us\": {:.2f}, \"ops\": {{{}}}}}\n",
-      args.device, args.tokens, args.sequences, median(whole), sum, most, median(nothing), json);
+      args.device, args.tokens, args.sequences, args.rows, median(whole), sum, most, median(nothing), json);
   *fast = most < kMost;
   return {};
 }
@@ -197,7 +197,7 @@ Status run(const Arguments& args, bool* fast) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print("op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]\n");
+    fmt::print("op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES [ROWS]]]]]\n");
     return 2;
   }
   sluice::Arguments args{.folder = argv[1]};
@@ -205,6 +205,7 @@ int main(int argc, char** argv) {
   if (argc > 3) args.tokens = std::atoi(argv[3]);
   if (argc > 4) args.profile = argv[4];
   if (argc > 5) args.sequences = std::atoi(argv[5]);
+  if (argc > 6) args.rows = std::atoi(argv[6]);
   bool fast = false;
   const sluice::Status status = sluice::run(args, &fast);
   if (!status.ok()) fmt::print("{}\n", status.message());
