@@ -185,22 +185,21 @@ def test_what_says_nothing_is_accepted(server, model):
 def test_a_large_body_does_not_hold_up_small_ones(server, model):
     large = json.dumps({"messages": [{"role": "user", "content": "word " * 3_000_000}], "model": model}).encode()
 
-    def slowest():
-        fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
+    def answered():
+        """The small ones while six large ones are read."""
         threads = [threading.Thread(target=fetch, args=(server.url + "/v1/chat/completions", large)) for _ in range(6)]
         for thread in threads:
             thread.start()
-        longest = 0
+        count = 0
         while any(thread.is_alive() for thread in threads):
-            start = time.monotonic()
             assert fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1}).status == 200
-            longest = max(longest, time.monotonic() - start)
+            count += 1
         for thread in threads:
             thread.join()
-        return longest
+        return count
 
-    # 2.8 s each time when both workers read large bodies; once may be the machine.
-    assert any(slowest() < 1.5 for _ in range(3))
+    # Hundreds, however busy the machine is; FEW when both workers read large bodies.
+    assert any(answered() > 40 for _ in range(3))
 
 
 def test_localhost_is_both_of_its_addresses(model):
@@ -486,17 +485,17 @@ def test_cancelled_stream_frees_its_memory(server, model):
     assert server.metric("sluice_num_requests_running") == 1
     assert server.metric("sluice_kv_cache_bytes_used") > 0
     stream.close()
-    used, seconds = server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0)
-    assert used == 0 and seconds < 5
+    assert server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0) == 0
     assert server.metric("sluice_num_requests_running") == 0
-    assert server.metric("sluice_requests_cancelled_total") == cancelled + 1
+    assert server.metric("sluice_requests_cancelled_total") == cancelled + 1, "it has not run to its end"
 
 
 def test_a_waiting_client_that_leaves_cancels(server, model):
+    cancelled = server.metric("sluice_requests_cancelled_total")
     with pytest.raises(openai.APITimeoutError):
         chat(server, model, timeout=1, **ENDLESS)
-    used, seconds = server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0)
-    assert used == 0 and seconds < 5
+    assert server.wait_for("sluice_requests_cancelled_total", lambda value: value > cancelled) == cancelled + 1
+    assert server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0) == 0
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -582,8 +581,6 @@ def test_drain_timeout_ends_the_rest():
         stream = chat(server, "sluice-tiny-v4", stream=True, **ENDLESS)
         next(iter(stream))
         server.process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
-        with pytest.raises(openai.APIError):
+        with pytest.raises(openai.APIError):  # cut, of 20,000 tokens
             list(stream)
         assert server.process.wait(PATIENCE) == 0
-        assert time.monotonic() - start < 10
