@@ -203,11 +203,11 @@ def test_a_large_body_does_not_hold_up_small_ones(server, model):
                 client.close()
         return count
 
-    # Hundreds, or few if this program stood still; at most six if both workers read large bodies, however often it is tried.
+    # Hundreds, or few if this program stood still; 0 to 30 if both workers read large bodies.
     counts = []
-    while not counts or (counts[-1] <= 20 and len(counts) < 8):
+    while len(counts) < 5 and sum(count > 80 for count in counts) < 3:
         counts.append(answered())
-    assert counts[-1] > 20, counts
+    assert sum(count > 80 for count in counts) >= 3, counts
 
 
 def test_localhost_is_both_of_its_addresses(model):
