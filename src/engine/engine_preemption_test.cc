@@ -44,8 +44,8 @@ const std::vector<std::vector<TokenId>>& expected_of_mixed_work() {
   return expected;
 }
 
-// Runs them all at once; the tokens are checked, the numbers returned. The engine's thread waits in an output of another
-// request until all have arrived.
+// Runs them all at once; the tokens are checked, the numbers returned. The engine's thread waits in an output of
+// another request until all have arrived.
 EngineStats run_mixed_work(Engine& engine) {
   std::promise<void> waits, arrived;
   Request first;
