@@ -45,8 +45,8 @@ def test_prometheus_reads_the_metrics(server):
     for phase in ("queue", "prefill", "decode", "inference"):
         assert by_name[f"sluice_request_{phase}_time_seconds_count"].value == 2
     parts = sum(by_name[f"sluice_request_{phase}_time_seconds_sum"].value for phase in ("queue", "prefill", "decode"))
-    # What lies between the last token and the end of the answer is in the whole alone; the machine may be busy.
-    assert 0 <= by_name["sluice_e2e_request_latency_seconds_sum"].value - parts < 0.2
+    # The last token ends an answer: the parts are the whole but for rounding.
+    assert by_name["sluice_e2e_request_latency_seconds_sum"].value == pytest.approx(parts, rel=1e-12)
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(server):
@@ -103,8 +103,8 @@ def test_traces_cover_the_requests():
             answer = httpx.post(running.url + "/v1/completions", json={"prompt": "Once", "max_tokens": 20, "ignore_eos": True}, timeout=PATIENCE,
                                 headers={"traceparent": f"00-{trace}-{parent}-{flags}", "X-Request-Id": "traced"})
             assert answer.status_code == 200
-        ended = time.time_ns()
         running.wait_for("sluice_traces_sent_total", lambda value: value == 1)
+        ended = time.time_ns()  # now the server has noted the end, too
         logged = float(re.search(r"total_s=(\S+)", running.logged("id=traced .*total_s=").string)[1])
         collector.shutdown()
         assert fetch(running.url + "/v1/completions", {"prompt": "Once", "max_tokens": 2}).status == 200
@@ -116,7 +116,7 @@ def test_traces_cover_the_requests():
     assert all(span["traceId"] == trace and span["parentSpanId"] == request["spanId"] for span in phases)
     times = [(int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])) for span in (request, *phases)]
     millisecond = 10**6
-    assert began - 50 * millisecond <= times[0][0] <= times[0][1] <= ended + 50 * millisecond, "the machine may be busy"
+    assert began - 50 * millisecond <= times[0][0] <= times[0][1] <= ended + 50 * millisecond, "by readings of two clocks"
     assert abs(times[0][1] - times[0][0] - logged * 1e9) < millisecond
     assert times[1][0] == times[0][0] and times[1][1] == times[2][0] and times[2][1] == times[3][0]
     assert times[3][1] <= times[0][1] + millisecond
@@ -129,7 +129,7 @@ def test_client_log_and_histogram_agree_on_the_first_token(server):
     with httpx.Client(timeout=PATIENCE) as http:
         start = time.monotonic()
         with http.stream("POST", server.url + "/v1/completions", headers={"X-Request-Id": "agree"},
-                         json={"prompt": "Once " * 400, "max_tokens": 3, "stream": True}) as answer:
+                         json={"prompt": "Once " * 400, "max_tokens": 3, "stream": True, "ignore_eos": True}) as answer:
             lines = answer.iter_lines()
             next(line for line in lines if '"text":"' in line)
             seen = time.monotonic() - start

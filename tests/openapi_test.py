@@ -14,22 +14,32 @@ from server_process import PATIENCE, Server, fetch
 REQUESTS = int(os.environ.get("SLUICE_OPENAPI_REQUESTS", "300"))
 
 
+def send(server, operations, seed, folder):
+    run = subprocess.run(
+        [pathlib.Path(sys.executable).parent / "schemathesis", "run", server.url + "/openapi.json", "--phases",
+         "fuzzing", "--checks", "not_a_server_error,status_code_conformance", "--max-examples",
+         str(-(-REQUESTS // operations)), "--seed", str(seed), "--request-timeout", str(PATIENCE),
+         "--suppress-health-check", "all", "--warnings", "off", "--no-color", "--continue-on-failure"],
+        cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": str(pathlib.Path(__file__).parent)})
+    assert run.returncode == 0, run.stdout[-20000:] + run.stderr[-2000:]
+    assert server.process.poll() is None
+    print(run.stdout[-1500:])
+
+
 def test_the_document_is_what_the_server_does(tmp_path):
     with Server("--max-model-len", "96", "--log-level", "warning") as server:
         operations = sum(len(path) for path in fetch(server.url + "/openapi.json").json()["paths"].values())
-        run = subprocess.run(
-            [pathlib.Path(sys.executable).parent / "schemathesis", "run", server.url + "/openapi.json", "--phases",
-             "fuzzing", "--checks", "not_a_server_error,status_code_conformance", "--max-examples",
-             str(-(-REQUESTS // operations)), "--seed", str(SEED), "--request-timeout", str(PATIENCE),
-             "--suppress-health-check", "all", "--warnings", "off", "--no-color", "--continue-on-failure"],
-            cwd=tmp_path, capture_output=True, text=True,
-            env={**os.environ, "SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": str(pathlib.Path(__file__).parent)})
-        assert run.returncode == 0, run.stdout[-20000:] + run.stderr[-2000:]
-        assert server.process.poll() is None
-        # It did send them, and some of them were good.
-        text = fetch(server.url + "/metrics").text
-        posted = [line for line in text.splitlines() if line.startswith("sluice_http_requests_total{")]
-        print("\n".join(posted), run.stdout[-1500:], sep="\n")
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize", "/v1/score"):
-            for status in (200, 400):
-                assert any(f'path="{path}",status="{status}"' in line for line in posted), posted
+        missing = [(path, status) for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
+                                               "/tokenize", "/v1/score") for status in (200, 400)]
+        # Of 25 requests to each path a quarter is bad, or good, at least: now and then none is. Then there are more of them.
+        for seed in range(SEED, SEED + 8):
+            send(server, operations, seed, tmp_path)
+            posted = [line for line in fetch(server.url + "/metrics").text.splitlines()
+                      if line.startswith("sluice_http_requests_total{")]
+            print("\n".join(posted))
+            missing = [(path, status) for path, status in missing
+                       if not any(f'path="{path}",status="{status}"' in line for line in posted)]
+            if not missing:
+                break
+        assert not missing

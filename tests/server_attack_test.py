@@ -41,8 +41,11 @@ def test_a_thousand_clients_that_do_not_go_on():
         assert answers(server)
         for client in slow[0::2]:  # answered 408, or just closed
             client.settimeout(PATIENCE)
-            while client.recv(4096):
-                pass
+            try:
+                while client.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass  # cut before it had read what was sent
             client.close()
         assert answers(server)
         for client in slow[1::2]:
@@ -96,13 +99,12 @@ def test_the_log_is_on_a_full_disk(tmp_path):
         process = subprocess.Popen([BUILD / "sluice", "serve", "--host", f"unix:{path}", "--log-format", "json"], stderr=full, stdout=full)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not os.path.exists(path) and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.02)
         for _ in range(5):
             connection = http.client.HTTPConnection("localhost", timeout=PATIENCE)
             connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.connect(path)
+            while connection.sock.connect_ex(path) != 0:  # until it is there, and then until somebody listens
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
             connection.request("POST", "/v1/completions", BODY)
             assert connection.getresponse().status == 200
             connection.close()
@@ -146,7 +148,9 @@ def test_signals_under_load(tmp_path):
             thread.start()
         for i in range(20):
             done = sum(seen.values())
-            keys.write_text(f"ann:secret\nbob:secret{i}\n")
+            fresh = tmp_path / "fresh"
+            fresh.write_text(f"ann:secret\nbob:secret{i}\n")
+            fresh.rename(keys)  # whole, though the server may still be at the last signal
             server.process.send_signal(signal.SIGHUP)
             while sum(seen.values()) == done and any(thread.is_alive() for thread in threads):
                 time.sleep(0.005)

@@ -105,8 +105,8 @@ class Server:
         return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
 
     def wait_for(self, name, condition):
-        """Waits until a metric fulfils a condition; its last value and the seconds that it took."""
+        """Waits until a metric fulfils a condition; its last value."""
         start = time.monotonic()
         while not condition(value := self.metric(name)) and time.monotonic() - start < PATIENCE:
             time.sleep(0.02)
-        return value, time.monotonic() - start
+        return value

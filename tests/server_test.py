@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -184,23 +185,29 @@ def test_what_says_nothing_is_accepted(server, model):
 
 def test_a_large_body_does_not_hold_up_small_ones(server, model):
     large = json.dumps({"messages": [{"role": "user", "content": "word " * 3_000_000}], "model": model}).encode()
+    large = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large) + large
+    parts = urllib.parse.urlsplit(server.url)
 
-    def slowest():
-        fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
-        threads = [threading.Thread(target=fetch, args=(server.url + "/v1/chat/completions", large)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        longest = 0
-        while any(thread.is_alive() for thread in threads):
-            start = time.monotonic()
+    def answered():
+        """How many small ones are between the first and the last of six large ones that came together."""
+        waiting = [socket.create_connection((parts.hostname, parts.port), PATIENCE) for _ in range(6)]
+        for piece in (large[:-1], large[-1:]):
+            for client in waiting:
+                client.sendall(piece)
+        count = 0
+        while waiting:
             assert fetch(server.url + "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1}).status == 200
-            longest = max(longest, time.monotonic() - start)
-        for thread in threads:
-            thread.join()
-        return longest
+            count += len(waiting) < 6
+            for client in select.select(waiting, [], [], 0)[0]:
+                waiting.remove(client)
+                client.close()
+        return count
 
-    # 2.8 s each time when both workers read large bodies; once may be the machine.
-    assert any(slowest() < 1.5 for _ in range(3))
+    # Hundreds, or few if this program stood still; 0 to 30 if both workers read large bodies.
+    counts = []
+    while len(counts) < 5 and sum(count > 80 for count in counts) < 3:
+        counts.append(answered())
+    assert sum(count > 80 for count in counts) >= 3, counts
 
 
 def test_localhost_is_both_of_its_addresses(model):
@@ -486,17 +493,17 @@ def test_cancelled_stream_frees_its_memory(server, model):
     assert server.metric("sluice_num_requests_running") == 1
     assert server.metric("sluice_kv_cache_bytes_used") > 0
     stream.close()
-    used, seconds = server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0)
-    assert used == 0 and seconds < 5
+    assert server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0) == 0
     assert server.metric("sluice_num_requests_running") == 0
-    assert server.metric("sluice_requests_cancelled_total") == cancelled + 1
+    assert server.metric("sluice_requests_cancelled_total") == cancelled + 1, "it has not run to its end"
 
 
 def test_a_waiting_client_that_leaves_cancels(server, model):
+    cancelled = server.metric("sluice_requests_cancelled_total")
     with pytest.raises(openai.APITimeoutError):
         chat(server, model, timeout=1, **ENDLESS)
-    used, seconds = server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0)
-    assert used == 0 and seconds < 5
+    assert server.wait_for("sluice_requests_cancelled_total", lambda value: value > cancelled) == cancelled + 1
+    assert server.wait_for("sluice_kv_cache_bytes_used", lambda value: value == 0) == 0
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -582,8 +589,6 @@ def test_drain_timeout_ends_the_rest():
         stream = chat(server, "sluice-tiny-v4", stream=True, **ENDLESS)
         next(iter(stream))
         server.process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
-        with pytest.raises(openai.APIError):
+        with pytest.raises(openai.APIError):  # cut, of 20,000 tokens
             list(stream)
         assert server.process.wait(PATIENCE) == 0
-        assert time.monotonic() - start < 10

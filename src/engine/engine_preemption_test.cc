@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <future>
 
 #include "base/temp_folder_testing.h"
 #include "engine/engine_testing.h"
@@ -43,19 +44,28 @@ const std::vector<std::vector<TokenId>>& expected_of_mixed_work() {
   return expected;
 }
 
-// Runs them all at once; the tokens are checked, the numbers returned.
+// Runs them all at once; the tokens are checked, the numbers returned. The engine's thread waits in an output of
+// another request until all have arrived.
 EngineStats run_mixed_work(Engine& engine) {
+  std::promise<void> waits, arrived;
+  Request first;
+  first.prompt = {1};
+  first.max_tokens = 1;
+  first.on_output = [&](const Output&) {
+    waits.set_value();
+    arrived.get_future().wait();
+  };
+  EXPECT_TRUE(engine.submit(std::move(first)).ok());
+  waits.get_future().wait();
   const auto work = mixed_work();
   std::vector<Answer> answers(work.size());
   for (std::size_t i = 0; i < work.size(); ++i) {
     Request r = request(answers[i], work[i].prompt, work[i].max_tokens, sampling_of(static_cast<int>(i)));
     r.priority = static_cast<int>(i * 7 % 3);
     const auto submitted = engine.submit(std::move(r));
-    if (!submitted.ok()) {
-      ADD_FAILURE() << submitted.status().message();
-      return {};
-    }
+    EXPECT_TRUE(submitted.ok()) << submitted.status().message();
   }
+  arrived.set_value();
   for (std::size_t i = 0; i < work.size(); ++i) {
     EXPECT_EQ(answers[i].wait().reason, FinishReason::kLength);
     EXPECT_EQ(answers[i].tokens(), expected_of_mixed_work()[i]) << "request " << i;

@@ -337,11 +337,9 @@ TEST_F(ApiTest, AClientThatLeavesCancelsItsRequest) {
       if (*stream == 't') client.read_until("data: ");
       while (engine_.stats().running == 0) std::this_thread::sleep_for(1ms);
     }
-    const auto start_time = std::chrono::steady_clock::now();
     EXPECT_TRUE(engine_.wait_idle());
-    EXPECT_LT(std::chrono::steady_clock::now() - start_time, 1s);
   }
-  EXPECT_EQ(engine_.stats().cancelled_requests, 2U);
+  EXPECT_EQ(engine_.stats().cancelled_requests, 2U) << "else they ended after their 4000 tokens";
   EXPECT_THAT(get("/metrics").body, HasSubstr("sluice_request_finished_total{finished_reason=\"abort\"} 2"));
 }
 
@@ -482,7 +480,7 @@ TEST_F(ApiTest, StopLetsRequestsFinish) {
   TestClient client(server_->port());
   client.send_request("POST", "/v1/completions", R"({"prompt":"x","stream":true})");
   client.read_until("data: ");
-  EXPECT_TRUE(server_->stop(5s));
+  EXPECT_TRUE(server_->stop(60s));
   EXPECT_THAT(client.read_all(), HasSubstr("[DONE]"));
 }
 
@@ -498,7 +496,7 @@ TEST_F(ApiTest, StopCancelsWhatDoesNotFinish) {
   while (engine_.stats().running < 2) std::this_thread::sleep_for(1ms);
   const auto start_time = std::chrono::steady_clock::now();
   EXPECT_FALSE(server_->stop(100ms));
-  EXPECT_LT(std::chrono::steady_clock::now() - start_time, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start_time, 15s) << "their tokens would take 20 s";
   EXPECT_THAT(streamed.read_all(), AllOf(HasSubstr("\"error\""), HasSubstr("[DONE]")));
   EXPECT_EQ(whole.read_answer().status, 503);
   EXPECT_TRUE(engine_.wait_idle());

@@ -35,6 +35,7 @@ class FakeEngine final : public Engine {
   std::function<Status(const Request&)> refuse;        // why submit fails, if it does
   std::chrono::milliseconds step{0};                   // between two tokens of a request
   std::function<void()> before_output;                 // called on the engine's thread, before each one
+  std::function<void()> submitted;                     // called by submit when the engine has the request
   bool endless = false;                                // repeats the script until max_tokens or cancel
   int context_tokens = 4096;
   int cache_tokens = 1 << 20;  // what prompt and answer have room for
@@ -52,7 +53,7 @@ class FakeEngine final : public Engine {
     if (refuse) {
       if (Status status = refuse(request); !status.ok()) return status;
     }
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const RequestId id = next_id_++;
     seen_.push_back(request);
     seen_.back().on_output = nullptr;
@@ -63,6 +64,8 @@ class FakeEngine final : public Engine {
       running_[{id, choice}] = {request, choice, std::move(tokens)};
     }
     changed_.notify_all();
+    lock.unlock();
+    if (submitted) submitted();
     return id;
   }
 
@@ -151,10 +154,10 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return readings_;
   }
-  // Waits up to five seconds until no request runs; true if none does.
+  // Waits up to a minute until no request runs and all have been told so; true if it came to that.
   bool wait_idle() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(5), [this] { return running_.empty(); });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [this] { return running_.empty() && !is_telling_; });
   }
 
  private:
@@ -187,6 +190,7 @@ class FakeEngine final : public Engine {
         calls.emplace_back(it->second.request.on_output, next_output(it->second));
         it = calls.back().second.finished ? running_.erase(it) : std::next(it);
       }
+      is_telling_ = true;
       lock.unlock();
       for (auto& [on_output, output] : calls) {
         if (before_output) before_output();
@@ -194,6 +198,7 @@ class FakeEngine final : public Engine {
       }
       calls.clear();
       lock.lock();
+      is_telling_ = false;
       changed_.notify_all();
       if (step.count() > 0) changed_.wait_for(lock, step, [this] { return stopping_; });
     }
@@ -230,7 +235,7 @@ class FakeEngine final : public Engine {
   std::uint64_t cancelled_ = 0;
   int self_tests_ = 0, resets_ = 0, pauses_ = 0;
   mutable int readings_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, is_telling_ = false;
   std::thread thread_;
 };
 

@@ -274,6 +274,8 @@ void GenerationJob::expire() {
 // A stream tells the error as its last event: its status line is long gone.
 void GenerationJob::fail(const ApiError& error, std::string text) {
   ended_ = true;
+  // Whoever hears of the end may ask again at once, though the engine still holds this.
+  exchange_->request().ticket.reset();
   cancel();
   context_.jobs.remove(shared_from_this());
   if (error.status >= 500 && error.status != 503) log_error("request {} failed: {}", record_.id, error.message);
@@ -286,6 +288,7 @@ void GenerationJob::fail(const ApiError& error, std::string text) {
 
 void GenerationJob::complete(std::string text) {
   ended_ = true;
+  exchange_->request().ticket.reset();  // as in fail()
   context_.jobs.remove(shared_from_this());
   context_.metrics.on_request(record_);
   writer_->end(usage(), text);

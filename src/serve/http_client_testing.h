@@ -61,10 +61,10 @@ class TestClient {
                      body.size(), body));
   }
 
-  // More bytes into the buffer; false at the end of the connection or after ten seconds without any.
+  // More bytes into the buffer; false at the end of the connection or after a minute without any.
   bool receive() {
     pollfd ready{socket_, POLLIN, 0};
-    if (::poll(&ready, 1, 10'000) <= 0) return false;
+    if (::poll(&ready, 1, 60'000) <= 0) return false;
     std::array<char, 65536> bytes;
     const auto got = ::recv(socket_, bytes.data(), bytes.size(), 0);
     if (got <= 0) return false;

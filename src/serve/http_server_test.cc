@@ -16,6 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using namespace std::chrono_literals;
 
+constexpr auto kPatience = 30s;  // with a busy machine; less than the timeouts that would end things, too
+
 HttpResponse text(std::string body) {
   HttpResponse response;
   response.content_type = "text/plain";
@@ -174,7 +176,7 @@ TEST_F(HttpServerTest, SlowClientsAreDropped) {
   TestClient body(port_);
   body.send("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
   EXPECT_EQ(body.read_all(), "");
-  EXPECT_LT(std::chrono::steady_clock::now() - start_time, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start_time, 50s) << "the client's own patience is a minute";
 }
 
 TEST_F(HttpServerTest, AReaderThatStallsIsCut) {
@@ -185,7 +187,7 @@ TEST_F(HttpServerTest, AReaderThatStallsIsCut) {
   arrived_.get_future().wait();
   held_->begin_stream(text(""));
   for (int i = 0; i < 64; ++i) held_->write(std::string(1 << 20, 'x'));
-  EXPECT_EQ(gone_.get_future().wait_for(5s), std::future_status::ready);
+  EXPECT_EQ(gone_.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
 TEST_F(HttpServerTest, ABodyInAnUnknownCodingIsNotReadAsTheNextRequest) {
@@ -213,11 +215,11 @@ TEST_F(HttpServerTest, TellsWhenAReaderFallsBehindAndWhenItHasCaughtUp) {
   const std::string piece(1 << 20, 'x');
   constexpr std::size_t kPieces = 32;  // more than the system keeps for a reader
   for (std::size_t i = 0; i < kPieces; ++i) held_->write(piece);
-  ASSERT_EQ(full.get_future().wait_for(10s), std::future_status::ready);
+  ASSERT_EQ(full.get_future().wait_for(kPatience), std::future_status::ready);
   std::future<void> caught = caught_up.get_future();
   EXPECT_EQ(caught.wait_for(20ms), std::future_status::timeout);
   std::future<TestAnswer> answer = std::async(std::launch::async, [&] { return client.read_answer(); });
-  ASSERT_EQ(caught.wait_for(10s), std::future_status::ready);
+  ASSERT_EQ(caught.wait_for(kPatience), std::future_status::ready);
   held_->finish();
   EXPECT_EQ(answer.get().body.size(), kPieces * piece.size());
 }
@@ -230,7 +232,7 @@ TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
     arrived_.get_future().wait();
     client.send("GET /pipelined HTTP/1.1\r\nHost: t\r\n\r\n");
   }
-  EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready);
+  EXPECT_EQ(gone_.get_future().wait_for(kPatience), std::future_status::ready);
   held_->respond(text("nobody reads this"));
 }
 
@@ -263,7 +265,7 @@ TEST_F(HttpServerTest, AStreamFindsOutWhetherItsReaderLeft) {
     EXPECT_NE(client.read_until(";").find(';'), std::string::npos);
   }
   held_->write("nobody reads this");
-  EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready);
+  EXPECT_EQ(gone_.get_future().wait_for(kPatience), std::future_status::ready);
 
   gone_ = {}, arrived_ = {};
   {
@@ -273,7 +275,7 @@ TEST_F(HttpServerTest, AStreamFindsOutWhetherItsReaderLeft) {
     held_->begin_stream(head);
     client.read_until("begun");
   }
-  EXPECT_EQ(gone_.get_future().wait_for(2s), std::future_status::ready) << "without a piece to write";
+  EXPECT_EQ(gone_.get_future().wait_for(kPatience), std::future_status::ready) << "without a piece to write";
 }
 
 TEST_F(HttpServerTest, TooManyConnectionsAreRefused) {
@@ -287,7 +289,7 @@ TEST_F(HttpServerTest, TooManyConnectionsAreRefused) {
   TestClient c(port_);
   EXPECT_EQ(c.read_answer().status, 503);
   a.close();
-  const auto end = std::chrono::steady_clock::now() + 10s;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
   int status = 503;  // until the server has seen that the connection is gone
   while (status == 503 && std::chrono::steady_clock::now() < end) status = request(port_, "GET", "/again").status;
   EXPECT_EQ(status, 200);
@@ -313,7 +315,7 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndRefusesNewConnections) {
   EXPECT_FALSE(server_->drain(50ms));
   EXPECT_EQ(idle.read_all(), "");
   EXPECT_FALSE(TestClient(port_).connected());
-  auto drained = std::async(std::launch::async, [&] { return server_->drain(5s); });
+  auto drained = std::async(std::launch::async, [&] { return server_->drain(kPatience); });
   held_->respond(text("late"));
   EXPECT_EQ(client.read_answer().body, "late");
   EXPECT_TRUE(drained.get());

@@ -22,7 +22,7 @@ constexpr int kReceiveBytes = 4096;
 
 template <class Holds>
 bool comes(const Holds& holds) {
-  for (int i = 0; i < 2000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 20000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return holds();
 }
 

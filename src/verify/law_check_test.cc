@@ -105,8 +105,9 @@ TEST(SchedulingLawTest, TheRealSchedulerGivesTheAnswersOfEachRequestAlone) {
   EXPECT_GT(report->scored, 1000) << "tokens of prompts";
   EXPECT_GT(report->scored_answers, 20) << "tokens of answers, scored behind their prompt";
   EXPECT_GT(report->constrained, 500) << "tokens that a grammar allowed";
-  EXPECT_GT(report->budgeted, 200) << "tokens of answers whose reasoning has a budget";
-  EXPECT_GT(report->forced, 100) << "tokens that were the only ones allowed";
+  // Of these few answers have many: a draw has 1,600 +- 500 and 800 +- 280 of them.
+  EXPECT_GT(report->budgeted, 50) << "tokens of answers whose reasoning has a budget";
+  EXPECT_GT(report->forced, 10) << "tokens that were the only ones allowed";
   EXPECT_GT(report->exported_experts, 1000) << "positions";
 }
 
