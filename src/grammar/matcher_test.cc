@@ -1,6 +1,7 @@
 // Masks of random grammars over small vocabularies, against a recogniser that tries everything.
 #include "grammar/matcher.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -331,6 +332,44 @@ TEST(MatcherTest, TheWorkForOneMaskIsBounded) {
   EXPECT_EQ(masks->allowed(sets, set, bits), TokenMasks::Found::kTooMany);
   EXPECT_EQ(masks->allowed(sets, set, bits), TokenMasks::Found::kTooMany) << "what is known counts as well";
   EXPECT_LT(sets.bytes() + masks->bytes(), std::size_t{512} << 20);
+}
+
+// Whether a text is too ambiguous is up to the grammar, whichever others the vocabulary had to serve before.
+TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
+  std::vector<std::string> words{"zzzzz"};
+  for (char exit = '!'; exit <= '8'; ++exit) words.push_back(exit + std::string("abababababab"));
+  const Vocabulary fresh(words), used(words);
+  for (std::size_t i = 0; i <= kMostTokenRuns; ++i) {
+    ByteClass others;
+    for (std::size_t byte = 0; byte < 9; ++byte) others.set(128 + i + byte);
+    used.trie->runs(others);
+  }
+  std::set<TokenMasks::Found> found;
+  for (int alike = 600; alike <= 2400; alike += alike / 3) {
+    std::string grammar = "root ::= p | q | s | t\np ::= c r\nq ::= c r \"!\"\ns ::= c r \"?\"\nt ::= c r \".\"\n";
+    for (std::size_t at = 0; (at = grammar.find(" c ", at)) != std::string::npos;) {
+      grammar.replace(at, 3, " [a-z]{3,40} [!-8] ");
+    }
+    std::string rules;
+    for (int i = 0; i < alike; ++i) {
+      grammar += fmt::format("{} [ab]{{14}} r{}", i > 0 ? " |" : "r ::=", i);
+      rules += fmt::format("\nr{} ::= \"(\" r{}? \")\" \"{}\"", i, i, i);
+    }
+    const auto network = compile_gbnf(grammar + rules);
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    std::vector<TokenMasks::Found> both;
+    for (const Vocabulary* vocabulary : {&fresh, &used}) {
+      const TokenMasks masks(vocabulary->trie, *network);
+      ParseSets sets(*network);
+      SetId set = sets.start();
+      for (int n = 0; n < 5; ++n) set = sets.step(set, 'z');
+      std::vector<std::uint32_t> bits(vocabulary->trie->words());
+      both.push_back(masks.allowed(sets, set, bits));
+    }
+    EXPECT_EQ(both[0], both[1]) << alike;
+    found.insert(both[0]);
+  }
+  EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
 }
 
 std::vector<std::string> random_words(std::span<const char* const> pieces, std::size_t common, std::mt19937& random) {

@@ -76,11 +76,17 @@ bool RunMasks::walk_from(TokenWalk& walk, std::uint32_t node, SetId set, const F
   return walk.below(node, set, visit);
 }
 
-const RunMasks::Behind& RunMasks::behind(const Exit& exit) {
+std::size_t RunMasks::number_of(const ByteClass& bytes) {
+  const auto found = std::ranges::find(classes_, bytes);
+  if (found == classes_.end()) bytes_ += sizeof(ByteClass);
+  return static_cast<std::size_t>((found != classes_.end() ? found : classes_.insert(found, bytes)) - classes_.begin());
+}
+
+const RunMasks::Behind& RunMasks::behind(const Exit& exit, const TokenRuns& runs) {
   const auto [at, is_new] = behind_.try_emplace(exit);
   Behind& made = at->second;
   if (!is_new) return made;
-  const ByLength& nodes = exit.runs->exits(exit.byte);
+  const ByLength& nodes = runs.exits(exit.byte);
   TokenWalk walk(trie_.level(0).nodes, sets_);
   ByLength::Found tokens, returns;
   std::vector<std::uint32_t> found_tokens, found_returns;
@@ -100,7 +106,8 @@ const RunMasks::Behind& RunMasks::behind(const Exit& exit) {
 }
 
 // The tokens that leave the class behind `length` bytes of it.
-bool RunMasks::add_exits(const TokenRuns& runs, const Chain& chain, std::size_t length, Made& made) {
+bool RunMasks::add_exits(const Place& place, std::size_t length, Made& made) {
+  const auto& [chain, runs, byte_class] = place;
   const auto leads_to = [&](std::size_t n, std::uint8_t byte, SetId to) {
     return n < chain.sets.size() && sets_.step(chain.sets[n], byte) == to;
   };
@@ -115,7 +122,7 @@ bool RunMasks::add_exits(const TokenRuns& runs, const Chain& chain, std::size_t 
         for (const std::uint32_t node : nodes) to_walk_.emplace_back(node, range.to);
         continue;
       }
-      const Behind& more = behind({&runs, byte, range.to});
+      const Behind& more = behind({byte_class, byte, range.to}, runs);
       if (!more.known) return false;
       if (!leads_to(length - 1, byte, range.to)) made.work += more.work;
       for (const std::uint32_t id : more.tokens.of(length)) made.words[id / 32] |= 1U << (id % 32);
@@ -155,14 +162,18 @@ bool RunMasks::add_walks(const TokenRuns& runs, const Chain& chain, Made& made) 
 }
 
 void RunMasks::prepare(SetId set) {
-  if (const std::optional<Chain> chain = chain_from(set)) trie_.runs(chain->bytes);
+  if (classes_.size() == kMostTokenRuns) return;
+  const std::optional<Chain> chain = chain_from(set);
+  if (!chain) return;
+  number_of(chain->bytes);
+  trie_.runs(chain->bytes);
 }
 
 std::optional<RunMasks::Made> RunMasks::make(SetId set) {
   const std::optional<Chain> chain = chain_from(set);
   if (!chain) return {};
-  const TokenRuns* const runs = trie_.runs(chain->bytes);
-  if (runs == nullptr) return {};
+  const std::shared_ptr<const TokenRuns> runs = trie_.runs(chain->bytes);
+  const Place place{*chain, *runs, number_of(chain->bytes)};
   const std::size_t last = chain->sets.size() - 1;
   Made made;
   made.words.resize(trie_.words());
@@ -170,7 +181,7 @@ std::optional<RunMasks::Made> RunMasks::make(SetId set) {
   to_walk_.clear();
   for (std::size_t length = 0; length <= last; ++length) {
     const SetId at = chain->sets[length];
-    if (!add_exits(*runs, *chain, length, made)) return {};
+    if (!add_exits(place, length, made)) return {};
     made.work += sets_.set(at).work;
     if (!with_returns_ || length == 0 || !sets_.set(at).complete) continue;
     const auto inside = runs->inside().of(length);
