@@ -431,6 +431,10 @@ TEST(MatcherTest, MasksWhereCharactersAreCountedAreThoseOfTheWalk) {
                                             "(", ")", "7", "é", "\xC3", "\xA9", "漢"};
   std::vector<std::string> words = random_words(kPieces, 7, random);
   for (const char* piece : kPieces) words.emplace_back(piece);
+  // Enough that begins alike for one walk through it to serve several places.
+  for (int i = 0; i < 5; ++i) {
+    for (const std::string& word : random_words(kPieces, 7, random)) words.push_back(" " + word);
+  }
   for (const char exit : {' ', ',', '(', ')'}) {  // each length at which a rule may end within a token
     for (const char behind : {' ', ',', '(', ')', 'a'}) {
       for (std::size_t n = 0; n < 13; ++n) words.push_back(std::string(n, 'a') + exit + behind);
@@ -443,7 +447,8 @@ TEST(MatcherTest, MasksWhereCharactersAreCountedAreThoseOfTheWalk) {
         "root ::= [a-z]{3,} \" \" .{2,}", "root ::= [a-h]{2,9} | [a-z]{4,8} \",\" [a-z]*",
         // Rules that end within a token, and return to several places.
         "root ::= word (\",\" word)* | \"(\" word \")\" [ ,]*\nword ::= [a-z]{1,8} | \"(\" root \")\"",
-        "root ::= r \" \" | r \")\"\nr ::= [a-z]{2,9} \",\" | \"(\" r \")\"",
+        "root ::= r \" \" | r \")\"\nr ::= [a-z]{2,9} \",\" | \"(\" r \")\"", "root ::= ([a-k]{1,3} \" \"){2,9} \",\"",
+        "root ::= (word{1,3} \" \")+\nword ::= [a-k] | \" \" word? \",\"",
         "root ::= a \" \" | a \"(\" root \")\"\na ::= b b?\nb ::= [a-z ]{2,11} \",\"?"}) {
     check_texts(grammar, vocabulary, 6, random);
   }

@@ -6,9 +6,12 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kLeastClass = 8;  // bytes; of fewer a walk is short
-constexpr std::size_t kMostParsed = 4;  // parses of a set of a chain
-constexpr std::size_t kLeastChain = 3;  // sets; a shorter chain saves nothing
+constexpr std::size_t kLeastClass = 8;                       // bytes; of fewer a walk is short
+constexpr std::size_t kMostParsed = 4;                       // parses of a set of a chain
+constexpr std::size_t kMostLarge = 16, kLeastLarge = 1'000;  // parts of a trie that are shared; nodes of one
+constexpr std::size_t kLeastChain = 3;                       // sets; a shorter chain saves nothing
+// Of what is made before anybody wants a mask: some tenths of a second, and half of what may be kept (token_masks.cc).
+constexpr std::size_t kMostPreparedWork = 1'000'000, kMostPreparedBytes = 8 << 20;
 
 // The bytes that lead to the set that most of them lead to.
 ByteClass largest_class(const std::vector<ParseSets::Range>& ranges) {
@@ -77,9 +80,12 @@ bool RunMasks::walk_from(TokenWalk& walk, std::uint32_t node, SetId set, const F
 }
 
 std::size_t RunMasks::number_of(const ByteClass& bytes) {
-  const auto found = std::ranges::find(classes_, bytes);
-  if (found == classes_.end()) bytes_ += sizeof(ByteClass);
-  return static_cast<std::size_t>((found != classes_.end() ? found : classes_.insert(found, bytes)) - classes_.begin());
+  const auto number = static_cast<std::size_t>(std::ranges::find(classes_, bytes) - classes_.begin());
+  if (number == classes_.size()) {
+    classes_.push_back(bytes);
+    bytes_ += sizeof(ByteClass);
+  }
+  return number;
 }
 
 const RunMasks::Behind& RunMasks::behind(const Exit& exit, const TokenRuns& runs) {
@@ -93,6 +99,7 @@ const RunMasks::Behind& RunMasks::behind(const Exit& exit, const TokenRuns& runs
   made.known = true;
   for (std::uint32_t length = 0; made.known && length < nodes.lengths(); ++length) {
     for (const std::uint32_t node : nodes.of(length)) {
+      if (is_large(node)) continue;
       made.known = made.known && walk_from(walk, node, exit.to, {found_tokens, found_returns});
     }
     for (const std::uint32_t id : std::exchange(found_tokens, {})) tokens.emplace_back(length, id);
@@ -118,8 +125,13 @@ bool RunMasks::add_exits(const Place& place, std::size_t length, Made& made) {
       const std::span<const std::uint32_t> nodes = runs.exits(byte).of(length);
       if (nodes.empty()) continue;
       if (range.to == kTooMany) return false;
+      for (const std::uint32_t node : nodes) {
+        if (is_large(node) && !add_subtree(node, range.to, made)) return false;
+      }
       if (!leads_to(length - 1, byte, range.to) && !leads_to(length + 1, byte, range.to)) {
-        for (const std::uint32_t node : nodes) to_walk_.emplace_back(node, range.to);
+        for (const std::uint32_t node : nodes) {
+          if (!is_large(node)) to_walk_.emplace_back(node, range.to);
+        }
         continue;
       }
       const Behind& more = behind({byte_class, byte, range.to}, runs);
@@ -133,8 +145,8 @@ bool RunMasks::add_exits(const Place& place, std::size_t length, Made& made) {
   return true;
 }
 
-// The tokens that are longer than the chain, and those that leave it where no other place does.
-bool RunMasks::add_walks(const TokenRuns& runs, const Chain& chain, Made& made) {
+// Where tokens go on that are longer than the chain.
+void RunMasks::leave_chain(const TokenRuns& runs, const Chain& chain) {
   const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
   const SetId back = chain.sets.back();
   const bool goes_on = std::ranges::any_of(sets_.ranges(back), [&](const ParseSets::Range& range) {
@@ -143,30 +155,95 @@ bool RunMasks::add_walks(const TokenRuns& runs, const Chain& chain, Made& made) 
     }
     return false;
   });
-  if (goes_on) {
-    for (const std::uint32_t node : runs.inside().of(chain.sets.size() - 1)) {
-      for (std::uint32_t child = node + 1; child < nodes[node].end; child = nodes[child].end) {
-        const SetId to = runs.bytes()[nodes[child].byte] ? sets_.step(back, nodes[child].byte) : kNoSet;
-        if (to != kNoSet) to_walk_.emplace_back(child, to);
-      }
+  if (!goes_on) return;
+  for (const std::uint32_t node : runs.inside().of(chain.sets.size() - 1)) {
+    for (std::uint32_t child = node + 1; child < nodes[node].end; child = nodes[child].end) {
+      const SetId to = runs.bytes()[nodes[child].byte] ? sets_.step(back, nodes[child].byte) : kNoSet;
+      if (to != kNoSet) to_walk_.emplace_back(child, to);
     }
   }
-  TokenWalk walk(nodes, sets_);
+}
+
+// The tokens through the nodes of to_walk_.
+bool RunMasks::add_walks(Made& made) {
+  TokenWalk walk(trie_.level(0).nodes, sets_);
   std::vector<std::uint32_t> tokens;
   for (const auto& [node, set] : std::exchange(to_walk_, {})) {
-    if (!walk_from(walk, node, set, {tokens, made.returns})) return false;
+    if (is_large(node)) {
+      if (!add_subtree(node, set, made)) return false;
+    } else if (!walk_from(walk, node, set, {tokens, made.returns})) {
+      return false;
+    }
   }
   for (const std::uint32_t id : tokens) made.words[id / 32] |= 1U << (id % 32);
   made.work += walk.work();
   return made.work <= kMostMaskWork;
 }
 
+// Some at most, so that what is counted in each of them is little more than in one walk.
+bool RunMasks::is_large(std::uint32_t node) const {
+  const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
+  return nodes[node].end - node > std::max(nodes.size() / kMostLarge, kLeastLarge);
+}
+
+bool RunMasks::add_subtree(std::uint32_t node, SetId set, Made& made) {
+  const auto [at, is_new] = subtrees_.try_emplace({node, set});
+  Subtree& found = at->second;
+  if (is_new) {
+    TokenWalk walk(trie_.level(0).nodes, sets_);
+    std::vector<std::uint32_t> tokens;
+    found.known = walk_from(walk, node, set, {tokens, found.returns});
+    found.work = walk.work();
+    found.words.resize(trie_.words());
+    for (const std::uint32_t id : tokens) found.words[id / 32] |= 1U << (id % 32);
+    bytes_ += sizeof(Subtree) + 64 + 4 * (found.words.size() + found.returns.size());
+  }
+  made.work += found.work;
+  if (!found.known || made.work > kMostMaskWork) return false;
+  for (std::size_t i = 0; i < made.words.size(); ++i) made.words[i] |= found.words[i];
+  made.returns.insert(made.returns.end(), found.returns.begin(), found.returns.end());
+  return true;
+}
+
+bool RunMasks::can_share(SetId set) {
+  if (set == kTooMany) return false;
+  const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
+  for (std::uint32_t child = 1; child < nodes.size(); child = nodes[child].end) {
+    if (is_large(child) && sets_.step(set, nodes[child].byte) != kNoSet) return true;
+  }
+  return false;
+}
+
+std::optional<RunMasks::Made> RunMasks::walk(SetId set) {
+  const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
+  Made made;
+  made.words.resize(trie_.words());
+  to_walk_.clear();
+  for (std::uint32_t child = 1; child < nodes.size(); child = nodes[child].end) {
+    if (const SetId to = sets_.step(set, nodes[child].byte); to != kNoSet) to_walk_.emplace_back(child, to);
+  }
+  made.work = sets_.set(set).work;
+  if (!add_walks(made)) return {};
+  return made;
+}
+
 void RunMasks::prepare(SetId set) {
-  if (classes_.size() == kMostTokenRuns) return;
+  if (classes_.size() == kMostTokenRuns || prepared_work_ > kMostPreparedWork || bytes_ > kMostPreparedBytes) return;
+  const auto is_prepared = [&](SetId at) {
+    return static_cast<std::size_t>(at) < is_prepared_.size() && is_prepared_[static_cast<std::size_t>(at)];
+  };
+  if (set == kTooMany || is_prepared(set)) return;
   const std::optional<Chain> chain = chain_from(set);
   if (!chain) return;
-  number_of(chain->bytes);
-  trie_.runs(chain->bytes);
+  // Behind its first character a count may have exits that it has not before.
+  for (const SetId at : std::span(chain->sets).first(std::min<std::size_t>(chain->sets.size(), 2))) {
+    const std::optional<Made> made = make(at);
+    prepared_work_ += made ? made->work : kMostMaskWork;
+  }
+  for (const SetId at : chain->sets) {
+    is_prepared_.resize(std::max(is_prepared_.size(), static_cast<std::size_t>(at) + 1));
+    is_prepared_[static_cast<std::size_t>(at)] = true;
+  }
 }
 
 std::optional<RunMasks::Made> RunMasks::make(SetId set) {
@@ -187,7 +264,8 @@ std::optional<RunMasks::Made> RunMasks::make(SetId set) {
     const auto inside = runs->inside().of(length);
     made.returns.insert(made.returns.end(), inside.begin(), inside.end());
   }
-  if (!add_walks(*runs, *chain, made)) return {};
+  leave_chain(*runs, *chain);
+  if (!add_walks(made)) return {};
   return made;
 }
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "grammar/parse_sets.h"
@@ -36,8 +36,14 @@ class RunMasks {
   // Nothing: no characters are counted here, or it is too much; then a walk says.
   std::optional<Made> make(SetId set);
 
-  // Makes what make() needs that is of the vocabulary alone: some milliseconds for a class of bytes that is new. For
-  // the first classes only, as no more are kept.
+  // A walk that shares large parts of the trie, such as all that begins with a space, with other places from which they
+  // are entered with the same set; for those that can_share(). Nothing: it is too much so, as each part counts for
+  // itself.
+  bool can_share(SetId set);
+  std::optional<Made> walk(SetId set);
+
+  // Makes what the masks of the place and of those behind it in its chain share: milliseconds for a class of bytes or
+  // an exit that is new. Of the first places only, as it may not take too long, and no more is kept.
   void prepare(SetId set);
 
   std::size_t bytes() const { return bytes_; }  // of what is kept
@@ -66,6 +72,11 @@ class RunMasks {
     const TokenRuns& runs;
     std::size_t byte_class;
   };
+  struct Subtree {
+    std::vector<std::uint32_t> words, returns;  // as Made
+    std::size_t work = 0;
+    bool known = false;
+  };
   struct Found {
     std::vector<std::uint32_t>& tokens;
     std::vector<std::uint32_t>& returns;
@@ -75,7 +86,10 @@ class RunMasks {
   std::size_t number_of(const ByteClass& bytes);
   SetId next_in_chain(const ByteClass& bytes, SetId at);
   bool add_exits(const Place& place, std::size_t length, Made& made);
-  bool add_walks(const TokenRuns& runs, const Chain& chain, Made& made);
+  void leave_chain(const TokenRuns& runs, const Chain& chain);
+  bool add_walks(Made& made);
+  bool is_large(std::uint32_t node) const;
+  bool add_subtree(std::uint32_t node, SetId set, Made& made);
   const Behind& behind(const Exit& exit, const TokenRuns& runs);
   bool walk_from(TokenWalk& walk, std::uint32_t node, SetId set, const Found& found);
 
@@ -84,8 +98,10 @@ class RunMasks {
   const bool with_returns_;
   std::vector<ByteClass> classes_;
   std::map<Exit, Behind> behind_;
-  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;  // (node, set): exits that are nobody else's
-  std::size_t bytes_ = 0;
+  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // of nodes that are large
+  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that are nobody else's
+  std::size_t bytes_ = 0, prepared_work_ = 0;
+  std::vector<bool> is_prepared_;  // [set]
 };
 
 }  // namespace sluice
