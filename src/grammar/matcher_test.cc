@@ -346,13 +346,10 @@ TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
   }
   std::set<TokenMasks::Found> found;
   for (int alike = 600; alike <= 2400; alike += alike / 3) {
-    std::string grammar = "root ::= p | q | s | t\np ::= c r\nq ::= c r \"!\"\ns ::= c r \"?\"\nt ::= c r \".\"\n";
-    for (std::size_t at = 0; (at = grammar.find(" c ", at)) != std::string::npos;) {
-      grammar.replace(at, 3, " [a-z]{3,40} [!-8] ");
-    }
-    std::string rules;
+    std::string grammar = "root ::= p | p2 \"!\" | p3 \"?\" | p4 \".\"", rules;
+    for (const char* p : {"p", "p2", "p3", "p4"}) rules += fmt::format("\n{} ::= [a-z]{{3,40}} [!-8] r", p);
     for (int i = 0; i < alike; ++i) {
-      grammar += fmt::format("{} [ab]{{14}} r{}", i > 0 ? " |" : "r ::=", i);
+      grammar += fmt::format("{} [ab]{{14}} r{}", i > 0 ? " |" : "\nr ::=", i);
       rules += fmt::format("\nr{} ::= \"(\" r{}? \")\" \"{}\"", i, i, i);
     }
     const auto network = compile_gbnf(grammar + rules);

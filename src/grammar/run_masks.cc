@@ -180,7 +180,7 @@ bool RunMasks::add_walks(Made& made) {
   return made.work <= kMostMaskWork;
 }
 
-// Some at most, so that what is counted in each of them is little more than in one walk.
+// There are few of them, so that what is counted in each for itself is little more than in one walk.
 bool RunMasks::is_large(std::uint32_t node) const {
   const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
   return nodes[node].end - node > std::max(nodes.size() / kMostLarge, kLeastLarge);
@@ -229,10 +229,7 @@ std::optional<RunMasks::Made> RunMasks::walk(SetId set) {
 
 void RunMasks::prepare(SetId set) {
   if (classes_.size() == kMostTokenRuns || prepared_work_ > kMostPreparedWork || bytes_ > kMostPreparedBytes) return;
-  const auto is_prepared = [&](SetId at) {
-    return static_cast<std::size_t>(at) < is_prepared_.size() && is_prepared_[static_cast<std::size_t>(at)];
-  };
-  if (set == kTooMany || is_prepared(set)) return;
+  if (prepared_.contains(set)) return;
   const std::optional<Chain> chain = chain_from(set);
   if (!chain) return;
   // Behind its first character a count may have exits that it has not before.
@@ -240,10 +237,7 @@ void RunMasks::prepare(SetId set) {
     const std::optional<Made> made = make(at);
     prepared_work_ += made ? made->work : kMostMaskWork;
   }
-  for (const SetId at : chain->sets) {
-    is_prepared_.resize(std::max(is_prepared_.size(), static_cast<std::size_t>(at) + 1));
-    is_prepared_[static_cast<std::size_t>(at)] = true;
-  }
+  prepared_.insert(chain->sets.begin(), chain->sets.end());
 }
 
 std::optional<RunMasks::Made> RunMasks::make(SetId set) {

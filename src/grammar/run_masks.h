@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -101,7 +102,7 @@ class RunMasks {
   std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // of nodes that are large
   std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that are nobody else's
   std::size_t bytes_ = 0, prepared_work_ = 0;
-  std::vector<bool> is_prepared_;  // [set]
+  std::set<SetId> prepared_;
 };
 
 }  // namespace sluice

@@ -17,7 +17,6 @@
 
 #include "base/test_seed_testing.h"
 #include "files/json.h"
-#include "grammar/matcher.h"
 #include "text/chat_parsers/chat_parsers.h"
 #include "text/deepseek_v32_chat.h"
 #include "text/deepseek_v4_chat.h"
@@ -180,15 +179,8 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
     return (*out)->copy();
   }
 
-  std::unique_ptr<Matcher> matcher(bool forced, bool parallel, bool thinks) {
-    const auto network =
-        compile_calls({.markup = chat(Reasoning::kMayOpen).answer_markup().calls,
-                       .tools = {{"weather", kStrict, "tools[0]"}, {"weather_at", "", ""}, {"time", "", ""}},
-                       .forced = forced,
-                       .parallel = parallel,
-                       .may_think = thinks});
-    EXPECT_TRUE(network.ok()) << network.status().message();
-    return std::make_unique<Matcher>(std::make_shared<TokenMasks>(trie_, *network));
+  bool accepts(TokenConstraint& constraint, std::string_view text) const {
+    return std::ranges::all_of(text, [&](char byte) { return constraint.accept(static_cast<std::uint8_t>(byte)); });
   }
 
   // A text of at most `most` tokens; `ended`: it is whole.
@@ -329,32 +321,22 @@ TEST_P(CallSyntax, OpeningsWithinReasoningAreReasoning) {
                                 std::string(markup.calls->begins) + "?</think>\n";
     for (const bool forced : {true, false}) {
       const auto bound = constraint(forced, true, reasoning);
-      std::vector<std::int32_t> ids;
-      for (const char byte : thought + call) ids.push_back(static_cast<std::uint8_t>(byte));
-      for (const std::int32_t id : ids) ASSERT_TRUE(bound->accept(id)) << ids.size();
+      ASSERT_TRUE(accepts(*bound, thought + call));
       EXPECT_FALSE(bound->accept('x'));
       EXPECT_TRUE(bound->accept('w'));
-      ids.push_back('w');
-      const std::vector<ChatDelta> deltas = read(ids, ids.size(), reasoning, AnswerEnd::kStopString);
-      std::string read_thought;
-      for (const ChatDelta& delta : deltas) {
-        if (delta.kind == ChatDelta::Kind::kReasoning) read_thought += delta.text;
-      }
-      EXPECT_THAT(thought, ::testing::HasSubstr(read_thought));
-      EXPECT_THAT(read_thought, ::testing::StartsWith(call));
+      const std::vector<ChatDelta> deltas =
+          chat(reasoning).make_parser(reasoning == Reasoning::kOpen, true)->push(thought);
+      ASSERT_FALSE(deltas.empty());
+      EXPECT_EQ(deltas[0].kind, ChatDelta::Kind::kReasoning);
+      EXPECT_THAT(deltas[0].text, ::testing::AllOf(::testing::StartsWith(call), ::testing::EndsWith("?")));
     }
   }
 }
 
 TEST_P(CallSyntax, FreeAnswersAreAnything) {
-  const auto constraint = matcher(/*forced=*/false, true, true);
-  ASSERT_TRUE(constraint->accept_bytes("Some text, \"quoted\", <b>, <｜ and half \xE6\x96"));
-  EXPECT_TRUE(constraint->complete());
-  const auto thinking = matcher(/*forced=*/false, true, true);
-  ASSERT_TRUE(
-      thinking->accept_bytes("\n<think>I could write <tool_call> or <｜DSML｜ or <｜tool▁calls▁begin｜>{ here"));
-  ASSERT_TRUE(thinking->accept_bytes("</think>"));
-  EXPECT_TRUE(thinking->complete());
+  const auto free = constraint(/*forced=*/false, true, Reasoning::kMayOpen);
+  EXPECT_TRUE(accepts(*free, "Some text, \"quoted\", <b>, <｜ and half \xE6\x96"));
+  EXPECT_TRUE(free->accept(end()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CallSyntax,
@@ -370,14 +352,14 @@ TEST_P(RawParameters, EndAtTheFirstTagThatEndsThem) {
   std::mt19937 random(test_seed());
   std::string text;
   for (std::size_t at = std::string::npos; at == std::string::npos; at = text.find(begin)) {
-    const auto constraint = matcher(/*forced=*/true, true, false);
+    const auto constraint = this->constraint(/*forced=*/true, true, Reasoning::kNone);
     bool ended = false;
     text.clear();
     for (const std::int32_t id : write(*constraint, random, 200, &ended)) text += tokens_[static_cast<std::size_t>(id)];
   }
   text.resize(text.find(begin) + begin.size());
-  EXPECT_TRUE(matcher(true, true, false)->accept_bytes(text + "a < b </" + end_tag)) << text;
-  EXPECT_FALSE(matcher(true, true, false)->accept_bytes(text + "a" + end_tag + "b")) << text;
+  EXPECT_TRUE(accepts(*constraint(true, true, Reasoning::kNone), text + "a < b </" + end_tag)) << text;
+  EXPECT_FALSE(accepts(*constraint(true, true, Reasoning::kNone), text + "a" + end_tag + "b")) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RawParameters, ::testing::Values("deepseek_v32", "deepseek_v4"),
