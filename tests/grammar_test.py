@@ -3,10 +3,12 @@
 
 The seed of the random schemas is fresh, or in SLUICE_TEST_SEED; how many, in SLUICE_TEST_SCHEMAS (default 120)."""
 
+import calendar
 import json
 import lzma
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -126,8 +128,15 @@ def explained(text, token, ours):
         return "U+007F needs no escape"
     if ours and (b"-" in token or text.rstrip("0.").endswith("-")):
         return "-0 is 0"
-    if ours and text.endswith("0") and "." in text[len(text.rstrip("0123456789.")):]:
+    zeros = re.match(rb"[0-9]*", token)[0].strip(b"0") == b"" and (text.endswith("0") or token.startswith(b"0"))
+    if ours and zeros and "." in text[len(text.rstrip("0123456789.")):]:
         return "a fraction may end in zeros"
+    leap_day = re.search(r"(\d{4})-02-29", text + token.decode(errors="replace"))
+    if not ours and leap_day and not calendar.isleap(int(leap_day[1])):
+        return "a date is a day of the calendar (llguidance has 29 February in every year)"
+    escape = re.search(r"(?<!\\)(?:\\\\)*\\(u[0-9a-fA-F]{0,3})?$", text)
+    if ours and escape and (escape[1] or token.startswith((b"u", b"/"))):
+        return "free strings may use every escape of JSON (llguidance: \\u for control characters only, no \\/)"
     if not ours and (text.endswith("\\") or b"\\u" in token or "\\u" in text[-6:]):
         return "strings with a constraint use \\u for control characters only"
     if not ours and (digits[-1:] in ("e", "E") or digits[-2:-1] in ("e", "E")):

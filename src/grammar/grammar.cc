@@ -101,7 +101,7 @@ std::shared_ptr<const TokenTrie> GrammarCache::trie() {
 
 // Masks grow while they are used, so it is looked at each time.
 void GrammarCache::drop_oldest() {
-  std::size_t kept = 0, bytes = 0;
+  std::size_t kept = 0, bytes = trie_->runs_bytes();
   auto at = compiled_.begin();
   while (at != compiled_.end() && kept < kMostGrammars) {
     bytes += at->second->bytes();
@@ -118,7 +118,7 @@ std::size_t GrammarCache::size() const {
 
 std::size_t GrammarCache::bytes() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
+  std::size_t bytes = trie_ != nullptr ? trie_->runs_bytes() : 0;
   for (const auto& [source, masks] : compiled_) bytes += masks->bytes();
   return bytes;
 }

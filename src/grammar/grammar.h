@@ -44,8 +44,8 @@ Result<Network> compile(const GrammarSource& source);
 // Thread safety: get() may be called from any thread.
 class GrammarCache {
  public:
-  // `make_trie` is called once, when the first grammar is wanted. Of the grammars and their masks at most
-  // `most_bytes` are kept, and the newest in any case; those used longest ago go first.
+  // `make_trie` is called once, when the first grammar is wanted. Of the grammars and their masks, with what these
+  // share by vocabulary, at most `most_bytes` are kept, and the newest in any case; those used longest ago go first.
   explicit GrammarCache(std::function<std::shared_ptr<const TokenTrie>()> make_trie,
                         std::size_t most_bytes = kMostGrammarCacheBytes)
       : make_trie_(std::move(make_trie)), most_bytes_(most_bytes) {}
@@ -55,7 +55,7 @@ class GrammarCache {
   std::shared_ptr<const TokenTrie> trie();
 
   std::size_t size() const;   // grammars that are kept
-  std::size_t bytes() const;  // of them
+  std::size_t bytes() const;  // of them, and of what their masks share
 
  private:
   void drop_oldest();  // with the lock held

@@ -66,5 +66,22 @@ TEST(GrammarCacheTest, MasksCountWhenTheyAreMade) {
   EXPECT_GT(cache.bytes(), before + 20 * 8);
 }
 
+TEST(GrammarCacheTest, WhatMasksShareCounts) {
+  GrammarCache cache(letters);
+  const auto masks = cache.get({.kind = GrammarSource::Kind::kRegex, .text = "[a-z]{3,40}"});
+  ASSERT_TRUE(masks.ok());
+  const TokenTrie& trie = (*masks)->trie();
+  EXPECT_GT(trie.runs_bytes(), 26 * sizeof(std::uint32_t));
+  EXPECT_EQ(cache.bytes(), (*masks)->bytes() + trie.runs_bytes());
+  // However many classes there are, only those asked for last are kept.
+  ByteClass bytes;
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < 3 * kMostTokenRuns; ++i) {
+    trie.runs(bytes.set(128 + i));
+    if (i + 1 == kMostTokenRuns) most = trie.runs_bytes();
+  }
+  EXPECT_EQ(trie.runs_bytes(), most);
+}
+
 }  // namespace
 }  // namespace sluice::grammar_cache_test

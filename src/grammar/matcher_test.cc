@@ -1,6 +1,7 @@
 // Masks of random grammars over small vocabularies, against a recogniser that tries everything.
 #include "grammar/matcher.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -333,6 +334,41 @@ TEST(MatcherTest, TheWorkForOneMaskIsBounded) {
   EXPECT_LT(sets.bytes() + masks->bytes(), std::size_t{512} << 20);
 }
 
+// Whether a text is too ambiguous is up to the grammar, whichever others the vocabulary had to serve before.
+TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
+  std::vector<std::string> words{"zzzzz"};
+  for (char exit = '!'; exit <= '8'; ++exit) words.push_back(exit + std::string("abababababab"));
+  const Vocabulary fresh(words), used(words);
+  for (std::size_t i = 0; i <= kMostTokenRuns; ++i) {
+    ByteClass others;
+    for (std::size_t byte = 0; byte < 9; ++byte) others.set(128 + i + byte);
+    used.trie->runs(others);
+  }
+  std::set<TokenMasks::Found> found;
+  for (int alike = 600; alike <= 2400; alike += alike / 3) {
+    std::string grammar = "root ::= p | p2 \"!\" | p3 \"?\" | p4 \".\"", rules;
+    for (const char* p : {"p", "p2", "p3", "p4"}) rules += fmt::format("\n{} ::= [a-z]{{3,40}} [!-8] r", p);
+    for (int i = 0; i < alike; ++i) {
+      grammar += fmt::format("{} [ab]{{14}} r{}", i > 0 ? " |" : "\nr ::=", i);
+      rules += fmt::format("\nr{} ::= \"(\" r{}? \")\" \"{}\"", i, i, i);
+    }
+    const auto network = compile_gbnf(grammar + rules);
+    ASSERT_TRUE(network.ok()) << network.status().message();
+    std::vector<TokenMasks::Found> both;
+    for (const Vocabulary* vocabulary : {&fresh, &used}) {
+      const TokenMasks masks(vocabulary->trie, *network);
+      ParseSets sets(*network);
+      SetId set = sets.start();
+      for (int n = 0; n < 5; ++n) set = sets.step(set, 'z');
+      std::vector<std::uint32_t> bits(vocabulary->trie->words());
+      both.push_back(masks.allowed(sets, set, bits));
+    }
+    EXPECT_EQ(both[0], both[1]) << alike;
+    found.insert(both[0]);
+  }
+  EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
+}
+
 std::vector<std::string> random_words(std::span<const char* const> pieces, std::size_t common, std::mt19937& random) {
   std::vector<std::string> words;
   for (int i = 0; i < 300; ++i) {
@@ -392,6 +428,10 @@ TEST(MatcherTest, MasksWhereCharactersAreCountedAreThoseOfTheWalk) {
                                             "(", ")", "7", "é", "\xC3", "\xA9", "漢"};
   std::vector<std::string> words = random_words(kPieces, 7, random);
   for (const char* piece : kPieces) words.emplace_back(piece);
+  // Enough that begins alike for one walk through it to serve several places.
+  for (int i = 0; i < 5; ++i) {
+    for (const std::string& word : random_words(kPieces, 7, random)) words.push_back(" " + word);
+  }
   for (const char exit : {' ', ',', '(', ')'}) {  // each length at which a rule may end within a token
     for (const char behind : {' ', ',', '(', ')', 'a'}) {
       for (std::size_t n = 0; n < 13; ++n) words.push_back(std::string(n, 'a') + exit + behind);
@@ -404,7 +444,8 @@ TEST(MatcherTest, MasksWhereCharactersAreCountedAreThoseOfTheWalk) {
         "root ::= [a-z]{3,} \" \" .{2,}", "root ::= [a-h]{2,9} | [a-z]{4,8} \",\" [a-z]*",
         // Rules that end within a token, and return to several places.
         "root ::= word (\",\" word)* | \"(\" word \")\" [ ,]*\nword ::= [a-z]{1,8} | \"(\" root \")\"",
-        "root ::= r \" \" | r \")\"\nr ::= [a-z]{2,9} \",\" | \"(\" r \")\"",
+        "root ::= r \" \" | r \")\"\nr ::= [a-z]{2,9} \",\" | \"(\" r \")\"", "root ::= ([a-k]{1,3} \" \"){2,9} \",\"",
+        "root ::= (word{1,3} \" \")+\nword ::= [a-k] | \" \" word? \",\"",
         "root ::= a \" \" | a \"(\" root \")\"\na ::= b b?\nb ::= [a-z ]{2,11} \",\"?"}) {
     check_texts(grammar, vocabulary, 6, random);
   }

@@ -82,6 +82,9 @@ TokenMasks::OfState TokenMasks::make(std::int32_t state) const {
   }
   OfState out;
   out.level = &trie_->level(plain_run);
+  if (out.level == &trie_->level(0) && workshop_->runs.can_share(workshop_->sets.at(state))) {
+    if (auto made = workshop_->runs.walk(workshop_->sets.at(state))) return from_runs(std::move(*made));
+  }
   out.has_plain = out.level != &trie_->level(0);
   ParseSets& sets = workshop_->sets;
   TokenWalk walk(out.level->nodes, sets);

@@ -64,6 +64,13 @@ TokenRuns::TokenRuns(const TokenTrie& trie, const ByteClass& bytes) : bytes_(byt
   }
 }
 
+std::size_t TokenRuns::kept_bytes() const {
+  std::size_t bytes = sizeof(TokenRuns) + longer_.bytes() + inside_.bytes();
+  for (const std::vector<std::uint32_t>& mask : whole_) bytes += sizeof(mask) + 4 * mask.size();
+  for (const ByLength& nodes : exits_) bytes += nodes.bytes();
+  return bytes;
+}
+
 void TokenRuns::add_whole(std::size_t length, std::span<std::uint32_t> words) const {
   const std::vector<std::uint32_t>& ready = whole_[std::min(length, whole_.size() - 1)];
   for (std::size_t i = 0; i < ready.size(); ++i) words[i] |= ready[i];

@@ -46,6 +46,8 @@ class TokenRuns {
   // The nodes of this byte, which is not of the class, by the length of the path before it, which is.
   const ByLength& exits(std::uint8_t byte) const { return exits_[byte]; }
 
+  std::size_t kept_bytes() const;
+
  private:
   const ByteClass bytes_;
   std::vector<std::vector<std::uint32_t>> whole_;  // [length]: masks of the tokens up to it, for the first lengths

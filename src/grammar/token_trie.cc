@@ -168,12 +168,23 @@ const TokenTrie::Level& TokenTrie::level(int plain_run) const {
   return levels_[level];
 }
 
-const TokenRuns* TokenTrie::runs(const ByteClass& bytes) const {
+std::shared_ptr<const TokenRuns> TokenTrie::runs(const ByteClass& bytes) const {
   const std::lock_guard lock(runs_mutex_);
   const auto found = std::ranges::find_if(runs_, [&](const auto& known) { return known->bytes() == bytes; });
-  if (found != runs_.end()) return found->get();
-  if (runs_.size() == kMostTokenRuns) return nullptr;
-  return runs_.emplace_back(std::make_unique<TokenRuns>(*this, bytes)).get();
+  if (found != runs_.end()) {
+    std::rotate(runs_.begin(), found, found + 1);
+  } else {
+    if (runs_.size() == kMostTokenRuns) runs_.pop_back();
+    runs_.insert(runs_.begin(), std::make_shared<TokenRuns>(*this, bytes));
+  }
+  return runs_.front();
+}
+
+std::size_t TokenTrie::runs_bytes() const {
+  const std::lock_guard lock(runs_mutex_);
+  std::size_t bytes = 0;
+  for (const auto& runs : runs_) bytes += runs->kept_bytes();
+  return bytes;
 }
 
 }  // namespace sluice

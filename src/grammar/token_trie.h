@@ -21,7 +21,7 @@
 namespace sluice {
 
 inline constexpr std::array<int, 7> kPlainLevels = {0, 1, 2, 4, 8, 24, 255};
-inline constexpr std::size_t kMostTokenRuns = 24;  // classes of bytes whose runs are kept: some 2 MB each
+inline constexpr std::size_t kMostTokenRuns = 24;  // classes of bytes whose runs are kept: up to some 2 MB each
 
 using ByteClass = std::bitset<256>;
 class TokenRuns;
@@ -63,9 +63,10 @@ class TokenTrie {
 
   // The level for a place where texts of `plain_run` plain characters may stand.
   const Level& level(int plain_run) const;
-  // The tokens by how many bytes of the class they begin with: made when it is first asked for, then kept; null: too
-  // many classes are.
-  const TokenRuns* runs(const ByteClass& bytes) const;
+  // The tokens by how many bytes of the class they begin with. Those of the classes that were asked for last are kept,
+  // others made anew: some milliseconds.
+  std::shared_ptr<const TokenRuns> runs(const ByteClass& bytes) const;
+  std::size_t runs_bytes() const;  // of those that are kept
 
  private:
   std::vector<char> text_;
@@ -74,8 +75,8 @@ class TokenTrie {
   std::vector<std::int32_t> ends_, next_same_;
   std::size_t longest_ = 0;
   std::array<Level, kPlainLevels.size()> levels_;
-  mutable std::mutex runs_mutex_;  // guards the next
-  mutable std::vector<std::unique_ptr<const TokenRuns>> runs_;
+  mutable std::mutex runs_mutex_;                               // guards the next
+  mutable std::vector<std::shared_ptr<const TokenRuns>> runs_;  // asked for last: first
 };
 
 // One of 64 kinds of bytes, as a bit: ASCII's punctuation has one each, letters and digits some together.

@@ -228,6 +228,19 @@ TEST_F(AgentApiTest, MessagesEventsAddUpToTheMessage) {
   }
 }
 
+TEST_F(AgentApiTest, TheSeedThatWasDrawnIsTold) {
+  say("one");
+  const auto drawn = [&] { return static_cast<std::int64_t>(engine_.seen().back().sampling.seed); };
+  for (const bool is_message : {true, false}) {
+    const auto send = [&](const std::string& more) { return (is_message ? message(more) : respond(more)).body; };
+    const json::value whole = parsed(send(R"(,"temperature":1)"));
+    EXPECT_EQ(number_at(whole, "seed"), drawn());
+    const Event first = named_events(send(R"(,"temperature":1,"stream":true)")).front();
+    EXPECT_EQ(number_at(first.data, is_message ? "message/seed" : "response/seed"), drawn());
+    EXPECT_EQ(at(parsed(send(R"(,"temperature":0)")), "seed"), json::value());
+  }
+}
+
 TEST_F(AgentApiTest, WhyAMessageStopped) {
   say("one two three");
   EXPECT_EQ(text_at(parsed(message("").body), "stop_reason"), "end_turn");

@@ -171,6 +171,7 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, ChatCompletionRequest r
   auto read = chat_prompt(context, request);
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
   auto* const prompt = &std::get<PromptOfChat>(read);
+  prompt->reasoning_open = prompt->reasoning_open && context.chat->answer_markup().reads_reasoning;
   if (request.options.shortens_to_context && request.options.max_tokens) {
     const int room = context.engine.most_tokens(static_cast<int>(prompt->ids.size()));
     if (room > 0) request.options.max_tokens = std::min(*request.options.max_tokens, room);

@@ -169,6 +169,7 @@ class MessagesWriter final : public AnswerWriter {
     }
     out += ']';
     if (!weights_version_.empty()) out += R"(,"weights_version":)" + quoted_json(weights_version_);
+    if (form_.head.seeds.size() == 1) out += fmt::format(R"(,"seed":{})", form_.head.seeds[0]);
     out += "," + endings() + R"(,"usage":)" + usage_json(usage) + "}";
     return out;
   }

@@ -20,9 +20,10 @@ struct Family {
 
 class TemplateApiTest : public ApiTest {
  protected:
-  void use(const std::string& name) {
-    auto chat = load_chat_encoding("llama", source_dir() + "/models/sluice-tiny-v4",
-                                   {.template_file = source_dir() + "/tests/chat_templates/" + name + ".jinja"});
+  void use(const std::string& name, const ChatParserNames& parsers = {}) {
+    auto chat = load_chat_encoding(
+        "llama", source_dir() + "/models/sluice-tiny-v4",
+        {.template_file = source_dir() + "/tests/chat_templates/" + name + ".jinja", .parsers = parsers});
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     server_ = nullptr;
     chat_ = std::move(chat).value();
@@ -137,6 +138,20 @@ TEST_F(TemplateApiTest, AnOpenThoughtInThePromptStartsTheAnswerInside) {
   EXPECT_THAT(prompt(), EndsWith("<think>\n"));
   EXPECT_EQ(text_at(body, "choices/0/message/reasoning_content"), "Two and two.");
   EXPECT_EQ(text_at(body, "choices/0/message/content"), "Four.");
+}
+
+// A parser that knows no reasoning reads a call in what the prompt has opened, so there it is bound to what is on
+// offer.
+TEST_F(TemplateApiTest, WhatIsNotReadAsReasoningIsBound) {
+  const std::string begun = "Hm.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>";
+  for (const bool reads : {true, false}) {
+    use("deepseek_r1", {.reasoning = reads ? "think" : "none"});
+    say("Hm.");
+    chat(kTools);
+    const auto constraint = engine_.seen().back().constraint->copy();
+    for (const std::int32_t id : ids_of(begun)) ASSERT_TRUE(constraint->accept(id));
+    EXPECT_EQ(constraint->accept(ids_of("x").front()), reads) << "no tool is called so";
+  }
 }
 
 // The template writes BOS; nothing is added to it. A raw prompt gets what the tokenizer adds.

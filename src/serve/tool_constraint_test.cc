@@ -1,21 +1,25 @@
-// Calls written by chance: whatever the constraint allows, the model's parser reads as calls of what is on offer.
+// Calls written by chance: whatever the constraint of a request allows, the parser of its answer reads as calls of what
+// is on offer. Both are those that a server makes, wherever reasoning may begin.
 #include "serve/tool_constraint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/string.hpp>
 #include <map>
+#include <memory>
 #include <random>
-#include <tuple>
 
 #include "base/test_seed_testing.h"
 #include "files/json.h"
-#include "grammar/matcher.h"
 #include "text/chat_parsers/chat_parsers.h"
+#include "text/deepseek_v32_chat.h"
+#include "text/deepseek_v4_chat.h"
 
 namespace sluice::tool_constraint_test {
 namespace {
@@ -125,6 +129,28 @@ void expect_valid(const std::string& text) {
   }
 }
 
+// What a template's encoding says of its answers.
+class SyntaxChat final : public ChatEncoding {
+ public:
+  explicit SyntaxChat(ChatParserNames names) : names_(std::move(names)) {}
+
+  Result<ChatPrompt> render(const ChatRequest& /*request*/) const override { return ChatPrompt(); }
+  std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override {
+    return make_chat_parser(names_, reasoning_open, has_tools);
+  }
+  AnswerMarkup answer_markup() const override { return sluice::answer_markup(names_); }
+  std::vector<std::string_view> role_markers() const override { return {}; }
+
+ private:
+  const ChatParserNames names_;
+};
+
+enum class Reasoning {
+  kNone,     // what looks like it is content
+  kMayOpen,  // the answer may begin with it
+  kOpen,     // the prompt has opened it
+};
+
 class CallSyntax : public ::testing::TestWithParam<std::string_view> {
  protected:
   CallSyntax() {
@@ -135,23 +161,30 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
   }
   std::int32_t end() const { return static_cast<std::int32_t>(tokens_.size()); }
 
-  std::unique_ptr<Matcher> matcher(bool forced, bool parallel, bool thinks) {
-    std::shared_ptr<const TokenMasks>& masks = masks_[{forced, parallel, thinks}];
-    if (masks != nullptr) return std::make_unique<Matcher>(masks);
-    const AnswerMarkup markup = answer_markup({.tool_call = std::string(GetParam()), .reasoning = "think"});
-    const auto network =
-        compile_calls({.markup = markup.calls,
-                       .tools = {{"weather", kStrict, "tools[0]"}, {"weather_at", "", ""}, {"time", "", ""}},
-                       .forced = forced,
-                       .parallel = parallel,
-                       .may_think = thinks});
-    EXPECT_TRUE(network.ok()) << network.status().message();
-    masks = std::make_shared<TokenMasks>(trie_, *network);
-    return std::make_unique<Matcher>(masks);
+  // The families' own encodings never let an answer begin reasoning by itself.
+  const ChatEncoding& chat(Reasoning reasoning) {
+    if (GetParam() == "v32_own") return v32_;
+    if (GetParam() == "v4_own") return v4_;
+    return reasoning == Reasoning::kNone ? plain_ : thinking_;
+  }
+
+  std::unique_ptr<TokenConstraint> constraint(bool forced, bool parallel, Reasoning reasoning) {
+    ChatCompletionRequest request;
+    request.chat.tools = {json::object{{"name", "weather"}, {"parameters", json::parse(kStrict)}, {"strict", true}},
+                          json::object{{"name", "weather_at"}}, json::object{{"name", "time"}}};
+    request.tool_choice = {.forced = forced, .parallel = parallel};
+    const auto made = make_tool_constraint(grammars_, chat(reasoning), request, reasoning == Reasoning::kOpen);
+    const auto* const out = std::get_if<0>(&made);
+    EXPECT_NE(out, nullptr);
+    return (*out)->copy();
+  }
+
+  bool accepts(TokenConstraint& constraint, std::string_view text) const {
+    return std::ranges::all_of(text, [&](char byte) { return constraint.accept(static_cast<std::uint8_t>(byte)); });
   }
 
   // A text of at most `most` tokens; `ended`: it is whole.
-  std::vector<std::int32_t> write(Matcher& matcher, std::mt19937& random, std::size_t most, bool* ended) const {
+  std::vector<std::int32_t> write(TokenConstraint& matcher, std::mt19937& random, std::size_t most, bool* ended) const {
     std::vector<std::int32_t> ids, choices;
     std::vector<std::uint32_t> words(trie_->words());
     *ended = false;
@@ -180,8 +213,9 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
     return ids;
   }
 
-  std::vector<ChatDelta> read(const std::vector<std::int32_t>& ids, std::size_t count, bool open, AnswerEnd how) const {
-    const auto parser = make_chat_parser({.tool_call = std::string(GetParam()), .reasoning = "think"}, open, true);
+  std::vector<ChatDelta> read(const std::vector<std::int32_t>& ids, std::size_t count, Reasoning reasoning,
+                              AnswerEnd how) {
+    const auto parser = chat(reasoning).make_parser(reasoning == Reasoning::kOpen, true);
     std::vector<ChatDelta> out;
     for (std::size_t i = 0; i < count; ++i) {
       for (ChatDelta& delta : parser->push(tokens_[static_cast<std::size_t>(ids[i])])) out.push_back(std::move(delta));
@@ -192,8 +226,14 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
 
   const std::vector<std::string> tokens_ = vocabulary();
   std::shared_ptr<const TokenTrie> trie_;
-  std::map<std::tuple<bool, bool, bool>, std::shared_ptr<const TokenMasks>> masks_;  // forced, parallel, thinks
+  GrammarCache grammars_{[this] { return trie_; }};
+  const SyntaxChat plain_{{.tool_call = std::string(GetParam()), .reasoning = "none"}};
+  const SyntaxChat thinking_{{.tool_call = std::string(GetParam()), .reasoning = "think"}};
+  const DeepSeekV32Chat v32_;
+  const DeepSeekV4Chat v4_{{}};
 };
+
+constexpr std::array kReasoning = {Reasoning::kNone, Reasoning::kMayOpen, Reasoning::kOpen};
 
 constexpr int kRounds = 30, kMostRounds = 3000;  // more only until there were enough of what is looked for
 
@@ -202,24 +242,26 @@ TEST_P(CallSyntax, ForcedCallsAreReadBack) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  int whole = 0;
-  for (int round = 0; round < kRounds || (whole <= 3 && round < kMostRounds); ++round) {
-    const bool parallel = round % 2 == 0, thinks = round % 3 == 0;
-    const auto constraint = matcher(/*forced=*/true, parallel, thinks);
+  std::array<int, kReasoning.size()> whole{};
+  for (int round = 0; round < kRounds || (std::ranges::min(whole) < 2 && round < kMostRounds); ++round) {
+    const bool parallel = round % 2 == 0;
+    const std::size_t mode = static_cast<std::size_t>(round) % kReasoning.size();
+    const Reasoning reasoning = kReasoning[mode];
+    const auto constraint = this->constraint(/*forced=*/true, parallel, reasoning);
     bool ended = false;
     const std::vector<std::int32_t> ids = write(*constraint, random, 600, &ended);
     const std::vector<Call> calls =
-        calls_of(read(ids, ids.size(), false, ended ? AnswerEnd::kComplete : AnswerEnd::kCut));
+        calls_of(read(ids, ids.size(), reasoning, ended ? AnswerEnd::kComplete : AnswerEnd::kCut));
     std::string text;
     for (const std::int32_t id : ids) text += tokens_[static_cast<std::size_t>(id)];
     SCOPED_TRACE(text);
     if (ended) {
-      ++whole;
+      ++whole[mode];
       ASSERT_FALSE(calls.empty());
       if (!parallel) {
         EXPECT_EQ(calls.size(), 1U);
       }
-      EXPECT_EQ(content_of(read(ids, ids.size(), false, AnswerEnd::kComplete)), "");
+      EXPECT_EQ(content_of(read(ids, ids.size(), reasoning, AnswerEnd::kComplete)), "");
       for (const Call& call : calls) {
         EXPECT_THAT(call.name, ::testing::AnyOf("weather", "weather_at", "time"));
         EXPECT_TRUE(is_object(call.arguments)) << call.arguments;
@@ -229,7 +271,7 @@ TEST_P(CallSyntax, ForcedCallsAreReadBack) {
       }
     }
     for (std::size_t cut = 0; cut < ids.size(); cut += 1 + random() % 11) {
-      const std::vector<Call> begun = calls_of(read(ids, cut, false, AnswerEnd::kCut));
+      const std::vector<Call> begun = calls_of(read(ids, cut, reasoning, AnswerEnd::kCut));
       ASSERT_LE(begun.size(), calls.size()) << cut;
       for (std::size_t i = 0; i < begun.size(); ++i) {
         EXPECT_EQ(begun[i].name, calls[i].name) << cut;
@@ -239,7 +281,7 @@ TEST_P(CallSyntax, ForcedCallsAreReadBack) {
       }
     }
   }
-  EXPECT_GT(whole, 3);
+  EXPECT_GE(std::ranges::min(whole), 2);
 }
 
 // What is no call stays free; what begins as one is one.
@@ -247,41 +289,59 @@ TEST_P(CallSyntax, FreeAnswersCallOnlyWhatIsOnOffer) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  int called = 0;
-  for (int round = 0; round < kRounds || (called == 0 && round < kMostRounds); ++round) {
-    const auto constraint = matcher(/*forced=*/false, true, round % 2 == 0);
+  std::array<int, kReasoning.size()> called{};
+  for (int round = 0; round < kRounds || (std::ranges::min(called) == 0 && round < kMostRounds); ++round) {
+    const std::size_t mode = static_cast<std::size_t>(round) % kReasoning.size();
+    const Reasoning reasoning = kReasoning[mode];
+    const auto constraint = this->constraint(/*forced=*/false, true, reasoning);
     bool ended = false;
     const std::vector<std::int32_t> ids = write(*constraint, random, 600, &ended);
     if (!ended) continue;
-    // The parser takes a call behind reasoning that has the opening of calls; no constraint looks into reasoning.
     std::string text;
     for (const std::int32_t id : ids) text += tokens_[static_cast<std::size_t>(id)];
-    if (text.substr(0, text.rfind("</think>") + 1).find("<｜tool▁calls▁begin｜>") != std::string::npos) continue;
-    const std::vector<Call> calls = calls_of(read(ids, ids.size(), false, AnswerEnd::kComplete));
-    called += calls.empty() ? 0 : 1;
+    SCOPED_TRACE(text);
+    const std::vector<Call> calls = calls_of(read(ids, ids.size(), reasoning, AnswerEnd::kComplete));
+    called[mode] += calls.empty() ? 0 : 1;
     for (const Call& call : calls) {
       EXPECT_THAT(call.name, ::testing::AnyOf("weather", "weather_at", "time"));
       EXPECT_TRUE(is_object(call.arguments)) << call.arguments;
       if (call.name == "weather") expect_valid(call.arguments);
     }
   }
-  EXPECT_GT(called, 0);
+  EXPECT_GT(std::ranges::min(called), 0);
+}
+
+// Behind it a call is one whatever the reasoning held, and has a name that is on offer.
+TEST_P(CallSyntax, OpeningsWithinReasoningAreReasoning) {
+  for (const Reasoning reasoning : {Reasoning::kMayOpen, Reasoning::kOpen}) {
+    const AnswerMarkup markup = chat(reasoning).answer_markup();
+    if (reasoning == Reasoning::kMayOpen && !markup.may_open_reasoning) continue;
+    const std::string call = std::string(markup.calls->open) + std::string(markup.calls->call);
+    const std::string thought = (reasoning == Reasoning::kOpen ? "" : "\n<think>") + call + "x, or " +
+                                std::string(markup.calls->begins) + "?</think>\n";
+    for (const bool forced : {true, false}) {
+      const auto bound = constraint(forced, true, reasoning);
+      ASSERT_TRUE(accepts(*bound, thought + call));
+      EXPECT_FALSE(bound->accept('x'));
+      EXPECT_TRUE(bound->accept('w'));
+      const std::vector<ChatDelta> deltas =
+          chat(reasoning).make_parser(reasoning == Reasoning::kOpen, true)->push(thought);
+      ASSERT_FALSE(deltas.empty());
+      EXPECT_EQ(deltas[0].kind, ChatDelta::Kind::kReasoning);
+      EXPECT_THAT(deltas[0].text, ::testing::AllOf(::testing::StartsWith(call), ::testing::EndsWith("?")));
+    }
+  }
 }
 
 TEST_P(CallSyntax, FreeAnswersAreAnything) {
-  const auto constraint = matcher(/*forced=*/false, true, true);
-  ASSERT_TRUE(constraint->accept_bytes("Some text, \"quoted\", <b>, <｜ and half \xE6\x96"));
-  EXPECT_TRUE(constraint->complete());
-  const auto thinking = matcher(/*forced=*/false, true, true);
-  ASSERT_TRUE(
-      thinking->accept_bytes("\n<think>I could write <tool_call> or <｜DSML｜ or <｜tool▁calls▁begin｜>{ here"));
-  ASSERT_TRUE(thinking->accept_bytes("</think>"));
-  EXPECT_TRUE(thinking->complete());
+  const auto free = constraint(/*forced=*/false, true, Reasoning::kMayOpen);
+  EXPECT_TRUE(accepts(*free, "Some text, \"quoted\", <b>, <｜ and half \xE6\x96"));
+  EXPECT_TRUE(free->accept(end()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CallSyntax,
                          ::testing::Values("hermes", "llama3_json", "deepseek_v3", "deepseek_v31", "deepseek_v32",
-                                           "deepseek_v4"),
+                                           "deepseek_v4", "v32_own", "v4_own"),
                          [](const auto& of) { return std::string(of.param); });
 
 class RawParameters : public CallSyntax {};
@@ -292,14 +352,14 @@ TEST_P(RawParameters, EndAtTheFirstTagThatEndsThem) {
   std::mt19937 random(test_seed());
   std::string text;
   for (std::size_t at = std::string::npos; at == std::string::npos; at = text.find(begin)) {
-    const auto constraint = matcher(/*forced=*/true, true, false);
+    const auto constraint = this->constraint(/*forced=*/true, true, Reasoning::kNone);
     bool ended = false;
     text.clear();
     for (const std::int32_t id : write(*constraint, random, 200, &ended)) text += tokens_[static_cast<std::size_t>(id)];
   }
   text.resize(text.find(begin) + begin.size());
-  EXPECT_TRUE(matcher(true, true, false)->accept_bytes(text + "a < b </" + end_tag)) << text;
-  EXPECT_FALSE(matcher(true, true, false)->accept_bytes(text + "a" + end_tag + "b")) << text;
+  EXPECT_TRUE(accepts(*constraint(true, true, Reasoning::kNone), text + "a < b </" + end_tag)) << text;
+  EXPECT_FALSE(accepts(*constraint(true, true, Reasoning::kNone), text + "a" + end_tag + "b")) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RawParameters, ::testing::Values("deepseek_v32", "deepseek_v4"),

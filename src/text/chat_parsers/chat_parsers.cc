@@ -131,7 +131,8 @@ Result<ChatParserNames> choose_chat_parsers(std::string_view template_text, cons
 AnswerMarkup answer_markup(const ChatParserNames& names) {
   const auto* const syntax = std::ranges::find(kToolCallSyntaxes, names.tool_call, &ToolCallSyntax::name);
   return {.calls = syntax != kToolCallSyntaxes.end() ? syntax->calls : nullptr,
-          .may_open_reasoning = names.reasoning == "think"};
+          .may_open_reasoning = names.reasoning == "think",
+          .reads_reasoning = names.reasoning == "think"};
 }
 
 std::unique_ptr<ChatOutputParser> make_chat_parser(const ChatParserNames& names, bool reasoning_open, bool has_tools) {
