@@ -114,9 +114,9 @@ OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int logit_rows = random.between(1, 4);
   auto logits =
       random.floats(static_cast<std::size_t>(logit_rows * args.vocab), random.pick(std::vector<float>{0.1F, 3.0F}));
-  const int kind = random.between(0, 5);
+  const int kind = random.between(0, 5), few = random.between(0, 2);
   for (float& logit : logits) {
-    if (kind == 0) logit = static_cast<float>(random.between(-2, 2));  // many are equal
+    if (kind == 0) logit = static_cast<float>(random.between(-few, few));  // many are equal
     if (kind == 1 && random.between(0, 2) == 0) logit = -kInfinity;
   }
   if (random.between(0, 9) == 0) logits[0] = random.between(0, 1) == 0 ? kInfinity : NAN;

@@ -43,8 +43,7 @@ int piece_of(const CudaLinear& weight) {
 
 bool share_a_launch(const LinearProduct& a, const LinearProduct& b) {
   return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
-         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) &&
-         piece_of(a.weight) == piece_of(b.weight);
+         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) && piece_of(a.weight) == piece_of(b.weight);
 }
 
 int row_tiles(const LinearProduct& product, int rows, int of_tile) {
@@ -68,8 +67,7 @@ LinearCut cut_of(std::span<const LinearProduct> products, int rows) {
     cut.outputs *= 2;
   }
   const std::int64_t parts = (tiles(cut.outputs) + kTiles - 1) / kTiles;
-  cut.parts = static_cast<int>(
-      std::clamp<std::int64_t>(parts, 1, std::max(1, kMostSums / (cut.outputs * cut.rows))));
+  cut.parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, std::max(1, kMostSums / (cut.outputs * cut.rows))));
   return cut;
 }
 
@@ -130,6 +128,7 @@ void linear(const Exec& exec, const LinearArgs& args) {
     products.push_back({packed_linear(*job.weight), job.weight->input_form(), job.x, job.ldx, job.x_prepared,
                         job.x_rows, job.y, job.ldy});
   }
+  if (products.size() == 1 && multiply_few_outputs(exec, args.rows, products[0])) return;
   multiply(exec, args.rows, args.rows > 1, products);
 }
 

@@ -27,8 +27,7 @@ SLUICE_DEVICE std::uint64_t weight_units(float w) {
 // 64 bins for each doubling of the distance, from 2^-9 to 2^7. A higher value has no higher bin.
 SLUICE_DEVICE int bin_below(float highest, float value) {
   constexpr int kLeast = (127 - 9) * 64;
-  const float distance = (highest - value) + 0.0F;  // -0 becomes +0
-  const int bin = (std::bit_cast<std::int32_t>(distance) >> 17) - kLeast;
+  const int bin = (std::bit_cast<std::int32_t>(highest - value) >> 17) - kLeast;  // of -0: below all
   return bin < 0 ? 0 : bin < kSampleBins ? bin : kSampleBins - 1;
 }
 
