@@ -109,12 +109,13 @@ SampleRow sample_row(Random& random, CaseMemory& memory, int vocab, int logit_ro
 
 OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   SampleArgs args;
-  args.vocab = pick(random, sizes, {1, 7, 512, 1000, 5003, 13000}, {129280});
+  args.vocab = pick(random, sizes, {1, 7, 512, 1000, 5003, 13000, 13000}, {129280});
   args.rows = args.vocab == 1 ? 300 : random.between(1, 6);
   const int logit_rows = random.between(1, 4);
   auto logits =
       random.floats(static_cast<std::size_t>(logit_rows * args.vocab), random.pick(std::vector<float>{0.1F, 3.0F}));
-  const int kind = random.between(0, 5), few = random.between(0, 2);
+  const bool long_lists = args.vocab == 13000;  // of equal values
+  const int kind = long_lists ? 0 : random.between(0, 5), few = long_lists ? 1 : random.between(0, 2);
   for (float& logit : logits) {
     if (kind == 0) logit = static_cast<float>(random.between(-few, few));  // many are equal
     if (kind == 1 && random.between(0, 2) == 0) logit = -kInfinity;
@@ -123,6 +124,7 @@ OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   args.logits = memory.put(logits).data();
   std::vector<SampleRow> rows;
   for (int i = 0; i < args.rows; ++i) rows.push_back(sample_row(random, memory, args.vocab, logit_rows));
+  if (long_lists) rows[0].temperature = 1.0F, rows[0].top_k = 0, rows[0].top_p = 0.9F;
   args.greedy = random.between(0, 4) == 0;
   for (SampleRow& row : rows) {
     if (args.greedy) row.temperature = 0.0F, row.top_logprobs = -1;

@@ -43,7 +43,8 @@ int piece_of(const CudaLinear& weight) {
 
 bool share_a_launch(const LinearProduct& a, const LinearProduct& b) {
   return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
-         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) && piece_of(a.weight) == piece_of(b.weight);
+         scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) &&
+         piece_of(a.weight) == piece_of(b.weight);
 }
 
 int row_tiles(const LinearProduct& product, int rows, int of_tile) {
@@ -67,7 +68,8 @@ LinearCut cut_of(std::span<const LinearProduct> products, int rows) {
     cut.outputs *= 2;
   }
   const std::int64_t parts = (tiles(cut.outputs) + kTiles - 1) / kTiles;
-  cut.parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, std::max(1, kMostSums / (cut.outputs * cut.rows))));
+  cut.parts = static_cast<int>(
+      std::clamp<std::int64_t>(parts, 1, std::max(1, kMostSums / (cut.outputs * cut.rows))));
   return cut;
 }
 
