@@ -1,5 +1,7 @@
 #include "engine/model_drafts.h"
 
+#include <algorithm>
+
 #include "engine/sampler.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
@@ -59,7 +61,8 @@ void ModelDrafts::draw(const Exec& exec, std::span<const DraftWish> wishes, int 
                   .logits = logits,
                   .params = own.data(),
                   .out = drawn_.data(),
-                  .newest = reinterpret_cast<TokenId*>(tokens_.data())};
+                  .newest = reinterpret_cast<TokenId*>(tokens_.data()),
+                  .greedy = std::ranges::all_of(own, is_greedy)};
   if (device_ != &cpu_device()) {
     std::byte* params = params_.data() + begin * sizeof(SampleRow);
     device_->upload({params, reinterpret_cast<const std::byte*>(own.data()), own.size_bytes()});

@@ -85,7 +85,8 @@ void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, 
                   .logits = logits,
                   .params = rows.data(),
                   .out = rows_.data(),
-                  .newest = newest()};
+                  .newest = newest(),
+                  .greedy = std::ranges::all_of(rows, is_greedy)};
   if (device_ == &cpu_device()) return sample(own, args);
   placed_.assign(rows.begin(), rows.end());
   const std::size_t bytes = (vocab + 31) / 32 * sizeof(std::uint32_t);

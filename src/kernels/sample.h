@@ -60,6 +60,11 @@ struct SampleRow {
   std::array<TokenId, kSampledIds> ids{};  // each below vocab
 };
 
+// Whether its token needs no noise and nothing but it is wanted.
+constexpr bool is_greedy(const SampleRow& row) {
+  return row.temperature == 0.0F && row.top_logprobs < 0;
+}
+
 enum class SampleStatus : std::uint8_t {
   kOk,
   kNotNumbers,   // a logit, or one with its bias, is NaN or +inf
@@ -81,6 +86,7 @@ struct SampleArgs {
   const SampleRow* params = nullptr;  // [rows]
   SampledRow* out = nullptr;          // [rows]
   TokenId* newest = nullptr;          // [slots]: the token last drawn for each; 0 where there was none to draw
+  bool greedy = false;                // all rows are known to be is_greedy(): less is left to a device to find out
 };
 void sample(const Exec& exec, const SampleArgs& args);
 

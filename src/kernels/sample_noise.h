@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-inline constexpr float kMaxNoise = 22.88F;  // no noise is above it
+inline constexpr float kMaxNoise = 22.88F, kMinNoise = -3.14F;  // no noise is above, below it
 
 // The words of ids [4 call, 4 call + 4).
 SLUICE_HD inline PhiloxCounter noise_words(std::uint64_t seed, Position position, std::uint32_t call) {

@@ -172,6 +172,7 @@ TEST(SampleNoise, IsTheFormulaAndBounded) {
     const float g = gumbel_noise(word);
     ASSERT_NEAR(g, -std::log(-std::log1p(-u)), 3e-6) << word;
     ASSERT_LE(g, kMaxNoise) << word;
+    ASSERT_GE(g, kMinNoise) << word;
     ASSERT_GE(noise_bound(word), g) << word;
     if (word >= 4096 && word < 1U << 26) {
       ASSERT_LE(noise_bound(word), g + 0.07F) << word;

@@ -5,6 +5,7 @@
 #include "kernels/cuda/shared/embedding.cu"
 #include "kernels/cuda/shared/expert_pairs.cu"
 #include "kernels/cuda/shared/experts.cu"
+#include "kernels/cuda/shared/few_outputs.cu"
 #include "kernels/cuda/shared/hyper_connection.cu"
 #include "kernels/cuda/shared/indexer.cu"
 #include "kernels/cuda/shared/linear.cu"

@@ -83,7 +83,7 @@ SampleRow sample_row(Random& random, CaseMemory& memory, int vocab, int logit_ro
   SampleRow row;
   row.row = random.between(0, logit_rows - 1);
   row.temperature = random.pick(std::vector<float>{0.0F, 0.3F, 1.0F, 1.0F, 5.0F});
-  row.top_k = random.pick(std::vector<int>{0, 0, 1, 5, 40, vocab, 2 * vocab});
+  row.top_k = random.pick(std::vector<int>{0, 0, 1, 5, 40, vocab / 5, vocab - 1, vocab, 2 * vocab});
   row.top_p = random.pick(std::vector<float>{1.0F, 1.0F, 0.01F, 0.5F, 0.9F, 0.999F});
   row.min_p = random.pick(std::vector<float>{0.0F, 0.0F, 0.05F, 1.0F});
   row.seed = static_cast<std::uint64_t>(random.between(0, 1 << 30)) << 20;
@@ -109,21 +109,27 @@ SampleRow sample_row(Random& random, CaseMemory& memory, int vocab, int logit_ro
 
 OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   SampleArgs args;
-  args.rows = random.between(1, 6);
-  args.vocab = pick(random, sizes, {1, 7, 512, 1000, 5003}, {129280});
+  args.vocab = pick(random, sizes, {1, 7, 512, 1000, 5003, 13000, 13000}, {129280});
+  args.rows = args.vocab == 1 ? 300 : random.between(1, 6);
   const int logit_rows = random.between(1, 4);
   auto logits =
       random.floats(static_cast<std::size_t>(logit_rows * args.vocab), random.pick(std::vector<float>{0.1F, 3.0F}));
-  const int kind = random.between(0, 5);
+  const bool long_lists = args.vocab == 13000;  // of equal values
+  const int kind = long_lists ? 0 : random.between(0, 5), few = long_lists ? 1 : random.between(0, 2);
   for (float& logit : logits) {
-    if (kind == 0) logit = static_cast<float>(random.between(-2, 2));  // many are equal
+    if (kind == 0) logit = static_cast<float>(random.between(-few, few));  // many are equal
     if (kind == 1 && random.between(0, 2) == 0) logit = -kInfinity;
   }
   if (random.between(0, 9) == 0) logits[0] = random.between(0, 1) == 0 ? kInfinity : NAN;
   args.logits = memory.put(logits).data();
   std::vector<SampleRow> rows;
   for (int i = 0; i < args.rows; ++i) rows.push_back(sample_row(random, memory, args.vocab, logit_rows));
-  const auto newest = memory.poisoned<TokenId>(9);
+  if (long_lists) rows[0].temperature = 1.0F, rows[0].top_k = 0, rows[0].top_p = 0.9F;
+  args.greedy = random.between(0, 4) == 0;
+  for (SampleRow& row : rows) {
+    if (args.greedy) row.temperature = 0.0F, row.top_logprobs = -1;
+  }
+  const auto newest = memory.poisoned<TokenId>(static_cast<std::size_t>(args.rows) + 3);
   args.newest = newest.data();
   for (SampleRow& row : rows) {
     if (random.between(0, 1) == 0) row.slot = static_cast<std::int32_t>(&row - rows.data()) + 2;

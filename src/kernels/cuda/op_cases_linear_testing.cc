@@ -164,6 +164,28 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   return op_case;
 }
 
+// Few outputs of bf16, rows as they are: a router's gate.
+OpCase gate_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const int rows = random.pick(std::vector<int>{1, 1, 2, 3, 4, 5, 9, 20}),
+            in = pick(random, sizes, {128, 256, 640, 1024, 4224, 5120, 16384}, {4096, 7168}),
+            out = pick(random, sizes, {1, 3, 4, 5, 24, 31, 33, 77}, {256, 384}), gap = random.between(0, 4);
+  const CaseWeight& weight =
+      random_weight(random, memory, {WeightFormat::kBf16, ScaleFormat::kNone}, out, in, InputForm::kF32);
+  std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));
+  const auto x = memory.put(random_inputs(values, static_cast<std::size_t>((rows + 2) * (in + gap))));
+  const auto y = memory.poisoned<float>(static_cast<std::size_t>(rows * (out + gap)));
+  LinearJob job{nullptr, x.data(), in + gap, y.data(), out + gap};
+  const auto list = memory.poisoned<std::int32_t>(static_cast<std::size_t>(rows));
+  for (std::int32_t& row : list) row = random.between(0, rows + 1);
+  if (random.between(0, 2) == 0) job.x_rows = list.data();
+  const auto run = [rows, job, &weight](const Exec& exec, bool packed) {
+    LinearJob of = job;
+    of.weight = &weight.in(packed);
+    linear(exec, rows, {&of, 1});
+  };
+  return {fmt::format("{} rows, {} x {}, gap {}", rows, out, in, gap), run, {y}, {}};
+}
+
 }  // namespace
 
 void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrdiff_t ldx, float* to) {
@@ -188,7 +210,10 @@ CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& 
 }
 
 std::vector<OpCases> linear_cases() {
-  return {{"prepare_rows", prepare_rows_case}, {"norm_inputs", norm_inputs_case}, {"linear", linear_case}};
+  return {{"prepare_rows", prepare_rows_case},
+          {"norm_inputs", norm_inputs_case},
+          {"linear", linear_case},
+          {"linear_gate", gate_case}};
 }
 
 }  // namespace sluice

@@ -130,6 +130,7 @@ void linear(const Exec& exec, const LinearArgs& args) {
     products.push_back({packed_linear(*job.weight), job.weight->input_form(), job.x, job.ldx, job.x_prepared,
                         job.x_rows, job.y, job.ldy});
   }
+  if (products.size() == 1 && multiply_few_outputs(exec, args.rows, products[0])) return;
   multiply(exec, args.rows, args.rows > 1, products);
 }
 

@@ -45,6 +45,9 @@ CudaLinear packed_linear(const LinearWeight& weight);
 // for groups.
 void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProduct> products);
 
+// A product by itself, where few_outputs.cu has a kernel for it; false: it has none.
+bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& product);
+
 // Whether linear_row.h has what a product with one row needs: weights in whole chunks, nothing behind the last input
 // that is not 0.
 bool has_row_kernel(const LinearProduct& product);

@@ -9,35 +9,37 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 struct Route {
-  static constexpr int kThreads = 32;
+  static constexpr int kThreads = 256;
   RouteArgs args;
 
-  // Scores, biased scores and keys of the experts; keys of groups; the best expert of each thread.
+  // Scores, biased scores and keys of the experts; keys of groups; the row's experts.
   SLUICE_HD static std::size_t shared_bytes(const RouteArgs& args) {
-    return static_cast<std::size_t>(3 * args.experts + args.groups + kThreads) * sizeof(float);
+    return static_cast<std::size_t>(3 * args.experts + args.groups + args.slots) * sizeof(float);
   }
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     float* scores = reinterpret_cast<float*>(team.shared);
+    auto* chosen = reinterpret_cast<std::int32_t*>(scores + 3 * args.experts + args.groups);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(team.index) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(team.index) * args.slots;
     score(team, args.logits + static_cast<std::ptrdiff_t>(team.index) * args.experts, scores);
     if (args.hash_ids != nullptr) {
       team.each([&](int t) {
-        for (int s = t; s < args.slots; s += kThreads) ids[s] = args.given_id(team.index, s);
+        for (int s = t; s < args.slots; s += kThreads) chosen[s] = args.given_id(team.index, s);
       });
     } else {
-      choose(team, scores, ids);
+      choose(team, scores, chosen);
     }
     team.sync();
     team.each([&](int t) {
-      if (t > 0) return;
+      if (t >= args.slots) return;
       float sum = 0.0F;
-      for (int s = 0; s < args.slots; ++s) sum += scores[ids[s]];
+      for (int s = 0; s < args.slots; ++s) sum += scores[chosen[s]];
       sum += args.sum_epsilon;
-      for (int s = 0; s < args.slots; ++s) {
-        const float chosen = scores[ids[s]];
-        weights[s] = args.normalised ? chosen / sum * args.scaling : chosen * args.scaling;
+      for (int s = t; s < args.slots; s += kThreads) {
+        const float of_slot = scores[chosen[s]];
+        ids[s] = chosen[s];
+        weights[s] = args.normalised ? of_slot / sum * args.scaling : of_slot * args.scaling;
       }
     });
   }
@@ -75,11 +77,11 @@ struct Route {
     team.sync();
   }
 
-  SLUICE_DEVICE void choose(const Team<kThreads>& team, const float* scores, std::int32_t* ids) const {
+  // An expert's slot is how many others stand before it.
+  SLUICE_DEVICE void choose(const Team<kThreads>& team, const float* scores, std::int32_t* chosen) const {
     float* biased = reinterpret_cast<float*>(team.shared) + args.experts;
     auto* keys = reinterpret_cast<std::int32_t*>(biased + args.experts);
     std::int32_t* group_keys = keys + args.experts;
-    std::int32_t* best_of = group_keys + args.groups;
     team.each([&](int t) {
       for (int e = t; e < args.experts; e += kThreads) {
         biased[e] = args.bias != nullptr ? scores[e] + args.bias[e] : scores[e];
@@ -87,30 +89,22 @@ struct Route {
       }
     });
     team.sync();
-    team.each([&](int t) {
-      if (t == 0 && args.groups > 1) keep_best_groups(args, biased, keys, group_keys);
-    });
-    for (int slot = 0; slot < args.slots; ++slot) {
-      team.sync();
+    if (args.groups > 1) {
       team.each([&](int t) {
-        int best = t < args.experts ? t : 0;
-        for (int e = t; e < args.experts; e += kThreads) {
-          if (keys[e] > keys[best]) best = e;
-        }
-        best_of[t] = best;
+        if (t == 0) keep_best_groups(args, biased, keys, group_keys);
       });
       team.sync();
-      team.each([&](int t) {
-        if (t > 0) return;
-        int best = best_of[0];
-        for (int i = 1; i < kThreads; ++i) {
-          const int e = best_of[i];
-          if (keys[e] > keys[best] || (keys[e] == keys[best] && e < best)) best = e;
-        }
-        keys[best] = kNoKey;
-        ids[slot] = best;
-      });
     }
+    team.each([&](int t) {
+      for (int e = t; e < args.experts; e += kThreads) {
+        const std::int32_t own = keys[e];
+        if (own == kNoKey) continue;
+        int slot = 0;
+        SLUICE_UNROLL_8
+        for (int other = 0; other < args.experts; ++other) slot += keys[other] > own - (other < e ? 1 : 0) ? 1 : 0;
+        if (slot < args.slots) chosen[slot] = e;
+      }
+    });
   }
 };
 

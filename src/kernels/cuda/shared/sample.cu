@@ -1,242 +1,237 @@
-// sample, a team a row, and take_ids (kernels/sample.h).
+// sample (kernels/sample.h): three kernels with a team for each part of a row (sample_parts.h), then a team a row
+// (sample_finish.h); and take_ids.
+#include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/shared/select_head.h"
-#include "kernels/math.h"
-#include "kernels/order_key.h"
-#include "kernels/sample.h"
-#include "kernels/sample_noise.h"
+#include "kernels/cuda/shared/sample_finish.h"
+#include "kernels/cuda/shared/sample_parts.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-constexpr int kSampleThreads = 512;
-using SampleTeam = Team<kSampleThreads>;
+// Each part's peaks. Sums and counts of the row become 0.
+struct SamplePeaks {
+  static constexpr int kThreads = kSampleThreads;
+  SampleWork work;
 
-SLUICE_DEVICE std::uint64_t weight_units(float w) {
-  return static_cast<std::uint64_t>(std::nearbyint(w * kWeightUnits));
-}
-
-// The best of candidates: higher value, then lower id; id -1: none.
-struct Best {
-  float value;
-  TokenId id;
-
-  SLUICE_DEVICE void take(float other, TokenId other_id) {
-    if (other > value || (other == value && other_id >= 0 && (other_id < id || id < 0))) {
-      value = other;
-      id = other_id;
-    }
-  }
-};
-
-struct SampleShared {
-  SelectScratch<kSampleThreads> select;
-  float values[kSampleThreads];
-  TokenId ids[kSampleThreads];
-  std::int32_t broken, listed;
-};
-
-// All threads' best ones; each of them has passed a sync().
-SLUICE_DEVICE Best best_of_team(const SampleTeam& team, SampleShared& shared, PerThread<Best, kSampleThreads>& best) {
-  team.sync();
-  team.each([&](int t) {
-    shared.values[t] = best[t].value;
-    shared.ids[t] = best[t].id;
-  });
-  for (int half = kSampleThreads / 2; half > 0; half /= 2) {
-    team.sync();
+  SLUICE_DEVICE void operator()(const SampleTeam& team) const {
+    const int row_index = team.index / work.parts, part = team.index % work.parts;
+    const RowView row = work.view(row_index);
+    RowFound& found = work.rows[row_index];
+    PerThread<Peaks, kThreads> peaks;
     team.each([&](int t) {
-      if (t >= half) return;
-      best[t].take(shared.values[t + half], shared.ids[t + half]);
-      shared.values[t] = best[t].value;
-      shared.ids[t] = best[t].id;
+      const PartValues values(row, part, t);
+      if (!row.greedy || row.logprobs) {
+        for (int i = part * kThreads + t; i < kSampleHeads * kSampleBins; i += work.parts * kThreads) {
+          found.sums[i / kSampleBins][i % kSampleBins] = 0;
+        }
+        if (part == 0 && t < kSampleHeads) found.listed[t] = 0;
+      }
+      peaks[t] = {-INFINITY, {}};
+      bool broken = false;
+      SLUICE_UNROLL
+      for (int j = 0; j < kSampleEach; ++j) {
+        const float logit = values.logits[j], a = values.a[j];
+        broken |= !(logit < INFINITY) || !(a < INFINITY);
+        if (values.id(j) < row.vocab) peaks[t].take({logit, {a, values.id(j)}});
+      }
+      if (broken) peaks[t].highest = INFINITY;
+    });
+    const Peaks of_part = reduce(team, team.shared, peaks);
+    team.each([&](int t) {
+      if (t == 0) work.found[team.index].peaks = of_part;
     });
   }
-  team.sync();
-  return {shared.values[0], shared.ids[0]};
-}
+};
 
-struct Sample {
+// The sums of the bins; without filters also the draw.
+struct SampleWeights {
   static constexpr int kThreads = kSampleThreads;
-  SampleArgs args;
+  SampleWork work;
 
   SLUICE_DEVICE void operator()(const SampleTeam& team) const {
     SampleShared& shared = *reinterpret_cast<SampleShared*>(team.shared);
-    const SampleRow row = args.params[team.index];
-    const float* logits = args.logits + static_cast<std::ptrdiff_t>(row.row) * args.vocab;
-    SampledRow& out = args.out[team.index];
+    const int row_index = team.index / work.parts, part = team.index % work.parts;
+    const RowView row = work.view(row_index);
+    if (row.greedy && !row.logprobs) return;
+    PerThread<PartValues, kThreads> values;
     team.each([&](int t) {
-      if (t == 0) {
-        out.status = SampleStatus::kOk;
-        out.token = -1;
-        out.logprob = 0.0F;
-        out.top_count = 0;
-        shared.broken = 0;
+      values[t] = PartValues(row, part, t);
+      for (int i = t; i < kSampleBins; i += kThreads) shared.sums[kFiltered][i] = shared.sums[kTop][i] = 0;
+    });
+    const PartFound* parts = work.found + static_cast<std::ptrdiff_t>(row_index) * work.parts;
+    const Peaks peaks = peaks_of_row(team, shared.reduced, parts, work.parts);
+    if (!peaks.can_draw()) return;
+    const float m = peaks.first.value;
+    const bool filtered = row.filtered();
+    PerThread<Drawn, kThreads> drawn;
+    team.each([&](int t) {
+      drawn[t] = {{}, 0};
+      const PartValues& of = values[t];
+      if (!filtered && !row.greedy) {
+        SLUICE_UNROLL
+        for (int j = 0; j < kSampleEach; j += 4) {
+          row.take_noisy<4>(of.id(j), of.a + j, m, [](int) { return true; }, drawn[t].best);
+        }
       }
-      if (t < kSampledTop + kSampledIds) {
-        out.top_ids.data()[t] = 0;
-        out.top_logprobs.data()[t] = 0.0F;
+      SLUICE_UNROLL
+      for (int j = 0; j < kSampleEach; ++j) {
+        if (of.id(j) >= row.vocab) continue;
+        const float a = of.a[j];
+        if (filtered && a > -INFINITY) {
+          const std::uint64_t w = row.top_k > 0 ? 1 : row.weight(a, m);
+          if (w > 0) add_to_sum(&shared.sums[kFiltered][bin_below(m, a)], w);
+        }
+        if (row.top_count > 0 && !row.processed) {
+          add_to_sum(&shared.sums[kTop][bin_below(peaks.highest, of.logits[j])], 1);
+        } else if (row.top_count > 0 && a > -INFINITY) {
+          add_to_sum(&shared.sums[kTop][bin_below(m, a)], 1);
+        }
+        if (!row.logprobs) continue;
+        if (!row.processed) {
+          drawn[t].weights += weight_units(exp_f32(of.logits[j] - peaks.highest));
+        } else if (!filtered && a > -INFINITY && row.passes_min_p((a - m) * row.scale)) {
+          drawn[t].weights += row.weight(a, m);
+        }
+      }
+    });
+    const Drawn of_part = reduce(team, shared.reduced, drawn);
+    RowFound& found = work.rows[row_index];
+    team.each([&](int t) {
+      if (t == 0) work.found[team.index].drawn = of_part;
+      for (int i = t; i < kSampleHeads * kSampleBins; i += kThreads) {
+        const std::uint64_t sum = shared.sums[i / kSampleBins][i % kSampleBins];
+        if (sum > 0) add_atomically(&found.sums[i / kSampleBins][i % kSampleBins], sum);
+      }
+    });
+  }
+};
+
+// The bins where the heads end, and the ids that the last kernel looks at; the draw among those in higher bins.
+struct SampleGather {
+  static constexpr int kThreads = kSampleThreads;
+  SampleWork work;
+
+  SLUICE_DEVICE void operator()(const SampleTeam& team) const {
+    SampleShared& shared = *reinterpret_cast<SampleShared*>(team.shared);
+    const int row_index = team.index / work.parts, part = team.index % work.parts;
+    const RowView row = work.view(row_index);
+    const bool filtered = row.filtered(), top = row.top_count > 0;
+    if (!filtered && !top) return;
+    PerThread<PartValues, kThreads> values;
+    team.each([&](int t) {
+      values[t] = PartValues(row, part, t);
+      if (t < kSampleHeads) shared.listed[t] = 0;
+    });
+    const PartFound* parts = work.found + static_cast<std::ptrdiff_t>(row_index) * work.parts;
+    const Peaks peaks = peaks_of_row(team, shared.reduced, parts, work.parts);
+    if (!peaks.can_draw()) return;
+    RowFound& found = work.rows[row_index];
+    if (filtered) {
+      find_end(team, shared, found.sums[kFiltered], shared.ends[kFiltered], [&](std::uint64_t sum, std::uint64_t all) {
+        return row.top_k > 0 ? sum >= static_cast<std::uint64_t>(row.top_k) : row.reaches_top_p(sum, all);
+      });
+    }
+    if (top) {
+      find_end(team, shared, found.sums[kTop], shared.ends[kTop],
+               [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(row.top_count); });
+    }
+    const float m = peaks.first.value;
+    const bool listed_alone = filtered && row.top_k == 0;  // what lies in higher bins is kept for certain
+    const int filter_end = filtered ? shared.ends[kFiltered].bin : -1, top_end = top ? shared.ends[kTop].bin : -1;
+    PerThread<std::uint32_t, kThreads> lists[kSampleHeads];  // bit j: id j of the thread
+    PerThread<std::int32_t, kThreads> places[kSampleHeads];
+    PerThread<Drawn, kThreads> drawn;
+    team.each([&](int t) {
+      const PartValues& of = values[t];
+      std::uint32_t higher = 0, listed[kSampleHeads] = {};
+      drawn[t] = {{}, 0};
+      SLUICE_UNROLL
+      for (int j = 0; j < kSampleEach; ++j) {
+        if (of.id(j) >= row.vocab) continue;
+        const float a = of.a[j];
+        const int bin = a > -INFINITY ? bin_below(m, a) : kSampleBins;
+        const bool above = listed_alone && bin < filter_end;
+        if (above) higher |= 1U << j;
+        if (!above && bin <= filter_end) listed[kFiltered] |= 1U << j;
+        if ((row.processed ? bin : bin_below(peaks.highest, of.logits[j])) <= top_end) listed[kTop] |= 1U << j;
+        if (above && row.logprobs && row.processed && row.passes_min_p((a - m) * row.scale)) {
+          drawn[t].weights += row.weight(a, m);
+        }
+      }
+      if (listed_alone) {
+        SLUICE_UNROLL
+        for (int j = 0; j < kSampleEach; j += 4) {
+          row.take_noisy<4>(of.id(j), of.a + j, m, [&](int k) { return (higher >> (j + k) & 1U) != 0; }, drawn[t].best);
+        }
+      }
+      for (int head = 0; head < kSampleHeads; ++head) {
+        lists[head][t] = listed[head];
+        if (listed[head] != 0) places[head][t] = add_atomically(&shared.listed[head], std::popcount(listed[head]));
       }
     });
     team.sync();
-    const auto adjusted = [&](int i) {
-      const float a = row.bias != nullptr ? logits[i] + row.bias[i] : logits[i];
-      return row.allowed == nullptr || (row.allowed[i / 32] >> (i % 32) & 1U) != 0 ? a : -INFINITY;
-    };
-    PerThread<Best, kThreads> raw, best;
     team.each([&](int t) {
-      raw[t] = best[t] = {-INFINITY, -1};
-      bool broken = false;
-      SLUICE_UNROLL_8
-      for (int i = t; i < args.vocab; i += kThreads) {
-        const float logit = logits[i], a = adjusted(i);
-        broken |= !(logit < INFINITY) || !(a < INFINITY);
-        raw[t].take(logit, i);
-        best[t].take(a, i);
+      if (part == 0 && t < kSampleHeads) found.ends[t] = shared.ends[t];
+      if (t < kSampleHeads && shared.listed[t] > 0) {
+        shared.first[t] = add_atomically(&found.listed[t], shared.listed[t]);
       }
-      if (broken) shared.broken = 1;
     });
-    const Best highest = best_of_team(team, shared, raw), first = best_of_team(team, shared, best);
-    if (shared.broken != 0 || first.value == -INFINITY) {
-      team.each([&](int t) {
-        if (t > 0) return;
-        out.status = shared.broken != 0 ? SampleStatus::kNotNumbers : SampleStatus::kNoCandidate;
-        if (row.slot >= 0) args.newest[row.slot] = 0;
-      });
-      return;
-    }
-    HeadEnd end{INT32_MIN, args.vocab};  // of those that are kept: all
-    const TokenId token = row.temperature == 0.0F ? first.id : draw(team, shared, row, first.value, adjusted, end);
+    team.sync();
+    team.each([&](int t) {
+      for (int head = 0; head < kSampleHeads; ++head) {
+        if (lists[head][t] == 0) continue;
+        int place = shared.first[head] + places[head][t];
+        for (int j = 0; j < kSampleEach; ++j) {
+          if ((lists[head][t] >> j & 1U) == 0) continue;
+          if (place < kMostListed) found.ids[head][place] = values[t].id(j);
+          ++place;
+        }
+      }
+    });
+    if (!listed_alone) return;
+    const Drawn of_part = reduce(team, shared.reduced, drawn);
     team.each([&](int t) {
       if (t > 0) return;
-      out.token = token;
-      if (row.slot >= 0) args.newest[row.slot] = token < 0 ? 0 : token;
+      Drawn& to = work.found[team.index].drawn;
+      to.best = of_part.best;
+      if (row.processed) to.weights = of_part.weights;
     });
-    if (row.top_logprobs < 0) return;
-    if (!row.processed) {
-      return add_logprobs(
-          team, shared, row, highest.value, 1.0F, [&](int i) { return logits[i]; }, [](int) { return true; }, token,
-          out);
-    }
-    const float r = row.temperature == 0.0F ? 1.0F : scale_of(row);
-    const float min_p = row.temperature == 0.0F ? 0.0F : row.min_p;
-    const auto kept = [&](int i) {
-      const float a = adjusted(i);
-      return a > -INFINITY && end.holds(order_key(a), i) && !(min_p > 0.0F && exp_f32((a - first.value) * r) < min_p);
+  }
+
+  // The first bin with which the sums are enough, or the last one.
+  template <class Reaches>
+  SLUICE_DEVICE static void find_end(const SampleTeam& team, SampleShared& shared, const std::uint64_t* sums,
+                                     BinEnd& end, const Reaches& reaches) {
+    constexpr int kEach = kSampleBins / kThreads;
+    struct Sums {
+      std::uint64_t of[kEach];
     };
-    add_logprobs(team, shared, row, first.value, r, adjusted, kept, token, out);
-  }
-
-  SLUICE_DEVICE static float scale_of(const SampleRow& row) {
-    const float inverse = 1.0F / row.temperature;
-    return inverse < 0x1p-126F ? 0x1p-126F : inverse;
-  }
-
-  template <class Adjusted>
-  SLUICE_DEVICE TokenId draw(const SampleTeam& team, SampleShared& shared, const SampleRow& row, float m,
-                             const Adjusted& adjusted, HeadEnd& end) const {
-    const float r = scale_of(row);
-    const auto key = [&](int i) { return order_key(adjusted(i)); };
-    if (row.top_k > 0 && row.top_k < args.vocab) {
-      const auto wanted = static_cast<std::uint64_t>(row.top_k);
-      end = select_head(
-          team, shared.select, args.vocab, key, [](int) { return std::uint64_t{1}; },
-          [&](std::uint64_t sum, std::uint64_t) { return sum >= wanted; });
-    }
-    if (row.top_p < 1.0F) {
-      const HeadEnd kept = end;
-      end = select_head(
-          team, shared.select, args.vocab, key,
-          [&](int i) {
-            const float a = adjusted(i);
-            return kept.holds(order_key(a), i) ? weight_units(exp_f32((a - m) * r)) : 0;
-          },
-          [&](std::uint64_t sum, std::uint64_t all) {
-            return static_cast<double>(sum) >= static_cast<double>(row.top_p) * static_cast<double>(all);
-          });
-    }
-    PerThread<Best, kThreads> best;
+    PerThread<Sums, kThreads> own;
+    PerThread<std::uint64_t, kThreads> running;
     team.each([&](int t) {
-      best[t] = {-INFINITY, -1};
-      for (int call = t; 4 * call < args.vocab; call += kThreads) {
-        bool any = false;
-        for (int i = 4 * call; i < 4 * call + 4 && i < args.vocab; ++i) {
-          const float a = adjusted(i);
-          any |= a > -INFINITY && (a - m) * r + kMaxNoise >= best[t].value;
-        }
-        if (!any) continue;
-        const PhiloxCounter words = noise_words(row.seed, row.position, static_cast<std::uint32_t>(call));
-        for (int i = 4 * call; i < 4 * call + 4 && i < args.vocab; ++i) {
-          const float a = adjusted(i), d = (a - m) * r;
-          if (!(a > -INFINITY) || !end.holds(order_key(a), i)) continue;
-          if (row.min_p > 0.0F && exp_f32(d) < row.min_p) continue;
-          best[t].take(d + gumbel_noise(words[static_cast<std::size_t>(i % 4)]), i);
-        }
-      }
+      running[t] = 0;
+      SLUICE_UNROLL
+      for (int k = 0; k < kEach; ++k) own[t].of[k] = sums[kEach * t + k];
+      SLUICE_UNROLL
+      for (int k = 0; k < kEach; ++k) running[t] += own[t].of[k];
     });
-    return best_of_team(team, shared, best).id;
-  }
-
-  // Of values, the highest of which is `highest`; `kept(i)`: whether an id has any, as a head of the list does.
-  template <class Value, class Kept>
-  SLUICE_DEVICE void add_logprobs(const SampleTeam& team, SampleShared& shared, const SampleRow& row, float highest,
-                                  float scale, const Value& value, const Kept& kept, TokenId token,
-                                  SampledRow& out) const {
-    team.sync();
+    scan(team, running, shared.running);
+    const std::uint64_t all = shared.running[kThreads - 1];
     team.each([&](int t) {
-      if (t == 0) {
-        shared.select.sums[0] = 0;
-        shared.listed = 0;
+      std::uint64_t before = t > 0 ? shared.running[t - 1] : 0;
+      if (t > 0 && reaches(before, all)) return;
+      SLUICE_UNROLL
+      for (int k = 0; k < kEach; ++k) {
+        const int bin = kEach * t + k;
+        if (reaches(before + own[t].of[k], all) || bin == kSampleBins - 1) {
+          end = {bin, before, all};
+          return;
+        }
+        before += own[t].of[k];
       }
     });
     team.sync();
-    team.each([&](int t) {
-      std::uint64_t sum = 0;
-      for (int i = t; i < args.vocab; i += kThreads) {
-        if (kept(i)) sum += weight_units(exp_f32((value(i) - highest) * scale));
-      }
-      add_to_sum(&shared.select.sums[0], sum);
-    });
-    team.sync();
-    const float log_sum = log_f32(static_cast<float>(shared.select.sums[0]) * (1.0F / kWeightUnits));
-    const auto logprob = [&](int i) { return kept(i) ? ((value(i) - highest) * scale - log_sum) + 0.0F : -INFINITY; };
-    const int count = row.top_logprobs < args.vocab ? row.top_logprobs : args.vocab;
-    if (count > 0) {
-      const auto key = [&](int i) { return order_key(value(i)); };
-      const HeadEnd end = select_head(
-          team, shared.select, args.vocab, key, [](int) { return std::uint64_t{1}; },
-          [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(count); });
-      team.each([&](int t) {
-        for (int i = t; i < args.vocab; i += kThreads) {
-          if (end.holds(key(i), i)) shared.ids[add_atomically(&shared.listed, 1)] = i;
-        }
-      });
-      team.sync();
-      team.each([&](int t) {
-        if (t >= count || !kept(shared.ids[t])) return;
-        const TokenId id = shared.ids[t];
-        int rank = 0;
-        for (int i = 0; i < count; ++i) {
-          rank += HeadEnd{key(id), id - 1}.holds(key(shared.ids[i]), shared.ids[i]) ? 1 : 0;
-        }
-        out.top_ids.data()[rank] = id;
-        out.top_logprobs.data()[rank] = logprob(id);
-      });
-    }
-    team.each([&](int t) {
-      if (t > row.id_count) return;
-      int best = 0;
-      for (int i = 0; i < count; ++i) best += kept(shared.ids[i]) ? 1 : 0;
-      if (t == row.id_count) {
-        out.logprob = logprob(token);
-        out.top_count = best + row.id_count;
-        return;
-      }
-      const TokenId id = args.params[team.index].ids.data()[t];
-      out.top_ids.data()[best + t] = id;
-      out.top_logprobs.data()[best + t] = logprob(id);
-    });
   }
 };
 
@@ -256,8 +251,26 @@ void take_ids(const Exec& exec, const TakeIdsArgs& args) {
 }
 
 void sample(const Exec& exec, const SampleArgs& args) {
+  constexpr int kRowsAtOnce = 256;
   SLUICE_CHECK(args.vocab <= kMaxSampleVocab, "a vocabulary whose weights can be summed");
-  launch(exec, args.rows, Sample{args}, sizeof(SampleShared));
+  const int parts = (args.vocab + kPartIds - 1) / kPartIds;
+  for (int first = 0; first < args.rows; first += kRowsAtOnce) {
+    SampleWork work{args, parts, nullptr, nullptr};
+    work.args.rows = std::min(kRowsAtOnce, args.rows - first);
+    work.args.params += first;
+    work.args.out += first;
+    const auto rows = static_cast<std::size_t>(work.args.rows);
+    const std::size_t row_bytes = sizeof(RowFound) + static_cast<std::size_t>(parts) * sizeof(PartFound);
+    work.rows = reinterpret_cast<RowFound*>(workspace(exec, rows * row_bytes));
+    work.found = reinterpret_cast<PartFound*>(work.rows + rows);
+    const std::int64_t teams = std::int64_t{work.args.rows} * parts;
+    launch(exec, teams, SamplePeaks{work}, kSampleThreads * sizeof(Peaks));
+    if (!args.greedy) {
+      launch(exec, teams, SampleWeights{work}, sizeof(SampleShared));
+      launch(exec, teams, SampleGather{work}, sizeof(SampleShared));
+    }
+    launch(exec, work.args.rows, SampleFinish{work}, sizeof(FinishShared));
+  }
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS
