@@ -74,6 +74,7 @@ void select(const Exec& exec, const IndexSelectArgs& args, bool forms) {
   SLUICE_CHECK(reinterpret_cast<std::uintptr_t>(launch.keys.base) % 16 == 0 && launch.keys.page_bytes % 16 == 0 &&
                    reinterpret_cast<std::uintptr_t>(args.q) % 16 == 0,
                "queries, and pages of keys, at multiples of 16 bytes");
+  SLUICE_CHECK(launch.keys.page_bytes <= UINT32_MAX, "pages as kernels take them");
   launch.page_shift = std::countr_zero(static_cast<unsigned>(launch.keys.rows_per_page));
   launch.spans = static_cast<int>(args.step->host_spans.size());
   launch.rows = args.rows;

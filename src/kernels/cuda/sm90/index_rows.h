@@ -2,17 +2,20 @@
 // heads. Its order, and what its kernels share.
 //
 // q is as the header of the op says, then rounded to bf16, in which the keys' codes are exact. For an entry:
-//   dot_h = eight steps of 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core does.
-//     index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have their scale,
+//   dot_h = eight steps of 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core
+//   does.
+//     index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have their
+//     scale,
 //       limited to 2^-62 .. 2^52;  index-fp8: step 4 a + j has dims 64 a + 16 t + 4 j + {0, 1, 2, 3}, codes alone;
-//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1 for i
+//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1 for
+//   i
 //     in 0..7, ascending; heads that are not there have weight 0 and dot 0;
 //   score = (c_0 + c_1) + (c_2 + c_3), for index-fp8 times the key's scale.
 // A dot that is NaN counts as 0. The choice is exact.
 //
 // Entries are computed in tiles of 64, four of which are a unit. A row is cut into pieces of units, a team each, which
-// leave order keys, and the largest of each of some groups of them: where a row is long, the k-th largest of these bounds
-// the k-th score from below, and few entries reach it.
+// leave order keys, and the largest of each of some groups of them: where a row is long, the k-th largest of these
+// bounds the k-th score from below, and few entries reach it.
 #pragma once
 
 #include "kernels/cuda/shared/step_rows.h"
@@ -23,7 +26,7 @@ namespace sluice::cuda_sm90 {
 inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 64, kIndexUnit = 256;
 inline constexpr int kIndexSteps = kIndexDims / 16;
 inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // of a row
-inline constexpr int kIndexCandidates = 8192;                         // that a row's choice is made among at most
+inline constexpr int kIndexCandidates = 8192;                          // that a row's choice is made among at most
 inline constexpr int kMostIndexEntries = 1 << 20;
 // Queries for index-fp4 are multiplied by 2^51 and the keys' scales divided by it, so that bf16 has all of these.
 inline constexpr int kIndexShift = 51;
@@ -41,7 +44,8 @@ struct IndexLaunch {
   int page_shift, spans;  // rows of a page are 2^page_shift
   int first_row, rows;    // of this launch
   int piece_units;
-  bool forms_queries;  // they are rotated, multiplied by H (times hadamard) and rounded here, and weights by their factor
+  bool forms_queries;  // they are rotated, multiplied by H (times hadamard) and rounded here, and weights by their
+                       // factor
   float hadamard;
   std::int32_t* order_keys;  // [rows][stride]
   std::int64_t stride;

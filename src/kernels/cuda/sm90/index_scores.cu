@@ -16,6 +16,12 @@ using cuda_ops::Team;
 constexpr unsigned kAll = 0xFFFFFFFFU;
 constexpr int kGroups = 4, kWarpKeys = 16;
 
+// The team's shared memory, whose address the compiler knows here to be the same in all threads.
+SLUICE_DEVICE const std::byte* first_shared() {
+  extern __shared__ __align__(1024) std::byte index_shared[];
+  return index_shared;
+}
+
 // Codes of e2m1 i and i + 4 of a word as bf16, times 2^-126.
 template <int kPair>
 SLUICE_DEVICE std::uint32_t spread_e2m1(std::uint32_t word) {
@@ -49,20 +55,14 @@ struct IndexScores {
     const int tiles = launch.piece_units * (kIndexUnit / kIndexTile);
     const int tile_end = min((piece.index + 1) * tiles, (piece.visible + kIndexTile - 1) / kIndexTile);
     int tile = piece.index * tiles;
-    const bool none = launch.args.scores == nullptr && launch.takes_all(piece.visible);
+    const bool with_scores = launch.args.scores != nullptr, none = !with_scores && launch.takes_all(piece.visible);
     if (!found || none || tile >= tile_end) return cuda_ops::wait_for_kernels();  // as every team does
     tile += warp / 4;
-    // The page of the warp's keys of a tile; -1: nobody asks for them.
-    const auto page = [&](int of) {
-      const int entry = of * kIndexTile + warp % 4 * kWarpKeys;
-      if (of >= tile_end || entry >= piece.visible) return -1;
-      return launch.step.latent_page(piece.span, entry >> launch.page_shift).value;
-    };
+    const int in_tile = warp % 4 * kWarpKeys;  // of the warp's keys
+    const KeyCopies copies(launch, piece, lane);
+    const auto page = [&](int of) { return of < tile_end ? copies.page(of * kIndexTile + in_tile) : -1; };
     const auto start = [&](int of, int on, int slot) {
-      if (on >= 0) {
-        const int entry = of * kIndexTile + warp % 4 * kWarpKeys;
-        start_keys(shared.ring[warp][slot], launch.keys.row(on, entry & (launch.keys.rows_per_page - 1)), lane);
-      }
+      if (on >= 0) copies.start(of * kIndexTile + in_tile, on, shared.ring[warp][slot]);
       cuda_ops::commit_copies();
     };
     int pages[kAhead];
@@ -78,9 +78,11 @@ struct IndexScores {
     show_tensor_cores();
     __syncthreads();
 
-    const GroupOperand q = inner_operand(shared.q);
+    const GroupOperand q = inner_operand(first_shared());
     float most[2] = {NAN, NAN};  // of the thread's groups
-    for (int slot = 0; tile < tile_end; tile += kGroups, slot = (slot + 1) % kAhead) {
+    std::int32_t* to = launch.order_keys + (piece.row - launch.first_row) * launch.stride;
+    for (unsigned turn = 0; tile < tile_end; tile += kGroups, ++turn) {
+      const unsigned slot = turn % kAhead;
       cuda_ops::wait_copies<kAhead - 1>();
       __syncwarp();
       std::uint32_t a[kIndexSteps][4];
@@ -113,7 +115,16 @@ struct IndexScores {
         sums[h] += __shfl_xor_sync(kAll, sums[h], 2);
         if (!kFp4) sums[h] *= scales[h];
       }
-      store_scores(piece, tile * kIndexTile + warp % 4 * kWarpKeys, lane, sums, most);
+      const int e = tile * kIndexTile + in_tile + lane / 4, t = lane % 4;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (e + 8 * h < launch.args.first_entry) sums[h] = -INFINITY;
+        if (turn % 4 == static_cast<unsigned>(t) && e + 8 * h < piece.visible) most[h] = fmaxf(most[h], sums[h]);
+      }
+      const float own = t == 0 ? sums[0] : sums[1];  // two lanes of a quad have one each
+      if (t > 1 || e + 8 * t >= piece.visible) continue;
+      to[e + 8 * t] = order_key(own);
+      if (with_scores) launch.args.scores[piece.row * launch.args.scores_stride + e + 8 * t] = own;
     }
     cuda_ops::wait_copies<0>();
     if (launch.maxima != nullptr) store_maxima(piece, most);
@@ -151,16 +162,37 @@ struct IndexScores {
     return false;
   }
 
-  // Sixteen keys side by side, as the lanes take them: of index-fp4 lane 4 g + t has 16 bytes of rows g and g + 8, of
-  // index-fp8 two such pieces of each, of either half. Then all scales.
-  static SLUICE_DEVICE void start_keys(std::byte* slot, const RowRef& keys, int lane) {
+  // Where sixteen keys side by side lie, and a lane's copies of them: of index-fp4 lane 4 g + t has 16 bytes of rows g
+  // and g + 8, of index-fp8 two such pieces of each, of either half. Then all scales, by some lanes.
+  struct KeyCopies {
+    static constexpr int kRowBytes = kFp4 ? kIndexDims / 2 : kIndexDims;
+    const std::byte *data, *scales;  // of the lane, from page 0 on
+    const LatentPage* pages;
+    std::uint32_t page_bytes;
+    int page_shift, page_rows, visible, lane;
+
+    SLUICE_DEVICE KeyCopies(const IndexLaunch& launch, const Piece& piece, int lane)
+        : data(launch.keys.base + (kFp4 ? lane * 16 : lane / 4 * kRowBytes + lane % 4 * 16)),
+          scales(launch.keys.base + launch.keys.rows_per_page * kRowBytes + lane * 16),
+          pages(launch.step.latent_pages + piece.span.latent_list),
+          page_bytes(static_cast<std::uint32_t>(launch.keys.page_bytes)),
+          page_shift(launch.page_shift),
+          page_rows(launch.keys.rows_per_page),
+          visible(piece.visible),
+          lane(lane) {}
+    // -1: none of them is visible.
+    SLUICE_DEVICE int page(int entry) const { return entry < visible ? pages[entry >> page_shift].value : -1; }
+    SLUICE_DEVICE void start(int entry, int page, std::byte* slot) const {
+      const std::uint64_t skipped = std::uint64_t{static_cast<std::uint32_t>(page)} * page_bytes;
+      const int row = entry & (page_rows - 1);
+      const std::byte* from = data + skipped + row * kRowBytes;
 #pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      const int at = kFp4 ? i * 512 + lane * 16 : (lane / 4 + i / 2 * 8) * kIndexDims + i % 2 * 64 + lane % 4 * 16;
-      cuda_ops::copy_16(slot + i * 512 + lane * 16, keys.data + at);
+      for (int i = 0; i < kCopies; ++i) {
+        cuda_ops::copy_16(slot + i * 512 + lane * 16, from + (kFp4 ? i * 512 : i / 2 * 8 * kRowBytes + i % 2 * 64));
+      }
+      if (lane < kWarpKeys / 4) cuda_ops::copy_16(slot + kScalesAt + lane * 16, scales + skipped + row * 4);
     }
-    if (lane < kWarpKeys / 4) cuda_ops::copy_16(slot + kScalesAt + lane * 16, keys.scales + lane * 16);
-  }
+  };
 
   // The fragments of each step, and of index-fp8 the scales of keys g and g + 8.
   static SLUICE_DEVICE void take_keys(const std::byte* slot, int lane, std::uint32_t (&a)[kIndexSteps][4],
@@ -329,24 +361,6 @@ struct IndexScores {
         x = (fp4 ? e2m1_to_float(float_to_e2m1(scaled)) : e4m3_to_float(float_to_e4m3(scaled))) * scale;
       }
     }
-  }
-
-  // Of keys entry + g and 8 further.
-  SLUICE_DEVICE void store_scores(const Piece& piece, int entry, int lane, const float (&sums)[2],
-                                  float (&most)[2]) const {
-    const int t = lane % 4;
-    float score[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int e = entry + lane / 4 + 8 * h;
-      score[h] = e < launch.args.first_entry ? -INFINITY : sums[h];
-      if (e < piece.visible && entry / (kIndexTile * kGroups) % 4 == t) most[h] = fmaxf(most[h], score[h]);
-    }
-    const int e = entry + lane / 4 + 8 * t;
-    if (t > 1 || e >= piece.visible) return;
-    const float own = t == 0 ? score[0] : score[1];
-    launch.order_keys[(piece.row - launch.first_row) * launch.stride + e] = order_key(own);
-    if (launch.args.scores != nullptr) launch.args.scores[piece.row * launch.args.scores_stride + e] = own;
   }
 
   // A group that has no score is INT32_MIN.

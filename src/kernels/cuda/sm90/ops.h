@@ -5,12 +5,15 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
+#include "kernels/indexer.h"
 
 namespace sluice::cuda_sm90 {
 
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void select_entries(const Exec& exec, const IndexSelectArgs& args);
+void index_select(const Exec& exec, const IndexSelectArgs& args);
 
 // Whether kernels of strips multiply it.
 bool in_strips(const LinearWeight& weight);
