@@ -91,6 +91,8 @@ struct IndexScores {
       __syncwarp();
       start(tile + kAhead * kGroups, next_page, slot);
       next_page = page(tile + (kAhead + 1) * kGroups);
+#pragma unroll
+      for (auto& of_step : a) hold(of_step);
       float d[32];
       begin_products();
       multiply_group_rows<false>(d, a[0], q);

@@ -88,12 +88,16 @@ SLUICE_DEVICE void multiply_group_rows(float (&d)[32], const std::uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at), "r"(b.form), "n"(kAdd ? 1 : 0));
 }
 
-// Between what computes the registers of d and products, and between products and what reads them: the compiler moves
-// nothing across.
+// Between what computes the registers of d, or of a, and products, and between products and what reads them: the
+// compiler moves nothing across.
 template <int kCount>
 SLUICE_DEVICE void hold(float (&d)[kCount]) {
 #pragma unroll
   for (float& value : d) asm volatile("" : "+f"(value)::"memory");
+}
+SLUICE_DEVICE void hold(std::uint32_t (&a)[4]) {
+#pragma unroll
+  for (std::uint32_t& pair : a) asm volatile("" : "+r"(pair)::"memory");
 }
 SLUICE_DEVICE void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
