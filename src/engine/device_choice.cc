@@ -72,6 +72,7 @@ Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_vi
   choice.kernels = &kernels_that_pack("cuda, sm90", sm90_linear_packing());
   SLUICE_RETURN_IF_ERROR(check_strip_kernels(*gpu));
   SLUICE_RETURN_IF_ERROR(check_attention_kernels(*gpu));
+  SLUICE_RETURN_IF_ERROR(check_index_kernels(*gpu));
   return choice;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sm90.sh SLUICE GPU_TEST OUT [SCHEDULES [PARTS]]: on a machine with an H100 or H200, from the root of a checkout: the profile sm90.
-# PARTS (all of them): products and attention, every kernel against the plain one; speed; models, the start, SCHEDULES (100) random schedules of
+# PARTS (all of them): products, attention with the indexer, every kernel against the plain one; speed; models, the start, SCHEDULES (100) random schedules of
 # the embedded model and of small ones; accuracy, evaluations and prose against ref; digests of logits. A line for each; exits 1 if
 # any has failed. Nothing else may use the GPU.
 set -uo pipefail
@@ -26,11 +26,11 @@ if has products; then
   cp "$folder/log" "$out/products.txt"
 fi
 if has attention; then
-  check attention "$gpu_test" --part 1 --gtest_filter='GpuAttention*' --json "$out/attention.json"
+  check attention "$gpu_test" --part 1 --gtest_filter='GpuAttention*:GpuIndex*' --json "$out/attention.json"
   grep 'f64' "$folder/log" | tee -a "$out/sm90.txt"
 fi
 if has speed; then
-  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedAttention*'
+  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedAttention*:GpuSpeedIndex*'
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi

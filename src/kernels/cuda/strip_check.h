@@ -10,5 +10,7 @@ namespace sluice {
 Status check_strip_kernels(CudaDevice& gpu);
 // Attention over official FP8 rows (kernels/cuda/sm90/attend_rows.h).
 Status check_attention_kernels(CudaDevice& gpu);
+// The indexer's scores and choices (kernels/cuda/sm90/index_rows.h).
+Status check_index_kernels(CudaDevice& gpu);
 
 }  // namespace sluice

@@ -32,4 +32,8 @@ Status check_attention_kernels(CudaDevice& gpu) {
   return check_strip_kernels(gpu);
 }
 
+Status check_index_kernels(CudaDevice& gpu) {
+  return check_strip_kernels(gpu);
+}
+
 }  // namespace sluice

@@ -14,6 +14,8 @@ void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
+void select_entries(const Exec& exec, const IndexSelectArgs& args);
+void index_select(const Exec& exec, const IndexSelectArgs& args);
 }  // namespace cuda_sm90
 
 const OpTable& cuda_op_table() {
@@ -34,6 +36,7 @@ const OpTable& cuda_sm90_op_table() {
     PartTable table = *cuda_op_table().parts;
     table.linear = cuda_sm90::linear;
     table.attend_keys = cuda_sm90::attend_keys;
+    table.select_entries = cuda_sm90::select_entries;
     return table;
   }();
   static const OpTable table = [] {
@@ -42,6 +45,7 @@ const OpTable& cuda_sm90_op_table() {
     ops.parts = &parts;
     ops.experts = cuda_sm90::experts;
     ops.hc_leave_enter = cuda_sm90::hc_leave_enter;
+    ops.index_select = cuda_sm90::index_select;
     return ops;
   }();
   return table;

@@ -3,6 +3,7 @@
 // cluster have the same tile and a segment each, and add the sums in order.
 #include <algorithm>
 
+#include "kernels/cuda/sm90/cluster.h"
 #include "kernels/cuda/sm90/fragments.h"
 #include "kernels/cuda/sm90/strip_products.h"
 
@@ -15,9 +16,6 @@ constexpr int kWarps = 8, kTiles = kManyRows / 8;
 constexpr int kStages = 4, kRowBytes = kCellInputs * 2, kRowsBytes = kManyRows * kRowBytes;
 constexpr int kSumsLd = kWarps * kStripOutputs + 4;  // apart, so that lanes write to different banks
 
-SLUICE_DEVICE void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
 // Of team `rank` of the cluster, at the address that `at` is of this team.
 SLUICE_DEVICE float load_of_team(const float* at, int rank) {
   std::uint32_t there;

@@ -1,0 +1,122 @@
+// index_select and select_entries (kernels/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order of
+// its own, all others in the order of the CPU.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/sm90/index_rows.h"
+#include "kernels/cuda/sm90/ops.h"
+
+namespace sluice::cuda_sm90 {
+namespace {
+
+// By what a model and its cache are, never by what a step holds.
+bool takes(const IndexSelectArgs& args) {
+  const PlaneView& keys = *args.keys;
+  const bool codec = keys.format.codec == RowCodec::kIndexFp4 || keys.format.codec == RowCodec::kIndexFp8;
+  return codec && args.dims == kIndexDims && keys.format.dims == kIndexDims && args.heads <= kIndexHeads &&
+         args.top_k > 0 && args.top_k <= kIndexCandidates / 2 && keys.rows_per_page >= 16 &&
+         std::has_single_bit(static_cast<unsigned>(keys.rows_per_page));
+}
+
+// Whether the first kernel can do what comes before the scores, too.
+bool forms_queries(const IndexSelectArgs& args) {
+  const Rotation& rope = args.query_rope;
+  const bool pairs = rope.half_split ? rope.dims == 64 && rope.offset % 32 == 0 : (rope.dims | rope.offset) % 4 == 0;
+  const RowCodec codec = args.query_simulation;
+  return args.scores == nullptr && (rope.table == nullptr || pairs) &&
+         (codec == RowCodec::kF32 || codec == RowCodec::kBf16 || codec == RowCodec::kIndexFp4 ||
+          codec == RowCodec::kIndexFp8);
+}
+
+std::int64_t teams_of(const IndexLaunch& launch) {
+  std::int64_t teams = 0;
+  for (const RowSpan& span : launch.step.host_spans) {
+    const IndexRows rows = rows_of_span(launch, span);
+    teams += std::int64_t{rows.count} * rows.pieces;
+  }
+  return teams;
+}
+
+// Units of a piece: about as many teams as run at once, a multiprocessor each, in few rounds. What a team does before its
+// first key takes as long as two units.
+int choose_piece(IndexLaunch launch, int most, int processors) {
+  const auto units_of = [](int entries) { return (entries + kIndexUnit - 1) / kIndexUnit; };
+  launch.piece_units = 1;
+  const std::int64_t all = std::max<std::int64_t>(1, teams_of(launch));
+  const int least = (units_of(most) + kMostIndexPieces - 1) / kMostIndexPieces;
+  // Long rows are left with twice as many groups as they choose entries.
+  const int groups = index_groups(1), wanted = (2 * launch.args.top_k + groups - 1) / groups;
+  int longest = units_of(most);
+  for (const RowSpan& span : launch.step.host_spans) {
+    if (wanted == 1 || launch.visible(span, span.row_begin + span.rows - 1) <= kIndexCandidates) continue;
+    const int first = std::max(units_of(launch.visible(span, span.row_begin)), kIndexCandidates / kIndexUnit);
+    longest = std::min(longest, std::max(1, first / wanted));
+  }
+  const int even = static_cast<int>(std::min<std::int64_t>((all + processors - 1) / processors, longest));
+  int best = std::max(least, 1);
+  std::int64_t best_time = INT64_MAX;
+  for (const int eighths : {16, 12, 10, 9, 8, 6, 5, 4, 3}) {
+    launch.piece_units = std::clamp((even * eighths + 7) / 8, std::max(least, 1), std::max({least, longest, 1}));
+    const std::int64_t rounds = (teams_of(launch) + processors - 1) / processors;
+    const std::int64_t time = rounds * (launch.piece_units + 2);
+    if (time < best_time) best = launch.piece_units, best_time = time;
+  }
+  return best;
+}
+
+void select(const Exec& exec, const IndexSelectArgs& args, bool forms) {
+  IndexLaunch launch{};
+  launch.args = args;
+  launch.step = *args.step;
+  launch.keys = *args.keys;
+  SLUICE_CHECK(reinterpret_cast<std::uintptr_t>(launch.keys.base) % 16 == 0 && launch.keys.page_bytes % 16 == 0 &&
+                   reinterpret_cast<std::uintptr_t>(args.q) % 16 == 0,
+               "queries, and pages of keys, at multiples of 16 bytes");
+  SLUICE_CHECK(launch.keys.page_bytes <= UINT32_MAX, "pages as kernels take them");
+  launch.page_shift = std::countr_zero(static_cast<unsigned>(launch.keys.rows_per_page));
+  launch.spans = static_cast<int>(args.step->host_spans.size());
+  launch.rows = args.rows;
+  launch.forms_queries = forms;
+  launch.hadamard = static_cast<float>(1.0 / std::sqrt(static_cast<double>(kIndexDims)));
+  int most = 0;
+  for (const RowSpan& span : args.step->host_spans) {
+    most = std::max(most, launch.visible(span, span.row_begin + span.rows - 1));
+  }
+  SLUICE_CHECK(most <= kMostIndexEntries, "no more entries of a row than a choice takes");
+  launch.stride = (most + kIndexTile - 1) / kIndexTile * kIndexTile;
+  const bool any_long = most > kIndexCandidates;
+  const std::size_t row_keys = static_cast<std::size_t>(launch.stride) + (any_long ? kMostIndexGroups : 0);
+  const std::size_t fit = cuda_ops::workspace_bytes(exec) / (std::max<std::size_t>(row_keys, 1) * sizeof(std::int32_t));
+  const int at_once = static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(args.rows)));
+  const int processors = cuda_ops::processors(exec);
+  launch.piece_units = choose_piece(launch, most, processors);
+  for (int done = 0; done < args.rows; done += at_once) {
+    launch.first_row = done, launch.rows = std::min(at_once, args.rows - done);
+    const auto rows = static_cast<std::size_t>(launch.rows);
+    launch.order_keys =
+        reinterpret_cast<std::int32_t*>(cuda_ops::workspace(exec, rows * row_keys * sizeof(std::int32_t)));
+    launch.maxima = any_long ? launch.order_keys + launch.rows * launch.stride : nullptr;
+    score_entries(exec, launch, teams_of(launch));
+    int cluster = 1;
+    while (cluster < 8 && cluster * kIndexCandidates < most && 2 * cluster * launch.rows <= processors) cluster *= 2;
+    choose_entries(exec, launch, most, cluster);
+  }
+}
+
+}  // namespace
+
+void select_entries(const Exec& exec, const IndexSelectArgs& args) {
+  if (args.rows == 0) return;
+  if (!takes(args)) return cuda_ops::select_entries(exec, args);
+  select(exec, args, false);
+}
+
+void index_select(const Exec& exec, const IndexSelectArgs& args) {
+  if (args.rows == 0) return;
+  if (!takes(args) || !forms_queries(args)) return composed::index_select(exec, args);
+  select(exec, args, true);
+}
+
+}  // namespace sluice::cuda_sm90

@@ -1,0 +1,402 @@
+// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup multiplies a
+// tile of 64 keys, which it turns to bf16 in registers, and the queries of all heads, in shared memory. Each warp copies
+// its sixteen keys of a tile by itself, some tiles ahead; it has the sum over heads of a key in a quad of lanes.
+#include <cmath>
+
+#include "base/number_formats.h"
+#include "kernels/cuda/sm90/attend_rows.h"
+#include "kernels/cuda/sm90/index_rows.h"
+#include "kernels/order_key.h"
+
+namespace sluice::cuda_sm90 {
+namespace {
+
+using cuda_ops::Team;
+
+constexpr unsigned kAll = 0xFFFFFFFFU;
+constexpr int kGroups = 4, kWarpKeys = 16;
+
+// The team's shared memory, whose address the compiler knows here to be the same in all threads.
+SLUICE_DEVICE const std::byte* first_shared() {
+  extern __shared__ __align__(1024) std::byte index_shared[];
+  return index_shared;
+}
+
+// Codes of e2m1 i and i + 4 of a word as bf16, times 2^-126.
+template <int kPair>
+SLUICE_DEVICE std::uint32_t spread_e2m1(std::uint32_t word) {
+  constexpr int kSign = 12 - 4 * kPair;
+  const std::uint32_t low = kPair == 3 ? word >> 6 : kPair == 2 ? word >> 2 : word << (kPair == 1 ? 2 : 6);
+  return (word << kSign & 0x80008000U) | (low & 0x01C001C0U);
+}
+
+template <bool kFp4>
+struct IndexScores {
+  static constexpr int kThreads = kGroups * 128;
+  static constexpr bool kWaits = true;
+  static constexpr int kCopies = kFp4 ? 2 : 4;  // of 512 bytes, that are a warp's keys of a tile; then their scales
+  static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = 4;
+  struct Shared {
+    std::byte q[2][kTileBytes];
+    std::byte ring[kThreads / 32][kAhead][kSlotBytes];
+  };
+  IndexLaunch launch;
+
+  struct Piece {
+    RowSpan span;
+    int row, index, visible;
+  };
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    auto& shared = *reinterpret_cast<Shared*>(team.shared);
+    Piece piece;
+    const bool found = find(team.index, &piece);
+    const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+    const int tiles = launch.piece_units * (kIndexUnit / kIndexTile);
+    const int tile_end = min((piece.index + 1) * tiles, (piece.visible + kIndexTile - 1) / kIndexTile);
+    int tile = piece.index * tiles;
+    const bool with_scores = launch.args.scores != nullptr, none = !with_scores && launch.takes_all(piece.visible);
+    if (!found || none || tile >= tile_end) return cuda_ops::wait_for_kernels();  // as every team does
+    tile += warp / 4;
+    const int in_tile = warp % 4 * kWarpKeys;  // of the warp's keys
+    const KeyCopies copies(launch, piece, lane);
+    const auto page = [&](int of) { return of < tile_end ? copies.page(of * kIndexTile + in_tile) : -1; };
+    const auto start = [&](int of, int on, int slot) {
+      if (on >= 0) copies.start(of * kIndexTile + in_tile, on, shared.ring[warp][slot]);
+      cuda_ops::commit_copies();
+    };
+    int pages[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) pages[i] = page(tile + i * kGroups);
+    int next_page = page(tile + kAhead * kGroups);
+    cuda_ops::wait_for_kernels();
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) start(tile + i * kGroups, pages[i], i);
+    load_queries(shared, piece);
+    float weights[16];
+    load_weights(piece.row, lane % 4, weights);
+    show_tensor_cores();
+    __syncthreads();
+
+    const GroupOperand q = inner_operand(first_shared());
+    float most[2] = {NAN, NAN};  // of the thread's groups
+    std::int32_t* to = launch.order_keys + (piece.row - launch.first_row) * launch.stride;
+    for (unsigned turn = 0; tile < tile_end; tile += kGroups, ++turn) {
+      const unsigned slot = turn % kAhead;
+      cuda_ops::wait_copies<kAhead - 1>();
+      __syncwarp();
+      std::uint32_t a[kIndexSteps][4];
+      float scales[2];
+      take_keys(shared.ring[warp][slot], lane, a, scales);
+      __syncwarp();
+      start(tile + kAhead * kGroups, next_page, slot);
+      next_page = page(tile + (kAhead + 1) * kGroups);
+#pragma unroll
+      for (auto& of_step : a) hold(of_step);
+      float d[32];
+      begin_products();
+      multiply_group_rows<false>(d, a[0], q);
+#pragma unroll
+      for (int step = 1; step < kIndexSteps; ++step) {
+        multiply_group_rows<true>(d, a[step], further(q, step / 4 * kTileBytes + step % 4 * 32));
+      }
+      commit_products();
+      wait_products<0>();
+      hold(d);
+      float sums[2] = {};
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          sums[h] = std::fma(weights[i], fmaxf(d[i / 2 * 4 + 2 * h + i % 2], 0.0F), sums[h]);
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        sums[h] += __shfl_xor_sync(kAll, sums[h], 1);
+        sums[h] += __shfl_xor_sync(kAll, sums[h], 2);
+        if (!kFp4) sums[h] *= scales[h];
+      }
+      const int e = tile * kIndexTile + in_tile + lane / 4, t = lane % 4;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (e + 8 * h < launch.args.first_entry) sums[h] = -INFINITY;
+        if (turn % 4 == static_cast<unsigned>(t) && e + 8 * h < piece.visible) most[h] = fmaxf(most[h], sums[h]);
+      }
+      const float own = t == 0 ? sums[0] : sums[1];  // two lanes of a quad have one each
+      if (t > 1 || e + 8 * t >= piece.visible) continue;
+      to[e + 8 * t] = order_key(own);
+      if (with_scores) launch.args.scores[piece.row * launch.args.scores_stride + e + 8 * t] = own;
+    }
+    cuda_ops::wait_copies<0>();
+    if (launch.maxima != nullptr) store_maxima(piece, most);
+  }
+
+  // Each warp by itself. False: the launch has no such team.
+  SLUICE_DEVICE bool find(int index, Piece* piece) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    int before = 0;
+    for (int first = 0; first < launch.spans; first += 32) {
+      IndexRows rows{0, 0, 0};
+      if (first + lane < launch.spans) {
+        rows = rows_of_span(launch, launch.step.spans[static_cast<std::size_t>(first + lane)]);
+      }
+      int sum = rows.count * rows.pieces;
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const int other = __shfl_up_sync(kAll, sum, static_cast<unsigned>(distance));
+        if (lane >= distance) sum += other;
+      }
+      const unsigned past = __ballot_sync(kAll, before + sum > index);
+      if (past != 0) {
+        const int of = __ffs(static_cast<int>(past)) - 1;
+        const int pieces = __shfl_sync(kAll, rows.pieces, of), first_row = __shfl_sync(kAll, rows.first, of);
+        const int in_span = index - before - __shfl_sync(kAll, sum - rows.count * rows.pieces, of);
+        piece->span = launch.step.spans[static_cast<std::size_t>(first + of)];
+        piece->row = first_row + in_span / pieces;
+        piece->index = in_span % pieces;
+        piece->visible = launch.visible(piece->span, piece->row);
+        return true;
+      }
+      before += __shfl_sync(kAll, sum, 31);
+    }
+    *piece = {};
+    return false;
+  }
+
+  // Where sixteen keys side by side lie, and a lane's copies of them: of index-fp4 lane 4 g + t has 16 bytes of rows g
+  // and g + 8, of index-fp8 two such pieces of each, of either half. Then all scales, by some lanes.
+  struct KeyCopies {
+    static constexpr int kRowBytes = kFp4 ? kIndexDims / 2 : kIndexDims;
+    const std::byte *data, *scales;  // of the lane, from page 0 on
+    const LatentPage* pages;
+    std::uint32_t page_bytes;
+    int page_shift, page_rows, visible, lane;
+
+    SLUICE_DEVICE KeyCopies(const IndexLaunch& launch, const Piece& piece, int lane)
+        : data(launch.keys.base + (kFp4 ? lane * 16 : lane / 4 * kRowBytes + lane % 4 * 16)),
+          scales(launch.keys.base + launch.keys.rows_per_page * kRowBytes + lane * 16),
+          pages(launch.step.latent_pages + piece.span.latent_list),
+          page_bytes(static_cast<std::uint32_t>(launch.keys.page_bytes)),
+          page_shift(launch.page_shift),
+          page_rows(launch.keys.rows_per_page),
+          visible(piece.visible),
+          lane(lane) {}
+    // -1: none of them is visible.
+    SLUICE_DEVICE int page(int entry) const { return entry < visible ? pages[entry >> page_shift].value : -1; }
+    SLUICE_DEVICE void start(int entry, int page, std::byte* slot) const {
+      const std::uint64_t skipped = std::uint64_t{static_cast<std::uint32_t>(page)} * page_bytes;
+      const int row = entry & (page_rows - 1);
+      const std::byte* from = data + skipped + row * kRowBytes;
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        cuda_ops::copy_16(slot + i * 512 + lane * 16, from + (kFp4 ? i * 512 : i / 2 * 8 * kRowBytes + i % 2 * 64));
+      }
+      if (lane < kWarpKeys / 4) cuda_ops::copy_16(slot + kScalesAt + lane * 16, scales + skipped + row * 4);
+    }
+  };
+
+  // The fragments of each step, and of index-fp8 the scales of keys g and g + 8.
+  static SLUICE_DEVICE void take_keys(const std::byte* slot, int lane, std::uint32_t (&a)[kIndexSteps][4],
+                                      float (&scales)[2]) {
+    const auto words = [&](int copy) { return *reinterpret_cast<const uint4*>(slot + copy * 512 + lane * 16); };
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const std::byte* of_row = slot + kScalesAt + (lane / 4 + 8 * h) * 4;
+      if constexpr (kFp4) {
+        const auto code = static_cast<std::uint32_t>(of_row[lane % 4]);
+        const std::uint32_t limited = min(max(code, std::uint32_t{kMinIndexScale}), std::uint32_t{kMaxIndexScale});
+        const std::uint32_t factor = (limited + 126 - kIndexShift) * 0x00800080U;
+        const uint4 all = words(h);
+        const std::uint32_t word[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          a[2 * j][h] = multiply_pairs(spread_e2m1<0>(word[j]), factor);
+          a[2 * j][h + 2] = multiply_pairs(spread_e2m1<1>(word[j]), factor);
+          a[2 * j + 1][h] = multiply_pairs(spread_e2m1<2>(word[j]), factor);
+          a[2 * j + 1][h + 2] = multiply_pairs(spread_e2m1<3>(word[j]), factor);
+        }
+      } else {
+        scales[h] = *reinterpret_cast<const float*>(of_row);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint4 all = words(2 * h + half);
+          const std::uint32_t word[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            std::uint32_t pairs[2];
+            codes_to_bf16(word[j], 0x7B807B80U, pairs);  // times 2^120
+            a[4 * half + j][h] = pairs[0], a[4 * half + j][h + 2] = pairs[1];
+          }
+        }
+      }
+    }
+  }
+
+  // Of heads 8 i + 2 t and the next.
+  SLUICE_DEVICE void load_weights(int row, int t, float (&weights)[16]) const {
+    const float* from = launch.args.weights + static_cast<std::ptrdiff_t>(row) * launch.args.heads;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int head = i / 2 * 8 + 2 * t + i % 2;
+      weights[i] = head < launch.args.heads ? from[head] : 0.0F;
+      if (launch.forms_queries) weights[i] *= launch.args.weight_factor;
+    }
+  }
+
+  // Eight threads have a head, each four dims of every 32.
+  SLUICE_DEVICE void load_queries(Shared& shared, const Piece& piece) const {
+    const int head = static_cast<int>(threadIdx.x) / 8, part = static_cast<int>(threadIdx.x) % 8;
+    float v[4][4] = {};
+    if (head < launch.args.heads) {
+      const float* q = launch.args.q + (static_cast<std::ptrdiff_t>(piece.row) * launch.args.heads + head) * kIndexDims;
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const auto four = *reinterpret_cast<const float4*>(q + 32 * m + 4 * part);
+        v[m][0] = four.x, v[m][1] = four.y, v[m][2] = four.z, v[m][3] = four.w;
+      }
+    }
+    if (launch.forms_queries) form(piece, part, v);
+    constexpr float kScale = kFp4 ? static_cast<float>(std::int64_t{1} << kIndexShift) : 1.0F;
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int place = index_place(kFp4, 32 * m + 4 * part + c);
+        const std::uint32_t bits = bf16_pair(v[m][c] * kScale, 0.0F);
+        std::byte* at = shared.q[place / 64] + tile_piece(head, place % 64 / 8) + place % 8 * 2;
+        *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(bits);
+      }
+    }
+  }
+
+  // What comes before the scores (kernels/indexer.h).
+  SLUICE_DEVICE void form(const Piece& piece, int part, float (&v)[4][4]) const {
+    const Rotation& rope = launch.args.query_rope;
+    if (rope.table != nullptr) {
+      const Position position = piece.span.first_position + (piece.row - piece.span.row_begin);
+      const float* table = rope.table + static_cast<std::ptrdiff_t>(position) * rope.dims;
+      const auto rotate = [&](int pair, float& first, float& second) {
+        const float2 turn = *reinterpret_cast<const float2*>(table + 2 * pair);
+        const float x0 = first, x1 = second;
+        first = std::fma(x0, turn.x, -(x1 * turn.y));
+        second = std::fma(x0, turn.y, x1 * turn.x);
+      };
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const int in_rope = 32 * m + 4 * part - rope.offset;
+        if (rope.half_split) {
+          if (m == 3 || in_rope < 0 || in_rope >= 32) continue;
+#pragma unroll
+          for (int c = 0; c < 4; ++c) rotate(in_rope + c, v[m][c], v[m == 3 ? 3 : m + 1][c]);
+        } else if (in_rope >= 0 && in_rope < rope.dims) {
+          rotate(in_rope / 2, v[m][0], v[m][1]);
+          rotate(in_rope / 2 + 1, v[m][2], v[m][3]);
+        }
+      }
+    }
+    if (launch.args.query_hadamard) multiply_by_hadamard(part, v);
+    const RowCodec codec = launch.args.query_simulation;
+    if (codec == RowCodec::kBf16) {
+#pragma unroll
+      for (auto& four : v) {
+#pragma unroll
+        for (float& x : four) x = round_to_bf16(x);
+      }
+    } else if (codec != RowCodec::kF32) {
+      simulate(codec == RowCodec::kIndexFp4, v);
+    }
+  }
+
+  SLUICE_DEVICE void multiply_by_hadamard(int part, float (&v)[4][4]) const {
+    const auto butterfly = [](float& a, float& b) {
+      const float sum = a + b, difference = a - b;
+      a = sum, b = difference;
+    };
+#pragma unroll
+    for (auto& four : v) {
+      butterfly(four[0], four[1]), butterfly(four[2], four[3]);
+      butterfly(four[0], four[2]), butterfly(four[1], four[3]);
+#pragma unroll
+      for (int bit = 1; bit < 8; bit *= 2) {  // distances 4, 8, 16
+#pragma unroll
+        for (float& x : four) {
+          const float other = __shfl_xor_sync(kAll, x, bit);
+          x = (part & bit) == 0 ? x + other : other - x;
+        }
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      butterfly(v[0][c], v[1][c]), butterfly(v[2][c], v[3][c]);
+      butterfly(v[0][c], v[2][c]), butterfly(v[1][c], v[3][c]);
+    }
+#pragma unroll
+    for (auto& four : v) {
+#pragma unroll
+      for (float& x : four) x *= launch.hadamard;
+    }
+  }
+
+  // Scales are powers of two between 2^-126 and 2^126, so that a product with the inverse is the quotient.
+  SLUICE_DEVICE void simulate(bool fp4, float (&v)[4][4]) const {
+    float largest[4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      largest[m] = fp4 ? 6.0F * 0x1p-126F : 1e-4F;
+#pragma unroll
+      for (const float x : v[m]) largest[m] = fmaxf(largest[m], fabsf(x));
+    }
+    if (!fp4) {
+      largest[0] = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+#pragma unroll
+      for (int m = 1; m < 4; ++m) largest[m] = largest[0];
+    }
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+#pragma unroll
+      for (int bit = 1; bit < 8; bit *= 2) largest[m] = fmaxf(largest[m], __shfl_xor_sync(kAll, largest[m], bit));
+      const float scale = pow2_ceil(fp4 ? largest[m] / 6.0F : largest[m] * (1.0F / 448.0F)), inverse = 1.0F / scale;
+#pragma unroll
+      for (float& x : v[m]) {
+        const float scaled = x * inverse;
+        x = (fp4 ? e2m1_to_float(float_to_e2m1(scaled)) : e4m3_to_float(float_to_e4m3(scaled))) * scale;
+      }
+    }
+  }
+
+  // A group that has no score is INT32_MIN.
+  SLUICE_DEVICE void store_maxima(const Piece& piece, const float (&most)[2]) const {
+    const int groups = index_groups(launch.pieces(piece.visible)), thread = static_cast<int>(threadIdx.x);
+    const auto key = [](float score) { return std::isnan(score) ? INT32_MIN : order_key(score); };
+    std::int32_t* to = launch.maxima + static_cast<std::ptrdiff_t>(piece.row - launch.first_row) * kMostIndexGroups +
+                       piece.index * groups;
+    if (groups == 2 * kThreads) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) to[h * kThreads + thread] = key(most[h]);
+      return;
+    }
+    const bool joined = groups < kThreads / 2;  // both keys of a lane
+    const int lanes = joined ? kThreads / groups : 4;
+    float both[2] = {most[0], most[1]};
+    if (joined) both[0] = fmaxf(both[0], both[1]);
+    for (int bit = 1; bit < lanes; bit *= 2) {
+#pragma unroll
+      for (float& x : both) x = fmaxf(x, __shfl_xor_sync(kAll, x, bit));
+    }
+    const int h = thread % lanes;
+    if (h < (joined ? 1 : 2)) to[h * (kThreads / 4) + thread / lanes] = key(h == 0 ? both[0] : both[1]);
+  }
+};
+
+}  // namespace
+
+void score_entries(const Exec& exec, const IndexLaunch& launch, std::int64_t teams) {
+  if (launch.keys.format.codec == RowCodec::kIndexFp4) {
+    cuda_ops::launch(exec, teams, IndexScores<true>{launch}, sizeof(IndexScores<true>::Shared));
+  } else {
+    cuda_ops::launch(exec, teams, IndexScores<false>{launch}, sizeof(IndexScores<false>::Shared));
+  }
+}
+
+}  // namespace sluice::cuda_sm90
