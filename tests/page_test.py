@@ -333,25 +333,26 @@ def test_the_engine_at_work(server, width, height, scheme):
     assert fetch(server.url + "/debug/engine/perfetto").json()["traceEvents"]
 
 
-# Three sequences of which everything happens, in steps of 50 ms that end at 10 s: rows as docs/server.md says.
+# Three sequences of which everything happens, in steps of 5 ms, too narrow for gaps between them, that end
+# at 10 s: rows as docs/server.md says.
 def eventful_steps():
     steps = []
-    for i in range(36):
-        at, items = 8_200_000 + 50_000 * i, []
+    for i in range(360):
+        at, items = 8_200_000 + 5_000 * i, []
         if i == 0:
             items += [[0, 0, 0, who, 600, 900] for who in (1, 2, 3)] + [[7, 0, 0, 1, 256, 256], [7, 0, 0, 2, 0, 0], [7, 0, 0, 3, 0, 0]]
-        if i == 16:
+        if i == 160:
             items += [[8, 0, 0, 2, 610, 0], [8, 1, 0, 3, 610, 0]]
-        if i == 24:
+        if i == 240:
             items += [[7, 0, 0, 2, 0, 0], [7, 1, 0, 3, 0, 0]]
         for who in (1, 2, 3):
-            if i < 14:
-                items.append([9, 0, 0, who, 40 * i, 40])
-            elif who == 1 or i < 16 or i >= 32 or (who == 3 and i >= 24):
+            if i < 140:
+                items.append([9, 0, 0, who, 4 * i, 4])
+            elif who == 1 or i < 160 or i >= 320 or (who == 3 and i >= 240):
                 items.append([9, 0, 0, who, 600 + i, 1])
-            elif i >= 24:
-                items.append([9, 0, 0, who, 70 * (i - 24), 70 | 70 << 16])
-        steps.append([900_000 + i, at, at + 50_000, 40, 3, 0, 9, 9, 1, 1, 3, 0, 0, items])
+            elif i >= 240:
+                items.append([9, 0, 0, who, 7 * (i - 240), 7 | 7 << 16])
+        steps.append([900_000 + i, at, at + 5_000, 40, 3, 0, 9, 9, 1, 1, 3, 0, 0, items])
     return steps
 
 
