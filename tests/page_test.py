@@ -4,24 +4,20 @@ SLUICE_PAGE_PICTURES=DIR keeps the pictures of each place."""
 
 import http.client
 import http.server
-import importlib.util
 import json
 import os
-import pathlib
 import subprocess
 import threading
 import time
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
+from browser import CONTRAST, Browser
 from server_process import BUILD, PATIENCE, Server, fetch
 
-CHROMIUM = os.environ.get("SLUICE_CHROMIUM", "/usr/bin/chromium")
-DRIVER = os.environ.get("SLUICE_CHROMEDRIVER", "/usr/bin/chromedriver")
 SHAPES = [(1440, 900, "light"), (390, 844, "dark"), (1440, 900, "dark"), (390, 844, "light")]
 
 
@@ -29,112 +25,6 @@ SHAPES = [(1440, 900, "light"), (390, 844, "dark"), (1440, 900, "dark"), (390, 8
 def server():
     with Server("--max-num-seqs", "4", "--kv-cache-memory", "64MiB") as server:
         yield server
-
-
-class Browser:
-    def __init__(self, url, width=1440, height=900, scheme="light", motion="no-preference"):
-        for program in (CHROMIUM, DRIVER):
-            assert os.path.exists(program), f"{program} is missing: ./run test --browser installs Debian's chromium and chromium-driver"
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
-        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={width},{height}", "--hide-scrollbars"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-        self.name = f"{width}-{scheme}"
-        self.narrow = width < 800
-        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=self.narrow)
-        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion}])
-        self.driver.get(url)
-        self.until(lambda: self.js("return Boolean(window.sluice)"))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.driver.quit()
-
-    def cdp(self, command, **values):
-        return self.driver.execute_cdp_cmd(command, values)
-
-    def js(self, script, *values):
-        return self.driver.execute_script(script, *values)
-
-    def until(self, condition, patience=PATIENCE):
-        return WebDriverWait(self.driver, patience, poll_frequency=0.05).until(lambda _: condition())
-
-    def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def one(self, selector):
-        return self.until(lambda: next(iter(self.all(selector)), None))
-
-    def keys(self, *keys):
-        webdriver.ActionChains(self.driver).send_keys(*keys).perform()
-
-    def press(self, selector):
-        self.js("arguments[0].click()", self.one(selector))
-
-    def say(self, text):
-        self.one("#message").send_keys(text, Keys.ENTER)
-
-    def idle(self):
-        self.until(lambda: self.js("return sluice.chat.running === null"))
-
-    def answers(self):
-        self.idle()
-        return [self.js("return arguments[0].querySelector('.markdown, .tokens')?.textContent ?? ''", e) for e in self.all(".turn.assistant")]
-
-    def picture(self, place):
-        if folder := os.environ.get("SLUICE_PAGE_PICTURES"):
-            pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-            self.driver.save_screenshot(f"{folder}/{self.name}-{place}.png")
-
-    def axe(self):
-        """The rules of axe-core that are broken, but for minor ones: who, and where."""
-        if not self.js("return typeof window.axe === 'object'"):
-            self.js(pathlib.Path(importlib.util.find_spec("axe_core_python").origin).with_name("axe.min.js").read_text())
-        self.driver.set_script_timeout(PATIENCE)
-        broken = self.driver.execute_async_script("""
-            const done = arguments[arguments.length - 1];
-            axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations.map(
-              (v) => [v.impact, v.id, v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + ' ' + n.failureSummary)])), (e) => done([['serious', String(e), []]]));""")
-        return [rule for rule in broken if rule[0] in ("serious", "critical")]
-
-    def is_clean(self):
-        """No error in the console, nothing wider than the window, and everything that can be used has a name."""
-        errors = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
-        assert not errors, errors
-        assert self.js("return document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
-        nameless = self.js("""
-            const named = (e) => (e.getAttribute('aria-label') || e.title || e.textContent || '').trim() !== '' || (e.labels && e.labels.length > 0);
-            return [...document.querySelectorAll('button, a[href], input, select, textarea, [role=img], [role=region], canvas')]
-              .filter((e) => !named(e)).map((e) => e.outerHTML.slice(0, 200));""")
-        assert not nameless, nameless
-        ids = self.js("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
-        assert len(ids) == len(set(ids))
-
-
-# The contrast of every text that is seen against what is behind it: at least 4.5, of large text 3 (WCAG 2 AA).
-CONTRAST = """
-const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return c.startsWith('color(srgb') ? [m[0]*255, m[1]*255, m[2]*255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
-const over = (a, b) => [0, 1, 2].map((i) => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
-const light = (c) => { const [r, g, b] = c.map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-const bad = [];
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-for (let n = walker.nextNode(); n; n = walker.nextNode()) {
-  const e = n.parentElement, s = getComputedStyle(e);
-  if (!n.nodeValue.trim() || !e.checkVisibility({opacityProperty: true, visibilityProperty: true}) || e.closest('.offscreen, .skip, :disabled, option')) continue;
-  const behind = [];
-  for (let p = e; p; p = p.parentElement) behind.push(parse(getComputedStyle(p).backgroundColor));
-  let ground = [255, 255, 255, 1];
-  for (const b of behind.reverse()) ground = over(b, ground);
-  const text = over(parse(s.color), ground), [x, y] = [light(text), light(ground)].sort((a, b) => b - a);
-  const ratio = (x + 0.05) / (y + 0.05), size = parseFloat(s.fontSize);
-  if (ratio < (size >= 24 || (size >= 18.6 && Number(s.fontWeight) >= 700) ? 3 : 4.5)) bad.push([n.nodeValue.trim().slice(0, 40), e.className, ratio.toFixed(2)]);
-}
-return bad;
-"""
 
 
 @pytest.mark.parametrize("width, height, scheme", SHAPES)
@@ -188,6 +78,7 @@ def test_a_persons_path(server, width, height, scheme):
         b.until(lambda: len(b.all(".conversation")) == 2 and len(b.all(".turn.assistant")) == 1)
         if b.narrow:
             b.press(".menu")
+            b.until(lambda: b.js("return document.querySelector('.side').getAnimations().length === 0"))
             b.picture("conversations")
         b.press(".conversation:not(.current) .open")
         assert "And 1 + 1?" in b.one(".bubble").text
@@ -440,6 +331,74 @@ def test_the_engine_at_work(server, width, height, scheme):
     lines = [json.loads(line) for line in fetch(server.url + "/debug/engine/trace").text.splitlines()]
     assert lines and all({"timestamp", "input_length", "output_length", "step"} <= set(line) for line in lines)
     assert fetch(server.url + "/debug/engine/perfetto").json()["traceEvents"]
+
+
+# Three sequences of which everything happens, in steps of 5 ms, too narrow for gaps between them, that end
+# at 10 s: rows as docs/server.md says.
+def eventful_steps():
+    steps = []
+    for i in range(360):
+        at, items = 8_200_000 + 5_000 * i, []
+        if i == 0:
+            items += [[0, 0, 0, who, 600, 900] for who in (1, 2, 3)] + [[7, 0, 0, 1, 256, 256], [7, 0, 0, 2, 0, 0], [7, 0, 0, 3, 0, 0]]
+        if i == 160:
+            items += [[8, 0, 0, 2, 610, 0], [8, 1, 0, 3, 610, 0]]
+        if i == 240:
+            items += [[7, 0, 0, 2, 0, 0], [7, 1, 0, 3, 0, 0]]
+        for who in (1, 2, 3):
+            if i < 140:
+                items.append([9, 0, 0, who, 4 * i, 4])
+            elif who == 1 or i < 160 or i >= 320 or (who == 3 and i >= 240):
+                items.append([9, 0, 0, who, 600 + i, 1])
+            elif i >= 240:
+                items.append([9, 0, 0, who, 7 * (i - 240), 7 | 7 << 16])
+        steps.append([900_000 + i, at, at + 5_000, 40, 3, 0, 9, 9, 1, 1, 3, 0, 0, items])
+    return steps
+
+
+@pytest.mark.parametrize("width, height, scheme", SHAPES)
+def test_kinds_are_told_apart_without_colours(server, width, height, scheme):
+    """In the legends, in the timeline and in the map: every two are different for somebody who sees no colours."""
+    with Browser(server.url + "/#engine", width, height, scheme) as b:
+        b.until(lambda: b.js("return sluice.engine.state.look !== null"))
+        b.js("""
+            const e = sluice.engine, look = e.state.look;
+            e.connect = () => {};  // nothing comes but what the test says
+            e.abort.abort();
+            e.reset();
+            look.latents.cells = 'f000f000f000'.repeat(40);
+            e.take('look', JSON.stringify(look));
+            e.take('steps', JSON.stringify(arguments[0]));
+            e.zoom.value = '2000000';
+            e.zoom.dispatchEvent(new Event('change'));
+            e.pause(true);
+            e.timeline.end = 10e6;
+            e.draw();""", eventful_steps())
+        b.picture("kinds")
+
+        def told_apart(places, size):
+            """`places` by name: the middles."""
+            seen = {name: b.brightness(x - size / 2, y - size / 2, size, size) for name, (x, y) in places.items()}
+            names = list(seen)
+            for i, one in enumerate(names):
+                for other in names[:i]:
+                    difference = sum(abs(p - q) for p, q in zip(seen[one], seen[other])) / len(seen[one])
+                    assert difference > 8, f"{one} and {other} look alike: {difference:.1f} of 255"
+
+        def middles(selector):
+            return b.js("""document.querySelector(arguments[0]).scrollIntoView({block: 'center'});
+                return Object.fromEntries([...document.querySelectorAll(arguments[0] + ' span')].map((s) => {
+                  const r = s.firstChild.getBoundingClientRect(); return [s.textContent, [r.x + r.width / 2, r.y + r.height / 2]]; }));""", selector)
+
+        told_apart(middles(".kinds"), 13)
+        box = b.js("const r = document.querySelector('.timeline canvas').getBoundingClientRect(); return [r.x, r.y, r.width]")
+        told_apart({name: (box[0] + (at - 8e6) / 2e6 * box[2], box[1] + 46 + 20 * lane + 8.5)
+                    for name, at, lane in (("prompt", 8.6e6, 0), ("decode", 9.5e6, 0), ("cached", 8.2e6, 0), ("preempted", 9e6, 1),
+                                           ("waits", 9.2e6, 1), ("again", 9.55e6, 1), ("swapped", 9e6, 2))}, 13)
+        told_apart(middles(".cells"), 13)
+        cell = b.js("const c = document.querySelector('.map canvas'); c.scrollIntoView({block: 'center'}); const r = c.getBoundingClientRect();"
+                    "return [r.x, r.y, sluice.engine.memory.latents.size]")
+        told_apart({name: (cell[0] + (i + 0.5) * cell[2], cell[1] + min(cell[2], 22) / 2) for i, name in enumerate(("used", "shared", "cached", "vacant"))}, int(cell[2]))
 
 
 @pytest.mark.skipif("SLUICE_PAGE_MINUTES" not in os.environ, reason="takes so many minutes: SLUICE_PAGE_MINUTES=60")

@@ -13,8 +13,12 @@ import threading
 import time
 import urllib.parse
 
+import pytest
+
 from server_process import BUILD, PATIENCE, Server, fetch, make_certificate
 
+# What a client's thread throws fails its test.
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
 
 
@@ -27,8 +31,20 @@ def answers(server):
     return fetch(server.url + "/v1/completions", BODY).status == 200
 
 
+def still_takes(client, byte):
+    """Whether a client's connection is open, by sending something over it."""
+    try:
+        client.send(byte)
+        return client.recv(4096) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def test_a_thousand_clients_that_do_not_go_on():
-    """Those that are at a header are cut, those at a body may take longer; others are served meanwhile."""
+    """Those that are at a header are cut, however often they send a byte of it; those at a body may take longer; others are served
+    meanwhile, and then there is room again."""
     with Server("--max-connections", "1100") as server:
         descriptors = f"/proc/{server.process.pid}/fd"
         assert answers(server)
@@ -36,16 +52,25 @@ def test_a_thousand_clients_that_do_not_go_on():
         head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
         slow = [socket.create_connection(address_of(server), PATIENCE) for _ in range(1000)]
         for i, client in enumerate(slow):
-            client.sendall(head + b"Content-Length: 100\r\n\r\n{" if i % 2 else head[:1 + i % len(head)])
+            client.sendall(head + b"Content-Length: 100\r\n\r\n{" if i % 2 else head + b"X: " if i < 20 else head[:1 + i % len(head)])
         server.wait_for("sluice_http_connections", lambda count: count >= 1000)
         assert answers(server)
-        for client in slow[0::2]:  # answered 408, or just closed
+        drips = slow[0:20:2]  # a byte of a header from time to time, for as long as it takes it
+        for client in drips:
+            client.setblocking(False)
+        deadline = time.monotonic() + PATIENCE
+        while drips and time.monotonic() < deadline:
+            time.sleep(0.2)
+            drips = [client for client in drips if still_takes(client, b"y")]
+        assert not drips, "a header may take as long as its client likes"
+        for client in slow[20::2]:
             client.settimeout(PATIENCE)
             try:
                 while client.recv(4096):
                     pass
             except ConnectionResetError:
                 pass  # cut before it had read what was sent
+        for client in slow[0::2]:
             client.close()
         assert answers(server)
         for client in slow[1::2]:
@@ -54,6 +79,7 @@ def test_a_thousand_clients_that_do_not_go_on():
         while len(os.listdir(descriptors)) > before and time.monotonic() < deadline:
             time.sleep(0.05)
         assert len(os.listdir(descriptors)) <= before
+        assert server.wait_for("sluice_http_connections", lambda count: count <= 1)[0] <= 1, "their places are taken for ever"
 
 
 def test_headers_without_an_end():
@@ -80,6 +106,24 @@ def test_a_pipelined_flood_is_answered_in_order():
             assert headers["X-Request-Id"] == f"n{i}"
             reader.read(int(headers["Content-Length"]))
         sender.join()
+
+
+def test_what_is_sent_ahead_is_bounded():
+    """Behind a request that takes long: requests without end, whose answers nobody reads. The client is cut."""
+    with Server() as server, socket.create_connection(address_of(server), PATIENCE) as client:
+        body = json.dumps({"prompt": "Once", "max_tokens": 60_000, "ignore_eos": True}).encode()
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        server.wait_for("sluice_num_requests_running", lambda count: count == 1)
+        more = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000
+        try:
+            for _ in range(64 * 2**20 // len(more)):
+                client.sendall(more)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        else:
+            raise AssertionError("the server holds 64 MiB that it has no use for yet")
+        assert server.wait_for("sluice_num_requests_running", lambda count: count == 0)[0] == 0
+        assert answers(server)
 
 
 def test_renegotiation_is_refused(tmp_path):
@@ -140,6 +184,10 @@ def test_signals_under_load(tmp_path):
                     with lock:
                         seen["closed before an answer", False] += 1
                     return
+                except http.client.IncompleteRead:
+                    with lock:
+                        seen["cut in the middle", False] += 1
+                    return
                 finally:
                     connection.close()
 
@@ -155,6 +203,8 @@ def test_signals_under_load(tmp_path):
             while sum(seen.values()) == done and any(thread.is_alive() for thread in threads):
                 time.sleep(0.005)
         assert set(seen) == {(200, True)}, seen
+        server.logged("reloaded")
+        assert fetch(server.url + "/v1/models").status == 401, "the keys are gone"
         server.process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join(PATIENCE)

@@ -146,6 +146,7 @@ def test_keys_and_certificate_change_at_sighup(server, folder):
     server.process.send_signal(signal.SIGHUP)
     server.logged("reloaded")
     assert call(server, folder, "/v1/models", headers={"x-api-key": "another"})[0] == 200
+    assert call(server, folder, "/v1/models", headers={"x-api-key": "a third"})[0] == 401
     assert sum(1 for _ in streaming) > 100, "what runs goes on"
     (folder / "tls.pem").write_text("no certificate")
     server.process.send_signal(signal.SIGHUP)

@@ -14,8 +14,12 @@ import threading
 import time
 import urllib.parse
 
+import pytest
+
 from server_process import BUILD, PATIENCE, Server, fetch
 
+# What a client's thread throws fails its test.
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 CLIENTS = int(os.environ.get("SLUICE_LOAD_CLIENTS", 40))
 SECONDS = float(os.environ.get("SLUICE_LOAD_SECONDS", 4))
 

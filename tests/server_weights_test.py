@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 
@@ -51,7 +52,9 @@ def said(answer):
 def reload(server, folder, mode="drain"):
     answer = fetch(server.url + "/v1/weights/reload", {"folder": str(folder), "mode": mode})
     assert answer.status == 200, answer.text
-    return answer.json()["weights_version"]
+    version = answer.json()["weights_version"]
+    assert re.findall(r'^sluice_weights_info{version="([^"]*)"} 1$', server.metrics(), re.M) == [version]
+    return version
 
 
 def test_swaps_under_load(others):

@@ -80,6 +80,11 @@ void Metrics::counter_of(const std::string& name, const std::string& help, std::
   family(name, help, "counter").readers[labels] = std::move(read);
 }
 
+void Metrics::info(const std::string& name, const std::string& help, std::function<std::string()> labels) {
+  const std::lock_guard lock(mutex_);
+  family(name, help, "gauge").info_reader = std::move(labels);
+}
+
 void Metrics::histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read) {
   const std::lock_guard lock(mutex_);
   family(name, help, "histogram").histogram_reader = std::move(read);
@@ -108,6 +113,7 @@ std::string Metrics::text() const {
       append_sample(out, name, joined(labels_, labels), counter->value());
     if (family.histogram != nullptr) family.histogram->append(out, name, labels_);
     if (family.histogram_reader) family.histogram_reader().append(out, name, labels_);
+    if (family.info_reader) append_sample(out, name, joined(labels_, family.info_reader()), 1);
     for (const auto& [labels, read] : family.readers) append_sample(out, name, joined(labels_, labels), read());
   }
   return out;

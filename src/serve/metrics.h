@@ -64,6 +64,9 @@ class Metrics {
   void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
                   const std::string& labels = "");
 
+  // A gauge of 1, whose labels may be others each time.
+  void info(const std::string& name, const std::string& help, std::function<std::string()> labels);
+
   // What it views must stay until text() returns.
   void histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read);
 
@@ -81,6 +84,7 @@ class Metrics {
     std::map<std::string, Counter*> counters;  // by labels
     Histogram* histogram = nullptr;
     std::function<HistogramValue()> histogram_reader = {};
+    std::function<std::string()> info_reader = {};
     std::map<std::string, std::function<double()>> readers;  // by labels
   };
   Family& family(const std::string& name, const std::string& help, const std::string& type);

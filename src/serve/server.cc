@@ -186,6 +186,7 @@ class Server::Impl {
     context_.metrics.add_info(
         "sluice_build_info", "What runs.",
         {{"version", options_.version}, {"profile", engine.profile_name()}, {"isa", engine.isa_name()}});
+    context_.metrics.add_weights_info(engine);
   }
 
   Status load_keys() {

@@ -267,6 +267,11 @@ void ServerMetrics::add_info(const std::string& name, const std::string& help, c
   registry_.gauge(name, help, [] { return 1.0; }, text);
 }
 
+void ServerMetrics::add_weights_info(const Engine& engine) {
+  registry_.info("sluice_weights_info", "Whose weights these are.",
+                 [&engine] { return fmt::format("version=\"{}\"", escaped(engine.weights_version())); });
+}
+
 void ServerMetrics::watch(std::function<HttpServer::Counts()> counts) {
   const auto counter = [&](const char* name, const char* help, auto read, const char* labels) {
     registry_.counter_of(name, help, [counts, read] { return static_cast<double>(read(counts())); }, labels);

@@ -25,6 +25,7 @@ class ServerMetrics {
   // Values that are always the same: a gauge of 1 with these labels.
   using Labels = std::vector<std::pair<std::string, std::string>>;
   void add_info(const std::string& name, const std::string& help, const Labels& labels);
+  void add_weights_info(const Engine& engine);  // another after a reload
   // What the network knows.
   void watch(std::function<HttpServer::Counts()> counts);
   void watch_traces(std::function<std::uint64_t()> sent, std::function<std::uint64_t()> dropped);

@@ -57,7 +57,7 @@ export class EngineView {
       el('div', {class: 'tiles'}, Object.values(this.tiles).map((t) => t.element)),
       el('section', {class: 'card', 'aria-label': 'Timeline'}, el('header', {}, el('h2', {}, 'Timeline'), el('span', {class: 'spring'}), this.zoom, this.backButton, this.nextButton, this.pauseButton,
         pill('Trace', 'save', () => this.save('trace'), {title: 'For sluice simulate --trace'}), pill('Perfetto', 'save', () => this.save('perfetto'), {title: 'For ui.perfetto.dev'})),
-        this.timeline.element, this.stepText, el('div', {class: 'legend'}, KINDS.map(([k, l]) => el('span', {}, el('i', {class: k}), l)))),
+        this.timeline.element, this.stepText, el('div', {class: 'legend kinds'}, KINDS.map(([k, l]) => el('span', {}, el('i', {class: k}), l)))),
       el('div', {class: 'two'}, this.memory.element, el('section', {class: 'card', 'aria-label': 'Queue'}, el('header', {}, el('h2', {}, 'Sequences')), this.queue)), this.rates.element);
   }
 

@@ -163,6 +163,6 @@ export function bytes(n) {
 
 export function duration(us) {
   if (us < 1000) return us.toFixed(0) + ' \u00b5s';
-  if (us < 1e6) return (us / 1000).toFixed(us < 1e4 ? 2 : 1) + ' ms';
+  if (us < 1e6) return (us / 1000).toFixed(us < 1e4 ? 2 : us < 1e5 ? 1 : 0) + ' ms';
   return (us / 1e6).toFixed(us < 1e7 ? 2 : 1) + ' s';
 }

@@ -23,7 +23,7 @@ class PoolMap {
     const count = pool.cells.length / 3;
     const width = this.canvas.clientWidth || 300;
     const across = Math.max(1, Math.min(count, Math.floor(width / Math.max(7, Math.min(22, Math.sqrt(width * 110 / count))))));
-    const size = width / across, down = Math.ceil(count / across);
+    const size = this.size = width / across, down = Math.ceil(count / across);
     const {draw} = fitted(this.canvas, Math.ceil(down * Math.min(size, 22)));
     const tall = Math.min(size, 22);
     this.canvas.setAttribute('aria-label', `${this.title.firstChild.textContent}: ${this.numbers.textContent}`);
@@ -38,6 +38,13 @@ class PoolMap {
         draw.globalAlpha = 0.35 + 0.65 * Math.min(1, level / 15);
         draw.fillStyle = c(colour);
         draw.fillRect(left, top, size - 1, tall - 1);
+        // Not by colour alone: what is cached is hollow, what is shared has a dot.
+        if (colour !== 'c-used') {
+          const rim = colour === 'c-cached' ? Math.max(2, tall / 4) : tall / 2 - Math.max(1.5, tall / 7);
+          draw.globalAlpha = 1;
+          draw.fillStyle = c(colour === 'c-cached' ? 'c-vacant' : 'panel');
+          draw.fillRect(left + rim, top + rim, size - 1 - 2 * rim, tall - 1 - 2 * rim);
+        }
       }
       if (this.marked.has(i)) {
         draw.globalAlpha = 1;
@@ -68,7 +75,7 @@ export class MemoryView {
     this.tokens = el('input', {type: 'number', min: 1, step: 128, value: 4096, 'aria-label': 'Tokens of one more sequence', oninput: () => this.drawNeed()});
     this.answer = el('span', {role: 'status'});
     this.element = el('section', {class: 'card', 'aria-label': 'Memory'}, el('header', {}, el('h2', {}, 'Memory')), this.latents.element, this.windows.element,
-      el('div', {class: 'legend'}, [['k-used', 'used'], ['k-shared', 'shared'], ['k-cached', 'cached'], ['k-vacant', 'vacant']].map(([k, l]) => el('span', {}, el('i', {class: k}), l))),
+      el('div', {class: 'legend cells'}, [['k-used', 'used'], ['k-shared', 'shared'], ['k-cached', 'cached'], ['k-vacant', 'vacant']].map(([k, l]) => el('span', {}, el('i', {class: k}), l))),
       this.slots.element, this.swap.element, el('p', {class: 'need'}, 'One more sequence of', this.tokens, 'tokens ', this.answer));
   }
 

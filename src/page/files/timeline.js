@@ -4,6 +4,11 @@ import {el} from './dom.js';
 import {duration} from './engine_state.js';
 
 const LANE = 17, GAP = 3, TOP = 46, AXIS = 20, MOST_LANES = 24;
+// Nothing is told by its colour alone: decodes are lower than prompts, what is computed again is hatched, and each mark
+// has a shape. The legend shows the same (style.css).
+const DIAMOND = 'M0-8L6 0L0 8L-6 0Z';
+const MARKS = {cached: ['c-cached', 'M-4-7L6 0L-4 7Z'], preempted: ['c-gone', 'M-6-4L-4-6L0-2L4-6L6-4L2 0L6 4L4 6L0 2L-4 6L-6 4L-2 0Z'],
+  'swapped out': ['c-swapped', DIAMOND], 'swapped in': ['c-swapped', DIAMOND]};
 
 export function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -74,7 +79,7 @@ export class Timeline {
     const runs = Array(shown).fill(null);
     const flush = (lane) => {
       const run = runs[lane];
-      if (run) { draw.fillStyle = c(run.colour); draw.fillRect(run.left, TOP + lane * (LANE + GAP), run.right - run.left, LANE); }
+      if (run) this.#span(draw, run, TOP + lane * (LANE + GAP), c);
       runs[lane] = null;
     };
     for (; i < steps.length; ++i) {
@@ -93,10 +98,10 @@ export class Timeline {
     for (let lane = 0; lane < shown; ++lane) flush(lane);
     for (const s of this.state.sequences.values()) {
       if (s.lane < 0 || s.lane >= shown) continue;
-      for (const [at, what, tokens] of s.marks) {
-        if (at < t0 || (what === 'admitted' && tokens === 0)) continue;
-        draw.fillStyle = c({cached: 'c-cached', preempted: 'c-gone', 'swapped out': 'c-swapped', 'swapped in': 'c-swapped'}[what] ?? 'c-wait');
-        draw.fillRect(x(at) - 2, laneY(s) - 1, 5, LANE + 2);
+      for (const [at, what] of s.marks) {
+        if (at < t0 || !MARKS[what]) continue;
+        const [colour, shape] = MARKS[what];
+        this.#mark(draw, x(at), laneY(s) + LANE / 2, c(colour), shape, c('panel'));
       }
     }
     if (this.cursor) {
@@ -110,6 +115,38 @@ export class Timeline {
     }
   }
 
+  #span(draw, {colour, left, right}, top, c) {
+    const low = colour === 'c-decode' ? 3 : 0;
+    draw.fillStyle = c(colour);
+    draw.fillRect(left, top + low, right - left, LANE - 2 * low);
+    if (colour !== 'c-again') return;
+    draw.save();
+    draw.beginPath();
+    draw.rect(left, top, right - left, LANE);
+    draw.clip();
+    draw.strokeStyle = c('panel');
+    draw.lineWidth = 1.5;
+    draw.beginPath();
+    for (let at = left - LANE; at < right; at += 5) { draw.moveTo(at, top + LANE); draw.lineTo(at + LANE, top); }
+    draw.stroke();
+    draw.restore();
+  }
+
+  // With a rim, as it may lie on a span of any colour.
+  #mark(draw, x, y, colour, shape, rim) {
+    this.shapes ??= new Map();
+    if (!this.shapes.has(shape)) this.shapes.set(shape, new Path2D(shape));
+    const path = this.shapes.get(shape);
+    draw.save();
+    draw.translate(x, y);
+    draw.strokeStyle = rim;
+    draw.lineWidth = 3;
+    draw.stroke(path);
+    draw.fillStyle = colour;
+    draw.fill(path);
+    draw.restore();
+  }
+
   #axis(draw, width, bottom, c) {
     draw.font = '11px ' + c('sans');
     draw.fillStyle = c('dim');
@@ -117,7 +154,8 @@ export class Timeline {
     for (let back = 0; back < this.window; back += step) {
       const at = width - back / this.window * width;
       draw.fillRect(at - 1, bottom, 1, 4);
-      const label = back === 0 ? (this.end === null ? 'now' : 'paused') : '\u2212' + duration(back).replace('.00 ', ' ');
+      if (back > 0 && at > width - 80) continue;  // the last label's place
+      const label = back === 0 ? (this.end === null ? 'now' : 'paused') : '\u2212' + (back / 1e6).toFixed(1).replace('.0', '') + ' s';
       draw.fillText(label, Math.min(at + 3, width) - (back === 0 ? 40 : 0), bottom + 14);
     }
   }

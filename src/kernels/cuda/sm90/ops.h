@@ -5,23 +5,17 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
-<<<<<<< HEAD
 #include "kernels/hyper_connection.h"
-=======
 #include "kernels/indexer.h"
->>>>>>> w-index
 
 namespace sluice::cuda_sm90 {
 
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
-<<<<<<< HEAD
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
-=======
 void select_entries(const Exec& exec, const IndexSelectArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);
->>>>>>> w-index
 
 // Whether kernels of strips multiply it.
 bool in_strips(const LinearWeight& weight);
