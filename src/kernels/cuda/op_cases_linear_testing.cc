@@ -168,7 +168,8 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
 OpCase gate_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int rows = random.pick(std::vector<int>{1, 1, 2, 3, 4, 5, 9, 20}),
             in = pick(random, sizes, {128, 256, 640, 1024, 4224, 5120, 16384}, {4096, 7168}),
-            out = pick(random, sizes, {1, 3, 4, 5, 24, 31, 33, 77}, {256, 384}), gap = random.between(0, 4);
+            out = pick(random, sizes, {1, 3, 4, 5, 24, 31, 33, 77}, {256, 384}),
+            gap = random.pick(std::vector<int>{0, 3, 4, 8});
   const CaseWeight& weight =
       random_weight(random, memory, {WeightFormat::kBf16, ScaleFormat::kNone}, out, in, InputForm::kF32);
   std::mt19937 values(static_cast<unsigned>(random.between(0, 1 << 30)));

@@ -97,13 +97,7 @@ struct FewOutputs {
       const int row = first_row + r < rows ? first_row + r : rows - 1;
       const float* x = product.x + (product.x_rows != nullptr ? product.x_rows[row] : row) * product.ldx;
       float* to = inputs + r * product.weight.blocks * kInputsStride;
-      const auto place = [](int k) { return k / kOfBlock * kInputsStride + k % kOfBlock; };
-      if (reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
-        for (int k = 4 * t; k < in; k += 4 * kThreads) copy_16(to + place(k), x + k);
-      } else {
-        SLUICE_UNROLL_8
-        for (int k = t; k < in; k += kThreads) to[place(k)] = x[k];
-      }
+      for (int k = 4 * t; k < in; k += 4 * kThreads) copy_16(to + k / kOfBlock * kInputsStride + k % kOfBlock, x + k);
     }
     commit_copies();
     wait_copies<0>();
@@ -173,7 +167,8 @@ bool launch_few_outputs(const Exec& exec, int rows, const LinearProduct& product
 bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& product) {
   const CudaLinear& w = product.weight;
   if (w.kind != CudaWeightKind::kBf16 || w.scale_kind != CudaScaleKind::kNone || product.form != InputForm::kF32 ||
-      w.block != kOfBlock || w.in % kOfBlock != 0 || w.out > kMostOutputs || product.groups != nullptr) {
+      w.block != kOfBlock || w.in % kOfBlock != 0 || w.out > kMostOutputs || product.groups != nullptr ||
+      product.ldx % 4 != 0 || reinterpret_cast<std::uintptr_t>(product.x) % 16 != 0) {
     return false;
   }
   if (rows == 1) return launch_few_outputs<FewOutputs<1, 1>>(exec, rows, product, 1);

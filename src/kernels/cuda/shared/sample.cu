@@ -66,14 +66,8 @@ struct SampleWeights {
     const bool filtered = row.filtered();
     PerThread<Drawn, kThreads> drawn;
     team.each([&](int t) {
-      drawn[t] = {{}, 0};
       const PartValues& of = values[t];
-      if (!filtered && !row.greedy) {
-        SLUICE_UNROLL
-        for (int j = 0; j < kSampleEach; j += 4) {
-          row.take_noisy<4>(of.id(j), of.a + j, m, [](int) { return true; }, drawn[t].best);
-        }
-      }
+      drawn[t] = drawn_of(row, of, filtered ? 0 : ~0U, m);
       SLUICE_UNROLL
       for (int j = 0; j < kSampleEach; ++j) {
         if (of.id(j) >= row.vocab) continue;
@@ -87,12 +81,7 @@ struct SampleWeights {
         } else if (row.top_count > 0 && a > -INFINITY) {
           add_to_sum(&shared.sums[kTop][bin_below(m, a)], 1);
         }
-        if (!row.logprobs) continue;
-        if (!row.processed) {
-          drawn[t].weights += weight_units(exp_f32(of.logits[j] - peaks.highest));
-        } else if (!filtered && a > -INFINITY && row.passes_min_p((a - m) * row.scale)) {
-          drawn[t].weights += row.weight(a, m);
-        }
+        if (row.logprobs && !row.processed) drawn[t].weights += weight_units(exp_f32(of.logits[j] - peaks.highest));
       }
     });
     const Drawn of_part = reduce(team, shared.reduced, drawn);
@@ -145,7 +134,6 @@ struct SampleGather {
     team.each([&](int t) {
       const PartValues& of = values[t];
       std::uint32_t higher = 0, listed[kSampleHeads] = {};
-      drawn[t] = {{}, 0};
       SLUICE_UNROLL
       for (int j = 0; j < kSampleEach; ++j) {
         if (of.id(j) >= row.vocab) continue;
@@ -155,16 +143,8 @@ struct SampleGather {
         if (above) higher |= 1U << j;
         if (!above && bin <= filter_end) listed[kFiltered] |= 1U << j;
         if ((row.processed ? bin : bin_below(peaks.highest, of.logits[j])) <= top_end) listed[kTop] |= 1U << j;
-        if (above && row.logprobs && row.processed && row.passes_min_p((a - m) * row.scale)) {
-          drawn[t].weights += row.weight(a, m);
-        }
       }
-      if (listed_alone) {
-        SLUICE_UNROLL
-        for (int j = 0; j < kSampleEach; j += 4) {
-          row.take_noisy<4>(of.id(j), of.a + j, m, [&](int k) { return (higher >> (j + k) & 1U) != 0; }, drawn[t].best);
-        }
-      }
+      drawn[t] = drawn_of(row, of, higher, m);
       for (int head = 0; head < kSampleHeads; ++head) {
         lists[head][t] = listed[head];
         if (listed[head] != 0) places[head][t] = add_atomically(&shared.listed[head], std::popcount(listed[head]));

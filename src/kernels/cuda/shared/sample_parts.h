@@ -238,4 +238,20 @@ struct PartValues {
   SLUICE_DEVICE TokenId id(int j) const { return from + j / 4 * (4 * kSampleThreads) + j % 4; }
 };
 
+// Of those of a thread's ids that `mask` has, bit j for id j.
+SLUICE_DEVICE Drawn drawn_of(const RowView& row, const PartValues& of, std::uint32_t mask, float m) {
+  Drawn drawn{{}, 0};
+  SLUICE_UNROLL
+  for (int j = 0; j < kSampleEach; j += 4) {
+    row.take_noisy<4>(of.id(j), of.a + j, m, [&](int k) { return (mask >> (j + k) & 1U) != 0; }, drawn.best);
+  }
+  SLUICE_UNROLL
+  for (int j = 0; j < kSampleEach && row.logprobs && row.processed; ++j) {
+    const float a = of.a[j];
+    const bool kept = (mask >> j & 1U) != 0 && a > -INFINITY && row.passes_min_p((a - m) * row.scale);
+    if (kept) drawn.weights += row.weight(a, m);
+  }
+  return drawn;
+}
+
 }  // namespace sluice::SLUICE_CUDA_OPS
