@@ -38,7 +38,7 @@ struct AttendTeam {
     int exponents[kExponents], largest[4];  // E of blocks; the largest scale that a warp has
     SharedBarrier q_there, q_taken, full[kStages], empty[kStages][2], weights_there, weights_taken, sums_there;
     RowSpan span;
-    AttendItem item;  // for the groups of values, once sums are there
+    AttendItem item;  // once queries are there
   };
   static_assert(sizeof(Shared) <= 232448);
   // Queries on their way to registers lie where the second block will.
@@ -59,9 +59,10 @@ struct AttendTeam {
     } else if (group == 2) {
       leave_registers<120>();
       take_queries(shared, item);
-      weigh(shared, item);
+      weigh(shared, item.keys());
     } else {
       take_registers<160>();
+      if (threadIdx.x == 0) shared.item = item;
       take_queries(shared, item);
       add_values(shared, item.blocks(), group);
     }
@@ -179,7 +180,7 @@ struct AttendTeam {
   }
 
   // Scores and weights of every block; a thread has two heads, `low` and low + 8, and every fourth pair of keys.
-  SLUICE_DEVICE void weigh(Shared& shared, const AttendItem& item) const {
+  SLUICE_DEVICE void weigh(Shared& shared, int count) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     float m[2] = {-INFINITY, -INFINITY}, l[2] = {};
     shared.q_there.wait(0);
@@ -196,7 +197,7 @@ struct AttendTeam {
     const float factor[2] = {launch.score_factor * shared.query_powers[low],
                              launch.score_factor * shared.query_powers[low + 8]};
     const GroupOperand q = inner_operand(shared.q);
-    for (int block = 0; block < item.blocks(); ++block) {
+    for (int block = 0; block * kBlockKeys < count; ++block) {
       const int stage = block % kStages;
       shared.full[stage].wait(block / kStages);
       const GroupOperand keys = inner_operand(shared.keys[stage]);
@@ -217,7 +218,7 @@ struct AttendTeam {
       commit_products();
       wait_products<0>();
       hold(s);
-      finish_scores(s, shared.exponents[block % kExponents], item.keys() - block * kBlockKeys);
+      finish_scores(s, shared.exponents[block % kExponents], count - block * kBlockKeys);
       float alpha[2];
       std::uint32_t weights[2][8];
 #pragma unroll
@@ -238,9 +239,8 @@ struct AttendTeam {
     }
     if (lane % 4 == 0) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) finish(shared, item, low + 8 * h, m[h], l[h]);
+      for (int h = 0; h < 2; ++h) finish(shared, shared.item, low + 8 * h, m[h], l[h]);
     }
-    if (t == 0) shared.item = item;
     shared.sums_there.arrive();
   }
 
