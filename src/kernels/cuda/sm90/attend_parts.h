@@ -35,23 +35,30 @@ struct AttendItem {
   SLUICE_DEVICE bool alone() const { return list.count <= kSegmentKeys; }  // the row has no other segment
   SLUICE_DEVICE std::int64_t partial(int dims) const { return index * segment_floats(dims); }
 };
-// The span of item `index`; by all threads of a block, before a barrier.
-SLUICE_DEVICE void find_span(const AttendLaunch& launch, int index, RowSpan* to) {
-  const int row = launch.first_row + index / launch.segments / launch.groups;
+// Item `index`, without its keys.
+SLUICE_DEVICE AttendItem place_of(const AttendLaunch& launch, int index) {
+  const int of_row = index / launch.segments;
+  AttendItem item;
+  item.index = index;
+  item.row = launch.first_row + of_row / launch.groups;
+  item.begin = index % launch.segments * kSegmentKeys;
+  item.first_head = of_row % launch.groups * kGroupHeads;
+  return item;
+}
+// The span of a row; by all threads of a block, before a barrier.
+SLUICE_DEVICE void find_span(const AttendLaunch& launch, int row, RowSpan* to) {
   for (int i = static_cast<int>(threadIdx.x); i < launch.spans; i += static_cast<int>(blockDim.x)) {
     const RowSpan span = launch.args.spans[static_cast<std::size_t>(i)];
     if (row >= span.row_begin && row < span.row_begin + span.rows) *to = span;
   }
 }
-SLUICE_DEVICE AttendItem item_of(const AttendLaunch& launch, const RowSpan& span, int index) {
-  const int of_row = index / launch.segments;
-  AttendItem item;
-  item.index = index;
-  item.row = launch.first_row + of_row / launch.groups;
-  item.list = key_list(launch, span, item.row);
-  item.begin = index % launch.segments * kSegmentKeys;
-  item.end = min(item.begin + kSegmentKeys, item.list.count);
-  item.first_head = of_row % launch.groups * kGroupHeads;
+SLUICE_DEVICE void count_keys(const AttendLaunch& launch, const RowSpan& span, AttendItem* item) {
+  item->list.count = count_keys(launch, span, item->row, item->list);
+  item->end = min(item->begin + kSegmentKeys, item->list.count);
+}
+SLUICE_DEVICE AttendItem with_keys(const AttendLaunch& launch, const RowSpan& span, AttendItem item) {
+  item.list = window_keys(launch, span, item.row);
+  count_keys(launch, span, &item);
   return item;
 }
 SLUICE_DEVICE int heads_of(const AttendLaunch& launch, const AttendItem& item) {
@@ -62,7 +69,8 @@ SLUICE_DEVICE int heads_of(const AttendLaunch& launch, const AttendItem& item) {
 template <int kDims, int kWarps, int kAtOnce, class Tile>
 SLUICE_DEVICE void load_queries(const AttendLaunch& launch, const AttendItem& item, float* powers, const Tile& tile) {
   constexpr int kPieces = kDims / 8, kMine = (kPieces + 31) / 32;
-  const float* q = launch.args.q + (static_cast<std::ptrdiff_t>(item.row) * launch.args.heads + item.first_head) * kDims;
+  const float* q =
+      launch.args.q + (static_cast<std::ptrdiff_t>(item.row) * launch.args.heads + item.first_head) * kDims;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int heads = heads_of(launch, item);
   for (int first = warp; first < kGroupHeads; first += kWarps * kAtOnce) {
@@ -104,28 +112,35 @@ SLUICE_DEVICE void load_queries(const AttendLaunch& launch, const AttendItem& it
   }
 }
 
-// Rows of a group's keys `index(i)` of the segment, i = t, t + 128, ..: rows[i] is the number of rows before those of
-// its page and it in there. Entries of a list are read before it is known how many there are.
+// A group's keys `index(i)` of the segment, i = t, t + 128, ..; it need not be known how many there are.
 template <int kCount, class Index>
-SLUICE_DEVICE void find_rows(const AttendLaunch& launch, const RowSpan& span, const AttendItem& item, std::int32_t* rows,
+SLUICE_DEVICE void find_keys(const AttendLaunch& launch, const AttendItem& item, std::int32_t (&key)[kCount],
                              const Index& index) {
-  const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
-  std::int32_t key[kCount];
 #pragma unroll
   for (int n = 0; n < kCount; ++n) {
-    const int at = item.begin + index(t + n * kGroupThreads);
+    const int at = item.begin + index(static_cast<int>(threadIdx.x) % kGroupThreads + n * kGroupThreads);
     const bool there = at < item.list.of_window || launch.args.selected == nullptr ||
                        at - item.list.of_window < launch.args.max_selected;
     key[n] = there ? key_at(launch, item.list, item.row, at) : 0;
   }
+}
+// Where they lie: rows[i] is the number of rows before those of the key's page and it in there.
+template <int kCount, class Index>
+SLUICE_DEVICE void find_rows(const AttendLaunch& launch, const RowSpan& span, const AttendItem& item,
+                             const std::int32_t (&key)[kCount], std::int32_t* rows, const Index& index) {
+  const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
+  std::int32_t page[kCount];
 #pragma unroll
   for (int n = 0; n < kCount; ++n) {
-    const int i = t + n * kGroupThreads, at = item.begin + index(i);
+    const int at = item.begin + index(t + n * kGroupThreads);
     const bool of_window = at < item.list.of_window;
-    if (!of_window && at >= item.end) continue;
-    const std::int32_t page = page_of_key(launch, span, of_window, key[n]);
-    const int shift = of_window ? launch.window_shift : launch.latent_shift;
-    rows[i] = (page << shift) | (key[n] & ((1 << shift) - 1));
+    page[n] = of_window || at < item.end ? page_of_key(launch, span, of_window, key[n]) : 0;
+  }
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+    const int i = t + n * kGroupThreads;
+    const int shift = item.begin + index(i) < item.list.of_window ? launch.window_shift : launch.latent_shift;
+    rows[i] = (page[n] << shift) | (key[n] & ((1 << shift) - 1));
   }
 }
 

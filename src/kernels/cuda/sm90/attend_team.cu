@@ -49,8 +49,9 @@ struct AttendTeam {
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     extern __shared__ __align__(1024) std::byte memory[];  // team.shared, at an address that the compiler knows
     auto& shared = *reinterpret_cast<Shared*>(memory);
-    begin(shared, team.index);
-    const AttendItem item = item_of(launch, shared.span, team.index);
+    const AttendItem place = place_of(launch, team.index);
+    begin(shared, place.row);
+    const AttendItem item = with_keys(launch, shared.span, place);
     if (launch.segments > 1 && item.begin >= item.end) return;  // no such segment
     const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group == 3) {
@@ -68,8 +69,8 @@ struct AttendTeam {
     }
   }
 
-  SLUICE_DEVICE void begin(Shared& shared, int index) const {
-    find_span(launch, index, &shared.span);
+  SLUICE_DEVICE void begin(Shared& shared, int row) const {
+    find_span(launch, row, &shared.span);
     if (threadIdx.x == 0) {
       shared.q_there.init(3 * kGroupThreads);
       shared.q_taken.init(kGroupThreads);
@@ -96,7 +97,10 @@ struct AttendTeam {
   // Threads read what they copied themselves.
   SLUICE_DEVICE void load_keys(Shared& shared, const AttendItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
-    find_rows<1>(launch, shared.span, item, shared.rows, [](int i) { return i; });
+    std::int32_t first[1];
+    const auto first_keys = [](int i) { return i; };
+    find_keys(launch, item, first, first_keys);
+    find_rows(launch, shared.span, item, first, shared.rows, first_keys);
     meet_group<kLoaders>();
     const auto row_of = [&](int i) {
       i = min(i, item.keys() - 1);
@@ -125,8 +129,10 @@ struct AttendTeam {
     for (int i = 0; i < kAhead; ++i) start(i);
     const auto scales = [&](int half) { return row_of(half * kHalfKeys + quad).scales(); };
     uint2 next[2] = {scales(0), scales(1)};
-    find_rows<kSegmentKeys / kGroupThreads - 1>(launch, shared.span, item, shared.rows + kGroupThreads,
-                                                [](int i) { return i + kGroupThreads; });
+    std::int32_t others[kSegmentKeys / kGroupThreads - 1];
+    const auto other_keys = [](int i) { return i + kGroupThreads; };
+    find_keys(launch, item, others, other_keys);
+    find_rows(launch, shared.span, item, others, shared.rows + kGroupThreads, other_keys);
     meet_group<kLoaders>();
     int slot = 0;
     for (int block = 0, blocks = item.blocks(); block < blocks; ++block) {
@@ -312,8 +318,7 @@ struct AttendTeam {
 
 }  // namespace
 
-void attend_in_teams(const Exec& exec, const AttendLaunch& launch, int rows) {
-  const std::int64_t teams = std::int64_t{rows} * launch.groups * launch.segments;
+void attend_in_teams(const Exec& exec, const AttendLaunch& launch, std::int64_t teams) {
   if (launch.args.dims == 512) {
     cuda_ops::launch(exec, teams, AttendTeam<512>{launch}, sizeof(AttendTeam<512>::Shared));
   } else {
