@@ -5,6 +5,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "sm90_testing.h"
 
@@ -102,7 +103,8 @@ class Layers {
     }
   }
 
-  void run(const Exec& exec, int layer, float* q, const float* sink, float* out, bool sm90) const {
+  // Returns how many blocks a row had.
+  int run(const Exec& exec, int layer, float* q, const float* sink, float* out, bool sm90, int cluster) const {
     StepTables step;
     const auto first = static_cast<std::size_t>(layer * sequences_), count = static_cast<std::size_t>(sequences_);
     step.spans = {device_spans_->data() + first, count};
@@ -123,7 +125,9 @@ class Layers {
       args.selected_count = counts_->data(), args.max_selected = kind_.selected;
     }
     args.bf16 = true;
-    sm90 ? cuda_sm90::attend_keys(exec, args) : cuda_ops::attend_keys(exec, args);
+    if (sm90) return cuda_sm90::attend_official(exec, args, cluster);
+    cuda_ops::attend_keys(exec, args);
+    return 0;
   }
 
  private:
@@ -140,15 +144,18 @@ class Layers {
 
 class GpuSpeedAttention : public Sm90SpeedTest {
  protected:
-  void measure(const Kind& kind, const Plane& windows, const Plane* latents, int sequences, int rows, bool sm90 = true) {
+  void measure(const Kind& kind, const Plane& windows, const Plane* latents, int sequences, int rows, bool sm90 = true,
+               int cluster = 0) {
+    int blocks = 0;
     const int all = sequences * rows, layers = all > 512 ? 2 : kLayers;
     const Layers work(random_, kind, windows, latents, sequences, rows, layers);
     const double us = microseconds(
-        layers, [&](int i) { work.run(exec_, i, q_->data(), sink_->data(), out_->data(), sm90); }, true);
+        layers, [&](int i) { blocks = work.run(exec_, i, q_->data(), sink_->data(), out_->data(), sm90, cluster); },
+        true);
     const double keys = static_cast<double>(all) * kind.keys();
     const double bytes = keys * 584 + 2.0 * all * kHeads * kDims * 4, flops = keys * kHeads * 2 * 2 * kDims;
-    std::printf("%-12s %s b %4d x %4d rows %9.1f us, %6.0f GB/s (%3.0f %% of copy), %6.1f TFLOP/s\n", kind.name,
-                sm90 ? "sm90" : "default", sequences, rows, us, bytes / us * 1e-3,
+    std::printf("%-12s %s by %d b %4d x %4d rows %9.1f us, %6.0f GB/s (%3.0f %% of copy), %6.1f TFLOP/s\n", kind.name,
+                sm90 ? "sm90" : "default", blocks, sequences, rows, us, bytes / us * 1e-3,
                 100 * bytes / (us * 1e-6) / copy_bytes_a_second(), flops / us * 1e-6);
     std::fflush(stdout);
   }
@@ -183,6 +190,19 @@ TEST_F(GpuSpeedAttention, Decode) {
   measure(csa, windows, &by_four, 1, 2048);
   measure(hca, windows, &by_128, 1, 2048);
   for (const int b : {1, 128}) measure(csa, windows, &by_four, b, 1, false);
+}
+
+// By one block a row, and by clusters of each size: where fastest_cluster() should change over.
+TEST_F(GpuSpeedAttention, Clusters) {
+  const Plane windows(kBlockTokens, 8192), by_four(kBlockTokens / 4, 32768), by_128(kBlockTokens / 128, 1 << 20);
+  const Kind csa{"CSA 128+512", 4, 512, 65535}, short_hca{"HCA 128+128", 128, 0, 16383}, window{"window", 0, 0, 65535};
+  for (const int b : {1, 8, 14, 16, 30, 32, 64}) {
+    for (const int cluster : {1, 2, 4, 8}) {
+      measure(csa, windows, &by_four, b, 1, true, cluster);
+      measure(short_hca, windows, &by_128, b, 1, true, cluster);
+      measure(window, windows, nullptr, b, 1, true, cluster);
+    }
+  }
 }
 
 }  // namespace

@@ -230,8 +230,8 @@ class World {
   int rows() const { return rows_; }
   std::size_t row_values() const { return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.dims); }
 
-  // Spans [first, first + count), or rows, each a span of its own.
-  const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink) {
+  // Spans [first, first + count), or rows, each a span of its own; by so many blocks for a row (0: as it is chosen).
+  const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, int cluster = 0) {
     StepTables step;
     const auto& host = singly ? singles_ : spans_;
     step.spans = {(singly ? device_singles_ : device_spans_)->data(), host.size()};
@@ -242,7 +242,7 @@ class World {
     args.spans = step.spans.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     args.rows = rows_;
     out_->poison();
-    cuda_sm90::attend_keys(exec, args);
+    cluster == 0 ? cuda_sm90::attend_keys(exec, args) : void(cuda_sm90::attend_official(exec, args, cluster));
     return out_->data();
   }
   // Of all rows, padded to 16 heads.
@@ -463,6 +463,12 @@ TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
       };
       compare(world.run(exec_, false, 0, static_cast<int>(of.spans.size()), with_sink), 0, world.rows(), "all spans");
       compare(world.run(exec_, true, 0, world.rows(), with_sink), 0, world.rows(), "each row a span");
+      for (const int cluster : {1, 2, 4, 8}) {
+        if (of.shape.dims != 512) break;
+        const std::string what = "by " + std::to_string(cluster) + " blocks";
+        compare(world.run(exec_, false, 0, static_cast<int>(of.spans.size()), with_sink, cluster), 0, world.rows(),
+                what.c_str());
+      }
       for (int r = 0; r < world.rows(); r += r < 4 ? 1 : 13) compare(world.run(exec_, true, r, 1, with_sink), r, 1, "alone");
       int row = of.spans[0].rows;
       for (int s = 1; s < static_cast<int>(of.spans.size()); ++s) {
@@ -487,6 +493,22 @@ TEST_F(GpuAttention, EveryNumberOfRowsGivesTheSameBits) {
       const std::size_t at = static_cast<std::size_t>(first) * world.row_values();
       ASSERT_EQ(different(out + at, expected.data() + at, static_cast<std::size_t>(rows) * world.row_values()), 0U)
           << rows << " rows";
+    }
+  }
+}
+
+TEST_F(GpuAttention, ClustersOfEverySizeGiveTheSameBitsForFewRows) {
+  std::vector<TestSpan> spans;
+  for (int i = 0; i < 64; ++i) spans.push_back({1, static_cast<int>(i % 2 == 0 ? 1500 + random_() % 9000 : random_() % 2600)});
+  World world(random_, {64, 512, 4, 1300, 40}, spans);  // up to two segments, some blocks in units of their own
+  const OnDevice<float> expected(world.plain(true));
+  for (const int cluster : {1, 2, 4, 8}) {
+    for (int rows = 1; rows <= 64; ++rows) {
+      const int first = rows * 5 % (64 - rows + 1);
+      const float* out = world.run(exec_, false, first, rows, true, cluster);
+      const std::size_t at = static_cast<std::size_t>(first) * world.row_values();
+      ASSERT_EQ(different(out + at, expected.data() + at, static_cast<std::size_t>(rows) * world.row_values()), 0U)
+          << rows << " rows by " << cluster << " blocks each";
     }
   }
 }

@@ -21,17 +21,26 @@ bool takes(const Exec& exec, const AttendArgs& args) {
          !exec.fault_chunk_anchored_splits;
 }
 
-// Segments of the row with the most.
-int most_segments(const AttendArgs& args, std::span<const RowSpan> spans) {
+// Of the row with the most.
+int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
   int most = 1;
   for (const RowSpan& span : spans) {
     const int end = span.first_position + span.rows;
     int latents = args.latent == nullptr ? 0 : end / args.tokens_per_row;
     if (args.selected != nullptr) latents = std::min(latents, args.max_selected);
-    const int count = std::min(args.window_tokens, end) + latents;
-    most = std::max(most, (count + kSegmentKeys - 1) / kSegmentKeys);
+    most = std::max(most, std::min(args.window_tokens, end) + latents);
   }
   return most;
+}
+
+// Blocks that have a team's work, so that most processors have some. Clusters lie in groups of 16 or 18 processors: of
+// 132, at most 66 of 2, 30 of 4 and 15 of 8 run at once. Two blocks of keys are too little to share.
+int fastest_cluster(const Exec& exec, const AttendArgs& args, std::int64_t teams, int keys) {
+  const int blocks = (std::min(keys, kSegmentKeys) + kBlockKeys - 1) / kBlockKeys, all = cuda_ops::processors(exec);
+  if (args.dims != 512 || blocks <= 2) return 1;
+  if (blocks > 4 && teams * 9 <= all) return 8;
+  if (teams * 22 <= all * 5) return 4;
+  return teams * 2 <= all ? 2 : 1;
 }
 
 // A plane, checked; rows of its pages are 2^shift.
@@ -45,11 +54,10 @@ PlaneView aligned(const PlaneView& plane, int* shift) {
 
 }  // namespace
 
-void attend_keys(const Exec& exec, const AttendArgs& args) {
-  if (args.spans.empty()) return;
-  if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
+int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
   const auto spans = args.step->host_spans.subspan(
       static_cast<std::size_t>(args.spans.data() - args.step->spans.data()), args.spans.size());
+  const int keys = most_keys(args, spans);
   AttendLaunch launch{};
   launch.args = args;
   launch.step = *args.step;
@@ -58,25 +66,32 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
   if (launch.has_latents) launch.latent = aligned(*args.latent, &launch.latent_shift);
   launch.spans = static_cast<int>(spans.size());
   launch.groups = (args.heads + kGroupHeads - 1) / kGroupHeads;
-  launch.segments = most_segments(args, spans);
+  launch.segments = (keys + kSegmentKeys - 1) / kSegmentKeys;
   launch.score_factor = args.scale * kLog2E;
   const int first = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - first;
-  if (launch.segments == 1) {
-    launch.first_row = first;
-    return attend_in_teams(exec, launch, rows);
-  }
   const std::size_t row_bytes = static_cast<std::size_t>(launch.groups) * static_cast<std::size_t>(launch.segments) *
                                 static_cast<std::size_t>(segment_floats(args.dims)) * sizeof(float);
-  const std::size_t fit = cuda_ops::workspace_bytes(exec) / row_bytes;
+  const std::size_t fit = launch.segments == 1 ? INT32_MAX : cuda_ops::workspace_bytes(exec) / row_bytes;
   const int piece = static_cast<int>(std::clamp<std::size_t>(fit, 1, static_cast<std::size_t>(rows)));
   for (int done = 0; done < rows; done += piece) {
     const int count = std::min(piece, rows - done);
     launch.first_row = first + done;
-    launch.partials =
-        reinterpret_cast<float*>(cuda_ops::workspace(exec, static_cast<std::size_t>(count) * row_bytes));
-    attend_in_teams(exec, launch, count);
-    merge_segments(exec, launch, count);
+    if (launch.segments > 1) {
+      launch.partials =
+          reinterpret_cast<float*>(cuda_ops::workspace(exec, static_cast<std::size_t>(count) * row_bytes));
+    }
+    const std::int64_t teams = std::int64_t{count} * launch.groups * launch.segments;
+    launch.cluster = cluster == 0 ? fastest_cluster(exec, args, teams, keys) : cluster;
+    launch.cluster == 1 ? attend_in_teams(exec, launch, teams) : attend_in_clusters(exec, launch, teams);
+    if (launch.segments > 1) merge_segments(exec, launch, count);
   }
+  return launch.cluster;
+}
+
+void attend_keys(const Exec& exec, const AttendArgs& args) {
+  if (args.spans.empty()) return;
+  if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
+  attend_official(exec, args, 0);
 }
 
 }  // namespace sluice::cuda_sm90

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/cuda/strip_check.h"
 
@@ -46,13 +47,16 @@ class AttendCheck {
     step.latent_pages = reinterpret_cast<const LatentPage*>(lists.data());
     for (const bool with_latents : {false, true}) {  // one segment, two
       args.latent = with_latents ? &latent_ : nullptr, args.tokens_per_row = 4;
-      SLUICE_ASSIGN_OR_RETURN(const auto expected, row(args, step, alone, alone_there));
-      SLUICE_ASSIGN_OR_RETURN(const auto found, row(args, step, together, together_there));
-      if (found == expected && std::ranges::any_of(found, [](std::uint32_t bits) { return bits != 0; })) continue;
-      return internal_error(std::string("--profile sm90: on ") + gpu_.gpu() +
-                            " attention of one row differs from that of the same row among " + std::to_string(kRows) +
-                            ", where both must have the same bits; choose another profile, and report it with the "
-                            "version of the driver");
+      SLUICE_ASSIGN_OR_RETURN(const auto expected, row(args, step, together, together_there, 0));
+      for (const int cluster : {1, 2, 4, 8}) {  // blocks that the row alone has
+        SLUICE_ASSIGN_OR_RETURN(const auto found, row(args, step, alone, alone_there, cluster));
+        if (found == expected && std::ranges::any_of(found, [](std::uint32_t bits) { return bits != 0; })) continue;
+        return internal_error(std::string("--profile sm90: on ") + gpu_.gpu() + " attention of one row by " +
+                              std::to_string(cluster) + " blocks differs from that of the same row among " +
+                              std::to_string(kRows) +
+                              ", where both must have the same bits; choose another profile, and report it with the "
+                              "version of the driver");
+      }
     }
     return {};
   }
@@ -91,11 +95,11 @@ class AttendCheck {
   }
   // Row kRow among those of a span.
   Result<std::vector<std::uint32_t>> row(AttendArgs args, StepTables step, const std::vector<RowSpan>& spans,
-                                         const DeviceMemory& there) {
+                                         const DeviceMemory& there, int cluster) {
     step.host_spans = spans;
     step.spans = {reinterpret_cast<const RowSpan*>(there.data()), spans.size()};
     args.step = &step, args.spans = step.spans;
-    cuda_sm90::attend_keys(exec_, args);
+    cluster == 0 ? cuda_sm90::attend_keys(exec_, args) : void(cuda_sm90::attend_official(exec_, args, cluster));
     std::vector<std::uint32_t> bits(std::size_t{kHeads} * kDims);
     gpu_.download({reinterpret_cast<std::byte*>(bits.data()),
                    reinterpret_cast<const std::byte*>(args.out + std::ptrdiff_t{kRow} * kHeads * kDims),

@@ -45,6 +45,7 @@ struct AttendLaunch {
   int window_shift, latent_shift;  // rows of a page are 2^shift
   bool has_latents;
   int spans, first_row, groups, segments;  // segments of a row at most
+  int cluster;                             // blocks that have a team's work: 1, or, where dims are 512, 2, 4 or 8
   float score_factor;                      // scale * log2(e)
   // Of rows with several segments: [row - first_row][group][segment], of which kPartialSums floats are m and l of each
   // head, then the values [kGroupHeads][dims].
@@ -68,10 +69,19 @@ struct KeyList {
   int of_window, count;
   SLUICE_DEVICE int segments() const { return (count + kSegmentKeys - 1) / kSegmentKeys; }
 };
-SLUICE_DEVICE KeyList key_list(const AttendLaunch& launch, const RowSpan& span, int row) {
+// Those of the window; how many there are in all takes a load.
+SLUICE_DEVICE KeyList window_keys(const AttendLaunch& launch, const RowSpan& span, int row) {
   const Position p = cuda_ops::position_of(span, row), first = cuda_ops::window_first(launch.args, p);
-  const int of_window = p + 1 - first;
-  return {first, of_window, of_window + cuda_ops::latent_count(launch.args, launch.has_latents, p, row)};
+  return {first, p + 1 - first, 0};
+}
+SLUICE_DEVICE int count_keys(const AttendLaunch& launch, const RowSpan& span, int row, const KeyList& list) {
+  return list.of_window +
+         cuda_ops::latent_count(launch.args, launch.has_latents, cuda_ops::position_of(span, row), row);
+}
+SLUICE_DEVICE KeyList key_list(const AttendLaunch& launch, const RowSpan& span, int row) {
+  KeyList list = window_keys(launch, span, row);
+  list.count = count_keys(launch, span, row, list);
+  return list;
 }
 // Item i of the list: its position or entry, then its page.
 SLUICE_DEVICE std::int32_t key_at(const AttendLaunch& launch, const KeyList& list, int row, int i) {
@@ -138,9 +148,11 @@ SLUICE_DEVICE std::uint32_t half_pair(float low, float high) {
 }
 
 // The sum of weights, of which the largest score is m, with that of the sink.
+SLUICE_DEVICE float add_sink(const AttendLaunch& launch, float sink, float m, float l) {
+  return l + exp2_fast(std::fma(sink, kLog2E, -(m * launch.score_factor)));
+}
 SLUICE_DEVICE float with_sink(const AttendLaunch& launch, int head, float m, float l) {
-  if (launch.args.sink == nullptr) return l;
-  return l + exp2_fast(std::fma(launch.args.sink[head], kLog2E, -(m * launch.score_factor)));
+  return launch.args.sink == nullptr ? l : add_sink(launch, launch.args.sink[head], m, l);
 }
 SLUICE_DEVICE float* out_of(const AttendLaunch& launch, int row, int head, int dims) {
   return launch.args.out + (static_cast<std::ptrdiff_t>(row) * launch.args.heads + head) * dims;
@@ -148,7 +160,10 @@ SLUICE_DEVICE float* out_of(const AttendLaunch& launch, int row, int head, int d
 
 // Enqueued behind the kernels of segments: rows that have several are merged.
 void merge_segments(const Exec& exec, const AttendLaunch& launch, int rows);
-// The kernel with one team an item.
-void attend_in_teams(const Exec& exec, const AttendLaunch& launch, int rows);
+// The kernels with one block, and with launch.cluster blocks, for a team's work. The bits are the same.
+void attend_in_teams(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
+void attend_in_clusters(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
+// attend_keys() of rows that they take, with so many blocks (0: as many as are fastest). Returns how many.
+int attend_official(const Exec& exec, const AttendArgs& args, int cluster);
 
 }  // namespace sluice::cuda_sm90

@@ -6,6 +6,7 @@
 
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/linear_layout.h"
+#include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/math.h"
@@ -159,12 +160,6 @@ struct ExpandAndMix {
   }
 };
 
-SLUICE_DEVICE std::uint32_t bf16_of(float low, float high) {
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
 SLUICE_DEVICE void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -274,7 +269,7 @@ struct FinishAndNorm {
       value = {value.x * r * weight.x, value.y * r * weight.y, value.z * r * weight.z, value.w * r * weight.w};
       *reinterpret_cast<float4*>(values + i) = value;
       if (pairs != nullptr) {
-        *reinterpret_cast<uint2*>(of_pairs + i / 2) = {bf16_of(value.x, value.y), bf16_of(value.z, value.w)};
+        *reinterpret_cast<uint2*>(of_pairs + i / 2) = {bf16_pair(value.x, value.y), bf16_pair(value.z, value.w)};
       }
     }
   }

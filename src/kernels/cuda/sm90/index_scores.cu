@@ -5,6 +5,7 @@
 
 #include "base/number_formats.h"
 #include "kernels/cuda/sm90/attend_rows.h"
+#include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/index_rows.h"
 #include "kernels/order_key.h"
 
