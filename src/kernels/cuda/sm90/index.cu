@@ -16,7 +16,7 @@ bool takes(const IndexSelectArgs& args) {
   const PlaneView& keys = *args.keys;
   const bool codec = keys.format.codec == RowCodec::kIndexFp4 || keys.format.codec == RowCodec::kIndexFp8;
   return codec && args.dims == kIndexDims && keys.format.dims == kIndexDims && args.heads <= kIndexHeads &&
-         args.top_k > 0 && args.top_k <= kIndexCandidates / 2 && keys.rows_per_page >= 16 &&
+         args.top_k > 0 && args.top_k <= kIndexCandidates / 2 && keys.rows_per_page >= 32 &&
          std::has_single_bit(static_cast<unsigned>(keys.rows_per_page));
 }
 
@@ -40,7 +40,7 @@ std::int64_t teams_of(const IndexLaunch& launch) {
 }
 
 // Units of a piece: about as many teams as run at once, a multiprocessor each, in few rounds. What a team does before its
-// first key takes as long as two units.
+// first key takes as long as a unit.
 int choose_piece(IndexLaunch launch, int most, int processors) {
   const auto units_of = [](int entries) { return (entries + kIndexUnit - 1) / kIndexUnit; };
   launch.piece_units = 1;
@@ -58,9 +58,11 @@ int choose_piece(IndexLaunch launch, int most, int processors) {
   int best = std::max(least, 1);
   std::int64_t best_time = INT64_MAX;
   for (const int eighths : {16, 12, 10, 9, 8, 6, 5, 4, 3}) {
-    launch.piece_units = std::clamp((even * eighths + 7) / 8, std::max(least, 1), std::max({least, longest, 1}));
+    const int about = std::clamp((even * eighths + 7) / 8, std::max(least, 1), std::max({least, longest, 1}));
+    const int units = std::max(units_of(most), 1), pieces = (units + about - 1) / about;
+    launch.piece_units = (units + pieces - 1) / pieces;  // the longest row's are equal
     const std::int64_t rounds = (teams_of(launch) + processors - 1) / processors;
-    const std::int64_t time = rounds * (launch.piece_units + 2);
+    const std::int64_t time = rounds * (launch.piece_units + 1);
     if (time < best_time) best = launch.piece_units, best_time = time;
   }
   return best;

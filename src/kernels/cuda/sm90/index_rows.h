@@ -13,7 +13,7 @@
 //   score = (c_0 + c_1) + (c_2 + c_3), for index-fp8 times the key's scale.
 // A dot that is NaN counts as 0. The choice is exact.
 //
-// Entries are computed in tiles of 64, four of which are a unit. A row is cut into pieces of units, a team each, which
+// Entries are computed in tiles of 128, four of which are a unit. A row is cut into pieces of units, a team each, which
 // leave order keys, and the largest of each of some groups of them: where a row is long, the k-th largest of these
 // bounds the k-th score from below, and few entries reach it.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace sluice::cuda_sm90 {
 
-inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 64, kIndexUnit = 256;
+inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 128, kIndexUnit = 512;
 inline constexpr int kIndexSteps = kIndexDims / 16;
 inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // of a row
 inline constexpr int kIndexCandidates = 8192;                          // that a row's choice is made among at most

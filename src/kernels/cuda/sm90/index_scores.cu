@@ -1,6 +1,6 @@
-// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup multiplies a
-// tile of 64 keys, which it turns to bf16 in registers, and the queries of all heads, in shared memory. Each warp copies
-// its sixteen keys of a tile by itself, some tiles ahead; it has the sum over heads of a key in a quad of lanes.
+// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of 128
+// keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in shared
+// memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key g + 8 t.
 #include <cmath>
 
 #include "base/number_formats.h"
@@ -15,7 +15,7 @@ namespace {
 using cuda_ops::Team;
 
 constexpr unsigned kAll = 0xFFFFFFFFU;
-constexpr int kGroups = 4, kWarpKeys = 16;
+constexpr int kGroups = 4, kWarpKeys = 32;
 
 // The team's shared memory, whose address the compiler knows here to be the same in all threads.
 SLUICE_DEVICE const std::byte* first_shared() {
@@ -23,20 +23,20 @@ SLUICE_DEVICE const std::byte* first_shared() {
   return index_shared;
 }
 
-// Codes of e2m1 i and i + 4 of a word as bf16, times 2^-126.
+// Codes of e2m1 kPair and kPair + 4 of a word, one of the lower two, as bf16 times 2^-126: the product has each code
+// twice, its sign where it belongs in one and its other bits where they belong in the other.
 template <int kPair>
 SLUICE_DEVICE std::uint32_t spread_e2m1(std::uint32_t word) {
-  constexpr int kSign = 12 - 4 * kPair;
-  const std::uint32_t low = kPair == 3 ? word >> 6 : kPair == 2 ? word >> 2 : word << (kPair == 1 ? 2 : 6);
-  return (word << kSign & 0x80008000U) | (low & 0x01C001C0U);
+  constexpr std::uint32_t kCodes = kPair == 0 ? 0x000F000FU : 0x00F000F0U, kTwice = kPair == 0 ? 0x1040U : 0x104U;
+  return (word & kCodes) * kTwice & 0x81C081C0U;
 }
 
 template <bool kFp4>
 struct IndexScores {
   static constexpr int kThreads = kGroups * 128;
   static constexpr bool kWaits = true;
-  static constexpr int kCopies = kFp4 ? 2 : 4;  // of 512 bytes, that are a warp's keys of a tile; then their scales
-  static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = 4;
+  static constexpr int kCopies = kFp4 ? 4 : 8;  // of 512 bytes, that are a warp's keys of a tile; then their scales
+  static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = kFp4 ? 3 : 2;
   struct Shared {
     std::byte q[2][kTileBytes];
     std::byte ring[kThreads / 32][kAhead][kSlotBytes];
@@ -82,55 +82,74 @@ struct IndexScores {
     const GroupOperand q = inner_operand(first_shared());
     float most[2] = {NAN, NAN};  // of the thread's groups
     std::int32_t* to = launch.order_keys + (piece.row - launch.first_row) * launch.stride;
-    for (unsigned turn = 0; tile < tile_end; tile += kGroups, ++turn) {
-      const unsigned slot = turn % kAhead;
+    int slot = 0;
+    for (bool odd = false; tile < tile_end; tile += kGroups, odd = !odd) {
       cuda_ops::wait_copies<kAhead - 1>();
       __syncwarp();
-      std::uint32_t a[kIndexSteps][4];
-      float scales[2];
-      take_keys(shared.ring[warp][slot], lane, a, scales);
-      __syncwarp();
-      start(tile + kAhead * kGroups, next_page, slot);
-      next_page = page(tile + (kAhead + 1) * kGroups);
+      const std::byte* at = shared.ring[warp][slot];
+      float sums[4];  // of keys g + 8 i, over the heads of this lane
 #pragma unroll
-      for (auto& of_step : a) hold(of_step);
-      float d[32];
-      begin_products();
-      multiply_group_rows<false>(d, a[0], q);
-#pragma unroll
-      for (int step = 1; step < kIndexSteps; ++step) {
-        multiply_group_rows<true>(d, a[step], further(q, step / 4 * kTileBytes + step % 4 * 32));
-      }
-      commit_products();
-      wait_products<0>();
-      hold(d);
-      float sums[2] = {};
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          sums[h] = std::fma(weights[i], fmaxf(d[i / 2 * 4 + 2 * h + i % 2], 0.0F), sums[h]);
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t a[kIndexSteps][4];
+        take_keys(at, half, lane, a);
+        float scale = 1.0F;
+        if (half == 1) {
+          if (!kFp4) scale = *reinterpret_cast<const float*>(at + kScalesAt + (lane / 4 + lane % 4 * 8) * 4);
+          __syncwarp();
+          start(tile + kAhead * kGroups, next_page, slot);
+          next_page = page(tile + (kAhead + 1) * kGroups);
         }
+        multiply(a, q, weights, sums + 2 * half);
+        if (half == 0) continue;
+        const float score = sum_of_quad(sums, lane) * scale;
+        const int e = tile * kIndexTile + in_tile + lane / 4 + lane % 4 * 8;
+        if (e >= piece.visible) continue;
+        const float own = e < launch.args.first_entry ? -INFINITY : score;
+        (odd ? most[1] : most[0]) = fmaxf(odd ? most[1] : most[0], own);
+        to[e] = order_key(own);
+        if (with_scores) launch.args.scores[piece.row * launch.args.scores_stride + e] = own;
       }
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        sums[h] += __shfl_xor_sync(kAll, sums[h], 1);
-        sums[h] += __shfl_xor_sync(kAll, sums[h], 2);
-        if (!kFp4) sums[h] *= scales[h];
-      }
-      const int e = tile * kIndexTile + in_tile + lane / 4, t = lane % 4;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        if (e + 8 * h < launch.args.first_entry) sums[h] = -INFINITY;
-        if (turn % 4 == static_cast<unsigned>(t) && e + 8 * h < piece.visible) most[h] = fmaxf(most[h], sums[h]);
-      }
-      const float own = t == 0 ? sums[0] : sums[1];  // two lanes of a quad have one each
-      if (t > 1 || e + 8 * t >= piece.visible) continue;
-      to[e + 8 * t] = order_key(own);
-      if (with_scores) launch.args.scores[piece.row * launch.args.scores_stride + e + 8 * t] = own;
+      slot = slot + 1 == kAhead ? 0 : slot + 1;
     }
     cuda_ops::wait_copies<0>();
     if (launch.maxima != nullptr) store_maxima(piece, most);
+  }
+
+  // Of two keys, the sum over the lane's heads.
+  static SLUICE_DEVICE void multiply(std::uint32_t (&a)[kIndexSteps][4], GroupOperand q, const float (&weights)[16],
+                                     float* sums) {
+#pragma unroll
+    for (auto& of_step : a) hold(of_step);
+    float d[32];
+    begin_products();
+    multiply_group_rows(d, a[0], q);
+#pragma unroll
+    for (int step = 1; step < kIndexSteps; ++step) {
+      add_group_rows(d, a[step], further(q, step / 4 * kTileBytes + step % 4 * 32));
+    }
+    commit_products();
+    wait_products<0>();
+    hold(d);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sums[h] = 0.0F;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        sums[h] = std::fma(weights[i], fmaxf(d[i / 2 * 4 + 2 * h + i % 2], 0.0F), sums[h]);
+      }
+    }
+  }
+  // Sum t of lane t of a quad over the quad, (0 + 1) + (2 + 3).
+  static SLUICE_DEVICE float sum_of_quad(const float (&sums)[4], int lane) {
+    const bool odd = lane % 2 == 1, upper = lane % 4 >= 2;
+    float pairs[2];  // of keys t % 2 and 2 further
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float other = __shfl_xor_sync(kAll, odd ? sums[2 * i] : sums[2 * i + 1], 1);
+      pairs[i] = (odd ? sums[2 * i + 1] : sums[2 * i]) + other;
+    }
+    const float other = __shfl_xor_sync(kAll, upper ? pairs[0] : pairs[1], 2);
+    return (upper ? pairs[1] : pairs[0]) + other;
   }
 
   // Each warp by itself. False: the launch has no such team.
@@ -165,8 +184,8 @@ struct IndexScores {
     return false;
   }
 
-  // Where sixteen keys side by side lie, and a lane's copies of them: of index-fp4 lane 4 g + t has 16 bytes of rows g
-  // and g + 8, of index-fp8 two such pieces of each, of either half. Then all scales, by some lanes.
+  // Where a warp's keys lie, and a lane's copies of them: of index-fp4 lane 4 g + t has 16 bytes of rows g + 8 i, of
+  // index-fp8 two such pieces of each, of either half. Then all scales, by some lanes.
   struct KeyCopies {
     static constexpr int kRowBytes = kFp4 ? kIndexDims / 2 : kIndexDims;
     const std::byte *data, *scales;  // of the lane, from page 0 on
@@ -197,37 +216,35 @@ struct IndexScores {
     }
   };
 
-  // The fragments of each step, and of index-fp8 the scales of keys g and g + 8.
-  static SLUICE_DEVICE void take_keys(const std::byte* slot, int lane, std::uint32_t (&a)[kIndexSteps][4],
-                                      float (&scales)[2]) {
+  // The fragments of each step, of keys g and g + 8 of either half.
+  static SLUICE_DEVICE void take_keys(const std::byte* slot, int half, int lane, std::uint32_t (&a)[kIndexSteps][4]) {
     const auto words = [&](int copy) { return *reinterpret_cast<const uint4*>(slot + copy * 512 + lane * 16); };
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const std::byte* of_row = slot + kScalesAt + (lane / 4 + 8 * h) * 4;
+      const int eight = 2 * half + h;
       if constexpr (kFp4) {
-        const auto code = static_cast<std::uint32_t>(of_row[lane % 4]);
+        const auto code = static_cast<std::uint32_t>(slot[kScalesAt + eight * 32 + lane]);
         const std::uint32_t limited = min(max(code, std::uint32_t{kMinIndexScale}), std::uint32_t{kMaxIndexScale});
         const std::uint32_t factor = (limited + 126 - kIndexShift) * 0x00800080U;
-        const uint4 all = words(h);
+        const uint4 all = words(eight);
         const std::uint32_t word[4] = {all.x, all.y, all.z, all.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           a[2 * j][h] = multiply_pairs(spread_e2m1<0>(word[j]), factor);
           a[2 * j][h + 2] = multiply_pairs(spread_e2m1<1>(word[j]), factor);
-          a[2 * j + 1][h] = multiply_pairs(spread_e2m1<2>(word[j]), factor);
-          a[2 * j + 1][h + 2] = multiply_pairs(spread_e2m1<3>(word[j]), factor);
+          a[2 * j + 1][h] = multiply_pairs(spread_e2m1<0>(word[j] >> 8), factor);
+          a[2 * j + 1][h + 2] = multiply_pairs(spread_e2m1<1>(word[j] >> 8), factor);
         }
       } else {
-        scales[h] = *reinterpret_cast<const float*>(of_row);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const uint4 all = words(2 * h + half);
+        for (int part = 0; part < 2; ++part) {
+          const uint4 all = words(2 * eight + part);
           const std::uint32_t word[4] = {all.x, all.y, all.z, all.w};
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             std::uint32_t pairs[2];
             codes_to_bf16(word[j], 0x7B807B80U, pairs);  // times 2^120
-            a[4 * half + j][h] = pairs[0], a[4 * half + j][h + 2] = pairs[1];
+            a[4 * part + j][h] = pairs[0], a[4 * part + j][h + 2] = pairs[1];
           }
         }
       }
