@@ -94,9 +94,8 @@ struct AttendCluster {
       wait_for_cluster();
     } else if (group == 1) {
       take_registers<kScoreRegisters>();
-      const int keys = with_keys(launch, shared.span, item).keys();
       take_queries(shared, item);
-      weigh(shared, keys, rank);
+      weigh(shared, with_keys(launch, shared.span, item).keys(), rank);
     } else {
       if constexpr (kValueRegisters > 128) {
         take_registers<kValueRegisters>();
@@ -104,9 +103,8 @@ struct AttendCluster {
         leave_registers<kValueRegisters>();
       }
       arrive_in_cluster();
-      item = with_keys(launch, shared.span, item);
       take_queries(shared, item);
-      add_values(shared, item, rank);
+      add_values(shared, with_keys(launch, shared.span, item), rank);
     }
     arrive_in_cluster();
     wait_for_cluster();
