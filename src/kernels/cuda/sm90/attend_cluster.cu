@@ -25,8 +25,9 @@ struct AttendCluster {
   static constexpr int kTiles = Codes::kTiles, kMine = kTiles / kRanks;  // tiles of values of a rank
   // Blocks whose values, and whose weights are there at once: in a cluster of 8 the weights of all ranks.
   static constexpr int kSlots = kRanks == 8 ? 3 : 2, kWeightSlots = kRanks == 8 ? 8 : kRanks == 4 ? 6 : 3;
-  static constexpr int kValueRing = kRanks == 8 ? 6 : 10;  // copies of values on their way; keys: a block's
-  // Of half a block; the last rank has one copy more.
+  // Copies of values on their way, and how many half blocks that is; the last rank has one copy more of each. Of keys
+  // that are owned a whole block is on its way.
+  static constexpr int kValueRing = kRanks == 8 ? 8 : kRanks == 4 ? 12 : 10;
   static constexpr int kAhead = kValueRing / kMine, kLastAhead = kValueRing / (kMine + 1);
   static constexpr int kWide = kMine == 1 ? 64 : 128, kParts = kMine * 64 / kWide;  // value dims of a product
   static constexpr int kExtra = 0x100;                                              // in `largest`: not is_plain()
@@ -93,9 +94,8 @@ struct AttendCluster {
       wait_for_cluster();
     } else if (group == 1) {
       take_registers<kScoreRegisters>();
-      const int keys = with_keys(launch, shared.span, item).keys();
       take_queries(shared, item);
-      weigh(shared, keys, rank);
+      weigh(shared, with_keys(launch, shared.span, item).keys(), rank);
     } else {
       if constexpr (kValueRegisters > 128) {
         take_registers<kValueRegisters>();
@@ -103,9 +103,8 @@ struct AttendCluster {
         leave_registers<kValueRegisters>();
       }
       arrive_in_cluster();
-      item = with_keys(launch, shared.span, item);
       take_queries(shared, item);
-      add_values(shared, item, rank);
+      add_values(shared, with_keys(launch, shared.span, item), rank);
     }
     arrive_in_cluster();
     wait_for_cluster();
