@@ -15,7 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
+// From `begin` until the device has done what it was asked. A device that has broken down is quick.
+Result<double> seconds_until_done(Runner& runner, Clock::time_point begin) {
+  runner.wait();
+  SLUICE_RETURN_IF_ERROR(runner.device_status());
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -122,8 +125,7 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
     SLUICE_RETURN_IF_ERROR(runner_->run_step({&span, 1}));
     count({.spans = {{test.depth + begin, rows}}, .logit_rows = static_cast<int>(span.logit_rows.size())}, steps);
   }
-  runner_->wait();
-  return seconds_since(start);
+  return seconds_until_done(*runner_, start);
 }
 
 Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
@@ -146,8 +148,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
     done += kept;
   }
-  runner_->wait();
-  return seconds_since(start);
+  return seconds_until_done(*runner_, start);
 }
 
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
@@ -189,8 +190,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     if (shape.logit_rows != test.concurrency) return too_few;
     count(std::move(shape), steps);
   }
-  runner_->wait();
-  return seconds_since(start);
+  return seconds_until_done(*runner_, start);
 }
 
 }  // namespace sluice

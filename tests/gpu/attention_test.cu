@@ -448,7 +448,33 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-class GpuAttention : public Sm90Test {};
+class GpuAttention : public Sm90Test {
+ protected:
+  // Which heads and dims of a row differ, eight heads a line: a digit for each 64 dims, how many eighths.
+  std::string where(const float* out, const float* expected, int heads, int dims) {
+    std::vector<float> rows[2];
+    for (const float* from : {out, expected}) {
+      std::vector<float>& row = rows[from == out ? 0 : 1];
+      row.resize(static_cast<std::size_t>(heads) * dims);
+      gpu().download({reinterpret_cast<std::byte*>(row.data()), reinterpret_cast<const std::byte*>(from),
+                      row.size() * sizeof(float)});
+    }
+    gpu().wait();
+    std::string text;
+    for (int h = 0; h < heads; h += 8) {
+      text += "\n";
+      for (int d = 0; d < dims; d += 64) {
+        int count = 0, at = -1;
+        for (int i = 0; i < 8 * 64 && h + i / 64 < heads; ++i) {
+          const int here = (h + i / 64) * dims + d + i % 64;
+          if (std::memcmp(&rows[0][here], &rows[1][here], sizeof(float)) != 0) ++count, at = here;
+        }
+        text += count == 0 ? " 0" : " " + std::to_string((count + 63) / 64) + "(" + std::to_string(rows[0][at] / rows[1][at]) + ")";
+      }
+    }
+    return text;
+  }
+};
 
 TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
   for (const Case& of : cases()) {
@@ -459,7 +485,8 @@ TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
       const auto compare = [&](const float* out, int row, int rows, const char* what) {
         const std::size_t at = static_cast<std::size_t>(row) * world.row_values();
         EXPECT_EQ(different(out + at, expected.data() + at, static_cast<std::size_t>(rows) * world.row_values()), 0U)
-            << of.name << ", sink " << with_sink << ", " << what << ", rows " << row << " to " << row + rows;
+            << of.name << ", sink " << with_sink << ", " << what << ", rows " << row << " to " << row + rows
+            << where(out + at, expected.data() + at, of.shape.heads, of.shape.dims);
       };
       compare(world.run(exec_, false, 0, static_cast<int>(of.spans.size()), with_sink), 0, world.rows(), "all spans");
       compare(world.run(exec_, true, 0, world.rows(), with_sink), 0, world.rows(), "each row a span");

@@ -34,10 +34,10 @@ int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
 }
 
 // Blocks that have a team's work, so that most processors have some. Clusters lie in groups of 16 or 18 processors: of
-// 132, at most 66 of 2, 30 of 4 and 15 of 8 run at once. Two blocks of keys are too little to share.
+// 132, at most 66 of 2, 30 of 4 and 15 of 8 run at once.
 int fastest_cluster(const Exec& exec, const AttendArgs& args, std::int64_t teams, int keys) {
   const int blocks = (std::min(keys, kSegmentKeys) + kBlockKeys - 1) / kBlockKeys, all = cuda_ops::processors(exec);
-  if (args.dims != 512 || blocks <= 2) return 1;
+  if (args.dims != 512 || blocks < 2) return 1;
   if (blocks > 4 && teams * 9 <= all) return 8;
   if (teams * 22 <= all * 5) return 4;
   return teams * 2 <= all ? 2 : 1;

@@ -23,13 +23,17 @@ SLUICE_HD constexpr int tile_piece(int row, int piece) {
 struct GroupOperand {
   std::uint32_t at, form;
 };
+// In a cluster an address says above its 18 bits which block's it is; the instruction has something else there.
+SLUICE_DEVICE std::uint32_t operand_address(const void* shared) {
+  return (shared_address(shared) & 0x3FFFFU) >> 4;
+}
 // The values that are multiplied and added lie side by side in a row; a step of 16 of them is 32 bytes further.
 SLUICE_DEVICE GroupOperand inner_operand(const void* shared) {
-  return {(shared_address(shared) >> 4) | 1U << 16, 1U << 30 | 1024U >> 4};
+  return {operand_address(shared) | 1U << 16, 1U << 30 | 1024U >> 4};
 }
 // They lie in a column, 16 rows further a step; 64 more values of a row are a tile further.
 SLUICE_DEVICE GroupOperand outer_operand(const void* shared) {
-  return {(shared_address(shared) >> 4) | std::uint32_t{kTileBytes} >> 4 << 16, 1U << 30 | 1024U >> 4};
+  return {operand_address(shared) | std::uint32_t{kTileBytes} >> 4 << 16, 1U << 30 | 1024U >> 4};
 }
 SLUICE_DEVICE GroupOperand further(GroupOperand operand, int bytes) {
   return {operand.at + static_cast<std::uint32_t>(bytes >> 4), operand.form};
