@@ -41,6 +41,7 @@ class Scripted(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # or the first word waits for the system to confirm the role
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):

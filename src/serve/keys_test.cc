@@ -150,17 +150,20 @@ TEST_F(KeysTest, RunningRequestsOfAKeyAreLimited) {
 TEST_F(KeysTest, WhoHasItsAnswerMayAskAgainAtOnce) {
   options_.keys = {.keys = {"ann:a", "bob:b"}};
   options_.key_limits.max_running = 1;
-  std::promise<void> both, go;
+  std::promise<void> alone, both, go;
   int outputs = 0;
   engine_.before_output = [&, begun = both.get_future().share(), wait = go.get_future().share()] {
-    if (++outputs == 1) begun.wait();  // ann's token; then her end and bob's token are one turn of the engine
+    if (++outputs == 1) {  // ann's token, a turn of its own; then her end and bob's token are one turn of the engine
+      alone.set_value();
+      begun.wait();
+    }
     if (outputs == 3) wait.wait();
   };
   say("one");
   start();
   TestClient ann(server_->port()), bob(server_->port());
   ann.send_request("POST", "/v1/completions", kBody, "x-api-key: a\r\n");
-  while (engine_.seen().empty()) std::this_thread::sleep_for(1ms);
+  alone.get_future().wait();
   bob.send_request("POST", "/v1/completions", kBody, "x-api-key: b\r\n");
   while (engine_.seen().size() < 2) std::this_thread::sleep_for(1ms);
   both.set_value();
