@@ -26,11 +26,11 @@ if has products; then
   cp "$folder/log" "$out/products.txt"
 fi
 if has attention; then
-  check attention "$gpu_test" --part 1 --gtest_filter='GpuAttention*:GpuIndex*' --json "$out/attention.json"
+  check attention "$gpu_test" --part 1 --gtest_filter='GpuHyper*:GpuAttention*:GpuIndex*' --json "$out/attention.json"
   grep 'f64' "$folder/log" | tee -a "$out/sm90.txt"
 fi
 if has speed; then
-  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedAttention*:GpuSpeedIndex*'
+  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedHyper*:GpuSpeedAttention*:GpuSpeedIndex*'
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi
