@@ -79,6 +79,11 @@ Result<DeviceMemory> EmulatedDevice::map(std::size_t bytes, std::string_view wha
   return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
 }
 
+bool EmulatedDevice::holds(const void* at) const {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::any_of(maps_, [at](const auto& map) { return at >= map.first && at < map.first + map.second; });
+}
+
 void EmulatedDevice::unmap(std::byte* data, std::size_t) {
   wait();
   const std::lock_guard lock(mutex_);

@@ -58,6 +58,8 @@ class EmulatedDevice final : public Device {
   void record() { recording_ = true; }
   Recording recorded();
   void replay(const Recording& recording);
+  // Whether it is device memory. A GPU's ops reach no other; those here would.
+  bool holds(const void* at) const;
 
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
@@ -65,7 +67,7 @@ class EmulatedDevice final : public Device {
   void run();
   void protect(bool accessible);
 
-  std::mutex mutex_;  // of all below but what is the worker's
+  mutable std::mutex mutex_;  // of all below but what is the worker's
   std::condition_variable changed_;
   std::deque<Work> queue_;
   Mark enqueued_ = 0, done_ = 0;

@@ -58,7 +58,9 @@ class Decoding {
     copy_ = 1 - copy_;
     return builder_.finish();
   }
-  void forward(const StepTables& tables, float* logits) { model_.forward(exec_, tables, view_, logits, nullptr); }
+  void forward(const StepTables& tables, float* logits, const Tap* tap = nullptr) {
+    model_.forward(exec_, tables, view_, logits, tap);
+  }
 
  private:
   Model& model_;
@@ -129,6 +131,44 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
   }
   for (std::size_t step = 0; step <= kSteps; ++step) EXPECT_EQ(found[step], expected[step]) << "step " << step;
   prepare_for(*model, 256);  // its memory leaves the device
+}
+
+// What a tap is shown of the indexer was written by the device.
+TEST(EmulatedTaps, IndexScoresAreInDeviceMemory) {
+  ThreadPool pool(2);
+  EngineSetup options;
+  options.model.folder = test_data_dir() + "/oracles/v32-like";
+  auto model = load_model({&pool, select_kernels("auto").value()}, options.model.folder, options, {}, nullptr).value();
+  static int selections;
+  selections = 0;
+  {
+    EmulatedDevice device(1);
+    OpTable ops = emulated_op_table();
+    ops.index_select = [](const Exec& exec, const IndexSelectArgs& args) {
+      ++selections;
+      EXPECT_TRUE(static_cast<EmulatedDevice&>(*exec.device).holds(args.scores));
+      emulated_op_table().index_select(exec, args);
+    };
+    const Exec exec{&pool, select_kernels("auto").value(), &ops, &device};
+    ASSERT_TRUE(model->prepare(device, 256, 4096).ok());
+    DeviceTables tables;
+    ASSERT_TRUE(tables
+                    .reserve(device, model->cache_layout().table_shape(),
+                             {.rows = 256, .latent_pages = kSequences, .window_pages = kSequences})
+                    .ok());
+    Decoding decoding(*model, exec, 1);
+    std::vector<float> logits(kSequences * static_cast<std::size_t>(model->config().vocab_size));
+    int shown = 0;
+    const Tap tap = [&](std::string_view name, const float*, int, int) { shown += name.ends_with("index_scores"); };
+    decoding.forward(tables.upload(decoding.next(first_rows)), logits.data(), &tap);
+    for (std::size_t step = 0; step < kSteps; ++step) {  // until there is something to choose
+      decoding.forward(tables.upload(decoding.next(one_row)), logits.data(), &tap);
+    }
+    device.wait();
+    EXPECT_EQ(shown, selections);
+    prepare_for(*model, 256);
+  }
+  EXPECT_GT(selections, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedTest, ::testing::Values("v4-flash-like", "v3-like", "qwen3-yarn-like"));

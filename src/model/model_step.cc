@@ -67,11 +67,14 @@ void ModelStep::export_entries(int layer, int tokens_per_row, int most, bool cho
                       chosen ? counts.ints(rows()) : nullptr);
 }
 
-void ModelStep::score_all(FloatBuffer& buffer, IndexSelectArgs* args) const {
-  if (tap == nullptr) return;
-  device().wait();  // the buffer may grow
-  args->scores_stride = tables.end / args->tokens_per_row;
-  args->scores = buffer.get(static_cast<std::size_t>(rows()) * static_cast<std::size_t>(args->scores_stride));
+DeviceMemory ModelStep::score_all(IndexSelectArgs* args) const {
+  if (tap == nullptr) return {};
+  const std::ptrdiff_t stride = tables.end / args->tokens_per_row;
+  const std::size_t count = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(stride);
+  auto scores = device().map(count * sizeof(float), "index scores that are shown");
+  if (!scores.ok()) return {};
+  args->scores = reinterpret_cast<float*>(scores->data()), args->scores_stride = stride;
+  return std::move(scores).value();
 }
 
 }  // namespace sluice

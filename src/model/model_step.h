@@ -38,8 +38,9 @@ struct ModelStep {
   // What an indexer chose, or that it had nothing to choose.
   void export_entries(int layer, int tokens_per_row, int most, bool chosen, const ScratchTensor& entries,
                       const ScratchTensor& counts) const;
-  // For a tap the indexer keeps all scores, in `buffer`.
-  void score_all(FloatBuffer& buffer, IndexSelectArgs* args) const;
+  // For a tap the indexer keeps all scores, in the device's memory that is returned; without a tap, or that memory,
+  // none.
+  DeviceMemory score_all(IndexSelectArgs* args) const;
 
  private:
   std::string shown_name(int layer, const char* name) const;

@@ -114,10 +114,10 @@ void DeepSeekMla::select_keys(Step& step, int index) {
   args.keys = &step.cache[planes_[static_cast<std::size_t>(index)].index];
   args.tokens_per_row = 1, args.top_k = mla.index_topk, args.first_entry = first_key(index);
   args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
-  step.score_all(w.index_scores, &args);
+  const DeviceMemory scores = step.score_all(&args);
   index_select(step.exec, args);
   step.show(index, "index_q", w.index_q.rows(rows));
-  step.show(index, "index_scores", args.scores, rows, args.scores_stride);
+  if (args.scores != nullptr) step.show(index, "index_scores", args.scores, rows, args.scores_stride);
 }
 
 // Turns the queries of neighbouring spans to the latent's side, head by head, attends, and turns what comes out to

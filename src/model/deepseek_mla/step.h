@@ -16,7 +16,6 @@ struct DeepSeekMla::Workspace {
   ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
   ScratchTensor hidden, token, token_and_hidden;  // of the layer for multi-token prediction, which enters with the last
-  FloatBuffer index_scores;                       // for taps
   FeedForwardScratch feed_forward;
 };
 

@@ -142,10 +142,10 @@ void DeepSeekV4::select_entries(Step& step, int index) {
   args.keys = &step.cache[planes_[static_cast<std::size_t>(index)].index_latent];
   args.tokens_per_row = 4, args.top_k = v4.index_topk;
   args.selected = w.selected.ints(rows), args.count = w.selected_count.ints(rows);
-  step.score_all(w.index_scores, &args);
+  const DeviceMemory scores = step.score_all(&args);
   index_select(step.exec, args);
   step.show(index, "index_q", w.index_q.rows(rows));
-  step.show(index, "index_scores", args.scores, rows, args.scores_stride);
+  if (args.scores != nullptr) step.show(index, "index_scores", args.scores, rows, args.scores_stride);
 }
 
 }  // namespace sluice::v4

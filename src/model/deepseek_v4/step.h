@@ -19,7 +19,6 @@ struct DeepSeekV4::Workspace {
   ScratchTensor q_a, q, kv, attended, o_a;
   CompressorScratch compressor, index_compressor;
   ScratchTensor index_q, index_weights, selected, selected_count;
-  FloatBuffer index_scores;  // for taps
   FeedForwardScratch feed_forward;
 };
 
