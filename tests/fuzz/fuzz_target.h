@@ -3,7 +3,8 @@
 //
 // Each program defines fuzz_target(); fuzz_main.cc runs it on the files of tests/fuzz/NAME and on mutations of them.
 // An input has failed when the check ends the program (fuzz_expect, SLUICE_CHECK, a sanitizer, a signal), takes longer
-// than kInputSeconds of processor time, more memory than kInputBytes, or leaves memory allocated.
+// than kInputSeconds of processor time (six times as many with a sanitizer), more memory than kInputBytes, or leaves
+// memory allocated.
 #pragma once
 
 #include <cstddef>
