@@ -7,25 +7,19 @@ import http.client
 import json
 import os
 import random
-import re
 import threading
 import time
 import urllib.parse
 
 import pytest
 
-from server_process import PATIENCE, Server, fetch
+from server_process import PATIENCE, Server, fetch, resident_mb
 from stream_delay import measure
 
 # What a client's thread throws fails its test.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 CLIENTS = int(os.environ.get("SLUICE_LOAD_CLIENTS", 40))
 SECONDS = float(os.environ.get("SLUICE_LOAD_SECONDS", 4))
-
-
-def resident_mb(process):
-    with open(f"/proc/{process.pid}/status") as status:
-        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
 
 
 def client(server, seed, end, seen):
