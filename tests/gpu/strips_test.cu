@@ -374,6 +374,11 @@ struct SpeedWeight {
   std::unique_ptr<OnDevice<std::byte>> data;
 };
 
+int most_rows() {  // that are measured
+  const char* most = std::getenv("SLUICE_MOST_ROWS");
+  return most != nullptr ? std::atoi(most) : 8192;
+}
+
 TEST_F(GpuSpeedStrips, Products) {
   const double copy = copy_bytes_a_second();
   std::printf("copy %.0f GB/s\n", copy * 1e-9);
@@ -393,7 +398,7 @@ TEST_F(GpuSpeedStrips, Products) {
     const OnDevice<std::uint16_t> x(values);
     const OnDevice<float> y(static_cast<std::size_t>(head ? 256 : kMost) * of.out * of.groups);
     for (const int rows : {1, 4, 8, 16, 32, 64, 128, 256, 2048, 4096}) {
-      if (head && rows > 256) continue;
+      if ((head && rows > 256) || rows > most_rows()) continue;
       const int times = rows > 1000 ? 4 : 24;
       const double us = microseconds(times, [&](int i) {
         std::vector<StripProduct> products;
@@ -430,7 +435,8 @@ TEST_F(GpuSpeedStrips, Experts) {
   const OnDevice<float> x(pairs), y(static_cast<std::size_t>(kMost) * kHidden);
   const OnDevice<float> of_slots(std::vector<float>(static_cast<std::size_t>(kMost) * kSlots, 0.2F));
   std::printf("copy %.0f GB/s\n", copy * 1e-9);
-  for (const int rows : {1, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}) {
+  for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}) {
+    if (rows > most_rows()) continue;
     const int lists = rows >= 512 ? 1 : 8;  // of choices, so that few rows read other experts each time
     std::vector<std::int32_t> ids;
     double bytes = 0.0;

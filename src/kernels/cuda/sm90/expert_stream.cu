@@ -6,19 +6,16 @@
 
 #include "base/number_formats.h"
 #include "kernels/cuda/shared/expert_lists.h"
+#include "kernels/cuda/sm90/expert_chunks.h"
 #include "kernels/cuda/sm90/expert_stream.h"
-#include "kernels/cuda/sm90/pipeline.h"
+#include "kernels/cuda/sm90/pair_experts.h"
 
 namespace sluice::cuda_sm90 {
 namespace {
 
 using cuda_ops::Team;
 
-constexpr int kWarps = 16, kChunkBytes = 2192;  // of a ring: 2,048 bytes of cells, then their scales
-constexpr int kBarrierAt = 2176;               // and the barrier that says when they have arrived
-template <StripKind kKind>
-inline constexpr int kChunkCells = 2048 / (Cell<kKind>::kWords * 512);
-constexpr int kNormalStages = 4, kStagesOfTwo = 3;  // the latter leave room for the next kernel's team beside this one
+constexpr int kWarps = 16, kStages = 4;
 
 // Rows in the order in which lanes take them: a cell of a row is 128 bytes, 64 for steps 0 and 1 and 64 for steps 2 and
 // 3, and of these 16 are of lanes t: inputs 2t, 2t + 1, 2t + 8, 2t + 9 of a step, then of the next.
@@ -68,34 +65,29 @@ struct ListAndStage {
   }
 };
 
-// kInner: m = SwiGLU of gate and up; else y of down. kTiles: of 8 rows, of a group. kBeside: leaves room for the next
-// kernel's team, so that its weights are on their way before this one has ended.
-template <bool kInner, int kTiles, bool kBeside>
+// kInner: m = SwiGLU of gate and up; else y of down. kTiles: of 8 rows, of a group.
+template <bool kInner, int kTiles>
 struct StreamExperts {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kResident = kBeside ? 2 : 1;
-  static constexpr int kAhead = kBeside ? 1 : 2;  // cells of rows on their way
+  static constexpr int kAhead = 2;  // cells of rows on their way
   static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kUnitWarps = kInner ? 2 : 1, kUnits = kWarps / kUnitWarps;  // a unit: a strip of one or both
   static constexpr int kSums = 4 * kTiles;
   static constexpr int kExchangeBytes = kInner ? kUnits * 2 * 32 * kSums * 4 : 0;
 
-  StripLinear routed, shared;        // their shapes
-  const std::byte* shared_data[2];   // gate and up, or down
-  const RowGroup* groups[2];         // likewise
-  const std::int32_t* used;          // of the groups
-  const std::int32_t* x_rows;        // of pairs, then of the shared expert's rows; null: the same
-  const std::uint16_t* x;            // in lanes' order
-  const float* weights;              // of pairs
+  StripLinear routed, shared;       // their shapes
+  const std::byte* shared_data[2];  // gate and up, or down
+  const RowGroup* groups[2];        // likewise
+  const std::int32_t* used;         // of the groups
+  const std::int32_t* x_rows;       // of pairs, then of the shared expert's rows; null: the same
+  const std::uint16_t* x;           // in lanes' order
+  const float* weights;             // of pairs
   float limit;
   int pairs, shared_rows;
   std::uint16_t* m;  // in lanes' order
   float* y;
-  int stages;
 
-  static constexpr std::size_t shared_bytes(int stages) {
-    return static_cast<std::size_t>(kWarps * stages) * kChunkBytes + kExchangeBytes;
-  }
+  static constexpr std::size_t kSharedBytes = static_cast<std::size_t>(kWarps * kStages) * kChunkBytes + kExchangeBytes;
 
   struct Sums {
     float values[kTiles][4];
@@ -139,18 +131,13 @@ struct StreamExperts {
     const StripAt strip(w, data, at % w.strips);
     s.cells = strip.cells, s.scales = strip.scales;
     s.left = own ? w.cells / kChunkCells<StripKind::kMxfp4> : w.cells / kChunkCells<StripKind::kFp8>;
-    s.scale_bytes = own ? kChunkCells<StripKind::kMxfp4> * 32 : 16;
+    s.scale_bytes = own ? kChunkScaleBytes<StripKind::kMxfp4> : kChunkScaleBytes<StripKind::kFp8>;
   }
   // The next chunk.
   SLUICE_DEVICE void start(Stream& s, const std::byte* stage) const {
     if (s.unit >= s.end) return;
-    if (s.lane == 0) {
-      const std::uint32_t to = shared_address(stage), barrier = to + kBarrierAt;
-      arrive_and_expect(barrier, 2048 + s.scale_bytes);
-      bulk_copy(to, s.cells, 2048, barrier);
-      bulk_copy(to + 2048, s.scales, s.scale_bytes, barrier);
-    }
-    s.cells += 2048, s.scales += s.scale_bytes;
+    if (s.lane == 0) start_chunk(stage, s.cells, s.scales, s.scale_bytes);
+    s.cells += kChunkCellBytes, s.scales += s.scale_bytes;
     if (--s.left == 0) {
       s.unit += kUnits;
       open(s);
@@ -159,10 +146,10 @@ struct StreamExperts {
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    std::byte* const ring = team.shared + warp * stages * kChunkBytes;
+    std::byte* const ring = team.shared + warp * kStages * kChunkBytes;
     Stream s;
     s.lane = static_cast<int>(threadIdx.x) % 32, s.matrix = warp % kUnitWarps;
-    if (s.lane < stages) init_barrier(shared_address(ring + s.lane * kChunkBytes + kBarrierAt), 1);
+    if (s.lane < kStages) init_chunk(ring + s.lane * kChunkBytes);
     fence_barriers();
     __syncwarp();
     if constexpr (kInner) cuda_ops::wait_for_kernels();
@@ -177,10 +164,10 @@ struct StreamExperts {
     s.end = s.own + part(shared_units, team.index + 1) - s.shared_first;
     s.unit = warp / kUnitWarps;
     open(s);
-    for (int i = 0; i < stages; ++i) start(s, ring + i * kChunkBytes);
+    for (int i = 0; i < kStages; ++i) start(s, ring + i * kChunkBytes);
     if constexpr (!kInner) cuda_ops::wait_for_kernels();
     if constexpr (!kInner) cuda_ops::let_next_kernel_start();
-    auto* exchange = reinterpret_cast<float*>(team.shared + kWarps * stages * kChunkBytes);
+    auto* exchange = reinterpret_cast<float*>(team.shared + kWarps * kStages * kChunkBytes);
     int stage = 0, parity = 0, turn = 0;
     for (int unit = warp / kUnitWarps; unit < s.end; unit += kUnits) {
       Sums total;
@@ -246,16 +233,11 @@ struct StreamExperts {
     int left = w.segment_cells;
     for (int chunks = w.cells / kCells; chunks > 0; --chunks) {
       const std::byte* chunk = ring + stage * kChunkBytes;
-      wait_phase(shared_address(chunk) + kBarrierAt, parity);
+      wait_for_chunk(chunk, parity);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         Cell<kKind> cell;
-#pragma unroll
-        for (int k = 0; k < Cell<kKind>::kWords; ++k) {
-          cell.words[k] =
-              *reinterpret_cast<const uint4*>(chunk + (i * Cell<kKind>::kWords + k) * 512 + s.lane * 16);
-        }
-        cell.take_scales(chunk + 2048 + (kKind == StripKind::kMxfp4 ? i * 32 : 0), s.lane);
+        take_cell(chunk, i, s.lane, cell);
         const Inputs inputs = next[i % kAhead];
         load(i + kAhead);
         multiply(cell, inputs, chain);
@@ -265,7 +247,7 @@ struct StreamExperts {
       for (int n = 0; n < kTiles; ++n) at[n] += 8 * kCells;
       __syncwarp();
       start(s, chunk);
-      if (++stage == stages) stage = 0, parity ^= 1;
+      if (++stage == kStages) stage = 0, parity ^= 1;
     }
     if (kKind == StripKind::kMxfp4) total.clear();  // one segment
     if (kKind == StripKind::kMxfp4 || left != w.segment_cells) total.add(chain);
@@ -289,7 +271,9 @@ struct StreamExperts {
   }
 
   static SLUICE_DEVICE int row_of(int lane, int n, int i) { return 8 * n + lane % 4 * 2 + i % 2; }
-  static SLUICE_DEVICE int output_of(int lane, int strip, int i) { return strip * kStripOutputs + lane / 4 + i / 2 * 8; }
+  static SLUICE_DEVICE int output_of(int lane, int strip, int i) {
+    return strip * kStripOutputs + lane / 4 + i / 2 * 8;
+  }
 
   // The up warp hands its sums over; two units share no memory, so that it need not wait until they are read.
   SLUICE_DEVICE void put_inner(const Stream& s, float* exchange, const Place& at, const Sums& total) const {
@@ -364,24 +348,24 @@ struct Memory {
   }
 };
 
-template <int kTiles, bool kBeside>
+template <int kTiles>
 void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
          const StagedRows& from, const float* other, const Memory& work) {
   const int pairs = rows * args.slots, groups = cuda_ops::groups_of(args, rows, 8 * kTiles);
   const bool alone = pairs <= cuda_ops::kAlonePairs;
-  const ListAndStage list{{cuda_ops::table_of(args), work.lists, args.expert_ids + std::ptrdiff_t{first} * args.slots,
-                           args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups,
-                           8 * kTiles},
-                          alone,
-                          from,
-                          work.x,
-                          rows,
-                          shared != nullptr};
+  const ListAndStage list{
+      {cuda_ops::table_of(args), work.lists, args.expert_ids + std::ptrdiff_t{first} * args.slots,
+       args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups, 8 * kTiles},
+      alone,
+      from,
+      work.x,
+      rows,
+      shared != nullptr};
   const std::int64_t pieces = std::int64_t{rows} * args.hidden / 8;
   cuda_ops::launch(exec, 1 + (pieces + list.kThreads - 1) / list.kThreads, list, cuda_ops::SortPairs::kSharedBytes);
 
-  const int stages = kBeside ? kStagesOfTwo : kNormalStages, teams = cuda_ops::processors(exec);
-  StreamExperts<true, kTiles, kBeside> inner{};
+  const int teams = cuda_ops::processors(exec);
+  StreamExperts<true, kTiles> inner{};
   inner.routed = StripLinear(args.experts[0].gate.view());
   inner.groups[0] = work.lists.gate, inner.groups[1] = work.lists.up;
   inner.used = work.lists.used;
@@ -391,23 +375,21 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
   inner.limit = args.limit;
   inner.pairs = pairs;
   inner.m = work.m;
-  inner.stages = stages;
-  StreamExperts<false, kTiles, kBeside> down{};
+  StreamExperts<false, kTiles> down{};
   down.routed = StripLinear(args.experts[0].down.view());
   down.groups[0] = work.lists.down;
   down.used = work.lists.used;
   down.x = work.m;
   down.pairs = pairs;
   down.y = work.outputs;
-  down.stages = stages;
   if (shared != nullptr) {
     inner.shared = StripLinear(shared->gate.view()), down.shared = StripLinear(shared->down.view());
     inner.shared_data[0] = shared->gate.packed(), inner.shared_data[1] = shared->up.packed();
     down.shared_data[0] = shared->down.packed();
     inner.shared_rows = down.shared_rows = rows;
   }
-  cuda_ops::launch(exec, teams, inner, inner.shared_bytes(stages));
-  cuda_ops::launch(exec, teams, down, down.shared_bytes(stages));
+  cuda_ops::launch(exec, teams, inner, inner.kSharedBytes);
+  cuda_ops::launch(exec, teams, down, down.kSharedBytes);
   if (shared != nullptr) other = work.outputs + static_cast<std::ptrdiff_t>(pairs) * args.hidden;
   cuda_ops::combine_slots(exec, args, first, rows, work.outputs, work.lists, other);
 }
@@ -444,9 +426,11 @@ void count_stream(const ExpertsArgs& args, int rows, bool shared, cuda_ops::Carv
 void stream_experts(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
                     const StagedRows& from, const float* other, cuda_ops::Carver& carver) {
   const Memory work(args, shared != nullptr, rows, groups_of(args, rows), carver);
-  if (!few(args, rows)) return run<2, false>(exec, args, first, rows, shared, from, other, work);
-  rows * args.slots <= cuda_ops::kAlonePairs ? run<1, true>(exec, args, first, rows, shared, from, other, work)
-                                             : run<1, false>(exec, args, first, rows, shared, from, other, work);
+  if (multiplies_pairs(exec, args, rows, shared != nullptr)) {
+    return multiply_pairs(exec, args, first, rows, shared, from, other, work.m);
+  }
+  few(args, rows) ? run<1>(exec, args, first, rows, shared, from, other, work)
+                  : run<2>(exec, args, first, rows, shared, from, other, work);
 }
 
 }  // namespace sluice::cuda_sm90

@@ -212,10 +212,10 @@ class StripExperts {
       return made;
     };
     const Inputs of_pairs{x.x, x.ldx, work.lists.rows};
-    multiply_expert_tiles(exec, {product(expert.gate, of_pairs, work.lists.gate),
-                                 product(expert.up, of_pairs, work.lists.up),
-                                 product(expert.down, {work.m, inter, nullptr}, work.lists.down), work.lists.used,
-                                 groups, of_group, work.m, work.lists.weights, args_.limit});
+    multiply_expert_tiles(
+        exec, {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
+               product(expert.down, {work.m, inter, nullptr}, work.lists.down), work.lists.used, groups, of_group,
+               work.m, work.lists.weights, args_.limit});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 

@@ -1,9 +1,12 @@
 // Products with up to 8 rows, or 16: a warp multiplies a strip of weights that it copies some cells ahead, into a ring
-// of its own in shared memory, with rows that it reads where they lie. Where there are few strips the warps of a team
-// share one: each takes some of its segments, and their sums are added in order.
+// of its own in shared memory. Where there are few strips the warps of a team share one: each takes some of its
+// segments, and their sums are added in order.
+//
+// The rows come through shared memory, too: all of a team's warps need the same cells of them, or each its own, beside
+// those of the weights. Read where they lie, each cell would be a wait for the second cache.
 #include <algorithm>
 
-#include "kernels/cuda/sm90/fragments.h"
+#include "kernels/cuda/sm90/pipeline.h"
 #include "kernels/cuda/sm90/strip_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -12,41 +15,44 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kWarps = 8;
-constexpr std::size_t kMostShared = std::size_t{140} << 10;  // beside the rings
+constexpr std::size_t kMostShared = std::size_t{224} << 10;  // of a team
+constexpr int kRowStride = kCellInputs * 2 + 16;             // of a cell's rows, in different banks
 
 // kTiles: of 8 rows.
 template <StripKind kKind, int kTiles>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kResident = kTiles == 1 ? 3 : 2;
+  static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them of the next kernel
   static constexpr bool kWaits = true;
-  static constexpr int kAhead = Cell<kKind>::kAhead;
+  static constexpr int kAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;  // a stage has the rows, too
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
-  static constexpr int kRingBytes = kAhead * kCellBytes, kRingsBytes = kWarps * kRingBytes;  // before all else shared
   StripLaunch launch;
-  int strip_warps;  // of a team work on a strip; with more than one the rows are read where they lie
-  int row_bytes;    // of a row in shared memory; 0: they are not copied there
+  int strip_warps;  // of a team work on a strip
+  int stage_bytes;  // of a ring: a cell of weights and, unless all rows are copied at once, of the rows
+  int row_bytes;    // of a row in shared memory, if all are
 
   // The rows' values of a cell: of a step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
   struct Inputs {
     std::uint32_t words[kTiles][2 * kCellSteps];
   };
   struct Rows {
-    const std::uint16_t* at[kTiles];
-    std::uint32_t shared;  // not 0: where the lane's row of a matrix lies
-    int tile_bytes;
-    SLUICE_DEVICE void load(int cell, Inputs& to) const {
+    std::uint32_t at[kTiles];               // where the lane's row of each matrix lies
+    const std::uint16_t* from[2 * kTiles];  // the pieces of 16 bytes of each cell that it copies; null: none
+    // `offset`: of a cell of the rows, or of a stage.
+    SLUICE_DEVICE void load(int offset, Inputs& to) const {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        if (shared != 0) {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) load_matrices(shared + n * tile_bytes + cell * 128 + i * 64, &to.words[n][4 * i]);
-          continue;
+        for (int i = 0; i < 2; ++i) {
+          load_matrices(at[n] + static_cast<std::uint32_t>(offset + i * 64), &to.words[n][4 * i]);
         }
+      }
+    }
+    SLUICE_DEVICE void start(int cell, int lane, std::byte* shared) const {
 #pragma unroll
-        for (int i = 0; i < 2 * kCellSteps; ++i) {
-          to.words[n][i] = *reinterpret_cast<const std::uint32_t*>(at[n] + cell * kCellInputs + i * 8);
-        }
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        std::byte* to = shared + (4 * i + lane / 8) * kRowStride + lane % 8 * 16;
+        if (from[i] != nullptr) cuda_ops::copy_16(to, from[i] + cell * kCellInputs);
       }
     }
   };
@@ -76,7 +82,8 @@ struct FewRows {
     const int part = warp % strip_warps;
     const int first = part * w.segments / strip_warps;
     const int end = strip < w.strips ? (part + 1) * w.segments / strip_warps : first;
-    auto* sums = reinterpret_cast<float*>(team.shared + kRingsBytes) + of_team * w.segments * kSumsOfSegment;
+    auto* sums =
+        reinterpret_cast<float*>(team.shared + kWarps * kAhead * stage_bytes) + of_team * w.segments * kSumsOfSegment;
     Sums total;
     total.clear();
     run(product, StripAt(w, tile.group.data, strip < w.strips ? strip : 0), tile.group, lane, first, end, total,
@@ -126,49 +133,71 @@ struct FewRows {
     if (row < group.rows && o < product.weight.out) product.y[(group.first + row) * product.ldy + o] = value;
   }
 
+  // `base`: where they are copied to, all at once or a stage of the lane's warp.
+  SLUICE_DEVICE Rows rows_of(const StripProduct& product, const RowGroup& group, int lane,
+                             const std::byte* base) const {
+    Rows rows;
+    const int stride = row_bytes != 0 ? row_bytes : kRowStride;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
+      const int row = min(8 * n + lane % 8, group.rows - 1);
+      rows.at[n] = shared_address(base) + static_cast<std::uint32_t>(row * stride + lane / 8 * 16);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int row = 4 * i + lane / 8;
+      rows.from[i] = nullptr;
+      if (row_bytes != 0 || row >= group.rows) continue;
+      const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[group.first + row] : group.first + row;
+      rows.from[i] = product.x + x_row * product.ldx + lane % 8 * 8;
+    }
+    return rows;
+  }
+
   // Adds segments to `total`; or their sums, unscaled, to `sums` [segment][row][output].
   SLUICE_DEVICE void run(const StripProduct& product, const StripAt& at, const RowGroup& group, int lane, int first,
                          int end, Sums& total, std::byte* shared, float* sums) const {
     const StripLinear& w = product.weight;
     const int begin_cell = first * w.segment_cells, end_cell = end * w.segment_cells;
     const int cells = first == end ? begin_cell : end_cell < w.cells ? end_cell : w.cells;
-    std::byte* ring = shared + static_cast<int>(threadIdx.x) / 32 * kRingBytes;
+    std::byte* ring = shared + static_cast<int>(threadIdx.x) / 32 * kAhead * stage_bytes;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (begin_cell + i < cells) at.template start<kKind>(w, begin_cell + i, lane, ring + i * kCellBytes);
+      if (begin_cell + i < cells) at.template start<kKind>(w, begin_cell + i, lane, ring + i * stage_bytes);
       cuda_ops::commit_copies();
     }
     cuda_ops::wait_for_kernels();
-    Rows rows;
-    rows.shared = 0, rows.tile_bytes = 8 * row_bytes;
-    if (row_bytes != 0) {
-      copy_rows(product, group, shared + kRingsBytes);
-      rows.shared = shared_address(shared + kRingsBytes) + lane % 8 * row_bytes + lane / 8 * 16;
-    }
+    const bool whole = row_bytes != 0;
+    std::byte* base = whole ? shared + kWarps * kAhead * stage_bytes : ring + kCellBytes;
+    const Rows rows = rows_of(product, group, lane, base);
+    if (whole) {
+      copy_rows(product, group, base);
+    } else {
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
-      const int r = 8 * n + lane / 4 < group.rows ? 8 * n + lane / 4 : 0;
-      const std::ptrdiff_t row = product.x_rows != nullptr ? product.x_rows[group.first + r] : group.first + r;
-      rows.at[n] = product.x + row * product.ldx + lane % 4 * 2;
+      for (int i = 0; i < kAhead; ++i) {
+        if (begin_cell + i < cells) rows.start(begin_cell + i, lane, ring + i * stage_bytes + kCellBytes);
+        cuda_ops::commit_copies();
+      }
     }
-    Inputs inputs, next;
-    if (begin_cell < cells) rows.load(begin_cell, next);
     Sums chain;
     chain.clear();
     int segment = first, left = w.segment_cells;
-    int stage = 0;
+    int stage = 0;  // its place in the ring
     for (int c = begin_cell; c < cells; ++c) {
       cuda_ops::wait_copies<kAhead - 1>();
-      __syncwarp();  // the scales were copied by some lanes for all
+      __syncwarp();  // what some lanes copied for all
       Cell<kKind> cell;
-      StripAt::take<kKind>(ring + stage * kCellBytes, lane, cell);
-      inputs = next;
-      if (c + 1 < cells) rows.load(c + 1, next);
+      StripAt::take<kKind>(ring + stage, lane, cell);
+      Inputs inputs;
+      rows.load(whole ? c * kCellInputs * 2 : stage, inputs);
       multiply(cell, inputs, chain);
       __syncwarp();
-      if (c + kAhead < cells) at.template start<kKind>(w, c + kAhead, lane, ring + stage * kCellBytes);
+      if (c + kAhead < cells) {
+        at.template start<kKind>(w, c + kAhead, lane, ring + stage);
+        rows.start(c + kAhead, lane, ring + stage + kCellBytes);
+      }
       cuda_ops::commit_copies();
-      stage = stage + 1 == kAhead ? 0 : stage + 1;
+      stage = stage == (kAhead - 1) * stage_bytes ? 0 : stage + stage_bytes;
       if (--left == 0 || c + 1 == cells) {
         finish(at, lane, segment, chain, total, sums);
         chain.clear();
@@ -224,24 +253,32 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
     fewest = std::min(fewest, product.weight.segments);
     cells = std::max(cells, product.weight.cells);
   }
-  // As many warps to a strip as give each something to do and the GPU enough.
-  const std::int64_t at_once = std::int64_t{kernel.kResident} * kWarps * cuda_ops::processors(exec);
+  const int rows_of_cell = rows.group_count > 0 ? rows.kernel_rows : std::min(rows.rows, rows.kernel_rows);
+  const auto rings = [&](int rows_beside) {
+    return static_cast<std::size_t>(kWarps * kernel.kAhead * (kernel.kCellBytes + rows_beside * kRowStride));
+  };
+  // As many warps to a strip as give each something to do while four teams a multiprocessor are enough.
+  const std::int64_t at_once = std::int64_t{4} * kWarps * cuda_ops::processors(exec);
   const std::size_t sums = static_cast<std::size_t>(segments) * kernel.kSumsOfSegment * sizeof(float);
+  const auto sums_of_team = [&](int warps) { return warps > 1 ? sums * static_cast<std::size_t>(kWarps / warps) : 0; };
   const auto more = [&](int warps) {
-    if (2 * warps > std::min(fewest, kWarps) || sums * static_cast<std::size_t>(kWarps / (2 * warps)) > kMostShared)
+    if (2 * warps > std::min(fewest, kWarps) || rings(rows_of_cell) + sums_of_team(2 * warps) > kMostShared)
       return false;
-    return rows.cut == StripRows::Cut::kNarrow || (rows.cut == StripRows::Cut::kAny && strips * warps < at_once);
+    return rows.cut == StripRows::Cut::kNarrow || (rows.cut == StripRows::Cut::kAny && 2 * strips * warps <= at_once);
   };
   kernel.strip_warps = 1;
   for (int warps = 1; warps < kWarps; warps *= 2) {
     if (more(warps)) kernel.strip_warps = 2 * warps;
   }
-  std::size_t shared = kernel.strip_warps > 1 ? sums * static_cast<std::size_t>(kWarps / kernel.strip_warps) : 0;
+  std::size_t shared = rings(rows_of_cell) + sums_of_team(kernel.strip_warps);
+  kernel.stage_bytes = kernel.kCellBytes + rows_of_cell * kRowStride;
   const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;  // rows in different banks
-  const bool copied = rows.cut == StripRows::Cut::kWide || (rows.cut == StripRows::Cut::kAny && rows.rows > 1);
-  if (kernel.strip_warps == 1 && copied && 8 * kTiles * row_bytes <= kMostShared) {
+  const std::size_t with_rows = rings(0) + static_cast<std::size_t>(rows_of_cell) * row_bytes;
+  const bool copied = rows.cut == StripRows::Cut::kWide || rows.cut == StripRows::Cut::kAny;
+  if (kernel.strip_warps == 1 && copied && with_rows <= kMostShared) {
     kernel.row_bytes = static_cast<int>(row_bytes);
-    shared = 8 * kTiles * row_bytes;
+    kernel.stage_bytes = kernel.kCellBytes;
+    shared = with_rows;
   }
   std::int64_t teams = 0;
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -250,7 +287,7 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
     kernel.launch.first_team[i] = static_cast<std::int32_t>(teams);
     teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
   }
-  cuda_ops::launch(exec, teams, kernel, kernel.kRingsBytes + shared);
+  cuda_ops::launch(exec, teams, kernel, shared);
 }
 
 template <StripKind kKind>

@@ -65,7 +65,7 @@ struct Cell<StripKind::kBf16> {
 };
 
 struct Fp8Words {
-  static constexpr int kWords = 2, kAhead = 6;
+  static constexpr int kWords = 2, kAhead = 5;
   uint4 words[kWords];
   // The values times 2^-120.
   template <int kStep>
