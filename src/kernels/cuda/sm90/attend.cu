@@ -1,5 +1,5 @@
-// attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in its own order, all
-// others in the order of the CPU.
+// attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in its own order, all others
+// in the order of the CPU.
 #include <algorithm>
 #include <bit>
 

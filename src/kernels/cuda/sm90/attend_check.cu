@@ -84,8 +84,7 @@ class AttendCheck {
       const RowRef at = view->row(i / rows_per_page, i % rows_per_page);
       for (int word = 0; word < view->format.data_bytes / 4; ++word) {
         const auto bits = static_cast<std::uint32_t>(random_());
-        const std::uint32_t value =
-            word < (kDims - kRope) / 4 ? bits & 0xBFBFBFBFU : (bits & 0x81FF81FFU) | 0x3E003E00U;
+        const std::uint32_t value = word < (kDims - kRope) / 4 ? bits & 0xBFBFBFBFU : (bits & 0x81FF81FFU) | 0x3E003E00U;
         std::memcpy(at.data + 4 * word, &value, 4);
       }
       for (int s = 0; s < view->format.scale_bytes; ++s) at.scales[s] = static_cast<std::byte>(125 + random_() % 3);

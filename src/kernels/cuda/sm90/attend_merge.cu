@@ -23,9 +23,7 @@ struct MergeSegments {
     const int of_group = head % kGroupHeads;
     float m = parts[of_group], l = parts[kGroupHeads + of_group], v[4];
     const int t = static_cast<int>(threadIdx.x), mine = dims / kThreads;
-    const auto value = [&](const float* part, int i) {
-      return part[kPartialSums + of_group * dims + t + i * kThreads];
-    };
+    const auto value = [&](const float* part, int i) { return part[kPartialSums + of_group * dims + t + i * kThreads]; };
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[i] = i < mine ? value(parts, i) : 0.0F;
     for (int s = 1; s < list.segments(); ++s) {

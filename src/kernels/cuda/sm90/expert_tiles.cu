@@ -1,7 +1,8 @@
+#include "kernels/cuda/sm90/expert_tiles.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/sm90/expert_tiles.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {

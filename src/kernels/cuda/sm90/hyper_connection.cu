@@ -1,8 +1,7 @@
 // hc_leave_enter (kernels/hyper_connection.h) in two kernels. Its order is the header's but for the sum of squares:
 //   z is cut into blocks of 128; a block's sum is lanes16's, and S adds them in ascending order, from 0
 //   rho = 1 / sqrt(S / (4 * dim) + norm_eps)
-// Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header,
-// always.
+// Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header, always.
 #include <algorithm>
 
 #include "kernels/composed/rows.h"
@@ -72,8 +71,8 @@ struct ExpandAndMix {
     for (int i = static_cast<int>(threadIdx.x); i < kN * mixes * kPieces; i += kThreads) {
       const int piece = i % kPieces, stream = i / kPieces % kN, mix = i / (kPieces * kN);
       const bool second = mix >= first_mixes;
-      const float* row =
-          fn[second] + static_cast<std::size_t>(mix - (second ? first_mixes : 0)) * static_cast<std::size_t>(kN * dim);
+      const float* row = fn[second] + static_cast<std::size_t>(mix - (second ? first_mixes : 0)) *
+                                          static_cast<std::size_t>(kN * dim);
       const std::size_t at = static_cast<std::size_t>(piece) * static_cast<std::size_t>(blocks()) +
                              static_cast<std::size_t>(stream * (dim / kBlock) + block);
       cuda_ops::copy_16(&shared.weights[(stream * kMostMixes + mix) * kWeightStride + piece], row + 4 * at);
@@ -165,8 +164,8 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// A team has a row. Its first warp adds the blocks' sums and makes the coefficients; the others wait for `pre`,
-// collapse the streams and norm the result.
+// A team has a row. Its first warp adds the blocks' sums and makes the coefficients; the others wait for `pre`, collapse
+// the streams and norm the result.
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
   HcLeaveEnterArgs args;
@@ -182,8 +181,7 @@ struct FinishAndNorm {
     float* pre = of_blocks + row_floats(args.dim);
     const int row = team.index, t = static_cast<int>(threadIdx.x), blocks = kN * args.dim / kBlock;
     const float* from = sums + static_cast<std::size_t>(row) * row_floats(args.dim);
-    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads)
-      cuda_ops::copy_16(of_blocks + 4 * i, from + 4 * i);
+    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads) cuda_ops::copy_16(of_blocks + 4 * i, from + 4 * i);
     cuda_ops::commit_copies();
     const int of_x = gathers ? args.only[static_cast<std::size_t>(row)] : row;
     const float* x = args.x + static_cast<std::ptrdiff_t>(of_x) * kN * args.dim;
@@ -282,7 +280,8 @@ void expand_and_mix(const Exec& exec, ExpandAndMix<kRows> kernel) {
   constexpr int kTeamsOfProcessor = 3;
   const int blocks = kernel.dim / kBlock, most = std::max(1, kTeamsOfProcessor * cuda_ops::processors(exec) / blocks);
   kernel.groups = std::min((kernel.rows + kRows - 1) / kRows, most);
-  cuda_ops::launch(exec, std::int64_t{blocks} * kernel.groups, kernel, sizeof(typename ExpandAndMix<kRows>::Shared));
+  cuda_ops::launch(exec, std::int64_t{blocks} * kernel.groups, kernel,
+                   sizeof(typename ExpandAndMix<kRows>::Shared));
 }
 
 bool has_blocks(const HcLeaveEnterArgs& args) {
@@ -316,18 +315,8 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   float* pairs = args.normed.form(InputForm::kBf16);
   if (pairs != nullptr) pairs += static_cast<std::ptrdiff_t>(begin) * (dim / 2);
   const auto mix = [&]<int kRows>(ExpandAndMix<kRows> kernel) {
-    kernel = {{floats(fn[0].packed()), floats(fn[1].packed())},
-              expands ? args.y : nullptr,
-              args.post,
-              args.comb,
-              args.x,
-              sums,
-              args.only.data(),
-              rows,
-              dim,
-              mixes,
-              first,
-              1};
+    kernel = {{floats(fn[0].packed()), floats(fn[1].packed())}, expands ? args.y : nullptr, args.post, args.comb, args.x,
+              sums, args.only.data(), rows, dim, mixes, first, 1};
     expand_and_mix(exec, kernel);
   };
   rows <= 4 ? mix(ExpandAndMix<1>{}) : mix(ExpandAndMix<4>{});

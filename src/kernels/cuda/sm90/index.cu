@@ -1,5 +1,5 @@
-// index_select and select_entries (kernels/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order
-// of its own, all others in the order of the CPU.
+// index_select and select_entries (kernels/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order of
+// its own, all others in the order of the CPU.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -39,8 +39,8 @@ std::int64_t teams_of(const IndexLaunch& launch) {
   return teams;
 }
 
-// Units of a piece: about as many teams as run at once, a multiprocessor each, in few rounds. What a team does before
-// its first key takes as long as a unit.
+// Units of a piece: about as many teams as run at once, a multiprocessor each, in few rounds. What a team does before its
+// first key takes as long as a unit.
 int choose_piece(IndexLaunch launch, int most, int processors) {
   const auto units_of = [](int entries) { return (entries + kIndexUnit - 1) / kIndexUnit; };
   launch.piece_units = 1;

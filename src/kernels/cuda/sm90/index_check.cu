@@ -74,8 +74,7 @@ class IndexCheck {
     for (int i = 0; i < kPages * kPageRows; ++i) {
       const RowRef at = plane.row(i / kPageRows, i % kPageRows);
       const bool fp4 = plane.format.codec == RowCodec::kIndexFp4;
-      for (int b = 0; b < plane.format.data_bytes; ++b)
-        at.data[b] = static_cast<std::byte>(random_() & (fp4 ? 0xFF : 0xBF));
+      for (int b = 0; b < plane.format.data_bytes; ++b) at.data[b] = static_cast<std::byte>(random_() & (fp4 ? 0xFF : 0xBF));
       const auto exponent = 125 + random_() % 3;
       for (int s = 0; s < 4; ++s) {
         at.scales[s] = static_cast<std::byte>(fp4 ? 125 + random_() % 3 : exponent << 23 >> (8 * s));

@@ -1,6 +1,6 @@
-// The second kernel of index_select: a cluster of teams has a row. Entries that reach a bound, which the largest scores
-// of groups give, go to the first team's shared memory; it finds the k-th best of them by the bits of score and entry
-// from the top, marks those that are no worse, and lists the marks.
+// The second kernel of index_select: a cluster of teams has a row. Entries that reach a bound, which the largest scores of
+// groups give, go to the first team's shared memory; it finds the k-th best of them by the bits of score and entry from
+// the top, marks those that are no worse, and lists the marks.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"
@@ -182,7 +182,7 @@ struct IndexChoice {
   // many of them as there is room for.
   SLUICE_DEVICE void gather(ChoiceShared& shared, const std::int32_t* keys, int row, int rank, int visible) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first = launch.args.first_entry;
-    const auto load = [&](int chunk, std::int32_t(&to)[8]) {
+    const auto load = [&](int chunk, std::int32_t (&to)[8]) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int e = chunk * kChunk + (j * kThreads + thread) * 4;
@@ -262,8 +262,7 @@ struct IndexChoice {
   // Marked entries, ascending. Each thread has some words side by side.
   SLUICE_DEVICE void list(ChoiceShared& shared, int visible, std::int32_t* selected) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, words = (visible + 31) / 32;
-    const int each = (words + kThreads - 1) / kThreads, begin = min(thread * each, words),
-              end = min(begin + each, words);
+    const int each = (words + kThreads - 1) / kThreads, begin = min(thread * each, words), end = min(begin + each, words);
     int own = 0;
     for (int i = begin; i < end; ++i) own += __popc(shared.marks[i]);
     int at = own;
@@ -288,8 +287,7 @@ struct IndexChoice {
 }  // namespace
 
 void choose_entries(const Exec& exec, const IndexLaunch& launch, int most, int cluster) {
-  cuda_ops::launch(exec, std::int64_t{launch.rows} * cluster, IndexChoice{launch, cluster}, choice_bytes(most),
-                   cluster);
+  cuda_ops::launch(exec, std::int64_t{launch.rows} * cluster, IndexChoice{launch, cluster}, choice_bytes(most), cluster);
 }
 
 }  // namespace sluice::cuda_sm90

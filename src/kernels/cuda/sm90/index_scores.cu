@@ -1,7 +1,6 @@
-// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of
-// 128 keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in
-// shared memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key
-// g + 8 t.
+// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of 128
+// keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in shared
+// memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key g + 8 t.
 #include <cmath>
 
 #include "base/number_formats.h"
@@ -53,8 +52,7 @@ struct IndexScores {
     auto& shared = *reinterpret_cast<Shared*>(team.shared);
     Piece piece;
     const bool found = find(team.index, &piece);
-    const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0),
-              lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
     const int tiles = launch.piece_units * (kIndexUnit / kIndexTile);
     const int tile_end = min((piece.index + 1) * tiles, (piece.visible + kIndexTile - 1) / kIndexTile);
     int tile = piece.index * tiles;

@@ -135,8 +135,7 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
     }
     if (rows.kernel_rows < kManyRows) {
       multiply_few(exec, rows, together);
-    } else if (rows.kernel_rows == kTileRows &&
-               (rows.cut != StripRows::Cut::kAny || fills_tiles(exec, rows, together))) {
+    } else if (rows.kernel_rows == kTileRows && (rows.cut != StripRows::Cut::kAny || fills_tiles(exec, rows, together))) {
       multiply_tiles(exec, rows, together);
     } else {
       StripRows many = rows;

@@ -11,8 +11,8 @@ namespace {
 int tile_strips(const StripProduct& product) {
   return product.weight.segments == 1 && product.weight.kind != StripKind::kFp8Scaled ? 16 : 8;
 }
-// Rows of tiles of 16 strips, whose warps have no registers for more than 112: the lesser of what tiles take, as much
-// as their rows and about 40 for the weights.
+// Rows of tiles of 16 strips, whose warps have no registers for more than 112: the lesser of what tiles take, as much as
+// their rows and about 40 for the weights.
 int wide_tile_rows(int rows) {
   const auto cost = [&](int of_tile) { return (rows + of_tile - 1) / of_tile * (of_tile + 40); };
   return cost(64) < cost(112) ? 64 : 112;
