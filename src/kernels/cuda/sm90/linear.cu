@@ -14,13 +14,17 @@ using cuda_ops::Team;
 
 // Rows as kernels of strips take them: bf16 with zeros behind, side by side. 8 values a thread.
 struct StageRows {
-  static constexpr int kThreads = 1;
-  StagedRows rows;
-  std::uint16_t* to;
-  int pieces;  // of a row
+  static constexpr int kThreads = 1, kMost = kMostStripProducts;
+  Staging all[kMost];
+  std::int32_t begin[kMost];  // the first team of each
+  std::int32_t count = 0;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int row = team.index / pieces, first = team.index % pieces * 8;
+    int of = 0;
+    while (of + 1 < count && team.index >= begin[of + 1]) ++of;
+    const StagedRows& rows = all[of].from;
+    const int index = team.index - begin[of], pieces = rows.padded() / 8;
+    const int row = index / pieces, first = index % pieces * 8;
     const std::ptrdiff_t at = (rows.x_rows != nullptr ? rows.x_rows[row] : row) * rows.ldx;
     std::uint16_t values[8];
 #pragma unroll
@@ -34,7 +38,7 @@ struct StageRows {
         values[i] = to_bf16(rows.x[at + k]).bits;
       }
     }
-    auto* words = reinterpret_cast<uint4*>(to) + team.index;
+    auto* words = reinterpret_cast<uint4*>(all[of].to) + index;
     const auto pair = [&](int i) {
       return static_cast<std::uint32_t>(values[i]) | static_cast<std::uint32_t>(values[i + 1]) << 16;
     };
@@ -77,6 +81,7 @@ class StagedJobs {
     std::byte* memory =
         row_values_ > 0 ? cuda_ops::workspace(exec, static_cast<std::size_t>(rows) * row_values_ * 2) : nullptr;
     std::vector<StripProduct> products;
+    std::vector<Staging> stagings;
     std::ptrdiff_t staged = 0;  // places before it are
     for (const Job& job : jobs_) {
       const StagedRows from = job.rows.from(first);
@@ -88,7 +93,7 @@ class StagedJobs {
       } else {
         auto* to = reinterpret_cast<std::uint16_t*>(memory) + job.place * rows;
         if (job.place >= staged) {
-          stage_rows(exec, rows, from, to);
+          stagings.push_back({from, to});
           staged = job.place + from.padded();
         }
         product.x = to;
@@ -96,6 +101,7 @@ class StagedJobs {
       }
       products.push_back(product);
     }
+    stage_rows(exec, rows, stagings);
     multiply_strips(exec, StripRows::of(rows), products);
   }
 
@@ -120,9 +126,16 @@ StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t 
   return product;
 }
 
-void stage_rows(const Exec& exec, int rows, const StagedRows& from, std::uint16_t* to) {
-  const int pieces = from.padded() / 8;
-  cuda_ops::launch(exec, std::int64_t{rows} * pieces, StageRows{from, to, pieces});
+void stage_rows(const Exec& exec, int rows, std::span<const Staging> all) {
+  for (; !all.empty(); all = all.subspan(std::min<std::size_t>(all.size(), StageRows::kMost))) {
+    StageRows kernel{};
+    std::int32_t teams = 0;
+    for (const Staging& staging : all.first(std::min<std::size_t>(all.size(), StageRows::kMost))) {
+      kernel.all[kernel.count] = staging, kernel.begin[kernel.count++] = teams;
+      teams += rows * (staging.from.padded() / 8);
+    }
+    cuda_ops::launch(exec, teams, kernel);
+  }
 }
 
 void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {

@@ -31,7 +31,7 @@ struct StagedRows {
   bool prepared;
 
   bool operator==(const StagedRows&) const = default;
-  int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }
+  SLUICE_HD int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }
   // Whether kernels of strips can read them where they are.
   bool in_place() const {
     return prepared && in % kCellInputs == 0 && ldx % 4 == 0 && reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
@@ -48,6 +48,14 @@ struct StagedRows {
   }
 };
 // To rows of padded() values.
-void stage_rows(const Exec& exec, int rows, const StagedRows& from, std::uint16_t* to);
+struct Staging {
+  StagedRows from;
+  std::uint16_t* to;
+};
+void stage_rows(const Exec& exec, int rows, std::span<const Staging> all);
+inline void stage_rows(const Exec& exec, int rows, const StagedRows& from, std::uint16_t* to) {
+  const Staging one{from, to};
+  stage_rows(exec, rows, {&one, 1});
+}
 
 }  // namespace sluice::cuda_sm90
