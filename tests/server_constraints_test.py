@@ -1,11 +1,16 @@
-"""Constrained answers of the running server: what each field binds, whole and streamed, and how it is refused."""
+"""Constrained answers of the running server: what each field binds, whole and streamed, and how it is refused. How many random
+schemas: SLUICE_TEST_SCHEMAS (default 24)."""
 
+import concurrent.futures
 import json
+import os
 import re
 
 import pytest
 from jsonschema import Draft202012Validator
 
+import schema_maker
+from seed import SEED
 from server_calls import WEATHER, chat, error_of, model, server  # noqa: F401
 from server_process import fetch
 
@@ -119,3 +124,28 @@ def test_what_cannot_be_enforced_is_refused(server, model, more, param, words):
     error = error_of(lambda: chat(server, model, extra_body=more))
     assert error.status_code == 400 and error.param == param
     assert words in error.body["message"], error.body["message"]
+
+
+def test_random_schemas(server):
+    """Answers of the model at temperature 1 are valid wherever they come to an end, which a small model need not."""
+    count = int(os.environ.get("SLUICE_TEST_SCHEMAS", "24"))
+
+    def ask(seed):
+        schema = schema_maker.SchemaMaker(seed).schema()
+        answer = fetch(server.url + "/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "What is 17 + 25?"}], "temperature": 1, "seed": seed % 2**31, "max_tokens": 800,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "random", "schema": schema, "strict": True}}})
+        if answer.status == 400:
+            assert answer.json()["error"]["code"] == "unsupported_constraint", answer.text
+            return "refused"
+        assert answer.status == 200, answer.text
+        choice = answer.json()["choices"][0]
+        if choice["finish_reason"] == "stop":
+            errors = list(Draft202012Validator(schema).iter_errors(json.loads(choice["message"]["content"])))
+            assert not errors, f"SLUICE_TEST_SEED={seed} {json.dumps(schema)}: {choice['message']['content']}"
+        return choice["finish_reason"]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        ends = list(pool.map(ask, range(SEED, SEED + count)))
+    print(f"{count} random schemas: {({end: ends.count(end) for end in set(ends)})}")
+    assert ends.count("stop") >= count / 4
