@@ -141,7 +141,7 @@ Result<StepTime> measure_step(Runner& runner) {
 
 // The least of a few: what two drafts add to a step of three rows.
 double measure_draft(Runner& runner) {
-  constexpr int kDrafts = 2, kTimes = 6;
+  constexpr int kDrafts = 2, kTimes = 20;
   constexpr double kLongEnough = 0.1;
   if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
   Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts);
@@ -167,7 +167,7 @@ double measure_draft(Runner& runner) {
 
 std::vector<double> measure_few_rows(Runner& runner) {
   constexpr int kMostRows = 64;
-  constexpr double kLongEnough = 0.5, kQuick = 0.06;  // seconds: of all that is measured, of what is measured again
+  constexpr double kLongEnough = 0.5, kQuick = 0.1;  // seconds: of all that is measured, of what is measured again
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
@@ -195,7 +195,7 @@ std::vector<double> measure_few_rows(Runner& runner) {
   const double again_from = spent;
   do {
     for (TimedRows& of : timed) {
-      if (of.rows == kMostRows || spent > kLongEnough) break;
+      if (spent > kLongEnough || (of.rows == kMostRows && of.seconds > kQuick / 4)) break;
       if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
     }
   } while (!timed.empty() && spent < std::min(kLongEnough, again_from + kQuick));

@@ -315,7 +315,7 @@ class Scheduler {
   void choose_paying(int rows, bool full_step);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
   void grant_likeliest(const DraftCounts& drafts, int count);
-  void try_again(int own_rows);
+  void try_again(double seconds, double more);
   int give_drafts(Entry& e, DraftSource source, int count);
 
   // prompts.cc
