@@ -82,6 +82,18 @@ TEST(DraftsTest, RowsThatCostAsMuchAsAStepAreNotGiven) {
   EXPECT_EQ(one.step(8, 8), 0);
 }
 
+// A prompt fills the step, so a row more is a small part of it; but the prompt's rows are worth what they take.
+TEST(DraftsTest, BesidePromptsRowsCostTheSame) {
+  for (const double of_row : {1.0, 0.1}) {
+    Drafting drafting(cost(of_row), 4, 128);
+    drafting.world().add(4, {500, 1});
+    const StepPlan plan = drafting.plan(8);
+    int drafts = 0;
+    for (const Span& span : plan.spans) drafts += span.drafts;
+    EXPECT_EQ(drafts > 0, of_row < 1);
+  }
+}
+
 TEST(DraftsTest, WhatIsRightMoreOftenGetsMore) {
   int last = 0;
   for (const int right : {1, 2, 8}) {
