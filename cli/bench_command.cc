@@ -121,7 +121,7 @@ Status write_file(const fs::path& path, const std::string& text) {
 
 // The JSON, and beside it the same as a picture.
 Status write_results(const BenchOptions& options, const EngineSetup& engine, const std::string& model,
-                     const Runner& runner, const MachineProbe& probe, const RoundsResult& result) {
+                     const Runner& runner, const RoundsResult& result) {
   const Fingerprint fingerprint = take_fingerprint();
   boost::json::object json{{"program", "sluice"},
                            {"version", program_version()},
@@ -135,8 +135,7 @@ Status write_results(const BenchOptions& options, const EngineSetup& engine, con
                             {{"seconds", runner.load_report().seconds},
                              {"checkpoint_bytes", runner.load_report().checkpoint_bytes},
                              {"packed_bytes", runner.load_report().packed_bytes}}},
-                           {"rounds", options.rounds},
-                           {"probe_bytes_per_thread", probe.bytes_per_thread()}};
+                           {"rounds", options.rounds}};
   for (auto& [key, value] : to_json(result)) json[key] = std::move(value);
   SLUICE_RETURN_IF_ERROR(write_file(options.json, dump_json(json) + "\n"));
   return write_file(fs::path(options.json).replace_extension(".svg"),
@@ -155,6 +154,19 @@ Status print_probe(const BenchOptions& options) {
   return {};
 }
 
+using Probe = std::function<MachineSpeed()>;
+
+// Of the device that the model runs on.
+Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
+  Device* device = runner.exec().device;
+  if (device == nullptr || device->free_bytes() == 0) {  // the host's memory
+    auto probe = std::make_shared<MachineProbe>(runner.exec().pool, probe_bytes(options, runner.threads()));
+    return Probe([probe] { return probe->measure(); });
+  }
+  SLUICE_ASSIGN_OR_RETURN(DeviceProbe made, DeviceProbe::make(device));
+  return Probe([probe = std::make_shared<DeviceProbe>(std::move(made))] { return probe->measure(); });
+}
+
 Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
@@ -167,21 +179,21 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
   const std::string model = model_name(options.engine.model.folder, engine.model.folder);
-  const MachineProbe probe(runner->exec().pool, probe_bytes(options, runner->threads()));
+  SLUICE_ASSIGN_OR_RETURN(const Probe probe, probe_of(options, *runner));
   SpeedCases speed_cases(runner.get(), engine);
   Result<RoundsResult> result = internal_error("not run");
   {
     ProgressBar bar("runs", ProgressBar::Unit::kItems);
-    result = run_rounds(speed_cases, tests, probe, {.rounds = options.rounds, .progress = [&bar](int done, int total) {
-                                                      bar.update(static_cast<std::size_t>(done),
-                                                                 static_cast<std::size_t>(total));
-                                                    }});
+    result = run_rounds(speed_cases, tests,
+                        {.rounds = options.rounds, .probe = probe, .progress = [&bar](int done, int total) {
+                           bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
+                         }});
   }
   if (!result.ok()) return result.status();
   fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
              runner->isa_name(), runner->threads(), runner->step_rows());
   fmt::print("{}", to_text(*result));
-  return options.json.empty() ? Status() : write_results(options, engine, model, *runner, probe, *result);
+  return options.json.empty() ? Status() : write_results(options, engine, model, *runner, *result);
 }
 
 }  // namespace

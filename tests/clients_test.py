@@ -23,6 +23,9 @@ ITEM_TOOL = {"type": "function", "name": "get_weather", "description": "Get the 
 BLOCK_TOOL = {"name": "get_weather", "description": "Get the current weather for a city.", "input_schema": PARAMETERS}
 
 
+TRIP = {"format": {"type": "json_schema", "name": "trip", "schema": {"type": "object"}}}
+
+
 class Trip(BaseModel):
     """A trip."""
 
@@ -107,10 +110,12 @@ def test_responses_tools_and_what_comes_back(server, model, thinks, stream):
 def test_responses_forced_tools(server, model):
     for choice in ("required", {"type": "function", "name": "get_weather"},
                    {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_weather"}]}):
-        answer = respond(server, model, tools=[{**ITEM_TOOL, "strict": True}],
-                         tool_choice=choice, input="Hello!", max_output_tokens=200)
+        answer = respond(server, model, tools=[{**ITEM_TOOL, "strict": True}], tool_choice=choice, input="Hello!",
+                         max_output_tokens=200, text=TRIP)  # of the text, as instructor sends it; a call has none
         (call,) = answer.output[-1:]
         assert call.type == "function_call" and list(json.loads(call.arguments)) == ["city"]
+    with pytest.raises(openai.BadRequestError, match="together with tools"):
+        respond(server, model, tools=[ITEM_TOOL], text=TRIP)
 
 
 def test_responses_fail(server, model):
@@ -247,7 +252,7 @@ def test_langchain(server, model):
 
 
 @pytest.mark.parametrize("mode", [instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA, instructor.Mode.JSON])
-def test_instructor(server, model, mode):
+def test_instructor(server, model, claude, mode):
     client = instructor.from_openai(server.client, mode=mode)
     ask = {"model": model, "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
            "temperature": 0, "max_tokens": 400, "max_retries": 0}
@@ -258,6 +263,10 @@ def test_instructor(server, model, mode):
         assert isinstance(last.city, str)
     with pytest.raises(Exception, match="temperature"):
         client.chat.completions.create(response_model=Weather, **{**ask, "temperature": 9})
+    if mode == instructor.Mode.TOOLS:
+        blocks = instructor.from_anthropic(claude, mode=instructor.Mode.ANTHROPIC_TOOLS).messages
+        del ask["temperature"]
+        assert isinstance(blocks.create(response_model=Weather, extra_body=COLD, **ask), Weather)
 
 
 # --- sessions of coding agents ----------------------------------------------------------------------------------------

@@ -105,7 +105,8 @@ def test_traces_cover_the_requests():
             assert answer.status_code == 200
         running.wait_for("sluice_traces_sent_total", lambda value: value == 1)
         ended = time.time_ns()  # now the server has noted the end, too
-        logged = float(re.search(r"total_s=(\S+)", running.logged("id=traced .*total_s=").string)[1])
+        line = running.logged("id=traced .*total_s=").string
+        logged, first = (float(re.search(rf"{name}_s=(\S+)", line)[1]) for name in ("total", "ttft"))
         collector.shutdown()
         assert fetch(running.url + "/v1/completions", {"prompt": "Once", "max_tokens": 2}).status == 200
         collector.server_close()
@@ -120,22 +121,29 @@ def test_traces_cover_the_requests():
     assert abs(times[0][1] - times[0][0] - logged * 1e9) < millisecond
     assert times[1][0] == times[0][0] and times[1][1] == times[2][0] and times[2][1] == times[3][0]
     assert times[3][1] <= times[0][1] + millisecond
+    assert abs(times[2][1] - times[0][0] - first * 1e9) < 5 * millisecond, "the first token"
     attributes = {a["key"]: next(iter(a["value"].values())) for a in request["attributes"]}
     assert attributes["sluice.request_id"] == "traced" and attributes["gen_ai.usage.output_tokens"] == "20"
 
 
 def test_client_log_and_histogram_agree_on_the_first_token(server):
-    before = samples(server)[1]["sluice_time_to_first_token_seconds_sum"].value
-    with httpx.Client(timeout=PATIENCE) as http:
-        start = time.monotonic()
-        with http.stream("POST", server.url + "/v1/completions", headers={"X-Request-Id": "agree"},
-                         json={"prompt": "Once " * 400, "max_tokens": 3, "stream": True, "ignore_eos": True}) as answer:
-            lines = answer.iter_lines()
-            next(line for line in lines if '"text":"' in line)
-            seen = time.monotonic() - start
-            for _ in lines:
-                pass
-    logged = float(re.search(r"ttft_s=(\S+)", server.logged("id=agree .*ttft_s=").string)[1])
-    counted = samples(server)[1]["sluice_time_to_first_token_seconds_sum"].value - before
-    assert abs(counted - logged) < 0.005
-    assert logged <= seen
+    """The client may be late on a busy machine: once of many times it is not."""
+    late, end = 1, time.monotonic() + PATIENCE
+    while late >= 0.005 and time.monotonic() < end:
+        before, name = samples(server)[1]["sluice_time_to_first_token_seconds_sum"].value, f"agree-{time.monotonic_ns()}"
+        with httpx.Client(timeout=PATIENCE) as http:
+            assert http.get(server.url + "/version").status_code == 200  # it is connected
+            start = time.monotonic()
+            with http.stream("POST", server.url + "/v1/completions", headers={"X-Request-Id": name},
+                             json={"prompt": "Once " * 400, "max_tokens": 3, "stream": True, "ignore_eos": True}) as answer:
+                lines = answer.iter_lines()
+                next(line for line in lines if '"text":"' in line)
+                seen = time.monotonic() - start
+                for _ in lines:
+                    pass
+        logged = float(re.search(r"ttft_s=(\S+)", server.logged(f"id={name} .*ttft_s=").string)[1])
+        counted = samples(server)[1]["sluice_time_to_first_token_seconds_sum"].value - before
+        assert abs(counted - logged) < 0.005
+        assert logged <= seen
+        late = min(late, seen - logged)
+    assert late < 0.005

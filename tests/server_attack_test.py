@@ -6,8 +6,10 @@ import http.client
 import json
 import os
 import random
+import resource
 import signal
 import socket
+import string
 import subprocess
 import threading
 import time
@@ -15,11 +17,14 @@ import urllib.parse
 
 import pytest
 
-from server_process import BUILD, PATIENCE, Server, fetch, make_certificate
+from seed import SEED
+from server_process import BUILD, PATIENCE, Server, fetch, make_certificate, resident_mb
 
 # What a client's thread throws fails its test.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
+SHORT = 400_000  # bytes of a file: more than the states of short requests, less than those of long ones
+SECRET = "a-secret-of-41-bytes-0123456789-abcdefghi"
 
 
 def address_of(server):
@@ -126,6 +131,64 @@ def test_what_is_sent_ahead_is_bounded():
         assert answers(server)
 
 
+def guess(server, draw, count, seen):
+    """Wrong keys over one connection, 50 ahead of their answers: in one header or the other, of any length, or the right one cut or with more behind it."""
+    asked = 0
+    with socket.create_connection(address_of(server), PATIENCE) as client, client.makefile("rb") as reader:
+        while asked < count:
+            part = min(50, count - asked)
+            for _ in range(part):
+                key = "".join(draw.choices(string.ascii_letters + string.digits + "-._", k=draw.randint(1, 120)))
+                kind = draw.randrange(8)
+                if kind < 2:
+                    key = (SECRET[:draw.randrange(1, len(SECRET))], SECRET + key)[kind]
+                header = draw.choice(("Authorization: Bearer", "x-api-key:"))
+                body = BODY if draw.randrange(8) == 0 else b""
+                what = b"POST /v1/completions" if body else draw.choice((b"GET /v1/models", b"GET /metrics", b"GET /debug/cache"))
+                client.sendall(what + f" HTTP/1.1\r\nHost: localhost\r\n{header} {key}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            for _ in range(part):
+                seen[int(reader.readline().split()[1])] += 1
+                reader.read(int(http.client.parse_headers(reader)["Content-Length"]))
+            asked += part
+
+
+def test_random_keys():
+    """SLUICE_ATTACK_KEYS=100000: none opens the server, the right one does all the time, and nothing is kept of them."""
+    count, draw = int(os.environ.get("SLUICE_ATTACK_KEYS", 2000)), random.Random(SEED)
+    with Server("--api-key", f"ann:{SECRET}", "--api-key", "bob:another", "--admin-key", "root:third") as server:
+        def opens():
+            began = time.monotonic()
+            connection = http.client.HTTPConnection(*address_of(server), timeout=PATIENCE)
+            connection.request("POST", "/v1/completions", BODY, {"Authorization": f"Bearer {SECRET}"})
+            status = connection.getresponse().status
+            connection.close()
+            assert status == 200
+            return 1000 * (time.monotonic() - began)
+
+        seen = [collections.Counter() for _ in range(4)]
+        guess(server, draw, 1000, seen[0])
+        opens()
+        memory, descriptors = resident_mb(server.process), len(os.listdir(f"/proc/{server.process.pid}/fd"))
+        threads = [threading.Thread(target=guess, args=(server, random.Random(SEED + i), count // 4, seen[i])) for i in range(4)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        times = [opens()]
+        while any(thread.is_alive() for thread in threads):
+            times.append(opens())
+        took = time.monotonic() - began
+        opens()
+        assert sum(seen, collections.Counter()) == {401: 1000 + count // 4 * 4}
+        times.sort()
+        print(f"{count} wrong keys in {took:.1f} s; the right one beside them, {len(times)} times: p50 {times[len(times) // 2]:.1f} ms, at most {times[-1]:.1f}; "
+              f"{memory:.1f} -> {resident_mb(server.process):.1f} MB; SLUICE_TEST_SEED={SEED}")
+        assert resident_mb(server.process) < memory + 16
+        deadline = time.monotonic() + PATIENCE
+        while len(os.listdir(f"/proc/{server.process.pid}/fd")) > descriptors and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(os.listdir(f"/proc/{server.process.pid}/fd")) <= descriptors
+
+
 def test_renegotiation_is_refused(tmp_path):
     certificate, key = make_certificate(tmp_path, "own")
     with Server("--tls-certificate", certificate, "--tls-key", key) as server:
@@ -156,6 +219,39 @@ def test_the_log_is_on_a_full_disk(tmp_path):
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
+
+
+def short_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SHORT, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.mark.parametrize("place", ["memory", "folder"])
+def test_the_swap_space_is_full(tmp_path, place):
+    """Some states of preempted requests find room and others do not: those are computed again, to the same answers. SLUICE_ATTACK_SWAP: a folder of a
+    small disk, in the place of one where no file may be long."""
+    disk = os.environ.get("SLUICE_ATTACK_SWAP")
+    flags = ["--swap-space", str(SHORT)] if place == "memory" else ["--swap-space", "1GiB", "--swap-dir", disk or tmp_path]
+    limit = {} if place == "memory" or disk else {"preexec_fn": short_files, "restore_signals": False}
+    asks = [{"prompt": f"{i}: " + "Once upon a time " * (60 if i % 3 else 1), "max_tokens": 110, "temperature": 0, "ignore_eos": True} for i in range(9)]
+    found = {}
+    with Server() as plain:
+        alone = [fetch(plain.url + "/v1/completions", ask).json()["choices"][0]["text"] for ask in asks]
+    with Server("--audit", "--no-enable-prefix-caching", "--force-preempt-every", "3", *flags, **limit) as server:
+        def call(i):
+            answer = fetch(server.url + "/v1/completions", asks[i])
+            found[i] = (answer.status, answer.json()["choices"][0]["text"])
+
+        threads = [threading.Thread(target=call, args=(i,)) for i in range(len(asks))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == {i: (200, text) for i, text in enumerate(alone)}
+        kinds = {kind: server.metric(f'sluice_num_preemptions_total{{kind="{kind}"}}') for kind in ("swap", "recompute")}
+        print(kinds, "restored", server.metric("sluice_swaps_restored_total"))
+        assert kinds["swap"] > 0 and kinds["recompute"] > kinds["swap"] + 2, "they take turns, but for those that find no room"
+        assert server.wait_for("sluice_swap_bytes_used", lambda used: used == 0) == 0
+        assert answers(server)
 
 
 def test_signals_under_load(tmp_path):

@@ -1,6 +1,5 @@
 """What the tests of the server share: one that runs with the embedded model, and calls of it."""
 
-import openai
 import pytest
 
 from server_process import Server
@@ -30,6 +29,8 @@ def chat(server, model, **more):
 
 
 def error_of(call):
+    import openai  # forced calls of tools do without
+
     with pytest.raises(openai.APIStatusError) as caught:
         call()
     return caught.value

@@ -6,27 +6,20 @@ import collections
 import http.client
 import json
 import os
-import pathlib
 import random
-import re
-import subprocess
 import threading
 import time
 import urllib.parse
 
 import pytest
 
-from server_process import BUILD, PATIENCE, Server, fetch
+from server_process import PATIENCE, Server, fetch, resident_mb
+from stream_delay import measure
 
 # What a client's thread throws fails its test.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 CLIENTS = int(os.environ.get("SLUICE_LOAD_CLIENTS", 40))
 SECONDS = float(os.environ.get("SLUICE_LOAD_SECONDS", 4))
-
-
-def resident_mb(process):
-    with open(f"/proc/{process.pid}/status") as status:
-        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
 
 
 def client(server, seed, end, seen):
@@ -85,29 +78,10 @@ def test_everybody_gets_a_documented_answer_and_nothing_is_left():
         assert resident_mb(server.process) < memory + 64 + 48, "the cache's own memory is touched by and by"
 
 
-def network_seconds(process):
-    """What the threads that are not the engine's have used: the main thread's own, which waits, is small."""
-    used = {}
-    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-        used[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
-    return used
-
-
 def test_what_the_network_adds_to_a_stream():
-    """Prints it; time alone proves nothing on a busy machine. SLUICE_LOAD_STREAMS=200."""
+    """Prints it; time alone proves nothing on a busy machine. SLUICE_LOAD_STREAMS=200; alone by stream_delay.py."""
     streams = int(os.environ.get("SLUICE_LOAD_STREAMS", 20))
-    with Server("--log-level", "warning", "--max-num-seqs", str(int(os.environ.get("SLUICE_LOAD_SEQUENCES", 64)))) as server:
-        before = network_seconds(server.process)
-        report = subprocess.run([BUILD / "sluice", "bench", "serve", server.url, "--requests", str(streams), "--input", "32", "--output", "128",
-                                 "--concurrency", str(streams), "--warmup", "0"], capture_output=True, text=True, timeout=PATIENCE, check=True)
-        after = network_seconds(server.process)
-        metrics = server.metrics()
-        buckets = [(float(le), int(count)) for le, count in re.findall(r'^sluice_stream_delay_seconds_bucket\{le="([^"]+)"\} (\d+)', metrics, re.M)]
-        total = buckets[-1][1]
-        assert total > streams
-        print(report.stdout)
-        print(f"{total} pieces:", ", ".join(f"{100 * count / total:.1f} % within {1000 * le:g} ms" for le, count in buckets if count))
-        print({task: f"{1e6 * (after[task] - before.get(task, 0)) / (128 * streams):.1f} us a token" for task in after})
+    assert measure(streams) > streams
 
 
 LARGE_CLIENTS = int(os.environ.get("SLUICE_LOAD_LARGE_CLIENTS", 2))

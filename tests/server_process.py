@@ -38,6 +38,11 @@ def fetch(url, body=None):
         connection.close()
 
 
+def resident_mb(process):
+    with open(f"/proc/{process.pid}/status") as status:
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
+
+
 def make_certificate(folder, name):
     """A certificate for localhost, signed by itself."""
     files = folder / f"{name}.pem", folder / f"{name}.key"

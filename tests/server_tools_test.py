@@ -1,6 +1,7 @@
 """Calls of tools by the running server: what is asked of the model, what a call may be, and what a cut one is.
 
-By pytest a sample: SLUICE_TOOL_PROMPTS (8) random prompts with SLUICE_TOOL_SETS (5) of the tools; 500 and 20 are all."""
+By pytest a sample: SLUICE_TOOL_PROMPTS (8) random prompts with SLUICE_TOOL_SETS (5) of the tools; 500 and 20 are all.
+SLUICE_TOOL_SHARD=I/N takes every N-th of them from the I-th (0/1), for several processes at a time."""
 
 import concurrent.futures
 import json
@@ -15,6 +16,7 @@ from server_calls import WEATHER, chat, error_of, model, server  # noqa: F401
 from server_process import ROOT, Server, fetch
 
 PROMPTS, SETS = int(os.environ.get("SLUICE_TOOL_PROMPTS", 8)), int(os.environ.get("SLUICE_TOOL_SETS", 5))
+SHARD, SHARDS = map(int, os.environ.get("SLUICE_TOOL_SHARD", "0/1").split("/"))
 WORDS = "weather Lisbon add event Monday phone of Quinn convert 17 miles to km play song é 汉 ? < > </ \" { } ｜DSML｜".split()
 
 
@@ -138,7 +140,8 @@ def try_one(server, seed):
 
 
 def test_forced_calls_parse_and_validate(server):
-    seeds = [prompt * 100 + tools for prompt in range(PROMPTS) for tools in range(SETS)]
+    seeds = [prompt * 100 + tools for prompt in range(PROMPTS) for tools in range(SETS)][SHARD::SHARDS]
+    print(f"{len(seeds)} forced calls")
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         complete = list(threads.map(lambda seed: try_one(server, seed), seeds))
     assert sum(complete) > len(seeds) / 2  # hot, a text may go on and on

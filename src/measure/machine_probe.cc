@@ -285,6 +285,23 @@ MachineSpeed MachineProbe::measure() const {
   return {read_gbytes(), f32_gflops(), bf16_gflops(), int8_gops(), tiles_gflops()};
 }
 
+Result<DeviceProbe> DeviceProbe::make(Device* device, std::size_t bytes) {
+  if (const std::size_t free = device->free_bytes(); free > 0) bytes = std::min(bytes, free / 2);
+  SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device->map(bytes / 512 * 512, "memory to measure its speed"));
+  return DeviceProbe(device, std::move(memory));
+}
+
+MachineSpeed DeviceProbe::measure() const {
+  constexpr double kBudget = 0.05;
+  constexpr int kCopies = 8;  // so that starting them does not count
+  const std::size_t half = memory_.size() / 2;
+  const double seconds = median_seconds(kBudget, [&] {
+    for (int i = 0; i < kCopies; ++i) device_->copy({memory_.data() + half, memory_.data(), half});
+    device_->wait();
+  });
+  return {.read_gbytes = 2.0 * kCopies * static_cast<double>(half) / seconds * 1e-9};
+}
+
 std::size_t probe_bytes_per_thread(int threads) {
   constexpr std::size_t kWanted = 1'000'000'000;
   std::size_t available = usable_memory();

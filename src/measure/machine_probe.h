@@ -6,7 +6,8 @@
 //   bf16 dot        VDPBF16PS, where the machine has it
 //   int8            VPDPBUSD, as wide as the machine has it
 //   tiles           TDPBF16PS of AMX tiles in registers
-// Multiply-adds count as two operations. Thread safety: one thread at a time.
+// Multiply-adds count as two operations. Of a GPU its memory alone is measured: bytes that copies within it read and
+// write. Thread safety: one thread at a time.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -17,6 +18,7 @@
 
 #include "base/aligned.h"
 #include "base/thread_pool.h"
+#include "kernels/device.h"
 #include "kernels/linear.h"
 
 namespace sluice {
@@ -30,7 +32,7 @@ double seconds_of(const std::function<void()>& call);
 // The median time of one call, in seconds: repeated for about `budget` seconds after a warm-up call.
 double median_seconds(double budget, const std::function<void()>& call);
 
-// In 1e9 per second; 0 if the machine has no such instruction.
+// In 1e9 per second; 0 if the machine has no such instruction, or it was not measured.
 struct MachineSpeed {
   double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0, tiles_gflops = 0;
 
@@ -59,6 +61,21 @@ class MachineProbe {
   ThreadPool* pool_;
   std::size_t bytes_per_thread_;
   std::vector<AlignedBytes> memory_;  // by thread
+};
+
+// Of the same form for a device with memory of its own, by copies of `bytes`, or less where it has not as much to
+// spare.
+class DeviceProbe {
+ public:
+  static Result<DeviceProbe> make(Device* device, std::size_t bytes = std::size_t{1} << 30);
+
+  MachineSpeed measure() const;
+
+ private:
+  DeviceProbe(Device* device, DeviceMemory memory) : device_(device), memory_(std::move(memory)) {}
+
+  Device* device_;
+  DeviceMemory memory_;  // copied from one half to the other
 };
 
 // 1 GB per thread, or less so that all take at most an eighth of the free memory.

@@ -15,8 +15,8 @@ double floor_of(const std::vector<StepWork>& steps, const MachineSpeed& machine)
 
 class Rounds {
  public:
-  Rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const MachineProbe& probe, const RoundsOptions& options)
-      : tests_(tests), probe_(probe), options_(options), works_(list.size()), unsteady_(list.size()) {
+  Rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options)
+      : tests_(tests), options_(options), works_(list.size()), unsteady_(list.size()) {
     for (const SpeedCase& test : list) result_.rows.push_back({.test = test, .runs = {}});
   }
 
@@ -37,7 +37,7 @@ class Rounds {
   }
 
   Status run() {
-    result_.probes.push_back(probe_.measure());
+    result_.probes.push_back(options_.probe());
     for (int round = 0; report_progress(); ++round) {
       for (std::size_t i = 0; i < works_.size(); ++i) {
         const std::size_t index = round % 2 == 0 ? i : works_.size() - 1 - i;
@@ -78,7 +78,7 @@ class Rounds {
     SpeedRow& row = result_.rows[index];
     const MachineSpeed before = result_.probes.back();
     SLUICE_ASSIGN_OR_RETURN(const double seconds, tests_.run(row.test));
-    const MachineSpeed after = probe_.measure();
+    const MachineSpeed after = options_.probe();
     result_.probes.push_back(after);
     const MachineSpeed machine = mean(before, after);
     const SpeedRun run{.seconds = seconds, .floor_seconds = floor_of(works_[index], machine), .machine = machine};
@@ -90,7 +90,6 @@ class Rounds {
   }
 
   SpeedCases& tests_;
-  const MachineProbe& probe_;
   const RoundsOptions& options_;
   RoundsResult result_;
   std::vector<std::vector<StepWork>> works_;
@@ -124,9 +123,8 @@ double SpeedRow::percent_of_floor() const {
   return median_of(runs, [](const SpeedRun& run) { return 100 * run.floor_seconds / run.seconds; });
 }
 
-Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const MachineProbe& probe,
-                                const RoundsOptions& options) {
-  Rounds rounds(tests, list, probe, options);
+Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options) {
+  Rounds rounds(tests, list, options);
   SLUICE_RETURN_IF_ERROR(rounds.count());
   SLUICE_RETURN_IF_ERROR(rounds.run());
   return rounds.finish();

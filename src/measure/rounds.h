@@ -37,6 +37,7 @@ struct SpeedRow {
 
 struct RoundsOptions {
   int rounds = 5;
+  std::function<MachineSpeed()> probe;                // of what the tests run on
   std::function<void(int done, int total)> progress;  // of runs; may be null
 };
 
@@ -45,8 +46,7 @@ struct RoundsResult {
   std::vector<MachineSpeed> probes;  // in order of time
 };
 
-Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const MachineProbe& probe,
-                                const RoundsOptions& options);
+Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options);
 
 double median(std::vector<double> values);  // of at least one
 

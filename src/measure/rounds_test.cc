@@ -90,9 +90,10 @@ TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   const MachineProbe probe(runner_->exec().pool, 1 << 20);
   int last_done = -1, last_total = 0;
   const RoundsOptions options{.rounds = 3,
+                              .probe = [&] { return probe.measure(); },
                               .progress = [&](int done, int total) { last_done = done, last_total = total; }};
   const std::vector<SpeedCase> list{{.tokens = 64}, {.kind = SpeedCase::Kind::kDecode, .tokens = 4, .depth = 256}};
-  auto result = run_rounds(tests, list, probe, options);
+  auto result = run_rounds(tests, list, options);
   ASSERT_TRUE(result.ok()) << result.status().message();
   ASSERT_EQ(result->rows.size(), 2U);
   EXPECT_EQ(last_done, 6);
@@ -106,6 +107,14 @@ TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   EXPECT_GT(result->rows[1].bytes_per_token, result->rows[0].bytes_per_token);
   EXPECT_THAT(to_text(*result), ::testing::HasSubstr("depth: a synthetic state"));
   EXPECT_THAT(to_svg(*result, "title"), ::testing::HasSubstr("4 at 256"));
+}
+
+TEST(DeviceProbe, MeasuresMemoryAlone) {
+  Result<DeviceProbe> probe = DeviceProbe::make(&cpu_device(), 1 << 20);
+  ASSERT_TRUE(probe.ok());
+  const MachineSpeed speed = probe->measure();
+  EXPECT_GT(speed.read_gbytes, 0);
+  EXPECT_EQ(speed.f32_gflops + speed.bf16_gflops + speed.int8_gops + speed.tiles_gflops, 0);
 }
 
 TEST(SpeedRow, MediansOfRatios) {

@@ -68,10 +68,10 @@ SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
       options_(options),
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
   options_.speculation.speculative = "off";  // concurrent requests are measured without
-  watch_routing_ = [this](std::string_view name, const float* values, int rows, int columns) {
-    if (!name.ends_with(".router_ids")) return;
+  watch_routing_ = [this](std::string_view /*name*/, const float* values, int rows, int columns) {
     experts_chosen_ += static_cast<double>(std::set<float>(values, values + rows * columns).size());
   };
+  watch_routing_.only = "router_ids";
 }
 
 std::vector<TokenId> SpeedCases::ids(int count, int seed) const {

@@ -93,11 +93,15 @@ json::object to_json(const MachineSpeed& speed) {
 
 std::string to_text(const RoundsResult& result) {
   const MachineSpeed speed = median(result.probes);
-  std::string text = fmt::format(
-      "machine: read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s, tiles {:.0f} GFLOP/s "
-      "(medians of {})\n",
-      speed.read_gbytes, speed.f32_gflops, speed.bf16_gflops, speed.int8_gops, speed.tiles_gflops,
-      result.probes.size());
+  std::string text = fmt::format("machine: memory {:.1f} GB/s", speed.read_gbytes);
+  const auto add = [&](const char* what, double value, const char* unit) {
+    if (value > 0) text += fmt::format(", {} {:.0f} {}", what, value, unit);
+  };
+  add("f32", speed.f32_gflops, "GFLOP/s");
+  add("bf16 dot", speed.bf16_gflops, "GFLOP/s");
+  add("int8", speed.int8_gops, "GOP/s");
+  add("tiles", speed.tiles_gflops, "GFLOP/s");
+  text += fmt::format(" (medians of {})\n", result.probes.size());
   text += fmt::format("{:<12}{:>8}{:>8}{:>12}{:>12}{:>14}{:>12}{:>7}{:>8}{:>8}\n", "test", "depth", "tokens",
                       "concurrent", "tokens/s", "MB a token", "floor", "%", "rounds", "voided");
   bool unsteady = false, synthetic = false;

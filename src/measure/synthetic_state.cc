@@ -34,13 +34,16 @@ struct CodedRows {
   std::vector<std::byte> bytes;
 };
 
-CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span) {
+// Of a sequence that will be `tokens` long; of a window only what is in it then.
+CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span, int tokens) {
   const CacheLayout& layout = runner.pools().layout();
   const PlaneSpec& plane = layout[id];
   const int block = span.first_position / kBlockTokens;
   const int begin = span.first_position % kBlockTokens / plane.tokens_per_row;
   const int end = (span.first_position % kBlockTokens + span.rows) / plane.tokens_per_row;
   if (plane.kind == PlaneKind::kOpen || end <= begin) return {};
+  const int in_reach = layout.window_pages_to_resume() * kBlockTokens + kBlockTokens;
+  if (plane.kind == PlaneKind::kWindow && span.first_position + span.rows + in_reach < tokens) return {};
   const std::int32_t page = plane.kind == PlaneKind::kLatent
                                 ? span.latent_pages[static_cast<std::size_t>(block)].value
                                 : span.window_pages[static_cast<std::size_t>(block - span.first_window_block)].value;
@@ -66,7 +69,7 @@ Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens) {
     const int rows = std::min(kBlockTokens, tokens - begin);
     SLUICE_RETURN_IF_ERROR(runner.fill(sequence, rows, [&](const BatchSpan& span, CacheMemory& memory) {
       runner.exec().pool->run(static_cast<int>(coded.size()), [&](int plane, int) {
-        coded[static_cast<std::size_t>(plane)] = code_rows(runner, PlaneId(plane), span);
+        coded[static_cast<std::size_t>(plane)] = code_rows(runner, PlaneId(plane), span, tokens);
       });
       for (const CodedRows& plane : coded) {
         if (!plane.bytes.empty()) memory.write_rows(plane.at, plane.bytes);

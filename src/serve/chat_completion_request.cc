@@ -33,7 +33,12 @@ void read_logprobs(RequestFields& fields, SamplingParams& out) {
 
 // A schema is also written into the prompt, as the models are trained on, where the encoding has a place for it.
 void read_format(RequestFields& fields, ChatCompletionRequest& out) {
-  if (const json::object* schema = read_constraint(fields, out.options)) out.chat.response_format = *schema;
+  const json::object* schema = read_constraint(fields, out.options);
+  if (out.tool_choice.forced && out.options.constraint_field.starts_with("response_format")) {
+    out.options.constraint.reset();  // it is of the answer's text, and a forced call has none
+  } else if (schema != nullptr) {
+    out.chat.response_format = *schema;
+  }
   out.chat.format_is_enforced = true;
   if (out.options.constraint && !out.chat.tools.empty()) {
     fields.refuse(out.options.constraint_field,

@@ -200,6 +200,7 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, ChatCompletionRequest r
   auto rules = make_rules(context, request.options);
   if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
   plan.rules = std::move(std::get<0>(rules));
+  request.options.shown.markup = context.chat->answer_markup();
   plan.make_parser = [chat = context.chat, open = prompt->reasoning_open, has_tools = may_call(request)] {
     return chat->make_parser(open, has_tools);
   };

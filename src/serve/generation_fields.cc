@@ -87,7 +87,7 @@ void read_limits(RequestFields& fields, GenerationOptions& out) {
   std::optional<bool> shows_stop, skips_special;
   fields.read("include_stop_str_in_output", shows_stop);
   out.shown.stop_string = shows_stop.value_or(false);
-  if (fields.place() == kInCompletion) fields.read("skip_special_tokens", skips_special);
+  fields.read("skip_special_tokens", skips_special);
   out.shown.special_tokens = !skips_special.value_or(true);
 }
 

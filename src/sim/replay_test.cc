@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <random>
+#include <tuple>
 
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "config/model_config.h"
 #include "engine/runner.h"
 #include "engine/stepper.h"
+#include "files/json.h"
 #include "model/model_plan.h"
 #include "sim/null_model.h"
 #include "sim/simulation.h"
@@ -81,6 +84,7 @@ class Recording {
   }
 
   std::string trace() const { return trace_lines(recorder_.read(0, 4096)); }
+  std::vector<StepRecord> records() const { return recorder_.read(0, 4096); }
   EngineStats stats() const {
     EngineStats stats;
     stepper_->fill(&stats);
@@ -151,6 +155,50 @@ class Recording {
   bool open_end_ = false;
 };
 
+// Of a step as the page gets it (docs/server.md): the record that it says. Times are in microseconds there.
+StepRecord step_of(const boost::json::array& row) {
+  std::vector<std::int64_t> n;
+  for (std::size_t i = 0; i < 13; ++i) n.push_back(row.at(i).as_int64());
+  const auto count = [&n](std::size_t i) { return static_cast<int>(n[i]); };
+  StepRecord step;
+  step.number = static_cast<std::uint64_t>(n[0]), step.begin_ns = n[1] * 1000, step.end_ns = n[2] * 1000;
+  step.rows = count(3);
+  step.running = count(4), step.waiting = count(5), step.latent_used = count(6), step.latent_cached = count(7);
+  step.window_used = count(8), step.window_cached = count(9), step.slots_used = count(10), step.swap_bytes = n[11];
+  step.lost = count(12);
+  for (const boost::json::value& item : row.at(13).as_array()) {
+    const auto at = [&item](std::size_t i) { return item.as_array().at(i).as_int64(); };
+    step.items.push_back({static_cast<StepItem::Kind>(at(0)), static_cast<std::uint8_t>(at(1)),
+                          static_cast<std::uint16_t>(at(2)), static_cast<std::uint32_t>(at(3)),
+                          static_cast<std::int32_t>(at(4)), static_cast<std::int32_t>(at(5))});
+  }
+  return step;
+}
+
+bool same(const StepRecord& a, const StepRecord& b) {
+  const auto values = [](const StepRecord& r) {
+    return std::tuple(r.number, r.begin_ns, r.end_ns, r.rows, r.running, r.waiting, r.latent_used, r.latent_cached,
+                      r.window_used, r.window_cached, r.slots_used, r.lost, r.swap_bytes, r.items);
+  };
+  return values(a) == values(b);
+}
+
+void expect_streamed(const std::vector<StepRecord>& records) {
+  const Result<boost::json::value> parsed = parse_json(steps_json(records), "steps");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const boost::json::array& rows = parsed->as_array();
+  ASSERT_EQ(rows.size(), records.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    StepRecord expected = records[i];
+    for (std::int64_t* time : {&expected.begin_ns, &expected.end_ns}) *time -= *time % 1000;
+    using Kind = StepItem::Kind;
+    std::erase_if(expected.items, [](const StepItem& item) {  // those that the page has no use for
+      return item.kind == Kind::kBlock || item.kind == Kind::kMessage || item.kind == Kind::kIdle;
+    });
+    ASSERT_TRUE(same(step_of(rows[i].as_array()), expected)) << "step " << i;
+  }
+}
+
 TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
   const unsigned seed = test_seed();
   Result<ModelConfig> config = load_model_config(source_dir() + "/tests/configs/v4-flash.json");
@@ -172,6 +220,7 @@ TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
     options.audit_at_end = true;
     Recording recording(model, options, seed + i);
     const Plans expected = recording.run();
+    ASSERT_NO_FATAL_FAILURE(expect_streamed(recording.records())) << "SLUICE_TEST_SEED=" << seed + i;
     const Result<Trace> trace = parse_trace(recording.trace(), "trace", kBlockTokens);
     ASSERT_TRUE(trace.ok()) << trace.status().message();
     Plans replayed;

@@ -1,14 +1,32 @@
 #include "text/generation_stream.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
 namespace sluice {
+namespace {
+
+// Whether a parser may take a token of this text for a part of markup.
+bool is_of(const AnswerMarkup& markup, std::string_view token) {
+  const auto has = [token](std::string_view text) { return text.find(token) != std::string_view::npos; };
+  if (markup.reads_reasoning && (has(kReasoningStart) || has(kReasoningEnd))) return true;
+  if (markup.calls == nullptr) return false;
+  const CallMarkup& c = *markup.calls;
+  return std::ranges::any_of(
+      std::to_array({c.begins, c.at_start, c.open, c.call, c.name_end, c.call_end, c.between, c.close, c.parameter,
+                     c.is_text, c.is_json, c.parameter_end, c.tokens[0], c.tokens[1]}),
+      has);
+}
+
+}  // namespace
 
 GenerationStream::GenerationStream(const Tokenizer& tokenizer, const std::vector<std::string>& stop, bool logprobs,
                                    std::unique_ptr<ChatOutputParser> parser, ShownText shown)
-    : detokenizer_(tokenizer, /*skip_special=*/parser == nullptr && !shown.special_tokens),
+    : tokenizer_(tokenizer),
+      markup_(shown.special_tokens ? std::nullopt : shown.markup),
+      detokenizer_(tokenizer, /*skip_special=*/parser == nullptr && !shown.special_tokens),
       stop_(stop, shown.stop_string),
       parser_(std::move(parser)),
       logprobs_(logprobs) {}
@@ -29,7 +47,7 @@ GenerationDelta GenerationStream::push(const Output& output) {
       out.top.push_back(output.top);
     }
     const bool is_end_token = output.finished && output.reason == FinishReason::kStop;
-    if (!is_end_token) pass_on(stop_.push(detokenizer_.push(*output.token)), out);
+    if (!is_end_token && !hides(*output.token)) pass_on(stop_.push(detokenizer_.push(*output.token)), out);
   }
   if (stop_.stopped()) {
     finish(FinishReason::kStop, out);
@@ -45,6 +63,11 @@ GenerationDelta GenerationStream::push(const Output& output) {
     if (out.failure.ok()) out.failure = internal_error("the engine ended the request without a reason");
   }
   return out;
+}
+
+bool GenerationStream::hides(std::int32_t token) const {
+  return markup_ && parser_ != nullptr && tokenizer_.is_special(token) &&
+         !is_of(*markup_, tokenizer_.token_bytes(token));
 }
 
 void GenerationStream::pass_on(std::string_view text, GenerationDelta& out) {

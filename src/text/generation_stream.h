@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct GenerationDelta {
 
 // What of the answer is its text.
 struct ShownText {
-  bool special_tokens = false;  // without a parser, which needs them
-  bool stop_string = false;     // the one that ended it
+  bool special_tokens = false;
+  bool stop_string = false;                 // the one that ended it
+  std::optional<AnswerMarkup> markup = {};  // the special tokens that a parser gets all the same; none: all
 };
 
 class GenerationStream {
@@ -57,7 +59,10 @@ class GenerationStream {
   void pass_on(std::string_view text, GenerationDelta& out);
   void finish(FinishReason reason, GenerationDelta& out);
   void count_reasoning(const std::vector<ChatDelta>& text);
+  bool hides(std::int32_t token) const;
 
+  const Tokenizer& tokenizer_;
+  std::optional<AnswerMarkup> markup_;  // all other special tokens are hidden from the parser
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;
   std::unique_ptr<ChatOutputParser> parser_;

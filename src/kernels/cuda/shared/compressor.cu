@@ -1,6 +1,7 @@
-// compress (kernels/compressor.h): a thread a channel of a span, along its tokens.
+// compress (kernels/compressor.h): a thread a channel of a window.
 #include "kernels/compressor.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/shared/step_rows.h"
 #include "kernels/math.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
@@ -9,6 +10,9 @@ namespace {
 struct PooledChannel {  // of one window
   float m, s, a;
 };
+SLUICE_DEVICE PooledChannel empty() {
+  return {-INFINITY, 0.0F, 0.0F};
+}
 
 // S is at least 1 from the first token on.
 SLUICE_DEVICE PooledChannel add_token(const PooledChannel& acc, float g, float u) {
@@ -28,36 +32,57 @@ struct Compress {
   const std::int32_t* closed_begin;
   PlaneView boundaries;
 
+  // A window depends on its own tokens, those of the one before and what the span found: the thread of its last row
+  // here walks them, and all windows of a span are pooled at once.
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int dim = args.dim, channel = team.index % dim, index = team.index / dim;
-    const int width = args.overlap ? 2 * dim : dim, own = args.overlap ? dim + channel : channel;
+    const int dim = args.dim, channel = team.index % dim, row = team.index / dim;
+    const int index = span_index_of_row(step.spans.data(), static_cast<int>(step.spans.size()), row);
     const RowSpan span = step.spans.data()[index];
-    const PooledChannel empty{-INFINITY, 0.0F, 0.0F};
-    PooledChannel open = load(state(span.state_in), channel);
-    PooledChannel next = args.overlap ? load(state(span.state_in) + 3 * dim, channel) : empty;
-    float* pooled = args.pooled + static_cast<std::ptrdiff_t>(closed_begin[index]) * dim + channel;
-    std::int32_t boundary = args.boundaries != nullptr ? step.ended_blocks[index] : 0;
-    for (int i = 0; i < span.rows; ++i) {
-      const int slot = (span.first_position + i) % args.ratio;
-      const float* u = args.kv + (span.row_begin + i) * args.ld;
-      const float* gate = args.gate + (span.row_begin + i) * args.ld;
-      const float* ape = args.ape + static_cast<std::ptrdiff_t>(slot) * width;
-      open = add_token(open, gate[own] + ape[own], u[own]);
-      if (args.overlap) next = add_token(next, gate[channel] + ape[channel], u[channel]);
-      if (slot == args.ratio - 1) {
-        *pooled = open.a / open.s;
-        pooled += dim;
+    const int last = row - span.row_begin, slot = (span.first_position + last) % args.ratio;
+    if (slot != args.ratio - 1 && last != span.rows - 1) return;
+    const int first = last - slot;  // of the window; below 0 where it began before the span
+    PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
+    PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
+    const int own = args.overlap ? dim + channel : channel;
+    for (int i = first < 0 ? 0 : first; i <= last; ++i) {
+      open = add_row(open, span, i, own);
+      if (args.overlap) next = add_row(next, span, i, channel);
+      if (i == last && slot == args.ratio - 1) {
+        const int closed = (span.first_position + i) / args.ratio - span.first_position / args.ratio;
+        args.pooled[static_cast<std::ptrdiff_t>(closed_begin[index] + closed) * dim + channel] = open.a / open.s;
         open = next;
-        next = empty;
-      }
-      if (args.boundaries != nullptr && (span.first_position + i + 1) % kBlockTokens == 0) {
-        store(open, reinterpret_cast<float*>(boundaries.row(step.boundary_pages[boundary++].value, 0).data), channel);
+        next = empty();
+        if (args.boundaries != nullptr) store_boundary(open, span, index, i, channel);
       }
       const std::int32_t after = step.states_after[span.row_begin + i];
       if (after < 0) continue;
       store(open, state(after), channel);
       if (args.overlap) store(next, state(after) + 3 * dim, channel);
     }
+  }
+
+  // What a window that begins at row `first` of the span has of the window before.
+  SLUICE_DEVICE PooledChannel before(const RowSpan& span, int first, int channel) const {
+    if (!args.overlap) return empty();
+    const int begin = first - args.ratio;
+    PooledChannel acc = begin <= 0 ? load(state(span.state_in) + 3 * args.dim, channel) : empty();
+    for (int i = begin < 0 ? 0 : begin; i < first; ++i) acc = add_row(acc, span, i, channel);
+    return acc;
+  }
+
+  SLUICE_DEVICE PooledChannel add_row(const PooledChannel& acc, const RowSpan& span, int i, int column) const {
+    const int slot = (span.first_position + i) % args.ratio, width = args.overlap ? 2 * args.dim : args.dim;
+    const std::ptrdiff_t at = (span.row_begin + i) * args.ld + column;
+    return add_token(acc, args.gate[at] + args.ape[static_cast<std::ptrdiff_t>(slot) * width + column], args.kv[at]);
+  }
+
+  // Behind the last token of a block, which is that of a window.
+  SLUICE_DEVICE void store_boundary(const PooledChannel& open, const RowSpan& span, int index, int i,
+                                    int channel) const {
+    if ((span.first_position + i + 1) % kBlockTokens != 0) return;
+    const int ended = (span.first_position + i) / kBlockTokens - span.first_position / kBlockTokens;
+    const WindowPage page = step.boundary_pages[step.ended_blocks[index] + ended];
+    store(open, reinterpret_cast<float*>(boundaries.row(page.value, 0).data), channel);
   }
 
   SLUICE_DEVICE float* state(std::int32_t index) const {
@@ -77,7 +102,7 @@ struct Compress {
 
 void compress(const Exec& exec, const CompressArgs& args) {
   const PlaneView boundaries = args.boundaries != nullptr ? *args.boundaries : PlaneView{};
-  launch(exec, static_cast<std::int64_t>(args.step->spans.size()) * args.dim,
+  launch(exec, std::int64_t{args.step->rows()} * args.dim,
          Compress{args, *args.step, args.step->closed_by(args.ratio).begin, boundaries});
 }
 
