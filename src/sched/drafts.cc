@@ -126,25 +126,23 @@ void Scheduler::choose_paying(int rows, bool full_step) {
     for (int j = 0; j < choice.most; ++j) ++of[choice.levels[static_cast<std::size_t>(j)]][source];
   }
   const int before = full_step ? limits_.max_batched_tokens : plan_.rows;
-  const double own = limits_.drafts.step(plan_.rows), others = limits_.drafts.step(before) - own;
   const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
-  double tokens = plan_.rows, drafting = 0, best = kLeastGain * tokens / own;
+  double tokens = plan_.rows, seconds = times_.own(plan_.rows), best = kLeastGain * tokens / seconds;
   int taken = 0, best_taken = 0;
   for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
     const double chance = DraftRecord::chance(level);
     for (std::size_t source = 0; source < kDraftSources; ++source) {
       for (int left = std::min(drafts[level][source], rows - taken); left > 0;) {
         const int more = before + taken < measured ? 1 : left;
-        left -= more, taken += more;
         tokens += more * chance;
-        drafting += more * limits_.drafts.seconds[source];
-        const double rate = tokens / (limits_.drafts.step(before + taken) - others + drafting);
-        if (rate > best) best = rate, best_taken = taken;
+        seconds += times_.added(plan_.rows, before + taken, more, static_cast<DraftSource>(source));
+        left -= more, taken += more;
+        if (tokens > best * seconds) best = tokens / seconds, best_taken = taken;
       }
     }
   }
   grant_likeliest(drafts, best_taken);
-  try_again(own, limits_.drafts.step(before + 1) - others);
+  try_again(before);
 }
 
 // The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
@@ -165,10 +163,9 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
   }
 }
 
-// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay;
-// `seconds` and `more` are those of the step and of one with a draft.
-void Scheduler::try_again(double seconds, double more) {
-  const double tokens = plan_.rows;
+// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay.
+void Scheduler::try_again(int rows) {
+  const double tokens = plan_.rows, seconds = times_.own(plan_.rows);
   for (DraftChoice& choice : draft_choices_) {
     Entry& e = *choice.entry;
     if (choice.granted > 0) {
@@ -176,8 +173,8 @@ void Scheduler::try_again(double seconds, double more) {
       continue;
     }
     if (++e.plans_without_draft < e.tries_again_after) continue;
-    const double with_draft = more + limits_.drafts.seconds[static_cast<std::size_t>(choice.source)];
-    if ((tokens + 1) * seconds <= kLeastGain * tokens * with_draft) continue;
+    const double more = times_.added(plan_.rows, rows, 1, choice.source);
+    if ((tokens + 1) * seconds <= kLeastGain * tokens * (seconds + more)) continue;
     e.plans_without_draft = 0;
     e.tries_again_after = std::min(2 * e.tries_again_after, kTriesAtLeastEvery);
     choice.granted = 1;
@@ -208,6 +205,16 @@ int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
   span.drafts = given;
   span.source = source;
   return given;
+}
+
+void Scheduler::took(const StepPlan& plan, double seconds) {
+  int drafts = 0, by_model = 0;
+  for (const Span& span : plan.spans) {
+    if (span.rows - span.drafts != 1 || !span.samples) return;  // a prompt's
+    drafts += span.drafts;
+    if (span.source == DraftSource::kMtp) by_model += span.drafts;
+  }
+  times_.add(static_cast<int>(plan.spans.size()), drafts, by_model, seconds);
 }
 
 void Scheduler::judged(SequenceId id, DraftSource source, int drafted, int right) {
