@@ -157,6 +157,7 @@ void EngineImpl::count_step(Clock::duration time) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
+  if (!stepper_.asynchronous()) stepper_.took(seconds);
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }

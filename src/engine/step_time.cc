@@ -141,7 +141,7 @@ Result<StepTime> measure_step(Runner& runner) {
 
 // The least of a few: what two drafts add to a step of three rows.
 double measure_draft(Runner& runner) {
-  constexpr int kDrafts = 2, kTimes = 6;
+  constexpr int kDrafts = 2, kTimes = 20;
   constexpr double kLongEnough = 0.1;
   if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
   Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts);
@@ -167,20 +167,22 @@ double measure_draft(Runner& runner) {
 
 std::vector<double> measure_few_rows(Runner& runner) {
   constexpr int kMostRows = 64;
-  constexpr double kLongEnough = 0.5, kQuick = 0.06;  // seconds: of all that is measured, of what is measured again
+  constexpr double kLongEnough = 0.5, kQuick = 0.1;  // seconds: of all that is measured, of what is measured again
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
   const int most_draws = runner.pools().plan().sequences;
-  const std::vector<TokenId> ids = some_tokens(runner, most);
+  const std::vector<TokenId> ids = some_tokens(runner, 2 * kMostRows);
   std::vector<TimedRows> timed;
   Result<TimedSequence> sequence = sequence_with_context(runner, most);
   if (!sequence.ok()) return {};
   double spent = 0;
+  std::size_t steps = 0;
   const auto time = [&](int rows) {
     const auto count = static_cast<std::size_t>(rows);
-    const StepSpan span{
-        .sequence = {}, .ids = std::span(ids).first(count), .logit_rows = std::span(all_rows).first(count)};
+    const StepSpan span{.sequence = {},
+                        .ids = std::span(ids).subspan(steps++ % kMostRows, count),  // other experts each time
+                        .logit_rows = std::span(all_rows).first(count)};
     const Result<double> seconds = sequence->time(span, std::min(rows, most_draws));
     spent += seconds.ok() ? *seconds : kLongEnough;
     return seconds;
@@ -191,12 +193,15 @@ std::vector<double> measure_few_rows(Runner& runner) {
     if (!seconds.ok()) break;
     timed.push_back({rows, *seconds});
   }
-  // Again, in turn, so that what else runs on the machine disturbs none of them alone.
+  // Again, in turn, so that what else runs on the machine disturbs none of them alone; each several times, as a step
+  // behind one of many rows finds less of a small model in the processor's caches than it does behind its like.
   const double again_from = spent;
   do {
     for (TimedRows& of : timed) {
-      if (of.rows == kMostRows || spent > kLongEnough) break;
-      if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
+      for (int times = of.rows == kMostRows ? 1 : 4; times > 0; --times) {
+        if (spent > kLongEnough || of.seconds > kQuick / 4) break;
+        if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
+      }
     }
   } while (!timed.empty() && spent < std::min(kLongEnough, again_from + kQuick));
   return row_table(timed);

@@ -136,7 +136,8 @@ class Stepper final {
   // The tokens of the last send(), in the order of their draws; once for each send(). Valid until the next draw().
   std::span<const DrawnToken> take();
   void settle_drafts();
-  bool drafted() const { return drafted_; }  // settle_drafts() is to come
+  bool drafted() const { return drafted_; }                       // settle_drafts() is to come
+  void took(double seconds) { scheduler_.took(plan_, seconds); }  // the last step, with all that belongs to it
   // For tests and measurements: drafts come from `drafter` alone, which writes some of the tokens that follow those of
   // the sequence and says how many; -1: it leaves that sequence to the others.
   using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;

@@ -89,14 +89,14 @@ class Loader {
       return {};
     }
     LinearWeight& weight = **linear;
-    const std::string part =
-        fmt::format("{} from row {}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "");
+    const std::string part = fmt::format("{} from row {}{}{}", tensor.name, name.first_row,
+                                         name.transposed ? " transposed" : "", spec.for_drafts ? " for drafts" : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
     } else if (spec.for_drafts && can_be_coarse(view, spec.inputs) && !decode) {
       bring(tensor);
       if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
-      packer_.add(part + " in codes", weight, coarse_shape(view), InputForm::kInt8,
+      packer_.add(part, weight, coarse_shape(view), InputForm::kInt8,
                   [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
     } else if (name.transposed) {
       packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));

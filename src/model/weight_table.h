@@ -36,12 +36,12 @@ struct WeightSpec {
   // LinearWeight: packed for the kernels. WeightView: used where it lies. floats: widened. ids: token or expert ids.
   // Types that the kernels cannot read (f16, GGUF's MXFP4, transposed halves) become f32 first.
   std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
-  InputForm inputs = InputForm::kF32;  // LinearWeight: what it should multiply, if its format can
-  int id_limit = 0;                    // ids: each in [0, id_limit)
-  std::string group;                   // "": of every use. Else a layer for multi-token prediction ("mtp.0")
-  bool routed_expert = false;          // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
-  bool for_drafts = false;             // of a weight that another spec binds: as codes of 8 bits if that saves bytes
-  bool left = false;                   // known, but never bound: a copy of another tensor
+  InputForm inputs = InputForm::kF32;       // LinearWeight: what it should multiply, if its format can
+  int id_limit = 0;                         // ids: each in [0, id_limit)
+  std::string group;                        // "": of every use. Else a layer for multi-token prediction ("mtp.0")
+  bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
+  bool for_drafts = false;                  // once more what other specs bind: as codes of 8 bits if that saves bytes
+  bool left = false;                        // known, but never bound: a copy of another tensor
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 
   bool is_ids() const { return std::holds_alternative<Param<std::int32_t>*>(into); }

@@ -5,9 +5,10 @@
 //
 // Adaptive: let E be the tokens that the step is expected to give, T its time. A draft that is right with chance c, and
 // all before it, adds c to E, and to T a row and the time of drafting it. All drafts of all sequences, the likeliest
-// first, are taken as far as E / T is largest. Chances are levels, so that they need not be sorted, and beyond the
-// table of step times E / T has no peak within a level, so that only the ends are looked at: linear in sequences and
-// depth.
+// first, are taken as far as E / T is largest. Beside prompts T is that of the decodes alone, as a prompt's rows are
+// worth their time, and a row adds what it does behind those of a full step. Chances are levels, so that they need not
+// be sorted, and beyond the table of step times E / T has no peak within a level, so that only the ends are looked at:
+// linear in sequences and depth.
 #include "sched/drafts.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kLeastGain = 1.03;                // of drafts, as chances and times are estimates
+constexpr double kLeastGain = 1.06;                // of drafts, as chances and times are estimates
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
 constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
 // Before anything was seen: of the first draft, of those behind it.
@@ -124,26 +125,24 @@ void Scheduler::choose_paying(int rows, bool full_step) {
     const auto source = static_cast<std::size_t>(choice.source);
     for (int j = 0; j < choice.most; ++j) ++of[choice.levels[static_cast<std::size_t>(j)]][source];
   }
-  // Beside prompts the step is full anyway.
-  const int own_rows = full_step ? limits_.max_batched_tokens : plan_.rows;
+  const int before = full_step ? limits_.max_batched_tokens : plan_.rows;
   const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
-  double tokens = plan_.rows, drafting = 0, best = kLeastGain * tokens / limits_.drafts.step(own_rows);
+  double tokens = plan_.rows, seconds = times_.own(plan_.rows), best = kLeastGain * tokens / seconds;
   int taken = 0, best_taken = 0;
   for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
     const double chance = DraftRecord::chance(level);
     for (std::size_t source = 0; source < kDraftSources; ++source) {
       for (int left = std::min(drafts[level][source], rows - taken); left > 0;) {
-        const int more = own_rows + taken < measured ? 1 : left;
-        left -= more, taken += more;
+        const int more = before + taken < measured ? 1 : left;
         tokens += more * chance;
-        drafting += more * limits_.drafts.seconds[source];
-        const double rate = tokens / (limits_.drafts.step(own_rows + taken) + drafting);
-        if (rate > best) best = rate, best_taken = taken;
+        seconds += times_.added(plan_.rows, before + taken, more, static_cast<DraftSource>(source));
+        left -= more, taken += more;
+        if (tokens > best * seconds) best = tokens / seconds, best_taken = taken;
       }
     }
   }
   grant_likeliest(drafts, best_taken);
-  try_again(own_rows);
+  try_again(before);
 }
 
 // The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
@@ -165,8 +164,8 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
 }
 
 // A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay.
-void Scheduler::try_again(int own_rows) {
-  const double tokens = plan_.rows, seconds = limits_.drafts.step(own_rows), more = limits_.drafts.step(own_rows + 1);
+void Scheduler::try_again(int rows) {
+  const double tokens = plan_.rows, seconds = times_.own(plan_.rows);
   for (DraftChoice& choice : draft_choices_) {
     Entry& e = *choice.entry;
     if (choice.granted > 0) {
@@ -174,8 +173,8 @@ void Scheduler::try_again(int own_rows) {
       continue;
     }
     if (++e.plans_without_draft < e.tries_again_after) continue;
-    if ((tokens + 1) * seconds <= tokens * (more + limits_.drafts.seconds[static_cast<std::size_t>(choice.source)]))
-      continue;
+    const double more = times_.added(plan_.rows, rows, 1, choice.source);
+    if ((tokens + 1) * seconds <= kLeastGain * tokens * (seconds + more)) continue;
     e.plans_without_draft = 0;
     e.tries_again_after = std::min(2 * e.tries_again_after, kTriesAtLeastEvery);
     choice.granted = 1;
@@ -206,6 +205,16 @@ int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
   span.drafts = given;
   span.source = source;
   return given;
+}
+
+void Scheduler::took(const StepPlan& plan, double seconds) {
+  int drafts = 0, by_model = 0;
+  for (const Span& span : plan.spans) {
+    if (span.rows - span.drafts != 1 || !span.samples) return;  // a prompt's
+    drafts += span.drafts;
+    if (span.source == DraftSource::kMtp) by_model += span.drafts;
+  }
+  times_.add(static_cast<int>(plan.spans.size()), drafts, by_model, seconds);
 }
 
 void Scheduler::judged(SequenceId id, DraftSource source, int drafted, int right) {

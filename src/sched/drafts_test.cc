@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "sched/scheduler_world_testing.h"
 
@@ -25,7 +26,8 @@ class Drafting {
     return world_.scheduler.plan(facts);
   }
   // The first `right` drafts of each are right, or all.
-  int step(int offered, int right, DraftSource source = DraftSource::kMtp) {
+  int step(int offered, int right, DraftSource source = DraftSource::kMtp,
+           const std::function<double(int drafts)>& seconds = {}) {
     const StepPlan plan = this->plan(offered, source);
     world_.memory.carry_out(plan);
     std::vector<int> kept;
@@ -42,6 +44,7 @@ class Drafting {
       if (span.drafts > 0) world_.scheduler.judged(span.sequence, span.source, span.drafts, stays);
       world_.memory.append(span.sequence, 1 + stays);
     }
+    if (seconds) world_.scheduler.took(plan, seconds(drafts));
     world_.memory.audit();
     EXPECT_EQ(world_.memory.problem(), "");
     return drafts;
@@ -80,6 +83,33 @@ TEST(DraftsTest, RowsThatCostNothingAreAllGiven) {
 TEST(DraftsTest, RowsThatCostAsMuchAsAStepAreNotGiven) {
   Drafting one(cost(1), 1);
   EXPECT_EQ(one.step(8, 8), 0);
+}
+
+// A prompt fills the step, so a row more is a small part of it; but the prompt's rows are worth what they take.
+TEST(DraftsTest, BesidePromptsRowsCostTheSame) {
+  for (const double of_row : {1.0, 0.1}) {
+    Drafting drafting(cost(of_row), 4, 128);
+    drafting.world().add(4, {500, 1});
+    const StepPlan plan = drafting.plan(8);
+    int drafts = 0;
+    for (const Span& span : plan.spans) drafts += span.drafts;
+    EXPECT_EQ(drafts > 0, of_row < 1);
+  }
+}
+
+// What was measured at the start is one thing, what steps take another: that counts, and not that one of ten is slow.
+TEST(DraftsTest, StepsThatTakeLongerCount) {
+  for (const bool dear : {true, false}) {
+    Drafting drafting(cost(dear ? 0.1 : 0.8), 1);
+    int of_last = 0;
+    for (int i = 0; i < 400; ++i) {
+      const double slow = i % 10 == 9 ? 20 : 1;
+      const int drafts =
+          drafting.step(1, 1, DraftSource::kMtp, [&](int drafts) { return slow * (1 + (dear ? 1.2 : 0.3) * drafts); });
+      if (i >= 200) of_last += drafts;
+    }
+    EXPECT_EQ(of_last > 100, !dear) << of_last;
+  }
 }
 
 TEST(DraftsTest, WhatIsRightMoreOftenGetsMore) {

@@ -21,7 +21,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       watermark_(watermark_of(limits)),
       steady_windows_(limits.geometry.steady_window_pages()),
-      turns_(limits.max_batched_tokens) {
+      turns_(limits.max_batched_tokens),
+      times_(limits.drafts) {
   SLUICE_CHECK(limits.max_batched_tokens >= 1 && limits.max_seqs >= 1, "a scheduler needs a budget and a place");
   SLUICE_CHECK(limits.drafts.most <= kMostDrafts, "a sequence has few drafts");
   SLUICE_CHECK(limits.window_pages >= steady_windows_, "one sequence must fit the window pool");

@@ -79,6 +79,7 @@
 #include "sched/plan_facts.h"
 #include "sched/prompt_order.h"
 #include "sched/step_plan.h"
+#include "sched/step_times.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -163,6 +164,8 @@ class Scheduler {
   // right, so it has as many tokens more; the others and their pages are given up. To be called for every span that had
   // drafts, unless its sequence has ended.
   void judged(SequenceId id, DraftSource source, int drafted, int right);
+  // So long the step of this plan took: how many drafts pay depends on it. May be left out.
+  void took(const StepPlan& plan, double seconds);
 
   int running() const { return static_cast<int>(running_.size()); }
   // Of these, the sequences that decode, in the order of their turns.
@@ -315,7 +318,7 @@ class Scheduler {
   void choose_paying(int rows, bool full_step);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
   void grant_likeliest(const DraftCounts& drafts, int count);
-  void try_again(int own_rows);
+  void try_again(int rows);
   int give_drafts(Entry& e, DraftSource source, int count);
 
   // prompts.cc
@@ -391,6 +394,7 @@ class Scheduler {
   std::vector<SequenceId> chosen_;
   std::vector<DraftChoice> draft_choices_;
   DraftRecord all_records_;  // of all sequences that ever had drafts
+  StepTimes times_;
 };
 
 // Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.

@@ -45,8 +45,10 @@ void DeepSeekV4::write_mtp_keys(Step& step) {
   enter_mtp(step, previous.y);
   const LayerWeights& weights = layer(mtp_index());
   const Rows kv = step.w.kv.rows(step.rows());
-  const Rows x = enter(step, mtp_index(), weights.hc_attn, weights.attn_norm, InputForms().add(weights.attn.kv));
-  project(step.exec, step.rows(), x, weights.attn.kv, kv);
+  HcLeaveEnterArgs into = leave(step, true, InputForms().add(weights.attn.kv));
+  into.weights = &weights_.mtp.front().key.op, into.norm = weights.attn_norm.data();
+  hc_leave_enter(step.exec, into);
+  project(step.exec, step.rows(), into.normed, weights.attn.kv, kv);
   store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add(window_rows(step, mtp_index())));
   step.show(mtp_index(), "kv", kv);
 }

@@ -191,12 +191,22 @@ class TableBuilder {
     site(prefix + "hc_head", prefix + "hc_head", v4_.hc_mult, 1, into.hc_head, "_");
     linear("head.weight", "lm_head.weight", {c_.vocab_size, hidden()}, WeightFormat::kBf16, into.head, float_inputs_);
     table_.back().for_drafts = true;
+    const Shape mixes{(2 + v4_.hc_mult) * v4_.hc_mult, v4_.hc_mult * hidden()};
+    table_.push_back({{{prefix + "hc_attn_fn", mixes}, {prefix + "attn_hc.fn", mixes}},
+                      {v4_.hc_mult, mixes[1]},
+                      WeightFormat::kF32,
+                      &into.key.op.fn.front(),
+                      InputForm::kF32,
+                      0,
+                      group_,
+                      false,
+                      true});
     group_.clear();
     // Every row leaves its key, whatever comes behind that is for drafted rows.
     const auto of_key = [&](const WeightSpec& spec) {
       const std::string& found = spec.names.front().name;
       const auto is = [&](const char* part) { return found.starts_with(prefix + part); };
-      return is("e_proj.") || is("h_proj.") || is("hc_attn_fn") || is("attn.wkv.");
+      return is("e_proj.") || is("h_proj.") || is("attn.wkv.") || (is("hc_attn_fn") && spec.for_drafts);
     };
     for (std::size_t i = begin; i < table_.size(); ++i) {
       if (!of_key(table_[i])) table_[i].role = WeightRole::kDrafted;
@@ -233,6 +243,7 @@ void Weights::finish() {
   for (auto& layer : mtp) {
     tie(layer.block);
     tie(layer.hc_head);
+    layer.key.op.base = layer.block.hc_attn.base.data(), layer.key.op.scale = layer.block.hc_attn.scale.data();
   }
 }
 

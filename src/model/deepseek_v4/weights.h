@@ -48,7 +48,8 @@ struct MtpWeights {
   LinearWeight e_proj, h_proj;
   Param<float> enorm, hnorm, norm;
   HyperConnectionSite hc_head;
-  LinearWeight head;  // the model's own, rounded where the profile rounds
+  LinearWeight head;        // the model's own, rounded where the profile rounds
+  HyperConnectionSite key;  // of block.hc_attn what makes the input of a key: the first mixes
 };
 
 struct Weights {
