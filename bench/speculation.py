@@ -1,10 +1,9 @@
 """python3 bench/speculation.py SLUICE OUT.md [--model V4_2B_CONFIG] [--quick] [--only-servers]: what speculation gains and never costs
 (docs/speculation.md), measured beside each other in one run, as ratios. From the root of a checkout, on a machine with
 nothing else to do. The large model is random weights made from its config.json here; its part runs beside the embedded
-model's, on two cores each."""
+model's, on two cores each. Several can run at once, each on cores (taskset) and ports of its own, for a part of the concurrencies."""
 import argparse
 import concurrent.futures
-import itertools
 import json
 import os
 import statistics
@@ -130,14 +129,15 @@ class Case:
         return time.monotonic() - start, processor_seconds(server) - before
 
     def run(self, servers, seconds):
-        before, end = counts(18612), time.monotonic() + seconds
+        drafting = max(servers)
+        before, end = counts(drafting), time.monotonic() + seconds
         while time.monotonic() < end or len(self.turns) % 2:
             turn = len(self.turns)
             requests = list(self.requests_of(turn // 2))
             order = sorted(servers, reverse=turn % 4 in (1, 2))
             times = {port: self.seconds(servers[port], port, requests, turn) for port in order}
             self.turns.append([times[port] for port in sorted(servers)])
-        drafted, right = (after - was for after, was in zip(counts(18612), before))
+        drafted, right = (after - was for after, was in zip(counts(drafting), before))
         self.drafted, self.right = self.drafted + drafted, self.right + right
 
     def ratio(self, way):
@@ -153,21 +153,20 @@ class Case:
                 f" {2 * self.drafted / self.tokens:.2f} | {self.right / max(1, self.drafted):.2f} |")
 
 
-def never_slower(bench, quick):
+def never_slower(bench, starts, port=18611, concurrencies=(1, 4, 16, 64), kinds=("off", "auto")):
     """What is measured at a server's start differs from one to the next, so each case has several starts."""
     yield ("\n| off / adaptive | concurrent | temperature | turns | wall | processor | drafted a token | of these right |\n"
            "|---|---|---|---|---|---|---|---|")
     with open("tests/evals/prose.txt") as file:
         text = file.read()
     cases = []
-    for concurrency in (1, 4, 16, 64):
+    for concurrency in concurrencies:
         count = max(16, concurrency)
         for name, requests_of in (("tasks", lambda turn, n=count: of_tasks(bench.folder, n, turn)),
                                   ("prose", lambda turn, n=count: of_prose(text, n, turn))):
             cases += [Case(name, requests_of, concurrency, temperature) for temperature in (0, 1)]
-    starts = 1 if quick else 3
     for _ in range(starts):
-        servers = {18611: serve(bench, 18611, ["--speculative", "off"]), 18612: serve(bench, 18612, [])}
+        servers = {port + i: serve(bench, port + i, ["--speculative", kind]) for i, kind in enumerate(kinds)}
         try:
             for case in cases:
                 case.run(servers, 5)
@@ -199,7 +198,7 @@ def coupling(bench):
 def edit(bench, turns=3):
     """A long answer of SmolLM2 for which the client gave a text as `prediction` that differs in every 25th word."""
     body = {"messages": [{"role": "user", "content": "Write a long story about a lighthouse keeper and a storm, in many chapters."}],
-            "max_tokens": 700, "temperature": 0}
+            "max_tokens": 700, "temperature": 0.8, "seed": 3}  # the likeliest tokens alone would repeat themselves
     off, on = (serve(bench, port, flags, "smollm2") for port, flags in
                ((18614, ["--speculative", "off"]), (18615, ["--speculative", "auto"])))
     try:
@@ -240,7 +239,7 @@ def of_embedded(bench, quick):
     yield from drafted(bench, EMBEDDED, (), 64, 3 if quick else 5)
     yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, EMBEDDED, 3 if quick else 9):.3f} of the time without\n"
     yield from coupling(bench)
-    yield from never_slower(bench, quick)
+    yield from never_slower(bench, 1 if quick else 3)
     yield from edit(bench)
 
 
@@ -256,7 +255,11 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--model")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only-servers", action="store_true", help="coupling, and adaptive drafts beside none")
+    parser.add_argument("--only-servers", action="store_true", help="adaptive drafts beside none")
+    parser.add_argument("--port", type=int, default=18611, help="of the first of these two servers")
+    parser.add_argument("--starts", type=int, default=3, help="of these servers")
+    parser.add_argument("--concurrent", default="1,4,16,64", help="requests at a time, for these servers")
+    parser.add_argument("--kinds", default="off,auto", help="--speculative of these servers; off,off tells the error of the ratios")
     parser.add_argument("--only-edit", action="store_true", help="a predicted answer of SmolLM2")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -265,7 +268,7 @@ def main():
         embedded = Bench(args.sluice, "0,1", folder)
         parts = [of_embedded(embedded, args.quick)]
         if args.only_servers:
-            parts = [itertools.chain(coupling(embedded), never_slower(embedded, args.quick))]
+            parts = [never_slower(embedded, args.starts, args.port, list(map(int, args.concurrent.split(","))), args.kinds.split(","))]
         if args.only_edit:
             parts = [edit(embedded)]
         if args.model:

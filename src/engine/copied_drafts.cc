@@ -46,23 +46,21 @@ void CopiedDrafts::append(std::span<const TokenId> tokens) {
   add_pairs(first, &own_);
 }
 
-// How many tokens up to this one are those at the end of the text.
-int CopiedDrafts::match_length(std::int32_t last) const {
+// How many tokens up to this one are those up to `end`.
+int CopiedDrafts::match_length(std::int32_t last, std::int32_t end) const {
   int length = 0;
-  const auto end = static_cast<std::int32_t>(text_.size()) - 1;
-  const auto own = static_cast<std::size_t>(end);
   while (length < kMostMatch && last - length >= 0 && end - length >= prediction_ &&
-         text_[static_cast<std::size_t>(last - length)] == text_[own - static_cast<std::size_t>(length)]) {
+         text_[static_cast<std::size_t>(last - length)] == text_[static_cast<std::size_t>(end - length)]) {
     ++length;
   }
   return length;
 }
 
 // Of the chain from the pair that ends there.
-CopiedDrafts::Match CopiedDrafts::longest(std::int32_t last) const {
+CopiedDrafts::Match CopiedDrafts::longest(std::int32_t last, std::int32_t end) const {
   Match best;
   for (int visits = 0; last >= 0 && visits < kMostVisits && best.length < kMostMatch; ++visits) {
-    const int length = match_length(last);
+    const int length = match_length(last, end);
     if (length >= kLeastMatch && length > best.length) best = {length, last + 1};
     last = before_[static_cast<std::size_t>(last)];
   }
@@ -71,11 +69,14 @@ CopiedDrafts::Match CopiedDrafts::longest(std::int32_t last) const {
 
 CopiedDrafts::Match CopiedDrafts::find() const {
   if (tokens() < kLeastMatch) return {};
-  const Match own = longest(before_.back());
-  if (prediction_ == 0) return own;
   const auto end = static_cast<std::int32_t>(text_.size()) - 1;
-  const Match predicted = longest(predicted_[place(end, predicted_)]);
-  return predicted.length > 0 && predicted.length >= own.length ? predicted : own;
+  const Match own = longest(before_.back(), end);
+  if (prediction_ == 0) return own;
+  const Match predicted = longest(predicted_[place(end, predicted_)], end);
+  if (predicted.length > 0 && predicted.length >= own.length) return predicted;
+  if (tokens() <= kLeastMatch) return own;
+  const Match before = longest(predicted_[place(end - 1, predicted_)], end - 1);
+  return before.length > own.length && before.at + 1 < prediction_ ? Match{before.length, before.at + 1, true} : own;
 }
 
 CopiedDrafts::Match CopiedDrafts::beginning() const {

@@ -22,6 +22,7 @@ class CopiedDrafts {
   struct Match {
     int length = 0;       // of the suffix, in tokens; 0: there is none
     std::int32_t at = 0;  // where the text behind it begins, for copy()
+    bool skips = false;   // the suffix ends before the last token, for which the prediction has another one
   };
 
   // Before the first token.
@@ -29,7 +30,9 @@ class CopiedDrafts {
   void append(std::span<const TokenId> tokens);
   std::int32_t tokens() const { return static_cast<std::int32_t>(text_.size()) - prediction_; }
 
-  // Of equal matches the prediction's, then the latest. O(kMostVisits * kMostMatch).
+  // Of equal matches the prediction's, then the latest. Where the last token is not the predicted one, and no match is
+  // as long as the one that ended before it, the prediction is taken to go on behind its own token: a word was
+  // replaced. O(kMostVisits * kMostMatch).
   Match find() const;
   // Of the prediction, if the last token is its first one: for the first token of an answer.
   Match beginning() const;
@@ -45,8 +48,8 @@ class CopiedDrafts {
 
   std::size_t place(std::int32_t last, const Chains& chains) const;
   void add_pairs(std::size_t first, Chains* chains);
-  Match longest(std::int32_t last) const;
-  int match_length(std::int32_t last) const;
+  Match longest(std::int32_t last, std::int32_t end) const;
+  int match_length(std::int32_t last, std::int32_t end) const;
 
   std::vector<TokenId> text_;    // the prediction, the separator, the tokens
   std::int32_t prediction_ = 0;  // tokens before the first own one, the separator included

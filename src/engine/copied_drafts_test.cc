@@ -67,6 +67,23 @@ TEST(CopiedDraftsTest, APredictionIsTextToCopyFrom) {
   EXPECT_EQ(of({7}, {6, 7}).find().length, 0) << "a match does not reach over the beginning of the text";
 }
 
+TEST(CopiedDraftsTest, BehindAReplacedTokenThePredictionGoesOn) {
+  const std::vector<TokenId> prediction{1, 2, 3, 4, 5, 6};
+  const CopiedDrafts replaced = of({1, 2, 3, 9}, prediction);
+  EXPECT_TRUE(replaced.find().skips);
+  EXPECT_TRUE(replaced.predicted(replaced.find()));
+  EXPECT_THAT(copied(replaced, replaced.find(), 8), ElementsAre(5, 6));
+  EXPECT_THAT(copied(of({1, 2, 3, 4}, prediction), of({1, 2, 3, 4}, prediction).find(), 1), ElementsAre(5));
+  EXPECT_FALSE(of({1, 2, 3, 4}, prediction).find().skips);
+  EXPECT_EQ(of({1, 2, 3, 9, 9}, prediction).find().length, 0) << "more than one token is another text";
+  EXPECT_EQ(of({3, 9}, prediction).find().length, 0) << "one token is no match before it either";
+  EXPECT_EQ(of({5, 6, 9}, prediction).find().length, 0) << "behind the end of the prediction there is nothing";
+  const CopiedDrafts own = of({2, 3, 9, 8, 1, 2, 3, 9}, prediction);
+  EXPECT_TRUE(own.find().skips == false && own.find().length == 3) << "a match as long as the one before is surer";
+  const CopiedDrafts longer = of({3, 9, 8, 1, 2, 3, 9}, prediction);
+  EXPECT_THAT(copied(longer, longer.find(), 1), ElementsAre(5)) << "the longer context";
+}
+
 // Against a search of the whole text, however the tokens arrive.
 TEST(CopiedDraftsTest, FindsTheLongestOfTheLatestPlaces) {
   const unsigned seed = test_seed();

@@ -166,6 +166,32 @@ TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
   EXPECT_GT(stats.drafts.accepted_tokens, 50U);
 }
 
+// A wrong state of a drafting layer changes no answer: this warning is all that a user would see.
+TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
+  const auto prompt = random_tokens(10, 8);
+  EngineSetup options = with_drafts(4);
+  options.speculation.speculative = "mtp";
+  const auto warnings = [&](bool right) {
+    FakeModel::Settings settings;
+    settings.drafts = true;
+    if (right) settings.on_logits = [](TokenId, Position, float* logits) { logits[0] = 1000; };
+    ::testing::internal::CaptureStderr();
+    EngineStats stats;
+    {
+      auto engine = make_engine(options, settings);
+      for (int i = 0; i < 3; ++i) stats = serve(*engine, prompt, right ? 2000 : 400).stats;
+    }
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    EXPECT_GT(stats.drafts.drafted_tokens, 4000U);
+    EXPECT_EQ(stats.drafts.accepted_tokens > stats.drafts.drafted_tokens / 10, right);
+    int count = 0;
+    for (std::size_t at = 0; (at = told.find("that the model drafted", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(warnings(false), 1);
+  EXPECT_EQ(warnings(true), 0);
+}
+
 TEST(EngineDraftsTest, APredictionOfUnknownTokensIsRefused) {
   auto engine = make_engine(with_drafts(2));
   Answer answer;

@@ -28,7 +28,8 @@ class FakeModel final : public Model {
     std::chrono::microseconds step_time{0};
     // A deliberate fault, to see that a test finds it: a span of exactly this many rows keeps its open state to itself.
     int forgetful_rows = 0;
-    int experts = 0;  // routed, of which a token has two that depend on all before it; 0: it has none
+    bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
+    int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
@@ -63,6 +64,13 @@ class FakeModel final : public Model {
   const CacheLayout& cache_layout() const override { return layout_; }
 
   Status prepare(Device&, int, Position) override { return {}; }
+
+  bool drafts() const override { return settings_.drafts; }
+  void draft(const Exec&, const StepTables& step, const CacheView&, int, float* logits, const Tap*) override {
+    const auto vocab = static_cast<std::size_t>(settings_.vocab);
+    std::fill_n(logits, step.ids.size() * vocab, 0.0F);
+    for (std::size_t row = 0; row < step.ids.size(); ++row) logits[row * vocab] = 1000;
+  }
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
     const StepExports* const exports = exports_ != nullptr && exports_->on_tile ? exports_ : nullptr;

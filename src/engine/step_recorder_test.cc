@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/time.h>
 
+#include <atomic>
+#include <csignal>
 #include <thread>
 
 namespace sluice::step_recorder_test {
@@ -145,6 +148,36 @@ TEST(StepRecorderTest, AReaderSeesWholeRecordsOrNone) {
   }
   writer.join();
   EXPECT_GT(seen, 0U);
+}
+
+// The writer is a signal handler of the reader's own thread, so it comes between two loads of it on any machine. What
+// is read is always the oldest record, which the next one overwrites.
+TEST(StepRecorderTest, AReaderThatIsOvertakenReturnsNothingOfIt) {
+  constexpr int kSteps = 300;
+  static StepRecorder* recorder = nullptr;
+  static std::atomic<int> written = 0;
+  StepRecorder own;
+  recorder = &own;
+  while (written < 20) write(own, written, 60'000), ++written;
+  const auto write_another = [](int) {
+    if (written < kSteps) write(*recorder, written, 60'000), ++written;
+  };
+  const auto before = std::signal(SIGALRM, write_another);
+  const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 500}, .it_value = {.tv_sec = 0, .tv_usec = 500}};
+  ASSERT_EQ(setitimer(ITIMER_REAL, &often, nullptr), 0);
+  int seen = 0;
+  while (written < kSteps && !HasFailure()) {
+    for (const StepRecord& record : own.read(0, 1)) {
+      EXPECT_EQ(record.items.size(), 60'000U);
+      expect_whole(record);
+      ++seen;
+    }
+  }
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  std::signal(SIGALRM, before);
+  EXPECT_EQ(written, kSteps);
+  EXPECT_GT(seen, 0);
 }
 
 TEST(StepRecorderTest, BlocksHaveOtherNamesInEveryEngine) {

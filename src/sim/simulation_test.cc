@@ -84,6 +84,27 @@ TEST_F(SimulationTest, ATraceComputedByHand) {
   EXPECT_DOUBLE_EQ(result.seconds, 4.52);
 }
 
+TEST_F(SimulationTest, DraftsThatAreRightSaveSteps) {
+  Trace trace;
+  trace.requests = {request(0, 100, 41)};
+  options_.engine.speculation.num_speculative_tokens = 4;
+  options_.engine.speculation.speculative_adaptive = false;
+  // The prompt takes 2 s and gives a token; then five rows give five.
+  options_.acceptance = 1;
+  EXPECT_DOUBLE_EQ(run(trace).requests[0].end, 2 + 8 * 1.05);
+  options_.acceptance = 0;
+  EXPECT_NEAR(run(trace).requests[0].end, 2 + 40 * 1.01, 1e-9);
+  // Drafts that are never right: a token a step, and the rows of the drafts to pay for; none beyond the end.
+  options_.acceptance = 1e-12;
+  EXPECT_NEAR(run(trace).requests[0].end, 2 + 36 * 1.05 + 1.04 + 1.03 + 1.02 + 1.01, 1e-9);
+  options_.acceptance = 0.5;
+  const double half = run(trace).requests[0].end;
+  EXPECT_GT(half, 2 + 12 * 1.05);  // 1.94 tokens a step are to be expected
+  EXPECT_LT(half, 2 + 32 * 1.05);
+  options_.engine.scheduler.scheduling_policy = "fcfs";
+  EXPECT_DOUBLE_EQ(run(trace).requests[0].end, half) << "which are right belongs to the request";
+}
+
 TEST_F(SimulationTest, AConcurrencyIgnoresTheTimes) {
   options_.concurrency = 1;
   Trace trace;

@@ -111,6 +111,29 @@ TEST(SchedulingLawTest, TheRealSchedulerGivesTheAnswersOfEachRequestAlone) {
   EXPECT_GT(report->exported_experts, 1000) << "positions";
 }
 
+// The scheduling half compares the logits of every draw: what is wrong among others only is found by that, whatever
+// else would notice it later.
+TEST(SchedulingLawTest, LogitsThatDependOnTheCompanyAreFound) {
+  const auto prompts = make_prompts();
+  bool company = false;
+  auto runner = make_runner({.on_step = [&](const StepTables& step) { company = step.spans.size() > 1; },
+                             .on_logits =
+                                 [&](TokenId, Position, float* logits) {
+                                   if (company) logits[0] += 0x1p-21F;
+                                 }});
+  LawOptions options;
+  options.seed = test_seed();
+  options.schedules = 1;
+  options.shrink = false;
+  int by_logits = 0;  // elsewhere a score or a tap differs first
+  for (int i = 0; i < 2 * kLawSituations; ++i, ++options.first_schedule) {
+    const auto report = check_scheduling_law(*runner, prompts, options);
+    ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed;
+    if (report->difference) by_logits += report->difference->text.find(", alone ") != std::string::npos;
+  }
+  EXPECT_GT(by_logits, 0) << "SLUICE_TEST_SEED=" << options.seed;
+}
+
 // By construction, not by chance: in any kLawSituations schedules that follow each other. SLUICE_LAW_RUNS: so many
 // seeds.
 TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
