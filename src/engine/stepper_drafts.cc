@@ -49,9 +49,11 @@ void Stepper::offer_drafts(SequenceId id) {
   const int drafts = s.copies->copy(match, proposal);
   s.predicted = s.copies->predicted(match);
   constexpr int kShort = 3, kLong = 8;  // tokens
-  const DraftSource source = match.skips || match.length <= kShort ? DraftSource::kShortCopy
-                             : match.length < kLong                ? DraftSource::kCopy
-                                                                   : DraftSource::kLongCopy;
+  const DraftSource source = match.skips              ? DraftSource::kShortCopy
+                             : s.predicted            ? DraftSource::kPredicted
+                             : match.length <= kShort ? DraftSource::kShortCopy
+                             : match.length < kLong   ? DraftSource::kCopy
+                                                      : DraftSource::kLongCopy;
   if (drafts > 0) facts_.offers.push_back({id, source, drafts});
 }
 

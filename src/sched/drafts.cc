@@ -24,7 +24,7 @@ constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
 constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
 // Before anything was seen: of the first draft, of those behind it.
 constexpr std::array<std::array<float, 2>, kDraftSources> kUnseen{
-    {{0.4F, 0.6F}, {0.6F, 0.7F}, {0.85F, 0.9F}, {0.75F, 0.6F}, {0.9F, 0.9F}}};
+    {{0.4F, 0.6F}, {0.6F, 0.7F}, {0.85F, 0.9F}, {0.75F, 0.6F}, {0.9F, 0.9F}, {0.85F, 0.9F}}};
 
 }  // namespace
 

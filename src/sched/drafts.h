@@ -12,10 +12,11 @@
 
 namespace sluice {
 
-// Who guesses. Copies by how long the text is that they continue: longer ones are right more often. Forced: what the
-// answer is bound to leaves no other text.
-enum class DraftSource : unsigned char { kShortCopy, kCopy, kLongCopy, kMtp, kForced };
-inline constexpr std::size_t kDraftSources = 5;
+// Who guesses. Copies by how long the text is that they continue: longer ones are right more often; those of the
+// client's prediction are right where it is, however short the match. Forced: what the answer is bound to leaves no
+// other text.
+enum class DraftSource : unsigned char { kShortCopy, kCopy, kLongCopy, kMtp, kForced, kPredicted };
+inline constexpr std::size_t kDraftSources = 6;
 
 struct DraftLimits {
   int most = 0;          // tokens drafted for a sequence in a step, at most kMostDrafts; 0: no drafts
