@@ -161,7 +161,7 @@ def never_slower(bench, starts, port=18611, concurrencies=(1, 4, 16, 64), kinds=
         text = file.read()
     cases = []
     for concurrency in concurrencies:
-        count = max(16, concurrency)
+        count = max(4, concurrency)
         for name, requests_of in (("tasks", lambda turn, n=count: of_tasks(bench.folder, n, turn)),
                                   ("prose", lambda turn, n=count: of_prose(text, n, turn))):
             cases += [Case(name, requests_of, concurrency, temperature) for temperature in (0, 1)]

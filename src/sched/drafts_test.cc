@@ -112,6 +112,18 @@ TEST(DraftsTest, StepsThatTakeLongerCount) {
   }
 }
 
+// A start that other work disturbed may say that rows cost nothing.
+TEST(DraftsTest, RowsThatAreSaidToCostNothingAreLearnt) {
+  Drafting drafting(cost(0), 1);
+  int at_first = 0, later = 0;
+  for (int i = 0; i < 400; ++i) {
+    const int drafts = drafting.step(4, 1, DraftSource::kMtp, [](int drafts) { return 1 + 1.5 * drafts; });
+    (i < 200 ? at_first : later) += drafts;
+  }
+  EXPECT_GT(at_first, 4);
+  EXPECT_LT(later, 10);
+}
+
 TEST(DraftsTest, WhatIsRightMoreOftenGetsMore) {
   int last = 0;
   for (const int right : {1, 2, 8}) {

@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 constexpr double kLeastRow = 0.002;     // of a step of one row: where nothing more was measured, a ratio still counts
-constexpr double kMost = 100;           // of a ratio, as of one row it may be of so little
+constexpr double kMost = 1000;          // of a ratio, as of one row it may be of so little
 constexpr int kMostTimes = 30;          // a step of 1 / 32
 constexpr double kForget = 1.0 / 4096;  // a step: who has no drafts any more learns nothing of them
 
