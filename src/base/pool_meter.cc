@@ -26,12 +26,12 @@ StageTime sum_of(const StageTimes& times) {
 
 void PoolMeter::begin() {
   times_ = {};
-  stage_ = Stage::kRest;
+  stage_ = StepStage::kRest;
   since_ = Clock::now();
 }
 
-Stage PoolMeter::enter(Stage stage) {
-  const Stage before = stage_;
+StepStage PoolMeter::enter(StepStage stage) {
+  const StepStage before = stage_;
   const Clock::time_point time = Clock::now();
   now().seconds += seconds(since_, time);
   since_ = time;

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-enum class Stage { kRest, kDense, kExperts, kHead, kAttention };
+enum class StepStage { kRest, kDense, kExperts, kHead, kAttention };
 inline constexpr int kStages = 5;
 inline constexpr std::array<const char*, kStages> kStageNames = {"rest", "dense", "experts", "head", "attention"};
 
@@ -32,7 +32,7 @@ class PoolMeter {
   // Begins anew, in stage kRest.
   void begin();
   // Ends the present stage and returns it.
-  Stage enter(Stage stage);
+  StepStage enter(StepStage stage);
   void add_fork(Clock::time_point wait_begin, Clock::time_point end);
   void add_call(Clock::time_point begin, Clock::time_point end);
   // What was measured since begin().
@@ -42,7 +42,7 @@ class PoolMeter {
   StageTime& now() { return times_[static_cast<std::size_t>(stage_)]; }
 
   StageTimes times_{};
-  Stage stage_ = Stage::kRest;
+  StepStage stage_ = StepStage::kRest;
   Clock::time_point since_ = Clock::now();
 };
 

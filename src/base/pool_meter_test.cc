@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const StageTime& of(const StageTimes& times, Stage stage) {
+const StageTime& of(const StageTimes& times, StepStage stage) {
   return times[static_cast<std::size_t>(stage)];
 }
 
@@ -29,21 +29,21 @@ TEST(PoolMeter, TellsForksFromCallsByStage) {
     const auto begin = PoolMeter::Clock::now();
     pool.run(10, nothing);
     pool.run(0, nothing);
-    EXPECT_EQ(meter.enter(Stage::kDense), Stage::kRest);
+    EXPECT_EQ(meter.enter(StepStage::kDense), StepStage::kRest);
     for (int i = 0; i < 2; ++i) pool.run(1, [](int, int) { std::this_thread::sleep_for(milliseconds(2)); });
-    EXPECT_EQ(meter.enter(Stage::kRest), Stage::kDense);
+    EXPECT_EQ(meter.enter(StepStage::kRest), StepStage::kDense);
     pool.run(2, nothing);
     const auto end = PoolMeter::Clock::now();
     const StageTimes times = meter.take();
     const auto after = PoolMeter::Clock::now();
     pool.watch(nullptr);
     pool.run(7, nothing);
-    EXPECT_EQ(of(times, Stage::kRest).forks, 2);
-    EXPECT_EQ(of(times, Stage::kRest).calls, 0);
-    EXPECT_EQ(of(times, Stage::kDense).forks, 0);
-    EXPECT_EQ(of(times, Stage::kDense).calls, 2);
-    EXPECT_GE(of(times, Stage::kDense).alone, 4e-3);
-    EXPECT_GE(of(times, Stage::kDense).seconds, of(times, Stage::kDense).alone);
+    EXPECT_EQ(of(times, StepStage::kRest).forks, 2);
+    EXPECT_EQ(of(times, StepStage::kRest).calls, 0);
+    EXPECT_EQ(of(times, StepStage::kDense).forks, 0);
+    EXPECT_EQ(of(times, StepStage::kDense).calls, 2);
+    EXPECT_GE(of(times, StepStage::kDense).alone, 4e-3);
+    EXPECT_GE(of(times, StepStage::kDense).seconds, of(times, StepStage::kDense).alone);
     // The stages are the whole.
     const double all = sum_of(times).seconds;
     EXPECT_GE(all, std::chrono::duration<double>(end - begin).count());

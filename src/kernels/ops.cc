@@ -13,19 +13,19 @@ const OpTable& table_of(const Exec& exec) {
 
 // The stage of a step that an op belongs to.
 template <class Args>
-Stage stage_of(const Args& /*args*/) {
+StepStage stage_of(const Args& /*args*/) {
   constexpr bool kOfExperts = std::is_same_v<Args, ExpertsArgs> || std::is_same_v<Args, RouteArgs>;
   constexpr bool kOfAttention = std::is_same_v<Args, AttendArgs> || std::is_same_v<Args, ExpandAndAttendArgs> ||
                                 std::is_same_v<Args, IndexSelectArgs> || std::is_same_v<Args, StoreKvArgs>;
-  return kOfExperts ? Stage::kExperts : kOfAttention ? Stage::kAttention : Stage::kRest;
+  return kOfExperts ? StepStage::kExperts : kOfAttention ? StepStage::kAttention : StepStage::kRest;
 }
-Stage stage_of(const ProjectArgs& args) {
+StepStage stage_of(const ProjectArgs& args) {
   return args.stage;
 }
 
 template <class Args>
 void measured(PoolMeter& meter, void (*op)(const Exec&, const Args&), const Exec& exec, const Args& args) {
-  const Stage before = meter.enter(stage_of(args));
+  const StepStage before = meter.enter(stage_of(args));
   op(exec, args);
   meter.enter(before);
 }

@@ -35,7 +35,7 @@ struct ProjectArgs {
 
   int rows = 0;
   Rows x = {};
-  Stage stage = Stage::kDense;  // for whom it may concern (base/pool_meter.h)
+  StepStage stage = StepStage::kDense;  // for whom it may concern (base/pool_meter.h)
   int count = 0;
   std::array<Product, kMostProducts> products{};
 

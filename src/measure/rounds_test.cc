@@ -160,8 +160,9 @@ TEST(SpeedRow, MediansOfRatios) {
   result.rows = {row};
   EXPECT_THAT(to_text(result), ::testing::HasSubstr("uneven 1"));
   result.rows[0].steps = 2;
-  result.rows[0].runs[0].stages[static_cast<std::size_t>(Stage::kHead)] = {.seconds = 0.6, .waiting = 0.3, .forks = 12};
-  const StageTime head = result.rows[0].stages()[static_cast<std::size_t>(Stage::kHead)];
+  result.rows[0].runs[0].stages[static_cast<std::size_t>(StepStage::kHead)] = {
+      .seconds = 0.6, .waiting = 0.3, .forks = 12};
+  const StageTime head = result.rows[0].stages()[static_cast<std::size_t>(StepStage::kHead)];
   EXPECT_DOUBLE_EQ(head.seconds, 0.1);
   EXPECT_DOUBLE_EQ(head.waiting, 0.05);
   EXPECT_EQ(head.forks, 2);

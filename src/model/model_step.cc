@@ -43,7 +43,8 @@ void ModelStep::project_logits(int rows, const Rows& normed, const LinearWeight&
   const bool tiled = exports != nullptr && exports->on_tile;
   const int at_once = tiled ? std::min(rows, exports->scored_from) : rows;
   const auto project_to = [&](int count, const Rows& x, float* to) {
-    project(exec, ProjectArgs{.rows = count, .x = x, .stage = Stage::kHead}.add(head, contiguous_rows(to, head.out())));
+    project(exec,
+            ProjectArgs{.rows = count, .x = x, .stage = StepStage::kHead}.add(head, contiguous_rows(to, head.out())));
   };
   if (at_once > 0) project_to(at_once, normed, logits);
   for (int first = at_once; first < rows; first += exports->tile_rows) {
