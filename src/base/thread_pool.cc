@@ -140,7 +140,7 @@ void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {
   const auto begin = PoolMeter::Clock::now();
   alone ? run_here(tiles, tile) : fork(tiles, tile);
   const auto done = PoolMeter::Clock::now();
-  if (tiles == 1) return meter_->add_call(begin, done);
+  if (tiles == 1) return meter_->add_call(begin, state_->workers.empty() ? begin : done);
   if (!alone) join(tiles);
   if (tiles > 1) meter_->add_fork(done, alone ? done : PoolMeter::Clock::now());
 }
