@@ -100,14 +100,14 @@ EngineSetup engine_options(const BenchOptions& options) {
   return engine;
 }
 
-boost::json::object flags_json(const EngineSetup& engine, const Runner& runner) {
+boost::json::object flags_json(const EngineSetup& engine, const Runner& runner, int threads) {
   return {{"compute_dtype", engine.numerics.compute_dtype},
           {"kv_cache_dtype", engine.numerics.kv_cache_dtype},
           {"index_cache_dtype", engine.numerics.index_cache_dtype},
           {"mla_prefill", engine.numerics.mla_prefill},
           {"profile", engine.numerics.profile},
           {"isa", runner.isa_name()},
-          {"threads", runner.threads()},
+          {"threads", threads},
           {"max_num_batched_tokens", runner.step_rows()},
           {"scheduling_policy", engine.scheduler.scheduling_policy}};
 }
@@ -119,9 +119,15 @@ Status write_file(const fs::path& path, const std::string& text) {
   return file ? Status() : invalid_argument(fmt::format("--json: {} cannot be written", path.string()));
 }
 
-// The JSON, and beside it the same as a picture.
+struct ByThreads {
+  int threads;
+  RoundsResult result;
+};
+
+// The JSON, and beside it the same as a picture, of the first number of threads.
 Status write_results(const BenchOptions& options, const EngineSetup& engine, const std::string& model,
-                     const Runner& runner, const RoundsResult& result) {
+                     const Runner& runner, const std::vector<ByThreads>& results) {
+  const RoundsResult& result = results.front().result;
   const Fingerprint fingerprint = take_fingerprint();
   boost::json::object json{{"program", "sluice"},
                            {"version", program_version()},
@@ -130,13 +136,20 @@ Status write_results(const BenchOptions& options, const EngineSetup& engine, con
                            {"model", model},
                            {"numerics", runner.model().profile().text()},
                            {"machine", to_json(fingerprint)},
-                           {"flags", flags_json(engine, runner)},
+                           {"flags", flags_json(engine, runner, results.front().threads)},
                            {"load",
                             {{"seconds", runner.load_report().seconds},
                              {"checkpoint_bytes", runner.load_report().checkpoint_bytes},
                              {"packed_bytes", runner.load_report().packed_bytes}}},
                            {"rounds", options.rounds}};
   for (auto& [key, value] : to_json(result)) json[key] = std::move(value);
+  boost::json::array others;
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    boost::json::object other{{"threads", results[i].threads}};
+    for (auto& [key, value] : to_json(results[i].result)) other[key] = std::move(value);
+    others.push_back(std::move(other));
+  }
+  if (!others.empty()) json["other_threads"] = std::move(others);
   SLUICE_RETURN_IF_ERROR(write_file(options.json, dump_json(json) + "\n"));
   return write_file(fs::path(options.json).replace_extension(".svg"),
                     to_svg(result, fmt::format("{} on {}", model, fingerprint.cpu)));
@@ -148,7 +161,9 @@ std::size_t probe_bytes(const BenchOptions& options, int threads) {
 
 Status print_probe(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(validate(options.engine));
-  ThreadPool pool(resolve_threads(options.engine));
+  EngineSetup engine = options.engine;
+  if (!options.threads.empty()) engine.machine.threads = options.threads.front();
+  ThreadPool pool(resolve_threads(engine));
   const MachineProbe probe(&pool, probe_bytes(options, pool.threads()));
   fmt::print("{}\n", dump_json(to_json(probe.measure())));
   return {};
@@ -167,11 +182,30 @@ Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
   return Probe([probe = std::make_shared<DeviceProbe>(std::move(made))] { return probe->measure(); });
 }
 
+void set_threads(EngineSetup& engine, int threads, Runner& runner) {
+  engine.machine.threads = threads;
+  runner.set_threads(resolve_threads(engine));
+  if (engine.machine.pin_threads) runner.pin_threads();
+  runner.pin_caller();
+}
+
+Result<RoundsResult> measure(const BenchOptions& options, SpeedCases& speed_cases, const std::vector<SpeedCase>& tests,
+                             const Runner& runner) {
+  SLUICE_ASSIGN_OR_RETURN(const Probe probe, probe_of(options, runner));
+  ProgressBar bar("runs", ProgressBar::Unit::kItems);
+  return run_rounds(
+      speed_cases, tests,
+      {.rounds = options.rounds, .stages = options.stages, .probe = probe, .progress = [&bar](int done, int total) {
+         bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
+       }});
+}
+
 Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
   EngineSetup engine = engine_options(options);
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  if (!options.threads.empty()) engine.machine.threads = options.threads.front();
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
@@ -179,21 +213,16 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
   const std::string model = model_name(options.engine.model.folder, engine.model.folder);
-  SLUICE_ASSIGN_OR_RETURN(const Probe probe, probe_of(options, *runner));
   SpeedCases speed_cases(runner.get(), engine);
-  Result<RoundsResult> result = internal_error("not run");
-  {
-    ProgressBar bar("runs", ProgressBar::Unit::kItems);
-    result = run_rounds(speed_cases, tests,
-                        {.rounds = options.rounds, .probe = probe, .progress = [&bar](int done, int total) {
-                           bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
-                         }});
+  std::vector<ByThreads> results;
+  for (std::size_t i = 0; i < std::max<std::size_t>(options.threads.size(), 1); ++i) {
+    if (i > 0) set_threads(engine, options.threads[i], *runner);
+    SLUICE_ASSIGN_OR_RETURN(RoundsResult result, measure(options, speed_cases, tests, *runner));
+    fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n{}", model, runner->model().profile().text(),
+               runner->isa_name(), runner->threads(), runner->step_rows(), to_text(result));
+    results.push_back({runner->threads(), std::move(result)});
   }
-  if (!result.ok()) return result.status();
-  fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n", model, runner->model().profile().text(),
-             runner->isa_name(), runner->threads(), runner->step_rows());
-  fmt::print("{}", to_text(*result));
-  return options.json.empty() ? Status() : write_results(options, engine, model, *runner, *result);
+  return options.json.empty() ? Status() : write_results(options, engine, model, *runner, results);
 }
 
 }  // namespace

@@ -14,6 +14,8 @@ struct BenchOptions {
   std::vector<int> prefill = {512}, decode = {64}, depth = {0}, concurrency = {1};
   int concurrent_prompt = 32, concurrent_tokens = 16;
   std::vector<double> acceptance;  // of drafts; none: no speculation
+  std::vector<int> threads;        // each counts of them in turn; none: --threads of the engine
+  bool stages = false;             // measured by stage
   int rounds = 5;
   std::int64_t probe_size = 0;  // bytes a thread; 0: 1 GB, or less where memory is short
   std::string json;             // "": no files

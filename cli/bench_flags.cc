@@ -145,7 +145,15 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
   command.add_option("--json", options->json, "Also write the results here, and a picture beside it (.svg)")
       ->option_text("FILE");
   command.add_flag("--probe-only", options->probe_only, "Print the machine's speed as JSON, without any model");
+  command.add_flag(
+      "--stages", options->stages,
+      "Also the time of each stage of a step, the wait at the end of forks and the work of one thread alone");
   add_engine_flags(command, options->engine, invocation.log_level);
+  command.remove_option(command.get_option("--threads"));
+  command.add_option("--threads", options->threads, "Each of these numbers of threads in turn; 0: as serve has it")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 4096))
+      ->option_text("N,N.. [0]");
   add_bench_serve_command(command, invocation);
   command.callback([&invocation, &command, options] {
     if (command.get_subcommands().empty()) invocation.run = [options] { return run_bench(*options); };

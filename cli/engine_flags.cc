@@ -143,7 +143,8 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
              {"absorbed", "expanded"});
   add_count(command, "--attn-prefill-chunk-size", options.numerics.attn_prefill_chunk_size,
             "With --mla-prefill expanded: tokens of a prefix expanded at once; 0: 1024");
-  add_count(command, "--threads", options.machine.threads, "0: one per core; changes no bit of any result");
+  add_count(command, "--threads", options.machine.threads,
+            "0: the number that decodes fastest; changes no bit of any result");
   add_count(command, "--max-num-batched-tokens", options.scheduler.max_num_batched_tokens,
             "Rows of one step; 0: as many as take under a second, 512 at most");
   add_count(command, "--max-num-seqs", options.scheduler.max_num_seqs, "Sequences that run at once");

@@ -37,7 +37,20 @@ def test_bench(tmp_path):
     assert "a synthetic state" in done.stdout and "concurrent" in done.stdout
     assert xml.etree.ElementTree.parse(out.with_suffix(".svg")).getroot().tag.endswith("svg")
     probe = json.loads(sluice("bench", "--probe-only", "--probe-size", "1MB").stdout)
-    assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops"}
+    assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops", "thread_ratio"}
+
+
+def test_bench_by_stage_and_threads(tmp_path):
+    out = tmp_path / "out.json"
+    rest = SMALL_BENCH[:SMALL_BENCH.index("--threads")] + SMALL_BENCH[SMALL_BENCH.index("--threads") + 2:]
+    done = sluice("bench", "--prefill", 0, "--decode", 4, "--stages", "--threads", "1,2", *rest, "--json", out)
+    report = json.loads(out.read_text())
+    assert report["flags"]["threads"] == 1 and [other["threads"] for other in report["other_threads"]] == [2]
+    for rows in report["rows"], report["other_threads"][0]["rows"]:
+        stages = rows[0]["stages"]
+        assert stages.keys() == {"rest", "dense", "experts", "head", "attention"}
+        assert all(stage["seconds"] > 0 for stage in stages.values())
+    assert done.stdout.count("a step of decode 4:") == 2
 
 
 def test_bad_bench(tmp_path):

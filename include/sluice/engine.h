@@ -52,7 +52,7 @@ struct MachineOptions {
   std::string device = "cpu";  // auto | cpu | cuda | cuda:N | emulated, which is for tests
   std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512vbmi
   std::string kernels;         // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
-  int threads = 0;             // 0: one per core
+  int threads = 0;             // 0: the number that decodes fastest
   bool pin_threads = true;     // each thread on a core of its own, if there are enough
   bool cuda_graphs = true;     // on a GPU, the kernels of a small step start as one graph
 };

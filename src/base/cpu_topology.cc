@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <compare>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "base/machine.h"
@@ -63,31 +65,52 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
+namespace {
+
+// By processor: its node; 0 where that is not known.
+std::map<int, int> nodes_of_cpus(const std::string& devices) {
+  std::map<int, int> nodes;
+  for (const int node : parse_cpu_list(first_line(devices + "/node/online"))) {
+    for (const int cpu : parse_cpu_list(first_line(fmt::format("{}/node/node{}/cpulist", devices, node)))) {
+      nodes[cpu] = node;
+    }
+  }
+  return nodes;
+}
+
+}  // namespace
+
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices) {
-  std::vector<std::pair<int, int>> ranked;  // how many of its core came before, then the processor
-  std::vector<std::vector<int>> cores;      // by the processors that share each
-  std::vector<int> taken;
+  struct Place {
+    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // how many of its core, and of its node, come before
+    auto operator<=>(const Place&) const = default;
+  };
+  std::map<int, int> nodes = nodes_of_cpus(devices);
+  std::vector<Place> places;
+  std::map<std::vector<int>, int> of_core;     // by the processors that share a core: how many were seen
+  std::map<std::pair<int, int>, int> of_node;  // by which of their core, and node
   for (const int cpu : cpus) {
     std::vector<int> core =
         parse_cpu_list(first_line(fmt::format("{}/cpu/cpu{}/topology/thread_siblings_list", devices, cpu)));
     if (core.empty()) core = {cpu};
-    auto known = std::ranges::find(cores, core);
-    if (known == cores.end()) {
-      cores.push_back(core);
-      taken.push_back(0);
-      known = cores.end() - 1;
-    }
-    ranked.emplace_back(taken[static_cast<std::size_t>(known - cores.begin())]++, cpu);
+    const int rank = of_core[core]++, node = nodes[cpu];
+    places.push_back({rank, of_node[{rank, node}]++, node, cpu});
   }
-  std::ranges::sort(ranked);
-  CpuOrder order{.cpus = {}, .cores = static_cast<int>(cores.size())};
-  for (const auto& [rank, cpu] : ranked) order.cpus.push_back(cpu);
+  std::ranges::sort(places);
+  CpuOrder order{.cpus = {}, .cores = static_cast<int>(of_core.size()), .nodes = 0};
+  std::set<int> used;
+  for (const Place& place : places) {
+    order.cpus.push_back(place.cpu);
+    used.insert(place.node);
+  }
+  order.nodes = static_cast<int>(used.size());
   return order;
 }
 
 std::vector<int> pinned_cpus(int threads, const CpuOrder& order) {
   const auto cpus = static_cast<int>(order.cpus.size());
-  if (threads < 2 || (threads != cpus && threads != order.cores)) return {};
+  const bool over_nodes = order.nodes > 1 && threads < order.cores;
+  if (threads < 2 || (threads != cpus && threads != order.cores && !over_nodes)) return {};
   return {order.cpus.begin(), order.cpus.begin() + threads};
 }
 
@@ -107,9 +130,13 @@ void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& no
 }
 
 bool pin_thread(unsigned long thread, int cpu) {
+  return pin_thread(thread, std::vector<int>{cpu});
+}
+
+bool pin_thread(unsigned long thread, const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
   static_cast<void>(usable_cores());  // while it can still be seen
   return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
 }

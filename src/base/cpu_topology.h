@@ -21,15 +21,17 @@ std::vector<int> parse_cpu_list(std::string_view text);
 // The processors of the calling thread's affinity mask, which taskset and cpusets of containers set.
 std::vector<int> usable_cpus();
 
-// `cpus` in the order in which threads should take them: one of each core before the second of any.
+// `cpus` in the order in which threads should take them: one of each core before the second of any, and of these one of
+// each node in turn.
 struct CpuOrder {
   std::vector<int> cpus;
-  int cores = 0;
+  int cores = 0, nodes = 0;
 };
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices = kSystemDevices);
 
 // The processors to pin `threads` threads to, one each. Empty (do not pin) unless there are as many threads as
-// processors or as cores: otherwise the operating system, which knows what else runs, chooses better.
+// processors or as cores, or fewer on several nodes, all of which they should read from: otherwise the operating
+// system, which knows what else runs, chooses better.
 std::vector<int> pinned_cpus(int threads, const CpuOrder& order);
 
 // The NUMA nodes with memory, ascending; one node if nothing is known.
@@ -41,5 +43,7 @@ void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& no
 
 // The thread's handle is a pthread_t. False when the system refuses.
 bool pin_thread(unsigned long thread, int cpu);
+// The same to any of `cpus`.
+bool pin_thread(unsigned long thread, const std::vector<int>& cpus);
 
 }  // namespace sluice

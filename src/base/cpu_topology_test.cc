@@ -36,6 +36,8 @@ class FakeSystem {
     write(fmt::format("cpu/cpu{}/topology", number), "thread_siblings_list", siblings);
   }
   void nodes(const std::string& list) const { write("node", "has_memory", list); }
+  void node(int number, const std::string& cpus) const { write(fmt::format("node/node{}", number), "cpulist", cpus); }
+  void online_nodes(const std::string& list) const { write("node", "online", list); }
   const std::string& path() const { return folder_.path(); }
 
  private:
@@ -63,6 +65,32 @@ TEST(CpuTopology, CoresComeBeforeTheirSecondThreads) {
   const CpuOrder part = order_cpus({0, 4, 5, 6}, system.path());
   EXPECT_EQ(part.cores, 3);
   EXPECT_THAT(part.cpus, ElementsAre(0, 5, 6, 4));
+}
+
+// Two sockets of three cores with two threads each.
+TEST(CpuTopology, ThreadsTakeTheNodesInTurn) {
+  const FakeSystem system;
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < 12; ++cpu) {
+    system.cpu(cpu, fmt::format("{},{}", cpu % 6, cpu % 6 + 6));
+    cpus.push_back(cpu);
+  }
+  system.online_nodes("0-1");
+  system.node(0, "0-2,6-8");
+  system.node(1, "3-5,9-11");
+  const CpuOrder order = order_cpus(cpus, system.path());
+  EXPECT_EQ(order.cores, 6);
+  EXPECT_EQ(order.nodes, 2);
+  EXPECT_THAT(order.cpus, ElementsAre(0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11));
+  EXPECT_THAT(pinned_cpus(12, order), ElementsAre(0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11));
+  EXPECT_THAT(pinned_cpus(6, order), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(pinned_cpus(4, order), ElementsAre(0, 3, 1, 4));  // as many on each
+  EXPECT_THAT(pinned_cpus(8, order), IsEmpty());
+  // Of one node alone.
+  const CpuOrder part = order_cpus({3, 4, 5, 9}, system.path());
+  EXPECT_EQ(part.nodes, 1);
+  EXPECT_THAT(part.cpus, ElementsAre(3, 4, 5, 9));
+  EXPECT_THAT(pinned_cpus(2, part), IsEmpty());
 }
 
 TEST(CpuTopology, WhatIsNotKnownIsSimple) {

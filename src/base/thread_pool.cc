@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/cpu_topology.h"
+#include "base/pool_meter.h"
 
 namespace sluice {
 
@@ -130,18 +131,37 @@ void ThreadPool::pin(const std::vector<int>& cpus) {
 
 void ThreadPool::run(int tiles, const std::function<void(int, int)>& tile) {
   const FlushDenormals flush;
-  State& s = *state_;
-  if (s.workers.empty() || tiles <= 1) {
-    for (int i = 0; i < tiles; ++i) tile(i, 0);
-    return;
+  const bool alone = tiles <= 1 || state_->workers.empty();
+  if (meter_ == nullptr) {
+    if (alone) return run_here(tiles, tile);
+    fork(tiles, tile);
+    return join(tiles);
   }
+  const auto begin = PoolMeter::Clock::now();
+  alone ? run_here(tiles, tile) : fork(tiles, tile);
+  const auto done = PoolMeter::Clock::now();
+  if (tiles == 1) return meter_->add_call(begin, state_->workers.empty() ? begin : done);
+  if (!alone) join(tiles);
+  if (tiles > 1) meter_->add_fork(done, alone ? done : PoolMeter::Clock::now());
+}
+
+void ThreadPool::run_here(int tiles, const std::function<void(int, int)>& tile) {
+  for (int i = 0; i < tiles; ++i) tile(i, 0);
+}
+
+// Hands out the tiles and takes some, until none is left to take.
+void ThreadPool::fork(int tiles, const std::function<void(int, int)>& tile) {
   SLUICE_CHECK(tiles <= Ticket::kMaxTiles, "a job has at most a million tiles");
+  State& s = *state_;
   s.function = &tile;
   s.done.store(0, std::memory_order_relaxed);
   s.ticket.store(Ticket::make(s.jobs.load(std::memory_order_relaxed) + 1, tiles), std::memory_order_release);
   s.announce();
   s.take_tiles(0);
-  for (int spin = 1; s.done.load(std::memory_order_acquire) != tiles; ++spin) {
+}
+
+void ThreadPool::join(int tiles) {
+  for (int spin = 1; state_->done.load(std::memory_order_acquire) != tiles; ++spin) {
     _mm_pause();
     if (spin % kSpinsBetweenYields == 0) std::this_thread::yield();
   }

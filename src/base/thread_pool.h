@@ -14,6 +14,8 @@
 
 namespace sluice {
 
+class PoolMeter;  // base/pool_meter.h
+
 // While alive, this thread's f32 arithmetic treats denormal inputs and results as zero, as the bf16 dot instructions
 // do.
 class FlushDenormals {
@@ -53,9 +55,18 @@ class ThreadPool {
   // done. `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.
   void run(int tiles, const std::function<void(int tile, int thread)>& tile);
 
+  // From now on `meter` is told of every run(); null: none. It must outlive that.
+  void watch(PoolMeter* meter) { meter_ = meter; }
+  PoolMeter* meter() const { return meter_; }
+
  private:
+  void run_here(int tiles, const std::function<void(int, int)>& tile);
+  void fork(int tiles, const std::function<void(int, int)>& tile);
+  void join(int tiles);
+
   struct State;
   std::unique_ptr<State> state_;
+  PoolMeter* meter_ = nullptr;
 };
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/step_time.h"
+#include "engine/thread_choice.h"
 #include "kernels/cpu_features.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
@@ -65,6 +66,10 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   runner->weights_version_ = report.weights_version;
   runner->load_report_ = std::move(report);
   if (options.machine.pin_threads) runner->pin_threads();
+  if (options.machine.threads == 0 && !runner->computes_later()) {
+    const std::vector<TimedThreads> timed = choose_threads(*runner, options.machine.pin_threads);
+    if (!timed.empty()) log_info("{} (--threads)", thread_text(timed, runner->threads()));
+  }
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
     // It may fail where the cache is too small for so many rows, and then there is nothing to bound.
     if (const auto step = measure_step(*runner); step.ok()) {

@@ -141,14 +141,16 @@ Status Runner::clear_cache() {
 }
 
 void Runner::set_threads(int threads) {
-  device_->wait();  // for what the threads are working on
+  device_->wait();                                            // for what the threads are working on
+  if (!cpus_.empty()) pin_thread(::pthread_self(), usable_);  // new threads may run where this one may
   pool_ = std::make_unique<ThreadPool>(threads);
   exec_.pool = pool_.get();
   cpus_.clear();
 }
 
 void Runner::pin_threads() {
-  cpus_ = pinned_cpus(pool_->threads(), order_cpus(usable_cpus()));
+  if (usable_.empty()) usable_ = usable_cpus();
+  cpus_ = pinned_cpus(pool_->threads(), order_cpus(usable_));
   if (!cpus_.empty()) pool_->pin(cpus_);
 }
 

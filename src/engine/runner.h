@@ -259,7 +259,8 @@ class Runner {
   int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<double> row_seconds_;
   double draft_seconds_ = 0;
-  std::vector<int> cpus_;  // of the pinned threads, the caller's first; empty: none is
+  std::vector<int> cpus_;    // of the pinned threads, the caller's first; empty: none is
+  std::vector<int> usable_;  // all that this process may run on, once threads are pinned
 
   StepBuilder builder_;
   std::vector<BatchSpan> spans_;                  // of the last step

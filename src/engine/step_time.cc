@@ -207,6 +207,20 @@ std::vector<double> measure_few_rows(Runner& runner) {
   return row_table(timed);
 }
 
+std::vector<double> time_one_row(Runner& runner, int times) {
+  Result<TimedSequence> sequence = sequence_with_context(runner, 1);
+  if (!sequence.ok()) return {};
+  const std::vector<TokenId> ids = some_tokens(runner, times + 1);
+  const int row = 0;
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto time = sequence->time({.sequence = {}, .ids = std::span(ids).subspan(i, 1), .logit_rows = {&row, 1}}, 0);
+    if (!time.ok()) return {};
+    if (i > 0) seconds.push_back(*time);
+  }
+  return seconds;
+}
+
 std::vector<double> row_table(std::span<const TimedRows> timed) {
   std::vector<double> seconds;
   for (std::size_t i = 0; i < timed.size(); ++i) {

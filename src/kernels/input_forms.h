@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "kernels/linear.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/rows.h"
 
 namespace sluice {
@@ -35,5 +36,15 @@ class InputForms {
 };
 
 inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles};
+
+// Rows without the first `first`.
+inline Rows rows_from(Rows rows, int first) {
+  rows.values += first * rows.ld;
+  for (const InputForm form : kPreparedForms) {
+    float*& made = rows.forms[static_cast<std::size_t>(form)];
+    if (made != nullptr) made += std::ptrdiff_t{first} * rows.parts * input_floats(form, rows.columns);
+  }
+  return rows;
+}
 
 }  // namespace sluice

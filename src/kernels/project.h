@@ -11,6 +11,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/pool_meter.h"
 #include "kernels/exec.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear.h"
@@ -34,6 +35,7 @@ struct ProjectArgs {
 
   int rows = 0;
   Rows x = {};
+  StepStage stage = StepStage::kDense;  // for whom it may concern (base/pool_meter.h)
   int count = 0;
   std::array<Product, kMostProducts> products{};
 

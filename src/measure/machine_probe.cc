@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/machine.h"
 #include "kernels/cpu_features.h"
@@ -226,8 +227,9 @@ double MachineSpeed::difference(const MachineSpeed& other) const {
 }
 
 MachineSpeed mean(const MachineSpeed& a, const MachineSpeed& b) {
-  return {(a.read_gbytes + b.read_gbytes) / 2, (a.f32_gflops + b.f32_gflops) / 2, (a.bf16_gflops + b.bf16_gflops) / 2,
-          (a.int8_gops + b.int8_gops) / 2, (a.tiles_gflops + b.tiles_gflops) / 2};
+  return {(a.read_gbytes + b.read_gbytes) / 2,   (a.f32_gflops + b.f32_gflops) / 2,
+          (a.bf16_gflops + b.bf16_gflops) / 2,   (a.int8_gops + b.int8_gops) / 2,
+          (a.tiles_gflops + b.tiles_gflops) / 2, std::max(a.thread_ratio, b.thread_ratio)};
 }
 
 MachineSpeed median(const std::vector<MachineSpeed>& speeds) {
@@ -237,8 +239,8 @@ MachineSpeed median(const std::vector<MachineSpeed>& speeds) {
     std::sort(values.begin(), values.end());
     return values.empty() ? 0.0 : values[values.size() / 2];
   };
-  return {of(&MachineSpeed::read_gbytes), of(&MachineSpeed::f32_gflops), of(&MachineSpeed::bf16_gflops),
-          of(&MachineSpeed::int8_gops), of(&MachineSpeed::tiles_gflops)};
+  return {of(&MachineSpeed::read_gbytes), of(&MachineSpeed::f32_gflops),   of(&MachineSpeed::bf16_gflops),
+          of(&MachineSpeed::int8_gops),   of(&MachineSpeed::tiles_gflops), of(&MachineSpeed::thread_ratio)};
 }
 
 MachineProbe::MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread)
@@ -267,6 +269,29 @@ double MachineProbe::f32_gflops() const {
   return cpu_features().has(CpuFeature::kAvx2) ? rate(*pool_, 16, &f32_avx2) : 0;
 }
 
+double MachineProbe::thread_ratio() const {
+  constexpr int kLoopsPerThread =
+      64;  // some milliseconds, so that a thread that was stopped for a moment is no slow one
+  const auto threads = static_cast<std::size_t>(pool_->threads());
+  if (threads == 1 || !cpu_features().has(CpuFeature::kAvx2)) return 1;
+  struct alignas(64) OfThread {
+    double seconds = 0, loops = 0;
+  };
+  std::vector<OfThread> of(threads);
+  pool_->run(kLoopsPerThread * pool_->threads(), [&](int, int thread) {
+    OfThread& mine = of[static_cast<std::size_t>(thread)];
+    mine.seconds += seconds_of(&f32_avx2);
+    ++mine.loops;
+  });
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const OfThread& thread : of) {
+    if (thread.loops == 0) continue;
+    least = std::min(least, thread.seconds / thread.loops);
+    most = std::max(most, thread.seconds / thread.loops);
+  }
+  return most / least;
+}
+
 double MachineProbe::bf16_gflops() const {
   return cpu_features().has(CpuFeature::kBf16Dot) ? rate(*pool_, 64, &bf16_avx512) : 0;
 }
@@ -282,7 +307,7 @@ double MachineProbe::tiles_gflops() const {
 }
 
 MachineSpeed MachineProbe::measure() const {
-  return {read_gbytes(), f32_gflops(), bf16_gflops(), int8_gops(), tiles_gflops()};
+  return {read_gbytes(), f32_gflops(), bf16_gflops(), int8_gops(), tiles_gflops(), thread_ratio()};
 }
 
 Result<DeviceProbe> DeviceProbe::make(Device* device, std::size_t bytes) {

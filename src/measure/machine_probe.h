@@ -32,12 +32,17 @@ double seconds_of(const std::function<void()>& call);
 // The median time of one call, in seconds: repeated for about `budget` seconds after a warm-up call.
 double median_seconds(double budget, const std::function<void()>& call);
 
+// Threads that differ by more are uneven: what waits for all of them waits for the slowest.
+inline constexpr double kEvenThreads = 1.3;
+
 // In 1e9 per second; 0 if the machine has no such instruction, or it was not measured.
 struct MachineSpeed {
   double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0, tiles_gflops = 0;
+  double thread_ratio = 1;  // the slowest thread's time for the same f32 loop / the fastest one's
 
   // Of the fastest instruction that gives the bits of products with such inputs (docs/numerics.md).
   double peak(InputForm inputs) const;
+  bool uneven() const { return thread_ratio > kEvenThreads; }
   // The largest relative difference of two measurements, 0.1 for 100 and 110.
   double difference(const MachineSpeed& other) const;
 };
@@ -55,6 +60,7 @@ class MachineProbe {
   double bf16_gflops() const;
   double int8_gops() const;
   double tiles_gflops() const;
+  double thread_ratio() const;
   MachineSpeed measure() const;
 
  private:

@@ -26,6 +26,7 @@ class Rounds {
       SpeedRow& row = result_.rows[i];
       SLUICE_RETURN_IF_ERROR(tests_.run(row.test, &works_[i]).status());
       const double tokens = row.test.measured_tokens();
+      row.steps = static_cast<int>(works_[i].size());
       for (const StepWork& step : works_[i]) {
         row.bytes_per_token += step.bytes() / tokens;
         row.used_bytes_per_token += step.used_bytes() / tokens;
@@ -81,7 +82,10 @@ class Rounds {
     const MachineSpeed after = options_.probe();
     result_.probes.push_back(after);
     const MachineSpeed machine = mean(before, after);
-    const SpeedRun run{.seconds = seconds, .floor_seconds = floor_of(works_[index], machine), .machine = machine};
+    const SpeedRun run{.seconds = seconds,
+                       .floor_seconds = floor_of(works_[index], machine),
+                       .machine = machine,
+                       .stages = tests_.stages()};
     const bool steady = before.difference(after) <= kSteady;
     (steady ? row.runs : unsteady_[index]).push_back(run);
     row.voided += !steady;
@@ -123,9 +127,26 @@ double SpeedRow::percent_of_floor() const {
   return median_of(runs, [](const SpeedRun& run) { return 100 * run.floor_seconds / run.seconds; });
 }
 
+int SpeedRow::uneven() const {
+  return static_cast<int>(std::ranges::count_if(runs, [](const SpeedRun& run) { return run.machine.uneven(); }));
+}
+
+StageTimes SpeedRow::stages() const {
+  StageTimes mean{};
+  const int all = steps * static_cast<int>(runs.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    for (const SpeedRun& run : runs) mean[i] += run.stages[i];
+    StageTime& stage = mean[i];
+    if (all > 0)
+      stage = {stage.seconds / all, stage.waiting / all, stage.alone / all, stage.forks / all, stage.calls / all};
+  }
+  return mean;
+}
+
 Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options) {
   Rounds rounds(tests, list, options);
   SLUICE_RETURN_IF_ERROR(rounds.count());
+  if (options.stages) tests.measure_stages();
   SLUICE_RETURN_IF_ERROR(rounds.run());
   return rounds.finish();
 }

@@ -20,6 +20,7 @@ inline constexpr double kSteady = 0.10;
 struct SpeedRun {
   double seconds = 0, floor_seconds = 0;
   MachineSpeed machine;  // the mean of before and after
+  StageTimes stages{};   // if they are measured
 };
 
 struct SpeedRow {
@@ -29,14 +30,18 @@ struct SpeedRow {
   bool steady = true;  // false: no run had steady probes, so all of them count
   double bytes_per_token = 0, used_bytes_per_token = 0, cache_bytes_per_token = 0;
   double experts_bytes_per_token = 0;
+  int steps = 0;  // of a run
 
   double tokens_per_second() const;  // the median
   double floor_tokens_per_second() const;
   double percent_of_floor() const;  // the median of ratios
+  int uneven() const;               // runs whose threads were
+  StageTimes stages() const;        // of a step, the mean of all runs
 };
 
 struct RoundsOptions {
   int rounds = 5;
+  bool stages = false;
   std::function<MachineSpeed()> probe;                // of what the tests run on
   std::function<void(int done, int total)> progress;  // of runs; may be null
 };
@@ -55,7 +60,7 @@ double median(std::vector<double> values);  // of at least one
 // With the machine's speed above it, and below it what did not count.
 std::string to_text(const RoundsResult& result);
 
-// {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops"}
+// {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops", "thread_ratio"}
 boost::json::object to_json(const MachineSpeed& speed);
 
 // {"probes": .., "rows": [{"test", "depth", "tokens", "concurrency", "tokens_per_second", "bytes_per_token",

@@ -10,6 +10,8 @@
 namespace sluice::rounds_test {
 namespace {
 
+constexpr int kMostForks = 10, kMostCalls = 12;  // of a layer and a step of one row
+
 EngineSetup tiny_options() {
   EngineSetup options;
   options.model.folder = source_dir() + "/models/sluice-tiny-v4";
@@ -85,6 +87,30 @@ TEST_F(SpeedCasesTest, SyntheticStatesAreWholeAndAlwaysTheSame) {
   for (const float logit : seen[0]) ASSERT_TRUE(std::isfinite(logit));
 }
 
+// What a step does apart from computing: so that forks and calls of one thread do not come back unseen.
+TEST_F(SpeedCasesTest, StagesSumToTheStepAndForkSeldom) {
+  SpeedCases tests(runner_.get(), options_);
+  tests.measure_stages();
+  constexpr int kSteps = 8;
+  const auto seconds = tests.run({.kind = SpeedCase::Kind::kDecode, .tokens = kSteps, .depth = 16});
+  ASSERT_TRUE(seconds.ok());
+  const StageTime step = sum_of(tests.stages());
+  EXPECT_LE(step.seconds, *seconds);
+  EXPECT_NEAR(step.seconds, *seconds, 0.001);
+  for (const StageTime& stage : tests.stages()) {
+    EXPECT_GT(stage.seconds, 0);
+    EXPECT_LE(stage.waiting + stage.alone, stage.seconds);
+  }
+  // Of a layer; what a product is too small for to be shared is a call instead of a fork.
+  const int layers = runner_->model().config().num_hidden_layers;
+  EXPECT_LE(step.forks, kMostForks * layers * kSteps);
+  EXPECT_LE(step.forks + step.calls, (kMostForks + kMostCalls) * layers * kSteps);
+  // Without being asked for, nothing is measured.
+  SpeedCases others(runner_.get(), options_);
+  ASSERT_TRUE(others.run({.kind = SpeedCase::Kind::kDecode, .tokens = 2}).ok());
+  EXPECT_EQ(sum_of(others.stages()).forks, 0);
+}
+
 TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   SpeedCases tests(runner_.get(), options_);
   const MachineProbe probe(runner_->exec().pool, 1 << 20);
@@ -107,6 +133,7 @@ TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   EXPECT_GT(result->rows[1].bytes_per_token, result->rows[0].bytes_per_token);
   EXPECT_THAT(to_text(*result), ::testing::HasSubstr("depth: a synthetic state"));
   EXPECT_THAT(to_svg(*result, "title"), ::testing::HasSubstr("4 at 256"));
+  EXPECT_THAT(to_text(*result), ::testing::Not(::testing::HasSubstr("waiting")));
 }
 
 TEST(DeviceProbe, MeasuresMemoryAlone) {
@@ -126,6 +153,20 @@ TEST(SpeedRow, MediansOfRatios) {
   EXPECT_DOUBLE_EQ(row.percent_of_floor(), 60);
   EXPECT_DOUBLE_EQ(row.floor_tokens_per_second(), 100 / 1.8);
   EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(row.uneven(), 0);
+  row.runs[1].machine.thread_ratio = 1.31;
+  EXPECT_EQ(row.uneven(), 1);
+  RoundsResult result;
+  result.rows = {row};
+  EXPECT_THAT(to_text(result), ::testing::HasSubstr("uneven 1"));
+  result.rows[0].steps = 2;
+  result.rows[0].runs[0].stages[static_cast<std::size_t>(StepStage::kHead)] = {
+      .seconds = 0.6, .waiting = 0.3, .forks = 12};
+  const StageTime head = result.rows[0].stages()[static_cast<std::size_t>(StepStage::kHead)];
+  EXPECT_DOUBLE_EQ(head.seconds, 0.1);
+  EXPECT_DOUBLE_EQ(head.waiting, 0.05);
+  EXPECT_EQ(head.forks, 2);
+  EXPECT_THAT(to_text(result), ::testing::HasSubstr("head           100.000    50.000"));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <set>
 
@@ -12,15 +11,6 @@
 
 namespace sluice {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// From `begin` until the device has done what it was asked. A device that has broken down is quick.
-Result<double> seconds_until_done(Runner& runner, Clock::time_point begin) {
-  runner.wait();
-  SLUICE_RETURN_IF_ERROR(runner.device_status());
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // How many of the drafts behind token `at` are right: the same in every run.
 int right_drafts(const SpeedCase& test, int at, int drafts) {
@@ -100,6 +90,23 @@ Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* ste
   return seconds;
 }
 
+SpeedCases::Clock::time_point SpeedCases::begin() {
+  if (measures_stages_) {
+    runner_->exec().pool->watch(&meter_);
+    meter_.begin();
+  }
+  return Clock::now();
+}
+
+// Until the device has done what it was asked. A device that has broken down is quick.
+Result<double> SpeedCases::seconds_since(Clock::time_point begin) {
+  runner_->wait();
+  if (measures_stages_) stages_ = meter_.take();
+  runner_->exec().pool->watch(nullptr);
+  SLUICE_RETURN_IF_ERROR(runner_->device_status());
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 Result<double> SpeedCases::run_single(const SpeedCase& test, std::vector<StepWork>* steps) {
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner_->open());
   const Status filled = fill_with_random_state(*runner_, sequence, test.depth);
@@ -115,7 +122,7 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
   const bool decode = test.kind == SpeedCase::Kind::kDecode;
   const std::vector<TokenId> ids = this->ids(test.tokens, test.depth);
   const int step_rows = decode ? 1 : runner_->step_rows();
-  const auto start = Clock::now();
+  const auto start = begin();
   for (int begin = 0; begin < test.tokens; begin += step_rows) {
     const int rows = std::min(step_rows, test.tokens - begin), last = rows - 1;
     StepSpan span{.sequence = sequence,
@@ -125,7 +132,7 @@ Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, 
     SLUICE_RETURN_IF_ERROR(runner_->run_step({&span, 1}));
     count({.spans = {{test.depth + begin, rows}}, .logit_rows = static_cast<int>(span.logit_rows.size())}, steps);
   }
-  return seconds_until_done(*runner_, start);
+  return seconds_since(start);
 }
 
 Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
@@ -133,7 +140,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
   const SamplingParams greedy{.temperature = 0};
   std::vector<int> rows(static_cast<std::size_t>(1 + test.drafts));
   std::iota(rows.begin(), rows.end(), 0);
-  const auto start = Clock::now();
+  const auto start = begin();
   for (int done = 0; done < test.tokens;) {
     const auto at = static_cast<std::size_t>(done);
     StepSpan span{.sequence = sequence, .ids = std::span(ids).subspan(at, 1), .logit_rows = rows};
@@ -148,7 +155,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
     done += kept;
   }
-  return seconds_until_done(*runner_, start);
+  return seconds_since(start);
 }
 
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
@@ -183,14 +190,14 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     decoding = stepper.waiting() > 0 ? 0 : static_cast<int>(stepper.sampled().size());
   }
   experts_chosen_ = 0;
-  const auto start = Clock::now();
+  const auto start = begin();
   for (int i = 0; i < test.tokens; ++i) {
     StepShape shape;
     SLUICE_RETURN_IF_ERROR(step(&shape));
     if (shape.logit_rows != test.concurrency) return too_few;
     count(std::move(shape), steps);
   }
-  return seconds_until_done(*runner_, start);
+  return seconds_since(start);
 }
 
 }  // namespace sluice

@@ -10,9 +10,11 @@
 // (fill_with_random_state()). Thread safety: one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "base/pool_meter.h"
 #include "engine/runner.h"
 #include "measure/step_work.h"
 #include "model/engine_setup.h"
@@ -43,8 +45,14 @@ class SpeedCases {
 
   // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
   Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
+  // From now on runs are also measured by stage: stages() of the last one.
+  void measure_stages() { measures_stages_ = true; }
+  const StageTimes& stages() const { return stages_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin();
+  Result<double> seconds_since(Clock::time_point begin);
   Result<double> run_single(const SpeedCase& test, std::vector<StepWork>* steps);
   Result<double> run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps);
   Result<double> run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps);
@@ -56,6 +64,9 @@ class SpeedCases {
   EngineSetup options_;
   ModelWork work_;
   Tap watch_routing_;
+  bool measures_stages_ = false;
+  PoolMeter meter_;
+  StageTimes stages_{};
   double experts_chosen_ = 0;  // since the last step that was counted
 };
 

@@ -12,6 +12,40 @@ namespace {
 
 namespace json = boost::json;
 
+bool has_stages(const SpeedRow& row) {
+  return sum_of(row.stages()).seconds > 0;
+}
+
+// {"dense": {"seconds", "waiting", "alone", "forks", "calls"}, ...}
+json::object stages_json(const StageTimes& stages) {
+  json::object object;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageTime& stage = stages[i];
+    object[kStageNames[i]] = {{"seconds", stage.seconds},
+                              {"waiting", stage.waiting},
+                              {"alone", stage.alone},
+                              {"forks", stage.forks},
+                              {"calls", stage.calls}};
+  }
+  return object;
+}
+
+// A line for each stage of a step, and one for all.
+std::string stages_text(const SpeedRow& row) {
+  const StageTimes stages = row.stages();
+  const StageTime all = sum_of(stages);
+  std::string text = fmt::format("a step of {}:\n{:<12}{:>10}{:>10}{:>10}{:>8}{:>8}{:>16}\n", row.test.text(), "stage",
+                                 "ms", "waiting", "alone", "forks", "calls", "% lost");
+  const auto add = [&](const char* name, const StageTime& stage) {
+    text += fmt::format("{:<12}{:>10.3f}{:>10.3f}{:>10.3f}{:>8}{:>8}{:>16.1f}\n", name, 1e3 * stage.seconds,
+                        1e3 * stage.waiting, 1e3 * stage.alone, stage.forks, stage.calls,
+                        100 * (stage.waiting + stage.alone) / all.seconds);
+  };
+  for (std::size_t i = 0; i < stages.size(); ++i) add(kStageNames[i], stages[i]);
+  add("all", all);
+  return text;
+}
+
 json::object row_json(const SpeedRow& row) {
   json::array runs;
   for (const SpeedRun& run : row.runs) {
@@ -35,6 +69,8 @@ json::object row_json(const SpeedRow& row) {
   object["rounds"] = row.runs.size();
   object["voided"] = row.voided;
   object["steady"] = row.steady;
+  object["uneven"] = row.uneven();
+  if (has_stages(row)) object["stages"] = stages_json(row.stages());
   object["runs"] = std::move(runs);
   return object;
 }
@@ -84,11 +120,9 @@ BarPlot percent_plot(const std::string& title, const std::vector<const SpeedRow*
 }  // namespace
 
 json::object to_json(const MachineSpeed& speed) {
-  return {{"read_gbytes", speed.read_gbytes},
-          {"f32_gflops", speed.f32_gflops},
-          {"bf16_gflops", speed.bf16_gflops},
-          {"int8_gops", speed.int8_gops},
-          {"tiles_gflops", speed.tiles_gflops}};
+  return {{"read_gbytes", speed.read_gbytes},   {"f32_gflops", speed.f32_gflops},
+          {"bf16_gflops", speed.bf16_gflops},   {"int8_gops", speed.int8_gops},
+          {"tiles_gflops", speed.tiles_gflops}, {"thread_ratio", speed.thread_ratio}};
 }
 
 std::string to_text(const RoundsResult& result) {
@@ -101,21 +135,30 @@ std::string to_text(const RoundsResult& result) {
   add("bf16 dot", speed.bf16_gflops, "GFLOP/s");
   add("int8", speed.int8_gops, "GOP/s");
   add("tiles", speed.tiles_gflops, "GFLOP/s");
+  if (speed.thread_ratio > 1) text += fmt::format(", slowest thread {:.2f} of the fastest", 1 / speed.thread_ratio);
   text += fmt::format(" (medians of {})\n", result.probes.size());
   text += fmt::format("{:<12}{:>8}{:>8}{:>12}{:>12}{:>14}{:>12}{:>7}{:>8}{:>8}\n", "test", "depth", "tokens",
                       "concurrent", "tokens/s", "MB a token", "floor", "%", "rounds", "voided");
-  bool unsteady = false, synthetic = false;
+  bool unsteady = false, uneven = false, synthetic = false;
   for (const SpeedRow& row : result.rows) {
     unsteady = unsteady || !row.steady;
+    uneven = uneven || row.uneven() > 0;
     synthetic = synthetic || row.test.depth > 0;
     text += fmt::format("{:<12}{:>8}{:>8}{:>12}{:>12.1f}{:>14.3f}{:>12.1f}{:>7.1f}{:>8}{:>8}{}\n", row.test.name(),
                         row.test.depth, row.test.tokens, row.test.concurrency, row.tokens_per_second(),
                         row.bytes_per_token * 1e-6, row.floor_tokens_per_second(), row.percent_of_floor(),
                         row.runs.size(), row.voided, row.steady ? "" : " unsteady");
+    if (row.uneven() > 0) text.insert(text.size() - 1, fmt::format(" uneven {}", row.uneven()));
   }
   if (synthetic) text += "depth: a synthetic state, random rows\n";
   if (unsteady) {
     text += fmt::format("unsteady: the machine's speed changed by more than {:.0f} % in every run\n", 100 * kSteady);
+  }
+  if (uneven) {
+    text += fmt::format("uneven: so many rounds whose threads differed in speed by more than {:.1f}\n", kEvenThreads);
+  }
+  for (const SpeedRow& row : result.rows) {
+    if (has_stages(row)) text += stages_text(row);
   }
   return text;
 }

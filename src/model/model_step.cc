@@ -20,16 +20,6 @@ std::vector<T> on_host(Device& device, const T* values, std::size_t count) {
   return copy;
 }
 
-// Without those before `first`.
-Rows rows_from(Rows rows, int first) {
-  rows.values += first * rows.ld;
-  for (const InputForm form : kPreparedForms) {
-    float*& made = rows.forms[static_cast<std::size_t>(form)];
-    if (made != nullptr) made += std::ptrdiff_t{first} * rows.parts * input_floats(form, rows.columns);
-  }
-  return rows;
-}
-
 }  // namespace
 
 std::string ModelStep::shown_name(int layer, const char* name) const {
@@ -52,10 +42,14 @@ void ModelStep::show(int layer, const char* name, const std::int32_t* values, st
 void ModelStep::project_logits(int rows, const Rows& normed, const LinearWeight& head, float* logits) const {
   const bool tiled = exports != nullptr && exports->on_tile;
   const int at_once = tiled ? std::min(rows, exports->scored_from) : rows;
-  if (at_once > 0) project(exec, at_once, normed, head, contiguous_rows(logits, head.out()));
+  const auto project_to = [&](int count, const Rows& x, float* to) {
+    project(exec,
+            ProjectArgs{.rows = count, .x = x, .stage = StepStage::kHead}.add(head, contiguous_rows(to, head.out())));
+  };
+  if (at_once > 0) project_to(at_once, normed, logits);
   for (int first = at_once; first < rows; first += exports->tile_rows) {
     const int count = std::min(exports->tile_rows, rows - first);
-    project(exec, count, rows_from(normed, first), head, contiguous_rows(exports->tile, head.out()));
+    project_to(count, rows_from(normed, first), exports->tile);
     exports->on_tile(first - at_once, count);
   }
 }

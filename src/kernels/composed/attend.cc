@@ -40,13 +40,20 @@ void attend(const Exec& exec, const AttendArgs& args) {
   make_forms(exec, rows, args.out_rows);
 }
 
+void form_index_queries(const Exec& exec, const IndexSelectArgs& args, int begin, int end) {
+  const int rows = end - begin, heads = args.heads, dims = args.dims;
+  float* q = args.q + std::ptrdiff_t{begin} * heads * dims;
+  form_heads(exec, {.rope = args.query_rope}, rows, heads, dims, q, std::ptrdiff_t{heads} * dims,
+             args.step->positions.data() + begin);
+  if (args.query_hadamard) hadamard(exec, {rows * heads, dims, q});
+  simulate_rows(exec, {args.query_simulation, dims, 0, rows * heads, q, dims});
+  if (args.weight_factor != 1.0F) {
+    scale(exec, {rows, heads, args.weight_factor, args.weights + std::ptrdiff_t{begin} * heads});
+  }
+}
+
 void index_select(const Exec& exec, const IndexSelectArgs& args) {
-  const int rows = args.rows, heads = args.heads, dims = args.dims;
-  form_heads(exec, {.rope = args.query_rope}, rows, heads, dims, args.q, std::ptrdiff_t{heads} * dims,
-             args.step->positions.data());
-  if (args.query_hadamard) hadamard(exec, {rows * heads, dims, args.q});
-  simulate_rows(exec, {args.query_simulation, dims, 0, rows * heads, args.q, dims});
-  if (args.weight_factor != 1.0F) scale(exec, {rows, heads, args.weight_factor, args.weights});
+  form_index_queries(exec, args, 0, args.rows);
   select_entries(exec, args);
 }
 

@@ -7,11 +7,9 @@
 
 namespace sluice::composed {
 
-void project(const Exec& exec, const ProjectArgs& args) {
-  thread_local std::vector<LinearJob> jobs;  // reused, so that a step allocates nothing once warm
+void products_of(const ProjectArgs& args, std::vector<LinearJob>& jobs) {
   jobs.clear();
-  const std::span<const Product> products(args.products.data(), static_cast<std::size_t>(args.count));
-  for (const Product& product : products) {
+  for (const Product& product : std::span(args.products.data(), static_cast<std::size_t>(args.count))) {
     SLUICE_CHECK(args.x.parts == 1 || args.x.parts == static_cast<int>(product.weights.size()),
                  "a weight for each part of the input");
     for (std::size_t i = 0; i < product.weights.size(); ++i) {
@@ -21,19 +19,26 @@ void project(const Exec& exec, const ProjectArgs& args) {
                                 product.y.values + at * product.y_step, product.y.ld));
     }
   }
-  linear(exec, {args.rows, jobs});
-  for (const Product& product : products) {
-    const Rows& y = product.y;
-    if (product.bias != nullptr) add_bias(exec, {args.rows, y.columns, product.bias, y.values});
-    if (product.addend != nullptr) {
-      add(exec, {args.rows / product.shared, y.columns, product.addend, y.values, product.shared});
-    }
-    if (product.norm != nullptr) {
-      norm_to(exec, args.rows, y.values, y.ld, product.norm, product.norm_eps, y);
-    } else {
-      make_forms(exec, args.rows, y);
-    }
+}
+
+void finish_product(const Exec& exec, int rows, const Product& product) {
+  const Rows& y = product.y;
+  if (product.bias != nullptr) add_bias(exec, {rows, y.columns, product.bias, y.values});
+  if (product.addend != nullptr) {
+    add(exec, {rows / product.shared, y.columns, product.addend, y.values, product.shared});
   }
+  if (product.norm != nullptr) {
+    norm_to(exec, rows, y.values, y.ld, product.norm, product.norm_eps, y);
+  } else {
+    make_forms(exec, rows, y);
+  }
+}
+
+void project(const Exec& exec, const ProjectArgs& args) {
+  thread_local std::vector<LinearJob> jobs;  // reused, so that a step allocates nothing once warm
+  products_of(args, jobs);
+  linear(exec, {args.rows, jobs});
+  for (int i = 0; i < args.count; ++i) finish_product(exec, args.rows, args.products[static_cast<std::size_t>(i)]);
 }
 
 }  // namespace sluice::composed

@@ -2,12 +2,18 @@
 // multiplies.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/elementwise.h"
+#include "kernels/indexer.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear.h"
 #include "kernels/linear_inputs.h"
+#include "kernels/project.h"
 #include "kernels/residual.h"
 #include "kernels/rows.h"
+#include "kernels/store_kv.h"
 
 namespace sluice::composed {
 
@@ -62,5 +68,29 @@ inline void form_heads(const Exec& exec, const HeadForm& form, int rows, int hea
                     .norm_eps = weighted ? -1.0F : form.eps,
                     .half_split = form.rope.half_split});
 }
+
+// The pieces of composed ops that a device can put together in another way (kernels/cpu/composed_ops.cc). project():
+// its products to `jobs`, and what follows one of them, of so many rows.
+void products_of(const ProjectArgs& args, std::vector<LinearJob>& jobs);
+void finish_product(const Exec& exec, int rows, const Product& product);
+
+// store_kv(): where a kind's rows are in the step; its windows pooled; so many of its rows from kind.x on, written; and
+// all of a kind.
+struct PlacedRows {
+  int first = 0, rows = 0;  // those of the kind, [first, first + rows)
+  const Position* positions = nullptr;
+  const RowSlot* slots = nullptr;
+
+  PlacedRows part(int begin, int count) const {
+    return {first + begin, std::min(count, rows - begin), positions + begin, slots + begin};
+  }
+};
+PlacedRows placed_rows(const StepTables& step, int ratio);
+void pool_windows(const Exec& exec, const StepTables& step, const KvRows& kind);
+void store_rows(const Exec& exec, const KvRows& kind, const PlacedRows& placed);
+void store(const Exec& exec, const StepTables& step, const KvRows& kind);
+
+// index_select(): what happens to the queries and weights of rows [begin, end).
+void form_index_queries(const Exec& exec, const IndexSelectArgs& args, int begin, int end);
 
 }  // namespace sluice::composed

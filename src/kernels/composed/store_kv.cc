@@ -4,18 +4,11 @@
 #include "kernels/ops.h"
 
 namespace sluice::composed {
-namespace {
 
-// Where a kind's rows are in the step.
-struct Placed {
-  int rows;
-  const Position* positions;
-  const RowSlot* slots;
-};
-Placed placed(const StepTables& step, int ratio) {
-  if (ratio == 0) return {step.rows(), step.positions.data(), step.window_slots};
+PlacedRows placed_rows(const StepTables& step, int ratio) {
+  if (ratio == 0) return {0, step.rows(), step.positions.data(), step.window_slots};
   const ClosedWindows& closed = step.closed_by(ratio);
-  return {closed.count, closed.positions, closed.slots};
+  return {0, closed.count, closed.positions, closed.slots};
 }
 
 void pool_windows(const Exec& exec, const StepTables& step, const KvRows& kind) {
@@ -26,10 +19,15 @@ void pool_windows(const Exec& exec, const StepTables& step, const KvRows& kind) 
   compress(exec, args);
 }
 
-void store(const Exec& exec, const StepTables& step, const KvRows& kind) {
-  if (kind.ratio > 1) pool_windows(exec, step, kind);
-  const auto [rows, positions, slots] = placed(step, kind.ratio);
+void store_rows(const Exec& exec, const KvRows& given, const PlacedRows& placed) {
+  const auto& [first, rows, positions, slots] = placed;
   if (rows == 0) return;
+  KvRows kind = given;
+  kind.x += std::ptrdiff_t{first} * kind.heads * kind.dims;
+  if (kind.values != nullptr) {
+    kind.values += std::ptrdiff_t{first} * kind.heads * kind.value_dims;
+    kind.joined += std::ptrdiff_t{first} * kind.heads * (kind.value_offset + kind.value_dims);
+  }
   const int dims = kind.dims, heads = rows * kind.heads;
   const KvNorm& norm = kind.norm;
   if (norm.bias != nullptr) {
@@ -59,7 +57,10 @@ void store(const Exec& exec, const StepTables& step, const KvRows& kind) {
   }
 }
 
-}  // namespace
+void store(const Exec& exec, const StepTables& step, const KvRows& kind) {
+  if (kind.ratio > 1) pool_windows(exec, step, kind);
+  store_rows(exec, kind, placed_rows(step, kind.ratio));
+}
 
 void store_kv(const Exec& exec, const StoreKvArgs& args) {
   for (int i = 0; i < args.count; ++i) store(exec, *args.step, args.kinds[static_cast<std::size_t>(i)]);

@@ -67,7 +67,7 @@ std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& til
 
 }  // namespace
 
-void attend_keys(const Exec& exec, const AttendArgs& given) {
+void attend_keys_around(const Exec& exec, const AttendArgs& given, const AroundTile& around) {
   AttendArgs args = given;
   args.fault_chunk_anchored_splits = exec.fault_chunk_anchored_splits;
   args.fault_future_entries = exec.fault_future_entries;
@@ -81,16 +81,17 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
                                                                    : table.attend_bf16_odd;
   thread_local std::vector<Tile> tiles;
   const std::size_t operations = cut(exec, args, tiles);
-  const auto tile = [&, list = tiles.data()](int index, int) {
-    const Tile& t = list[index];
-    attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end);
+  const auto run = [&](const Tile& t) {
+    const auto keys = [&] { attend(args, t.span, t.begin, t.end, t.head_begin, t.head_end); };
+    around({t.begin, t.end, t.head_begin, t.head_end}, std::ref(keys));
   };
+  const auto tile = [&, list = tiles.data()](int index, int) { run(list[index]); };
   const auto all = [&](int, int) {
     for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
       const RowSpan& span = args.spans[static_cast<std::size_t>(s)];
       const int sharing = args.heads / args.key_heads;
       for (int h = 0; h < args.heads; h += sharing) {
-        attend(args, s, span.row_begin, span.row_begin + span.rows, h, h + sharing);
+        run({s, span.row_begin, span.row_begin + span.rows, h, h + sharing});
       }
     }
   };
@@ -99,6 +100,10 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
   } else {
     exec.pool->run(static_cast<int>(tiles.size()), std::ref(tile));
   }
+}
+
+void attend_keys(const Exec& exec, const AttendArgs& args) {
+  attend_keys_around(exec, args, [](const AttendPiece&, const std::function<void()>& keys) { keys(); });
 }
 
 namespace {

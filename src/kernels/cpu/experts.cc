@@ -213,7 +213,8 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   ExpertsScratch& scratch = of_thread;  // the threads of the pool work in this one's
   if (args.rows == 0) return;
   sort_pairs(args, scratch);
-  make_groups(exec.kernels->linear, args, scratch);
+  const LinearKernels& linear = exec.kernels->linear;
+  make_groups(linear, args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
   const int out_tile = exec.kernels->linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
@@ -236,12 +237,19 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   split_linear(
       *exec.pool, activation_tile, groups,
       [&](int i) {
-        return LinearExtent{group(i).rows, group(i).weights->gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr};
+        const ExpertWeights& w = *group(i).weights;
+        // A piece of the activations is whole blocks of the next inputs.
+        const int unit =
+            std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)), input_block(w.down.input_form()));
+        return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
       },
       [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
   split_linear(
       *exec.pool, out_tile, groups,
-      [&](int i) { return LinearExtent{group(i).rows, args.hidden, group(i).weights->down.in(), group(i).down_tiles}; },
+      [&](int i) {
+        const LinearWeight& down = group(i).weights->down;
+        return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, linear.row_unit(down)};
+      },
       [&](const LinearPiece& piece) {
         const Group& g = group(piece.item);
         const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
@@ -250,14 +258,9 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
         run_outputs(exec.kernels->linear, rows_from(down, piece.row_begin), piece.row_end - piece.row_begin,
                     piece.out_begin, piece.out_end);
       });
-  // So many additions that a piece takes a few microseconds: sixteen rows are too many for one thread.
-  constexpr int kAdditionsPerPiece = 32 << 10;
-  const int rows_per_piece = std::max(1, kAdditionsPerPiece / (std::max(args.hidden, 1) * (args.slots + 1)));
   const float* outputs = scratch.outputs.get(0);
-  auto combine = [&](int piece, int) {
-    combine_rows(args, scratch, outputs, piece * rows_per_piece, std::min(args.rows, (piece + 1) * rows_per_piece));
-  };
-  exec.pool->run((args.rows + rows_per_piece - 1) / rows_per_piece, std::ref(combine));
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.hidden * (args.slots + 1)),
+                [&](int begin, int end) { combine_rows(args, scratch, outputs, begin, end); });
 }
 
 }  // namespace sluice::cpu_ops

@@ -36,7 +36,8 @@ struct LinearKernel {
   bool even_blocks = false;                            // takes only blocks of an even number of inputs
   int block_inputs = std::numeric_limits<int>::max();  // takes only blocks of so many inputs at most
   int block_multiple = 1;                              // takes only blocks of multiples of so many
-  bool tiles = false;  // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
+  bool any_group = false;  // outputs of one row begin and end at any multiple of 16 (cpu/linear_layout.h)
+  bool tiles = false;      // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
 
   constexpr bool takes(int rows, int block) const {
     return rows >= rows_from && rows <= rows_to && block <= block_inputs && block % block_multiple == 0 &&

@@ -147,6 +147,11 @@ bool LinearKernels::wants_tiles(const LinearWeight& weight, int rows) const {
   return weight.input_form() == InputForm::kTiles && kernel(weight.view(), InputForm::kTiles, rows).tiles;
 }
 
+int LinearKernels::row_unit(const LinearWeight& weight) const {
+  const bool any = !weight.packed_when_used() && kernel(weight.view(), weight.input_form(), 1).any_group;
+  return any ? std::min(2 * kGroupOutputs, packing.out_tile) : packing.out_tile;
+}
+
 void LinearKernels::run(const LinearJob& job, int rows, int begin, int end) const {
   // A piece of rows whose inputs are tiles is for the kernel that the whole was for.
   const int least = job.x_tiles != nullptr ? kTilesFromRows : 1;

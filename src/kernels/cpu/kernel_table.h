@@ -50,6 +50,9 @@ class LinearKernels {
   const LinearKernel& kernel(const WeightView& view, InputForm inputs, int rows) const;
   // Whether that kernel wants its inputs as tiles.
   bool wants_tiles(const LinearWeight& weight, int rows) const;
+  // A piece of one row should begin and end at multiples of so many outputs: where kernels take any group, of two,
+  // which are a pair of cache lines.
+  int row_unit(const LinearWeight& weight) const;
   Cell& cell(WeightKind kind, InputForm inputs) {
     return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
   }

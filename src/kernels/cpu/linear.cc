@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/aligned.h"
@@ -32,14 +34,6 @@ void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, i
 
 namespace {
 
-// What one thread brings into tiles at a time: 16 rows from `row` on and so many inputs from `k` on.
-constexpr int kTileSegment = 512;
-struct TilePiece {
-  const LinearJob* job;
-  std::byte* tiles;
-  int row, k;
-};
-
 // Row r is that of `job`.
 void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int rows, int in, float* to,
                      std::ptrdiff_t ldto) {
@@ -53,99 +47,151 @@ void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int
   exec.pool->run((rows + step - 1) / step, std::ref(prepare));
 }
 
-void run_jobs(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
-  const LinearKernels& kernels = exec.kernels->linear;
-  split_linear(
-      *exec.pool, kernels.packing.out_tile, static_cast<int>(jobs.size()),
-      [&](int i) {
-        const LinearWeight& weight = *jobs[static_cast<std::size_t>(i)].weight;
-        return LinearExtent{rows, weight.out(), weight.in(), jobs[static_cast<std::size_t>(i)].x_tiles != nullptr};
-      },
-      [&](const LinearPiece& piece) {
-        run_outputs(kernels, rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
-                    piece.row_end - piece.row_begin, piece.out_begin, piece.out_end);
-      });
-}
+constexpr int kPreparedFloats = 8 << 10;  // of one piece, a few microseconds
+constexpr int kTileSegment = 512;         // inputs of 16 rows that one piece brings into tiles
 
-// Brings the inputs of the jobs into the forms that their weights multiply, those of several jobs with the same x once,
-// and points the jobs at them.
-void prepare_inputs(const Exec& exec, int rows, std::span<LinearJob> jobs, FloatBuffer& buffer) {
-  const auto row_floats = [](const LinearJob& job) { return input_floats(job.weight->input_form(), job.weight->in()); };
-  std::size_t floats = 0;
-  const auto is_made = [&](const LinearJob& job) {  // or will be, as tiles
-    return job.x_prepared || exec.kernels->linear.wants_tiles(*job.weight, rows);
-  };
-  for (const LinearJob& job : jobs)
-    if (!is_made(job)) floats += static_cast<std::size_t>(rows) * static_cast<std::size_t>(row_floats(job));
-  float* next = buffer.get(floats);
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const InputForm form = jobs[i].weight->input_form();
-    if (form == InputForm::kF32 || is_made(jobs[i])) continue;
-    const LinearJob original = jobs[i];
-    const int in = original.weight->in(), width = row_floats(original);
-    prepare_rows_of(exec, original, form, rows, in, next, width);
-    for (std::size_t j = i; j < jobs.size(); ++j) {
-      LinearJob& job = jobs[j];
-      if (job.x != original.x || job.ldx != original.ldx || job.x_rows != original.x_rows || is_made(job)) continue;
-      if (job.weight->input_form() != form || job.weight->in() != in) continue;
-      job.x = next;
-      job.ldx = width;
-      job.x_rows = nullptr;
-      job.x_prepared = true;
-    }
-    next += static_cast<std::ptrdiff_t>(rows) * width;
-  }
-}
+// Inputs in another form than they are in, for all jobs that share them.
+struct MadeInput {
+  LinearJob original;
+  float* to = nullptr;         // rows in the form of the weight, or
+  std::byte* tiles = nullptr;  // tiles
+};
+struct InputPiece {
+  int input, row, k;
+};
 
-// Inputs [k, k + count) of rows [begin, end) of a job, prepared or not, as tiles.
-void put_inputs(const Exec& exec, const LinearJob& job, int begin, int end, int k, int count, std::byte* tiles) {
-  const int in = job.weight->in();
-  float prepared[kTileSegment / 2];
-  for (int r = begin; r < end; ++r) {
-    const float* x = job.x_row(r) + (job.x_prepared ? k / 2 : k);
-    if (!job.x_prepared) {
-      exec.kernels->prepare_inputs(InputForm::kTiles, count, x, prepared);
-      x = prepared;
+// The jobs of a call with inputs that its first pieces make: the products wait for those, in the same fork.
+class PreparedJobs {
+ public:
+  void prepare(const Exec& exec, int rows, std::span<const LinearJob> given) {
+    exec_ = &exec, rows_ = rows;
+    jobs_.assign(given.begin(), given.end());
+    input_of_.assign(given.size(), -1);
+    inputs_.clear();
+    pieces_.clear();
+    std::size_t floats = 0;
+    for (const LinearJob& job : given) floats += floats_of(job);
+    float* next = buffer_.get(floats);
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      if (floats_of(given[i]) > 0) next += make(given, i, next);
     }
-    put_tile_inputs(x, r, k, count, in, tiles);
+    if (left_.size() < inputs_.size()) left_ = std::vector<std::atomic<int>>(inputs_.size() + kSpare);
+    for (auto& left : left_) left.store(0, std::memory_order_relaxed);
+    for (const InputPiece& piece : pieces_) left_[static_cast<std::size_t>(piece.input)].fetch_add(1);
   }
-}
 
-// Brings the inputs of the jobs whose kernels want them so into tiles, those of several jobs with the same x once, and
-// points the jobs at them.
-void make_tiles(const Exec& exec, int rows, std::span<LinearJob> jobs) {
-  thread_local FloatBuffer buffer;
-  thread_local std::vector<TilePiece> of_thread;
-  std::vector<TilePiece>& pieces = of_thread;  // the threads of the pool read this one's
-  const LinearKernels& kernels = exec.kernels->linear;
-  std::size_t bytes = 0;
-  for (const LinearJob& job : jobs) {
-    if (kernels.wants_tiles(*job.weight, rows)) bytes += tile_input_bytes(rows, job.weight->in());
+  std::span<const LinearJob> jobs() const { return jobs_; }
+  int pieces() const { return static_cast<int>(pieces_.size()); }
+
+  void run(int index) {
+    const InputPiece& piece = pieces_[static_cast<std::size_t>(index)];
+    const MadeInput& input = inputs_[static_cast<std::size_t>(piece.input)];
+    input.tiles != nullptr ? put_tiles(input, piece) : put_rows(input, piece);
+    left_[static_cast<std::size_t>(piece.input)].fetch_sub(1, std::memory_order_release);
   }
-  if (bytes == 0) return;
-  auto* next = reinterpret_cast<std::byte*>(buffer.get(bytes / sizeof(float)));
-  pieces.clear();
-  for (LinearJob& job : jobs) {
-    if (!kernels.wants_tiles(*job.weight, rows)) continue;
-    const int in = job.weight->in();
-    const auto same = std::find_if(jobs.data(), &job, [&](const LinearJob& other) {
-      return other.x_tiles != nullptr && other.x == job.x && other.ldx == job.ldx && other.x_rows == job.x_rows &&
-             other.x_prepared == job.x_prepared && other.weight->in() == in;
-    });
-    job.x_tiles = same != &job ? same->x_tiles : next;
-    if (same != &job) continue;
-    for (int row = 0; row < rows; row += kTileRows) {
-      for (int k = 0; k < in; k += kTileSegment) pieces.push_back({&job, next, row, k});
+  // Threads take pieces in their order, so whoever waits here waits for threads that compute.
+  void wait_for(int job) const {
+    const int input = input_of_[static_cast<std::size_t>(job)];
+    if (input < 0) return;
+    constexpr int kSpinsBetweenYields = 1024;
+    for (int spin = 1; left_[static_cast<std::size_t>(input)].load(std::memory_order_acquire) != 0; ++spin) {
+      __builtin_ia32_pause();
+      if (spin % kSpinsBetweenYields == 0) std::this_thread::yield();
     }
-    next += tile_input_bytes(rows, in);
   }
-  auto put = [&](int index, int) {
-    const TilePiece& piece = pieces[static_cast<std::size_t>(index)];
-    put_inputs(exec, *piece.job, piece.row, std::min(rows, piece.row + kTileRows), piece.k,
-               std::min(kTileSegment, piece.job->weight->in() - piece.k), piece.tiles);
-  };
-  exec.pool->run(static_cast<int>(pieces.size()), std::ref(put));
-}
+
+ private:
+  static constexpr std::size_t kSpare = 16;
+
+  bool wants_tiles(const LinearJob& job) const { return exec_->kernels->linear.wants_tiles(*job.weight, rows_); }
+  // Of its inputs as they have to be made, whole cache lines; 0: they are what the weight multiplies.
+  std::size_t floats_of(const LinearJob& job) const {
+    if (wants_tiles(job)) return tile_input_bytes(rows_, job.weight->in()) / sizeof(float);
+    const InputForm form = job.weight->input_form();
+    if (job.x_prepared || form == InputForm::kF32) return 0;
+    return (static_cast<std::size_t>(rows_) * static_cast<std::size_t>(input_floats(form, job.weight->in())) + 15) /
+           16 * 16;
+  }
+  bool share(const LinearJob& a, const LinearJob& b) const {
+    return a.x == b.x && a.ldx == b.ldx && a.x_rows == b.x_rows && a.x_prepared == b.x_prepared &&
+           a.weight->in() == b.weight->in() && a.weight->input_form() == b.weight->input_form() &&
+           wants_tiles(a) == wants_tiles(b);
+  }
+
+  // Points job i at its inputs, which are made at `next` unless another job's will do; the floats that were taken.
+  std::ptrdiff_t make(std::span<const LinearJob> given, std::size_t i, float* next) {
+    LinearJob& job = jobs_[i];
+    std::size_t taken = 0;
+    const auto same =
+        std::ranges::find_if(inputs_, [&](const MadeInput& made) { return share(made.original, given[i]); });
+    input_of_[i] = static_cast<int>(same - inputs_.begin());
+    if (same == inputs_.end()) {
+      MadeInput input{.original = given[i]};
+      if (wants_tiles(job)) {
+        input.tiles = reinterpret_cast<std::byte*>(next);
+      } else {
+        input.to = next;
+      }
+      inputs_.push_back(input);
+      add_pieces(input_of_[i]);
+      taken = floats_of(job);
+    }
+    const MadeInput& made = inputs_[static_cast<std::size_t>(input_of_[i])];
+    if (made.tiles != nullptr) {
+      job.x_tiles = made.tiles;
+    } else {
+      job.x = made.to, job.ldx = input_floats(job.weight->input_form(), job.weight->in());
+      job.x_rows = nullptr, job.x_prepared = true;
+    }
+    return static_cast<std::ptrdiff_t>(taken);
+  }
+
+  void add_pieces(int index) {
+    const MadeInput& input = inputs_[static_cast<std::size_t>(index)];
+    const int in = input.original.weight->in();
+    if (input.tiles == nullptr) {
+      for (int row = 0; row < rows_; row += rows_per_piece(in)) pieces_.push_back({index, row, 0});
+      return;
+    }
+    for (int row = 0; row < rows_; row += kTileRows) {
+      for (int k = 0; k < in; k += kTileSegment) pieces_.push_back({index, row, k});
+    }
+  }
+  static int rows_per_piece(int in) { return std::max(1, kPreparedFloats / std::max(in, 1)); }
+
+  void put_rows(const MadeInput& input, const InputPiece& piece) const {
+    const LinearWeight& weight = *input.original.weight;
+    const InputForm form = weight.input_form();
+    const std::ptrdiff_t width = input_floats(form, weight.in());
+    for (int r = piece.row; r < std::min(rows_, piece.row + rows_per_piece(weight.in())); ++r) {
+      exec_->kernels->prepare_inputs(form, weight.in(), input.original.x_row(r), input.to + r * width);
+    }
+  }
+
+  // Inputs from piece.k on of 16 rows, prepared or not.
+  void put_tiles(const MadeInput& input, const InputPiece& piece) const {
+    const LinearJob& job = input.original;
+    const int in = job.weight->in(), k = piece.k, count = std::min(kTileSegment, in - k);
+    float prepared[kTileSegment / 2];
+    for (int r = piece.row; r < std::min(rows_, piece.row + kTileRows); ++r) {
+      const float* x = job.x_row(r) + (job.x_prepared ? k / 2 : k);
+      if (!job.x_prepared) {
+        exec_->kernels->prepare_inputs(InputForm::kTiles, count, x, prepared);
+        x = prepared;
+      }
+      put_tile_inputs(x, r, k, count, in, input.tiles);
+    }
+  }
+
+  const Exec* exec_ = nullptr;
+  int rows_ = 0;
+  std::vector<LinearJob> jobs_;
+  std::vector<int> input_of_;  // by job; -1: as given
+  std::vector<MadeInput> inputs_;
+  std::vector<InputPiece> pieces_;
+  std::vector<std::atomic<int>> left_;  // pieces of each input
+  FloatBuffer buffer_;
+};
 
 }  // namespace
 
@@ -155,21 +201,26 @@ void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
 }
 
 void linear(const Exec& exec, const LinearArgs& args) {
-  const auto& [rows, jobs] = args;
-  if (rows == 0) return;
-  const auto as_it_is = [](const LinearJob& job) {
-    return job.x_prepared || job.weight->input_form() == InputForm::kF32;
-  };
-  const auto as_tiles = [&](const LinearJob& job) { return exec.kernels->linear.wants_tiles(*job.weight, rows); };
-  if (std::all_of(jobs.begin(), jobs.end(), as_it_is) && std::none_of(jobs.begin(), jobs.end(), as_tiles)) {
-    return run_jobs(exec, rows, jobs);
-  }
-  thread_local FloatBuffer buffer;
-  thread_local std::vector<LinearJob> prepared;
-  prepared.assign(jobs.begin(), jobs.end());
-  prepare_inputs(exec, rows, prepared, buffer);
-  make_tiles(exec, rows, prepared);
-  run_jobs(exec, rows, prepared);
+  if (args.rows == 0) return;
+  thread_local PreparedJobs of_thread;
+  PreparedJobs& prepared = of_thread;  // the threads of the pool work in this one's
+  const int rows = args.rows;
+  prepared.prepare(exec, rows, args.jobs);
+  const std::span<const LinearJob> jobs = prepared.jobs();
+  const LinearKernels& kernels = exec.kernels->linear;
+  split_linear(
+      *exec.pool, kernels.packing.out_tile, static_cast<int>(jobs.size()),
+      [&](int i) {
+        const LinearJob& job = jobs[static_cast<std::size_t>(i)];
+        const LinearWeight& weight = *job.weight;
+        return LinearExtent{rows, weight.out(), weight.in(), job.x_tiles != nullptr, kernels.row_unit(weight)};
+      },
+      [&](const LinearPiece& piece) {
+        prepared.wait_for(piece.item);
+        run_outputs(kernels, rows_from(jobs[static_cast<std::size_t>(piece.item)], piece.row_begin),
+                    piece.row_end - piece.row_begin, piece.out_begin, piece.out_end);
+      },
+      prepared.pieces(), [&](int index) { prepared.run(index); });
 }
 
 }  // namespace sluice::cpu_ops

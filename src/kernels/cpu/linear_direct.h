@@ -55,7 +55,7 @@ class LinearDirect {
                                           const std::byte* scales, const Cell* const* x, V (&acc)[kRows][kGroups]) {
     const auto load = [&](int g) __attribute__((always_inline)) {
       const std::byte* line = lines + at(tile_bytes, g, Format::kLineBytes);
-      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(line);
+      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines<Isa::kTileGroups / kTile>(line);
       return format.load(line, scales + at(tile_bytes, g, kGroupScales));
     };
     constexpr int kPairs = Format::kInputs / 2;
@@ -230,20 +230,27 @@ class LinearDirectRows {
   }
 };
 
-// Outputs of tiles [first_tile, last_tile).
+// Outputs [begin, end): of one row from any group to any other, of more in whole tiles.
 template <class Isa, class Format, class Arithmetic>
-void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int first_tile, int last_tile) {
-  int index = first_tile;
-  if constexpr (Isa::kStreams) {
-    const int whole = std::min(last_tile, layout.out / (Isa::kTileGroups * kGroupOutputs));
-    for (; rows == 1 && index + 2 <= whole; index += 2) {
-      const LinearTile tile(layout, job.weight->packed(), index);
-      LinearDirect<Isa, Format, Arithmetic, 1, 2 * Isa::kTileGroups>::run(tile, job, 0, 0);
+void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int begin, int end) {
+  const auto tile = [&](int index) { return LinearTile(layout, job.weight->packed(), index); };
+  const auto part = [&](int index, int group, int last) {
+    if constexpr (Isa::kTileGroups > 2) {
+      const LinearTile of = tile(index);
+      for (; group + 2 <= last; group += 2) LinearDirect<Isa, Format, Arithmetic, 1, 2>::run(of, job, 0, group);
     }
-  }
-  for (; index < last_tile; ++index) {
-    LinearDirectRows<Isa, Format, Arithmetic>::run(LinearTile(layout, job.weight->packed(), index), job, rows);
-  }
+    if (group < last) LinearDirect<Isa, Format, Arithmetic, 1, 1>::run(tile(index), job, 0, group);
+  };
+  const auto whole = [&](int index, int last) {
+    if constexpr (Isa::kStreams) {
+      const int pairs = std::min(last, layout.out / (Isa::kTileGroups * kGroupOutputs));
+      for (; rows == 1 && index + 2 <= pairs; index += 2) {
+        LinearDirect<Isa, Format, Arithmetic, 1, 2 * Isa::kTileGroups>::run(tile(index), job, 0, 0);
+      }
+    }
+    for (; index < last; ++index) LinearDirectRows<Isa, Format, Arithmetic>::run(tile(index), job, rows);
+  };
+  OutputRange{Isa::kTileGroups, layout.out, begin, end}.walk(part, whole);
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -92,22 +92,33 @@ class LinearInt8 {
   static constexpr int kBufferBlocks = 64;
 
  public:
+  // One row may begin and end at any group of a tile.
   static void run(const LinearJob& job, int rows, int begin, int end) {
     const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
+    const auto part = [&](int index, int group, int last) {
+      some_groups(LinearTile(layout, job.weight->packed(), index), job, rows, group, last);
+    };
+    const auto whole = [&](int index, int last) { tiles(layout, job, rows, index, last); };
+    OutputRange{Isa::kTileGroups, layout.out, begin, end}.walk(part, whole);
+  }
+
+ private:
+  LinearInt8(const LinearTile& tile, const LinearJob& job, int rows, int group)
+      : tile_(tile), job_(job), rows_(rows), group_(group) {}
+
+  static void tiles(const LinearLayout& layout, const LinearJob& job, int rows, int index, int last) {
     constexpr int kTileOutputs = Isa::kTileGroups * kGroupOutputs;
-    int index = begin / kTileOutputs;
     if constexpr (Isa::kStreams) {
-      const int whole = std::min(end, layout.out) / kTileOutputs;
-      for (; rows == 1 && index + 2 <= whole; index += 2) {
+      const int pairs = std::min(last, layout.out / kTileOutputs);
+      for (; rows == 1 && index + 2 <= pairs; index += 2) {
         const LinearTile tile(layout, job.weight->packed(), index);
         LinearInt8(tile, job, 1, 0).template multiply<2 * Isa::kTileGroups, false, 1>(0, tile.blocks, 0);
       }
     }
-    for (; index * kTileOutputs < end; ++index) {
+    for (; index < last; ++index) {
       const LinearTile tile(layout, job.weight->packed(), index);
-      const bool whole = tile.groups == Isa::kTileGroups && tile.outputs == kTileOutputs;
-      if (!whole) {
-        for (int g = 0; g < tile.groups; ++g) LinearInt8(tile, job, rows, g).template groups<1, false>(0, tile.blocks);
+      if (tile.outputs < kTileOutputs) {
+        some_groups(tile, job, rows, 0, tile.groups);
       } else if (Isa::kInt8BufferFrom == 0 || rows < Isa::kInt8BufferFrom) {
         LinearInt8(tile, job, rows, 0).template groups<Isa::kTileGroups, false>(0, tile.blocks);
       } else {
@@ -115,10 +126,14 @@ class LinearInt8 {
       }
     }
   }
-
- private:
-  LinearInt8(const LinearTile& tile, const LinearJob& job, int rows, int group)
-      : tile_(tile), job_(job), rows_(rows), group_(group) {}
+  static void some_groups(const LinearTile& tile, const LinearJob& job, int rows, int group, int last) {
+    if constexpr (Isa::kTileGroups > 2) {
+      for (; rows == 1 && group + 2 <= last; group += 2) {
+        LinearInt8(tile, job, 1, group).template multiply<2, false, 1>(0, tile.blocks, 0);
+      }
+    }
+    for (; group < last; ++group) LinearInt8(tile, job, rows, group).template groups<1, false>(0, tile.blocks);
+  }
 
   // More groups than a tile has are two whole tiles.
   template <int kGroups>
@@ -270,7 +285,7 @@ class LinearInt8 {
           high[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(kGroups + from + g) * kBytes);
         } else {
           const std::byte* at_line = line + at<kGroups>(from + g, kLineBytes);
-          if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(at_line);
+          if constexpr (Isa::kStreams && kRows == 1) prefetch_lines<Isa::kTileGroups / kTile<kGroups>>(at_line);
           const auto codes = Int8::load(at_line);
           low[g] = int8.low(codes);
           high[g] = int8.high(codes);

@@ -48,11 +48,11 @@ constexpr int kAheadFrom = AheadIsa::kStreams ? 1 : 0;
 constexpr CpuFeatures kAheadNeeds{CpuFeature::kReadsAhead};
 constexpr LinearKernel kLinears[] = {
     SLUICE_LINEAR(linear_mxfp4_int8_ahead, kMxfp4, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = 1,
-                  .needs = kAheadNeeds),
-    SLUICE_LINEAR(linear_mxfp4_int8, kMxfp4, kInt8Inputs),
+                  .needs = kAheadNeeds, .any_group = true),
+    SLUICE_LINEAR(linear_mxfp4_int8, kMxfp4, kInt8Inputs, .any_group = true),
     SLUICE_LINEAR(linear_codes_int8_ahead, kCodes, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = 1,
-                  .needs = kAheadNeeds),
-    SLUICE_LINEAR(linear_codes_int8, kCodes, kInt8Inputs),
+                  .needs = kAheadNeeds, .any_group = true),
+    SLUICE_LINEAR(linear_codes_int8, kCodes, kInt8Inputs, .any_group = true),
 };
 
 }  // namespace

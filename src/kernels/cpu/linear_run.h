@@ -1,5 +1,5 @@
 // A kernel of linears (cpu/kernel_list.h) for one format by multiply-adds: outputs [begin, end) of a job, begin a
-// multiple of a tile's outputs. Inputs in bf16 are widened first.
+// multiple of a tile's outputs, or of one row of a group's. Inputs in bf16 are widened first.
 #pragma once
 
 #include "kernels/cpu/linear_direct.h"
@@ -24,8 +24,7 @@ template <class Isa, class Format>
 void run_few(const LinearJob& any_job, int rows, int begin, int end) {
   const LinearJob job = any_job.weight->input_form() == InputForm::kF32 ? any_job : widened_job<Isa>(any_job, rows);
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
-  const TileRange tiles(Isa::kTileGroups, begin, end);
-  run_direct<Isa, Format, FmaArithmetic<typename Isa::Vec>>(layout, job, rows, tiles.first, tiles.last);
+  run_direct<Isa, Format, FmaArithmetic<typename Isa::Vec>>(layout, job, rows, begin, end);
 }
 
 // In panels: blocks of kPanelInputs at most.
@@ -54,4 +53,4 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
 // Both as kernels: for the kinds of weights `of`, the inputs `with`.
 #define SLUICE_LINEAR_KERNELS(name, rows, of, with)                                                     \
   SLUICE_LINEAR(name##_panels, of, with, .rows_from = (rows).panel_from, .block_inputs = kPanelInputs), \
-      SLUICE_LINEAR(name, of, with)
+      SLUICE_LINEAR(name, of, with, .any_group = true)

@@ -179,7 +179,7 @@ class SlicesDirect {
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
       const std::byte* from = lines + at(g, Format::kLineBytes);
-      if constexpr (kAhead) prefetch_lines(from);
+      if constexpr (kAhead) prefetch_lines<Isa::kTileGroups / kTile>(from);
       const auto weights = format.load(from, nullptr);
       unroll<kPairs>([&]<int P>() __attribute__((always_inline)) {
         V w_even, w_odd;
@@ -398,32 +398,38 @@ class SlicesPanels {
   float *x_, *weights_, *scales_, *sums_;
 };
 
-// Rows whose sums of two chains stay in registers: so many rows x groups at once.
+// Groups [group, last) of a tile: two rows and half a tile at once, so that the sums of two chains stay in registers;
+// of an odd number of rows the last one by whole tiles.
+template <class Isa, class Format>
+void run_slices_of_tile(const LinearTile& tile, const LinearJob& wide, int rows, int group, int last) {
+  constexpr int kGroups = Isa::kTileGroups, kHalf = kGroups / 2;
+  const int paired = rows / 2 * 2;
+  int g = group;
+  for (; g + kHalf <= last; g += kHalf) {
+    for (int r = 0; r < paired; r += 2) SlicesDirect<Isa, Format, false, 2, kHalf>::run(tile, wide, r, g);
+  }
+  for (; g < last; ++g) {
+    for (int r = 0; r < paired; ++r) SlicesDirect<Isa, Format, false, 1, 1>::run(tile, wide, r, g);
+  }
+  if (paired == rows) return;
+  for (; group + kGroups <= last; group += kGroups)
+    SlicesDirect<Isa, Format, false, 1, kGroups>::run(tile, wide, paired, group);
+  for (; group + kHalf <= last; group += kHalf)
+    SlicesDirect<Isa, Format, false, 1, kHalf>::run(tile, wide, paired, group);
+  for (; group < last; ++group) SlicesDirect<Isa, Format, false, 1, 1>::run(tile, wide, paired, group);
+}
+
 template <class Isa, class Format>
 void run_slices(const LinearJob& job, int rows, int begin, int end) {
   const LinearJob wide = widened_job<Isa>(job, rows);
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
-  const TileRange tiles(Isa::kTileGroups, begin, end);
-  constexpr int kGroups = Isa::kTileGroups, kHalf = kGroups / 2;
-  for (int index = tiles.first; index < tiles.last; ++index) {
-    const LinearTile tile(layout, job.weight->packed(), index);
-    int group = 0;
-    for (; group + kHalf <= tile.groups; group += kHalf) {
-      for (int r = 0; r < rows;) {
-        if (rows - r >= 2) {
-          SlicesDirect<Isa, Format, false, 2, kHalf>::run(tile, wide, r, group);
-          r += 2;
-        } else if (group + kGroups <= tile.groups) {
-          SlicesDirect<Isa, Format, false, 1, kGroups>::run(tile, wide, r++, group);
-        } else {
-          SlicesDirect<Isa, Format, false, 1, kHalf>::run(tile, wide, r++, group);
-        }
-      }
-    }
-    for (; group < tile.groups; ++group) {
-      for (int r = 0; r < rows; ++r) SlicesDirect<Isa, Format, false, 1, 1>::run(tile, wide, r, group);
-    }
-  }
+  const auto part = [&](int index, int group, int last) {
+    run_slices_of_tile<Isa, Format>(LinearTile(layout, job.weight->packed(), index), wide, rows, group, last);
+  };
+  const auto whole = [&](int index, int last) {
+    for (; index < last; ++index) part(index, 0, layout.groups_in(index));
+  };
+  OutputRange{Isa::kTileGroups, layout.out, begin, end}.walk(part, whole);
 }
 
 // One row whose weights are asked for ahead, two tiles at once.
@@ -431,19 +437,21 @@ template <class Isa, class Format>
 void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
   const LinearJob wide = widened_job<Isa>(job, rows);
   const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
-  constexpr int kOutputs = Isa::kTileGroups * kGroupOutputs;
-  const TileRange tiles(Isa::kTileGroups, begin, end);
-  const int whole = std::min(end, layout.out) / kOutputs;
-  int index = tiles.first;
-  for (; index + 2 <= whole; index += 2) {
-    SlicesDirect<Isa, Format, true, 1, 2 * Isa::kTileGroups>::run(LinearTile(layout, job.weight->packed(), index), wide,
-                                                                  0, 0);
-  }
-  if (index < whole) {
-    const LinearTile tile(layout, job.weight->packed(), index++);
-    SlicesDirect<Isa, Format, true, 1, Isa::kTileGroups>::run(tile, wide, 0, 0);
-  }
-  if (index < tiles.last) run_slices<Isa, Format>(job, rows, index * kOutputs, end);
+  constexpr int kGroups = Isa::kTileGroups, kHalf = kGroups / 2;
+  const auto tile = [&](int index) { return LinearTile(layout, job.weight->packed(), index); };
+  const auto part = [&](int index, int group, int last) {
+    for (; group + kHalf <= last; group += kHalf) {
+      SlicesDirect<Isa, Format, true, 1, kHalf>::run(tile(index), wide, 0, group);
+    }
+    run_slices_of_tile<Isa, Format>(tile(index), wide, 1, group, last);
+  };
+  const auto whole = [&](int index, int last) {
+    const int full = std::min(last, layout.out / (kGroups * kGroupOutputs));
+    for (; index + 2 <= full; index += 2) SlicesDirect<Isa, Format, true, 1, 2 * kGroups>::run(tile(index), wide, 0, 0);
+    if (index < full) SlicesDirect<Isa, Format, true, 1, kGroups>::run(tile(index++), wide, 0, 0);
+    if (index < last) part(index, 0, layout.groups_in(index));
+  };
+  OutputRange{kGroups, layout.out, begin, end}.walk(part, whole);
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA
@@ -462,7 +470,7 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
 // Them as kernels of the kinds of weights `of`.
 #define SLUICE_SLICES_KERNELS(name, of)                                                                         \
   SLUICE_LINEAR(name##_ahead, of, kTilesInputs, .rows_from = LinearIsa::kTileGroups == 4 ? 1 : 0, .rows_to = 1, \
-                .needs = CpuFeatures{CpuFeature::kReadsAhead}),                                                 \
+                .needs = CpuFeatures{CpuFeature::kReadsAhead}, .any_group = true),                              \
       SLUICE_LINEAR(name##_panels, of, kTilesInputs, .rows_from = 6, .block_inputs = kPanelInputs,              \
                     .block_multiple = kSliceInputs),                                                            \
-      SLUICE_LINEAR(name, of, kTilesInputs)
+      SLUICE_LINEAR(name, of, kTilesInputs, .any_group = true)

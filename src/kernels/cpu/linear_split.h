@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "kernels/exec.h"
 #include "kernels/tile_inputs.h"
@@ -17,6 +18,7 @@ namespace sluice {
 struct LinearExtent {
   int rows = 0, out = 0, in = 0;
   bool tiles = false;  // inputs are tiles (kernels/tile_inputs.h): whole blocks of rows, fewer outputs at a time
+  int unit = 0;        // a piece of one row has a multiple of so many outputs; 0: of a tile's
 };
 
 // A rectangle of one product's outputs.
@@ -24,54 +26,82 @@ struct LinearPiece {
   int item = 0, row_begin = 0, row_end = 0, out_begin = 0, out_end = 0;
 };
 
+// The outputs of a product as a line of units: [chunk of rows][tile][part of the tile]. A part has some of the chunk's
+// rows, or of one row some of the tile's outputs: what the last pieces of a fork are cut into. Reading half a tile, or
+// decoding it for few rows, takes longer than half of the time of a whole one, so that longer pieces have whole ones.
 class LinearGrid {
   static constexpr int kTileOutputs = 32;
 
  public:
-  LinearGrid(const LinearExtent& extent, int out_tile)
-      : extent_(extent), out_tile_(extent.tiles && extent.rows > kTileRows ? kTileOutputs : out_tile) {
-    out_tile = out_tile_;
-    tiles_ = (extent.out + out_tile - 1) / out_tile;
+  LinearGrid(const LinearExtent& extent, int out_tile) : extent_(extent), out_tile_(out_tile) {
+    if (extent.tiles && extent.rows > kTileRows) out_tile_ = kTileOutputs;
+    tiles_ = (extent.out + out_tile_ - 1) / out_tile_;
     // Enough rows that decoding a weight costs little, few enough that narrow products still spread over the threads.
     const int most = extent.tiles ? (tiles_ >= 8 ? 256 : 32) : tiles_ >= 8 ? 192 : 24;
-    chunks_ = (extent.rows + most - 1) / most;
+    const int chunks = (extent.rows + most - 1) / most;
+    if (chunks == 0) return;
     // A multiple of 6, the rows of the widest register tile, or of a block of tiles.
     const int unit = extent.tiles ? kTileRows : 6;
-    if (chunks_ > 0) chunk_rows_ = ((extent.rows + chunks_ - 1) / chunks_ + unit - 1) / unit * unit;
-    if (chunk_rows_ > 0) chunks_ = (extent.rows + chunk_rows_ - 1) / chunk_rows_;
+    chunk_rows_ = std::min(extent.rows, ((extent.rows + chunks - 1) / chunks + unit - 1) / unit * unit);
+    chunks_ = (extent.rows + chunk_rows_ - 1) / chunk_rows_;
+    // Few rows are decoded four at a time anyway; of many, a part is worth decoding weights once more.
+    constexpr int kFewRows = 16;
+    part_rows_ = extent.tiles ? chunk_rows_ : std::min(chunk_rows_, chunk_rows_ <= kFewRows ? 4 : 24);
+    part_outputs_ = extent.rows == 1 && extent.unit > 0 ? std::min(extent.unit, out_tile_) : out_tile_;
+    parts_ = std::max((chunk_rows_ + part_rows_ - 1) / part_rows_, out_tile_ / part_outputs_);
   }
-  std::int64_t tile_cost() const {
-    return std::int64_t{1} * std::min(chunk_rows_, extent_.rows) * std::min(out_tile_, extent_.out) * extent_.in;
+  std::int64_t tile_cost() const { return part_cost() * parts_; }
+  std::int64_t cost() const { return part_cost() * parts(); }
+  // How many parts begin before `at` of this grid's cost; in whole tiles, as many as lie there in whole or in part.
+  std::int64_t parts_before(std::int64_t at, bool in_tiles) const {
+    const std::int64_t unit = in_tiles ? tile_cost() : part_cost();
+    if (unit == 0 || at <= 0) return 0;
+    return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
-  std::int64_t cost() const { return tile_cost() * tiles_ * chunks_; }
 
-  // Calls run for the tiles whose start lies in [from, to) of this grid's cost, tiles of one row chunk joined.
+  // Calls run for parts [at, end), those of whole tiles of a chunk joined.
   template <class Run>
-  void walk(int item, std::int64_t from, std::int64_t to, Run& run) const {
-    const std::int64_t unit = tile_cost();
-    if (unit == 0) return;
-    const std::int64_t all = std::int64_t{1} * tiles_ * chunks_;
-    const std::int64_t end = std::min(all, ceil_div(to, unit));
-    for (std::int64_t at = ceil_div(std::max<std::int64_t>(from, 0), unit); at < end;) {
-      const auto chunk = static_cast<int>(at / tiles_);
-      const auto tile = static_cast<int>(at % tiles_);
-      const auto count = static_cast<int>(std::min<std::int64_t>(end - at, tiles_ - tile));
-      run(LinearPiece{item, chunk * chunk_rows_, std::min(extent_.rows, (chunk + 1) * chunk_rows_), tile * out_tile_,
-                      std::min(extent_.out, (tile + count) * out_tile_)});
+  void walk(int item, std::int64_t at, std::int64_t end, Run& run) const {
+    while (at < end) {
+      const auto row = static_cast<int>(at / (std::int64_t{1} * tiles_ * parts_)) * chunk_rows_;
+      const int last_row = std::min(extent_.rows, row + chunk_rows_);
+      const auto tile = static_cast<int>(at / parts_ % tiles_), part = static_cast<int>(at % parts_);
+      const int out = tile * out_tile_;
+      if (part == 0 && end - at >= parts_) {
+        const auto count = static_cast<int>(std::min<std::int64_t>((end - at) / parts_, tiles_ - tile));
+        run(LinearPiece{item, row, last_row, out, std::min(extent_.out, out + count * out_tile_)});
+        at += std::int64_t{1} * count * parts_;
+        continue;
+      }
+      const auto count = static_cast<int>(std::min<std::int64_t>(end - at, parts_ - part));
+      LinearPiece piece{item, row, last_row, out, std::min(extent_.out, out + out_tile_)};
+      if (part_outputs_ < out_tile_) {
+        piece.out_begin = out + part * part_outputs_;
+        piece.out_end = std::min(piece.out_end, piece.out_begin + count * part_outputs_);
+      } else {
+        piece.row_begin = row + part * part_rows_;
+        piece.row_end = std::min(last_row, piece.row_begin + count * part_rows_);
+      }
+      if (piece.row_begin < piece.row_end && piece.out_begin < piece.out_end) run(piece);
       at += count;
     }
   }
 
  private:
-  static std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+  std::int64_t part_cost() const {
+    return std::int64_t{1} * part_rows_ * std::min(part_outputs_, extent_.out) * extent_.in;
+  }
+  std::int64_t parts() const { return std::int64_t{1} * tiles_ * chunks_ * parts_; }
 
   LinearExtent extent_;
   int out_tile_ = 1, tiles_ = 0, chunks_ = 0, chunk_rows_ = 0;
+  int part_rows_ = 0, part_outputs_ = 1, parts_ = 1;  // of a part; parts of a tile
 };
 
-// Multiply-adds that a fork must bring each thread to be worth its cost, and those of the smallest piece.
-inline constexpr std::int64_t kForkMacs = 32 << 10;
-inline constexpr std::int64_t kPieceMacs = 256 << 10;
+// Multiply-adds that a fork must bring each thread to be worth its cost, and those of the smallest piece: some
+// microseconds of a thread that reads the weights from memory.
+inline constexpr std::int64_t kForkMacs = 16 << 10;
+inline constexpr std::int64_t kPieceMacs = 64 << 10;
 
 // Pieces of `total` in rounds, one for each thread in a round: a round takes half of what is left, the last one all of
 // it. Long pieces stream weights well; the short ones at the end make the threads finish together, even if the system
@@ -91,32 +121,71 @@ class LinearPieces {
     const int round = i / threads_;
     if (round >= rounds_) return total_;
     const std::int64_t left = total_ >> round;  // but for what rounding leaves to the rounds before
-    const std::int64_t taken = round + 1 < rounds_ ? left - (left >> 1) : left;
-    return total_ - left + taken * (i % threads_) / threads_;
+    return total_ - left + taken_in(round) * (i % threads_) / threads_;
+  }
+  // The first of the pieces that are shorter than `least`.
+  int first_below(std::int64_t least) const {
+    int round = 0;
+    while (round < rounds_ && taken_in(round) / threads_ >= least) ++round;
+    return round * threads_;
+  }
+  // The part of `grid`, which begins at `base`, with which piece `i` begins: pieces that are long enough have whole
+  // tiles.
+  std::int64_t first_part(int i, const LinearGrid& grid, std::int64_t base) const {
+    const int in_tiles = first_below(grid.tile_cost());
+    const std::int64_t whole = grid.parts_before(begin(std::min(i, in_tiles)) - base, true);
+    return i <= in_tiles ? whole : std::max(whole, grid.parts_before(begin(i) - base, false));
   }
 
  private:
+  std::int64_t taken_in(int round) const {
+    const std::int64_t left = total_ >> round;
+    return round + 1 < rounds_ ? left - (left >> 1) : left;
+  }
+
   std::int64_t total_;
   int threads_, rounds_ = 1;
 };
 
-// extent(i) for i in [0, items) is a LinearExtent; run(piece) computes one rectangle, on any thread.
-template <class Extent, class Run>
-void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run run) {
+// extent(i) for i in [0, items) is a LinearExtent; run(piece) computes one rectangle, on any thread. The fork's first
+// pieces are first(i) for i in [0, firsts).
+template <class Extent, class Run, class First>
+void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run run, int firsts, First first) {
+  struct Placed {
+    LinearGrid grid;
+    std::int64_t base;
+  };
+  thread_local std::vector<Placed> of_thread;
+  std::vector<Placed>& grids = of_thread;  // the threads of the pool read this one's
+  grids.clear();
   std::int64_t total = 0;
-  for (int i = 0; i < items; ++i) total += LinearGrid(extent(i), out_tile).cost();
+  for (int i = 0; i < items; ++i) {
+    grids.push_back({LinearGrid(extent(i), out_tile), total});
+    total += grids.back().grid.cost();
+  }
   const LinearPieces pieces(total, pool.threads());
-  auto run_piece = [&](int piece, int) {
+  const auto run_piece = [&](int piece) {
     const std::int64_t from = pieces.begin(piece), to = pieces.begin(piece + 1);
-    std::int64_t base = 0;
-    for (int i = 0; i < items && base < to; ++i) {
-      const LinearGrid grid(extent(i), out_tile);
-      const std::int64_t cost = grid.cost();
-      if (base + cost > from) grid.walk(i, from - base, to - base, run);
-      base += cost;
+    for (int i = 0; i < items; ++i) {
+      const auto& [grid, base] = grids[static_cast<std::size_t>(i)];
+      if (base >= to) break;
+      if (base + grid.cost() <= from) continue;
+      grid.walk(i, pieces.first_part(piece, grid, base), pieces.first_part(piece + 1, grid, base), run);
     }
   };
-  pool.run(pieces.count(), std::ref(run_piece));
+  const auto any = [&](int index, int) { index < firsts ? first(index) : run_piece(index - firsts); };
+  const auto all = [&](int, int) {
+    for (int index = 0; index <= firsts; ++index) any(index, 0);
+  };
+  if (pieces.count() == 1) {
+    pool.run(1, std::ref(all));
+  } else {
+    pool.run(firsts + pieces.count(), std::ref(any));
+  }
+}
+template <class Extent, class Run>
+void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run run) {
+  split_linear(pool, out_tile, items, extent, run, 0, [](int) {});
 }
 
 }  // namespace sluice

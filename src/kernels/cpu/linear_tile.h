@@ -21,6 +21,7 @@
 // where pair() applied the scales, and finish(acc, scale, y) = fma(acc, scale, y).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "kernels/cpu/linear_layout.h"
@@ -33,6 +34,29 @@ struct TileRange {
       : first(begin / (tile_groups * kGroupOutputs)),
         last((end + tile_groups * kGroupOutputs - 1) / (tile_groups * kGroupOutputs)) {}
   int first, last;
+};
+
+// Outputs [begin, end) of a weight that has `out` as tiles. One row may begin and end at any group of a tile.
+struct OutputRange {
+  int tile_groups, out, begin, end;
+
+  // Calls part(tile, first group, last group) for tiles of which some groups are in the range, and whole(first tile,
+  // last tile).
+  template <class Part, class Whole>
+  [[gnu::always_inline]] void walk(const Part& part, const Whole& whole) const {
+    const int size = tile_groups * kGroupOutputs;
+    int at = begin;
+    if (at % size != 0) {
+      const int tile = at / size, stop = std::min(end, (tile + 1) * size);
+      part(tile, at % size / kGroupOutputs, (stop - tile * size + kGroupOutputs - 1) / kGroupOutputs);
+      at = stop;
+    }
+    if (at >= end) return;
+    const int last = end >= out ? (end + size - 1) / size : end / size;
+    if (at / size < last) whole(at / size, last);
+    at = std::max(at, last * size);
+    if (at < end) part(last, 0, (end - at) / kGroupOutputs);
+  }
 };
 
 // One tile of a packed weight.
@@ -66,10 +90,11 @@ struct LinearTile {
   std::size_t tile_bytes;                                  // to the next tile
 };
 
-// A line of weights that is read soon and one that is read later.
+// A line of weights that is read soon and one that is read later; of every kth line only, as far ahead in time.
+template <int kEvery = 1>
 [[gnu::always_inline]] inline void prefetch_lines(const std::byte* line) {
-  __builtin_prefetch(line + 3072, 0, 2);
-  __builtin_prefetch(line + 512, 0, 3);
+  __builtin_prefetch(line + 3072 * kEvery, 0, 2);
+  __builtin_prefetch(line + 512 * kEvery, 0, 3);
 }
 
 // What is decoded next, fetched into L2 a part at a time while rows are multiplied.

@@ -3,6 +3,8 @@
 // thread computes a row, never how.
 #pragma once
 
+#include <functional>
+
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/ops.h"
 
@@ -16,5 +18,24 @@ SLUICE_WHOLE_OPS(SLUICE_OP)
 // kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
 // of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.
 void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
+
+// Composed ops that fork less here than their parts would one after the other.
+void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
+void add_norm(const Exec& exec, const AddNormArgs& args);
+void project(const Exec& exec, const ProjectArgs& args);
+void store_kv(const Exec& exec, const StoreKvArgs& args);
+void index_select(const Exec& exec, const IndexSelectArgs& args);
+void attend(const Exec& exec, const AttendArgs& args);
+
+// attend_keys() in pieces of rows and heads: around(piece, keys) calls keys() at its time.
+struct AttendPiece {
+  int begin, end, head_begin, head_end;
+};
+using AroundTile = std::function<void(const AttendPiece& piece, const std::function<void()>& keys)>;
+void attend_keys_around(const Exec& exec, const AttendArgs& args, const AroundTile& around);
+
+// Rows [begin, end) of norm_inputs().
+void norm_rows(const KernelTable& kernels, const NormInputsArgs& args, int begin, int end);
+void check_norm(const NormInputsArgs& args);
 
 }  // namespace sluice::cpu_ops

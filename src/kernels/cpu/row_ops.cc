@@ -19,19 +19,26 @@ void rms_norm(const Exec& exec, const RmsNormArgs& args) {
                 [&](int begin, int end) { exec.kernels->rms_norm(args, begin, end); });
 }
 
-void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
+void check_norm(const NormInputsArgs& args) {
+  SLUICE_CHECK(args.y.parts == 1 && args.y.columns == args.norm.dim, "a norm is of whole rows");
+}
+
+void norm_rows(const KernelTable& kernels, const NormInputsArgs& args, int begin, int end) {
   const RmsNormArgs& norm = args.norm;
-  SLUICE_CHECK(args.y.parts == 1 && args.y.columns == norm.dim, "a norm is of whole rows");
-  run_row_tiles(exec, norm.rows, static_cast<std::size_t>(4 * norm.dim), [&](int begin, int end) {
-    exec.kernels->rms_norm(norm, begin, end);
-    for (const InputForm form : kPreparedForms) {
-      if (args.y.form(form) == nullptr) continue;
-      const std::ptrdiff_t width = input_floats(form, norm.dim);
-      for (int r = begin; r < end; ++r) {
-        exec.kernels->prepare_inputs(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
-      }
+  kernels.rms_norm(norm, begin, end);
+  for (const InputForm form : kPreparedForms) {
+    if (args.y.form(form) == nullptr) continue;
+    const std::ptrdiff_t width = input_floats(form, norm.dim);
+    for (int r = begin; r < end; ++r) {
+      kernels.prepare_inputs(form, norm.dim, norm.y + r * norm.ldy, args.y.form(form) + r * width);
     }
-  });
+  }
+}
+
+void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
+  check_norm(args);
+  run_row_tiles(exec, args.norm.rows, static_cast<std::size_t>(4 * args.norm.dim),
+                [&](int begin, int end) { norm_rows(*exec.kernels, args, begin, end); });
 }
 
 void layer_norm(const Exec& exec, const LayerNormArgs& args) {
@@ -111,30 +118,8 @@ void choose_experts(const Exec& exec, const RouteArgs& args) {
   SLUICE_CHECK(args.groups == 1 || (args.slots <= args.experts / args.groups * args.kept_groups &&
                                     (args.group_score == GroupScore::kLargest || args.groups < args.experts)),
                "the groups that are kept have enough experts");
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>((8 + args.slots) * args.experts),
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(4096 + (8 + args.slots) * args.experts),
                 [&](int begin, int end) { exec.kernels->route(args, begin, end); });
-}
-
-void hc_mix(const Exec& exec, const HcMixArgs& args) {
-  const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
-  const bool head = args.post == nullptr;
-  const int mixes = head ? kHcStreams : 24, in = kHcStreams * args.dim;
-  SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
-  const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
-                            {&second, args.x, in, args.mixes + first.out(), mixes}};
-  cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192),
-                [&](int begin, int end) { exec.kernels->hc_finish(args, begin, end); });
-}
-
-void hc_collapse(const Exec& exec, const HcCollapseArgs& args) {
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(8 * args.dim),
-                [&](int begin, int end) { exec.kernels->hc_collapse(args, begin, end); });
-}
-
-void hc_expand(const Exec& exec, const HcExpandArgs& args) {
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(32 * args.dim),
-                [&](int begin, int end) { exec.kernels->hc_expand(args, begin, end); });
 }
 
 namespace {

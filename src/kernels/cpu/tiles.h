@@ -13,13 +13,15 @@ namespace sluice {
 
 // A tile should be worth a few microseconds, or handing it to another thread costs more than it gains.
 inline constexpr std::size_t kTileOperations = 131072;
+// Of passes over rows, which mostly wait for what another thread has written.
+inline constexpr std::size_t kRowTileOperations = 32768;
 
 // Calls tile(begin, end) for pieces of rows [0, rows), a row being worth about `operations_per_row` f32 operations.
 // Little work stays on this thread.
 template <class Tile>
 void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile) {
   if (rows <= 0) return;
-  const std::size_t wanted = kTileOperations / std::max<std::size_t>(operations_per_row, 1);
+  const std::size_t wanted = kRowTileOperations / std::max<std::size_t>(operations_per_row, 1);
   const int rows_per_tile = static_cast<int>(std::clamp<std::size_t>(wanted, 1, 1024));
   const auto run = [&](int index, int) {
     const int begin = index * rows_per_tile;
@@ -27,6 +29,9 @@ void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, c
   };
   exec.pool->run((rows + rows_per_tile - 1) / rows_per_tile, std::ref(run));  // by reference: no allocation
 }
+
+// As `exec`, but everything runs on the calling thread: for ops inside a tile.
+Exec on_this_thread(const Exec& exec);
 
 // At least `floats` floats, 64-byte aligned, of the calling thread. One piece per thread: the next call may move it.
 float* thread_scratch(std::size_t floats);

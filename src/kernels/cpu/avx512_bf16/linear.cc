@@ -56,8 +56,7 @@ struct DotArithmetic {
 template <class Isa, class Format>
 void run_few(const LinearJob& job, int rows, int begin, int end) {
   const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
-  const TileRange tiles(LinearIsa::kTileGroups, begin, end);
-  run_direct<Isa, Format, DotArithmetic>(layout, job, rows, tiles.first, tiles.last);
+  run_direct<Isa, Format, DotArithmetic>(layout, job, rows, begin, end);
 }
 template <class Format>
 void run_many(const LinearJob& job, int rows, int begin, int end) {
@@ -102,10 +101,11 @@ constexpr int kFp8PanelFrom = 33, kMxfp4PanelFrom = 13;
 static_assert(kFp8PanelFrom > LinearIsa::kPanelRows && kMxfp4PanelFrom > LinearIsa::kPanelRows);
 
 // One row, then as many as there are where the dot is fast.
-#define SLUICE_FEW_KERNELS(name, of)                                                                   \
-  SLUICE_LINEAR(name##_ahead, of, kRoundedInputs, .rows_to = 1, .needs = kAhead, .even_blocks = true), \
-      SLUICE_LINEAR(name, of, kRoundedInputs, .rows_to = 1, .even_blocks = true),                      \
-      SLUICE_LINEAR(name, of, kRoundedInputs, .needs = kFast, .even_blocks = true)
+#define SLUICE_FEW_KERNELS(name, of)                                                                  \
+  SLUICE_LINEAR(name##_ahead, of, kRoundedInputs, .rows_to = 1, .needs = kAhead, .even_blocks = true, \
+                .any_group = true),                                                                   \
+      SLUICE_LINEAR(name, of, kRoundedInputs, .rows_to = 1, .even_blocks = true, .any_group = true),  \
+      SLUICE_LINEAR(name, of, kRoundedInputs, .needs = kFast, .even_blocks = true, .any_group = true)
 #define SLUICE_MANY_KERNELS(name, of, from)                                                                \
   SLUICE_LINEAR(name##_panels, of, kRoundedInputs, .rows_from = from, .needs = kFast, .even_blocks = true, \
                 .block_inputs = kPanelInputs)

@@ -1,0 +1,158 @@
+// Hyper-connections (kernels/hyper_connection.h): everything from one sub-layer to the next in one fork and, for one
+// row, two calls.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "base/aligned.h"
+#include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/tiles.h"
+
+namespace sluice::cpu_ops {
+namespace {
+
+constexpr int kMostMixes = 24;
+
+// The product fn z has 24 outputs, too few to share among threads, and thousands of inputs: it is cut into the blocks
+// of its order (kernels/linear.h), whose sums are added up afterwards, ascending as the order has it. For weights
+// without scales, which are one tile of lines: then blocks lie one after the other.
+class BlockSums {
+ public:
+  // Rows beyond which there are pieces enough without.
+  static constexpr int kMostRows = 128;
+
+  static bool can_cut(const HyperConnectionWeights& weights, int rows) {
+    const auto fits = [&](const LinearWeight& weight) {
+      return weight.out() == 0 || (weight.view().format == WeightFormat::kF32 && weight.packed_bytes() > 0 &&
+                                   weight.input_form() == InputForm::kF32 && weight.out() <= kGroupOutputs &&
+                                   weight.in() % weight.view().block_inputs() == 0 &&
+                                   weight.view().block_inputs() == weights.fn[0].view().block_inputs());
+    };
+    return rows <= kMostRows && fits(weights.fn[0]) && fits(weights.fn[1]);
+  }
+
+  void compute(const Exec& exec, const HcMixArgs& args) {
+    const LinearWeight& first = args.weights->fn[0];
+    const int block = first.view().block_inputs();
+    rows_ = args.rows, mixes_ = args.post == nullptr ? kHcStreams : kMostMixes, blocks_ = first.in() / block;
+    float* sums = sums_.get(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(blocks_ * mixes_));
+    // A few microseconds each for one row, and enough of them for threads of unequal speed.
+    const int per_piece = std::max(1, blocks_ / (4 * exec.pool->threads()));
+    const auto piece = [&](int index, int) {
+      for (int b = index * per_piece; b < std::min(blocks_, (index + 1) * per_piece); ++b) {
+        int from = 0;
+        for (const LinearWeight& weight : args.weights->fn) {
+          if (weight.out() == 0) continue;
+          const LinearWeight of_block = cut(weight, b);
+          const LinearJob job{&of_block, args.x + std::ptrdiff_t{b} * block, first.in(),
+                              sums + std::ptrdiff_t{b} * mixes_ + from, std::ptrdiff_t{blocks_} * mixes_};
+          exec.kernels->linear.run(job, rows_, 0, weight.out());
+          from += weight.out();
+        }
+      }
+    };
+    exec.pool->run((blocks_ + per_piece - 1) / per_piece, std::ref(piece));
+  }
+
+  // Rows [begin, end) of the product.
+  void add_up(int begin, int end, float* y) {
+    for (std::ptrdiff_t row = begin; row < end; ++row) {
+      const float* sums = sums_.get(0) + row * blocks_ * mixes_;
+      float total[kMostMixes] = {};
+      for (int b = 0; b < blocks_; ++b, sums += mixes_) {
+        for (int m = 0; m < mixes_; ++m) total[m] = sums[m] + total[m];
+      }
+      std::copy_n(total, mixes_, y + row * mixes_);
+    }
+  }
+
+ private:
+  // Its inputs of block b alone.
+  static LinearWeight cut(const LinearWeight& weight, int b) {
+    WeightView view = weight.view();
+    view.in = view.block_inputs();
+    const std::size_t bytes = weight.packed_bytes() / static_cast<std::size_t>(weight.in() / view.in);
+    return LinearWeight::packed_at(view, InputForm::kF32, weight.packed() + static_cast<std::size_t>(b) * bytes, bytes);
+  }
+
+  int rows_ = 0, mixes_ = 0, blocks_ = 0;
+  FloatBuffer sums_;  // [rows][block][mix]
+};
+
+// fn z of all rows, and then, a few rows at a time, what follows it: after(begin, end).
+template <class After>
+void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_after, const After& after) {
+  const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
+  const bool head = args.post == nullptr;
+  const int mixes = head ? kHcStreams : kMostMixes, in = kHcStreams * args.dim;
+  SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
+  thread_local BlockSums of_thread;
+  BlockSums& sums = of_thread;  // the threads of the pool read this one's
+  const bool cut = BlockSums::can_cut(*args.weights, args.rows);
+  if (cut) {
+    sums.compute(exec, args);
+  } else {
+    const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
+                              {&second, args.x, in, args.mixes + first.out(), mixes}};
+    cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
+  }
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192) + operations_after, [&](int begin, int end) {
+    if (cut) sums.add_up(begin, end, args.mixes);
+    exec.kernels->hc_finish(args, begin, end);
+    after(begin, end);
+  });
+}
+
+}  // namespace
+
+void hc_mix(const Exec& exec, const HcMixArgs& args) {
+  mix_then(exec, args, 0, [](int, int) {});
+}
+
+void hc_collapse(const Exec& exec, const HcCollapseArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(8 * args.dim),
+                [&](int begin, int end) { exec.kernels->hc_collapse(args, begin, end); });
+}
+
+void hc_expand(const Exec& exec, const HcExpandArgs& args) {
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(32 * args.dim),
+                [&](int begin, int end) { exec.kernels->hc_expand(args, begin, end); });
+}
+
+void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args) {
+  const int dim = args.dim;
+  if (args.y != nullptr) cpu_ops::hc_expand(exec, {args.rows, dim, args.y, args.post, args.comb, args.x});
+  if (args.weights == nullptr) return;
+  const float* x = args.x;
+  int rows = args.rows;
+  if (args.only.data() != nullptr) {
+    rows = static_cast<int>(args.only.size());
+    cpu_ops::gather_rows(exec, {args.only, kHcStreams * dim, x, args.gathered});
+    x = args.gathered;
+  }
+  const bool head = args.weights->fn[1].out() == 0;
+  const HcMixArgs mix{rows,
+                      dim,
+                      x,
+                      args.weights,
+                      args.norm_eps,
+                      args.hc_eps,
+                      args.sinkhorn_iterations,
+                      args.mixes,
+                      args.pre,
+                      head ? nullptr : args.post,
+                      head ? nullptr : args.comb};
+  const HcCollapseArgs collapse{rows, dim, x, args.pre, args.collapsed};
+  const NormInputsArgs norm{
+      {rows, dim, args.collapsed, dim, args.norm, args.norm_eps, args.normed.values, args.normed.ld}, args.normed};
+  check_norm(norm);
+  mix_then(exec, mix, static_cast<std::size_t>(12 * dim), [&](int begin, int end) {
+    exec.kernels->hc_collapse(collapse, begin, end);
+    norm_rows(*exec.kernels, norm, begin, end);
+  });
+}
+
+}  // namespace sluice::cpu_ops
