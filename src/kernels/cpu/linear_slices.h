@@ -448,14 +448,13 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
 
 }  // namespace sluice::cpu::SLUICE_ISA
 
-// The functions `name`, for few rows of a Format, and name_panels, for many; name_ahead for one, of a Format that may
-// read in another way.
-#define SLUICE_SLICES_FORMAT(name, Format, AheadFormat)                    \
+// The functions `name`, for few rows of a Format, and name_panels, for many; name_ahead for one.
+#define SLUICE_SLICES_FORMAT(name, Format)                                 \
   void name(const LinearJob& job, int rows, int begin, int end) {          \
     run_slices<LinearIsa, Format>(job, rows, begin, end);                  \
   }                                                                        \
   void name##_ahead(const LinearJob& job, int rows, int begin, int end) {  \
-    run_slices_ahead<LinearIsa, AheadFormat>(job, rows, begin, end);       \
+    run_slices_ahead<LinearIsa, Format>(job, rows, begin, end);            \
   }                                                                        \
   void name##_panels(const LinearJob& job, int rows, int begin, int end) { \
     SlicesPanels<LinearIsa, Format>::run(job, rows, begin, end);           \

@@ -13,8 +13,8 @@ using SlicesBf16 = Bf16Weights<F32x16, LinearIsa::kBf16Rows>;
 
 }  // namespace
 
-SLUICE_SLICES_FORMAT(linear_bf16_slices, SlicesBf16, SlicesBf16)
-SLUICE_SLICES_FORMAT(linear_mxfp4_slices, Mxfp4Weights, Mxfp4OfBytes)
+SLUICE_SLICES_FORMAT(linear_bf16_slices, SlicesBf16)
+SLUICE_SLICES_FORMAT(linear_mxfp4_slices, Mxfp4Weights)
 
 namespace {
 

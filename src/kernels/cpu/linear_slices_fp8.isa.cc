@@ -15,8 +15,8 @@ using SlicesFp8F32 = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Ro
 
 }  // namespace
 
-SLUICE_SLICES_FORMAT(linear_fp8_slices, SlicesFp8, SlicesFp8)
-SLUICE_SLICES_FORMAT(linear_fp8_f32_scales_slices, SlicesFp8F32, SlicesFp8F32)
+SLUICE_SLICES_FORMAT(linear_fp8_slices, SlicesFp8)
+SLUICE_SLICES_FORMAT(linear_fp8_f32_scales_slices, SlicesFp8F32)
 
 namespace {
 

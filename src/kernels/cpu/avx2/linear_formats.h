@@ -55,6 +55,5 @@ class Mxfp4Weights {
 
   __m256 values_ = _mm256_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F);
 };
-using Mxfp4OfBytes = Mxfp4Weights;
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -67,31 +67,4 @@ class Mxfp4Weights {
   __m512i values_ = _mm512_load_si512(kE2m1Bf16.data());
 };
 
-// The same in fewer instructions of arithmetic: every second nibble is the lowest of dwords that are read from another
-// byte on, and a permutation of dwords ignores what lies above it. Reads three bytes past a line.
-class Mxfp4OfBytes {
- public:
-  using Scale = ScaledE8m0<F32x16>;
-  static constexpr int kInputs = 8;
-  static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  struct Line {
-    const std::byte* at;
-  };
-  SLUICE_VEC Line load(const std::byte* line, const std::byte*) const { return {line}; }
-  template <int P>
-  SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
-    even = {_mm512_permutexvar_ps(codes<P>(line.at), values_)};
-    odd = {_mm512_permutexvar_ps(codes<P>(line.at + 2), values_)};
-  }
-
- private:
-  template <int P>
-  SLUICE_VEC static __m512i codes(const std::byte* at) {
-    const __m512i codes = _mm512_loadu_si512(at + P / 2);
-    return P % 2 == 0 ? codes : _mm512_srli_epi32(codes, 4);
-  }
-  __m512 values_ = _mm512_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, -0.0F, -0.5F, -1.0F, -1.5F, -2.0F,
-                                  -3.0F, -4.0F, -6.0F);
-};
-
 }  // namespace sluice::cpu::SLUICE_ISA
