@@ -69,8 +69,8 @@ class Attention {
     if (kind.window > 0) windows_.emplace_back(bench, kind, 1);
   }
 
-  void run(int rows, bool bf16) {
-    bf16_ = bf16;
+  void run(int rows, InputForm form) {
+    form_ = form;
     const int entries = kContext / kind_.tokens_per_row;
     const int selected = std::min(kind_.selected, entries);
     prepare(rows, entries, selected);
@@ -78,14 +78,15 @@ class Attention {
     const double bytes = latents_.front().view().format.row_bytes() * kind_.key_heads *
                          (std::min(1.0 * entries, selected > 0 ? 1.0 * selected * rows : entries) +
                           (kind_.window > 0 ? kind_.window + rows - 1 : 0));
-    bench_.line(std::string(kind_.name) + (bf16 ? " bf16 in" : ""), rows,
-                {.multiply_adds = rows * keys * kind_.heads * (kind_.dims + kind_.value_dims),
-                 .inputs = bf16 ? InputForm::kBf16 : InputForm::kF32,
-                 .bytes = bytes},
-                [&](int turn) { attend_once(rows, turn); });
+    bench_.line(
+        std::string(kind_.name) + kForms[static_cast<int>(form)], rows,
+        {.multiply_adds = rows * keys * kind_.heads * (kind_.dims + kind_.value_dims), .inputs = form, .bytes = bytes},
+        [&](int turn) { attend_once(rows, turn); });
   }
 
  private:
+  static constexpr const char* kForms[] = {"", " bf16 in", "", "", " tiles in"};
+
   void prepare(int rows, int entries, int selected) {
     const auto count = static_cast<std::size_t>(rows);
     q_ = random_floats(count * static_cast<std::size_t>(kind_.heads * kind_.dims));
@@ -120,7 +121,8 @@ class Attention {
     args.step = &step, args.spans = step.spans;
     args.key_heads = kind_.key_heads;
     args.latent = latent_views_.data(), args.tokens_per_row = kind_.tokens_per_row;
-    args.value_offset = kind_.value_offset, args.bf16 = bf16_;
+    args.value_offset = kind_.value_offset, args.bf16 = form_ != InputForm::kF32;
+    args.tiles = form_ == InputForm::kTiles;
     if (!windows_.empty()) args.window = &windows_.front().view(), args.window_tokens = kind_.window;
     if (!selected_.empty()) {
       args.selected = selected_.data(), args.selected_count = counts_.data(), args.max_selected = counts_.front();
@@ -131,7 +133,7 @@ class Attention {
 
   KernelBench& bench_;
   const Kind& kind_;
-  bool bf16_ = false;
+  InputForm form_ = InputForm::kF32;
   StepBuilder step_;
   std::vector<Cache> latents_, windows_;
   std::vector<PlaneView> latent_views_;
@@ -170,6 +172,7 @@ void bench_expanded(KernelBench& bench) {
 void bench_attention(KernelBench& bench) {
   constexpr Kind kKinds[] = {
       {"attend v4 csa 512 of 2048 + 128 at 8K", RowCodec::kV4Fp8, 16, 1, 512, 64, 512, 0, 512, 4, 512, 128},
+      {"attend v4-flash csa 512 of 2048 + 128 at 8K", RowCodec::kV4Fp8, 64, 1, 512, 64, 512, 0, 512, 4, 512, 128},
       {"attend v4 hca 64 + 128 at 8K", RowCodec::kV4Fp8, 16, 1, 512, 64, 512, 0, 512, 128, 0, 128},
       {"attend mla bf16 at 8K", RowCodec::kBf16, 16, 1, 576, 64, 512, 0, 576, 1, 0, 0},
       {"attend dsa fp8 2048 of 8192", RowCodec::kMlaFp8, 16, 1, 576, 64, 512, 0, 576, 1, 2048, 0},
@@ -178,8 +181,8 @@ void bench_attention(KernelBench& bench) {
   for (const Kind& kind : kKinds) {
     if (!bench.wants(kind.name)) continue;
     Attention attention(bench, kind);
-    for (const bool bf16 : {false, true}) {
-      for (const int rows : bench.options().rows) attention.run(rows, bf16);
+    for (const int rows : bench.options().rows) {
+      for (const InputForm form : {InputForm::kF32, InputForm::kBf16, InputForm::kTiles}) attention.run(rows, form);
     }
   }
   bench_expanded(bench);

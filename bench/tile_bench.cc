@@ -203,6 +203,7 @@ class Copies {
 struct Options {
   int threads = 0, rounds = 9;
   std::string out, parts = "bits,one,all";
+  std::vector<int> rows{1, 4, 5, 8, 16, 32, 48, 96, 512};
   double megabytes = 1000;
 };
 
@@ -212,7 +213,7 @@ void bench_product(const Exec& exec, const Options& options, const Shape& shape,
   std::mt19937 random(2);
   Copies copies(exec, Weight(random, shape, false), static_cast<std::size_t>(options.megabytes * 1e6));
   const MachineProbe probe(exec.pool, std::min(probe_bytes_per_thread(threads), std::size_t{128} << 20));
-  for (const int rows : {1, 4, 5, 8, 16, 32, 48, 96, 512}) {
+  for (const int rows : options.rows) {
     const auto x = random_inputs(random, static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.in), false);
     std::vector<float> y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.out));
     const double flops = 2.0 * rows * shape.out * shape.in;
@@ -297,6 +298,7 @@ int main(int argc, char** argv) {
   sluice::Options options;
   app.add_option("--threads", options.threads, "0: all");
   app.add_option("--rounds", options.rounds)->capture_default_str();
+  app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
   app.add_option("--parts", options.parts)->capture_default_str();
   app.add_option("--megabytes", options.megabytes, "Of weights in memory")->capture_default_str();
   app.add_option("--json", options.out);

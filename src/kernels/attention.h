@@ -16,6 +16,11 @@
 // w_i, and each chain takes pairs, the second of them first, as the bf16 dot instruction does:
 //   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;
 //   v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or of all positions (part 2).
+// With `tiles`, besides, products are in the order of AMX tiles (InputForm::kTiles of kernels/linear.h): slices of 32,
+// ascending, each a chain of fused multiply-adds from 0 over its even items and one over its odd ones, e and o:
+//   s_i = scale * (s + (e + o) over the slices of dims, from 0; dims past the last count as 0)
+//   v[d] = v + (e + o) over the slices of keys, from 0, then + 0: keys 32 j .. 32 j + 31 of the split's list (part 1)
+//   or of all positions (part 2), of which those that are not in the split count as 0
 // The sink is last: with a sink, Z = Z + exp(sink - M); out[d] = V[d] / Z. Without any key the output is 0.
 // Before: the heads of `query`, which may be q or lie elsewhere, are normed and rotated in place (HeadForm of
 //   kernels/elementwise.h). If they lie elsewhere, their rotary dims are copied to their place in q (absorbed latent
@@ -67,6 +72,7 @@ struct AttendArgs {
   int max_selected = 0;
   int value_offset = 0;  // a multiple of 16
   bool bf16 = false;     // see above; attend() clears it where rows are kF32
+  bool tiles = false;    // likewise; with bf16
   // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
   bool fault_chunk_anchored_splits = false;
   int fault_future_entries = 0;  // likewise: see kernels/exec.h

@@ -22,6 +22,7 @@ struct Case {
   int key_heads = 1, value_offset = 0;
   bool bf16 = false;
   Position first_key = 0;
+  bool tiles = false;
 
   // GQA: a cached row is a key, then a value.
   int row_dims() const { return value_offset > 0 ? value_offset + value_dims : dims; }
@@ -97,6 +98,7 @@ class Scene {
                     .tokens_per_row = case_.tokens_per_row};
     args.value_offset = case_.value_offset;
     args.bf16 = case_.bf16;
+    args.tiles = case_.tiles;
     if (case_.max_selected > 0) {
       args.selected = selected.data();
       args.selected_count = count.data();
@@ -247,12 +249,14 @@ class Scene {
   std::vector<std::vector<std::int32_t>> selected_, count_;
 };
 
-// Those whose rows hold bf16 values stand for themselves and for products of bf16.
+// Those whose rows hold bf16 values stand for themselves and for products of bf16, in either order.
 std::vector<Case> with_bf16(std::vector<Case> cases) {
   for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
     if (cases[i].codec == RowCodec::kF32) continue;
     cases.push_back(cases[i]);
     cases.back().bf16 = true;
+    cases.push_back(cases.back());
+    cases.back().tiles = true;
   }
   return cases;
 }
@@ -292,7 +296,10 @@ std::vector<Case> all_cases() {
 
 std::string describe(const Case& c) {
   return ::testing::PrintToString(std::vector<int>{c.heads, c.dims, c.value_dims, c.tokens_per_row, c.max_selected}) +
-         name(c.codec) + (c.bf16 ? " bf16" : "");
+         name(c.codec) +
+         (c.tiles  ? " tiles"
+          : c.bf16 ? " bf16"
+                   : "");
 }
 
 TEST(Attend, SameBitsOnEveryTable) {

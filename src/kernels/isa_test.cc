@@ -88,9 +88,11 @@ TEST(KernelTable, ChoosesTheDotWhereItIsFastAndForOneRow) {
             "1 avx512_bf16::linear_bf16, 2+ avx512::linear_bf16");
   EXPECT_EQ(kernels_of(kZen4, "attend_bf16"), "avx512_bf16::attend_bf16");
   EXPECT_EQ(kernels_of(kZen4, "attend_bf16_odd"), "avx512::attend_bf16");
+  EXPECT_EQ(kernels_of(kZen4, "attend_tiles"), "avx512::attend_columns");
   EXPECT_EQ(kernels_of(kZen4, "index_scores_fp8"), "avx512_bf16::index_scores_fp8");
   EXPECT_EQ(kernels_of(kZen4, "index_scores_fp4"), "avx512_vnni::index_scores_fp4_by_exponents");
   EXPECT_EQ(kernels_of(kSapphireRapids, "attend_bf16"), "avx512::attend_bf16");
+  EXPECT_EQ(kernels_of(kSapphireRapids, "attend_tiles"), "avx512_amx::attend_tiles");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp8"), "avx512::index_scores");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp4"), "avx512_vnni::index_scores_fp4");
 }

@@ -87,6 +87,7 @@ std::string NumericsProfile::text() const {
   };
   std::string text = fmt::format("{} {}{}{}", name, name_of(inputs), rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
+  if (tiles_attention()) text += " attention=tiles";
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
   return text;
 }

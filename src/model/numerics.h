@@ -3,8 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   tiles    products in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of kernels/linear.h); all else as in
-//            default
+//   tiles    products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of kernels/linear.h);
+//            all else as in default
 //   sm90     products on the tensor cores of Hopper GPUs, inputs in bf16, in an order of their own
 //            (kernels/cuda/strip_layout.h); all else as in default
 //   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
@@ -60,6 +60,8 @@ struct NumericsProfile {
 
   // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.
   bool bf16_attention() const { return inputs != InputForm::kF32 && inputs != InputForm::kFp8; }
+  // And in the order of AMX tiles.
+  bool tiles_attention() const { return inputs == InputForm::kTiles; }
 
   std::string text() const;  // "default int8 kv=fp8 index=fp4"
 };

@@ -121,9 +121,10 @@ TEST(Numerics, TilesHasTheCachesOfTheDefaultAndBf16InputsInAnOrderOfTheirOwn) {
   EngineSetup options = with("tiles");
   const auto plan = plan_model(config_of("v4-flash"), options);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->profile.text(), "tiles bf16 kv=fp8 index=fp4");
+  EXPECT_EQ(plan->profile.text(), "tiles bf16 kv=fp8 index=fp4 attention=tiles");
   EXPECT_EQ(plan->profile.inputs, InputForm::kTiles);
   EXPECT_TRUE(plan->profile.bf16_attention());
+  EXPECT_TRUE(plan->profile.tiles_attention());
   for (const char* dtype : {"f32", "int8", "fp8"}) {
     options.numerics.compute_dtype = dtype;
     const auto refused = plan_model(config_of("v4-flash"), options);

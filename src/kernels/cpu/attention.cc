@@ -11,13 +11,16 @@ namespace sluice::cpu_ops {
 
 namespace {
 
-// Rows of one span that share decoded keys, anchored at absolute positions.
-constexpr int kTileRows = 16;
+// Rows of one span that share decoded keys, anchored at absolute positions; on AMX tiles fewer where threads would be
+// idle.
+constexpr int kTileRows = 16, kFewRows = 4;
 // Where tiles of whole rows would leave threads idle, each is cut into a group of heads for each thread, multiples
-// of 4. No more than that, since each decodes the keys once more.
-int heads_per_tile(int threads, int row_tiles, int heads) {
+// of 4, or of 16 that AMX tiles take at once. No more than that, since each decodes the keys once more.
+int heads_per_tile(int threads, int row_tiles, int heads, bool tiles) {
   if (row_tiles % threads == 0 || row_tiles >= 4 * threads) return heads;
-  return std::min(heads, std::max(4, ((heads + threads - 1) / threads + 3) / 4 * 4));
+  if (tiles && row_tiles >= threads) return heads;  // decoding is half of the work
+  const int multiple = tiles ? 16 : 4;
+  return std::min(heads, ((heads + threads - 1) / threads + multiple - 1) / multiple * multiple);
 }
 
 int row_tiles(const RowSpan& span) {
@@ -45,12 +48,14 @@ std::size_t cut(const Exec& exec, const AttendArgs& args, std::vector<Tile>& til
   int of_rows = 0;
   for (const RowSpan& span : args.spans) of_rows += row_tiles(span) * args.key_heads;
   const int sharing = args.heads / args.key_heads;  // a tile's heads share their keys
-  const int heads = heads_per_tile(exec.pool->threads(), of_rows, sharing);
+  const int heads = heads_per_tile(exec.pool->threads(), of_rows, sharing, args.tiles);
+  const bool idle = args.tiles && of_rows * ((sharing + heads - 1) / heads) < exec.pool->threads();
+  const int rows = idle ? kFewRows : kTileRows;
   for (int s = 0; s < static_cast<int>(args.spans.size()); ++s) {
     const RowSpan& span = args.spans[static_cast<std::size_t>(s)];
     const Position last = span.first_position + span.rows;
     for (Position p = span.first_position; p < last;) {
-      const Position next = std::min(last, p / kTileRows * kTileRows + kTileRows);
+      const Position next = std::min(last, p / rows * rows + rows);
       const int begin = span.row_begin + (p - span.first_position);
       for (int first = 0; first < args.heads; first += sharing) {
         for (int h = first; h < first + sharing; h += heads) {
@@ -75,8 +80,10 @@ void attend_keys_around(const Exec& exec, const AttendArgs& given, const AroundT
   for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
   }
+  args.tiles = args.tiles && args.bf16;
   const KernelTable& table = *exec.kernels;
-  const KernelTable::Attend attend = !args.bf16                    ? table.attend
+  const KernelTable::Attend attend = args.tiles                    ? table.attend_tiles
+                                     : !args.bf16                  ? table.attend
                                      : args.value_offset % 32 == 0 ? table.attend_bf16
                                                                    : table.attend_bf16_odd;
   thread_local std::vector<Tile> tiles;

@@ -7,6 +7,7 @@
 #define SLUICE_KERNEL_LISTS(LIST)     \
   LIST(avx512_amx, linear_int8)       \
   LIST(avx512_amx, linear_tiles)      \
+  LIST(avx512_amx, attend_tiles)      \
   LIST(avx512_bf16, linear)           \
   LIST(avx512_bf16, attend)           \
   LIST(avx512_bf16, index_pairs)      \
@@ -14,6 +15,7 @@
   LIST(avx512_vnni, index_fp4)        \
   LIST(avx512vbmi, linear_fp8)        \
   LIST(avx512vbmi, linear_tiles)      \
+  LIST(avx512vbmi, attend_tiles)      \
   LIST(avx512vbmi, linear_slices_fp8) \
   LIST(avx512, linear_fp8)            \
   LIST(avx512, linear_slices_fp8)     \
@@ -28,6 +30,7 @@
   LIST(avx512, hyper_connection)      \
   LIST(avx512, route)                 \
   LIST(avx512, attend)                \
+  LIST(avx512, attend_columns)        \
   LIST(avx512, attend_expanded)       \
   LIST(avx512, index)                 \
   LIST(avx512, compress)              \
@@ -47,6 +50,7 @@
   LIST(avx2, hyper_connection)        \
   LIST(avx2, route)                   \
   LIST(avx2, attend)                  \
+  LIST(avx2, attend_columns)          \
   LIST(avx2, attend_expanded)         \
   LIST(avx2, index)                   \
   LIST(avx2, compress)                \

@@ -88,6 +88,7 @@ struct KernelTable {
   Attend attend = nullptr;           // f32
   Attend attend_bf16 = nullptr;      // AttendArgs::bf16, and value_offset a multiple of 32
   Attend attend_bf16_odd = nullptr;  // of 16 only
+  Attend attend_tiles = nullptr;     // AttendArgs::tiles
   // Rows [begin, end), 64 at most, of head `head`.
   void (*attend_expanded)(const AttendExpandedArgs& args, int head, int begin, int end) = nullptr;
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;

@@ -4,7 +4,8 @@
 //
 // 32 outputs at a time, or 64 of 16 rows at most: all of K stays in the tiles of sums, unless scales are f32. Up to
 // kFewRows rows weights are decoded two slices ahead into a ring in L1, each once. More rows take a chunk of slices
-// that is decoded into L2 first, with the sums of all rows in tiles beside it.
+// from L2, with the sums of all rows in tiles beside it; meanwhile the next chunk, of these outputs or the next ones,
+// is decoded between the products.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -72,10 +73,22 @@ struct TileRows {
 };
 
 struct Scratch {
-  alignas(64) std::byte weights[kChunkSlices * 2 * kTileBytes];
+  alignas(64) std::byte weights[2][kChunkSlices * 2 * kTileBytes];
   alignas(64) std::byte ring[kRing * 4 * kTileBytes];
   alignas(64) float sums[kMostRows / kTileRows * 2 * kTileRows * kLineFloats];
   alignas(64) float of_block[8 * kTileRows * kLineFloats];
+};
+
+// Outputs that are taken at once.
+struct TileUnit {
+  TileUnit(const LinearLayout& layout, const std::byte* packed, int begin, int end, int rows)
+      : tile(layout, packed, begin / (LinearIsa::kTileGroups * kGroupOutputs)),
+        group(begin / kGroupOutputs % LinearIsa::kTileGroups) {
+    const int left = std::min(tile.groups - group, (end - begin + kGroupOutputs - 1) / kGroupOutputs);
+    groups = left >= 4 && rows <= kTileRows ? 4 : left >= 2 ? 2 : 1;
+  }
+  LinearTile tile;
+  int group, groups;
 };
 
 template <class Weights>
@@ -87,25 +100,32 @@ class TileProduct {
   TileProduct(const LinearJob& job, const TileRows& x, int row, Scratch& scratch)
       : job_(job), x_(x), row_(row), s_(scratch) {}
 
-  // Outputs of kGroups groups from `group` on.
-  template <int kGroups>
-  void run(const LinearTile& tile, int group) {
-    const int blocks = row_blocks_of(x_.rows);
-    if (blocks == 1) {
-      few<1, kGroups>(tile, group);
-    } else if constexpr (kGroups <= 2) {
-      if (blocks == 2) {
-        few<2, kGroups>(tile, group);
-      } else if (blocks * kTileRows <= kFewRows) {
-        few<3, kGroups>(tile, group);
-      } else {
-        many<kGroups>(tile, group, blocks);
-      }
+  // `next`: what is asked for after it, or null.
+  void run(const TileUnit& unit, const TileUnit* next) {
+    if (unit.groups == 4) {
+      few<1, 4>(unit.tile, unit.group);
+    } else if (unit.groups == 2) {
+      of_groups<2>(unit, next);
+    } else {
+      of_groups<1>(unit, next);
     }
-    store<kGroups>(tile, group, blocks);
   }
 
  private:
+  template <int kGroups>
+  void of_groups(const TileUnit& unit, const TileUnit* next) {
+    const int blocks = row_blocks_of(x_.rows);
+    if (blocks == 1) {
+      few<1, kGroups>(unit.tile, unit.group);
+    } else if (blocks == 2) {
+      few<2, kGroups>(unit.tile, unit.group);
+    } else if (blocks * kTileRows <= kFewRows) {
+      few<3, kGroups>(unit.tile, unit.group);
+    } else {
+      many<kGroups>(unit, next != nullptr && next->groups == kGroups ? next : nullptr, blocks);
+    }
+  }
+
   // f32 scales of a block's groups meet its sums, [block of rows][group] tiles at of_block.
   template <int kGroups>
   void add_block(const LinearTile& tile, int block, int group, int row_blocks, bool first, float* sums) const {
@@ -140,27 +160,69 @@ class TileProduct {
       }
     }
     if constexpr (!kScalesOfSums) Sums::store(s_.sums);
+    store<kGroups>(tile, group, 0, kBlocks);
   }
 
   template <int kGroups>
-  void many(const LinearTile& tile, int group, int row_blocks) {
-    const TileDecoder<Weights, kGroups> decoder(tile, group);
-    for (int first = 0; first < x_.slices; first += kChunkSlices) {
-      const int count = std::min(kChunkSlices, x_.slices - first);
-      for (int s = 0; s < count; ++s)
-        decoder.decode(first + s, s_.weights + static_cast<std::size_t>(s) * kGroups * kTileBytes);
-      int b = 0;
-      for (; b + 2 <= row_blocks; b += 2) chunk<2, kGroups>(tile, group, b, first, count);
-      if (b < row_blocks) chunk<1, kGroups>(tile, group, b, first, count);
+  void many(const TileUnit& unit, const TileUnit* next, int row_blocks) {
+    const TileDecoder<Weights, kGroups> decoder(unit.tile, unit.group);
+    const TileDecoder<Weights, kGroups> after(next != nullptr ? next->tile : unit.tile,
+                                              next != nullptr ? next->group : unit.group);
+    const auto chunk_slices = [&](int first) { return std::clamp(x_.slices - first, 0, kChunkSlices); };
+    if (!decoded_) Ahead<kGroups>(decoder, 0, chunk_slices(0), 1, s_.weights[buffer_]).finish();
+    for (int first = 0; first < x_.slices; first += kChunkSlices, buffer_ ^= 1) {
+      const bool last = first + kChunkSlices >= x_.slices;
+      const int begin = last ? 0 : first + kChunkSlices, count = last && next == nullptr ? 0 : chunk_slices(begin);
+      const int steps = (row_blocks + 1) / 2 * chunk_slices(first);
+      Ahead<kGroups> ahead(last ? after : decoder, begin, count, steps, s_.weights[buffer_ ^ 1]);
+      for (int b = 0; b < row_blocks; b += 2) {
+        if (b + 1 < row_blocks) {
+          chunk<2, kGroups>(unit.tile, unit.group, b, first, chunk_slices(first), ahead);
+        } else {
+          chunk<1, kGroups>(unit.tile, unit.group, b, first, chunk_slices(first), ahead);
+        }
+        if (last) store<kGroups>(unit.tile, unit.group, b, std::min(2, row_blocks - b));
+      }
+      ahead.finish();
     }
+    decoded_ = next != nullptr;
   }
 
+  // Slices that are decoded, one after the other, between `steps` products.
+  template <int kGroups>
+  class Ahead {
+   public:
+    Ahead(const TileDecoder<Weights, kGroups>& decoder, int first, int count, int steps, std::byte* to)
+        : decoder_(decoder),
+          next_(first),
+          last_(first + count),
+          every_(std::max(1, steps / std::max(1, count))),
+          to_(to) {}
+    [[gnu::always_inline]] void step() {
+      if (++steps_ < every_ || next_ == last_) return;
+      steps_ = 0;
+      decode();
+    }
+    void finish() {
+      while (next_ < last_) decode();
+    }
+
+   private:
+    [[gnu::noinline]] void decode() {
+      decoder_.decode(next_++, to_);
+      to_ += kGroups * kTileBytes;
+    }
+    const TileDecoder<Weights, kGroups>& decoder_;
+    int next_, last_, every_, steps_ = 0;
+    std::byte* to_;
+  };
+
   template <int kBlocks, int kGroups>
-  [[gnu::noinline]] void chunk(const LinearTile& tile, int group, int b, int first, int count) {
+  [[gnu::noinline]] void chunk(const LinearTile& tile, int group, int b, int first, int count, Ahead<kGroups>& ahead) {
     using Sums = TileSums<kBlocks, kGroups>;
     float* sums = s_.sums + static_cast<std::size_t>(b) * kGroups * kTileRows * kLineFloats;
     const std::byte* x = x_.block(b) + static_cast<std::size_t>(first) * kTileBytes;
-    const std::byte* weights = s_.weights;
+    const std::byte* weights = s_.weights[buffer_];
     const int block_slices = kScalesOfSums ? tile.block / kSliceInputs : count;
     if (kScalesOfSums || first == 0) {
       Sums::zero();
@@ -169,6 +231,7 @@ class TileProduct {
     }
     for (int s = 0; s < count; ++s, x += kTileBytes, weights += kGroups * kTileBytes) {
       Sums::multiply(x, x_.step(), weights);
+      ahead.step();
       if constexpr (kScalesOfSums) {
         const int slice = first + s;
         if ((slice + 1) % block_slices != 0 && slice + 1 < x_.slices) continue;
@@ -180,16 +243,18 @@ class TileProduct {
     if constexpr (!kScalesOfSums) Sums::store(sums);
   }
 
+  // Outputs of row blocks [first, first + row_blocks), all groups of a row side by side.
   template <int kGroups>
-  void store(const LinearTile& tile, int group, int row_blocks) const {
-    const float* sums = s_.sums;
-    for (int b = 0; b < row_blocks; ++b) {
-      for (int g = 0; g < kGroups; ++g, sums += kTileRows * kLineFloats) {
-        const int rows = std::min(kTileRows, x_.rows - b * kTileRows);
-        float* y = job_.y + (row_ + b * kTileRows) * job_.ldy + tile.first_output + (group + g) * kGroupOutputs;
-        const int outputs = tile.outputs - (group + g) * kGroupOutputs;
-        for (int r = 0; r < rows; ++r, y += job_.ldy) {
-          store_outputs(y, F32x16::load(sums + static_cast<std::size_t>(r) * kLineFloats) + F32x16::zero(), outputs);
+  void store(const LinearTile& tile, int group, int first, int row_blocks) const {
+    const float* sums = s_.sums + static_cast<std::size_t>(first) * kGroups * kTileRows * kLineFloats;
+    const int outputs = tile.outputs - group * kGroupOutputs;
+    for (int b = first; b < first + row_blocks; ++b, sums += kGroups * kTileRows * kLineFloats) {
+      const int rows = std::min(kTileRows, x_.rows - b * kTileRows);
+      float* y = job_.y + (row_ + b * kTileRows) * job_.ldy + tile.first_output + group * kGroupOutputs;
+      for (int r = 0; r < rows; ++r, y += job_.ldy) {
+        for (int g = 0; g < kGroups; ++g) {
+          const float* from = sums + static_cast<std::size_t>(g * kTileRows + r) * kLineFloats;
+          store_outputs(y + g * kGroupOutputs, F32x16::load(from) + F32x16::zero(), outputs - g * kGroupOutputs);
         }
       }
     }
@@ -199,6 +264,8 @@ class TileProduct {
   const TileRows& x_;
   const int row_;
   Scratch& s_;
+  int buffer_ = 0;        // of the chunk at hand
+  bool decoded_ = false;  // the first chunk of the next outputs is there
 };
 
 // Outputs [begin, end), multiples of 32 but for the last.
@@ -218,21 +285,16 @@ void run_tiles(const LinearJob& job, int rows, int begin, int end) {
     if (!in_order) put_tile_rows(rows_from(job, row), 0, count, own);
     const TileRows x{in_order ? job.x_tiles + tile_line_at(row, 0, in) : own, count, slices};
     TileProduct<Weights> product(job, x, row, scratch);
+    TileUnit unit(layout, job.weight->packed(), begin, end, count);
     for (int at = begin; at < end;) {
-      const LinearTile tile(layout, job.weight->packed(), at / (kTileGroups * kGroupOutputs));
-      const int group = at / kGroupOutputs % kTileGroups;
-      const int left = std::min(tile.groups - group, (end - at + kGroupOutputs - 1) / kGroupOutputs);
-      int groups = 1;
-      if (left >= 4 && count <= kTileRows) {
-        product.template run<4>(tile, group);
-        groups = 4;
-      } else if (left >= 2) {
-        product.template run<2>(tile, group);
-        groups = 2;
-      } else {
-        product.template run<1>(tile, group);
+      at += unit.groups * kGroupOutputs;
+      if (at >= end) {
+        product.run(unit, nullptr);
+        break;
       }
-      at += groups * kGroupOutputs;
+      const TileUnit next(layout, job.weight->packed(), at, end, count);
+      product.run(unit, &next);
+      unit = next;
     }
   }
 }

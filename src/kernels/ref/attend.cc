@@ -6,6 +6,7 @@
 #include "kernels/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
+#include "kernels/ref/tile_order.h"
 
 namespace sluice::ref {
 namespace {
@@ -20,8 +21,13 @@ const PlaneView* of_head(const AttendArgs& args, const PlaneView* planes, int he
   return planes == nullptr ? nullptr : planes + head / (args.heads / args.key_heads);
 }
 
+float score(const AttendArgs& args, const float* q, const float* key) {
+  if (args.tiles) return add_slices([&](int d) { return q[d]; }, [&](int d) { return key[d]; }, args.dims, 0.0F);
+  return args.bf16 ? lanes16_dot_of_pairs(q, key, args.dims) : lanes16_dot(q, key, args.dims);
+}
+
 // `keys`: [count, row_dims]. `first`: where they begin in the list, or among positions: their lanes in z's sum, and
-// which of a pair each is.
+// which of a pair, and of a slice, each is.
 Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int row_dims, int count,
                      int first) {
   Partial part{-std::numeric_limits<float>::infinity(), 0.0F,
@@ -30,7 +36,7 @@ Partial attend_split(const AttendArgs& args, const float* q, const std::vector<f
   std::vector<float> weights(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     float& s = weights[static_cast<std::size_t>(i)];
-    s = (args.bf16 ? lanes16_dot_of_pairs(q, key(i), args.dims) : lanes16_dot(q, key(i), args.dims)) * args.scale;
+    s = score(args, q, key(i)) * args.scale;
     part.m = s > part.m ? s : part.m;
   }
   Lanes16 z{};
@@ -41,6 +47,14 @@ Partial attend_split(const AttendArgs& args, const float* q, const std::vector<f
     z[static_cast<std::size_t>((first + i) % 16)] += w;
   }
   part.z = tree_sum(z);
+  if (args.tiles) {
+    const auto weight = [&](int i) { return weights[static_cast<std::size_t>(i)]; };
+    for (int d = 0; d < args.value_dims; ++d) {
+      const auto value = [&](int i) { return key(i)[args.value_offset + d]; };
+      part.v[static_cast<std::size_t>(d)] = add_slices(weight, value, count, 0.0F, first % 32) + 0.0F;
+    }
+    return part;
+  }
   const auto add = [&](int i) {
     if (i < 0 || i >= count) return;
     for (int d = 0; d < args.value_dims; ++d) {

@@ -6,6 +6,7 @@
 
 #include "base/block_codes.h"
 #include "kernels/linear_inputs.h"
+#include "kernels/ref/tile_order.h"
 
 namespace sluice {
 
@@ -69,20 +70,6 @@ void run_int8(const LinearJob& job, int rows, int begin, int end) {
   }
 }
 
-// The sum of a block of `count` inputs in the order of tiles, after `sum`.
-float add_tiles(const float* x, const float* w, int count, float sum) {
-  constexpr int kSlice = 32;
-  for (int begin = 0; begin < count; begin += kSlice) {
-    float chains[2] = {};
-    for (int k = begin; k < begin + kSlice; ++k) {
-      float& chain = chains[k % 2];
-      chain = std::fma(k < count ? x[k] : 0.0F, k < count ? w[k] : 0.0F, chain);
-    }
-    sum += chains[0] + chains[1];
-  }
-  return sum;
-}
-
 void run_tiles(const LinearJob& job, int rows, int begin, int end) {
   const WeightView& view = job.weight->view();
   const bool f32_scales = view.scale_format == ScaleFormat::kF32;
@@ -94,8 +81,10 @@ void run_tiles(const LinearJob& job, int rows, int begin, int end) {
       float y = 0.0F;
       for (int k = 0; k < view.in; k += view.block_inputs()) {
         const int count = std::min(view.block_inputs(), view.in - k);
-        y = f32_scales ? std::fma(add_tiles(x.data() + k, weights.data() + k, count, 0.0F), view.scale(n, k), y)
-                       : add_tiles(x.data() + k, weights.data() + k, count, y);
+        const auto input = [&](int i) { return x[static_cast<std::size_t>(k + i)]; };
+        const auto w = [&](int i) { return weights[static_cast<std::size_t>(k + i)]; };
+        y = f32_scales ? std::fma(ref::add_slices(input, w, count, 0.0F), view.scale(n, k), y)
+                       : ref::add_slices(input, w, count, y);
       }
       job.y[r * job.ldy + n] = y + 0.0F;
     }

@@ -51,6 +51,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   args.window_tokens = window;
   args.out = attended.values;
   args.bf16 = profile_.bf16_attention();
+  args.tiles = profile_.tiles_attention();
   attend(step.exec, args);
   step.show(index, "q", q);
   step.show(index, "attn_o", attended);

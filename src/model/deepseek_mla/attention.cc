@@ -148,6 +148,7 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::
   }
   args.out = w.attended.floats(all);
   args.bf16 = profile_.bf16_attention();
+  args.tiles = profile_.tiles_attention();
   attend(step.exec, args);
   project(step.exec,
           ProjectArgs{.rows = rows, .x = attended}.add({.weights = a.v_up, .y = values, .y_step = values.part_step}));

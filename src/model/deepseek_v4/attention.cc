@@ -69,6 +69,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   }
   args.out = o.values, args.out_rope = rope(index);
   args.bf16 = profile_.bf16_attention();
+  args.tiles = profile_.tiles_attention();
   attend(step.exec, args);
   step.show(index, "q", q);
   step.show(index, "attn_o", o);

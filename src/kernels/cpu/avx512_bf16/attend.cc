@@ -5,59 +5,11 @@
 #include "kernels/cpu/attend_tile.h"
 #include "kernels/cpu/avx512/intrinsics.h"
 #include "kernels/cpu/avx512/vec.h"
+#include "kernels/cpu/avx512vbmi/fp8_cells.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
-
-// 64 e4m3 codes and the exponent of their scale to cells: the upper and the lower byte of each magnitude's bf16 by one
-// permutation of 128 bytes each, then the exponents are added.
-struct Magnitudes {
-  alignas(64) std::uint8_t low[128], high[128], order[64];
-};
-constexpr Magnitudes kMagnitudes = [] {
-  Magnitudes m{};
-  for (int code = 0; code < 128; ++code) {
-    int exponent = code >> 3, mantissa = code & 7;
-    if (exponent == 0) {  // a denormal, mantissa * 2^-9
-      for (exponent = 1; mantissa > 0 && mantissa < 8; mantissa *= 2) --exponent;
-      mantissa &= 7;
-    }
-    const unsigned bits = code == 0 ? 0 : static_cast<unsigned>((exponent + 120) << 7 | mantissa << 4);
-    m.low[code] = static_cast<std::uint8_t>(bits);
-    m.high[code] = static_cast<std::uint8_t>(bits >> 8);
-  }
-  // After it the bytes of low and high interleave within 16 bytes as the cells of dims 0 to 31, and of 32 to 63.
-  for (int lane = 0; lane < 4; ++lane) {
-    for (int i = 0; i < 16; ++i) {
-      m.order[16 * lane + i] = static_cast<std::uint8_t>(32 * (i / 8) + 16 * (i % 2) + 4 * lane + i % 8 / 2);
-    }
-  }
-  return m;
-}();
-constexpr int kLeastExponent = 16, kMostExponent = 240;  // of scales whose values are normal numbers
-
-class Fp8Cells {
- public:
-  SLUICE_VEC void decode(const std::byte* codes, int exponent, std::uint32_t* to) const {
-    const __m512i c = _mm512_permutexvar_epi8(order_, _mm512_loadu_si512(codes));
-    const __m512i low = _mm512_permutex2var_epi8(low_[0], c, low_[1]);
-    const __m512i magnitude = _mm512_permutex2var_epi8(high_[0], c, high_[1]);
-    const __m512i high = _mm512_or_si512(magnitude, _mm512_and_si512(c, _mm512_set1_epi8(static_cast<char>(0x80))));
-    const __m512i scale = _mm512_set1_epi16(static_cast<short>((exponent - 127) << 7));
-    _mm512_storeu_si512(to, scaled(_mm512_unpacklo_epi8(low, high), scale));
-    _mm512_storeu_si512(to + 16, scaled(_mm512_unpackhi_epi8(low, high), scale));
-  }
-
- private:
-  SLUICE_VEC static __m512i scaled(__m512i words, __m512i scale) {  // zeros stay
-    return _mm512_mask_add_epi16(words, _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x7FFF)), words, scale);
-  }
-  SLUICE_VEC static __m512i load(const std::uint8_t* p) { return _mm512_load_si512(p); }
-  const __m512i low_[2] = {load(kMagnitudes.low), load(kMagnitudes.low + 64)};
-  const __m512i high_[2] = {load(kMagnitudes.high), load(kMagnitudes.high + 64)};
-  const __m512i order_ = load(kMagnitudes.order);
-};
 
 struct DotProducts {
   using Cell = std::uint32_t;
@@ -141,41 +93,11 @@ struct DotProducts {
 
   // Straight from codes to cells; false if a shape, a scale or a code wants the general form.
   SLUICE_VEC static bool decode(const RowFormat& format, RowRef row, Cell* into) {
-    bool done = false;
-    with_row_codec(format.codec, [&]<RowCodec kCodec>(std::integral_constant<RowCodec, kCodec>)
-                                     __attribute__((always_inline)) { done = decode_as<kCodec>(format, row, into); });
-    return done;
-  }
-  template <RowCodec kCodec>
-  SLUICE_VEC static bool decode_as(const RowFormat& format, RowRef row, Cell* into) {
-    constexpr RowCodecInfo kInfo = row_codec(kCodec);
-    if constexpr (kInfo.values == RowValues::kF32 || kInfo.values == RowValues::kE2m1 || kInfo.block % 64 != 0) {
-      return false;
-    } else {
-      const int in_blocks = kInfo.in_blocks(format.dims, format.rope_dims);
-      if (in_blocks % 64 != 0 || (format.dims - in_blocks) % 32 != 0) return false;
-      const Fp8Cells fp8;
-      for (int d = 0; d < in_blocks; d += 64) {
-        const int block = kInfo.block > 0 ? d / kInfo.block : 0;
-        int exponent;  // of the scale, a power of two
-        if constexpr (kInfo.scales == RowScales::kE8m0) {
-          exponent = static_cast<int>(row.scales[block]);
-        } else {
-          std::uint32_t bits;
-          __builtin_memcpy(&bits, row.scales + block * 4, sizeof bits);
-          exponent = static_cast<int>(bits >> 23);
-          if ((bits & 0x7FFFFFU) != 0) return false;
-        }
-        if (exponent < kLeastExponent || exponent > kMostExponent || F32x16::has_e4m3_nan(row.data + d)) return false;
-        fp8.decode(row.data + d, exponent, into + d / 2);
-      }
-      const std::byte* rest = row.data + in_blocks;  // of a byte each
-      for (int d = in_blocks; d < format.dims; d += 32) {
-        const __m512i words = _mm512_loadu_si512(rest + 2 * (d - in_blocks));
-        _mm512_storeu_si512(into + d / 2, _mm512_permutexvar_epi16(halves(), words));
-      }
-      return true;
-    }
+    const auto put = [&](int line, __m512i cells)
+                         __attribute__((always_inline)) { _mm512_storeu_si512(into + 16 * line, cells); };
+    return decode_row_lines<kFp8InCells>(format, row, put, [&](int line, __m512i words) __attribute__((always_inline)) {
+      put(line, _mm512_permutexvar_epi16(halves(), words));
+    });
   }
   // Words 0 16 1 17 2 18 ...
   SLUICE_VEC static __m512i halves() {

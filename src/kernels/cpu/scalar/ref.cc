@@ -23,6 +23,7 @@ constexpr Kernel kKernels[] = {
     SLUICE_REF(attend),
     SLUICE_NAMED_KERNEL("ref::attend", attend_bf16, ref::attend),
     SLUICE_NAMED_KERNEL("ref::attend", attend_bf16_odd, ref::attend),
+    SLUICE_NAMED_KERNEL("ref::attend", attend_tiles, ref::attend),
     SLUICE_REF(attend_expanded),
     SLUICE_REF(merge_attention),
     SLUICE_REF(index_scores),

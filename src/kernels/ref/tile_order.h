@@ -1,0 +1,24 @@
+// The order of AMX tiles (InputForm::kTiles of kernels/linear.h), in scalar code.
+#pragma once
+
+#include <cmath>
+
+namespace sluice::ref {
+
+// `sum` and then the slices of `count` products: of each the chains of the even and of the odd ones, counted from
+// where a slice begins. The first product is the `first`-th of its slice.
+template <class X, class W>
+float add_slices(const X& x, const W& w, int count, float sum, int first = 0) {
+  constexpr int kSlice = 32;
+  for (int begin = -first; begin < count; begin += kSlice) {
+    float chains[2] = {};
+    for (int k = begin < 0 ? 0 : begin; k < begin + kSlice && k < count; ++k) {
+      float& chain = chains[(k + first) % 2];
+      chain = std::fma(x(k), w(k), chain);
+    }
+    sum += chains[0] + chains[1];
+  }
+  return sum;
+}
+
+}  // namespace sluice::ref
