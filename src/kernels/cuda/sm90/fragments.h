@@ -132,21 +132,23 @@ struct StripAt {
 
   StripAt() = default;
   SLUICE_DEVICE StripAt(const StripLinear& w, const std::byte* data, int strip)
-      : cells(data + static_cast<std::size_t>(strip) * w.cells * w.cell_bytes),
+      : cells(data + static_cast<std::size_t>(strip) * w.strip_bytes),
         scales(data + w.scales_at + static_cast<std::size_t>(strip) * w.strip_scale_bytes) {}
 
   // To shared memory, of which a cell takes kCellSharedBytes: each lane copies what it takes, and some the scales,
   // which all lanes see after a barrier.
   template <StripKind kKind>
   SLUICE_DEVICE void start(const StripLinear& w, int cell, int lane, std::byte* shared) const {
-    const std::byte* at = cells + static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512) + lane * 16;
+    const bool fp4 = kKind == StripKind::kMxfp4;
+    const std::byte* at =
+        cells + (fp4 ? fp4_cell_at(cell) : static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512)) + lane * 16;
 #pragma unroll
     for (int i = 0; i < Cell<kKind>::kWords; ++i) cuda_ops::copy_16(shared + i * 512 + lane * 16, at + i * 512);
     std::byte* to = shared + Cell<kKind>::kWords * 512 + lane * 16;
     if constexpr (kKind == StripKind::kFp8) {
       if (lane == 0) cuda_ops::copy_16(to, scales + static_cast<std::size_t>(cell / w.scale_cells) * 16);
     } else if constexpr (kKind == StripKind::kMxfp4) {
-      if (lane < 2) cuda_ops::copy_16(to, scales + static_cast<std::size_t>(cell) * 32 + lane * 16);
+      if (lane < 2) cuda_ops::copy_16(to, cells + fp4_scales_at(cell) + lane * 16);
     }
   }
   template <StripKind kKind>
