@@ -142,27 +142,39 @@ class StripExperts {
     cuda_ops::add(exec, AddArgs{rows, args_.hidden, work.shared_out, args_.y + at});
   }
 
-  // The shared expert alone, from `carver`'s memory; null if there is none.
-  const float* multiply_shared(const Exec& exec, int rows, const StagedRows& from, Carver& carver) {
-    const Work work = shared_work(rows, carver);
+  // The shared expert alone, in y, to which the others are added. What it takes from the workspace is free again then.
+  const float* multiply_shared(const Exec& exec, int first, int rows) {
+    Carver carver(cuda_ops::workspace(exec, shared_bytes(rows)));
+    const SharedWork work(*this, rows, carver);
+    const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.shared, work.shared_out);
-    return work.shared_out;
+    float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
+    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.inner, y);
+    return y;
   }
-  Work shared_work(int rows, Carver& carver) const {
-    ExpertsArgs of_shared = args_;
-    of_shared.slots = 0;
-    return Work(of_shared, shared_, rows, 0, !x_.in_place(), carver);
+  struct SharedWork {
+    std::uint16_t* x;
+    InnerRows inner;
+
+    SharedWork(const StripExperts& of, int rows, Carver& carver)
+        : x(carver.take<std::uint16_t>(of.x_.in_place() ? 0
+                                                        : static_cast<std::size_t>(rows) *
+                                                              static_cast<std::size_t>(padded(of.args_.hidden)))),
+          inner(of.shared_, static_cast<std::size_t>(rows), carver) {}
+  };
+  std::size_t shared_bytes(int rows) const {
+    Carver carver(nullptr);
+    SharedWork(*this, rows, carver);
+    return carver.bytes();
   }
   // Experts with few rows each.
   void stream(const Exec& exec, int first, int rows, const float* other) {
     const bool together = shared_ != nullptr && streams_shared(args_, *shared_, rows);
     Carver counter(nullptr);
-    if (shared_ != nullptr && !together) shared_work(rows, counter);
     count_stream(args_, rows, together, counter);
-    Carver carver(cuda_ops::workspace(exec, counter.bytes()));
     if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
-    if (shared_ != nullptr && !together) other = multiply_shared(exec, rows, x_.from(first), carver);
+    if (shared_ != nullptr && !together) other = multiply_shared(exec, first, rows);
+    Carver carver(cuda_ops::workspace(exec, counter.bytes()));
     stream_experts(exec, args_, first, rows, together ? shared_ : nullptr, x_.from(first), other, carver);
   }
 
@@ -189,17 +201,16 @@ class StripExperts {
   std::size_t tile_bytes(int rows) const {
     const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
     Carver carver(nullptr);
-    if (shared_ != nullptr) shared_work(rows, carver);
     TileWork(args_, rows, groups, !x_.in_place(), carver);
-    return carver.bytes();
+    return std::max(carver.bytes(), shared_ != nullptr ? shared_bytes(rows) : 0);
   }
   void tiles(const Exec& exec, int first, int rows, const float* other) {
     const auto sizes = expert_tile_sizes(rows * args_.slots, static_cast<int>(args_.experts.size()));
     const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
+    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (shared_ != nullptr) other = multiply_shared(exec, first, rows);
     Carver carver(cuda_ops::workspace(exec, tile_bytes(rows)));
     const StagedRows from = x_.from(first);
-    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
-    if (shared_ != nullptr) other = multiply_shared(exec, rows, from, carver);
     const TileWork work(args_, rows, groups, !x_.in_place(), carver);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
     cuda_ops::list_pairs(exec, args_, first, rows, kExpertTileRows, work.lists, sizes);
