@@ -206,7 +206,7 @@ struct StreamExperts {
   SLUICE_DEVICE void run(Stream& s, const std::byte* ring, const StripLinear& w, int row, int rows, int& stage,
                          int& parity, Sums& total) const {
     constexpr int kCells = kChunkCells<kKind>;
-    constexpr int kAhead = kTiles == 1 ? kCells : 2;  // cells of rows on their way
+    constexpr int kAhead = 2;  // cells of rows on their way
     const uint4* at[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored

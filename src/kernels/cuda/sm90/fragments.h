@@ -55,7 +55,7 @@ struct Cell;
 
 template <>
 struct Cell<StripKind::kBf16> {
-  static constexpr int kWords = 4, kAhead = 4;  // cells of a warp on their way
+  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;  // cells of a warp on their way; where there is room
   uint4 words[kWords];
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
@@ -65,7 +65,7 @@ struct Cell<StripKind::kBf16> {
 };
 
 struct Fp8Words {
-  static constexpr int kWords = 2, kAhead = 5;
+  static constexpr int kWords = 2, kAhead = 5, kDeep = 8;
   uint4 words[kWords];
   // The values times 2^-120.
   template <int kStep>
@@ -105,7 +105,7 @@ struct Cell<StripKind::kFp8Scaled> : Fp8Words {
 
 template <>
 struct Cell<StripKind::kMxfp4> {
-  static constexpr int kWords = 1, kAhead = 8;
+  static constexpr int kWords = 1, kAhead = 8, kDeep = 8;
   uint4 words[kWords];
   std::uint32_t scale;
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
