@@ -33,6 +33,19 @@ inline __global__ void read_all(const uint4* from, std::size_t count, unsigned* 
   if (bits == 1) atomicAdd(sum, bits);
 }
 
+inline __global__ void count_cycles(unsigned long long* cycles_and_ns) {
+  const auto now = [] {
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+  };
+  const unsigned long long begin = now();
+  const long long first = clock64();
+  while (now() - begin < 200'000) {
+  }
+  cycles_and_ns[0] = static_cast<unsigned long long>(clock64() - first), cycles_and_ns[1] = now() - begin;
+}
+
 inline __global__ void count_different(const std::uint32_t* a, const std::uint32_t* b, std::size_t count,
                                        unsigned* different) {
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -137,6 +150,13 @@ class Sm90SpeedTest : public Sm90Test {
     static const OnDevice<unsigned> sum(1);
     read_all<<<132 * 8, 512, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
         reinterpret_cast<const uint4*>(other.data()), kBytes / 16, sum.data());
+  }
+  // The clock that the multiprocessors have after what was just measured.
+  double megahertz() {
+    static const OnDevice<unsigned long long> counts(2);
+    count_cycles<<<1, 1, 0, static_cast<cudaStream_t>(gpu().stream())>>>(counts.data());
+    const auto both = counts.fetch();
+    return static_cast<double>(both[0]) * 1e3 / static_cast<double>(both[1]);
   }
   double copy_bytes_a_second() {
     static const double rate = [this] {

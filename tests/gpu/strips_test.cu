@@ -352,7 +352,7 @@ struct SpeedWeight {
     std::mt19937 random(7);
     for (std::size_t i = 0; i + 4 <= one.size(); i += 4) {
       auto word = static_cast<std::uint32_t>(random());
-      if (i >= shape.scales_at)
+      if (i >= shape.scales_at || (shape.kind == StripKind::kMxfp4 && i % kFp4PieceBytes >= kFp4PieceScalesAt))
         word = shape.kind == StripKind::kFp8Scaled ? 0x3C000000U : 0xF0F0F0F0U;
       else if (shape.kind == StripKind::kBf16)
         word = (word & 0x81FF81FFU) | 0x3C003C00U;
@@ -414,8 +414,8 @@ TEST_F(GpuSpeedStrips, Products) {
       });
       const double bytes = static_cast<double>(weight.shape.bytes()) * of.groups;
       const double flops = 2.0 * rows * of.out * of.in * of.groups;
-      std::printf("%-5s %5d rows %9.1f us, weights at %5.1f %% of copy, %6.1f TFLOP/s\n", of.name, rows, us,
-                  100 * bytes / (us * 1e-6) / copy, flops / us * 1e-6);
+      std::printf("%-5s %5d rows %9.1f us, weights at %5.1f %% of copy, %6.1f TFLOP/s, %4.0f MHz\n", of.name, rows, us,
+                  100 * bytes / (us * 1e-6) / copy, flops / us * 1e-6, megahertz());
     }
   }
 }
@@ -472,8 +472,9 @@ TEST_F(GpuSpeedStrips, Experts) {
                                                     static_cast<double>(shared_down.shape.bytes())
                                               : 0.0);
       const double flops = 2.0 * rows * (kSlots + (with_shared ? 1 : 0)) * 3.0 * kHidden * kInter;
-      std::printf("experts%s %5d tokens %9.1f us, weights at %5.1f %% of copy, %6.1f TFLOP/s\n",
-                  with_shared ? " and shared" : "", rows, us, 100 * all / (us * 1e-6) / copy, flops / us * 1e-6);
+      std::printf("experts%s %5d tokens %9.1f us, weights at %5.1f %% of copy, %6.1f TFLOP/s, %4.0f MHz\n",
+                  with_shared ? " and shared" : "", rows, us, 100 * all / (us * 1e-6) / copy, flops / us * 1e-6,
+                  megahertz());
     }
   }
 }

@@ -181,7 +181,8 @@ __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>
   if constexpr (!starts_next_itself<Kernel>()) let_next_kernel_start();
   if constexpr (!waits_itself<Kernel>()) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
-  const int of_block = static_cast<int>(threadIdx.x) / Kernel::kThreads;
+  // Said so that the compiler knows what is the same for all threads of a block.
+  const int of_block = kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
   if (kTeams == 1 || index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
 }

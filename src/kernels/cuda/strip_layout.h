@@ -20,8 +20,9 @@
 //   in
 //           bytes 1 and 3, the odd one's in bytes 0 and 2
 //   mxfp4   512 bytes: [lane] a word a step (strip_e2m1_word())
-// Behind all strips lie the scales, [strip][...]:
-//   mxfp4         [cell][g] four bytes: row g's of inputs 0-31 and 32-63 of the cell, then row g + 8's; e8m0 + 126
+// Of mxfp4 four cells, the last ones maybe zeros, are a piece, with their scales behind them, so that one copy brings
+// both: [cell][g] four bytes: row g's of inputs 0-31 and 32-63 of the cell, then row g + 8's; e8m0 + 126.
+// Behind all strips lie the scales of fp8, [strip][...]:
 //   fp8, e8m0     [block][g] two bytes: rows g and g + 8; e8m0 + 120
 //   fp8, f32      [block][row] f32
 #pragma once
@@ -37,6 +38,16 @@ namespace sluice {
 enum class StripKind { kBf16, kFp8, kFp8Scaled, kMxfp4 };
 
 inline constexpr int kStripOutputs = 16, kCellInputs = 64, kCellSteps = 4, kMostSegments = 8, kWideOutputs = 8192;
+inline constexpr int kFp4PieceCells = 4, kFp4CellBytes = 512, kFp4CellScaleBytes = 32;
+inline constexpr int kFp4PieceScalesAt = kFp4PieceCells * kFp4CellBytes,
+                     kFp4PieceBytes = kFp4PieceScalesAt + kFp4PieceCells * kFp4CellScaleBytes;
+// Of a cell of mxfp4 and of its scales, from the strip's first byte on.
+SLUICE_HD constexpr int fp4_cell_at(int cell) {
+  return cell / kFp4PieceCells * kFp4PieceBytes + cell % kFp4PieceCells * kFp4CellBytes;
+}
+SLUICE_HD constexpr int fp4_scales_at(int cell) {
+  return cell / kFp4PieceCells * kFp4PieceBytes + kFp4PieceScalesAt + cell % kFp4PieceCells * kFp4CellScaleBytes;
+}
 
 // Plain values, arguments of kernels.
 struct StripLinear {
@@ -52,7 +63,7 @@ struct StripLinear {
   int out = 0, in = 0, strips = 0, cells = 0;
   int segment_cells = 0, segments = 0;
   int scale_cells = 1;  // of fp8: so many cells share a scale
-  std::size_t cell_bytes = 0, scales_at = 0, strip_scale_bytes = 0;
+  std::size_t cell_bytes = 0, strip_bytes = 0, scales_at = 0, strip_scale_bytes = 0;
 };
 
 // Weights whose inputs are bf16 in strips where StripLinear takes them; all others as cuda_linear_packing().

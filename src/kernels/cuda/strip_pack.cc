@@ -26,13 +26,20 @@ class StripPacker {
       : view_(view),
         to_(to),
         first_(strip * kStripOutputs),
-        cells_(packed + static_cast<std::size_t>(strip) * static_cast<std::size_t>(to.cells) * to.cell_bytes),
+        cells_(packed + static_cast<std::size_t>(strip) * to.strip_bytes),
         scales_(packed + to.scales_at + static_cast<std::size_t>(strip) * to.strip_scale_bytes) {}
 
   void run() {
-    for (int c = 0; c < to_.cells; ++c) pack_cell(c, cells_ + static_cast<std::size_t>(c) * to_.cell_bytes);
+    const bool fp4 = to_.kind == StripKind::kMxfp4;
+    if (fp4 && to_.cells % kFp4PieceCells != 0) {
+      std::memset(cells_ + fp4_cell_at(to_.cells / kFp4PieceCells * kFp4PieceCells), 0, kFp4PieceBytes);
+    }
+    for (int c = 0; c < to_.cells; ++c) {
+      pack_cell(
+          c, cells_ + (fp4 ? static_cast<std::size_t>(fp4_cell_at(c)) : static_cast<std::size_t>(c) * to_.cell_bytes));
+    }
     if (to_.strip_scale_bytes > 0) std::memset(scales_, 0, to_.strip_scale_bytes);
-    const int scales = to_.kind == StripKind::kMxfp4 ? 2 * to_.cells : (to_.cells - 1) / to_.scale_cells + 1;
+    const int scales = fp4 ? 2 * to_.cells : (to_.cells - 1) / to_.scale_cells + 1;
     for (int row = 0; row < kStripOutputs && to_.kind != StripKind::kBf16; ++row) {
       for (int b = 0; b < scales; ++b) pack_scale(row, b);
     }
@@ -164,9 +171,10 @@ class StripPacker {
     int exponent = kOne + (fp4 ? 126 : 120);
     exponent = std::min(exponent, kInfinite - 1);  // what is not there: any that is finite
     if (present) exponent = nan ? kInfinite : std::min(e8m0(row, b) + (fp4 ? 126 : 120), kInfinite);
-    const std::size_t at = fp4 ? block / 2 * 32 + g * 4 + static_cast<std::size_t>(row / 8) * 2 + block % 2
-                               : block * kStripOutputs + g * 2 + static_cast<std::size_t>(row / 8);
-    scales_[at] = static_cast<std::byte>(exponent);
+    const auto half = static_cast<std::size_t>(row / 8);
+    std::byte& to = fp4 ? cells_[static_cast<std::size_t>(fp4_scales_at(b / 2)) + g * 4 + half * 2 + block % 2]
+                        : scales_[block * kStripOutputs + g * 2 + half];
+    to = static_cast<std::byte>(exponent);
   }
   int e8m0(int row, int b) const {
     if (view_.scale_format == ScaleFormat::kNone) return 127;
@@ -224,11 +232,15 @@ StripLinear::StripLinear(const WeightView& view) : kind(strip_kind_of(view)), ou
   if (fp8) scale_cells = view.block_inputs() / kCellInputs;
   if (kind == StripKind::kFp8Scaled) segment_cells = scale_cells;
   segments = (cells + segment_cells - 1) / segment_cells;
-  constexpr std::size_t kCellBytes[] = {2048, 1024, 1024, 512};
+  constexpr std::size_t kCellBytes[] = {2048, 1024, 1024, kFp4CellBytes};
   cell_bytes = kCellBytes[static_cast<std::size_t>(kind)];
-  scales_at = static_cast<std::size_t>(strips) * static_cast<std::size_t>(cells) * cell_bytes;
+  strip_bytes = static_cast<std::size_t>(cells) * cell_bytes;
+  if (kind == StripKind::kMxfp4) {
+    strip_bytes = static_cast<std::size_t>((cells + kFp4PieceCells - 1) / kFp4PieceCells * kFp4PieceBytes);
+  }
+  scales_at = static_cast<std::size_t>(strips) * strip_bytes;
   const auto blocks = static_cast<std::size_t>((cells + scale_cells - 1) / scale_cells);
-  const std::size_t bytes[] = {0, blocks * 16, blocks * 64, static_cast<std::size_t>(cells) * 32};
+  const std::size_t bytes[] = {0, blocks * 16, blocks * 64, 0};
   strip_scale_bytes = bytes[static_cast<std::size_t>(kind)];
 }
 

@@ -27,6 +27,7 @@ struct TakePairs {
   const std::int32_t* ids;
   const float* weights;
   int slots, pairs;
+  GroupSizes sizes;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int p = team.index;
@@ -34,7 +35,9 @@ struct TakePairs {
     lists.positions[p] = p;
     lists.weights[p] = weights[p];
     put_group(table, lists, p, ids[p], p, 1);
-    if (p == 0 && lists.used != nullptr) *lists.used = pairs;
+    if (p > 0 || lists.used == nullptr) return;
+    *lists.used = pairs;
+    for (int i = 0; sizes.count > 0 && i <= sizes.count; ++i) lists.used[1 + i] = i == 0 ? 0 : pairs;
   }
 };
 
@@ -46,9 +49,10 @@ struct SortPairs {
   const std::int32_t* ids;
   const float* weights;
   int slots, pairs, groups;
-  int group_rows;  // at most so many to a group
+  int group_rows;  // at most so many to a group; an expert's groups have about as many each
+  GroupSizes sizes;
 
-  static constexpr std::size_t kSharedBytes = 2 * kMostExperts * sizeof(std::int32_t);
+  static constexpr std::size_t kSharedBytes = (2 * kMostExperts + GroupSizes::kMost) * sizeof(std::int32_t);
 
   // The pairs of thread t and their experts, of which several are on their way at once.
   template <class Body>
@@ -67,30 +71,43 @@ struct SortPairs {
     }
   }
 
+  SLUICE_DEVICE int groups_of_expert(int count) const { return (count + group_rows - 1) / group_rows; }
+  SLUICE_DEVICE int size_of(int count) const {
+    const int of_expert = groups_of_expert(count);
+    return sizes.of((count + of_expert - 1) / of_expert);
+  }
+
   // Thread t has expert t.
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     auto* next = reinterpret_cast<std::int32_t*>(team.shared);  // of an expert: where its next pair goes
-    std::int32_t* scratch = next + kMostExperts;
-    PerThread<std::int32_t, kThreads> count, end, group_end;
-    team.each([&](int t) { next[t] = 0; });
+    std::int32_t *scratch = next + kMostExperts, *of_size = scratch + kMostExperts;  // of_size: groups
+    PerThread<std::int32_t, kThreads> count, end, first_group;
+    team.each([&](int t) {
+      next[t] = 0;
+      if (t < GroupSizes::kMost) of_size[t] = 0;
+    });
     team.sync();
     team.each([&](int t) { of_pairs(t, [&](int, int expert) { add_atomically(&next[expert], 1); }); });
     team.sync();
     team.each([&](int t) {
       count[t] = next[t];
       end[t] = count[t];
-      group_end[t] = (count[t] + group_rows - 1) / group_rows;
+      if (count[t] > 0) first_group[t] = add_atomically(&of_size[size_of(count[t])], groups_of_expert(count[t]));
     });
     scan(team, end, scratch);
-    scan(team, group_end, scratch);
-    const int used = scratch[kThreads - 1];
-    if (lists.used != nullptr) *lists.used = used;
     team.each([&](int t) {
+      int used = 0;
+      for (int i = 0; i < GroupSizes::kMost; ++i) {
+        if (count[t] > 0 && i == size_of(count[t])) first_group[t] += used;
+        if (t == 0 && i <= sizes.count && sizes.count > 0) lists.used[1 + i] = used;
+        used += of_size[i];
+      }
+      if (t == 0 && lists.used != nullptr) *lists.used = used;
       next[t] = end[t] - count[t];
-      const int of_expert = (count[t] + group_rows - 1) / group_rows;
+      const int of_expert = groups_of_expert(count[t]);
       for (int g = 0; g < of_expert; ++g) {
-        const int left = count[t] - g * group_rows;
-        put_group(table, lists, group_end[t] - of_expert + g, t, end[t] - left, left < group_rows ? left : group_rows);
+        const int begin = count[t] * g / of_expert, rows = count[t] * (g + 1) / of_expert - begin;
+        put_group(table, lists, first_group[t] + g, t, next[t] + begin, rows);
       }
       for (int g = used + t; g < groups; g += kThreads) put_group(table, lists, g, 0, 0, 0);
     });

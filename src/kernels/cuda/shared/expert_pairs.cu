@@ -31,17 +31,17 @@ int groups_of(const ExpertsArgs& args, int rows, int group_rows) {
   return std::min(pairs, pairs / group_rows + static_cast<int>(args.experts.size()));
 }
 
-void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows,
-                const PairLists& lists) {
+void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists,
+                const GroupSizes& sizes) {
   const int pairs = rows * args.slots;
   const std::int32_t* ids = args.expert_ids + std::ptrdiff_t{first} * args.slots;
   const float* weights = args.expert_weights + std::ptrdiff_t{first} * args.slots;
   if (pairs > kAlonePairs) {
     const int groups = groups_of(args, rows, group_rows);
-    launch(exec, 1, SortPairs{table_of(args), lists, ids, weights, args.slots, pairs, groups, group_rows},
+    launch(exec, 1, SortPairs{table_of(args), lists, ids, weights, args.slots, pairs, groups, group_rows, sizes},
            SortPairs::kSharedBytes);
   } else {
-    launch(exec, pairs, TakePairs{table_of(args), lists, ids, weights, args.slots, pairs});
+    launch(exec, pairs, TakePairs{table_of(args), lists, ids, weights, args.slots, pairs, sizes});
   }
 }
 

@@ -13,19 +13,33 @@ namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kAlonePairs = 16;  // so few are not worth sorting: each is a group
 
+// Groups of up to rows[0], of up to rows[1], ... rows, side by side each.
+struct GroupSizes {
+  static constexpr int kMost = 8;
+  std::int32_t count = 0, rows[kMost] = {};
+
+  SLUICE_HD int of(int group_rows) const {
+    int size = 0;
+    while (size + 1 < count && rows[size] < group_rows) ++size;
+    return size;
+  }
+};
+
 // Where the pairs of a piece of rows lie, in the workspace.
 struct PairLists {
   std::int32_t* rows;            // [pairs], sorted by expert: the row
   std::int32_t* positions;       // [pairs]: where a pair was sorted to
   float* weights;                // [pairs], sorted
   RowGroup *gate, *up, *down;    // [groups]
-  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones
+  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones; with GroupSizes then
+                                 // the first group of each size, and their end
 };
 
 // Groups of at most `group_rows` of the pairs of `rows` rows, some of them maybe empty.
 int groups_of(const ExpertsArgs& args, int rows, int group_rows);
-// Of the op's rows [first, first + rows).
-void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists);
+// Of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none.
+void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists,
+                const GroupSizes& sizes = {});
 // y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none.
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared);

@@ -9,20 +9,37 @@ inline constexpr int kChunkCellBytes = 2048, kChunkBytes = 2192;  // of a ring: 
 inline constexpr int kBarrierAt = 2176;                           // and the barrier that says when they have arrived
 template <StripKind kKind>
 inline constexpr int kChunkCells = kChunkCellBytes / (Cell<kKind>::kWords * 512);
-template <StripKind kKind>
-inline constexpr int kChunkScaleBytes = kKind == StripKind::kMxfp4 ? kChunkCells<kKind> * 32 : 16;
+static_assert(kFp4PieceBytes == kBarrierAt && kFp4PieceCells == kChunkCells<StripKind::kMxfp4>);
 
 SLUICE_DEVICE void init_chunk(const std::byte* stage) {
   init_barrier(shared_address(stage) + kBarrierAt, 1);
 }
-// By one lane.
-SLUICE_DEVICE void start_chunk(const std::byte* stage, const std::byte* cells, const std::byte* scales,
-                               int scale_bytes) {
-  const std::uint32_t to = shared_address(stage), barrier = to + kBarrierAt;
-  arrive_and_expect(barrier, kChunkCellBytes + scale_bytes);
-  bulk_copy(to, cells, kChunkCellBytes, barrier);
-  bulk_copy(to + kChunkCellBytes, scales, scale_bytes, barrier);
-}
+// The chunks of a strip, one after the other: of MXFP4 pieces; of FP8 cells that share the scales of a block.
+struct ChunksAt {
+  const std::byte *cells, *scales;  // of the next one; MXFP4: no scales of its own
+  int left = 0;
+
+  SLUICE_DEVICE void open(const StripLinear& w, const std::byte* data, int strip) {
+    const StripAt at(w, data, strip);
+    const bool fp4 = w.kind == StripKind::kMxfp4;
+    cells = at.cells, scales = fp4 ? nullptr : at.scales;
+    left = w.cells / (fp4 ? kChunkCells<StripKind::kMxfp4> : kChunkCells<StripKind::kFp8>);
+  }
+  // The next one to a stage, by lane 0.
+  SLUICE_DEVICE void start(const std::byte* stage, int lane) {
+    const bool fp4 = scales == nullptr;
+    const int bytes = fp4 ? kFp4PieceBytes : kChunkCellBytes;
+    if (lane == 0) {
+      const std::uint32_t to = shared_address(stage), barrier = to + kBarrierAt;
+      arrive_and_expect(barrier, fp4 ? bytes : bytes + 16);
+      bulk_copy(to, cells, bytes, barrier);
+      if (!fp4) bulk_copy(to + kChunkCellBytes, scales, 16, barrier);
+    }
+    cells += bytes;
+    if (!fp4) scales += 16;
+    --left;
+  }
+};
 SLUICE_DEVICE void wait_for_chunk(const std::byte* stage, int parity) {
   wait_phase(shared_address(stage) + kBarrierAt, parity);
 }

@@ -69,7 +69,6 @@ struct ListAndStage {
 template <bool kInner, int kTiles>
 struct StreamExperts {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kAhead = 2;  // cells of rows on their way
   static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kUnitWarps = kInner ? 2 : 1, kUnits = kWarps / kUnitWarps;  // a unit: a strip of one or both
   static constexpr int kSums = 4 * kTiles;
@@ -112,9 +111,8 @@ struct StreamExperts {
   // The units of a warp: its team's part of those of the groups, then of the shared expert's.
   struct Stream {
     int first, own, shared_first, end;  // units [first, first + own), then of the shared expert from shared_first on
-    int unit, left;                     // whose weights come next, counted in the team, and chunks that are left of it
-    const std::byte *cells, *scales;    // the next chunk
-    int scale_bytes;
+    int unit;                           // whose weights come next, counted in the team
+    ChunksAt chunks;                    // of it
     int lane, matrix;
   };
 
@@ -128,17 +126,13 @@ struct StreamExperts {
       data = reinterpret_cast<const std::byte*>(
           __ldcg(reinterpret_cast<const unsigned long long*>(&groups[s.matrix][at / w.strips].data)));
     }
-    const StripAt strip(w, data, at % w.strips);
-    s.cells = strip.cells, s.scales = strip.scales;
-    s.left = own ? w.cells / kChunkCells<StripKind::kMxfp4> : w.cells / kChunkCells<StripKind::kFp8>;
-    s.scale_bytes = own ? kChunkScaleBytes<StripKind::kMxfp4> : kChunkScaleBytes<StripKind::kFp8>;
+    s.chunks.open(w, data, at % w.strips);
   }
   // The next chunk.
   SLUICE_DEVICE void start(Stream& s, const std::byte* stage) const {
     if (s.unit >= s.end) return;
-    if (s.lane == 0) start_chunk(stage, s.cells, s.scales, s.scale_bytes);
-    s.cells += kChunkCellBytes, s.scales += s.scale_bytes;
-    if (--s.left == 0) {
+    s.chunks.start(stage, s.lane);
+    if (s.chunks.left == 0) {
       s.unit += kUnits;
       open(s);
     }
@@ -212,6 +206,7 @@ struct StreamExperts {
   SLUICE_DEVICE void run(Stream& s, const std::byte* ring, const StripLinear& w, int row, int rows, int& stage,
                          int& parity, Sums& total) const {
     constexpr int kCells = kChunkCells<kKind>;
+    constexpr int kAhead = 2;  // cells of rows on their way
     const uint4* at[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
@@ -355,7 +350,7 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
   const bool alone = pairs <= cuda_ops::kAlonePairs;
   const ListAndStage list{
       {cuda_ops::table_of(args), work.lists, args.expert_ids + std::ptrdiff_t{first} * args.slots,
-       args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups, 8 * kTiles},
+       args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups, 8 * kTiles, {}},
       alone,
       from,
       work.x,

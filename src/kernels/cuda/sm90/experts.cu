@@ -142,27 +142,39 @@ class StripExperts {
     cuda_ops::add(exec, AddArgs{rows, args_.hidden, work.shared_out, args_.y + at});
   }
 
-  // The shared expert alone, from `carver`'s memory; null if there is none.
-  const float* multiply_shared(const Exec& exec, int rows, const StagedRows& from, Carver& carver) {
-    const Work work = shared_work(rows, carver);
+  // The shared expert alone, in y, to which the others are added. What it takes from the workspace is free again then.
+  const float* multiply_shared(const Exec& exec, int first, int rows) {
+    Carver carver(cuda_ops::workspace(exec, shared_bytes(rows)));
+    const SharedWork work(*this, rows, carver);
+    const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.shared, work.shared_out);
-    return work.shared_out;
+    float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
+    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.inner, y);
+    return y;
   }
-  Work shared_work(int rows, Carver& carver) const {
-    ExpertsArgs of_shared = args_;
-    of_shared.slots = 0;
-    return Work(of_shared, shared_, rows, 0, !x_.in_place(), carver);
+  struct SharedWork {
+    std::uint16_t* x;
+    InnerRows inner;
+
+    SharedWork(const StripExperts& of, int rows, Carver& carver)
+        : x(carver.take<std::uint16_t>(of.x_.in_place() ? 0
+                                                        : static_cast<std::size_t>(rows) *
+                                                              static_cast<std::size_t>(padded(of.args_.hidden)))),
+          inner(of.shared_, static_cast<std::size_t>(rows), carver) {}
+  };
+  std::size_t shared_bytes(int rows) const {
+    Carver carver(nullptr);
+    SharedWork(*this, rows, carver);
+    return carver.bytes();
   }
   // Experts with few rows each.
   void stream(const Exec& exec, int first, int rows, const float* other) {
     const bool together = shared_ != nullptr && streams_shared(args_, *shared_, rows);
     Carver counter(nullptr);
-    if (shared_ != nullptr && !together) shared_work(rows, counter);
     count_stream(args_, rows, together, counter);
-    Carver carver(cuda_ops::workspace(exec, counter.bytes()));
     if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
-    if (shared_ != nullptr && !together) other = multiply_shared(exec, rows, x_.from(first), carver);
+    if (shared_ != nullptr && !together) other = multiply_shared(exec, first, rows);
+    Carver carver(cuda_ops::workspace(exec, counter.bytes()));
     stream_experts(exec, args_, first, rows, together ? shared_ : nullptr, x_.from(first), other, carver);
   }
 
@@ -180,29 +192,28 @@ class StripExperts {
       for (cuda_ops::RowGroup** list : {&lists.gate, &lists.up, &lists.down}) {
         *list = carver.take<cuda_ops::RowGroup>(static_cast<std::size_t>(groups));
       }
-      lists.used = carver.take<std::int32_t>(1);
+      lists.used = carver.take<std::int32_t>(cuda_ops::GroupSizes::kMost + 2);
       x = carver.take<std::uint16_t>(stages ? static_cast<std::size_t>(rows) * padded(args.hidden) : 0);
       m = carver.take<std::uint16_t>(pairs * static_cast<std::size_t>(args.experts[0].gate.out()));
       outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
     }
   };
   std::size_t tile_bytes(int rows) const {
-    const int groups = cuda_ops::groups_of(args_, rows, 32);
+    const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
     Carver carver(nullptr);
-    if (shared_ != nullptr) shared_work(rows, carver);
     TileWork(args_, rows, groups, !x_.in_place(), carver);
-    return carver.bytes();
+    return std::max(carver.bytes(), shared_ != nullptr ? shared_bytes(rows) : 0);
   }
   void tiles(const Exec& exec, int first, int rows, const float* other) {
-    const int of_group = expert_tile_rows(rows * args_.slots, static_cast<int>(args_.experts.size()));
-    const int groups = cuda_ops::groups_of(args_, rows, of_group);
+    const auto sizes = expert_tile_sizes(rows * args_.slots, static_cast<int>(args_.experts.size()));
+    const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
+    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (shared_ != nullptr) other = multiply_shared(exec, first, rows);
     Carver carver(cuda_ops::workspace(exec, tile_bytes(rows)));
     const StagedRows from = x_.from(first);
-    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
-    if (shared_ != nullptr) other = multiply_shared(exec, rows, from, carver);
     const TileWork work(args_, rows, groups, !x_.in_place(), carver);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    cuda_ops::list_pairs(exec, args_, first, rows, of_group, work.lists);
+    cuda_ops::list_pairs(exec, args_, first, rows, kExpertTileRows, work.lists, sizes);
     const Inputs x = inputs(from, work.x);
     const ExpertWeights& expert = args_.experts[0];
     const int inter = expert.gate.out();
@@ -214,7 +225,7 @@ class StripExperts {
     const Inputs of_pairs{x.x, x.ldx, work.lists.rows};
     multiply_expert_tiles(
         exec, {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
-               product(expert.down, {work.m, inter, nullptr}, work.lists.down), work.lists.used, groups, of_group,
+               product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups,
                work.m, work.lists.weights, args_.limit});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }

@@ -18,13 +18,16 @@ constexpr int kWarps = 8;
 constexpr std::size_t kMostShared = std::size_t{224} << 10;  // of a team
 constexpr int kRowStride = kCellInputs * 2 + 16;             // of a cell's rows, in different banks
 
-// kTiles: of 8 rows.
+// Cells of a warp on their way, where a stage has those of the rows, too.
 template <StripKind kKind, int kTiles>
+inline constexpr int kCellsAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;
+
+// kTiles: of 8 rows. kAhead: cells of a warp on their way.
+template <StripKind kKind, int kTiles, int kAhead>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them of the next kernel
   static constexpr bool kWaits = true;
-  static constexpr int kAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;  // a stage has the rows, too
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   StripLaunch launch;
   int strip_warps;  // of a team work on a strip
@@ -239,9 +242,10 @@ struct FewRows {
   }
 };
 
-template <StripKind kKind, int kTiles>
-void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
-  FewRows<kKind, kTiles> kernel{};
+// False where it is a deep ring that would leave less than all teams at once on the processors.
+template <StripKind kKind, int kTiles, int kAhead>
+bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  FewRows<kKind, kTiles, kAhead> kernel{};
   kernel.launch.count = static_cast<int>(products.size());
   kernel.launch.rows = rows.rows;
   kernel.launch.tile_rows = rows.kernel_rows;
@@ -255,7 +259,7 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
   }
   const int rows_of_cell = rows.group_count > 0 ? rows.kernel_rows : std::min(rows.rows, rows.kernel_rows);
   const auto rings = [&](int rows_beside) {
-    return static_cast<std::size_t>(kWarps * kernel.kAhead * (kernel.kCellBytes + rows_beside * kRowStride));
+    return static_cast<std::size_t>(kWarps * kAhead * (kernel.kCellBytes + rows_beside * kRowStride));
   };
   // As many warps to a strip as give each something to do while four teams a multiprocessor are enough.
   const std::int64_t at_once = std::int64_t{4} * kWarps * cuda_ops::processors(exec);
@@ -287,13 +291,21 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
     kernel.launch.first_team[i] = static_cast<std::int32_t>(teams);
     teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
   }
+  const std::int64_t of_processor = (teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
+  const std::size_t all_at_once = static_cast<std::size_t>(of_processor) * (shared + 1024);  // the system has a part
+  if (kAhead > kCellsAhead<kKind, kTiles> && all_at_once > kMostShared + 1024) return false;
   cuda_ops::launch(exec, teams, kernel, shared);
+  return true;
 }
 
 template <StripKind kKind>
 void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
-  rows.kernel_rows == kFewRows ? launch_few<kKind, 1>(exec, rows, products)
-                               : launch_few<kKind, 2>(exec, rows, products);
+  if (rows.kernel_rows != kFewRows) {
+    launch_few<kKind, 2, kCellsAhead<kKind, 2>>(exec, rows, products);
+  } else if (Cell<kKind>::kDeep == Cell<kKind>::kAhead ||
+             !launch_few<kKind, 1, Cell<kKind>::kDeep>(exec, rows, products)) {
+    launch_few<kKind, 1, kCellsAhead<kKind, 1>>(exec, rows, products);
+  }
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ struct Cell;
 
 template <>
 struct Cell<StripKind::kBf16> {
-  static constexpr int kWords = 4, kAhead = 4;  // cells of a warp on their way
+  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;  // cells of a warp on their way; where there is room
   uint4 words[kWords];
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
@@ -65,7 +65,7 @@ struct Cell<StripKind::kBf16> {
 };
 
 struct Fp8Words {
-  static constexpr int kWords = 2, kAhead = 5;
+  static constexpr int kWords = 2, kAhead = 5, kDeep = 8;
   uint4 words[kWords];
   // The values times 2^-120.
   template <int kStep>
@@ -105,7 +105,7 @@ struct Cell<StripKind::kFp8Scaled> : Fp8Words {
 
 template <>
 struct Cell<StripKind::kMxfp4> {
-  static constexpr int kWords = 1, kAhead = 8;
+  static constexpr int kWords = 1, kAhead = 8, kDeep = 8;
   uint4 words[kWords];
   std::uint32_t scale;
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
@@ -132,21 +132,23 @@ struct StripAt {
 
   StripAt() = default;
   SLUICE_DEVICE StripAt(const StripLinear& w, const std::byte* data, int strip)
-      : cells(data + static_cast<std::size_t>(strip) * w.cells * w.cell_bytes),
+      : cells(data + static_cast<std::size_t>(strip) * w.strip_bytes),
         scales(data + w.scales_at + static_cast<std::size_t>(strip) * w.strip_scale_bytes) {}
 
   // To shared memory, of which a cell takes kCellSharedBytes: each lane copies what it takes, and some the scales,
   // which all lanes see after a barrier.
   template <StripKind kKind>
   SLUICE_DEVICE void start(const StripLinear& w, int cell, int lane, std::byte* shared) const {
-    const std::byte* at = cells + static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512) + lane * 16;
+    const bool fp4 = kKind == StripKind::kMxfp4;
+    const std::byte* at =
+        cells + (fp4 ? fp4_cell_at(cell) : static_cast<std::size_t>(cell) * (Cell<kKind>::kWords * 512)) + lane * 16;
 #pragma unroll
     for (int i = 0; i < Cell<kKind>::kWords; ++i) cuda_ops::copy_16(shared + i * 512 + lane * 16, at + i * 512);
     std::byte* to = shared + Cell<kKind>::kWords * 512 + lane * 16;
     if constexpr (kKind == StripKind::kFp8) {
       if (lane == 0) cuda_ops::copy_16(to, scales + static_cast<std::size_t>(cell / w.scale_cells) * 16);
     } else if constexpr (kKind == StripKind::kMxfp4) {
-      if (lane < 2) cuda_ops::copy_16(to, scales + static_cast<std::size_t>(cell) * 32 + lane * 16);
+      if (lane < 2) cuda_ops::copy_16(to, cells + fp4_scales_at(cell) + lane * 16);
     }
   }
   template <StripKind kKind>

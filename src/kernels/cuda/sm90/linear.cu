@@ -148,7 +148,8 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
     }
     if (rows.kernel_rows < kManyRows) {
       multiply_few(exec, rows, together);
-    } else if (rows.kernel_rows == kTileRows && (rows.cut != StripRows::Cut::kAny || fills_tiles(exec, rows, together))) {
+    } else if (rows.group_count == 0 &&
+               (rows.cut == StripRows::Cut::kAny ? fills_tiles(exec, rows, together) : rows.kernel_rows == kTileRows)) {
       multiply_tiles(exec, rows, together);
     } else {
       StripRows many = rows;

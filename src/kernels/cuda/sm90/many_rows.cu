@@ -16,13 +16,16 @@ constexpr int kWarps = 8, kTiles = kManyRows / 8;
 constexpr int kStages = 4, kRowBytes = kCellInputs * 2, kRowsBytes = kManyRows * kRowBytes;
 constexpr int kSumsLd = kWarps * kStripOutputs + 4;  // apart, so that lanes write to different banks
 
-// Of team `rank` of the cluster, at the address that `at` is of this team.
-SLUICE_DEVICE float load_of_team(const float* at, int rank) {
+// Four values of team `rank` of the cluster, at the address that `at` is of this team.
+SLUICE_DEVICE float4 load_of_team(const float* at, int rank) {
   std::uint32_t there;
-  float value;
+  float4 values;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
-  return value;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values.x), "=f"(values.y), "=f"(values.z), "=f"(values.w)
+               : "r"(there)
+               : "memory");
+  return values;
 }
 
 // kStrips: of a warp.
@@ -221,13 +224,22 @@ struct ManyRows {
       }
     }
     cluster_barrier();
-    constexpr int kOutputs = kWarps * kStripOutputs;
+    constexpr int kFours = kWarps * kStripOutputs / 4;
     const int rows = kManyRows / cluster;
-    for (int i = static_cast<int>(threadIdx.x); i < rows * kOutputs; i += kThreads) {
-      const int row = rank * rows + i / kOutputs, output = i % kOutputs;
-      float y = 0.0F;
-      for (int s = 0; s < cluster; ++s) y += load_of_team(sums + row * kSumsLd + output, s);
-      store(product, tile.group, row, tile.index * kOutputs + output, y);
+    for (int i = static_cast<int>(threadIdx.x); i < rows * kFours; i += kThreads) {
+      const int row = rank * rows + i / kFours, output = i % kFours * 4;
+      float4 of[kMostSegments];  // all on their way at once
+#pragma unroll
+      for (int s = 0; s < kMostSegments; ++s) {
+        if (s < cluster) of[s] = load_of_team(sums + row * kSumsLd + output, s);
+      }
+      float y[4] = {};
+#pragma unroll
+      for (int s = 0; s < kMostSegments; ++s) {
+        if (s < cluster) y[0] += of[s].x, y[1] += of[s].y, y[2] += of[s].z, y[3] += of[s].w;
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) store(product, tile.group, row, tile.index * kFours * 4 + output + e, y[e]);
     }
     cluster_barrier();  // nobody leaves while others read
   }

@@ -41,9 +41,8 @@ struct Unit {
 struct Stream {
   std::byte* ring;
   int lane, stage = 0, parity = 0;  // of what is multiplied next
-  int unit, left = 0;               // whose weights come next, and the chunks that are left of it
-  const std::byte *cells, *scales;  // of the next
-  int scale_bytes;
+  int unit;                         // whose weights come next
+  ChunksAt chunks;                  // of it
 
   SLUICE_DEVICE explicit Stream(std::byte* shared) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -54,15 +53,7 @@ struct Stream {
     __syncwarp();
   }
   SLUICE_DEVICE void open(const PairWeights& of, const Unit& next, const std::byte* data) {
-    const StripLinear& w = next.routed ? of.routed : of.shared;
-    const StripAt strip(w, data, next.strip);
-    cells = strip.cells, scales = strip.scales;
-    left = w.cells / (next.routed ? kChunkCells<StripKind::kMxfp4> : kChunkCells<StripKind::kFp8>);
-    scale_bytes = next.routed ? kChunkScaleBytes<StripKind::kMxfp4> : kChunkScaleBytes<StripKind::kFp8>;
-  }
-  SLUICE_DEVICE void start(const std::byte* to) {
-    if (lane == 0) start_chunk(to, cells, scales, scale_bytes);
-    cells += kChunkCellBytes, scales += scale_bytes, --left;
+    chunks.open(next.routed ? of.routed : of.shared, data, next.strip);
   }
 };
 
@@ -163,9 +154,9 @@ struct GateAndUp {
     s.open(weights, next, next.routed ? table[matrix][__ldcg(&weights.ids[next.pair])] : of_shared[matrix]);
   }
   SLUICE_DEVICE void start_next(Stream& s, const std::byte* to) const {
-    if (s.left == 0) return;
-    s.start(to);
-    if (s.left == 0) s.unit += kUnits, open(s);
+    if (s.chunks.left == 0) return;
+    s.chunks.start(to, s.lane);
+    if (s.chunks.left == 0) s.unit += kUnits, open(s);
   }
   SLUICE_DEVICE void fill(Stream& s) const {
     open(s);
@@ -272,9 +263,9 @@ struct DownAndSum {
     s.open(weights, next, next.routed ? table[__ldcg(&weights.ids[pair])] : of_shared);
   }
   SLUICE_DEVICE void start_next(Stream& s, const std::byte* to) const {
-    if (s.left == 0) return;
-    s.start(to);
-    if (s.left == 0) s.unit += kWarps, open(s);
+    if (s.chunks.left == 0) return;
+    s.chunks.start(to, s.lane);
+    if (s.chunks.left == 0) s.unit += kWarps, open(s);
   }
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {

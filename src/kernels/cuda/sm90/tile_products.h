@@ -3,8 +3,10 @@
 // each weight once for all rows of a tile.
 #pragma once
 
-#include "base/number_formats.h"
+#include <bit>
+
 #include "kernels/cuda/shared/expert_pairs.h"
+#include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/group_products.h"
 #include "kernels/cuda/sm90/pipeline.h"
 #include "kernels/cuda/sm90/strip_products.h"
@@ -18,7 +20,10 @@ struct TileLaunch {
   StripProduct products[kMostStripProducts];  // kInner: gate, up
   std::int32_t first_tile[kMostStripProducts];
   std::int32_t count, rows, tiles;
-  const std::int32_t* used;  // of groups, or null
+  const std::int32_t* groups;  // its first group, and the one behind its last; null: the products have none
+  // The launch before reads what this one does, and has waited for it: so that its last tiles and the first ones of
+  // this one go side by side, this one waits only at its end. It reads past the first cache, which may be older.
+  bool follows;
   // kInner:
   std::uint16_t* m;  // [rows, out] bf16
   const float* weights;
@@ -39,9 +44,9 @@ struct TileProducts {
   static constexpr int kChunks = kStrips == 2 ? 3 : 4;
   static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes) / kRowStageBytes;
   static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
-  static constexpr int kRowsThreads = 128, kCopies = kRows / 16;  // of 16 bytes, of a thread and stage
+  static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // of 16 bytes, of a thread and stage
   static constexpr int kSums = kRows / 2;
-  static_assert(kStages >= 4 && kRows % 16 == 0);
+  static_assert(kStages >= 4 && kRows % 8 == 0);
   TileLaunch launch;
 
   static constexpr std::size_t shared_bytes() {
@@ -53,9 +58,9 @@ struct TileProducts {
     const std::byte* data[2];  // of the weight; kInner: of gate and up
     int first, rows, strip;    // the first row and strip
   };
-  SLUICE_DEVICE int tiles() const {
-    const StripLinear& w = launch.products[0].weight;
-    return launch.used == nullptr ? launch.tiles : *launch.used * ((w.strips + kTileStrips - 1) / kTileStrips);
+  // The tiles of a group side by side.
+  SLUICE_DEVICE int tiles_before(int group) const {
+    return __ldcg(launch.groups + group) * ((launch.products[0].weight.strips + kTileStrips - 1) / kTileStrips);
   }
   SLUICE_DEVICE Tile tile(int index) const {
     int i = 0;
@@ -64,9 +69,11 @@ struct TileProducts {
     const int strip_tiles = (product.weight.strips + kTileStrips - 1) / kTileStrips;
     Tile of{&product, {product.data, launch.products[1].data}, 0, 0, 0};
     if (product.groups != nullptr) {
-      const RowGroup group = product.groups[index / strip_tiles];
+      const RowGroup group = load(product.groups + index / strip_tiles);
       of.data[0] = group.data, of.first = group.first, of.rows = group.rows;
-      if constexpr (kOutput == TileOutput::kInner) of.data[1] = launch.products[1].groups[index / strip_tiles].data;
+      if constexpr (kOutput == TileOutput::kInner) {
+        of.data[1] = load(launch.products[1].groups + index / strip_tiles).data;
+      }
       of.strip = index % strip_tiles * kTileStrips;
       return of;
     }
@@ -79,6 +86,12 @@ struct TileProducts {
     of.rows = min(kRows, launch.rows - of.first);
     of.strip = in_band / band_rows * kTileStrips;
     return of;
+  }
+
+  static SLUICE_DEVICE RowGroup load(const RowGroup* at) {
+    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(at));
+    static_assert(sizeof(RowGroup) == sizeof words);
+    return std::bit_cast<RowGroup>(words);
   }
 
   // Behind the first address that is a multiple of 1,024.
@@ -106,24 +119,44 @@ struct TileProducts {
       fence_barriers();
     }
     __syncthreads();
-    cuda_ops::wait_for_kernels();
+    // What a launch without groups multiplies is known: its first weights are on their way before it waits.
+    if (threadIdx.x >= 256 && launch.groups == nullptr) start_chunks(at, team.index);
+    if (!launch.follows) cuda_ops::wait_for_kernels();
     cuda_ops::let_next_kernel_start();
-    const int count = tiles();
+    const int first = team.index + (launch.groups != nullptr ? tiles_before(0) : 0);
+    const int end = launch.groups != nullptr ? tiles_before(1) : launch.tiles;
     if (threadIdx.x >= 256) {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
-      fill(at, team.index, count);
+      fill(at, first, end);
     } else {
       asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-      multiply(at, team.index, count);
+      multiply(at, first, end);
+    }
+    if (launch.follows) cuda_ops::wait_for_kernels();
+  }
+
+  // Of the strips that a tile has each warp of the third group copies a quarter, a lane one; other lanes none.
+  static SLUICE_DEVICE int copied_by(int thread) {
+    constexpr int kLanes = kCopiedStrips / 4;
+    return thread % 32 < kLanes ? thread / 32 * kLanes + thread % 32 : kCopiedStrips;
+  }
+  // All stages of the first tile's weights.
+  SLUICE_DEVICE void start_chunks(const Rings& at, int index) const {
+    if (index >= launch.tiles) return;
+    const Tile of = tile(index);
+    const StripLinear& w = of.product->weight;
+    const int copied = copied_by(static_cast<int>(threadIdx.x) - 256);
+    const StripAt strip = copied_strip(of, w, copied);
+    for (int i = 0; i < kChunks && i * kChunkCells < w.cells; ++i) {
+      fill_chunk(at.chunk(i), at.chunk_full(i), strip, w, i * kChunkCells, copied);
     }
   }
 
   // The third warpgroup: thread t copies piece t % 8 of rows t / 8, and 16 further; some the weights, too.
   SLUICE_DEVICE void fill(const Rings& at, int index, int count) const {
     const int thread = static_cast<int>(threadIdx.x) - 256;
-    // Of the strips that a tile has each warp copies a quarter, a lane one; other lanes none.
-    constexpr int kLanes = kCopiedStrips / 4;
-    const int copied = thread % 32 < kLanes ? thread / 32 * kLanes + thread % 32 : kCopiedStrips;
+    const int copied = copied_by(thread);
+    bool started = launch.groups == nullptr;  // all stages of weights are
     int stage = 0, stage_parity = 1, chunk = 0, chunk_parity = 1;
     const std::uint32_t to = at.rows(0) + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
     for (; index < count; index += gridDim.x) {
@@ -135,15 +168,17 @@ struct TileProducts {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         const int r = thread / 8 + 16 * i, row = of.first + (r < of.rows ? r : 0);
-        const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[row] : row;
+        const std::ptrdiff_t x_row = product.x_rows != nullptr ? __ldcg(product.x_rows + row) : row;
         from[i] = static_cast<std::uint32_t>(x_row * product.ldx / 8) + thread % 8;
       }
       const auto* x = reinterpret_cast<const uint4*>(product.x);
       const StripAt strip = copied_strip(of, w, copied);
       for (int cell = 0; cell < w.cells; ++cell) {
         if (cell % kChunkCells == 0) {
-          wait_phase(at.chunk_free(chunk), chunk_parity);
-          fill_chunk(at.chunk(chunk), at.chunk_full(chunk), strip, w, cell, copied);
+          if (!started || cell >= kChunks * kChunkCells) {
+            wait_phase(at.chunk_free(chunk), chunk_parity);
+            fill_chunk(at.chunk(chunk), at.chunk_full(chunk), strip, w, cell, copied);
+          }
           if (++chunk == kChunks) chunk = 0, chunk_parity ^= 1;
         }
         wait_phase(at.rows_free(stage), stage_parity);
@@ -156,6 +191,7 @@ struct TileProducts {
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at.rows_full(stage)) : "memory");
         if (++stage == kStages) stage = 0, stage_parity ^= 1;
       }
+      started = false;
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
   }
@@ -170,17 +206,19 @@ struct TileProducts {
   }
   static SLUICE_DEVICE void fill_chunk(std::uint32_t to, std::uint32_t barrier, const StripAt& from,
                                        const StripLinear& w, int cell, int copied) {
-    const int cells = min(kChunkCells, w.cells - cell), bytes = cells * Cell<kKind>::kWords * 512;
-    int scales_at = cell * 32, scale_bytes = kKind == StripKind::kMxfp4 ? cells * 32 : 0;
+    const int cells = min(kChunkCells, w.cells - cell);
+    int bytes = cells * Cell<kKind>::kWords * 512, scales_at = 0, scale_bytes = 0;
     if constexpr (kKind == StripKind::kFp8) {
       scales_at = cell / w.scale_cells * 16;
       scale_bytes = (cell + cells - 1) / w.scale_cells * 16 + 16 - scales_at;
     }
+    if constexpr (kKind == StripKind::kMxfp4) bytes = kFp4PieceBytes;                    // its scales with it
     if (copied == 0) arrive_and_expect(barrier, kCopiedStrips * (bytes + scale_bytes));  // before or after others copy
     if (copied == kCopiedStrips) return;
     const std::uint32_t at = to + copied * kStripBytes;
-    bulk_copy(at, from.cells + static_cast<std::size_t>(cell) * w.cell_bytes, bytes, barrier);
-    if (kScaleBytes > 0) bulk_copy(at + 2048, from.scales + scales_at, scale_bytes, barrier);
+    const auto cell_at = kKind == StripKind::kMxfp4 ? fp4_cell_at(cell) : static_cast<std::size_t>(cell) * w.cell_bytes;
+    bulk_copy(at, from.cells + cell_at, bytes, barrier);
+    if (kKind == StripKind::kFp8) bulk_copy(at + 2048, from.scales + scales_at, scale_bytes, barrier);
   }
 
   static SLUICE_DEVICE void load_words(std::uint32_t at, std::uint32_t (&to)[4]) {
@@ -302,11 +340,18 @@ struct TileProducts {
 
   SLUICE_DEVICE void put(const Tile& of, int strip, int lane, const float (&sums)[kSums]) const {
     const StripProduct& product = *of.product;
-    float* y = product.y + of.first * product.ldy;
+    const int output = strip * kStripOutputs + lane / 4, first = lane % 4 * 2;
+    const bool has[2] = {output < product.weight.out, output + 8 < product.weight.out};
+    float* y = product.y + (of.first + first) * product.ldy + output;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int row = i / 4 * 8 + lane % 4 * 2 + i % 2, output = strip * kStripOutputs + lane / 4 + i / 2 % 2 * 8;
-      if (row < of.rows && output < product.weight.out) y[row * product.ldy + output] = sums[i] + 0.0F;  // of a segment
+    for (int i = 0; i < kRows / 8; ++i, y += 8 * product.ldy) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * i + first + e >= of.rows) continue;
+        float* to = y + e * product.ldy;
+        if (has[0]) to[0] = sums[4 * i + e] + 0.0F;  // of a segment
+        if (has[1]) to[8] = sums[4 * i + 2 + e] + 0.0F;
+      }
     }
   }
   // Transposed, so that a lane has two outputs of a row side by side.
@@ -319,16 +364,15 @@ struct TileProducts {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int row = i * 8 + lane % 4 * 2 + e;
-        weights[e] = row < of.rows ? launch.weights[of.first + row] : 0.0F;
+        weights[e] = row < of.rows ? __ldcg(launch.weights + of.first + row) : 0.0F;
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const auto value = [&](int e) -> std::uint32_t {
-          return to_bf16(cuda_ops::SwiGluValues::of(gate[4 * i + 2 * h + e] + 0.0F, up[4 * i + 2 * h + e] + 0.0F,
-                                                    weights[e], launch.limit))
-              .bits;
+        const auto value = [&](int e) {
+          return cuda_ops::SwiGluValues::of(gate[4 * i + 2 * h + e] + 0.0F, up[4 * i + 2 * h + e] + 0.0F, weights[e],
+                                            launch.limit);
         };
-        const std::uint32_t pair = value(0) | value(1) << 16;
+        const std::uint32_t pair = bf16_pair(value(0), value(1));
         std::uint32_t outputs;
         asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(outputs) : "r"(pair));
         const int row = i * 8 + lane / 4, output = strip * kStripOutputs + h * 8 + lane % 4 * 2;

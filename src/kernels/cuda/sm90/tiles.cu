@@ -11,8 +11,8 @@ namespace {
 int tile_strips(const StripProduct& product) {
   return product.weight.segments == 1 && product.weight.kind != StripKind::kFp8Scaled ? 16 : 8;
 }
-// Rows of tiles of 16 strips, whose warps have no registers for more than 112: the lesser of what tiles take, as much as
-// their rows and about 40 for the weights.
+// Rows of tiles of 16 strips, whose warps have no registers for more than 112: the lesser of what tiles take, as much
+// as their rows and about 40 for the weights.
 int wide_tile_rows(int rows) {
   const auto cost = [&](int of_tile) { return (rows + of_tile - 1) / of_tile * (of_tile + 40); };
   return cost(64) < cost(112) ? 64 : 112;
@@ -49,8 +49,12 @@ void launch(const Exec& exec, int rows, std::span<const StripProduct> products) 
 
 bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   std::int64_t tiles = 0;
-  for (const StripProduct& product : products) tiles += tiles_of(rows.rows, product);
-  return 2 * tiles >= cuda_ops::processors(exec);
+  for (const StripProduct& product : products) {
+    // Up to 64 rows, of which tiles of 8 strips would have more than they can.
+    if (rows.rows <= kManyRows && tile_strips(product) == 8) return false;
+    tiles += tiles_of(rows.rows, product);
+  }
+  return (rows.rows <= kManyRows ? 3 * tiles / 2 : 2 * tiles) >= cuda_ops::processors(exec);
 }
 
 void multiply_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
