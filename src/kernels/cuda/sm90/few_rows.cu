@@ -23,7 +23,7 @@ template <StripKind kKind, int kTiles>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them of the next kernel
-  static constexpr bool kWaits = true;
+  static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;  // a stage has the rows, too
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   StripLaunch launch;
@@ -167,6 +167,7 @@ struct FewRows {
       cuda_ops::commit_copies();
     }
     cuda_ops::wait_for_kernels();
+    cuda_ops::let_next_kernel_start();
     const bool whole = row_bytes != 0;
     std::byte* base = whole ? shared + kWarps * kAhead * stage_bytes : ring + kCellBytes;
     const Rows rows = rows_of(product, group, lane, base);
