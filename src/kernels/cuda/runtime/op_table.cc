@@ -7,6 +7,7 @@ namespace cuda_ops {
 #define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
 SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
+SLUICE_OP(store_kv, StoreKvArgs)
 #undef SLUICE_OP
 }  // namespace cuda_ops
 namespace cuda_sm90 {
@@ -21,14 +22,19 @@ void index_select(const Exec& exec, const IndexSelectArgs& args);
 const OpTable& cuda_op_table() {
 #define SLUICE_OP(op, Args) .op = cuda_ops::op,
   static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
-  static constexpr OpTable kTable{.device = "cuda",
-                                  .parts = &kParts,
+  static constexpr OpTable kComposed{.device = "cuda",
+                                     .parts = &kParts,
 #define SLUICE_COMPOSED(op, Args) .op = composed::op,
-                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+                                     SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
-  return kTable;
+  static const OpTable table = [] {
+    OpTable ops = kComposed;
+    ops.store_kv = cuda_ops::store_kv;
+    return ops;
+  }();
+  return table;
 }
 
 const OpTable& cuda_sm90_op_table() {
