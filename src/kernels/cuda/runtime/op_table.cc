@@ -14,6 +14,7 @@ namespace cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void attend(const Exec& exec, const AttendArgs& args);
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 void select_entries(const Exec& exec, const IndexSelectArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);
@@ -50,6 +51,7 @@ const OpTable& cuda_sm90_op_table() {
     ops.device = "cuda, sm90";
     ops.parts = &parts;
     ops.experts = cuda_sm90::experts;
+    ops.attend = cuda_sm90::attend;
     ops.hc_leave_enter = cuda_sm90::hc_leave_enter;
     ops.index_select = cuda_sm90::index_select;
     return ops;
