@@ -1,6 +1,4 @@
-// choose_experts (kernels/router.h): a team a row, its scores in shared memory. With few rows each team chooses once
-// for nothing, by the bias alone, while the kernels ahead still work: what it takes is its instructions, which no cache
-// has.
+// choose_experts (kernels/router.h): a team a row, its scores in shared memory.
 #include "kernels/cuda/launch.h"
 #include "kernels/math.h"
 #include "kernels/order_key.h"
@@ -12,9 +10,7 @@ namespace {
 
 struct Route {
   static constexpr int kThreads = 256;
-  static constexpr bool kWaits = true;
   RouteArgs args;
-  bool rehearses;
 
   // Scores, biased scores and keys of the experts; keys of groups; the row's experts.
   SLUICE_HD static std::size_t shared_bytes(const RouteArgs& args) {
@@ -26,34 +22,26 @@ struct Route {
     auto* chosen = reinterpret_cast<std::int32_t*>(scores + 3 * args.experts + args.groups);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(team.index) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(team.index) * args.slots;
-    SLUICE_ROLLED
-    for (int run = rehearses ? 0 : 1; run < 2; ++run) {
-      const bool real = run == 1;
-      if (real) wait_for_kernels();
-      score(team, real ? args.logits + static_cast<std::ptrdiff_t>(team.index) * args.experts : args.bias, scores);
-      if (args.hash_ids != nullptr) {
-        team.each([&](int t) {
-          for (int s = t; s < args.slots; s += kThreads) chosen[s] = args.given_id(team.index, s);
-        });
-      } else {
-        choose(team, scores, chosen);
+    score(team, args.logits + static_cast<std::ptrdiff_t>(team.index) * args.experts, scores);
+    if (args.hash_ids != nullptr) {
+      team.each([&](int t) {
+        for (int s = t; s < args.slots; s += kThreads) chosen[s] = args.given_id(team.index, s);
+      });
+    } else {
+      choose(team, scores, chosen);
+    }
+    team.sync();
+    team.each([&](int t) {
+      if (t >= args.slots) return;
+      float sum = 0.0F;
+      for (int s = 0; s < args.slots; ++s) sum += scores[chosen[s]];
+      sum += args.sum_epsilon;
+      for (int s = t; s < args.slots; s += kThreads) {
+        const float of_slot = scores[chosen[s]];
+        ids[s] = chosen[s];
+        weights[s] = args.normalised ? of_slot / sum * args.scaling : of_slot * args.scaling;
       }
-      team.sync();
-      if (real) team.each([&](int t) { weigh(t, scores, chosen, ids, weights); });
-    }
-  }
-
-  SLUICE_DEVICE void weigh(int t, const float* scores, const std::int32_t* chosen, std::int32_t* ids,
-                           float* weights) const {
-    if (t >= args.slots) return;
-    float sum = 0.0F;
-    for (int s = 0; s < args.slots; ++s) sum += scores[chosen[s]];
-    sum += args.sum_epsilon;
-    for (int s = t; s < args.slots; s += kThreads) {
-      const float of_slot = scores[chosen[s]];
-      ids[s] = chosen[s];
-      weights[s] = args.normalised ? of_slot / sum * args.scaling : of_slot * args.scaling;
-    }
+    });
   }
 
   SLUICE_DEVICE void score(const Team<kThreads>& team, const float* logits, float* scores) const {
@@ -127,9 +115,7 @@ void choose_experts(const Exec& exec, const RouteArgs& args) {
                "a row cannot choose more experts than there are");
   SLUICE_CHECK(args.groups > 0 && args.experts % args.groups == 0 && args.kept_groups <= args.groups,
                "groups of experts have equal length, and no more are kept than there are");
-  constexpr int kRehearsed = 32;  // rows
-  launch(exec, args.rows, Route{args, args.rows <= kRehearsed && args.bias != nullptr && args.hash_ids == nullptr},
-         Route::shared_bytes(args));
+  launch(exec, args.rows, Route{args}, Route::shared_bytes(args));
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -1,7 +1,6 @@
-// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of
-// 128 keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in
-// shared memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key
-// g + 8 t.
+// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of 128
+// keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in shared
+// memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key g + 8 t.
 #include <cmath>
 
 #include "base/number_formats.h"
@@ -36,7 +35,6 @@ template <bool kFp4>
 struct IndexScores {
   static constexpr int kThreads = kGroups * 128;
   static constexpr bool kWaits = true;
-  static constexpr int kRehearsed = 32;         // rows at most
   static constexpr int kCopies = kFp4 ? 4 : 8;  // of 512 bytes, that are a warp's keys of a tile; then their scales
   static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = kFp4 ? 3 : 2;
   struct Shared {
@@ -54,8 +52,7 @@ struct IndexScores {
     auto& shared = *reinterpret_cast<Shared*>(team.shared);
     Piece piece;
     const bool found = find(team.index, &piece);
-    const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0),
-              lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = __shfl_sync(kAll, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
     const int tiles = launch.piece_units * (kIndexUnit / kIndexTile);
     const int tile_end = min((piece.index + 1) * tiles, (piece.visible + kIndexTile - 1) / kIndexTile);
     int tile = piece.index * tiles;
@@ -73,17 +70,10 @@ struct IndexScores {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) pages[i] = page(tile + i * kGroups);
     int next_page = page(tile + kAhead * kGroups);
-    // Forming queries is more instructions than any cache has left after the products, so it is done once for nothing
-    // while the kernels ahead still work.
-#pragma unroll 1
-    for (int run = launch.forms_queries && launch.rows <= kRehearsed ? 0 : 1; run < 2; ++run) {
-      if (run == 1) {
-        cuda_ops::wait_for_kernels();
+    cuda_ops::wait_for_kernels();
 #pragma unroll
-        for (int i = 0; i < kAhead; ++i) start(tile + i * kGroups, pages[i], i);
-      }
-      load_queries(shared, piece, run == 1);
-    }
+    for (int i = 0; i < kAhead; ++i) start(tile + i * kGroups, pages[i], i);
+    load_queries(shared, piece);
     float weights[16];
     load_weights(piece.row, lane % 4, weights);
     show_tensor_cores();
@@ -272,11 +262,11 @@ struct IndexScores {
     }
   }
 
-  // Eight threads have a head, each four dims of every 32. Not real: queries are 0.
-  SLUICE_DEVICE void load_queries(Shared& shared, const Piece& piece, bool real) const {
+  // Eight threads have a head, each four dims of every 32.
+  SLUICE_DEVICE void load_queries(Shared& shared, const Piece& piece) const {
     const int head = static_cast<int>(threadIdx.x) / 8, part = static_cast<int>(threadIdx.x) % 8;
     float v[4][4] = {};
-    if (head < launch.args.heads && real) {
+    if (head < launch.args.heads) {
       const float* q = launch.args.q + (static_cast<std::ptrdiff_t>(piece.row) * launch.args.heads + head) * kIndexDims;
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
