@@ -49,6 +49,8 @@ struct StoreKvArgs {
   const StepTables* step = nullptr;
   int count = 0;
   std::array<KvRows, kMostKinds> kinds{};
+  // Nothing here is written by the op called last, nor the other way round: a device may do both at once.
+  bool beside_last = false;
 
   StoreKvArgs& add(const KvRows& rows) {
     SLUICE_CHECK(count < kMostKinds, "more kinds of cached rows than a layer has");

@@ -1,6 +1,5 @@
 // Attention of the profile sm90 over official FP8 rows (kernels/cuda/sm90/attend_rows.h): the bits of a plain kernel of
 // that order, whatever rows are computed together; and how far it is from f64.
-#include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,167 +10,14 @@
 #include "kernels/attention.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
+#include "kernels/ops.h"
+#include "plain_attention.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_attention_test {
 namespace {
 
 using namespace sm90_testing;
-
-constexpr int kRope = 64;
-
-// A row's keys, one after the other.
-struct PlainKeys {
-  const RowRef* rows;  // on the device
-  const std::int32_t *first, *count;
-};
-
-__device__ std::uint16_t plain_half(float x) {
-  return __half_as_ushort(__float2half_rn(x));
-}
-// In units of 2^exponent.
-__device__ std::uint16_t plain_value(const RowRef& row, int dims, int d, int exponent) {
-  const int codes = dims - kRope;
-  if (d >= codes) {
-    const auto* at = reinterpret_cast<const std::uint8_t*>(row.data) + codes + 2 * (d - codes);
-    return plain_half(ldexpf(to_float(bf16{static_cast<std::uint16_t>(at[0] | at[1] << 8)}), -exponent));
-  }
-  const int scale = static_cast<std::uint8_t>(row.scales[d / 64]);
-  return plain_half(ldexpf(e4m3_to_float(static_cast<std::uint8_t>(row.data[d])), scale - 127 - exponent));
-}
-__device__ void plain_step(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-// Of a block, by a warp.
-__device__ int plain_exponent(const RowRef* rows, int count, int dims) {
-  int most = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count * (dims / 64 - 1); i += 32) {
-    most = max(most, static_cast<int>(static_cast<std::uint8_t>(rows[i / (dims / 64 - 1)].scales[i % (dims / 64 - 1)])));
-  }
-  const int e = static_cast<int>(__reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(most))) - 127;
-  return e - min(max(e, -14), 4);
-}
-__device__ std::uint32_t plain_pair(std::uint16_t low, std::uint16_t high) {
-  return low | static_cast<std::uint32_t>(high) << 16;
-}
-__device__ float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// A warp: 16 heads of a row, one block after the other, in the order of the header. `values` [row][head][dims] and
-// `total` are where the running values, and those of the segments before, are kept.
-__global__ void plain_attention(PlainKeys keys, const float* q, const float* sink, int heads, int dims, float factor,
-                                float* values, float* total) {
-  const int row = static_cast<int>(blockIdx.x), first_head = static_cast<int>(blockIdx.y) * 16;
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4, count = keys.count[row];
-  const RowRef* list = keys.rows + keys.first[row];
-  __shared__ std::uint16_t p[16][64];
-  const auto query = [&](int head, int d) {
-    head += first_head;
-    return head < heads ? q[(static_cast<std::size_t>(row) * heads + head) * dims + d] : 0.0F;
-  };
-  __shared__ int powers[16];  // of two, of the queries
-  for (int head = 0; head < 16; ++head) {
-    float most = 0.0F;
-    for (int d = lane; d < dims; d += 32) most = fmaxf(most, std::fabs(query(head, d)));
-    const unsigned bits = __reduce_max_sync(0xFFFFFFFFU, __float_as_uint(most));
-    powers[head] = max(static_cast<int>(bits >> 23) - 127, -64);
-  }
-  __syncwarp();
-  const auto rounded_query = [&](int head, int d) { return plain_half(ldexpf(query(head, d), -powers[head])); };
-  const float factors[2] = {ldexpf(factor, powers[g]), ldexpf(factor, powers[g + 8])};
-  const auto at = [&](float* of, int head, int d) -> float* {
-    return of + ((static_cast<std::size_t>(row) * gridDim.y * 16) + first_head + head) * dims + d;
-  };
-  float all_m[2], all_l[2], m[2], l[2];
-  for (int begin = 0; begin < count; begin += 1024) {
-    const int end = min(begin + 1024, count);
-    for (int h = 0; h < 2; ++h) m[h] = -INFINITY, l[h] = 0.0F;
-    int exponent = 0;
-    for (int block = begin; block < end; block += 64) {
-      const int before = exponent;
-      exponent = plain_exponent(list + block, min(64, end - block), dims);
-      const auto value = [&](int key, int d) { return key < end ? plain_value(list[key], dims, d, exponent) : std::uint16_t{0}; };
-      float s[8][4], alpha[2];
-      for (int n = 0; n < 8; ++n) {
-        for (float& value : s[n]) value = 0.0F;
-        for (int step = 0; step < dims / 16; ++step) {
-          std::uint32_t a[4], b[2];
-          for (int r = 0; r < 4; ++r) {
-            const int d = fragment_input(lane, step, r), key = block + 8 * n + g;
-            a[r] = plain_pair(rounded_query(fragment_row(lane, r), d), rounded_query(fragment_row(lane, r), d + 1));
-            if (r % 2 != 0) continue;
-            b[r / 2] = plain_pair(value(key, d), value(key, d + 1));
-          }
-          plain_step(s[n], a, b);
-        }
-        for (float& of : s[n]) of = ldexpf(of, exponent);
-      }
-      for (int h = 0; h < 2; ++h) {
-        float most = m[h], sum = 0.0F;
-        for (int n = 0; n < 8; ++n) {
-          for (int e = 0; e < 2; ++e) {
-            if (block + 8 * n + 2 * t + e >= end) s[n][2 * h + e] = -INFINITY;
-            most = fmaxf(most, s[n][2 * h + e]);
-          }
-        }
-        for (const int other : {1, 2}) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, other));
-        alpha[h] = exp2_of((m[h] - most) * factors[h]);
-        for (int n = 0; n < 8; ++n) {
-          for (int e = 0; e < 2; ++e) {
-            const float w = exp2_of(std::fma(s[n][2 * h + e], factors[h], -(most * factors[h])));
-            p[g + 8 * h][8 * n + 2 * t + e] = plain_half(w);
-            sum += w;
-          }
-        }
-        for (const int other : {1, 2}) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, other);
-        l[h] = std::fma(l[h], alpha[h], sum);
-        m[h] = most;
-      }
-      __syncwarp();
-      for (int d = 0; d < dims; d += 8) {
-        float v[4];
-        for (int i = 0; i < 4; ++i) {
-          v[i] = block == begin ? 0.0F : *at(values, g + i / 2 * 8, d + 2 * t + i % 2) * ldexpf(alpha[i / 2], before - exponent);
-        }
-        for (int step = 0; step < 4; ++step) {
-          std::uint32_t a[4], b[2];
-          for (int r = 0; r < 4; ++r) {
-            const int k = fragment_input(lane, step, r), key = block + k;
-            a[r] = plain_pair(p[fragment_row(lane, r)][k], p[fragment_row(lane, r)][k + 1]);
-            if (r % 2 != 0) continue;
-            b[r / 2] = plain_pair(value(key, d + g), value(key + 1, d + g));
-          }
-          plain_step(v, a, b);
-        }
-        for (int i = 0; i < 4; ++i) *at(values, g + i / 2 * 8, d + 2 * t + i % 2) = v[i];
-      }
-      __syncwarp();
-    }
-    for (int h = 0; h < 2; ++h) {
-      m[h] = ldexpf(m[h], powers[g + 8 * h]);
-      const float most = begin == 0 ? m[h] : fmaxf(all_m[h], m[h]);
-      const float a = begin == 0 ? 0.0F : exp2_of((all_m[h] - most) * factor), b = exp2_of((m[h] - most) * factor);
-      all_l[h] = begin == 0 ? l[h] : std::fma(b, l[h], a * all_l[h]);
-      for (int d = 2 * t; d < dims; d += d % 2 == 0 ? 1 : 7) {
-        const float value = ldexpf(*at(values, g + 8 * h, d), exponent);
-        float* sum = at(total, g + 8 * h, d);
-        *sum = begin == 0 ? value : std::fma(b, value, a * *sum);
-      }
-      all_m[h] = most;
-    }
-  }
-  for (int h = 0; h < 2; ++h) {
-    const int head = first_head + g + 8 * h;
-    if (head >= heads) continue;
-    const float l_sink = sink == nullptr ? all_l[h] : all_l[h] + exp2_of(std::fma(sink[head], kLog2E, -(all_m[h] * factor)));
-    for (int d = 2 * t; d < dims; d += d % 2 == 0 ? 1 : 7) *at(total, g + 8 * h, d) *= 1.0F / l_sink;
-  }
-}
 
 struct Shape {
   int heads, dims, tokens_per_row, max_selected;  // tokens_per_row 0: a window alone; max_selected 0: all entries
@@ -197,7 +43,8 @@ class World {
                         .latent_list = static_cast<std::int32_t>(latent_pages_.size()),
                         .window_list = static_cast<std::int32_t>(window_pages_.size()),
                         .first_window_block = first_block});
-      for (int b = 0; b < blocks; ++b) latent_pages_.push_back(LatentPage(static_cast<std::int32_t>(latent_pages_.size())));
+      for (int b = 0; b < blocks; ++b)
+        latent_pages_.push_back(LatentPage(static_cast<std::int32_t>(latent_pages_.size())));
       for (int b = first_block; b < blocks; ++b)
         window_pages_.push_back(WindowPage(static_cast<std::int32_t>(window_pages_.size())));
       rows_ += span.rows;
@@ -228,7 +75,9 @@ class World {
   }
 
   int rows() const { return rows_; }
-  std::size_t row_values() const { return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.dims); }
+  std::size_t row_values() const {
+    return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.dims);
+  }
 
   // Spans [first, first + count), or rows, each a span of its own; by so many blocks for a row (0: as it is chosen).
   const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, int cluster = 0) {
@@ -245,6 +94,40 @@ class World {
     cluster == 0 ? cuda_sm90::attend_keys(exec, args) : void(cuda_sm90::attend_official(exec, args, cluster));
     return out_->data();
   }
+  // All rows as attend() of the profile leaves them, and as attend_keys(), rope_heads() and prepare_rows() do one after
+  // the other: values, then bf16.
+  std::vector<std::vector<float>> finished(const Exec& exec, int cluster, bool one_by_one) {
+    std::vector<Position> positions;
+    for (int r = 0; r < rows_; ++r) positions.push_back(position(r));
+    const OnDevice<Position> of_rows(positions);
+    std::mt19937 random(23);
+    const int last = *std::ranges::max_element(positions);
+    const OnDevice<float> table(random_values(random, static_cast<std::size_t>(last + 1) * kRope));
+    OnDevice<float> pairs(q_host_.size() / 2);
+    pairs.poison();
+    const OnDevice<TokenId> ids(static_cast<std::size_t>(rows_));
+    StepTables step;
+    step.ids = {ids.data(), static_cast<std::size_t>(rows_)};
+    step.positions = {of_rows.data(), positions.size()};
+    step.spans = {device_spans_->data(), spans_.size()};
+    step.host_spans = spans_;
+    step.latent_pages = device_latents_->data(), step.window_pages = device_windows_->data();
+    AttendArgs args = arguments(true);
+    args.step = &step, args.spans = step.spans, args.rows = rows_;
+    args.out_rope = {table.data(), kRope, shape_.dims - kRope};
+    args.out_rows = contiguous_rows(args.out, shape_.heads * shape_.dims);
+    args.out_rows.columns = shape_.dims, args.out_rows.parts = shape_.heads, args.out_rows.part_step = shape_.dims;
+    args.out_rows.forms[static_cast<std::size_t>(InputForm::kBf16)] = pairs.data();
+    out_->poison();
+    if (one_by_one) {
+      composed::attend(exec, args);
+    } else if (cluster == 0) {
+      cuda_sm90::attend(exec, args);
+    } else {
+      cuda_sm90::attend_official(exec, args, cluster);
+    }
+    return {out_->fetch(), pairs.fetch()};
+  }
   // Of all rows, padded to 16 heads.
   std::vector<float> plain(bool with_sink) {
     std::vector<RowRef> keys;
@@ -257,7 +140,8 @@ class World {
     const OnDevice<RowRef> list(keys);
     const OnDevice<std::int32_t> firsts(first), counts(count);
     const int tiles = (shape_.heads + 15) / 16;
-    const std::size_t all = static_cast<std::size_t>(rows_) * static_cast<std::size_t>(tiles) * 16 * static_cast<std::size_t>(shape_.dims);
+    const std::size_t all =
+        static_cast<std::size_t>(rows_) * static_cast<std::size_t>(tiles) * 16 * static_cast<std::size_t>(shape_.dims);
     const OnDevice<float> values(all), total(all);
     plain_attention<<<dim3(static_cast<unsigned>(rows_), static_cast<unsigned>(tiles)), 32, 0,
                       static_cast<cudaStream_t>(gpu().stream())>>>(
@@ -266,7 +150,8 @@ class World {
     const std::vector<float> padded = total.fetch();
     std::vector<float> result;
     for (std::size_t r = 0; r < static_cast<std::size_t>(rows_); ++r) {
-      const auto begin = padded.begin() + static_cast<std::ptrdiff_t>(r * static_cast<std::size_t>(tiles * 16 * shape_.dims));
+      const auto begin =
+          padded.begin() + static_cast<std::ptrdiff_t>(r * static_cast<std::size_t>(tiles * 16 * shape_.dims));
       result.insert(result.end(), begin, begin + static_cast<std::ptrdiff_t>(row_values()));
     }
     return result;
@@ -279,11 +164,14 @@ class World {
     }
     std::vector<double> out;
     for (int h = 0; h < shape_.heads; ++h) {
-      const float* q = &q_host_[static_cast<std::size_t>(row) * row_values() + static_cast<std::size_t>(h * shape_.dims)];
+      const float* q =
+          &q_host_[static_cast<std::size_t>(row) * row_values() + static_cast<std::size_t>(h * shape_.dims)];
       float largest = 0x1p-64F;
       for (int d = 0; d < shape_.dims; ++d) largest = std::max(largest, std::fabs(q[d]));
       const int power = std::ilogb(largest);
-      const auto rounded = [&](float x) { return std::ldexp(static_cast<double>(to_float(to_f16(std::ldexp(x, -power)))), power); };
+      const auto rounded = [&](float x) {
+        return std::ldexp(static_cast<double>(to_float(to_f16(std::ldexp(x, -power)))), power);
+      };
       std::vector<double> s, v(static_cast<std::size_t>(shape_.dims));
       double most = -INFINITY, sum = 0.0;
       for (const auto& key : keys) {
@@ -469,7 +357,9 @@ class GpuAttention : public Sm90Test {
           const int here = (h + i / 64) * dims + d + i % 64;
           if (std::memcmp(&rows[0][here], &rows[1][here], sizeof(float)) != 0) ++count, at = here;
         }
-        text += count == 0 ? " 0" : " " + std::to_string((count + 63) / 64) + "(" + std::to_string(rows[0][at] / rows[1][at]) + ")";
+        text += count == 0
+                    ? " 0"
+                    : " " + std::to_string((count + 63) / 64) + "(" + std::to_string(rows[0][at] / rows[1][at]) + ")";
       }
     }
     return text;
@@ -496,7 +386,8 @@ TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
         compare(world.run(exec_, false, 0, static_cast<int>(of.spans.size()), with_sink, cluster), 0, world.rows(),
                 what.c_str());
       }
-      for (int r = 0; r < world.rows(); r += r < 4 ? 1 : 13) compare(world.run(exec_, true, r, 1, with_sink), r, 1, "alone");
+      for (int r = 0; r < world.rows(); r += r < 4 ? 1 : 13)
+        compare(world.run(exec_, true, r, 1, with_sink), r, 1, "alone");
       int row = of.spans[0].rows;
       for (int s = 1; s < static_cast<int>(of.spans.size()); ++s) {
         const int rows = of.spans[static_cast<std::size_t>(s)].rows;
@@ -504,6 +395,21 @@ TEST_F(GpuAttention, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
         row += rows;
       }
       if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(GpuAttention, FinishesWhatItGivesAsTheOpsBehindItWould) {
+  for (const Case& of : cases()) {
+    World world(random_, of.shape, of.spans);
+    const auto expected = world.finished(exec_, 0, true);
+    for (const int cluster : {0, 1, 2, 4, 8}) {
+      if (cluster > 1 && of.shape.dims != 512) continue;
+      const auto given = world.finished(exec_, cluster, false);
+      for (const std::size_t i : {0U, 1U}) {
+        ASSERT_EQ(std::memcmp(given[i].data(), expected[i].data(), expected[i].size() * sizeof(float)), 0)
+            << of.name << " by " << cluster << " blocks, " << (i == 0 ? "values" : "bf16");
+      }
     }
   }
 }
@@ -526,7 +432,8 @@ TEST_F(GpuAttention, EveryNumberOfRowsGivesTheSameBits) {
 
 TEST_F(GpuAttention, ClustersOfEverySizeGiveTheSameBitsForFewRows) {
   std::vector<TestSpan> spans;
-  for (int i = 0; i < 64; ++i) spans.push_back({1, static_cast<int>(i % 2 == 0 ? 1500 + random_() % 9000 : random_() % 2600)});
+  for (int i = 0; i < 64; ++i)
+    spans.push_back({1, static_cast<int>(i % 2 == 0 ? 1500 + random_() % 9000 : random_() % 2600)});
   World world(random_, {64, 512, 4, 1300, 40}, spans);  // up to two segments, some blocks in units of their own
   const OnDevice<float> expected(world.plain(true));
   for (const int cluster : {1, 2, 4, 8}) {

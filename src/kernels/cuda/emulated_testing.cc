@@ -18,20 +18,26 @@
 #include "kernels/cuda/shared/router.cu"
 #include "kernels/cuda/shared/rows.cu"
 #include "kernels/cuda/shared/sample.cu"
+#include "kernels/cuda/shared/store_kv.cu"
 
 namespace sluice {
 
 const OpTable& cuda_emulated_op_table() {
 #define SLUICE_OP(op, Args) .op = cuda_emulated_ops::op,
   static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
-  static constexpr OpTable kTable{.device = "cuda, emulated",
-                                  .parts = &kParts,
+  static constexpr OpTable kComposed{.device = "cuda, emulated",
+                                     .parts = &kParts,
 #define SLUICE_COMPOSED(op, Args) .op = composed::op,
-                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+                                     SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
-  return kTable;
+  static const OpTable table = [] {
+    OpTable ops = kComposed;
+    ops.store_kv = cuda_emulated_ops::store_kv;
+    return ops;
+  }();
+  return table;
 }
 
 }  // namespace sluice

@@ -25,10 +25,13 @@
 // of that have started, and waits, before its teams begin, until that one has ended. So starting takes no time of its
 // own. Why nothing else changes:
 //   - Each block waits, so a kernel that has ended says that all kernels before it have, and what they wrote is seen.
-//   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but packed
-//     weights, and what kernels before that one wrote if that one has kStartsNext (it lets others start only when it
-//     has waited itself). No kernel of launch() writes weights; what does (uploads, copies, fills) is ordered before
-//     the first kernel behind it, which starts as usual, and so before all later ones.
+//   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but weights
+//     and a step's tables, and what kernels before that one wrote if that one has kStartsNext (it lets others start
+//     only when it has waited itself). No kernel of launch() writes those; what does (uploads, copies, fills) is
+//     ordered before the first kernel behind it, which starts as usual, and so before all later ones.
+//   - A kernel of launch_beside() has nothing to do with the one before it: neither reads or writes what the other
+//     writes. If that one has kStartsNext, all kernels before it have ended when this one starts, so it works beside
+//     it, and waits for its end when its own work is done: that it has ended says the same as that any other has.
 //   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
 // Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
 //
@@ -80,6 +83,8 @@ std::size_t cuda_workspace_bytes(const Exec& exec);  // kCudaWorkspaceBytes at l
 int cuda_processors(const Exec& exec);
 // Enqueues a kernel, or keeps it until the device enqueues all of a batch (Device::begin_batch()).
 void cuda_enqueue(const Exec& exec, const KernelLaunch& launch);
+// Whether the kernel enqueued next starts early, behind one with kStartsNext.
+bool cuda_starts_beside(const Exec& exec);
 
 namespace SLUICE_CUDA_OPS {
 
@@ -174,17 +179,19 @@ SLUICE_DEVICE void let_next_kernel_start() {
 #endif
 }
 
-template <class Kernel>
+// kBeside: the kernel waits when it has ended.
+template <class Kernel, bool kBeside>
 __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
   extern __shared__ __align__(16) std::byte shared[];
   if constexpr (!starts_next_itself<Kernel>()) let_next_kernel_start();
-  if constexpr (!waits_itself<Kernel>()) wait_for_kernels();
+  if constexpr (!waits_itself<Kernel>() && !kBeside) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   // Said so that the compiler knows what is the same for all threads of a block.
   const int of_block = kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
   if (kTeams == 1 || index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
+  if constexpr (kBeside) wait_for_kernels();
 }
 
 // What the runtime is asked and told once of a kernel on a device.
@@ -195,43 +202,56 @@ struct KernelState {
 };
 
 // Of the current device. Errors as launch()'s.
-template <class Kernel>
+template <class Kernel, bool kBeside>
 const KernelState& kernel_state(std::size_t shared_bytes) {
   constexpr std::size_t kWithoutAsking = std::size_t{48} << 10;
+  constexpr auto kFunction = run_teams<Kernel, kBeside>;
   thread_local KernelState state;
   int device = 0;
   cudaGetDevice(&device);
   if (device != state.device) {
     cudaFuncAttributes attributes{};
-    if (cudaFuncGetAttributes(&attributes, run_teams<Kernel>) != cudaSuccess) attributes.ptxVersion = 0;
+    if (cudaFuncGetAttributes(&attributes, kFunction) != cudaSuccess) attributes.ptxVersion = 0;
     state = {device, kWithoutAsking, attributes.ptxVersion >= 90};
   }
   if (shared_bytes > state.shared_bytes) {
-    cudaFuncSetAttribute(run_teams<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
+    cudaFuncSetAttribute(kFunction, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     state.shared_bytes = shared_bytes;
   }
   return state;
 }
 
 // `cluster`: so many consecutive teams, which are blocks, see each other's shared memory; compute capability 9.0.
-template <class Kernel>
+template <class Kernel, bool kBeside = false>
 void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0, int cluster = 1) {
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
   if (teams <= 0) return;
   SLUICE_CHECK(cluster == 1 || (kTeams == 1 && teams % cluster == 0), "whole clusters of blocks");
   SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
   const std::size_t team_bytes = (shared_bytes + 15) / 16 * 16, block_bytes = team_bytes * kTeams;
-  cuda_enqueue(exec, {.function = reinterpret_cast<const void*>(run_teams<Kernel>),
+  const bool waits = kernel_state<Kernel, kBeside>(block_bytes).waits;
+  cuda_enqueue(exec, {.function = reinterpret_cast<const void*>(run_teams<Kernel, kBeside>),
                       .blocks = static_cast<unsigned>((teams + kTeams - 1) / kTeams),
                       .threads = kBlockThreads<Kernel>,
                       .cluster = static_cast<unsigned>(cluster),
                       .shared_bytes = block_bytes,
-                      .waits = kernel_state<Kernel>(block_bytes).waits,
+                      .waits = waits,
+                      .starts_next = waits && starts_next_itself<Kernel>(),
                       .kernel = &kernel,
                       .kernel_bytes = sizeof kernel,
                       .teams = static_cast<int>(teams),
                       .team_shared_bytes = static_cast<int>(team_bytes)});
+}
+
+// A kernel that has nothing to do with the one enqueued last. It neither waits itself nor lets the next one start.
+template <class Kernel>
+void launch_beside(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
+  static_assert(!waits_itself<Kernel>() && !starts_next_itself<Kernel>());
+  if (cuda_starts_beside(exec)) {
+    launch<Kernel, true>(exec, teams, kernel, shared_bytes);
+  } else {
+    launch(exec, teams, kernel, shared_bytes);
+  }
 }
 
 // The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.
@@ -339,6 +359,11 @@ void launch(const Exec&, std::int64_t teams, const Kernel& kernel, std::size_t s
     std::fill(shared.begin(), shared.end(), std::byte{0xFF});  // NaN
     kernel(Team<Kernel::kThreads>{static_cast<int>(index), shared.data()});
   }
+}
+
+template <class Kernel>
+void launch_beside(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
+  launch(exec, teams, kernel, shared_bytes);
 }
 
 inline std::byte* workspace(const Exec&, std::size_t bytes) {

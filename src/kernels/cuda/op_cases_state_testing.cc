@@ -43,6 +43,68 @@ PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& for
   return view;
 }
 
+CompressorCase random_compressor(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  CompressorCase made;
+  CompressArgs& args = made.args;
+  args.overlap = random.between(0, 1) == 0;
+  args.ratio = args.overlap ? 4 : 128;
+  args.dim =
+      pick(random, sizes, {1, 17, 64, 128, 512}, args.overlap ? std::vector<int>{128, 512} : std::vector<int>{512});
+  const int width = args.overlap ? 2 * args.dim : args.dim, spans = random.between(1, 3);
+  const std::size_t state_floats = static_cast<std::size_t>(compressor_state_floats(args.dim, args.overlap));
+  std::vector<float> states;
+  TestStep step({args.ratio});
+  int rows = 0, pages = 0, latent_pages = 0, states_before = 0;
+  for (int s = 0; s < spans; ++s) {
+    const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
+    const int count = random.pick(std::vector<int>{1, 1, 3, 70, 260});
+    std::vector<float> state(state_floats);
+    reset_compressor_state(args.dim, args.overlap, state.data());
+    if (first > 0 && random.between(0, 3) > 0) {
+      for (float& value : state) value = std::fabs(random.normal()) + 1.0F;
+    }
+    states.insert(states.end(), state.begin(), state.end());
+    const int drafts = std::min(count - 1, random.pick(std::vector<int>{0, 0, 1, 8}));
+    states.resize(states.size() + static_cast<std::size_t>(1 + drafts) * state_floats, NAN);
+    std::vector<LatentPage> latents;
+    std::vector<WindowPage> windows;
+    for (int b = 0; b * kBlockTokens < first + count; ++b) {
+      latents.emplace_back(latent_pages++);
+      windows.emplace_back(b < first / kBlockTokens ? -1 : pages++);
+    }
+    step.add({.rows = count,
+              .first_position = first,
+              .latent_pages = latents,
+              .window_pages = windows,
+              .state_in = states_before,
+              .first_state = states_before,
+              .states = 2 + drafts,
+              .drafts = drafts});
+    rows += count;
+    states_before += 2 + drafts;
+  }
+  const StepTables& tables = put_step(memory, step.tables());
+  args.step = &tables;
+  args.ld = 2 * width;
+  const auto x = memory.put(random.floats(static_cast<std::size_t>(rows * 2 * width), 3.0F));
+  args.kv = x.data();
+  args.gate = x.data() + width;
+  args.ape = memory.put(random.floats(static_cast<std::size_t>(args.ratio * width))).data();
+  const auto state_bytes = memory.put(states);
+  args.states = reinterpret_cast<std::byte*>(state_bytes.data());
+  args.state_bytes = state_floats * sizeof(float);
+  made.pages = std::max(pages, 1), made.latent_pages = latent_pages;
+  made.states = state_bytes;
+  made.text = fmt::format("{} rows in {} spans, dim {} ratio {}", rows, spans, args.dim, args.ratio);
+  if (random.between(0, 1) == 0) {
+    const PlaneView& boundaries =
+        random_plane(random, memory, make_row_format(RowCodec::kF32, 3 * args.dim, 0), 1, made.pages);
+    args.boundaries = &boundaries;
+    made.boundaries = {boundaries.base, boundaries.page_bytes * static_cast<std::size_t>(made.pages)};
+  }
+  return made;
+}
+
 namespace {
 
 // Any row, with now and then a large value, an infinity or a NaN.
@@ -117,68 +179,15 @@ OpCase simulate_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
 }
 
 OpCase compress_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
-  CompressArgs args;
-  args.overlap = random.between(0, 1) == 0;
-  args.ratio = args.overlap ? 4 : 128;
-  args.dim =
-      pick(random, sizes, {1, 17, 64, 128, 512}, args.overlap ? std::vector<int>{128, 512} : std::vector<int>{512});
-  const int width = args.overlap ? 2 * args.dim : args.dim, spans = random.between(1, 3);
-  const std::size_t state_floats = static_cast<std::size_t>(compressor_state_floats(args.dim, args.overlap));
-  std::vector<float> states;
-  TestStep step({args.ratio});
-  int rows = 0, pages = 0, states_before = 0;
-  for (int s = 0; s < spans; ++s) {
-    const Position first = random.between(0, 1) == 0 ? 0 : random.between(0, 300);
-    const int count = random.pick(std::vector<int>{1, 1, 3, 70, 260});
-    std::vector<float> state(state_floats);
-    reset_compressor_state(args.dim, args.overlap, state.data());
-    if (first > 0 && random.between(0, 3) > 0) {
-      for (float& value : state) value = std::fabs(random.normal()) + 1.0F;
-    }
-    states.insert(states.end(), state.begin(), state.end());
-    const int drafts = std::min(count - 1, random.pick(std::vector<int>{0, 0, 1, 8}));
-    states.resize(states.size() + static_cast<std::size_t>(1 + drafts) * state_floats, NAN);
-    std::vector<LatentPage> latents;
-    std::vector<WindowPage> windows;
-    for (int b = 0; b * kBlockTokens < first + count; ++b) {
-      latents.emplace_back(0);
-      windows.emplace_back(b < first / kBlockTokens ? -1 : pages++);
-    }
-    step.add({.rows = count,
-              .first_position = first,
-              .latent_pages = latents,
-              .window_pages = windows,
-              .state_in = states_before,
-              .first_state = states_before,
-              .states = 2 + drafts,
-              .drafts = drafts});
-    rows += count;
-    states_before += 2 + drafts;
-  }
-  const StepTables& tables = put_step(memory, step.tables());
-  args.step = &tables;
-  args.ld = 2 * width;
-  const auto x = memory.put(random.floats(static_cast<std::size_t>(rows * 2 * width), 3.0F));
-  args.kv = x.data();
-  args.gate = x.data() + width;
-  args.ape = memory.put(random.floats(static_cast<std::size_t>(args.ratio * width))).data();
-  const auto state_bytes = memory.put(states);
-  args.states = reinterpret_cast<std::byte*>(state_bytes.data());
-  args.state_bytes = state_floats * sizeof(float);
-  const auto pooled = memory.poisoned<float>(static_cast<std::size_t>(tables.closed_by(args.ratio).count * args.dim));
+  CompressorCase compressor = random_compressor(random, memory, sizes);
+  CompressArgs& args = compressor.args;
+  const auto pooled =
+      memory.poisoned<float>(static_cast<std::size_t>(args.step->closed_by(args.ratio).count * args.dim));
   args.pooled = pooled.data();
-  OpCase op_case{fmt::format("{} rows in {} spans, dim {} ratio {}", rows, spans, args.dim, args.ratio),
-                 nullptr,
-                 {pooled, state_bytes},
-                 {}};
-  if (random.between(0, 1) == 0) {
-    const PlaneView& boundaries =
-        random_plane(random, memory, make_row_format(RowCodec::kF32, 3 * args.dim, 0), 1, std::max(pages, 1));
-    args.boundaries = &boundaries;
-    op_case.bytes = {std::span(boundaries.base, boundaries.page_bytes * static_cast<std::size_t>(std::max(pages, 1)))};
-  }
-  op_case.run = [args](const Exec& exec, bool) { compress(exec, args); };
-  return op_case;
+  return {compressor.text,
+          [args](const Exec& exec, bool) { compress(exec, args); },
+          {pooled, compressor.states},
+          {compressor.boundaries}};
 }
 
 OpCase previous_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {

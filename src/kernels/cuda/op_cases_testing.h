@@ -92,6 +92,7 @@ struct OpCases {
 std::vector<OpCases> row_cases();
 std::vector<OpCases> linear_cases();
 std::vector<OpCases> state_cases();
+std::vector<OpCases> store_cases();
 std::vector<OpCases> layer_cases();
 std::vector<OpCases> experts_cases();
 std::vector<OpCases> attention_cases();
@@ -99,8 +100,8 @@ std::vector<OpCases> choice_cases();
 
 inline std::vector<OpCases> all_op_cases() {
   std::vector<OpCases> all;
-  for (const auto& cases :
-       {row_cases(), linear_cases(), state_cases(), layer_cases(), experts_cases(), attention_cases(), choice_cases()})
+  for (const auto& cases : {row_cases(), linear_cases(), state_cases(), store_cases(), layer_cases(), experts_cases(),
+                            attention_cases(), choice_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
@@ -129,6 +130,15 @@ void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrd
 const StepTables& put_step(CaseMemory& memory, const StepTables& host);
 // A plane of random bytes.
 PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
+// A step of some spans with windows to pool: all of the arguments but `pooled`. Its tables have Window planes, too.
+struct CompressorCase {
+  CompressArgs args;
+  int pages = 1, latent_pages = 0;  // of a Window plane, and of a Latent plane
+  std::span<float> states;
+  std::span<std::byte> boundaries;
+  std::string text;
+};
+CompressorCase random_compressor(Random& random, CaseMemory& memory, CaseSizes sizes);
 
 // The CUDA kernels compiled for the CPU (kernels/cuda/launch.h): each op runs its grids before it returns.
 

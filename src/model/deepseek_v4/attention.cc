@@ -24,7 +24,12 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   const int rows = step.rows(), heads = config_.num_attention_heads, dim = config_.head_dim;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const bool indexes = ratio == 4, selects = indexes && step.scores_index;
-  const Rows q = w.q.rows(rows), kv = w.kv.rows(rows), o = w.attended.rows(rows);
+  const Rows q = w.q.rows(rows), kv = w.kv.rows(rows);
+  // A part for each group of heads. A form of all of them side by side needs groups of whole blocks.
+  const int groups = v4.o_groups, group_in = heads * dim / groups;
+  constexpr int kBlocks = 128;
+  Rows o = w.attended.rows(rows, group_in % kBlocks == 0 ? InputForms().add(a.o_a.front()) : InputForms());
+  o.columns = group_in, o.parts = groups, o.part_step = group_in;
 
   ProjectArgs from_x{.rows = rows}, from_q_a{.rows = rows};
   from_q_a.add(a.q_b, q);
@@ -40,7 +45,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   project(step.exec, from_q_a);
 
   // Write the cache: the window rows, then the compressed entries that close in this step.
-  StoreKvArgs store{.step = &step.tables};
+  StoreKvArgs store{.step = &step.tables, .beside_last = true};  // the products of q_a
   store.add(window_rows(step, index));
   if (ratio != 0) store.add(entries(step, index, false));
   if (indexes) store.add(entries(step, index, true));
@@ -67,21 +72,16 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
     args.selected = w.selected.ints(rows), args.selected_count = w.selected_count.ints(rows);
     args.max_selected = v4.index_topk;
   }
-  args.out = o.values, args.out_rope = rope(index);
+  args.out = o.values, args.out_rope = rope(index), args.out_rows = o;
   args.bf16 = profile_.bf16_attention();
   args.tiles = profile_.tiles_attention();
   attend(step.exec, args);
   step.show(index, "q", q);
-  step.show(index, "attn_o", o);
+  step.show(index, "attn_o", w.attended.rows(rows));
 
   // Grouped output projection: each group of heads through its own block of o_a, then all through o_b.
   const Rows u = w.o_a.rows(rows);
-  const int groups = v4.o_groups, group_in = heads * dim / groups;
-  project(
-      step.exec,
-      ProjectArgs{.rows = rows,
-                  .x = {.values = o.values, .ld = o.ld, .columns = group_in, .parts = groups, .part_step = group_in}}
-          .add({.weights = a.o_a, .y = u, .y_step = v4.o_lora_rank}));
+  project(step.exec, ProjectArgs{.rows = rows, .x = o}.add({.weights = a.o_a, .y = u, .y_step = v4.o_lora_rank}));
   project(step.exec, rows, u, a.o_b, y);
 }
 

@@ -55,7 +55,8 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   for (ScratchTensor* weights : {&w.pre, &w.post}) scratch.add(rows, kHcStreams, weights);
   scratch.add(rows, kHcStreams * kHcStreams, &w.comb);
   scratch.add(rows, v4.q_lora_rank, &w.q_a, forms);
-  for (ScratchTensor* of_heads : {&w.q, &w.attended}) scratch.add(rows, heads * dim, of_heads);
+  scratch.add(rows, heads * dim, &w.q);
+  scratch.add(rows, heads * dim, &w.attended, forms);
   scratch.add(rows, dim, &w.kv);
   scratch.add(rows, std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
   const auto add_compressor = [&](std::int64_t dims, CompressorScratch* compressor) {

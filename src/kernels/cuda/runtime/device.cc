@@ -45,6 +45,7 @@ class Gpu final : public CudaDevice {
   Status prepare_sm90() override;
   int processors() const override { return processors_; }
   void enqueue(const KernelLaunch& launch) override;
+  bool starts_beside() const override { return early_ && behind_kernel_ && last_starts_next_; }
   void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
   std::size_t graph_starts() const override { return graph_starts_; }
   void begin_batch() override { batch_ = graphs_allowed_; }
@@ -88,7 +89,8 @@ class Gpu final : public CudaDevice {
   int processors_ = 1, major_ = 0, minor_ = 0;
   std::atomic<bool> behind_kernel_ = false;  // whether the last work in the stream is a kernel of enqueue()
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
-  LaunchGraphs launches_;  // of the batch
+  bool last_starts_next_ = false;  // the last kernel of enqueue()
+  LaunchGraphs launches_;          // of the batch
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
@@ -190,6 +192,7 @@ void Gpu::unmap(std::byte* data, std::size_t) {
 
 void Gpu::enqueue(const KernelLaunch& launch) {
   const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
+  last_starts_next_ = launch.starts_next;
   if (batch_) return launches_.add(launch, early);
   use();
   LaunchGraphs::start(stream_, launch, early);
@@ -316,6 +319,10 @@ int cuda_processors(const Exec& exec) {
 
 void cuda_enqueue(const Exec& exec, const KernelLaunch& launch) {
   device_of(exec).enqueue(launch);
+}
+
+bool cuda_starts_beside(const Exec& exec) {
+  return device_of(exec).starts_beside();
 }
 
 }  // namespace sluice

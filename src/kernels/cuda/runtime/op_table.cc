@@ -7,12 +7,14 @@ namespace cuda_ops {
 #define SLUICE_OP(op, Args) void op(const Exec& exec, const Args& args);
 SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
+SLUICE_OP(store_kv, StoreKvArgs)
 #undef SLUICE_OP
 }  // namespace cuda_ops
 namespace cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void attend(const Exec& exec, const AttendArgs& args);
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 void select_entries(const Exec& exec, const IndexSelectArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);
@@ -21,14 +23,19 @@ void index_select(const Exec& exec, const IndexSelectArgs& args);
 const OpTable& cuda_op_table() {
 #define SLUICE_OP(op, Args) .op = cuda_ops::op,
   static constexpr PartTable kParts{SLUICE_PARTS(SLUICE_OP)};
-  static constexpr OpTable kTable{.device = "cuda",
-                                  .parts = &kParts,
+  static constexpr OpTable kComposed{.device = "cuda",
+                                     .parts = &kParts,
 #define SLUICE_COMPOSED(op, Args) .op = composed::op,
-                                  SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
+                                     SLUICE_COMPOSED_OPS(SLUICE_COMPOSED) SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_COMPOSED
 #undef SLUICE_OP
   };
-  return kTable;
+  static const OpTable table = [] {
+    OpTable ops = kComposed;
+    ops.store_kv = cuda_ops::store_kv;
+    return ops;
+  }();
+  return table;
 }
 
 const OpTable& cuda_sm90_op_table() {
@@ -44,6 +51,7 @@ const OpTable& cuda_sm90_op_table() {
     ops.device = "cuda, sm90";
     ops.parts = &parts;
     ops.experts = cuda_sm90::experts;
+    ops.attend = cuda_sm90::attend;
     ops.hc_leave_enter = cuda_sm90::hc_leave_enter;
     ops.index_select = cuda_sm90::index_select;
     return ops;

@@ -1,109 +1,27 @@
 // compress (kernels/compressor.h): a thread a channel of a window.
-#include "kernels/compressor.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/shared/step_rows.h"
-#include "kernels/math.h"
+#include "kernels/cuda/shared/window_pool.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-struct PooledChannel {  // of one window
-  float m, s, a;
-};
-SLUICE_DEVICE PooledChannel empty() {
-  return {-INFINITY, 0.0F, 0.0F};
-}
-
-// S is at least 1 from the first token on.
-SLUICE_DEVICE PooledChannel add_token(const PooledChannel& acc, float g, float u) {
-  if (acc.s == 0.0F) return {g, 1.0F, u};
-  if (g <= acc.m) {
-    const float e = exp_f32(g - acc.m);
-    return {acc.m, acc.s + e, std::fma(e, u, acc.a)};
-  }
-  const float e = exp_f32(acc.m - g);
-  return {g, std::fma(acc.s, e, 1.0F), std::fma(acc.a, e, u)};
-}
-
 struct Compress {
   static constexpr int kThreads = 1;
-  CompressArgs args;  // but for what the host's structs say, which follows
-  StepTables step;
-  const std::int32_t* closed_begin;
-  PlaneView boundaries;
+  WindowPool pool;
 
-  // A window depends on its own tokens, those of the one before and what the span found: the thread of its last row
-  // here walks them, and all windows of a span are pooled at once.
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int dim = args.dim, channel = team.index % dim, row = team.index / dim;
-    const int index = span_index_of_row(step.spans.data(), static_cast<int>(step.spans.size()), row);
-    const RowSpan span = step.spans.data()[index];
-    const int last = row - span.row_begin, slot = (span.first_position + last) % args.ratio;
-    if (slot != args.ratio - 1 && last != span.rows - 1) return;
-    const int first = last - slot;  // of the window; below 0 where it began before the span
-    PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
-    PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
-    const int own = args.overlap ? dim + channel : channel;
-    for (int i = first < 0 ? 0 : first; i <= last; ++i) {
-      open = add_row(open, span, i, own);
-      if (args.overlap) next = add_row(next, span, i, channel);
-      if (i == last && slot == args.ratio - 1) {
-        const int closed = (span.first_position + i) / args.ratio - span.first_position / args.ratio;
-        args.pooled[static_cast<std::ptrdiff_t>(closed_begin[index] + closed) * dim + channel] = open.a / open.s;
-        open = next;
-        next = empty();
-        if (args.boundaries != nullptr) store_boundary(open, span, index, i, channel);
-      }
-      const std::int32_t after = step.states_after[span.row_begin + i];
-      if (after < 0) continue;
-      store(open, state(after), channel);
-      if (args.overlap) store(next, state(after) + 3 * dim, channel);
-    }
-  }
-
-  // What a window that begins at row `first` of the span has of the window before.
-  SLUICE_DEVICE PooledChannel before(const RowSpan& span, int first, int channel) const {
-    if (!args.overlap) return empty();
-    const int begin = first - args.ratio;
-    PooledChannel acc = begin <= 0 ? load(state(span.state_in) + 3 * args.dim, channel) : empty();
-    for (int i = begin < 0 ? 0 : begin; i < first; ++i) acc = add_row(acc, span, i, channel);
-    return acc;
-  }
-
-  SLUICE_DEVICE PooledChannel add_row(const PooledChannel& acc, const RowSpan& span, int i, int column) const {
-    const int slot = (span.first_position + i) % args.ratio, width = args.overlap ? 2 * args.dim : args.dim;
-    const std::ptrdiff_t at = (span.row_begin + i) * args.ld + column;
-    return add_token(acc, args.gate[at] + args.ape[static_cast<std::ptrdiff_t>(slot) * width + column], args.kv[at]);
-  }
-
-  // Behind the last token of a block, which is that of a window.
-  SLUICE_DEVICE void store_boundary(const PooledChannel& open, const RowSpan& span, int index, int i,
-                                    int channel) const {
-    if ((span.first_position + i + 1) % kBlockTokens != 0) return;
-    const int ended = (span.first_position + i) / kBlockTokens - span.first_position / kBlockTokens;
-    const WindowPage page = step.boundary_pages[step.ended_blocks[index] + ended];
-    store(open, reinterpret_cast<float*>(boundaries.row(page.value, 0).data), channel);
-  }
-
-  SLUICE_DEVICE float* state(std::int32_t index) const {
-    return reinterpret_cast<float*>(args.states + static_cast<std::size_t>(index) * args.state_bytes);
-  }
-  SLUICE_DEVICE PooledChannel load(const float* state, int channel) const {
-    return {state[channel], state[args.dim + channel], state[2 * args.dim + channel]};
-  }
-  SLUICE_DEVICE void store(const PooledChannel& acc, float* state, int channel) const {
-    state[channel] = acc.m;
-    state[args.dim + channel] = acc.s;
-    state[2 * args.dim + channel] = acc.a;
+    const int dim = pool.args.dim, channel = team.index % dim;
+    const WindowPool::Ended ended = pool.ended_by(team.index / dim);
+    if (!ended.any) return;
+    pool.add_channel(ended, channel, [&](float value) {
+      pool.args.pooled[static_cast<std::ptrdiff_t>(ended.closed) * dim + channel] = value;
+    });
   }
 };
 
 }  // namespace
 
 void compress(const Exec& exec, const CompressArgs& args) {
-  const PlaneView boundaries = args.boundaries != nullptr ? *args.boundaries : PlaneView{};
-  launch(exec, std::int64_t{args.step->rows()} * args.dim,
-         Compress{args, *args.step, args.step->closed_by(args.ratio).begin, boundaries});
+  launch(exec, std::int64_t{args.step->rows()} * args.dim, Compress{window_pool(args)});
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -64,9 +64,11 @@ void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
 }
 
 void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
-  SLUICE_CUDA_OPS::rms_norm(exec, args.norm);
+  // Rounding is done where the norm is, but for rows of odd length, which end in half a word.
+  const bool at_once = args.y.parts == 1 && args.y.columns % 2 == 0;
+  rms_norm_rounded(exec, args.norm, at_once ? args.y.form(InputForm::kBf16) : nullptr, args.y.columns / 2);
   for (const InputForm form : kPreparedForms) {
-    if (args.y.form(form) == nullptr) continue;
+    if (args.y.form(form) == nullptr || (at_once && form == InputForm::kBf16)) continue;
     const int width = input_floats(form, args.y.columns);
     for (int part = 0; part < args.y.parts; ++part) {
       SLUICE_CUDA_OPS::prepare_rows(

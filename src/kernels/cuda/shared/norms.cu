@@ -1,24 +1,41 @@
 // rms_norm, layer_norm: a team a row (kernels/elementwise.h).
+#include "base/number_formats.h"
+#include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/elementwise.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
+// Few rows take what latency is, much of it that of instructions and weights that are in no cache. So each team runs
+// once for nothing, over the weights, while the kernels ahead still work.
 struct RmsNorm {
   static constexpr int kThreads = kRowThreads;
+  static constexpr bool kWaits = true;
   RmsNormArgs args;
+  std::uint16_t* rounded;  // the row again, as bf16; null: not wanted
+  std::ptrdiff_t ld_rounded;
+  bool rehearses;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const float* x = args.x + team.index * args.ldx;
     float* y = args.y + team.index * args.ldy;
-    const float squares = sum_row(team, args.dim, [&](int i) { return x[i]; }, AddSquare{});
-    const float r = reciprocal_rms(squares, args.dim, args.eps);
-    team.each([&](int t) {
-      for (int i = t; i < args.dim; i += kThreads) {
-        y[i] = args.weight != nullptr ? (x[i] * r) * args.weight[i] : x[i] * r;
-      }
-    });
+    SLUICE_ROLLED
+    for (int run = rehearses ? 0 : 1; run < 2; ++run) {
+      const bool real = run == 1;
+      if (real) wait_for_kernels();
+      const float* x = real ? args.x + team.index * args.ldx : args.weight;
+      const float squares = sum_row(team, args.dim, [&](int i) { return x[i]; }, AddSquare{});
+      const float r = reciprocal_rms(squares, args.dim, args.eps);
+      const float* at = args.dim <= kStagedFloats ? reinterpret_cast<const float*>(team.shared) : x;
+      team.each([&](int t) {
+        SLUICE_UNROLL_4
+        for (int i = t; i < args.dim; i += kThreads) {
+          const float value = args.weight != nullptr ? (at[i] * r) * args.weight[i] : at[i] * r;
+          if (real) y[i] = value;
+          if (real && rounded != nullptr) rounded[team.index * ld_rounded + i] = to_bf16(value).bits;
+        }
+      });
+    }
   }
 };
 
@@ -43,7 +60,15 @@ struct LayerNorm {
 }  // namespace
 
 void rms_norm(const Exec& exec, const RmsNormArgs& args) {
-  launch(exec, args.rows, RmsNorm{args}, kRowSharedBytes);
+  rms_norm_rounded(exec, args, nullptr, 0);
+}
+
+void rms_norm_rounded(const Exec& exec, const RmsNormArgs& args, float* rounded, std::ptrdiff_t ld_rounded) {
+  constexpr int kRehearsed = 32;  // rows, of which each waits for the kernels ahead
+  launch(exec, args.rows,
+         RmsNorm{args, reinterpret_cast<std::uint16_t*>(rounded), 2 * ld_rounded,
+                 args.rows <= kRehearsed && args.weight != nullptr},
+         kRowSharedBytes);
 }
 
 void layer_norm(const Exec& exec, const LayerNormArgs& args) {

@@ -3,47 +3,64 @@
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/shared/rotate.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/elementwise.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// A team a head.
+// A team a head. One that is normed lies in shared memory in between.
 struct RopeHeads {
-  static constexpr int kThreads = 16;
+  static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread on their way
   RopeHeadsArgs args;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int row = team.index / args.heads, head = team.index % args.heads;
+    const int row = team.index / args.heads, head = team.index % args.heads, pairs = args.rope_dims / 2;
+    const bool norms = args.norm_eps >= 0.0F;
     float* x = args.x + row * args.ldx + static_cast<std::ptrdiff_t>(head) * args.head_dim;
-    if (args.norm_eps >= 0.0F) normalise(team, x);
+    float* at = norms ? reinterpret_cast<float*>(team.shared) : x;
     const float* table = args.table + static_cast<std::ptrdiff_t>(args.positions[row]) * args.rope_dims;
-    const int pairs = args.rope_dims / 2;
+    if (norms) normalise(team, x, at);
     team.each([&](int t) {
+      SLUICE_UNROLL_4
       for (int i = t; i < pairs; i += kThreads) {
-        const float c = table[2 * i], s = args.inverse ? -table[2 * i + 1] : table[2 * i + 1];
-        float& first = x[args.offset + (args.half_split ? i : 2 * i)];
-        float& second = x[args.offset + (args.half_split ? i + pairs : 2 * i + 1)];
-        const float x0 = first, x1 = second;
-        first = std::fma(x0, c, -(x1 * s));
-        second = std::fma(x0, s, x1 * c);
+        rotate_pair(at + args.offset, i, pairs, args.half_split, table[2 * i],
+                    args.inverse ? -table[2 * i + 1] : table[2 * i + 1]);
       }
+    });
+    if (!norms) return;
+    team.sync();
+    team.each([&](int t) {
+      SLUICE_UNROLL_8
+      for (int i = t; i < args.head_dim; i += kThreads) x[i] = at[i];
     });
   }
 
-  SLUICE_DEVICE void normalise(const Team<kThreads>& team, float* x) const {
+  SLUICE_DEVICE void normalise(const Team<kThreads>& team, const float* x, float* to) const {
     PerThread<float, kThreads> squares;
     team.each([&](int t) {
       float lane = 0.0F;
-      SLUICE_UNROLL_8
-      for (int i = t; i < args.head_dim; i += kThreads) lane = std::fma(x[i], x[i], lane);
+      for (int first = t; first < args.head_dim; first += kThreads * kAtOnce) {
+        float values[kAtOnce];
+        SLUICE_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int d = first + i * kThreads;
+          values[i] = d < args.head_dim ? x[d] : 0.0F;
+        }
+        SLUICE_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int d = first + i * kThreads;
+          if (d < args.head_dim) lane = std::fma(values[i], values[i], lane), to[d] = values[i];
+        }
+      }
       squares[t] = lane;
     });
     tree_sum16(team, squares);
     team.each([&](int t) {
       const float r = reciprocal_rms(squares[t], args.head_dim, args.norm_eps);
-      for (int i = t; i < args.head_dim; i += kThreads) x[i] = x[i] * r;
+      SLUICE_UNROLL_8
+      for (int i = t; i < args.head_dim; i += kThreads) to[i] = to[i] * r;
     });
     team.sync();
   }
@@ -64,12 +81,7 @@ struct Hadamard {
     for (int distance = 1; distance < args.dim; distance *= 2) {
       team.sync();
       team.each([&](int t) {
-        for (int pair = t; pair < args.dim / 2; pair += kThreads) {
-          const int i = (pair & ~(distance - 1)) * 2 + (pair & (distance - 1));
-          const float a = at[i], b = at[i + distance];
-          at[i] = a + b;
-          at[i + distance] = a - b;
-        }
+        for (int pair = t; pair < args.dim / 2; pair += kThreads) butterfly(at, distance, pair);
       });
     }
     team.sync();
@@ -84,13 +96,13 @@ struct Hadamard {
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
   SLUICE_CHECK(args.rope_dims % 2 == 0 && args.offset >= 0 && args.offset + args.rope_dims <= args.head_dim,
                "the rotary dims are pairs inside the head");
-  launch(exec, std::int64_t{args.rows} * args.heads, RopeHeads{args});
+  const std::size_t shared = args.norm_eps >= 0.0F ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0;
+  launch(exec, std::int64_t{args.rows} * args.heads, RopeHeads{args}, shared);
 }
 
 void hadamard(const Exec& exec, const HadamardArgs& args) {
   SLUICE_CHECK(args.dim > 0 && std::has_single_bit(static_cast<unsigned>(args.dim)), "Hadamard needs a power of two");
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(args.dim)));
-  launch(exec, args.rows, Hadamard{args, scale}, static_cast<std::size_t>(args.dim) * sizeof(float));
+  launch(exec, args.rows, Hadamard{args, hadamard_scale(args.dim)}, static_cast<std::size_t>(args.dim) * sizeof(float));
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -40,21 +40,95 @@ SLUICE_DEVICE void store_f32(std::byte* p, float value) {
   store_u16(p + 2, static_cast<std::uint16_t>(bits >> 16));
 }
 
-// The scale of unit values x[0, n), from sixteen threads: a power of two.
-template <class Value>
-SLUICE_DEVICE float unit_scale(const Team<16>& team, RowValues values, int n, const Value& value) {
-  PerThread<float, 16> largest;
-  const bool fp4 = values == RowValues::kE2m1;
-  team.each([&](int t) {
-    float amax = fp4 ? 6.0F * 0x1p-126F : 1e-4F;
-    for (int i = t; i < n; i += 16) {
-      const float magnitude = std::fabs(value(i));
+// Some units of a row in the hands of sixteen threads each; `lane`: of these. Functions say what one thread does.
+struct UnitCoder {
+  RowCodecInfo codec;
+  RowUnits units;
+  RowFormat format;  // dims and rope_dims; of a plane all of it
+
+  SLUICE_DEVICE int in_blocks() const { return codec.in_blocks(format.dims, format.rope_dims); }
+  SLUICE_DEVICE int first_of(int unit) const { return unit * units.coded_values; }
+  SLUICE_DEVICE int values_of(int unit) const {
+    const int left = in_blocks() - first_of(unit);
+    return left < units.coded_values ? left : units.coded_values;
+  }
+  // Its part of the largest magnitude of a coded unit; of any other unit whatever.
+  SLUICE_DEVICE float largest(const float* row, int unit, int lane) const {
+    float amax = codec.values == RowValues::kE2m1 ? 6.0F * 0x1p-126F : 1e-4F;
+    if (unit >= units.coded) return amax;
+    const float* x = row + first_of(unit);
+    const int n = values_of(unit);
+    for (int i = lane; i < n; i += 16) {
+      const float magnitude = std::fabs(x[i]);
       amax = magnitude > amax ? magnitude : amax;
     }
-    largest[t] = amax;
-  });
-  max16(team, largest);
-  return pow2_ceil(fp4 ? largest[0] / 6.0F : largest[0] * (1.0F / 448.0F));
+    return amax;
+  }
+  // By the largest of all sixteen: a power of two.
+  SLUICE_DEVICE float scale_of(float largest) const {
+    return pow2_ceil(codec.values == RowValues::kE2m1 ? largest / 6.0F : largest * (1.0F / 448.0F));
+  }
+
+  // To a row of a plane: codes and their scale, or values behind the codes, as f32 or bf16.
+  SLUICE_DEVICE void store(const RowRef& row, const float* from, int unit, int lane, float scale) const {
+    unit < units.coded ? store_codes(row, from, unit, lane, scale) : store_rest(row, from, unit, lane);
+  }
+  SLUICE_DEVICE void store_codes(const RowRef& row, const float* from, int unit, int lane, float scale) const {
+    const int first = first_of(unit), end = first + values_of(unit);
+    if (codec.values == RowValues::kE2m1) {
+      for (int d = first + 2 * lane; d < end; d += 32) {
+        const int low = float_to_e2m1(from[d] / scale), high = float_to_e2m1(from[d + 1] / scale);
+        row.data[d / 2] = static_cast<std::byte>(low | (high << 4));
+      }
+    } else {
+      for (int d = first + lane; d < end; d += 16) row.data[d] = static_cast<std::byte>(float_to_e4m3(from[d] / scale));
+    }
+    if (lane > 0) return;
+    if (codec.scales == RowScales::kF32) {
+      store_f32(row.scales + 4 * unit, scale);
+    } else {
+      row.scales[unit] = static_cast<std::byte>(pow2_to_e8m0(scale));
+    }
+    if (unit > 0) return;
+    for (int pad = units.coded * codec.bytes_of_scale(); pad < format.scale_bytes; ++pad)
+      row.scales[pad] = std::byte{0};
+  }
+  SLUICE_DEVICE void store_rest(const RowRef& row, const float* from, int unit, int lane) const {
+    const int coded = in_blocks(), begin = coded + (unit - units.coded) * units.rest_values;
+    std::byte* rest = row.data + codec.code_bytes(coded);
+    for (int d = begin + lane; d < begin + units.rest_values && d < format.dims; d += 16) {
+      if (codec.values == RowValues::kF32) {
+        store_f32(rest + 4 * d, from[d]);
+      } else {
+        store_u16(rest + 2 * (d - coded), to_bf16(from[d]).bits);
+      }
+    }
+  }
+
+  // Its values as they are once coded, for simulate_rows(): what is quantised has no other units.
+  SLUICE_DEVICE void simulate(float* row, int unit, int lane, float scale) const {
+    const bool coded = units.coded > 0;
+    const int first = unit * (coded ? units.coded_values : units.rest_values);
+    const int left = (coded ? in_blocks() : format.dims) - first,
+              of_unit = coded ? units.coded_values : units.rest_values;
+    const int n = left < of_unit ? left : of_unit;
+    float* x = row + first;
+    for (int d = lane; d < n; d += 16) {
+      const float scaled = x[d] / scale;
+      x[d] = codec.values == RowValues::kBf16   ? round_to_bf16(x[d])
+             : codec.values == RowValues::kE2m1 ? e2m1_to_float(float_to_e2m1(scaled)) * scale
+                                                : e4m3_to_float(float_to_e4m3(scaled)) * scale;
+    }
+  }
+};
+inline UnitCoder unit_coder(const RowFormat& format) {
+  return {row_codec(format.codec), row_units(format.codec, format.dims, format.rope_dims), format};
+}
+// For simulate(): dims that are not in blocks stay as they are.
+inline UnitCoder simulating_coder(RowCodec codec, int dims, int rope_dims) {
+  UnitCoder coder{row_codec(codec), row_units(codec, dims, rope_dims), {codec, dims, rope_dims}};
+  if (coder.codec.quantised()) coder.units.rest = 0;
+  return coder;
 }
 
 // Value `d` of a coded row.

@@ -1,8 +1,9 @@
-// attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in its own order, all others
-// in the order of the CPU.
+// attend and attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in its own
+// order, all others in the order of the CPU.
 #include <algorithm>
 #include <bit>
 
+#include "kernels/composed/rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
@@ -19,6 +20,18 @@ bool takes(const Exec& exec, const AttendArgs& args) {
          (args.latent == nullptr || official(*args.latent)) && args.key_heads == 1 && args.value_offset == 0 &&
          args.value_dims == args.dims && (args.dims == 512 || args.dims == 128) && args.scale > 0.0F &&
          !exec.fault_chunk_anchored_splits;
+}
+
+// Whether the kernels can do what comes behind, too.
+bool finishes(const AttendArgs& args) {
+  const Rotation& rope = args.out_rope;
+  const Rows& rows = args.out_rows;
+  const bool rotary = !rope.half_split && rope.dims == kRopeDims && rope.offset + rope.dims == args.dims;
+  const bool whole = rows.values == nullptr || (rows.values == args.out && rows.columns % 2 == 0 &&
+                                                std::ptrdiff_t{rows.columns} * rows.parts == rows.ld &&
+                                                rows.ld == std::ptrdiff_t{args.heads} * args.dims);
+  return args.query_heads == nullptr && args.spans.data() == args.step->spans.data() &&
+         (rope.table == nullptr || rotary) && whole;
 }
 
 // Of the row with the most.
@@ -68,6 +81,7 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
   launch.groups = (args.heads + kGroupHeads - 1) / kGroupHeads;
   launch.segments = (keys + kSegmentKeys - 1) / kSegmentKeys;
   launch.score_factor = args.scale * kLog2E;
+  launch.pairs = args.out_rows.form(InputForm::kBf16);
   const int first = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - first;
   const std::size_t row_bytes = static_cast<std::size_t>(launch.groups) * static_cast<std::size_t>(launch.segments) *
                                 static_cast<std::size_t>(segment_floats(args.dims)) * sizeof(float);
@@ -91,7 +105,19 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
 void attend_keys(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty()) return;
   if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
+  AttendArgs keys = args;
+  keys.out_rope = {}, keys.out_rows = {};
+  attend_official(exec, keys, 0);
+}
+
+void attend(const Exec& exec, const AttendArgs& args) {
+  if (args.spans.empty() || !takes(exec, args) || !finishes(args)) return composed::attend(exec, args);
+  composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q,
+                       std::ptrdiff_t{args.heads} * args.dims, args.step->positions.data());
   attend_official(exec, args, 0);
+  Rows others = args.out_rows;
+  others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;
+  composed::make_forms(exec, args.rows, others);
 }
 
 }  // namespace sluice::cuda_sm90

@@ -49,8 +49,8 @@ struct AttendCluster {
     } weights[kWeightSlots];
     std::byte key_ring[2 * Codes::kCopies * kCopyBytes], value_ring[kValueRing * kCopyBytes];
     std::int32_t rows[kSegmentKeys], key_rows[kSegmentKeys / kRanks];  // find_rows(), of all keys and of those owned
-    std::uint32_t scales[kSegmentKeys];                               // of the rank's value dims
-    float maxima[kMostBlocks][kGroupHeads / 2][2];                    // of heads h and h + 8
+    std::uint32_t scales[kSegmentKeys];                                // of the rank's value dims
+    float maxima[kMostBlocks][kGroupHeads / 2][2];                     // of heads h and h + 8
     float query_powers[kGroupHeads];
     int largest[kMostBlocks][2], exponents[kMostBlocks], key_exponents[kMostBlocks], key_largest[4];
     ClusterBarrier maxima_there[kMostBlocks], weights_there[kMostBlocks], slot_free[kMostBlocks];
@@ -139,8 +139,7 @@ struct AttendCluster {
   }
 
   SLUICE_DEVICE void take_queries(Shared& shared, const AttendItem& item) const {
-    load_queries<kDims, 8, 4>(launch, item, shared.query_powers,
-                              [&](int tile) { return query_tile(shared, tile); });
+    load_queries<kDims, 8, 4>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
     shared.q_there.arrive();
   }
 
@@ -307,7 +306,8 @@ struct AttendCluster {
       const bool plain = __all_sync(0xFFFFFFFFU, Codes::is_plain(scales[n]));
       const std::uint32_t mine = i < item.keys() ? Codes::largest(scales[n], 0) : 0;
       const std::uint32_t most = __reduce_max_sync(0xFFFFFFFFU, mine);
-      if (t % 32 == 0) shared.largest[i / kBlockKeys][i / kHalfKeys % 2] = static_cast<int>(most) | (plain ? 0 : kExtra);
+      if (t % 32 == 0)
+        shared.largest[i / kBlockKeys][i / kHalfKeys % 2] = static_cast<int>(most) | (plain ? 0 : kExtra);
     }
   }
   template <bool kPlain>
@@ -334,9 +334,9 @@ struct AttendCluster {
     std::uint32_t q[kDims / 16][4];
 #pragma unroll
     for (int step = 0; step < kDims / 16; ++step) {
-      load_matrices(shared_address(query_tile(shared, step / 4)) +
-                        tile_piece(warp * 16 + lane % 16, step % 4 * 2 + lane / 16),
-                    q[step]);
+      load_matrices(
+          shared_address(query_tile(shared, step / 4)) + tile_piece(warp * 16 + lane % 16, step % 4 * 2 + lane / 16),
+          q[step]);
     }
     show_tensor_cores();
     shared.q_taken.arrive();
@@ -472,6 +472,7 @@ struct AttendCluster {
       __syncwarp();
     }
     shared.q_there.wait(0);  // for query_powers
+    const float* turns = rank == kRanks - 1 ? turns_of(launch, cuda_ops::position_of(shared.span, item.row)) : nullptr;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int head = low + 8 * h, dim = rank * kMine * 64 + lane % 4 * 2;
@@ -479,7 +480,7 @@ struct AttendCluster {
       const float most = m[h] * shared.query_powers[head], power = power_of_two(exponent);
       if (item.alone()) {
         const float sum = launch.args.sink == nullptr ? l[h] : add_sink(launch, sink[h], most, l[h]);
-        store_values(out_of(launch, item.row, item.first_head + head, kDims) + dim, v, h, 1.0F / sum * power);
+        store_outputs(launch, item.row, item.first_head + head, kDims, dim, v, h, 1.0F / sum * power, turns);
         continue;
       }
       float* partial = launch.partials + item.partial(kDims);

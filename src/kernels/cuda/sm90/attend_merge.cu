@@ -8,7 +8,7 @@ using cuda_ops::Team;
 
 // Segments of a row in ascending order; a team has a head, a thread some of its dims.
 struct MergeSegments {
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = 128, kMostPairs = 2;  // of dims of a thread
   AttendLaunch launch;
   int dims;
 
@@ -21,11 +21,15 @@ struct MergeSegments {
     const float* parts = launch.partials + (static_cast<std::int64_t>(item) * launch.groups + head / kGroupHeads) *
                                                launch.segments * segment_floats(dims);
     const int of_group = head % kGroupHeads;
-    float m = parts[of_group], l = parts[kGroupHeads + of_group], v[4];
-    const int t = static_cast<int>(threadIdx.x), mine = dims / kThreads;
-    const auto value = [&](const float* part, int i) { return part[kPartialSums + of_group * dims + t + i * kThreads]; };
+    float m = parts[of_group], l = parts[kGroupHeads + of_group];
+    float2 v[kMostPairs];
+    const int t = static_cast<int>(threadIdx.x);
+    const auto dim = [&](int i) { return 2 * (t + i * kThreads); };
+    const auto values = [&](const float* part, int i) {
+      return *reinterpret_cast<const float2*>(part + kPartialSums + of_group * dims + dim(i));
+    };
 #pragma unroll
-    for (int i = 0; i < 4; ++i) v[i] = i < mine ? value(parts, i) : 0.0F;
+    for (int i = 0; i < kMostPairs; ++i) v[i] = dim(i) < dims ? values(parts, i) : float2{0.0F, 0.0F};
     for (int s = 1; s < list.segments(); ++s) {
       const float* part = parts + s * segment_floats(dims);
       const float most = fmaxf(m, part[of_group]);
@@ -33,15 +37,21 @@ struct MergeSegments {
       const float b = exp2_fast((part[of_group] - most) * launch.score_factor);
       l = std::fma(b, part[kGroupHeads + of_group], a * l);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (i < mine) v[i] = std::fma(b, value(part, i), a * v[i]);
+      for (int i = 0; i < kMostPairs; ++i) {
+        if (dim(i) >= dims) continue;
+        const float2 more = values(part, i);
+        v[i] = {std::fma(b, more.x, a * v[i].x), std::fma(b, more.y, a * v[i].y)};
       }
       m = most;
     }
     const float factor = 1.0F / with_sink(launch, head, m, l);
+    const float* turns = turns_of(launch, cuda_ops::position_of(span, row));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i < mine) out_of(launch, row, head, dims)[t + i * kThreads] = v[i] * factor;
+    for (int i = 0; i < kMostPairs; ++i) {
+      if (dim(i) >= dims) continue;
+      const int rotary = dim(i) - (dims - kRopeDims);
+      put_output(launch, row, head, dims, dim(i), v[i].x * factor, v[i].y * factor,
+                 turns != nullptr && rotary >= 0 ? turns + rotary : nullptr);
     }
   }
 };

@@ -296,4 +296,22 @@ SLUICE_DEVICE void store_values(float* to, const float (&v)[kParts][kCount], int
   }
 }
 
+// The same of a row that has no other segment. `turns`: of the last 64 of the dims that the group has (turns_of()),
+// where they are rotary.
+template <int kParts, int kCount>
+SLUICE_DEVICE void store_outputs(const AttendLaunch& launch, int row, int head, int dims, int dim,
+                                 const float (&v)[kParts][kCount], int h, float factor, const float* turns) {
+  constexpr int kPlain = kCount / 4 - kRopeDims / 8;  // pieces of 8 dims of the last part that are not
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+      const bool rotary = p == kParts - 1 && i >= kPlain && turns != nullptr;
+      put_output(launch, row, head, dims, dim + p * 2 * kCount + i * 8, v[p][4 * i + 2 * h] * factor,
+                 v[p][4 * i + 2 * h + 1] * factor,
+                 rotary ? turns + (i - kPlain) * 8 + static_cast<int>(threadIdx.x) % 4 * 2 : nullptr);
+    }
+  }
+}
+
 }  // namespace sluice::cuda_sm90

@@ -26,6 +26,7 @@
 
 #include "kernels/cuda/shared/row_keys.h"
 #include "kernels/cuda/shared/step_rows.h"
+#include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/wgmma.h"
 #include "kernels/math.h"
 
@@ -50,6 +51,9 @@ struct AttendLaunch {
   // Of rows with several segments: [row - first_row][group][segment], of which kPartialSums floats are m and l of each
   // head, then the values [kGroupHeads][dims].
   float* partials;
+  // The output again as bf16 [row of the step][heads * dims]; null: not wanted. If args.out_rope has a table its
+  // rotary dims, the last ones, are rotated back, in neighbouring pairs.
+  float* pairs;
 };
 inline constexpr int kPartialSums = 2 * kGroupHeads;
 SLUICE_HD constexpr std::int64_t segment_floats(int dims) {
@@ -158,12 +162,34 @@ SLUICE_DEVICE float* out_of(const AttendLaunch& launch, int row, int head, int d
   return launch.args.out + (static_cast<std::ptrdiff_t>(row) * launch.args.heads + head) * dims;
 }
 
+// Values `dim` and dim + 1 of a head, finished. `turn`: cosine and sine of a rotary pair, null for any other.
+SLUICE_DEVICE void put_output(const AttendLaunch& launch, int row, int head, int dims, int dim, float a, float b,
+                              const float* turn) {
+  if (turn != nullptr) {
+    const float2 by = *reinterpret_cast<const float2*>(turn);
+    const float x0 = a, x1 = b;
+    a = std::fma(x0, by.x, -(x1 * -by.y));
+    b = std::fma(x0, -by.y, x1 * by.x);
+  }
+  float* to = out_of(launch, row, head, dims) + dim;
+  *reinterpret_cast<float2*>(to) = {a, b};
+  if (launch.pairs != nullptr) {
+    reinterpret_cast<std::uint32_t*>(launch.pairs)[(to - launch.args.out) / 2] = bf16_pair(a, b);
+  }
+}
+// Cosines and sines by which the rotary dims of a position are turned back; null: they are not.
+SLUICE_DEVICE const float* turns_of(const AttendLaunch& launch, Position p) {
+  const float* table = launch.args.out_rope.table;
+  return table == nullptr ? nullptr : table + static_cast<std::ptrdiff_t>(p) * kRopeDims;
+}
+
 // Enqueued behind the kernels of segments: rows that have several are merged.
 void merge_segments(const Exec& exec, const AttendLaunch& launch, int rows);
 // The kernels with one block, and with launch.cluster blocks, for a team's work. The bits are the same.
 void attend_in_teams(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
 void attend_in_clusters(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
-// attend_keys() of rows that they take, with so many blocks (0: as many as are fastest). Returns how many.
+// attend_keys() of rows that they take, with so many blocks (0: as many as are fastest), and what args.out_rope and the
+// bf16 of args.out_rows ask for. Returns how many blocks.
 int attend_official(const Exec& exec, const AttendArgs& args, int cluster);
 
 }  // namespace sluice::cuda_sm90

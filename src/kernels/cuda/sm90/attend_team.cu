@@ -1,5 +1,6 @@
 // Attention over official FP8 rows: one team of four warpgroups has a row's heads and a segment of its keys.
-//   loads    looks up rows of the cache, copies them through a ring and writes them as f16 into one of two stages: keys,
+//   loads    looks up rows of the cache, copies them through a ring and writes them as f16 into one of two stages:
+//   keys,
 //            which are the values as well, serve both products from the same bytes
 //   scores   q k of a block of 64 keys, its weights, running maxima and sums; some of the queries are kept in registers
 //   values   two groups: weights times values, half of the dims each
@@ -88,8 +89,7 @@ struct AttendTeam {
   }
 
   SLUICE_DEVICE void take_queries(Shared& shared, const AttendItem& item) const {
-    load_queries<kDims, 12, 3>(launch, item, shared.query_powers,
-                               [&](int tile) { return query_tile(shared, tile); });
+    load_queries<kDims, 12, 3>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
     show_tensor_cores();
     shared.q_there.arrive();
   }
@@ -255,7 +255,8 @@ struct AttendTeam {
     const float power = power_of_two(shared.exponents[(item.blocks() - 1) % kExponents]);
     m *= shared.query_powers[head];
     if (item.alone()) {
-      shared.factors[head] = head < heads_of(launch, item) ? 1.0F / with_sink(launch, item.first_head + head, m, l) * power : 0.0F;
+      shared.factors[head] =
+          head < heads_of(launch, item) ? 1.0F / with_sink(launch, item.first_head + head, m, l) * power : 0.0F;
     } else {
       shared.factors[head] = power;
       launch.partials[item.partial(kDims) + head] = m;
@@ -303,15 +304,18 @@ struct AttendTeam {
     }
     shared.sums_there.wait(0);
     const AttendItem& item = shared.item;
+    const int dim = half * kColumns + lane % 4 * 2;
+    const float* turns = half == 1 ? turns_of(launch, cuda_ops::position_of(shared.span, item.row)) : nullptr;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int head = low + 8 * h;
       if (head >= heads_of(launch, item)) continue;
       const float factor = shared.factors[head];
-      float* to = (item.alone() ? out_of(launch, item.row, item.first_head + head, kDims)
-                              : launch.partials + item.partial(kDims) + kPartialSums + head * kDims) +
-                  half * kColumns + lane % 4 * 2;
-      store_values(to, v, h, factor);
+      if (item.alone()) {
+        store_outputs(launch, item.row, item.first_head + head, kDims, dim, v, h, factor, turns);
+      } else {
+        store_values(launch.partials + item.partial(kDims) + kPartialSums + head * kDims + dim, v, h, factor);
+      }
     }
   }
 };

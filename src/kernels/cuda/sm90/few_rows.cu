@@ -27,7 +27,7 @@ template <StripKind kKind, int kTiles, int kAhead>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them of the next kernel
-  static constexpr bool kWaits = true;
+  static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   StripLaunch launch;
   int strip_warps;  // of a team work on a strip
@@ -170,6 +170,7 @@ struct FewRows {
       cuda_ops::commit_copies();
     }
     cuda_ops::wait_for_kernels();
+    cuda_ops::let_next_kernel_start();
     const bool whole = row_bytes != 0;
     std::byte* base = whole ? shared + kWarps * kAhead * stage_bytes : ring + kCellBytes;
     const Rows rows = rows_of(product, group, lane, base);

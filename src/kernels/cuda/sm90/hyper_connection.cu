@@ -1,7 +1,8 @@
 // hc_leave_enter (kernels/hyper_connection.h) in two kernels. Its order is the header's but for the sum of squares:
 //   z is cut into blocks of 128; a block's sum is lanes16's, and S adds them in ascending order, from 0
 //   rho = 1 / sqrt(S / (4 * dim) + norm_eps)
-// Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header, always.
+// Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header,
+// always.
 #include <algorithm>
 
 #include "kernels/composed/rows.h"
@@ -71,8 +72,8 @@ struct ExpandAndMix {
     for (int i = static_cast<int>(threadIdx.x); i < kN * mixes * kPieces; i += kThreads) {
       const int piece = i % kPieces, stream = i / kPieces % kN, mix = i / (kPieces * kN);
       const bool second = mix >= first_mixes;
-      const float* row = fn[second] + static_cast<std::size_t>(mix - (second ? first_mixes : 0)) *
-                                          static_cast<std::size_t>(kN * dim);
+      const float* row =
+          fn[second] + static_cast<std::size_t>(mix - (second ? first_mixes : 0)) * static_cast<std::size_t>(kN * dim);
       const std::size_t at = static_cast<std::size_t>(piece) * static_cast<std::size_t>(blocks()) +
                              static_cast<std::size_t>(stream * (dim / kBlock) + block);
       cuda_ops::copy_16(&shared.weights[(stream * kMostMixes + mix) * kWeightStride + piece], row + 4 * at);
@@ -164,15 +165,21 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// A team has a row. Its first warp adds the blocks' sums and makes the coefficients; the others wait for `pre`, collapse
-// the streams and norm the result.
+// A team has a row. Its first warp adds the blocks' sums and makes the coefficients; the others wait for `pre`,
+// collapse the streams and norm the result.
+//
+// What it takes is latency, a third of it that of instructions and weights, which the products before have driven out
+// of all caches. So it runs once for nothing, on whatever its shared memory holds and without a store, while the
+// kernels ahead still work.
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
+  static constexpr bool kWaits = true;
   HcLeaveEnterArgs args;
   float* pairs;  // the normed row as bf16; may be null
   const float *base, *scale, *sums;
   int mixes;
   bool head, gathers;  // gathers: row i is only[i] of x
+  bool rehearses;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     float* z = reinterpret_cast<float*>(team.shared);  // [4][dim]
@@ -180,26 +187,37 @@ struct FinishAndNorm {
     float* of_blocks = collapsed + args.dim;
     float* pre = of_blocks + row_floats(args.dim);
     const int row = team.index, t = static_cast<int>(threadIdx.x), blocks = kN * args.dim / kBlock;
+#pragma unroll 1
+    for (int run = rehearses ? 0 : 1; run < 2; ++run) {
+      const bool real = run == 1;
+      if (real) load(row, t, blocks, z, of_blocks);
+      cuda_ops::wait_copies<1>();
+      __syncthreads();
+      if (t < 32) {
+        coefficients(row, t, of_blocks, blocks, pre, real);
+      } else {
+        cuda_ops::wait_copies<0>();
+        meet(1, kThreads);
+        collapse_and_norm(row, t - 32, z, pre, collapsed, real);
+      }
+      __syncthreads();
+    }
+  }
+
+ private:
+  SLUICE_DEVICE void load(int row, int t, int blocks, float* z, float* of_blocks) const {
+    cuda_ops::wait_for_kernels();
     const float* from = sums + static_cast<std::size_t>(row) * row_floats(args.dim);
-    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads) cuda_ops::copy_16(of_blocks + 4 * i, from + 4 * i);
+    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads)
+      cuda_ops::copy_16(of_blocks + 4 * i, from + 4 * i);
     cuda_ops::commit_copies();
     const int of_x = gathers ? args.only[static_cast<std::size_t>(row)] : row;
     const float* x = args.x + static_cast<std::ptrdiff_t>(of_x) * kN * args.dim;
     for (int i = t; i < args.dim; i += kThreads) cuda_ops::copy_16(z + 4 * i, x + 4 * i);
     cuda_ops::commit_copies();
-    cuda_ops::wait_copies<1>();
-    __syncthreads();
-    if (t < 32) {
-      coefficients(row, t, of_blocks, blocks, pre);
-    } else {
-      cuda_ops::wait_copies<0>();
-      meet(1, kThreads);
-      collapse_and_norm(row, t - 32, z, pre, collapsed);
-    }
   }
 
- private:
-  SLUICE_DEVICE void coefficients(int row, int lane, const float* of_blocks, int blocks, float* pre) const {
+  SLUICE_DEVICE void coefficients(int row, int lane, const float* of_blocks, int blocks, float* pre, bool real) const {
     const bool of_squares = lane == 31;
     const float* mine = of_blocks + (of_squares ? kMostMixes : min(lane, mixes - 1)) * blocks;
     float sum = 0.0F;
@@ -209,17 +227,20 @@ struct FinishAndNorm {
     const float rho = 1.0F / std::sqrt(squares / static_cast<float>(kN * args.dim) + args.norm_eps);
     const int kind = lane < kN ? 0 : lane < 2 * kN ? 1 : 2;
     const float affine = lane < mixes ? std::fma(sum * rho, scale[kind], base[lane]) : 0.0F;
-    if (lane < kN) args.pre[row * kN + lane] = pre[lane] = sigmoid_f32(affine) + args.hc_eps;
+    const float sigmoid = sigmoid_f32(affine);
+    if (lane < kN) pre[lane] = sigmoid + args.hc_eps;
     cuda_ops::wait_copies<0>();
     meet(1, kThreads);
+    if (lane < kN && real) args.pre[row * kN + lane] = sigmoid + args.hc_eps;
     if (head) return;
-    if (kind == 1) args.post[row * kN + lane - kN] = 2.0F * sigmoid_f32(affine);
-    const float a = sinkhorn(__shfl_sync(0xFFFFFFFFU, affine, 2 * kN + lane % (kN * kN)));
-    if (lane < kN * kN) args.comb[static_cast<std::ptrdiff_t>(row) * kN * kN + lane] = a;
+    if (kind == 1 && real) args.post[row * kN + lane - kN] = 2.0F * sigmoid;
+    const float a =
+        sinkhorn(__shfl_sync(0xFFFFFFFFU, affine, 2 * kN + lane % (kN * kN)), real ? args.sinkhorn_iterations : 2);
+    if (lane < kN * kN && real) args.comb[static_cast<std::ptrdiff_t>(row) * kN * kN + lane] = a;
   }
 
   // Of a lane's element of the matrix: column lane % 4. Both halves of the warp do the same.
-  SLUICE_DEVICE float sinkhorn(float a) const {
+  SLUICE_DEVICE float sinkhorn(float a, int iterations) const {
     const auto other = [](float value, int mask) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); };
     const auto sum_over = [&](float value, int far, int near) {
       value += other(value, far);
@@ -230,14 +251,16 @@ struct FinishAndNorm {
     a = exp_f32(a - most);
     a = a / sum_over(a, 2, 1) + args.hc_eps;
     a = a / (sum_over(a, 8, 4) + args.hc_eps);
-    for (int i = 1; i < args.sinkhorn_iterations; ++i) {
+#pragma unroll 1
+    for (int i = 1; i < iterations; ++i) {
       a = a / (sum_over(a, 2, 1) + args.hc_eps);
       a = a / (sum_over(a, 8, 4) + args.hc_eps);
     }
     return a;
   }
 
-  SLUICE_DEVICE void collapse_and_norm(int row, int t, const float* z, const float* pre, float* collapsed) const {
+  SLUICE_DEVICE void collapse_and_norm(int row, int t, const float* z, const float* pre, float* collapsed,
+                                       bool real) const {
     for (int i = 4 * t; i < args.dim; i += 4 * kNormThreads) {
       float4 sum{};
 #pragma unroll
@@ -247,7 +270,7 @@ struct FinishAndNorm {
         add(sum.x, value.x), add(sum.y, value.y), add(sum.z, value.z), add(sum.w, value.w);
       }
       *reinterpret_cast<float4*>(collapsed + i) = sum;
-      *reinterpret_cast<float4*>(args.collapsed + static_cast<std::ptrdiff_t>(row) * args.dim + i) = sum;
+      if (real) *reinterpret_cast<float4*>(args.collapsed + static_cast<std::ptrdiff_t>(row) * args.dim + i) = sum;
     }
     float* factor = const_cast<float*>(pre) + kN;
     meet(2, kNormThreads);
@@ -267,8 +290,8 @@ struct FinishAndNorm {
       float4 value = *reinterpret_cast<const float4*>(collapsed + i);
       const float4 weight = *reinterpret_cast<const float4*>(args.norm + i);
       value = {value.x * r * weight.x, value.y * r * weight.y, value.z * r * weight.z, value.w * r * weight.w};
-      *reinterpret_cast<float4*>(values + i) = value;
-      if (pairs != nullptr) {
+      if (real) *reinterpret_cast<float4*>(values + i) = value;
+      if (real && pairs != nullptr) {
         *reinterpret_cast<uint2*>(of_pairs + i / 2) = {bf16_pair(value.x, value.y), bf16_pair(value.z, value.w)};
       }
     }
@@ -280,8 +303,7 @@ void expand_and_mix(const Exec& exec, ExpandAndMix<kRows> kernel) {
   constexpr int kTeamsOfProcessor = 3;
   const int blocks = kernel.dim / kBlock, most = std::max(1, kTeamsOfProcessor * cuda_ops::processors(exec) / blocks);
   kernel.groups = std::min((kernel.rows + kRows - 1) / kRows, most);
-  cuda_ops::launch(exec, std::int64_t{blocks} * kernel.groups, kernel,
-                   sizeof(typename ExpandAndMix<kRows>::Shared));
+  cuda_ops::launch(exec, std::int64_t{blocks} * kernel.groups, kernel, sizeof(typename ExpandAndMix<kRows>::Shared));
 }
 
 bool has_blocks(const HcLeaveEnterArgs& args) {
@@ -315,13 +337,25 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   float* pairs = args.normed.form(InputForm::kBf16);
   if (pairs != nullptr) pairs += static_cast<std::ptrdiff_t>(begin) * (dim / 2);
   const auto mix = [&]<int kRows>(ExpandAndMix<kRows> kernel) {
-    kernel = {{floats(fn[0].packed()), floats(fn[1].packed())}, expands ? args.y : nullptr, args.post, args.comb, args.x,
-              sums, args.only.data(), rows, dim, mixes, first, 1};
+    kernel = {{floats(fn[0].packed()), floats(fn[1].packed())},
+              expands ? args.y : nullptr,
+              args.post,
+              args.comb,
+              args.x,
+              sums,
+              args.only.data(),
+              rows,
+              dim,
+              mixes,
+              first,
+              1};
     expand_and_mix(exec, kernel);
   };
   rows <= 4 ? mix(ExpandAndMix<1>{}) : mix(ExpandAndMix<4>{});
   const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
-  cuda_ops::launch(exec, rows, FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers},
+  constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
+  cuda_ops::launch(exec, rows,
+                   FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers, rows <= kRehearsed},
                    floats_of_team * sizeof(float));
 }
 

@@ -13,6 +13,7 @@ namespace sluice::cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
+void attend(const Exec& exec, const AttendArgs& args);
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 void select_entries(const Exec& exec, const IndexSelectArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);

@@ -1,0 +1,97 @@
+// launch_beside() (kernels/cuda/launch.h): a kernel runs while the one before it does, and what comes behind sees what
+// both have written.
+#include <gtest/gtest.h>
+
+#include "sm90_testing.h"
+
+namespace sluice::gpu_beside_test {
+namespace {
+
+using namespace sm90_testing;
+using cuda_ops::Team;
+
+__device__ std::uint64_t now() {
+  std::uint64_t ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+// Writes `value` when so much time has passed, and when that was.
+struct Slow {
+  static constexpr int kThreads = 64;
+  static constexpr bool kWaits = true, kStartsNext = true;
+  std::uint64_t ns;
+  std::uint32_t value;
+  std::uint32_t* to;
+  std::uint64_t* end;
+  SLUICE_DEVICE void operator()(const Team<kThreads>&) const {
+    cuda_ops::wait_for_kernels();
+    cuda_ops::let_next_kernel_start();
+    if (threadIdx.x != 0) return;
+    const std::uint64_t begin = now();
+    while (now() - begin < ns) {
+    }
+    *to = value;
+    *end = now();
+  }
+};
+struct Quick {
+  static constexpr int kThreads = 64;
+  std::uint32_t value;
+  std::uint32_t* to;
+  std::uint64_t* begin;
+  SLUICE_DEVICE void operator()(const Team<kThreads>&) const {
+    if (threadIdx.x == 0) *to = value, *begin = now();
+  }
+};
+struct Sum {
+  static constexpr int kThreads = 64;
+  const std::uint32_t *a, *b;
+  std::uint32_t* to;
+  SLUICE_DEVICE void operator()(const Team<kThreads>&) const {
+    if (threadIdx.x == 0) *to = *a + *b;
+  }
+};
+
+class GpuBeside : public Sm90Test {
+ protected:
+  // So many rounds in a row, as one batch; how many of the quick ones began before the slow one had ended.
+  int run(int rounds, bool graph) {
+    const auto count = static_cast<std::size_t>(rounds);
+    OnDevice<std::uint32_t> a(1), b(1), sums(count);
+    OnDevice<std::uint64_t> ends(count), begins(count);
+    sums.poison();
+    for (int start = 0; start < (graph ? 3 : 1); ++start) {  // a graph from the second time on
+      if (graph) gpu().begin_batch();
+      for (std::uint32_t i = 0; i < count; ++i) {
+        cuda_ops::launch(exec_, 1, Slow{20'000, 2 * i, a.data(), ends.data() + i});
+        cuda_ops::launch_beside(exec_, 1, Quick{5 * i, b.data(), begins.data() + i});
+        cuda_ops::launch(exec_, 1, Sum{a.data(), b.data(), sums.data() + i});
+      }
+      if (graph) gpu().end_batch();
+      gpu().wait();
+    }
+    const auto all = sums.fetch();
+    const auto end = ends.fetch(), begin = begins.fetch();
+    int beside = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      EXPECT_EQ(all[i], 7 * i) << "round " << i;
+      beside += begin[i] < end[i] ? 1 : 0;
+    }
+    return beside;
+  }
+};
+
+TEST_F(GpuBeside, RunsBesideTheKernelBeforeAndEndsBehindIt) {
+  EXPECT_GT(run(200, false), 150);
+  EXPECT_GT(run(200, true), 150);
+}
+
+TEST_F(GpuBeside, WaitsWhereKernelsDoNotStartEarly) {
+  gpu().start_kernels_early(false);
+  EXPECT_EQ(run(50, false), 0);
+  gpu().start_kernels_early(true);
+}
+
+}  // namespace
+}  // namespace sluice::gpu_beside_test
