@@ -15,8 +15,8 @@ struct AttendHeads {
   static constexpr bool kWaits = true;
   static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
-  static constexpr int kLoadRegisters = kCoded ? 64 : kGroups == 1 ? 40 : 56;  // of a thread
-  static constexpr int kWorkRegisters = kCoded ? 184 : kGroups == 1 ? 208 : 224;
+  static constexpr int kLoadRegisters = kCoded ? 72 : kGroups == 1 ? 40 : 56;  // of a thread
+  static constexpr int kWorkRegisters = kCoded ? 176 : kGroups == 1 ? 208 : 224;
   static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited
   ListLaunch launch;
 
@@ -107,7 +107,7 @@ struct AttendHeads {
   SLUICE_DEVICE void attend(Shared& shared, const ListItem& item, int group) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     const int first_query = group * kTileQueries;
-    round_queries<kTiles>(launch, item, first_query, shared.q[group]);
+    round_queries<kTiles, kGroupThreads>(launch, item, first_query, t, shared.q[group]);
     show_tensor_cores();
     group == 0 ? meet_group<1>() : meet_group<2>();
     ItemRange seen[2];

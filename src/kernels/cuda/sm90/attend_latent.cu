@@ -36,7 +36,7 @@ struct AttendLatent {
     extern __shared__ __align__(1024) std::byte memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     if (threadIdx.x == 0) {
-      shared.q_there.init(kGroupThreads);
+      shared.q_there.init(3 * kGroupThreads);
 #pragma unroll
       for (int s = 0; s < kStages; ++s) {
         shared.full[s].init(kLoaders);
@@ -120,6 +120,7 @@ struct AttendLatent {
   SLUICE_DEVICE void load_codes(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
     const int halves = 2 * blocks(item);
+    if (halves == 0) return;
     Codes codes;
     bool there = false, next_there = false;
     RowRef row = row_to_load(item, 0, &there);
@@ -160,18 +161,23 @@ struct AttendLatent {
     }
   }
 
+  SLUICE_DEVICE void take_queries(Shared& shared, const ListItem& item) const {
+    round_queries<kKeyTiles, 3 * kGroupThreads>(launch, item, 0, static_cast<int>(threadIdx.x), shared.q);
+    show_tensor_cores();
+    shared.q_there.arrive();
+  }
+
   // A thread has two queries, `low` and low + 8, and every fourth pair of keys.
   SLUICE_DEVICE void weigh(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
-    round_queries<kKeyTiles>(launch, item, 0, shared.q);
-    show_tensor_cores();
-    meet_group<1>();
+    take_queries(shared, item);
     ItemRange seen[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int query = low + 8 * h;
       seen[h] = query < item.queries ? items_of_row(launch, item.span, item.row(launch, query)) : ItemRange{0, 0};
     }
+    shared.q_there.wait(0);
     GroupOperand q = inner_operand(shared.q);
     float m[2] = {-INFINITY, -INFINITY}, l[2] = {};
     ListTotal total[2];
@@ -239,6 +245,7 @@ struct AttendLatent {
   // Dims [half * kColumns, + kColumns) of the values.
   SLUICE_DEVICE void add_values(Shared& shared, const ListItem& item, int half) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, low = t / 32 * 16 + t % 32 / 4;
+    take_queries(shared, item);
     const GroupOperand weights = inner_operand(shared.weights);
     float v[kParts][kWide / 2];
     const int all = blocks(item);

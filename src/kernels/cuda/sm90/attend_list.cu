@@ -96,8 +96,10 @@ Cut fastest_cut(const Exec& exec, const AttendArgs& args, std::span<const RowSpa
     return std::int64_t{tile_count(tiles_of(args, spans, queries), spans)} * args.key_heads;
   };
   const auto rounds = [&](std::int64_t count, int at_once) { return (count + at_once - 1) / at_once; };
-  if (!latent && !coded && args.selected == nullptr && teams(2 * kTileQueries) >= all) return {2 * kTileQueries, false};
-  const std::int64_t tiles = teams(kTileQueries);
+  const std::int64_t tiles = teams(kTileQueries), wide = teams(2 * kTileQueries);
+  if (!latent && !coded && args.selected == nullptr && wide >= all && 3 * wide <= 2 * tiles) {
+    return {2 * kTileQueries, false};
+  }
   const int at_once = latent ? all : 2 * all;
   const bool cut = segments > 1 && rounds(tiles, at_once) * segments * 8 > rounds(tiles * segments, at_once) * 9;
   return {kTileQueries, cut};

@@ -157,13 +157,13 @@ SLUICE_DEVICE uint4 eight_codes(const uint2& codes, const CodeFactors& factors) 
   return {to[0], to[1], to[2], to[3]};
 }
 
-// The queries of a tile, rounded, to kTiles tiles of 64 dims; by a group of 128 threads.
-template <int kTiles>
-SLUICE_DEVICE void round_queries(const ListLaunch& launch, const ListItem& item, int first, std::byte* tiles) {
+// The queries of a tile, rounded, to kTiles tiles of 64 dims; by kThreads threads, of which this is number t.
+template <int kTiles, int kThreads>
+SLUICE_DEVICE void round_queries(const ListLaunch& launch, const ListItem& item, int first, int t, std::byte* tiles) {
   constexpr int kPieces = kTiles * 8;
-  const int t = static_cast<int>(threadIdx.x) % kGroupThreads, dims = launch.args.dims;
-#pragma unroll 4
-  for (int i = t; i < kTileQueries * kPieces; i += kGroupThreads) {
+  const int dims = launch.args.dims;
+#pragma unroll 6
+  for (int i = t; i < kTileQueries * kPieces; i += kThreads) {
     const int query = i / kPieces, piece = i % kPieces;
     uint4 pairs{0, 0, 0, 0};
     if (first + query < item.queries && piece * 8 < dims) {
