@@ -23,7 +23,8 @@ TEST(AttendLists, SegmentsFollowEachOtherAndGrow) {
     ASSERT_EQ(segment_begin(segment), begin);
     const int length = begin < 8192 ? 512 : begin < 65536 ? 1024 : 4096;
     ASSERT_EQ(length % kListBlock, 0);
-    for (const int item : {begin, begin + 1, begin + length / 2, begin + length - 1}) ASSERT_EQ(segment_of(item), segment);
+    for (const int item : {begin, begin + 1, begin + length / 2, begin + length - 1})
+      ASSERT_EQ(segment_of(item), segment);
     begin += length;
   }
 }

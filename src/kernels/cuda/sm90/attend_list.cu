@@ -30,7 +30,7 @@ struct MergeLists {
     const float* parts = item.partial(launch);
     ListTotal total;
     float v[4] = {};
-#pragma unroll 4
+#pragma unroll 8
     for (int s = 0; s < item.items.segments(); ++s) {
       const float* part = parts + static_cast<std::int64_t>(s) * list_floats(dims);
       total.merge(part[query], part[kTileQueries + query], launch.factor);

@@ -1,8 +1,8 @@
 // attend_keys (kernels/attention.h) of the profile sm90 for latents and for grouped-query attention, whose rows are in
 // bf16 or of kMlaFp8 with `bf16`. Its order, and what its kernels share (attend_heads.cu, attend_latent.cu).
 //
-// Items, blocks and segments: attend_lists.h. Operands are bf16: queries rounded; rows as they are, or codes times their
-// scale, which is exact (a scale above 2^7 too; codes that stand for NaN count as 480). For a head of a row, from
+// Items, blocks and segments: attend_lists.h. Operands are bf16: queries rounded; rows as they are, or codes times
+// their scale, which is exact (a scale above 2^7 too; codes that stand for NaN count as 480). For a head of a row, from
 // m = -inf, l_t = 0, v[d] = 0 in a segment:
 //   s_i = steps over 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core does;
 //   m' = max(m, s_i of the block);  a = exp2((m - m') c);  w_i = exp2(fma(s_i, c, -(m' c))), where c = scale log2(e)
@@ -62,7 +62,8 @@ struct ListItem {
     return key_head * launch.tiles.sharing + (first_query + query) % launch.tiles.sharing;
   }
   SLUICE_DEVICE float* partial(const ListLaunch& launch) const {
-    const std::int64_t at = (std::int64_t{tile - launch.first_tile} * launch.args.key_heads + key_head) * launch.segments;
+    const std::int64_t at =
+        (std::int64_t{tile - launch.first_tile} * launch.args.key_heads + key_head) * launch.segments;
     return launch.partials + (at + segment) * list_floats(launch.args.value_dims);
   }
 };
@@ -133,8 +134,7 @@ SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item,
   std::byte* start = launch.bases[item.key_head] +
                      static_cast<std::uint64_t>(static_cast<std::uint32_t>(page)) * launch.plane.page_bytes;
   const RowFormat& format = launch.plane.format;
-  return {start + at * format.data_bytes,
-          start + (format.data_bytes << launch.page_shift) + at * format.scale_bytes};
+  return {start + at * format.data_bytes, start + (format.data_bytes << launch.page_shift) + at * format.scale_bytes};
 }
 
 // Eight codes under a scale, which is a power of two, as bf16.
@@ -215,7 +215,8 @@ SLUICE_DEVICE float sum_of_weights(float l) {
 
 // All segments so far, of a head.
 struct ListTotal {
-  float m = -INFINITY, l = 0.0F, before = 0.0F, now = 0.0F;  // values so far times before, those of the segment times now
+  float m = -INFINITY, l = 0.0F, before = 0.0F,
+        now = 0.0F;  // values so far times before, those of the segment times now
 
   SLUICE_DEVICE void merge(float segment_m, float segment_l, float factor) {
     const float most = fmaxf(m, segment_m), reference = reference_of(most);
