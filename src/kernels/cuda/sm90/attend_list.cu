@@ -122,7 +122,7 @@ bool takes_list(const Exec& exec, const AttendArgs& args) {
   const bool shape = is_latent(args) ? args.value_offset == 0 && args.key_heads == 1 && format.dims == kLatentDims &&
                                            (!coded || format.rope_dims == 64)
                                      : whole(args.dims) && whole(args.value_dims);
-  return shape && (!coded || (format.dims - format.rope_dims) % 8 == 0) && format.data_bytes % 16 == 0 &&
+  return shape && (!coded || (format.dims - format.rope_dims) % 16 == 0) && format.data_bytes % 16 == 0 &&
          args.key_heads <= kListKeyHeads && args.scale > 0.0F && (args.selected == nullptr || args.latent != nullptr);
 }
 
