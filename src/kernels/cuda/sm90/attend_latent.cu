@@ -14,6 +14,7 @@ using cuda_ops::Team;
 
 constexpr int kStages = 2, kKeyTiles = 9, kValueDims = 512, kStageBytes = kKeyTiles * kTileBytes;
 constexpr int kColumns = kValueDims / 2, kWide = 128, kParts = kColumns / kWide;  // value dims of a group, of a product
+constexpr int kAsked = 8;  // half blocks whose codes are asked for ahead
 constexpr int kHalfThreads = kGroupThreads / 2;
 
 template <bool kCoded>
@@ -78,7 +79,10 @@ struct AttendLatent {
   SLUICE_DEVICE void load_rows(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kHalfThreads, piece = t % 8;
     const int stage = static_cast<int>(threadIdx.x) % kGroupThreads / kHalfThreads;
+    const auto ask = [&](int n) { ask_for_row(launch, item, (first_block(item) + n) * kListBlock + t); };
+    ask(stage + kStages);
     for (int n = stage, all = blocks(item); n < all; n += kStages) {
+      ask(n + 2 * kStages);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::byte* from[4];
@@ -121,6 +125,11 @@ struct AttendLatent {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
     const int halves = 2 * blocks(item);
     if (halves == 0) return;
+    const auto ask = [&](int half) {
+      if (part == 0) ask_for_row(launch, item, first_block(item) * kListBlock + half * kHalfKeys + quad);
+    };
+#pragma unroll
+    for (int half = 1; half < kAsked; ++half) ask(half);
     Codes codes;
     bool there = false, next_there = false;
     RowRef row = row_to_load(item, 0, &there);
@@ -130,6 +139,7 @@ struct AttendLatent {
     codes.scales = __ldcg(reinterpret_cast<const uint4*>(row.scales));
     for (int half = 0; half < halves; ++half) {
       const int n = half / 2, stage = n % kStages, key = half % 2 * kHalfKeys + quad;
+      ask(half + kAsked);
       row = row_to_load(item, min(half + 1, halves - 1), &next_there);
       if (n >= kStages) shared.empty[stage][half % 2].wait(n / kStages - 1);
       std::byte* to = shared.keys[stage];
@@ -178,7 +188,7 @@ struct AttendLatent {
       seen[h] = query < item.queries ? items_of_row(launch, item.span, item.row(launch, query)) : ItemRange{0, 0};
     }
     shared.q_there.wait(0);
-    GroupOperand q = inner_operand(shared.q);
+    const GroupOperand q = inner_operand(shared.q);
     float m[2] = {-INFINITY, -INFINITY}, l[2] = {};
     ListTotal total[2];
     int segments = 0;
@@ -186,8 +196,7 @@ struct AttendLatent {
     for (int n = 0; n < all; ++n) {
       const int stage = n % kStages;
       shared.full[stage].wait(n / kStages);
-      GroupOperand keys = inner_operand(shared.keys[stage]);
-      asm volatile("" : "+r"(q.at), "+r"(keys.at));  // or 72 places are computed ahead, and kept where there is no room
+      const GroupOperand keys = inner_operand(shared.keys[stage]);
       float s[32];
 #pragma unroll
       for (float& value : s) value = 0.0F;
@@ -319,7 +328,6 @@ struct AttendLatent {
           const float2 sum = segment == 0 ? float2{0.0F, 0.0F} : *at;
           *at = {std::fma(now, v[p][4 * i + 2 * h], before * sum.x) * last + 0.0F,
                  std::fma(now, v[p][4 * i + 2 * h + 1], before * sum.y) * last + 0.0F};
-          if (i % 4 == 3) asm volatile("" ::: "memory");  // no more of them in registers at once
         }
       }
     }

@@ -137,6 +137,16 @@ SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item,
   return {start + at * format.data_bytes, start + (format.data_bytes << launch.page_shift) + at * format.scale_bytes};
 }
 
+// Item `i`'s row, if it is one of the team's, is asked for into the second cache: pages lie anywhere, and what a team has
+// room to copy ahead is less than memory takes to answer.
+SLUICE_DEVICE void ask_for_row(const ListLaunch& launch, const ListItem& item, int i) {
+  if (i < item.items.begin || i >= item.items.end) return;
+  const RowRef row = row_of_item(launch, item, i);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row.data), "r"(launch.plane.format.data_bytes)
+               : "memory");
+  if (launch.plane.format.scale_bytes > 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.scales) : "memory");
+}
+
 // Eight codes under a scale, which is a power of two, as bf16.
 struct CodeFactors {
   std::uint32_t first, second;  // pairs; second is 1 unless the scale is above 2^7
