@@ -15,7 +15,7 @@ struct AttendHeads {
   static constexpr bool kWaits = true;
   static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
-  static constexpr int kAsked = 4;  // blocks that are asked for ahead
+  static constexpr int kAsked = 4;                                             // blocks that are asked for ahead
   static constexpr int kLoadRegisters = kCoded ? 72 : kGroups == 1 ? 40 : 56;  // of a thread
   static constexpr int kWorkRegisters = kCoded ? 176 : kGroups == 1 ? 208 : 224;
   static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited

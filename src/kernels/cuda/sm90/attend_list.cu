@@ -88,7 +88,8 @@ struct Cut {
   int queries;
   bool by_segments;
 };
-// Teams take about as long as they have segments; merging costs as much as an eighth of them.
+// Teams take about as long as they have segments; merging costs as much as an eighth of them, but for latents, which a
+// team with several segments merges slowly.
 Cut fastest_cut(const Exec& exec, const AttendArgs& args, std::span<const RowSpan> spans, int segments) {
   const int all = cuda_ops::processors(exec);
   const bool latent = is_latent(args), coded = planes_of(args)->format.codec == RowCodec::kMlaFp8;
@@ -101,7 +102,8 @@ Cut fastest_cut(const Exec& exec, const AttendArgs& args, std::span<const RowSpa
     return {2 * kTileQueries, false};
   }
   const int at_once = latent ? all : 2 * all;
-  const bool cut = segments > 1 && rounds(tiles, at_once) * segments * 8 > rounds(tiles * segments, at_once) * 9;
+  const std::int64_t whole = rounds(tiles, at_once) * segments, apart = rounds(tiles * segments, at_once);
+  const bool cut = segments > 1 && (latent && tiles <= 2 * all ? whole >= apart : whole * 8 > apart * 9);
   return {kTileQueries, cut};
 }
 
@@ -113,7 +115,8 @@ void merge_lists(const Exec& exec, const ListLaunch& launch) {
 }
 
 bool takes_list(const Exec& exec, const AttendArgs& args) {
-  if (!args.bf16 || exec.fault_chunk_anchored_splits || (args.latent == nullptr) == (args.window == nullptr)) return false;
+  if (!args.bf16 || exec.fault_chunk_anchored_splits || (args.latent == nullptr) == (args.window == nullptr))
+    return false;
   const PlaneView& plane = *planes_of(args);
   const RowFormat& format = plane.format;
   const bool coded = format.codec == RowCodec::kMlaFp8;
@@ -146,9 +149,9 @@ void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut) {
   launch.factor = args.scale * kLog2E;
   int segments = 1;
   for (const RowSpan& span : spans) segments = std::max(segments, items_of_span(args, span).segments());
-  const Cut chosen = cut == ListCut::kFastest ? fastest_cut(exec, args, spans, segments)
-                                              : Cut{cut == ListCut::kWideTiles ? 2 * kTileQueries : kTileQueries,
-                                                    cut == ListCut::kSegments};
+  const Cut chosen = cut == ListCut::kFastest
+                         ? fastest_cut(exec, args, spans, segments)
+                         : Cut{cut == ListCut::kWideTiles ? 2 * kTileQueries : kTileQueries, cut == ListCut::kSegments};
   launch.tiles = tiles_of(args, spans, chosen.queries);
   launch.segments = chosen.by_segments ? segments : 0;
   const int tiles = tile_count(launch.tiles, spans);
@@ -160,11 +163,10 @@ void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut) {
   for (launch.first_tile = 0; launch.first_tile < tiles; launch.first_tile += piece) {
     launch.tile_count = std::min(piece, tiles - launch.first_tile);
     if (launch.segments > 0) {
-      launch.partials = reinterpret_cast<float*>(
-          cuda_ops::workspace(exec, tile_bytes * static_cast<std::size_t>(launch.tile_count)));
+      launch.partials =
+          reinterpret_cast<float*>(cuda_ops::workspace(exec, tile_bytes * static_cast<std::size_t>(launch.tile_count)));
     }
-    const std::int64_t teams =
-        std::int64_t{launch.tile_count} * args.key_heads * std::max(1, launch.segments);
+    const std::int64_t teams = std::int64_t{launch.tile_count} * args.key_heads * std::max(1, launch.segments);
     is_latent(args) ? attend_latent(exec, launch, teams) : attend_heads(exec, launch, teams);
     if (launch.segments > 0) merge_lists(exec, launch);
   }

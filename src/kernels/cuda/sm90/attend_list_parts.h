@@ -137,8 +137,8 @@ SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item,
   return {start + at * format.data_bytes, start + (format.data_bytes << launch.page_shift) + at * format.scale_bytes};
 }
 
-// Item `i`'s row, if it is one of the team's, is asked for into the second cache: pages lie anywhere, and what a team has
-// room to copy ahead is less than memory takes to answer.
+// Item `i`'s row, if it is one of the team's, is asked for into the second cache: pages lie anywhere, and what a team
+// has room to copy ahead is less than memory takes to answer.
 SLUICE_DEVICE void ask_for_row(const ListLaunch& launch, const ListItem& item, int i) {
   if (i < item.items.begin || i >= item.items.end) return;
   const RowRef row = row_of_item(launch, item, i);
