@@ -16,8 +16,8 @@ struct AttendHeads {
   static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
   static constexpr int kAsked = 4;                                             // blocks that are asked for ahead
-  static constexpr int kLoadRegisters = kCoded ? 72 : kGroups == 1 ? 40 : 56;  // of a thread
-  static constexpr int kWorkRegisters = kCoded ? 176 : kGroups == 1 ? 208 : 224;
+  static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // of a thread
+  static constexpr int kWorkRegisters = kGroups == 1 ? (kCoded ? 200 : 208) : 224;
   static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited
   ListLaunch launch;
 
@@ -85,7 +85,7 @@ struct AttendHeads {
   SLUICE_DEVICE void load_block(std::byte* stage, const ListItem& item, int first) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, piece = t % 8;
     const AttendArgs& args = launch.args;
-#pragma unroll
+#pragma unroll(kCoded ? 1 : 4)
     for (int i = 0; i < 4; ++i) {
       const int key = t / 8 + 16 * i, at = first + key;
       const bool there = at >= item.items.begin && at < item.items.end;

@@ -14,7 +14,7 @@ using cuda_ops::Team;
 
 constexpr int kStages = 2, kKeyTiles = 9, kValueDims = 512, kStageBytes = kKeyTiles * kTileBytes;
 constexpr int kColumns = kValueDims / 2, kWide = 128, kParts = kColumns / kWide;  // value dims of a group, of a product
-constexpr int kAsked = 8;  // half blocks whose codes are asked for ahead
+constexpr int kHalvesAhead = 4;  // half blocks, a row for each loading thread, that are looked up at once
 constexpr int kHalfThreads = kGroupThreads / 2;
 
 template <bool kCoded>
@@ -27,6 +27,7 @@ struct AttendLatent {
   struct Shared {
     std::byte q[kStageBytes], keys[kStages][kStageBytes], weights[kTileBytes];
     float alpha[kTileQueries];
+    std::uint32_t places[2][kCoded ? kGroupThreads : 1];                // of rows with codes
     float before[kTileQueries], now[kTileQueries], last[kTileQueries];  // of values, as a segment is merged
     SharedBarrier q_there, full[kStages], empty[kStages][2], weights_there, weights_taken, sums_there, sums_taken;
     ListWork work;
@@ -115,32 +116,42 @@ struct AttendLatent {
   struct Codes {
     uint4 words[kKeyTiles + 1], scales;
   };
-  SLUICE_DEVICE RowRef row_to_load(const ListItem& item, int half, bool* there) const {
+  SLUICE_DEVICE RowRef row_to_load(const Shared& shared, const ListItem& item, int half, bool* there) const {
     const int quad = static_cast<int>(threadIdx.x) % kGroupThreads / 4;
     const int at = first_block(item) * kListBlock + half * kHalfKeys + quad;
     *there = at >= item.items.begin && at < item.items.end;
-    return row_of_item(launch, item, *there ? at : item.items.begin);
+    return row_at(launch, item, shared.places[half / kHalvesAhead % 2][half % kHalvesAhead * kHalfKeys + quad]);
+  }
+  // Rows of the half blocks from `half` on are looked up and asked for.
+  SLUICE_DEVICE void look_up(Shared& shared, const ListItem& item, int half) const {
+    const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
+    const int at = first_block(item) * kListBlock + half * kHalfKeys + t;
+    const std::uint32_t place = place_of_item(launch, item, min(max(at, item.items.begin), item.items.end - 1));
+    shared.places[half / kHalvesAhead % 2][t] = place;
+    ask_for(launch, row_at(launch, item, place));
   }
   SLUICE_DEVICE void load_codes(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
     const int halves = 2 * blocks(item);
     if (halves == 0) return;
-    const auto ask = [&](int half) {
-      if (part == 0) ask_for_row(launch, item, first_block(item) * kListBlock + half * kHalfKeys + quad);
-    };
-#pragma unroll
-    for (int half = 1; half < kAsked; ++half) ask(half);
+    look_up(shared, item, 0);
+    meet_group<1>();
     Codes codes;
     bool there = false, next_there = false;
-    RowRef row = row_to_load(item, 0, &there);
+    RowRef row = row_to_load(shared, item, 0, &there);
     const auto load = [&](int i) { return __ldcg(reinterpret_cast<const uint4*>(row.data + i * 64 + part * 16)); };
 #pragma unroll
     for (int i = 0; i <= kKeyTiles; ++i) codes.words[i] = load(i);
     codes.scales = __ldcg(reinterpret_cast<const uint4*>(row.scales));
     for (int half = 0; half < halves; ++half) {
       const int n = half / 2, stage = n % kStages, key = half % 2 * kHalfKeys + quad;
-      ask(half + kAsked);
-      row = row_to_load(item, min(half + 1, halves - 1), &next_there);
+      if (half % kHalvesAhead == 0) {
+        meet_group<1>();  // nobody reads the places before these
+        look_up(shared, item, half + kHalvesAhead);
+      } else if (half % kHalvesAhead == 2) {
+        meet_group<1>();
+      }
+      row = row_to_load(shared, item, half + 1, &next_there);
       if (n >= kStages) shared.empty[stage][half % 2].wait(n / kStages - 1);
       std::byte* to = shared.keys[stage];
       const uint4 scales = codes.scales;

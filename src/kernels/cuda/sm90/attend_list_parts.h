@@ -119,8 +119,8 @@ SLUICE_DEVICE bool take_work(const ListLaunch& launch, int team, ListWork* work)
   return launch.segments == 0 || !work->item.items.empty();
 }
 
-// Where the row of item `i` lies.
-SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item, int i) {
+// Where the row of item `i` lies: the number of rows before those of its page, and it in there; then its address.
+SLUICE_DEVICE std::uint32_t place_of_item(const ListLaunch& launch, const ListItem& item, int i) {
   const AttendArgs& args = launch.args;
   int key = i;
   if (!launch.of_window) {
@@ -131,20 +131,28 @@ SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item,
   const int block = key >> launch.page_shift, at = key & ((1 << launch.page_shift) - 1);
   const std::int32_t page = launch.of_window ? launch.step.window_page(item.span, block).value
                                              : launch.step.latent_page(item.span, block).value;
-  std::byte* start = launch.bases[item.key_head] +
-                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(page)) * launch.plane.page_bytes;
+  return static_cast<std::uint32_t>(page) << launch.page_shift | static_cast<std::uint32_t>(at);
+}
+SLUICE_DEVICE RowRef row_at(const ListLaunch& launch, const ListItem& item, std::uint32_t place) {
+  const int at = static_cast<int>(place & ((1U << launch.page_shift) - 1));
+  std::byte* start = launch.bases[item.key_head] + std::uint64_t{place >> launch.page_shift} * launch.plane.page_bytes;
   const RowFormat& format = launch.plane.format;
   return {start + at * format.data_bytes, start + (format.data_bytes << launch.page_shift) + at * format.scale_bytes};
 }
+SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item, int i) {
+  return row_at(launch, item, place_of_item(launch, item, i));
+}
 
-// Item `i`'s row, if it is one of the team's, is asked for into the second cache: pages lie anywhere, and what a team
-// has room to copy ahead is less than memory takes to answer.
-SLUICE_DEVICE void ask_for_row(const ListLaunch& launch, const ListItem& item, int i) {
-  if (i < item.items.begin || i >= item.items.end) return;
-  const RowRef row = row_of_item(launch, item, i);
+// A row is asked for into the second cache: pages lie anywhere, and what a team has room to copy ahead is less than
+// memory takes to answer.
+SLUICE_DEVICE void ask_for(const ListLaunch& launch, const RowRef& row) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row.data), "r"(launch.plane.format.data_bytes)
                : "memory");
   if (launch.plane.format.scale_bytes > 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.scales) : "memory");
+}
+// That of item `i`, if it is one of the team's.
+SLUICE_DEVICE void ask_for_row(const ListLaunch& launch, const ListItem& item, int i) {
+  if (i >= item.items.begin && i < item.items.end) ask_for(launch, row_of_item(launch, item, i));
 }
 
 // Eight codes under a scale, which is a power of two, as bf16.
