@@ -88,6 +88,8 @@ std::string NumericsProfile::text() const {
   std::string text = fmt::format("{} {}{}{}", name, name_of(inputs), rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (tiles_attention()) text += " attention=tiles";
+  // Its first versions attended to such rows in the orders of kernels/attention.h.
+  if (name == kSm90Profile && (kv == RowCodec::kBf16 || kv == RowCodec::kMlaFp8)) text += " attention=blocks";
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
   return text;
 }

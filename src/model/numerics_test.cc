@@ -117,6 +117,21 @@ TEST(Numerics, Sm90HasTheCachesOfTheDefaultAndItsInputsInBf16) {
   }
 }
 
+// Pages that were computed in the orders of kernels/attention.h are not met.
+TEST(Numerics, Sm90NamesTheOrderOfAttentionOverRowsThatAreNotV4s) {
+  const auto text_of = [](const char* config, const char* kv, const char* profile) {
+    EngineSetup options = with(profile);
+    options.numerics.kv_cache_dtype = kv;
+    return plan_model(config_of(config), options).value().profile.text();
+  };
+  EXPECT_EQ(text_of("v3-like", "auto", "sm90"), "sm90 bf16 kv=bf16 attention=blocks");
+  EXPECT_EQ(text_of("v3-like", "fp8", "sm90"), "sm90 bf16 kv=fp8 attention=blocks");
+  EXPECT_EQ(text_of("v32-like", "auto", "sm90"), "sm90 bf16 kv=fp8 index=fp8 attention=blocks");
+  EXPECT_EQ(text_of("llama-like", "auto", "sm90"), "sm90 bf16 kv=bf16 attention=blocks");
+  EXPECT_EQ(text_of("llama-like", "f32", "sm90"), "sm90 bf16 kv=f32");
+  EXPECT_EQ(text_of("llama-like", "auto", "default"), "default int8 kv=bf16");
+}
+
 TEST(Numerics, TilesHasTheCachesOfTheDefaultAndBf16InputsInAnOrderOfTheirOwn) {
   EngineSetup options = with("tiles");
   const auto plan = plan_model(config_of("v4-flash"), options);

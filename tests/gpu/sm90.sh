@@ -26,18 +26,18 @@ if has products; then
   cp "$folder/log" "$out/products.txt"
 fi
 if has attention; then
-  check attention "$gpu_test" --part 1 --gtest_filter='GpuHyper*:GpuAttention*:GpuIndex*' --json "$out/attention.json"
+  check attention "$gpu_test" --part 1 --gtest_filter='GpuHyper*:GpuAttention*:GpuListAttention*:GpuIndex*' --json "$out/attention.json"
   grep 'f64' "$folder/log" | tee -a "$out/sm90.txt"
 fi
 if has speed; then
-  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedHyper*:GpuSpeedAttention*:GpuSpeedIndex*'
+  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedHyper*:GpuSpeedAttention*:GpuSpeedListAttention*:GpuSpeedIndex*'
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi
 for archive in tests/oracles/*.tar.xz; do tar xJf "$archive" -C "$folder"; done
 if has models; then
   check "verify, the embedded model" "$sluice" verify "$model" "${cuda[@]}" --schedules "$schedules"
-  for kind in v4-flash-like v4-pro-like v32-like v3-like; do
+  for kind in v4-flash-like v4-pro-like v32-like v3-like v2-lite-like llama-like qwen2-swa-like; do
     check "verify, $kind" "$sluice" verify "$folder/$kind" "${cuda[@]}" --schedules "$((schedules / 4))"
   done
 fi

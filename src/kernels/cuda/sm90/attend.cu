@@ -1,11 +1,12 @@
-// attend and attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in its own
-// order, all others in the order of the CPU.
+// attend and attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in the order of
+// attend_rows.h, latents and the rows of grouped-query attention in that of attend_list_parts.h, all others in the order
+// of the CPU.
 #include <algorithm>
 #include <bit>
 
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/sm90/attend_rows.h"
+#include "kernels/cuda/sm90/attend_list_parts.h"
 #include "kernels/cuda/sm90/ops.h"
 
 namespace sluice::cuda_sm90 {
@@ -104,6 +105,7 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
 
 void attend_keys(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty()) return;
+  if (takes_list(exec, args)) return attend_list(exec, args, ListCut::kFastest);
   if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
   AttendArgs keys = args;
   keys.out_rope = {}, keys.out_rows = {};
