@@ -97,7 +97,7 @@ class GpuHyperConnections : public Sm90Test {};
 
 TEST_F(GpuHyperConnections, AreThoseOfTheHeaderButForTheOrderOfASum) {
   for (const bool head : {false, true}) {
-    for (const auto& [rows, dim] : {std::pair{1, 4096}, std::pair{3, 128}, std::pair{70, 4096}, std::pair{9, 7168}}) {
+    for (const auto& [rows, dim] : {std::pair{1, 4096}, std::pair{3, 128}, std::pair{70, 4096}, std::pair{9, 7168}, std::pair{701, 1024}}) {
       std::mt19937 random(7), again(7);
       Site ours(random, rows, dim, head), header(again, rows, dim, head);
       cuda_sm90_op_table().hc_leave_enter(exec_, ours.args(0, rows));
@@ -116,7 +116,7 @@ TEST_F(GpuHyperConnections, AreThoseOfTheHeaderButForTheOrderOfASum) {
 }
 
 TEST_F(GpuHyperConnections, ARowHasTheSameBitsAloneAndAmongOthers) {
-  for (const int rows : {2, 4, 5, 17, 300}) {
+  for (const int rows : {2, 4, 5, 17, 300, 701}) {
     std::mt19937 random(11), again(11);
     Site together(random, rows, 1024, false), alone(again, rows, 1024, false);
     cuda_sm90_op_table().hc_leave_enter(exec_, together.args(0, rows));

@@ -307,6 +307,7 @@ const std::vector<Case>& cases() {
       {"V3.2", {kFp8, 64, 1, 2048, 1}, {{1, 2049}, {20, 2055}, {1, 9000}, {5, 70000}}},
       {"FP8, top 512", {kFp8, 64, 4, 512}, lengths},
       {"small", {kFp4, 4, 4, 64}, {{1, 64}, {1, 65}, {40, 300}, {300, 400}}},
+      {"prompts", {kFp4, 64, 4, 512}, {{301, 8220}, {281, 530}}},  // rows side by side that are and are not long
       {"ties", {kFp4, 64, 4, 512, 3, Keys::kFew}, lengths},
       {"ties, FP8", {kFp8, 5, 1, 100, 0, Keys::kFew}, {{1, 101}, {9, 5000}, {1, 20000}}},
       {"all equal", {kFp4, 64, 4, 512, 0, Keys::kEqual}, lengths}};

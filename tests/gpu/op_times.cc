@@ -1,7 +1,8 @@
-// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES]]]]: what each op of a decode step of so many sequences (1) takes
-// by itself, and the step as a whole. Of every call in the step the median of many steps, with a wait before and behind
-// it; that of a call that does nothing is taken off. A folder without a checkpoint has random weights, of 64 experts a
-// layer. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
+// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES [ROWS]]]]]: what each op of a step of so many sequences (1), so
+// many rows each (1), takes by itself, and the step as a whole. Of every call in the step the median of some steps,
+// with a wait before and behind it; that of a call that does nothing is taken off. Each step makes the sequences
+// longer: the last line says how many tokens are before the median step. A folder without a checkpoint has random
+// weights, of 64 experts a layer. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,6 @@ namespace sluice {
 namespace {
 
 constexpr double kMost = 100;  // us, of a call
-constexpr int kSteps = 41;
 
 // The calls of one step: op and times, by their place in it.
 struct Times {
@@ -83,6 +83,7 @@ OpTable timed_table() {
 struct Arguments {
   std::string folder, device = "cuda", profile = "default";
   int tokens = 700, sequences = 1, rows = 1;
+  int steps() const { return rows <= 64 ? 41 : 3; }  // few where they would go far
 };
 
 bool has_checkpoint(const std::string& folder) {
@@ -106,7 +107,7 @@ Result<std::unique_ptr<Runner>> load(const Arguments& args) {
   }
   options.cache.kv_cache_memory = (std::int64_t{256} << 20) * args.sequences * (1 + args.rows / 64);
   options.scheduler.max_num_seqs = args.sequences + 1;
-  options.model.max_model_len = tokens + 4 * kSteps * args.rows;
+  options.model.max_model_len = tokens + 4 * args.steps() * args.rows;
   options.scheduler.max_num_batched_tokens = std::max(512, args.sequences * args.rows);
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
   times().inner = device.ops != nullptr ? device.ops : &cpu_op_table();
@@ -157,20 +158,22 @@ Status run(const Arguments& args, bool* fast) {
     sequences.push_back(sequence);
   }
   std::vector<double> whole, nothing;
-  for (int i = 0; i < 2 * kSteps; ++i) {  // as it is, then op by op
-    times().measuring = i >= kSteps;
+  const int steps = args.steps(), warm = steps > 5 ? 5 : 1;
+  for (int i = 0; i < 2 * steps; ++i) {  // as it is, then op by op
+    times().measuring = i >= steps;
     times().next = 0;
     runner->wait();
     const double begin = now();
     SLUICE_RETURN_IF_ERROR(step(*runner, sequences, args.rows));
-    if (i > 4 && i < kSteps) whole.push_back(now() - begin);
+    if (i >= warm && i < steps) whole.push_back(now() - begin);
     const double empty = now();
     runner->wait();
     nothing.push_back(now() - empty);
   }
   std::map<std::string, std::vector<double>> ops;
   for (const Times::Call& call : times().calls) {
-    if (call.us.size() >= kSteps / 2) ops[call.op].push_back(std::max(0.0, median(call.us) - median(nothing)));
+    if (static_cast<int>(call.us.size()) >= steps / 2)
+      ops[call.op].push_back(std::max(0.0, median(call.us) - median(nothing)));
   }
   double sum = 0, most = 0;
   std::string json;
@@ -187,7 +190,8 @@ Status run(const Arguments& args, bool* fast) {
       "{{\"device\": \"{}\", \"tokens\": {}, \"sequences\": {}, \"rows\": {}, \"step_us\": {:.1f}, \"sum_us\": {:.1f}, "
       "\"slowest_us\": {:.1f}, "
       "\"wait_us\": {:.2f}, \"ops\": {{{}}}}}\n",
-      args.device, args.tokens, args.sequences, args.rows, median(whole), sum, most, median(nothing), json);
+      args.device, args.tokens + (steps + steps / 2) * args.rows, args.sequences, args.rows, median(whole), sum, most,
+      median(nothing), json);
   *fast = most < kMost;
   return {};
 }

@@ -25,16 +25,31 @@ constexpr std::size_t row_floats(int dim) {
   return std::size_t{kMostMixes + 1} * static_cast<std::size_t>(kN * dim / kBlock);
 }
 
+// Rows of a group, where there are many; of these, and of the mixes, a thread has some.
+constexpr int kMostTogether = 16, kOfThread = kMostTogether / 4, kMixes = 3;
+
 // Expands some rows, and makes the blocks' sums of fn z and z * z. A team has the same block of each stream, of every
-// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended.
+// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended. Of 16 rows a warp has
+// a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
 template <int kRows>
 struct ExpandAndMix {
   static constexpr int kThreads = 128, kChains = 96;  // a chain: a mix of a stream
   static constexpr bool kWaits = true;
   static constexpr int kPieces = kBlock / 4, kWeightStride = kPieces + 1, kStreamFloats = kBlock + 4;
+  static constexpr bool kMany = kRows == kMostTogether;
+  struct Row {
+    float z[kN][kStreamFloats], apart[4];
+    SLUICE_DEVICE float* operator[](int stream) { return z[stream]; }
+    SLUICE_DEVICE const float* operator[](int stream) const { return z[stream]; }
+  };
   struct Shared {
     float4 weights[kChains * kWeightStride];
-    float z[kRows][kN][kStreamFloats];
+    Row z[kRows];
+    float4 post[2][kMany ? kRows : 1], comb[2][kMany ? kRows : 1][kN];  // of many rows, and the next
+  };
+  // Of rows t / 32 + 4 i, dims 4 (t % 32) and on.
+  struct Ahead {
+    float4 streams[kOfThread][kN], out[kOfThread];
   };
   const float *fn[2], *y, *post, *comb;
   float *x, *sums;
@@ -43,20 +58,14 @@ struct ExpandAndMix {
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     auto& shared = *reinterpret_cast<Shared*>(team.shared);
-    const int block = team.index % (dim / kBlock), t = static_cast<int>(threadIdx.x);
-    const int mix = t % kMostMixes, stream = t / kMostMixes;
+    const int block = team.index % (dim / kBlock);
     load_weights(shared, block);
     cuda_ops::wait_for_kernels();
-    for (int first = team.index / (dim / kBlock) * kRows; first < rows; first += groups * kRows) {
-      __syncthreads();
-      load_rows(shared, block, first);
-      cuda_ops::wait_copies<0>();
-      __syncthreads();
-      if (t >= kChains) {
-        add_squares(shared, block, first, t - kChains);
-      } else if (mix < mixes) {
-        add_products(shared, block, first, mix, stream);
-      }
+    const int begin = team.index / (dim / kBlock) * kRows;
+    if constexpr (kMany) {
+      mix_many(shared, block, begin);
+    } else {
+      mix_few(shared, block, begin);
     }
   }
 
@@ -81,6 +90,20 @@ struct ExpandAndMix {
     cuda_ops::commit_copies();
   }
 
+  SLUICE_DEVICE void mix_few(Shared& shared, int block, int first) const {
+    const int t = static_cast<int>(threadIdx.x), mix = t % kMostMixes, stream = t / kMostMixes;
+    for (; first < rows; first += groups * kRows) {
+      __syncthreads();
+      load_rows(shared, block, first);
+      cuda_ops::wait_copies<0>();
+      __syncthreads();
+      if (t >= kChains) {
+        add_squares(shared, block, first, t - kChains);
+      } else if (mix < mixes) {
+        add_products(shared, block, first, mix, stream);
+      }
+    }
+  }
   // A thread has a dim of all streams.
   SLUICE_DEVICE void load_rows(Shared& shared, int block, int first) const {
     const int d = static_cast<int>(threadIdx.x), at = block * kBlock + d;
@@ -100,6 +123,108 @@ struct ExpandAndMix {
       if (y != nullptr) expand(row, at, out[r], before[r]);
 #pragma unroll
       for (int j = 0; j < kN; ++j) shared.z[r][j][d] = before[r][j];
+    }
+  }
+
+  SLUICE_DEVICE void mix_many(Shared& shared, int block, int first) const {
+    const int t = static_cast<int>(threadIdx.x);
+    Ahead ahead;
+    load_ahead(shared, ahead, block, first, 0);
+    for (int buffer = 0; first < rows; first += groups * kRows, buffer = 1 - buffer) {
+      cuda_ops::wait_copies<0>();
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kOfThread; ++i) {
+        const int r = t / 32 + 4 * i, row = first + r;
+        float4(&z)[kN] = ahead.streams[i];
+        if (y != nullptr && row < rows) {
+          expand_four(shared.post[buffer][r], shared.comb[buffer][r], ahead.out[i], z);
+#pragma unroll
+          for (int j = 0; j < kN; ++j) *of_stream(row, j, block) = z[j];
+        }
+#pragma unroll
+        for (int j = 0; j < kN; ++j) *reinterpret_cast<float4*>(shared.z[r][j] + t % 32 * 4) = z[j];
+      }
+      load_ahead(shared, ahead, block, first + groups * kRows, 1 - buffer);
+      __syncthreads();
+      add_many_products(shared, block, first, t / 32, t % 32);
+      add_squares_of(shared, block, first, t / 32, t % 32);
+    }
+    cuda_ops::wait_copies<0>();
+  }
+  SLUICE_DEVICE float4* of_stream(int row, int stream, int block) const {
+    const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(row) * kN + stream) * dim + block * kBlock;
+    return reinterpret_cast<float4*>(x + at) + threadIdx.x % 32;
+  }
+  SLUICE_DEVICE void load_ahead(Shared& shared, Ahead& ahead, int block, int first, int buffer) const {
+    const int t = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+      const int at = first + t / 32 + 4 * i;
+      if (at >= rows) continue;
+      const int row = only != nullptr ? only[at] : at;
+#pragma unroll
+      for (int j = 0; j < kN; ++j) ahead.streams[i][j] = *of_stream(row, j, block);
+      if (y != nullptr) {
+        ahead.out[i] = reinterpret_cast<const float4*>(y + static_cast<std::ptrdiff_t>(row) * dim + block * kBlock)[t % 32];
+      }
+    }
+    const int r = t / 8, piece = t % 8;  // of post and comb
+    if (y == nullptr || piece > kN || first + r >= rows) return;
+    if (piece == kN) {
+      cuda_ops::copy_16(&shared.post[buffer][r], post + (first + r) * kN);
+    } else {
+      cuda_ops::copy_16(&shared.comb[buffer][r][piece], comb + ((first + r) * kN + piece) * kN);
+    }
+    cuda_ops::commit_copies();
+  }
+  static SLUICE_DEVICE void expand_four(const float4& of_post, const float4 (&of_comb)[kN], const float4& out,
+                                        float4 (&streams)[kN]) {
+    const float posts[kN] = {of_post.x, of_post.y, of_post.z, of_post.w};
+    float4 after[kN];
+#pragma unroll
+    for (int k = 0; k < kN; ++k) after[k] = {posts[k] * out.x, posts[k] * out.y, posts[k] * out.z, posts[k] * out.w};
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+      const float combs[kN] = {of_comb[j].x, of_comb[j].y, of_comb[j].z, of_comb[j].w};
+#pragma unroll
+      for (int k = 0; k < kN; ++k) {
+        after[k] = {std::fma(combs[k], streams[j].x, after[k].x), std::fma(combs[k], streams[j].y, after[k].y),
+                    std::fma(combs[k], streams[j].z, after[k].z), std::fma(combs[k], streams[j].w, after[k].w)};
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kN; ++k) streams[k] = after[k];
+  }
+  // Mixes 3 (lane % 8) and on of rows lane / 8 + 4 i.
+  SLUICE_DEVICE void add_many_products(const Shared& shared, int block, int first, int stream, int lane) const {
+    const int mix = lane % 8 * kMixes;
+    const float4* weights = shared.weights + (stream * kMostMixes + mix) * kWeightStride;
+    float sum[kOfThread][kMixes] = {};
+#pragma unroll 4
+    for (int piece = 0; piece < kPieces; ++piece) {
+      float4 w[kMixes];
+#pragma unroll
+      for (int m = 0; m < kMixes; ++m) w[m] = weights[m * kWeightStride + piece];
+#pragma unroll
+      for (int i = 0; i < kOfThread; ++i) {
+        const float4 z = *reinterpret_cast<const float4*>(shared.z[lane / 8 + 4 * i][stream] + 4 * piece);
+#pragma unroll
+        for (int m = 0; m < kMixes; ++m) {
+          sum[i][m] = std::fma(z.y, w[m].y, sum[i][m]);
+          sum[i][m] = std::fma(z.x, w[m].x, sum[i][m]);
+          sum[i][m] = std::fma(z.w, w[m].w, sum[i][m]);
+          sum[i][m] = std::fma(z.z, w[m].z, sum[i][m]);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+#pragma unroll
+      for (int m = 0; m < kMixes; ++m) {
+        const int row = first + lane / 8 + 4 * i;
+        if (row < rows && mix + m < mixes) *sum_of(row, mix + m, stream, block) = sum[i][m];
+      }
     }
   }
 
@@ -143,21 +268,28 @@ struct ExpandAndMix {
     }
   }
 
-  // By a warp.
+  // By a warp: of all streams; of one.
   SLUICE_DEVICE void add_squares(const Shared& shared, int block, int first, int lane) const {
 #pragma unroll
     for (int i = 0; i < kRows * kN; i += 2) {
       const int r = (i + lane / 16) / kN, stream = (i + lane / 16) % kN;
-      float sum = 0.0F;
-#pragma unroll
-      for (int k = 0; k < kBlock / 16; ++k) {
-        const float z = shared.z[r][stream][16 * k + lane % 16];
-        sum = std::fma(z, z, sum);
-      }
-#pragma unroll
-      for (int half = 8; half > 0; half /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, half, 16);
-      if (lane % 16 == 0 && first + r < rows) *sum_of(first + r, kMostMixes, stream, block) = sum;
+      add_squares_of(shared.z[r], block, first + r, stream, lane);
     }
+  }
+  SLUICE_DEVICE void add_squares_of(const Shared& shared, int block, int first, int stream, int lane) const {
+#pragma unroll
+    for (int r = lane / 16; r < kRows; r += 2) add_squares_of(shared.z[r], block, first + r, stream, lane);
+  }
+  SLUICE_DEVICE void add_squares_of(const Row& of, int block, int row, int stream, int lane) const {
+    float sum = 0.0F;
+#pragma unroll
+    for (int k = 0; k < kBlock / 16; ++k) {
+      const float z = of[stream][16 * k + lane % 16];
+      sum = std::fma(z, z, sum);
+    }
+#pragma unroll
+    for (int half = 8; half > 0; half /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, half, 16);
+    if (lane % 16 == 0 && row < rows) *sum_of(row, kMostMixes, stream, block) = sum;
   }
 };
 
@@ -300,7 +432,7 @@ struct FinishAndNorm {
 
 template <int kRows>
 void expand_and_mix(const Exec& exec, ExpandAndMix<kRows> kernel) {
-  constexpr int kTeamsOfProcessor = 3;
+  constexpr int kTeamsOfProcessor = ExpandAndMix<kRows>::kMany ? 2 : 3;
   const int blocks = kernel.dim / kBlock, most = std::max(1, kTeamsOfProcessor * cuda_ops::processors(exec) / blocks);
   kernel.groups = std::min((kernel.rows + kRows - 1) / kRows, most);
   cuda_ops::launch(exec, std::int64_t{blocks} * kernel.groups, kernel, sizeof(typename ExpandAndMix<kRows>::Shared));
@@ -351,7 +483,8 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
               1};
     expand_and_mix(exec, kernel);
   };
-  rows <= 4 ? mix(ExpandAndMix<1>{}) : mix(ExpandAndMix<4>{});
+  constexpr int kMany = 512;
+  rows <= 4 ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
   const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
   constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
   cuda_ops::launch(exec, rows,

@@ -33,8 +33,7 @@ bool forms_queries(const IndexSelectArgs& args) {
 std::int64_t teams_of(const IndexLaunch& launch) {
   std::int64_t teams = 0;
   for (const RowSpan& span : launch.step.host_spans) {
-    const IndexRows rows = rows_of_span(launch, span);
-    teams += std::int64_t{rows.count} * rows.pieces;
+    teams += rows_of_span(launch, span).teams;
   }
   return teams;
 }
@@ -68,6 +67,14 @@ int choose_piece(IndexLaunch launch, int most, int processors) {
   return best;
 }
 
+// Two, of index-fp4, where that leaves a team for each multiprocessor: a team makes each key bf16 once.
+int choose_rows(const IndexSelectArgs& args, int processors) {
+  if (args.keys->format.codec != RowCodec::kIndexFp4) return 1;
+  int teams = 0;
+  for (const RowSpan& span : args.step->host_spans) teams += (span.rows + kMostIndexRows - 1) / kMostIndexRows;
+  return teams >= processors && 4 * teams <= 3 * args.rows ? kMostIndexRows : 1;
+}
+
 void select(const Exec& exec, const IndexSelectArgs& args, bool forms) {
   IndexLaunch launch{};
   launch.args = args;
@@ -93,6 +100,7 @@ void select(const Exec& exec, const IndexSelectArgs& args, bool forms) {
   const std::size_t fit = cuda_ops::workspace_bytes(exec) / (std::max<std::size_t>(row_keys, 1) * sizeof(std::int32_t));
   const int at_once = static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(args.rows)));
   const int processors = cuda_ops::processors(exec);
+  launch.rows_at_once = choose_rows(args, processors);
   launch.piece_units = choose_piece(launch, most, processors);
   for (int done = 0; done < args.rows; done += at_once) {
     launch.first_row = done, launch.rows = std::min(at_once, args.rows - done);

@@ -27,7 +27,7 @@ inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 128, kInde
 inline constexpr int kIndexSteps = kIndexDims / 16;
 inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // of a row
 inline constexpr int kIndexCandidates = 8192;                          // that a row's choice is made among at most
-inline constexpr int kMostIndexEntries = 1 << 20;
+inline constexpr int kMostIndexEntries = 1 << 20, kMostIndexRows = 2;
 // Queries for index-fp4 are multiplied by 2^51 and the keys' scales divided by it, so that bf16 has all of these.
 inline constexpr int kIndexShift = 51;
 
@@ -41,9 +41,9 @@ struct IndexLaunch {
   IndexSelectArgs args;  // but for the pointers to the host's structs
   StepTables step;
   PlaneView keys;
-  int page_shift, spans;  // rows of a page are 2^page_shift
-  int first_row, rows;    // of this launch
-  int piece_units;
+  int page_shift, spans;          // rows of a page are 2^page_shift
+  int first_row, rows;            // of this launch
+  int piece_units, rows_at_once;  // of a span, 1 or kMostIndexRows, that a team has the same keys for
   bool forms_queries;  // they are rotated, multiplied by H (times hadamard) and rounded here, and weights by their
                        // factor
   float hadamard;
@@ -64,14 +64,15 @@ struct IndexLaunch {
 
 // Those rows of a span that are in a launch; each has as many pieces as the last one, whether it needs them or not.
 struct IndexRows {
-  int first, count, pieces;
+  int first, count, pieces, teams;
 };
 SLUICE_HD inline IndexRows rows_of_span(const IndexLaunch& launch, const RowSpan& span) {
   const int begin = span.row_begin > launch.first_row ? span.row_begin : launch.first_row;
   const int span_end = span.row_begin + span.rows, all = launch.first_row + launch.rows;
   const int end = span_end < all ? span_end : all;
-  if (begin >= end) return {begin, 0, 0};
-  return {begin, end - begin, launch.pieces(launch.visible(span, end - 1))};
+  if (begin >= end) return {begin, 0, 0, 0};
+  const int pieces = launch.pieces(launch.visible(span, end - 1));
+  return {begin, end - begin, pieces, (end - begin + launch.rows_at_once - 1) / launch.rows_at_once * pieces};
 }
 
 // Groups of a piece, of a row with so many pieces; kMostIndexGroups of a row at most.

@@ -31,22 +31,27 @@ SLUICE_DEVICE std::uint32_t spread_e2m1(std::uint32_t word) {
   return (word & kCodes) * kTwice & 0x81C081C0U;
 }
 
-template <bool kFp4>
+template <bool kFp4, int kRows>
 struct IndexScores {
   static constexpr int kThreads = kGroups * 128;
   static constexpr bool kWaits = true;
   static constexpr int kCopies = kFp4 ? 4 : 8;  // of 512 bytes, that are a warp's keys of a tile; then their scales
   static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = kFp4 ? 3 : 2;
   struct Shared {
-    std::byte q[2][kTileBytes];
+    std::byte q[kRows][2][kTileBytes];
     std::byte ring[kThreads / 32][kAhead][kSlotBytes];
+    float weights[kRows][kIndexHeads];
   };
   IndexLaunch launch;
 
   struct Piece {
     RowSpan span;
-    int row, index, visible;
+    int row, rows, index, visible;  // the first row; entries that the last one sees
   };
+  // Entries that a row of a piece sees; of one that is not there none.
+  SLUICE_DEVICE int visible_to(const Piece& piece, int r) const {
+    return r < piece.rows ? launch.visible(piece.span, piece.row + r) : 0;
+  }
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     auto& shared = *reinterpret_cast<Shared*>(team.shared);
@@ -74,20 +79,21 @@ struct IndexScores {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) start(tile + i * kGroups, pages[i], i);
     load_queries(shared, piece);
-    float weights[16];
-    load_weights(piece.row, lane % 4, weights);
+    load_weights(shared, piece);
     show_tensor_cores();
     __syncthreads();
 
     const GroupOperand q = inner_operand(first_shared());
-    float most[2] = {NAN, NAN};  // of the thread's groups
-    std::int32_t* to = launch.order_keys + (piece.row - launch.first_row) * launch.stride;
+    float most[kRows][2];  // of the thread's groups
+    int visible[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) most[r][0] = most[r][1] = NAN, visible[r] = visible_to(piece, r);
     int slot = 0;
     for (bool odd = false; tile < tile_end; tile += kGroups, odd = !odd) {
       cuda_ops::wait_copies<kAhead - 1>();
       __syncwarp();
       const std::byte* at = shared.ring[warp][slot];
-      float sums[4];  // of keys g + 8 i, over the heads of this lane
+      float sums[kRows][4];  // of keys g + 8 i, over the heads of this lane
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         std::uint32_t a[kIndexSteps][4];
@@ -99,24 +105,31 @@ struct IndexScores {
           start(tile + kAhead * kGroups, next_page, slot);
           next_page = page(tile + (kAhead + 1) * kGroups);
         }
-        multiply(a, q, weights, sums + 2 * half);
-        if (half == 0) continue;
-        const float score = sum_of_quad(sums, lane) * scale;
-        const int e = tile * kIndexTile + in_tile + lane / 4 + lane % 4 * 8;
-        if (e >= piece.visible) continue;
-        const float own = e < launch.args.first_entry ? -INFINITY : score;
-        (odd ? most[1] : most[0]) = fmaxf(odd ? most[1] : most[0], own);
-        to[e] = order_key(own);
-        if (with_scores) launch.args.scores[piece.row * launch.args.scores_stride + e] = own;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          multiply(a, further(q, r * 2 * kTileBytes), shared.weights[r], sums[r] + 2 * half);
+          if (half == 0) continue;
+          const int e = tile * kIndexTile + in_tile + lane / 4 + lane % 4 * 8;
+          const float score = sum_of_quad(sums[r], lane) * scale;
+          if (e >= visible[r]) continue;
+          const float own = e < launch.args.first_entry ? -INFINITY : score;
+          (odd ? most[r][1] : most[r][0]) = fmaxf(odd ? most[r][1] : most[r][0], own);
+          launch.order_keys[(piece.row + r - launch.first_row) * launch.stride + e] = order_key(own);
+          if (with_scores) launch.args.scores[(piece.row + r) * launch.args.scores_stride + e] = own;
+        }
       }
       slot = slot + 1 == kAhead ? 0 : slot + 1;
     }
     cuda_ops::wait_copies<0>();
-    if (launch.maxima != nullptr) store_maxima(piece, most);
+    if (launch.maxima == nullptr) return;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (piece.index < launch.pieces(visible[r])) store_maxima(piece, r, visible[r], most[r]);
+    }
   }
 
   // Of two keys, the sum over the lane's heads.
-  static SLUICE_DEVICE void multiply(std::uint32_t (&a)[kIndexSteps][4], GroupOperand q, const float (&weights)[16],
+  static SLUICE_DEVICE void multiply(std::uint32_t (&a)[kIndexSteps][4], GroupOperand q, const float* weights,
                                      float* sums) {
 #pragma unroll
     for (auto& of_step : a) hold(of_step);
@@ -130,12 +143,14 @@ struct IndexScores {
     commit_products();
     wait_products<0>();
     hold(d);
+    sums[0] = sums[1] = 0.0F;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      sums[h] = 0.0F;
+    for (int i = 0; i < 8; ++i) {  // of heads 8 i + 2 t and the next
+      const float2 weight = *reinterpret_cast<const float2*>(weights + 8 * i + threadIdx.x % 4 * 2);
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        sums[h] = std::fma(weights[i], fmaxf(d[i / 2 * 4 + 2 * h + i % 2], 0.0F), sums[h]);
+      for (int h = 0; h < 2; ++h) {
+        sums[h] = std::fma(weight.x, fmaxf(d[i * 4 + 2 * h], 0.0F), sums[h]);
+        sums[h] = std::fma(weight.y, fmaxf(d[i * 4 + 2 * h + 1], 0.0F), sums[h]);
       }
     }
   }
@@ -157,11 +172,11 @@ struct IndexScores {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     int before = 0;
     for (int first = 0; first < launch.spans; first += 32) {
-      IndexRows rows{0, 0, 0};
+      IndexRows rows{0, 0, 0, 0};
       if (first + lane < launch.spans) {
         rows = rows_of_span(launch, launch.step.spans[static_cast<std::size_t>(first + lane)]);
       }
-      int sum = rows.count * rows.pieces;
+      int sum = rows.teams;
 #pragma unroll
       for (int distance = 1; distance < 32; distance *= 2) {
         const int other = __shfl_up_sync(kAll, sum, static_cast<unsigned>(distance));
@@ -171,11 +186,13 @@ struct IndexScores {
       if (past != 0) {
         const int of = __ffs(static_cast<int>(past)) - 1;
         const int pieces = __shfl_sync(kAll, rows.pieces, of), first_row = __shfl_sync(kAll, rows.first, of);
-        const int in_span = index - before - __shfl_sync(kAll, sum - rows.count * rows.pieces, of);
+        const int in_span = index - before - __shfl_sync(kAll, sum - rows.teams, of);
+        const int skipped = in_span / pieces * kRows;
         piece->span = launch.step.spans[static_cast<std::size_t>(first + of)];
-        piece->row = first_row + in_span / pieces;
+        piece->row = first_row + skipped;
+        piece->rows = min(kRows, __shfl_sync(kAll, rows.count, of) - skipped);
         piece->index = in_span % pieces;
-        piece->visible = launch.visible(piece->span, piece->row);
+        piece->visible = launch.visible(piece->span, piece->row + piece->rows - 1);
         return true;
       }
       before += __shfl_sync(kAll, sum, 31);
@@ -251,30 +268,35 @@ struct IndexScores {
     }
   }
 
-  // Of heads 8 i + 2 t and the next.
-  SLUICE_DEVICE void load_weights(int row, int t, float (&weights)[16]) const {
-    const float* from = launch.args.weights + static_cast<std::ptrdiff_t>(row) * launch.args.heads;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const int head = i / 2 * 8 + 2 * t + i % 2;
-      weights[i] = head < launch.args.heads ? from[head] : 0.0F;
-      if (launch.forms_queries) weights[i] *= launch.args.weight_factor;
+  SLUICE_DEVICE void load_weights(Shared& shared, const Piece& piece) const {
+    const int thread = static_cast<int>(threadIdx.x), r = thread / kIndexHeads, head = thread % kIndexHeads;
+    if (r >= piece.rows) return;
+    float weight = 0.0F;
+    if (head < launch.args.heads) {
+      weight = launch.args.weights[static_cast<std::ptrdiff_t>(piece.row + r) * launch.args.heads + head];
     }
+    shared.weights[r][head] = launch.forms_queries ? weight * launch.args.weight_factor : weight;
   }
 
   // Eight threads have a head, each four dims of every 32.
   SLUICE_DEVICE void load_queries(Shared& shared, const Piece& piece) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < piece.rows) load_queries(shared.q[r], piece, piece.row + r);
+    }
+  }
+  SLUICE_DEVICE void load_queries(std::byte (&to)[2][kTileBytes], const Piece& piece, int row) const {
     const int head = static_cast<int>(threadIdx.x) / 8, part = static_cast<int>(threadIdx.x) % 8;
     float v[4][4] = {};
     if (head < launch.args.heads) {
-      const float* q = launch.args.q + (static_cast<std::ptrdiff_t>(piece.row) * launch.args.heads + head) * kIndexDims;
+      const float* q = launch.args.q + (static_cast<std::ptrdiff_t>(row) * launch.args.heads + head) * kIndexDims;
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
         const auto four = *reinterpret_cast<const float4*>(q + 32 * m + 4 * part);
         v[m][0] = four.x, v[m][1] = four.y, v[m][2] = four.z, v[m][3] = four.w;
       }
     }
-    if (launch.forms_queries) form(piece, part, v);
+    if (launch.forms_queries) form(piece, row, part, v);
     constexpr float kScale = kFp4 ? static_cast<float>(std::int64_t{1} << kIndexShift) : 1.0F;
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
@@ -282,17 +304,17 @@ struct IndexScores {
       for (int c = 0; c < 4; ++c) {
         const int place = index_place(kFp4, 32 * m + 4 * part + c);
         const std::uint32_t bits = bf16_pair(v[m][c] * kScale, 0.0F);
-        std::byte* at = shared.q[place / 64] + tile_piece(head, place % 64 / 8) + place % 8 * 2;
+        std::byte* at = to[place / 64] + tile_piece(head, place % 64 / 8) + place % 8 * 2;
         *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(bits);
       }
     }
   }
 
   // What comes before the scores (kernels/indexer.h).
-  SLUICE_DEVICE void form(const Piece& piece, int part, float (&v)[4][4]) const {
+  SLUICE_DEVICE void form(const Piece& piece, int row, int part, float (&v)[4][4]) const {
     const Rotation& rope = launch.args.query_rope;
     if (rope.table != nullptr) {
-      const Position position = piece.span.first_position + (piece.row - piece.span.row_begin);
+      const Position position = piece.span.first_position + (row - piece.span.row_begin);
       const float* table = rope.table + static_cast<std::ptrdiff_t>(position) * rope.dims;
       const auto rotate = [&](int pair, float& first, float& second) {
         const float2 turn = *reinterpret_cast<const float2*>(table + 2 * pair);
@@ -384,10 +406,10 @@ struct IndexScores {
   }
 
   // A group that has no score is INT32_MIN.
-  SLUICE_DEVICE void store_maxima(const Piece& piece, const float (&most)[2]) const {
-    const int groups = index_groups(launch.pieces(piece.visible)), thread = static_cast<int>(threadIdx.x);
+  SLUICE_DEVICE void store_maxima(const Piece& piece, int r, int visible, const float (&most)[2]) const {
+    const int groups = index_groups(launch.pieces(visible)), thread = static_cast<int>(threadIdx.x);
     const auto key = [](float score) { return std::isnan(score) ? INT32_MIN : order_key(score); };
-    std::int32_t* to = launch.maxima + static_cast<std::ptrdiff_t>(piece.row - launch.first_row) * kMostIndexGroups +
+    std::int32_t* to = launch.maxima + static_cast<std::ptrdiff_t>(piece.row + r - launch.first_row) * kMostIndexGroups +
                        piece.index * groups;
     if (groups == 2 * kThreads) {
 #pragma unroll
@@ -407,14 +429,18 @@ struct IndexScores {
   }
 };
 
+template <bool kFp4, int kRows>
+void score_entries_of(const Exec& exec, const IndexLaunch& launch, std::int64_t teams) {
+  using Kernel = IndexScores<kFp4, kRows>;
+  cuda_ops::launch(exec, teams, Kernel{launch}, sizeof(typename Kernel::Shared));
+}
+
 }  // namespace
 
 void score_entries(const Exec& exec, const IndexLaunch& launch, std::int64_t teams) {
-  if (launch.keys.format.codec == RowCodec::kIndexFp4) {
-    cuda_ops::launch(exec, teams, IndexScores<true>{launch}, sizeof(IndexScores<true>::Shared));
-  } else {
-    cuda_ops::launch(exec, teams, IndexScores<false>{launch}, sizeof(IndexScores<false>::Shared));
-  }
+  if (launch.keys.format.codec != RowCodec::kIndexFp4) return score_entries_of<false, 1>(exec, launch, teams);
+  launch.rows_at_once == 1 ? score_entries_of<true, 1>(exec, launch, teams)
+                           : score_entries_of<true, kMostIndexRows>(exec, launch, teams);
 }
 
 }  // namespace sluice::cuda_sm90
