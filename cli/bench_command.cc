@@ -102,6 +102,7 @@ EngineSetup engine_options(const BenchOptions& options) {
 
 boost::json::object flags_json(const EngineSetup& engine, const Runner& runner) {
   return {{"compute_dtype", engine.numerics.compute_dtype},
+          {"expert_dtype", engine.numerics.expert_dtype},
           {"kv_cache_dtype", engine.numerics.kv_cache_dtype},
           {"index_cache_dtype", engine.numerics.index_cache_dtype},
           {"mla_prefill", engine.numerics.mla_prefill},

@@ -94,7 +94,7 @@ Result<MemoryRequest> memory_request(const EngineSetup& options, const ModelConf
 // Where a device was asked for: what the model takes of its memory.
 Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const MemoryRequest& request) {
   if (!options.machine.device.starts_with("cuda")) return {};
-  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine, options.numerics.profile));
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine, options.numerics));
   const DevicePlan needed = plan_device(plan, linear_packing(*choice.kernels), request);
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           device_text(needed, plan.cache_layout, request, "--device " + options.machine.device,

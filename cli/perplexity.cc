@@ -128,6 +128,7 @@ EngineSetup with_profile(EngineSetup options, const std::string& profile) {
   const EngineSetup defaults;
   options.numerics.profile = profile;
   options.numerics.compute_dtype = defaults.numerics.compute_dtype;
+  options.numerics.expert_dtype = defaults.numerics.expert_dtype;
   options.numerics.kv_cache_dtype = defaults.numerics.kv_cache_dtype;
   options.numerics.index_cache_dtype = defaults.numerics.index_cache_dtype;
   options.numerics.mla_prefill = defaults.numerics.mla_prefill;

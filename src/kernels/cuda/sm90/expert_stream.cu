@@ -389,6 +389,7 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
     inner.shared_rows = down.shared_rows = rows;
   }
   cuda_ops::launch(exec, teams, inner, inner.kSharedBytes);
+  if (args.experts[0].down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, pairs, inner.routed.out, work.m);
   cuda_ops::launch(exec, teams, down, down.kSharedBytes);
   if (shared != nullptr) other = work.outputs + static_cast<std::ptrdiff_t>(pairs) * args.hidden;
   cuda_ops::combine_slots(exec, args, first, rows, work.outputs, work.lists, other);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/sm90/ops.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -11,8 +12,9 @@ namespace {
 constexpr int kRowsOfTiles[] = {32, 64, 112};
 
 template <int kRows>
-void launch(const Exec& exec, const TileLaunch& inner, const TileLaunch& down) {
+void launch(const Exec& exec, const ExpertTiles& of, const TileLaunch& inner, const TileLaunch& down) {
   launch_tiles<StripKind::kMxfp4, 2, kRows, TileOutput::kInner>(exec, inner);
+  if (of.rounds) round_rows_to_fp8(exec, of.pairs, of.down.weight.in, of.m);
   launch_tiles<StripKind::kMxfp4, 2, kRows, TileOutput::kY>(exec, down);
 }
 
@@ -48,11 +50,11 @@ void multiply_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   inner.m = of.m, inner.weights = of.weights, inner.limit = of.limit;
   switch (of.group_rows) {
     case 32:
-      return launch<32>(exec, inner, down);
+      return launch<32>(exec, of, inner, down);
     case 64:
-      return launch<64>(exec, inner, down);
+      return launch<64>(exec, of, inner, down);
     default:
-      return launch<112>(exec, inner, down);
+      return launch<112>(exec, of, inner, down);
   }
 }
 

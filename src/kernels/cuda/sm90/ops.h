@@ -22,6 +22,10 @@ bool in_strips(const LinearWeight& weight);
 // Without its inputs.
 StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy);
 
+// In place: bf16 rows of `in` values, side by side, become those of InputForm::kFp8 (kernels/linear_inputs.h), whatever
+// the order of the values in their blocks of 128. in: a multiple of 8.
+void round_rows_to_fp8(const Exec& exec, std::int64_t rows, int in, std::uint16_t* x);
+
 // Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/linear_inputs.h).
 struct StagedRows {
   const float* x;
@@ -29,6 +33,7 @@ struct StagedRows {
   const std::int32_t* x_rows;
   int in;
   bool prepared;
+  bool rounds = false;  // floats become the values of InputForm::kFp8, not the nearest of bf16
 
   bool operator==(const StagedRows&) const = default;
   SLUICE_HD int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }
