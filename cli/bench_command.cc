@@ -172,7 +172,7 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
   EngineSetup engine = engine_options(options);
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
