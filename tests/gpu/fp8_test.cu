@@ -125,7 +125,8 @@ struct TestWeight {
 };
 
 const WeightForm kForms[] = {{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
-                             {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128}};
+                             {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
+                             {WeightFormat::kFp8, ScaleFormat::kF32, 16, 256}};
 
 class GpuFp8 : public Sm90Test {};
 class GpuSpeedFp8 : public Sm90SpeedTest {};

@@ -12,7 +12,8 @@ namespace sluice::fp8_pack_test {
 namespace {
 
 constexpr WeightForm kE8m0{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
-    kF32Scales{WeightFormat::kFp8, ScaleFormat::kF32, 128, 128};
+    kF32Scales{WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
+    kOfSixteen{WeightFormat::kFp8, ScaleFormat::kF32, 16, 256};
 
 TEST(Fp8Pack, EveryPlaceOfAnOperandIsOfOneInput) {
   std::set<int> places;
@@ -29,7 +30,7 @@ TEST(Fp8Pack, EveryPlaceOfAnOperandIsOfOneInput) {
 
 TEST(Fp8Pack, TilesHaveTheCodesAndScalesOfTheWeight) {
   std::mt19937 random(8);
-  for (const WeightForm& form : {kE8m0, kF32Scales}) {
+  for (const WeightForm& form : {kE8m0, kF32Scales, kOfSixteen}) {
     for (const auto& [out, in] : {std::pair{64, 128}, std::pair{200, 300}, std::pair{9, 520}}) {
       const RandomWeight weight(random, form, out, in);
       const WeightView& view = weight.view();
