@@ -50,6 +50,7 @@ struct ListAndStage {
   }
   SLUICE_DEVICE std::uint32_t value(std::ptrdiff_t row, int k) const {
     const std::ptrdiff_t at = row * from.ldx;
+    if (from.rounds) return rounded_to_fp8(from, at, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(from.x + at)[k] : to_bf16(from.x[at + k]).bits;
   }
   SLUICE_DEVICE void stage(int index) const {

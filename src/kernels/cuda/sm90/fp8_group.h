@@ -70,18 +70,14 @@ SLUICE_DEVICE void multiply_fp8_step(float (&d)[64], std::uint64_t a, std::uint6
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// A block's sum: four steps, until wait_group<0>().
+// A block's sum: four steps, all ended.
 template <int kSums>
-SLUICE_DEVICE void start_fp8_block(float (&sums)[kSums], std::uint32_t weights, std::uint32_t rows) {
+SLUICE_DEVICE void multiply_fp8_block(float (&sums)[kSums], std::uint32_t weights, std::uint32_t rows) {
   const std::uint64_t a = fp8_operand(weights), b = fp8_operand(rows);
   fence_registers();
 #pragma unroll
   for (int step = 0; step < kFp8Inputs / 32; ++step) multiply_fp8_step(sums, a + 2 * step, b + 2 * step, step > 0);
   commit_group();
-}
-template <int kSums>
-SLUICE_DEVICE void multiply_fp8_block(float (&sums)[kSums], std::uint32_t weights, std::uint32_t rows) {
-  start_fp8_block(sums, weights, rows);
   wait_group<0>();
 }
 

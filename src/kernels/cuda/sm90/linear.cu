@@ -28,12 +28,13 @@ struct StageRows {
     const int row = index / pieces, first = index % pieces * 8;
     const std::ptrdiff_t at = (rows.x_rows != nullptr ? rows.x_rows[row] : row) * rows.ldx;
     std::uint16_t values[8];
-    if (rows.rounds) return round(rows, at, first, all[of].to + std::ptrdiff_t{index} * 8);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int k = first + i;
       if (k >= rows.in) {
         values[i] = 0;
+      } else if (rows.rounds) {
+        values[i] = static_cast<std::uint16_t>(rounded_to_fp8(rows, at, k));
       } else if (rows.prepared) {
         values[i] = reinterpret_cast<const std::uint16_t*>(rows.x + at)[k];
       } else {
@@ -45,17 +46,6 @@ struct StageRows {
       return static_cast<std::uint32_t>(values[i]) | static_cast<std::uint32_t>(values[i + 1]) << 16;
     };
     *words = {pair(0), pair(2), pair(4), pair(6)};
-  }
-  // Seldom: who writes rows makes the forms that their readers multiply.
-  static SLUICE_DEVICE void round(const StagedRows& rows, std::ptrdiff_t at, int first, std::uint16_t* to) {
-    const int begin = first / kFp8Inputs * kFp8Inputs, end = min(begin + kFp8Inputs, rows.in);
-    float largest = 1e-4F;
-    for (int k = begin; k < end; ++k) largest = fmaxf(largest, std::fabs(rows.x[at + k]));
-    const float scale = pow2_ceil(largest * (1.0F / 448.0F));
-    for (int i = 0; i < 8; ++i) {
-      const int k = first + i;
-      to[i] = k < rows.in ? to_bf16(e4m3_to_float(float_to_e4m3(rows.x[at + k] / scale)) * scale).bits : 0;
-    }
   }
 };
 

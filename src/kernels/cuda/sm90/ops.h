@@ -2,7 +2,9 @@
 // kernels/cuda/ops.h.
 #pragma once
 
+#include "base/number_formats.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
@@ -52,6 +54,15 @@ struct StagedRows {
     return rest;
   }
 };
+// The value of InputForm::kFp8 of a float that nobody has rounded: seldom, as who writes rows makes the forms that
+// their readers multiply. at: of its row.
+SLUICE_DEVICE std::uint32_t rounded_to_fp8(const StagedRows& rows, std::ptrdiff_t at, int k) {
+  const int begin = k / kFp8Inputs * kFp8Inputs, end = min(begin + kFp8Inputs, rows.in);
+  float largest = 1e-4F;
+  for (int i = begin; i < end; ++i) largest = fmaxf(largest, std::fabs(rows.x[at + i]));
+  const float scale = pow2_ceil(largest * (1.0F / 448.0F));
+  return to_bf16(e4m3_to_float(float_to_e4m3(rows.x[at + k] / scale)) * scale).bits;
+}
 // To rows of padded() values.
 struct Staging {
   StagedRows from;

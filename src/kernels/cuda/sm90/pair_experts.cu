@@ -200,6 +200,7 @@ struct GateAndUp {
   }
 
   SLUICE_DEVICE std::uint32_t value(const float* row, int k) const {
+    if (from.rounds) return rounded_to_fp8(from, row - from.x, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(row)[k] : to_bf16(row[k]).bits;
   }
   SLUICE_DEVICE void copy_rows(std::byte* x) const {
