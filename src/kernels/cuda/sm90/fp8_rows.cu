@@ -1,7 +1,6 @@
 // FP8 products with up to 64 rows at once: a team, one warpgroup, has a tile of 64 outputs, whose blocks come through a
 // ring in shared memory, begun before the kernels ahead have ended. Where there are few tiles the teams of a cluster
-// have some blocks of one each; each block's sums of a row go to the team that adds them for that row, in its shared
-// memory, and nobody waits for them until all are there.
+// have some blocks of one each, leave their sums in shared memory, and then add all of them for a part of the outputs.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"
@@ -24,18 +23,16 @@ struct Fp8RowProducts {
   static constexpr int kStages = kRows <= 16 ? 5 : 4;
   static constexpr int kRowsBytes = kRows * kFp8Inputs, kStageBytes = kFp8TileBytes + kRowsBytes;
   static constexpr int kScaleFloats = kFp8TileScales + kRows;  // of a stage
-  static constexpr int kSums = kRows / 2;
+  static constexpr int kSums = kRows / 2, kSumsOfBlock = kRows * kSumsLd;
 
   Fp8Product products[kMostFp8Products];
   std::int32_t first_tile[kMostFp8Products];
   std::int32_t count, rows, cluster;
 
-  // Behind the first address that is a multiple of 1,024. In a cluster a team has of all `blocks` the sums of its rows,
-  // [block][row][output], the scales of its tile, and those of its rows.
-  static constexpr std::size_t shared_bytes(int blocks, int cluster) {
-    const std::size_t ring = 1024 + static_cast<std::size_t>(kStages) * (kStageBytes + kScaleFloats * 4 + 8) + 16;
-    const auto floats = static_cast<std::size_t>(kRows / cluster * (kSumsLd + 1) + kFp8TileScales);
-    return cluster == 1 ? ring : ring + static_cast<std::size_t>(blocks) * floats * sizeof(float);
+  // Behind the first address that is a multiple of 1,024; `blocks`: whose sums a team keeps.
+  static constexpr std::size_t shared_bytes(int blocks) {
+    return 1024 + static_cast<std::size_t>(kStages) * (kStageBytes + kScaleFloats * 4 + 8) + 16 +
+           static_cast<std::size_t>(blocks) * kSumsOfBlock * sizeof(float);
   }
 
   // What a team multiplies.
@@ -84,15 +81,9 @@ struct Fp8RowProducts {
       fence_barriers();
       for (int i = 0; i < kStages && begin + i < end; ++i) start_weights(of, w, begin + i, ring, i);
     }
-    if (cluster > 1) arrive_in_cluster();
     cuda_ops::wait_for_kernels();
     if (threadIdx.x == 0) {
       for (int i = 0; i < kStages && begin + i < end; ++i) start_rows(of, begin + i, ring, i);
-    }
-    const Shared own(sums_of_team, w.blocks, kRows / cluster);
-    if (cluster > 1) {
-      take_scales(of, w, own, rank);
-      wait_for_cluster();
     }
     __syncthreads();
     float total[kSums] = {};
@@ -105,7 +96,7 @@ struct Fp8RowProducts {
         const float* of_stage = scales + stage * kScaleFloats;
         add_fp8_block(sums, of_stage[warp], of_stage + kFp8TileScales, lane, total);
       } else {
-        hand_over(sums, warp, lane, own, block);
+        keep(sums, warp, lane, sums_of_team + (block - begin) * kSumsOfBlock);
       }
       __syncthreads();
       if (threadIdx.x == 0 && block + kStages < end) {
@@ -114,10 +105,7 @@ struct Fp8RowProducts {
       }
       if (++stage == kStages) stage = 0, parity ^= 1;
     }
-    if (cluster > 1) {
-      cluster_barrier();
-      return add_blocks(of, w, rank, own);
-    }
+    if (cluster > 1) return add_blocks(of, w, rank, sums_of_team);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       put(of, i / 4 * 8 + lane % 4 * 2 + i % 2, warp * 16 + lane / 4 + i / 2 % 2 * 8, total[i]);
@@ -139,46 +127,35 @@ struct Fp8RowProducts {
     bulk_copy(ring.row_scales(stage), x.scales + row, kRows * 4, ring.full(stage));
   }
 
-  // What a team of a cluster has beside its ring.
-  struct Shared {
-    float *sums, *tile_scales, *row_scales;
-    int rows;  // whose outputs it adds
-    SLUICE_DEVICE Shared(float* at, int blocks, int of_team)
-        : sums(at), tile_scales(at + blocks * of_team * kSumsLd), row_scales(tile_scales + blocks * kFp8TileScales),
-          rows(of_team) {}
-  };
-  SLUICE_DEVICE void take_scales(const Part& of, const Fp8Linear& w, const Shared& own, int rank) const {
-    const Fp8Rows& x = of.product->x;
-    const auto* scales = reinterpret_cast<const float*>(of.data + w.scales_at) +
-                         static_cast<std::size_t>(of.tile) * w.blocks * kFp8TileScales;
-    for (int i = static_cast<int>(threadIdx.x); i < w.blocks * kFp8TileScales; i += kThreads) {
-      own.tile_scales[i] = scales[i];
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < w.blocks * own.rows; i += kThreads) {
-      own.row_scales[i] = x.scales[static_cast<std::size_t>(i / own.rows) * x.rows + of.x_first + rank * own.rows +
-                                   i % own.rows];
-    }
-  }
-  static SLUICE_DEVICE void hand_over(const float (&sums)[kSums], int warp, int lane, const Shared& own, int block) {
+  // [row][output]
+  static SLUICE_DEVICE void keep(const float (&sums)[kSums], int warp, int lane, float* to) {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const int row = i / 4 * 8 + lane % 4 * 2 + i % 2, output = warp * 16 + lane / 4 + i / 2 % 2 * 8;
-      *of_team(own.sums + (block * own.rows + row % own.rows) * kSumsLd + output, row / own.rows) = sums[i];
+      to[(i / 4 * 8 + lane % 4 * 2 + i % 2) * kSumsLd + warp * 16 + lane / 4 + i / 2 % 2 * 8] = sums[i];
     }
   }
-  SLUICE_DEVICE void add_blocks(const Part& of, const Fp8Linear& w, int rank, const Shared& own) const {
-    for (int i = static_cast<int>(threadIdx.x); i < own.rows * kFp8Outputs; i += kThreads) {
-      const int row = i / kFp8Outputs, output = i % kFp8Outputs;
-      const float* sums = own.sums + row * kSumsLd + output;
-      const float *of_output = own.tile_scales + output / kFp8ScaleOutputs, *of_row = own.row_scales + row;
+  SLUICE_DEVICE void add_blocks(const Part& of, const Fp8Linear& w, int rank, float* sums) const {
+    const Fp8Rows& x = of.product->x;
+    const auto* weight_scales = reinterpret_cast<const float*>(of.data + w.scales_at) +
+                                static_cast<std::size_t>(of.tile) * w.blocks * kFp8TileScales;
+    cluster_barrier();
+    const int values = kRows * kFp8Outputs / cluster;
+    for (int i = static_cast<int>(threadIdx.x); i < values; i += kThreads) {
+      const int row = (rank * values + i) / kFp8Outputs, output = (rank * values + i) % kFp8Outputs;
       float y = 0.0F;
-#pragma unroll 8
-      for (int block = 0; block < w.blocks; ++block) {
-        const float scale = of_output[block * kFp8TileScales] * of_row[block * own.rows];
-        y = std::fma(sums[block * own.rows * kSumsLd], scale, y);
+      for (int r = 0; r < cluster; ++r) {
+        const int begin = r * w.blocks / cluster, end = (r + 1) * w.blocks / cluster;
+        const float* of_rank = of_team(sums, r) + row * kSumsLd + output;
+#pragma unroll 4
+        for (int block = begin; block < end; ++block) {
+          const float scale = weight_scales[block * kFp8TileScales + output / kFp8ScaleOutputs] *
+                              x.scales[static_cast<std::size_t>(block) * x.rows + of.x_first + row];
+          y = std::fma(of_rank[(block - begin) * kSumsOfBlock], scale, y);
+        }
       }
-      put(of, rank * own.rows + row, output, y);
+      put(of, row, output, y);
     }
+    cluster_barrier();  // nobody leaves while others read
   }
   static SLUICE_DEVICE void put(const Part& of, int row, int output, float value) {
     const int o = of.tile * kFp8Outputs + output;
@@ -201,7 +178,7 @@ struct Work {
 
 template <int kRows>
 std::size_t shared_bytes(const Work& work, int cluster) {
-  return Fp8RowProducts<kRows>::shared_bytes(work.most, cluster);
+  return Fp8RowProducts<kRows>::shared_bytes(cluster == 1 ? 0 : (work.most + cluster - 1) / cluster);
 }
 template <int kRows>
 bool can(const Work& work, int cluster) {
