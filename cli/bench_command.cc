@@ -102,6 +102,7 @@ EngineSetup engine_options(const BenchOptions& options) {
 
 boost::json::object flags_json(const EngineSetup& engine, const Runner& runner, int threads) {
   return {{"compute_dtype", engine.numerics.compute_dtype},
+          {"expert_dtype", engine.numerics.expert_dtype},
           {"kv_cache_dtype", engine.numerics.kv_cache_dtype},
           {"index_cache_dtype", engine.numerics.index_cache_dtype},
           {"mla_prefill", engine.numerics.mla_prefill},
@@ -204,7 +205,7 @@ Status bench(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   if (options.probe_only) return print_probe(options);
   EngineSetup engine = engine_options(options);
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   if (!options.threads.empty()) engine.machine.threads = options.threads.front();
   if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));

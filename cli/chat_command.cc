@@ -106,7 +106,7 @@ class Conversation {
 Status converse(const ChatOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const SamplingParams sampling, sampling_params(options.text));
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());

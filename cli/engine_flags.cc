@@ -134,6 +134,9 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
   add_choice(command, "--compute-dtype", options.numerics.compute_dtype,
              "Inputs of linears: auto, f32, bf16, int8, or fp8 (as official inference rounds them)",
              {"auto", "f32", "bf16", "int8", "fp8"});
+  add_choice(command, "--expert-dtype", options.numerics.expert_dtype,
+             "With --profile sm90: int8 for experts in MXFP4, whose sums are exact, beside the others' inputs",
+             {"auto", "int8"});
   add_choice(command, "--kv-cache-dtype", options.numerics.kv_cache_dtype, "auto, f32, bf16 or fp8",
              {"auto", "f32", "bf16", "fp8"});
   add_choice(command, "--index-cache-dtype", options.numerics.index_cache_dtype, "auto, f32, bf16, fp8 or fp4",

@@ -198,7 +198,7 @@ Status evaluate(const EvalOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(std::vector<EvalItem> items, load_eval_task(options.task));
   if (options.limit > 0) items.resize(std::min(items.size(), static_cast<std::size_t>(options.limit)));
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());
 

@@ -94,7 +94,7 @@ Result<MemoryRequest> memory_request(const EngineSetup& options, const ModelConf
 // Where a device was asked for: what the model takes of its memory.
 Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const MemoryRequest& request) {
   if (!options.machine.device.starts_with("cuda")) return {};
-  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine, options.numerics.profile));
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine, options.numerics));
   const DevicePlan needed = plan_device(plan, linear_packing(*choice.kernels), request);
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           device_text(needed, plan.cache_layout, request, "--device " + options.machine.device,
@@ -106,7 +106,8 @@ Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const M
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
   std::error_code error;
-  const bool config_only = fs::is_regular_file(path, error) && !is_gguf_path(path);
+  const bool config_only = options.engine.model.load_format == "dummy" ||  // which reads no more
+                           (fs::is_regular_file(path, error) && !is_gguf_path(path));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   std::optional<Checkpoint> checkpoint;

@@ -1,9 +1,12 @@
 #include "cli/loaded_model.h"
 
+#include <filesystem>
 #include <utility>
 
-#include "config/model_config.h"
+#include "base/log.h"
 #include "engine/engine_impl.h"
+#include "files/gguf_file.h"
+#include "text/stand_in_tokenizer.h"
 
 namespace sluice {
 
@@ -13,13 +16,36 @@ Result<const ChatEncoding*> LoadedModel::require_chat() const {
       "this model has no chat template; --chat-template FILE brings one, and `sluice run --raw` completes plain text");
 }
 
+namespace {
+
+// Where the small files of a model lie.
+std::string folder_of(const std::string& model) {
+  std::error_code error;
+  const bool is_config = std::filesystem::is_regular_file(model, error) && !is_gguf_path(model);
+  return is_config ? std::filesystem::absolute(model, error).parent_path().string() : model;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config) {
+  const std::string folder = folder_of(model.folder);
+  std::error_code error;
+  const bool has_one = is_gguf_path(folder) || std::filesystem::exists(folder + "/tokenizer.json", error);
+  if (has_one || model.load_format != "dummy") return Tokenizer::load(folder);
+  log_warning(
+      "{}: has no tokenizer.json beside it: every byte of a text is a token, and any other id of an answer is printed "
+      "as its number",
+      model.folder);
+  return stand_in_tokenizer(config.vocab_size, config.bos_token_id, config.eos_token_ids);
+}
+
 Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEncodingOptions& chat_options) {
   LoadedModel model;
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(options.model.folder));
-  SLUICE_ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::load(options.model.folder));
-  SLUICE_ASSIGN_OR_RETURN(model.generation, load_generation_config(options.model.folder));
-  Result<std::unique_ptr<ChatEncoding>> chat =
-      load_chat_encoding(config.model_type, options.model.folder, chat_options);
+  SLUICE_ASSIGN_OR_RETURN(model.tokenizer, load_tokenizer(options.model, config));
+  const std::string folder = folder_of(options.model.folder);
+  SLUICE_ASSIGN_OR_RETURN(model.generation, load_generation_config(folder));
+  Result<std::unique_ptr<ChatEncoding>> chat = load_chat_encoding(config.model_type, folder, chat_options);
   if (chat.ok()) {
     model.chat = std::move(chat).value();
   } else if (chat.status().code() != StatusCode::kNotFound) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "config/generation_config.h"
+#include "config/model_config.h"
 #include "model/engine_setup.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
@@ -21,6 +22,9 @@ struct LoadedModel {
   // The chat encoding, or an error that says what to do without one.
   Result<const ChatEncoding*> require_chat() const;
 };
+
+// That of the model's folder; for a dummy that has none a stand-in (text/stand_in_tokenizer.h), with a warning.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config);
 
 // Loads options.model.folder: the small files first, so that their errors do not wait for the weights.
 Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEncodingOptions& chat);

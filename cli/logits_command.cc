@@ -161,7 +161,7 @@ TensorSource source(const char* name, DType dtype, std::vector<std::int64_t> sha
 Status compute_logits(const LogitsOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const Task task, read_task(options));
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
   engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));

@@ -51,12 +51,18 @@ Result<std::string> resolve_model_or_config(const std::string& given) {
   return resolve_model_folder(given);
 }
 
+Result<std::string> resolve_model(const ModelOptions& model) {
+  return model.load_format == "dummy" ? resolve_model_or_config(model.folder) : resolve_model_folder(model.folder);
+}
+
 std::string model_name(const std::string& given, const std::string& path) {
   if (given != path && is_known_model(given)) return given;
   std::error_code error;
   fs::path absolute = fs::absolute(path, error).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
-  return is_gguf_path(path) ? absolute.stem().string() : absolute.filename().string();
+  if (absolute.filename() == "config.json") return absolute.parent_path().filename().string();
+  const bool is_file = is_gguf_path(path) || fs::is_regular_file(absolute, error);
+  return is_file ? absolute.stem().string() : absolute.filename().string();
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "sluice/engine.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -14,6 +15,8 @@ Result<std::string> resolve_model_folder(const std::string& given);
 
 // The same for commands that can do without weights: `given` may also be a config.json by itself.
 Result<std::string> resolve_model_or_config(const std::string& given);
+// What a command loads: with --load-format dummy a config.json is enough.
+Result<std::string> resolve_model(const ModelOptions& model);
 
 // The name of the model that was given as `given` and found at `path`: a known model's name if it was given by it, else
 // that of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file ("some/model.gguf" is "model").

@@ -12,6 +12,7 @@
 
 #include "base/mapped_file.h"
 #include "base/progress.h"
+#include "cli/loaded_model.h"
 #include "cli/model_path.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
@@ -128,6 +129,7 @@ EngineSetup with_profile(EngineSetup options, const std::string& profile) {
   const EngineSetup defaults;
   options.numerics.profile = profile;
   options.numerics.compute_dtype = defaults.numerics.compute_dtype;
+  options.numerics.expert_dtype = defaults.numerics.expert_dtype;
   options.numerics.kv_cache_dtype = defaults.numerics.kv_cache_dtype;
   options.numerics.index_cache_dtype = defaults.numerics.index_cache_dtype;
   options.numerics.mla_prefill = defaults.numerics.mla_prefill;
@@ -154,8 +156,9 @@ Status measure_perplexity(const PerplexityOptions& given) {
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(given.text));
   EngineSetup options = given.engine;
-  SLUICE_ASSIGN_OR_RETURN(options.model.folder, resolve_model_folder(given.engine.model.folder));
-  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::load(options.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(options.model.folder, resolve_model(given.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(options.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(options.model, config));
   EncodeOptions encoding;
   encoding.parse_special = false;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, tokenizer->encode(text, encoding));

@@ -46,7 +46,7 @@ Status run(const RunOptions& given) {
   }
   GenerationRequest request;
   SLUICE_ASSIGN_OR_RETURN(request.sampling, sampling_params(options.text));
-  SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder, resolve_model_folder(given.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder, resolve_model(given.engine.model));
   std::string text = options.prompt;
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
   options.engine.scheduler.max_num_seqs = 1;

@@ -234,7 +234,7 @@ Status run(const ScoreOptions& options) {
     return invalid_argument(fmt::format("--top: expected 0 to {}, found {}", kSampledTop, options.top));
   }
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
   engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));

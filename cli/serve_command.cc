@@ -84,7 +84,7 @@ Status serve_model(const ServeOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   set_log_format(options.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model_folder(options.engine.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   ServerOptions server;
   if (!options.hosts.empty()) server.http.hosts = options.hosts;

@@ -100,7 +100,7 @@ int run_verify(const VerifyCommandOptions& given) {
   if (options.schedules < 1) {
     return report(invalid_argument(fmt::format("--schedules: expected at least 1, found {}", options.schedules)));
   }
-  Result<std::string> folder = resolve_model_folder(given.engine.model.folder);
+  Result<std::string> folder = resolve_model(given.engine.model);
   if (!folder.ok()) return report(folder.status());
   options.engine.model.folder = *folder;
   Result<VerifyReport> checked = internal_error("not run");

@@ -28,7 +28,8 @@ def test_help_and_version():
         assert "Exit codes" in sluice(command, "--help").stdout
     for command in ["serve", "run", "chat", "logits", "eval", "inspect"]:
         text = sluice(command, "--help").stdout
-        for flag in ["--isa", "--kernels", "--profile", "--compute-dtype", "--kv-cache-dtype", "--index-cache-dtype",
+        for flag in ["--isa", "--kernels", "--profile", "--compute-dtype", "--expert-dtype",
+                     "--kv-cache-dtype", "--index-cache-dtype",
                      "--mla-prefill", "--attn-prefill-chunk-size", "--threads",
                      "--max-num-batched-tokens", "--max-num-seqs", "--max-model-len", "--kv-cache-memory",
                      "--log-level", "--enable-prefix-caching", "--no-enable-prefix-caching", "--enable-chunked-prefill",

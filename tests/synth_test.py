@@ -9,6 +9,7 @@ import pytest
 import safetensors.numpy
 
 from program import MODEL, ROOT, TINY, fails, logits, sluice
+from server_process import Server, fetch
 
 SMALL = TINY | {"vocab_size": 300, "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "o_groups": 2,
                 "q_lora_rank": 96, "o_lora_rank": 64, "index_n_heads": 2, "n_routed_experts": 5, "index_topk": 8,
@@ -81,6 +82,32 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
     fails("logits", *dummy, "--dummy-experts", "99", *out, says="--dummy-experts: expected at most the ")
     fails("logits", model, *some, "--dummy-experts", "2", *out, says="expected --load-format dummy beside it")
     fails("logits", alone, *some, *out, says="expected a model folder with model.safetensors")
+
+
+def test_a_config_alone_is_served_and_measured(tmp_path):
+    folder = tmp_path / "geometry"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SMALL | {"vocab_size": 700}))
+    (tmp_path / "other.json").write_text(json.dumps(SMALL | {"vocab_size": 700}))
+    dummy = ["--load-format", "dummy", "--threads", "2", "--max-num-batched-tokens", "64", "--kv-cache-memory", "64MB"]
+    for model, name in ((folder, "geometry"), (folder / "config.json", "geometry"), (tmp_path / "other.json", "other")):
+        with Server(model, *dummy) as server:
+            assert sum("has no tokenizer.json beside it: every byte" in line for line in server.log) == 1, server.log
+            body = {"model": name, "max_tokens": 9, "temperature": 0, "ignore_eos": True}
+            answer = fetch(server.url + "/v1/completions", body | {"prompt": "h\u00e9 4711"}).json()
+            assert answer["usage"]["prompt_tokens"] in (8, 9) and answer["usage"]["completion_tokens"] == 9, answer
+            chat = fetch(server.url + "/v1/chat/completions", body | {"messages": [{"role": "user", "content": "hi"}]})
+            assert chat.status == 200 and chat.json()["usage"]["completion_tokens"] == 9, chat.text
+    measured = sluice("bench", folder / "config.json", *dummy, "--prefill", "64", "--decode", "4", "--rounds", "1",
+                      "--probe-size", "16MB").stdout
+    assert "tokens/s" in measured, measured
+    inspected = [sluice("inspect", model, *extra).stdout.split("\n", 1)[1]
+                 for model, extra in ((folder, dummy[:2]), (folder / "config.json", []))]
+    assert inspected[0] == inspected[1] and re.search(r"tensors, \d+ bytes", inspected[0])
+    fails("serve", folder / "config.json", says="found another file")
+    fails("run", folder, "-p", "x", says="tokenizer.json")
+    (folder / "config.json").write_text(json.dumps(SMALL | {"vocab_size": 257}))
+    fails("run", folder, "-p", "x", *dummy, says="room for the 256 bytes, found 257")
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

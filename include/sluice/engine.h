@@ -40,8 +40,9 @@ struct ModelOptions {
 
 // What decides the bits of an answer. Nothing else does (docs/laws.md).
 struct NumericsOptions {
-  std::string profile = "default";         // default | plain | ref
+  std::string profile = "default";         // default | tiles | plain | ref | sm90
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
+  std::string expert_dtype = "auto";       // auto, as the others | int8: of experts in MXFP4, in profile sm90
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
   std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
   std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/laws.md)

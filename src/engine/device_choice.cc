@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/strip_check.h"
 #include "kernels/cuda/strip_layout.h"
@@ -51,7 +52,8 @@ Result<DeviceChoice> choose_any(const MachineOptions& options) {
 
 }  // namespace
 
-Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_view profile) {
+Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics) {
+  const std::string_view profile = numerics.profile;
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice choice, choose_any(options));
   if (profile == kTilesProfile && dynamic_cast<CudaDevice*>(choice.owned.get()) != nullptr) {
     return invalid_argument(
@@ -69,8 +71,11 @@ Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_vi
   }
   SLUICE_RETURN_IF_ERROR(gpu->prepare_sm90());
   choice.ops = &cuda_sm90_op_table();
-  choice.kernels = &kernels_that_pack("cuda, sm90", sm90_linear_packing());
+  const bool fp8 = numerics.compute_dtype == "fp8";
+  choice.kernels = fp8 ? &kernels_that_pack("cuda, sm90, fp8", sm90_fp8_linear_packing())
+                       : &kernels_that_pack("cuda, sm90", sm90_linear_packing());
   SLUICE_RETURN_IF_ERROR(check_strip_kernels(*gpu));
+  if (fp8) SLUICE_RETURN_IF_ERROR(check_fp8_kernels(*gpu));
   SLUICE_RETURN_IF_ERROR(check_attention_kernels(*gpu));
   SLUICE_RETURN_IF_ERROR(check_index_kernels(*gpu));
   return choice;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "kernels/device.h"
 #include "kernels/exec.h"
@@ -21,8 +20,9 @@ struct DeviceChoice {
 };
 
 // Of cpu, emulated, cuda, cuda:N, and auto: the first GPU that can be used, else the CPU. The profile sm90 has ops of
-// its own, which are compared with each other here. Errors: kInvalidArgument for another name, and for a device that
-// has not the profile; those of open_cuda_device() and CudaDevice::prepare_sm90().
-Result<DeviceChoice> choose_device(const MachineOptions& options, std::string_view profile);
+// its own, which are compared with each other here, and with --compute-dtype fp8 another packing of weights. Errors:
+// kInvalidArgument for another name, and for a device that has not the profile; those of open_cuda_device() and
+// CudaDevice::prepare_sm90().
+Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

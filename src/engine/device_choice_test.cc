@@ -8,7 +8,9 @@ namespace {
 Result<DeviceChoice> choose(const char* device, const char* profile) {
   MachineOptions options;
   options.device = device;
-  return choose_device(options, profile);
+  NumericsOptions numerics;
+  numerics.profile = profile;
+  return choose_device(options, numerics);
 }
 
 TEST(DeviceChoice, TheProfileOfHopperIsNotThatOfOtherDevices) {

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   EngineSetup options = given;
   SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(options.machine.isa, options.machine.kernels));
   ThreadPool pool(resolve_threads(options));
-  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics));
   if (device.kernels != nullptr) kernels = device.kernels;
   SLUICE_ASSIGN_OR_RETURN(options.mtp, resolve_mtp(given, &device.device() != &cpu_device()));
   const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};

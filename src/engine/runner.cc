@@ -52,7 +52,7 @@ void hide_latent_pages(int pages, const CacheLayout& layout, MemoryPlan* plan) {
 
 Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                const EngineSetup& options) {
-  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics));
   return create(std::move(model), kernels, options, std::move(device));
 }
 

@@ -19,6 +19,7 @@ class InputForms {
   }
   // Those that weights may multiply in a profile that wants `inputs` (input_form() of kernels/linear.h).
   static InputForms of_profile(InputForm inputs) {
+    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and floats
     const bool some_take_others = inputs == InputForm::kInt8 || inputs == InputForm::kTiles;
     return some_take_others ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
   }

@@ -20,6 +20,9 @@
 //           denormal, which count as zero). A scale stored as f32 instead meets the sum of its block:
 //             s = s + (e + o), from 0;  y = fma(s, scale, y) after the block
 //   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
+//   kFp8Blocks
+//           the same x, in the order of Hopper's FP8 tensor cores (kernels/cuda/fp8_layout.h); FP8 weights only, and
+//           only there
 //   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/linear_inputs.h). Those of
 //           w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or its codes, with h their scale.
 //           acc = sum(codes of x * codes of w) is exact in any order, and
@@ -159,10 +162,15 @@ struct LinearPacking {
   int out_tile;
   // Of weights whose inputs are bf16, where that is another.
   const LinearPacking* bf16 = nullptr;
+  // Of those that multiply InputForm::kFp8Blocks; not null: then kFp8 is as bf16, too.
+  const LinearPacking* fp8_blocks = nullptr;
 
   // That of a weight which multiplies input_form(wanted, view.format).
   const LinearPacking& of(const WeightView& view, InputForm wanted) const {
-    return bf16 != nullptr && input_form(wanted, view.format) == InputForm::kBf16 ? *bf16 : *this;
+    const InputForm form = input_form(wanted, view.format);
+    if (fp8_blocks != nullptr && form == InputForm::kFp8Blocks) return *fp8_blocks;
+    const bool as_bf16 = form == InputForm::kBf16 || (form == InputForm::kFp8 && fp8_blocks != nullptr);
+    return bf16 != nullptr && as_bf16 ? *bf16 : *this;
   }
 };
 const LinearPacking& linear_packing(const KernelTable& table);

@@ -65,6 +65,11 @@ void quantize_block(int count, const float* x, QuantizedBlock& block);
 
 void prepare_bf16_inputs(int count, const float* x, std::uint16_t* to);
 
+// The form whose values it has: kernels that have no order of its own multiply these.
+inline InputForm values_form(InputForm form) {
+  return form == InputForm::kFp8Blocks ? InputForm::kFp8 : form;
+}
+
 // Floats that `in` inputs of a row take.
 inline int input_floats(InputForm form, int in) {
   constexpr int kBlockFloats = sizeof(QuantizedBlock) / sizeof(float);

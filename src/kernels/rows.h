@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-enum class InputForm { kF32, kBf16, kInt8, kFp8, kTiles };
-inline constexpr int kInputForms = 5;
+enum class InputForm { kF32, kBf16, kInt8, kFp8, kTiles, kFp8Blocks };
+inline constexpr int kInputForms = 6;
 
 struct Rows {
   float* values = nullptr;  // row r lies at values + r * ld

@@ -123,12 +123,16 @@ InputForm input_form(InputForm wanted, WeightFormat format) {
   const WeightFormatInfo& info = weight_format(format);
   if (!info.rounds_inputs) return InputForm::kF32;
   if (wanted == InputForm::kTiles && info.has_codes()) return InputForm::kBf16;
+  if (wanted == InputForm::kFp8Blocks && format != WeightFormat::kFp8) {
+    return format == WeightFormat::kBf16 ? InputForm::kBf16 : InputForm::kFp8;
+  }
   return wanted == InputForm::kInt8 && !info.integers ? InputForm::kBf16 : wanted;
 }
 
 InputForm float_inputs(InputForm inputs) {
   if (inputs == InputForm::kTiles) return inputs;
-  return inputs == InputForm::kInt8 || inputs == InputForm::kBf16 ? InputForm::kBf16 : InputForm::kF32;
+  const bool round = inputs == InputForm::kInt8 || inputs == InputForm::kBf16 || inputs == InputForm::kFp8Blocks;
+  return round ? InputForm::kBf16 : InputForm::kF32;
 }
 
 std::size_t WeightView::row_bytes() const {

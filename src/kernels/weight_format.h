@@ -51,7 +51,8 @@ inline const char* name(WeightFormat format) {
 const WeightFormatInfo* stored_format(DType dtype);
 
 // What a weight multiplies where `wanted` is asked for: int8 becomes bf16 where the weight has no integers, and tiles
-// where it has nothing but integer codes.
+// where it has nothing but integer codes; kFp8Blocks becomes bf16 with weights of bf16, and kFp8 with all that are
+// quantised but not as FP8.
 InputForm input_form(InputForm wanted, WeightFormat format);
 // What the head and other large weights that are not quantised multiply beside quantised ones that multiply `inputs`:
 // bf16, unless that would take away from what the others keep.

@@ -211,6 +211,7 @@ double MachineSpeed::peak(InputForm inputs) const {
       return f32_gflops;
     case InputForm::kBf16:
     case InputForm::kFp8:  // exact in bf16
+    case InputForm::kFp8Blocks:
       return std::max(f32_gflops, bf16_gflops);
     case InputForm::kInt8:
       return int8_gops > 0 ? int8_gops : f32_gflops;

@@ -50,7 +50,12 @@ Family family_of(const ModelConfig& config) {
 }  // namespace
 
 Result<NumericsProfile> resolve_profile(const EngineSetup& options, const ModelConfig& config) {
-  return make_profile(options, family_of(config).cache_types(config));
+  SLUICE_ASSIGN_OR_RETURN(NumericsProfile profile, make_profile(options, family_of(config).cache_types(config)));
+  if (profile.experts != profile.inputs && config.moe.expert_dtype != "fp4") {
+    return invalid_argument("--expert-dtype " + options.numerics.expert_dtype +
+                            ": the model has no experts in MXFP4 (config.json: 'expert_dtype'); leave the flag out");
+  }
+  return profile;
 }
 
 namespace {

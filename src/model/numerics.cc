@@ -64,9 +64,31 @@ const char* name_of(InputForm inputs) {
     case InputForm::kInt8:
       return "int8";
     case InputForm::kFp8:
+    case InputForm::kFp8Blocks:  // in a profile that says so by its name
       return "fp8";
   }
   return "?";
+}
+
+// After the inputs of the others.
+Status choose_experts(const EngineSetup& options, NumericsProfile& profile) {
+  profile.experts = profile.inputs;
+  const std::string& dtype = options.numerics.expert_dtype;
+  if (dtype == "auto") return {};
+  if (dtype != "int8") return invalid_argument(fmt::format("--expert-dtype: expected auto or int8, found '{}'", dtype));
+  if (profile.inputs == InputForm::kInt8) {
+    return invalid_argument(fmt::format(
+        "--expert-dtype int8: with --profile {}{} experts in MXFP4 multiply int8 already; leave the flag out",
+        profile.name, options.numerics.compute_dtype == "int8" ? " --compute-dtype int8" : ""));
+  }
+  if (profile.name != kSm90Profile) {
+    return invalid_argument(
+        fmt::format("--expert-dtype int8: for --profile sm90 alone, found --profile {}; leave the flag out, or give "
+                    "--profile sm90",
+                    profile.name));
+  }
+  profile.experts = InputForm::kInt8;
+  return {};
 }
 
 Result<InputForm> inputs_of(const std::string& compute_dtype, InputForm automatic) {
@@ -85,7 +107,8 @@ std::string NumericsProfile::text() const {
     return fmt::format(" {}={}{}", what, row_codec(stored).type,
                        simulated != RowCodec::kF32 ? fmt::format("(as {})", row_codec(simulated).type) : "");
   };
-  std::string text = fmt::format("{} {}{}{}", name, name_of(inputs), rows("kv", kv, kv_simulation),
+  const std::string of_experts = experts != inputs ? fmt::format(" experts={}", name_of(experts)) : "";
+  std::string text = fmt::format("{} {}{}{}{}", name, name_of(inputs), of_experts, rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (tiles_attention()) text += " attention=tiles";
   // Its first versions attended to such rows in the orders of kernels/attention.h.
@@ -112,12 +135,12 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
                                             as_shipped ? types.index : RowCodec::kF32, types.index_codecs));
   const InputForm automatic = sm90 || tiles ? InputForm::kBf16 : as_shipped ? InputForm::kInt8 : InputForm::kF32;
   SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.numerics.compute_dtype, automatic));
-  if (sm90 && p.inputs != InputForm::kBf16 && p.inputs != InputForm::kInt8) {
-    return invalid_argument(fmt::format(
-        "--profile sm90 --compute-dtype {}: its tensor cores multiply bf16; expected auto, bf16 or int8 (integers for "
-        "weights that are blocks of integers), or another profile",
-        name_of(p.inputs)));
+  if (sm90 && p.inputs == InputForm::kF32) {
+    return invalid_argument(
+        "--profile sm90 --compute-dtype f32: its tensor cores multiply bf16 or FP8; expected auto, bf16, fp8 or int8 "
+        "(integers for weights that are blocks of integers), or another profile");
   }
+  if (sm90 && p.inputs == InputForm::kFp8) p.inputs = InputForm::kFp8Blocks;
   if (tiles) {
     if (p.inputs != InputForm::kBf16) {
       return invalid_argument(
@@ -127,6 +150,7 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
     }
     p.inputs = InputForm::kTiles;
   }
+  SLUICE_RETURN_IF_ERROR(choose_experts(options, p));
   const bool simulate = options.numerics.profile == "ref" || (as_shipped && types.simulated_by_default);
   if (simulate && !row_codec(p.kv).quantised()) p.kv_simulation = types.kv_trained;
   p.indexed = types.indexed;

@@ -108,13 +108,30 @@ TEST(Numerics, Sm90HasTheCachesOfTheDefaultAndItsInputsInBf16) {
   EXPECT_EQ(text_of(options), "sm90 bf16 kv=fp8 index=fp4");
   options.numerics.compute_dtype = "int8";
   EXPECT_EQ(text_of(options), "sm90 int8 kv=fp8 index=fp4");
-  for (const char* dtype : {"f32", "fp8"}) {
-    options.numerics.compute_dtype = dtype;
-    EXPECT_EQ(text_of(options),
-              std::string("--profile sm90 --compute-dtype ") + dtype +
-                  ": its tensor cores multiply bf16; expected auto, bf16 or int8 (integers for weights "
-                  "that are blocks of integers), or another profile");
-  }
+  options.numerics.compute_dtype = "f32";
+  EXPECT_EQ(text_of(options),
+            "--profile sm90 --compute-dtype f32: its tensor cores multiply bf16 or FP8; expected auto, bf16, fp8 or "
+            "int8 (integers for weights that are blocks of integers), or another profile");
+}
+
+TEST(Numerics, ExpertTypesThatSayNothingAreErrors) {
+  const auto error = [](const char* model, const char* profile, const char* compute, const char* experts) {
+    EngineSetup options = with(profile, compute);
+    options.numerics.expert_dtype = experts;
+    return resolve_profile(options, config_of(model)).status().message();
+  };
+  EXPECT_EQ(error("v4-flash", "sm90", "auto", "fp8"), "--expert-dtype: expected auto or int8, found 'fp8'");
+  EXPECT_EQ(
+      error("v4-flash", "sm90", "int8", "int8"),
+      "--expert-dtype int8: with --profile sm90 --compute-dtype int8 experts in MXFP4 multiply int8 already; leave "
+      "the flag out");
+  EXPECT_EQ(error("v4-flash", "default", "auto", "int8"),
+            "--expert-dtype int8: with --profile default experts in MXFP4 multiply int8 already; leave the flag out");
+  EXPECT_EQ(error("v4-flash", "plain", "auto", "int8"),
+            "--expert-dtype int8: for --profile sm90 alone, found --profile plain; leave the flag out, or give "
+            "--profile sm90");
+  EXPECT_EQ(error("v3", "sm90", "auto", "int8"),
+            "--expert-dtype int8: the model has no experts in MXFP4 (config.json: 'expert_dtype'); leave the flag out");
 }
 
 // Pages that were computed in the orders of kernels/attention.h are not met.
@@ -286,7 +303,7 @@ Linears linears_of(const std::string& name, const EngineSetup& options) {
   mla::Weights mla;
   decoder::Weights decoder;
   WeightTable table;
-  if (std::holds_alternative<DeepSeekV4Config>(config.family)) table = weight_table(config, profile.inputs, v4);
+  if (std::holds_alternative<DeepSeekV4Config>(config.family)) table = weight_table(config, profile, v4);
   if (std::holds_alternative<DeepSeekMlaConfig>(config.family)) table = weight_table(config, profile, mla);
   if (std::holds_alternative<DecoderConfig>(config.family)) table = weight_table(config, profile.inputs, decoder);
   Linears linears;
@@ -321,6 +338,41 @@ const std::map<std::string, Linears> kLinears = {
     {"qwen3-yarn-like", renamed(kLlama, "lm_head.weight", "model.embed_tokens.weight")},
     {"qwen3moe-like", kQwen3Moe},
 };
+
+TEST(Numerics, Sm90InFp8MultipliesCodesByFp8WeightsAlone) {
+  EngineSetup options = with("sm90", "fp8");
+  const NumericsProfile profile = resolve_profile(options, config_of("v4-flash")).value();
+  EXPECT_EQ(profile.text(), "sm90 fp8 kv=fp8 index=fp4");
+  EXPECT_TRUE(profile.bf16_attention());
+  EXPECT_EQ(float_inputs(profile.inputs), InputForm::kBf16);
+  Linears expected = kV4;
+  for (auto& [name, linear] : expected) {
+    if (linear.stored == WeightFormat::kFp8) linear.inputs = InputForm::kFp8Blocks;
+    if (linear.stored == WeightFormat::kMxfp4) linear.inputs = InputForm::kFp8;
+  }
+  EXPECT_THAT(linears_of("v4-flash", options), ContainerEq(expected));
+  for (const WeightFormat format : {WeightFormat::kCodes, WeightFormat::kMxfp4}) {
+    EXPECT_EQ(input_form(InputForm::kFp8Blocks, format), InputForm::kFp8);
+  }
+  EXPECT_EQ(input_form(InputForm::kFp8Blocks, WeightFormat::kF32), InputForm::kF32);
+}
+
+TEST(Numerics, ExpertsOfSm90MayTakeInt8ByThemselves) {
+  for (const char* compute : {"auto", "fp8"}) {
+    EngineSetup options = with("sm90", compute);
+    const Linears others = linears_of("v4-flash", options);
+    options.numerics.expert_dtype = "int8";
+    Linears expected = others;
+    for (auto& [name, linear] : expected) {
+      if (linear.stored == WeightFormat::kMxfp4) linear.inputs = InputForm::kInt8;
+    }
+    EXPECT_NE(expected, others);
+    EXPECT_THAT(linears_of("v4-flash", options), ContainerEq(expected));
+    EXPECT_EQ(resolve_profile(options, config_of("v4-flash"))->text(),
+              std::string("sm90 ") + (options.numerics.compute_dtype == "fp8" ? "fp8" : "bf16") +
+                  " experts=int8 kv=fp8 index=fp4");
+  }
+}
 
 TEST(Numerics, InputsOfEveryLinearByDefault) {
   for (const auto& [name, expected] : kLinears) {

@@ -24,19 +24,23 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader | tee
 if has products; then
   check products "$gpu_test" --part 1 --gtest_filter='GpuStrips*' --json "$out/products.json"
   cp "$folder/log" "$out/products.txt"
+  check "products in FP8" "$gpu_test" --part 1 --gtest_filter='GpuFp8*' --json "$out/fp8.json"
 fi
 if has attention; then
   check attention "$gpu_test" --part 1 --gtest_filter='GpuHyper*:GpuAttention*:GpuListAttention*:GpuIndex*' --json "$out/attention.json"
   grep 'f64' "$folder/log" | tee -a "$out/sm90.txt"
 fi
 if has speed; then
-  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedHyper*:GpuSpeedAttention*:GpuSpeedListAttention*:GpuSpeedIndex*'
+  check speed "$gpu_test" --part 2 --gtest_filter='GpuSpeedStrips*:GpuSpeedFp8*:GpuSpeedHyper*:GpuSpeedAttention*:GpuSpeedListAttention*:GpuSpeedIndex*'
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi
 for archive in tests/oracles/*.tar.xz; do tar xJf "$archive" -C "$folder"; done
 if has models; then
   check "verify, the embedded model" "$sluice" verify "$model" "${cuda[@]}" --schedules "$schedules"
+  for variant in "--compute-dtype fp8" "--expert-dtype int8" "--compute-dtype fp8 --expert-dtype int8"; do
+    check "verify, the embedded model, $variant" "$sluice" verify "$model" "${cuda[@]}" $variant --schedules "$((schedules / 4))"
+  done
   for kind in v4-flash-like v4-pro-like v32-like v3-like v2-lite-like llama-like qwen2-swa-like; do
     check "verify, $kind" "$sluice" verify "$folder/$kind" "${cuda[@]}" --schedules "$((schedules / 4))"
   done
@@ -57,6 +61,10 @@ if has accuracy; then
   done
   check "prose against ref" "$sluice" eval "$model" --perplexity tests/evals/prose.txt "${cuda[@]}" --against ref --kv-cache-memory 1GB
   tee -a "$out/sm90.txt" <"$folder/log"
+  for variant in "--compute-dtype fp8" "--expert-dtype int8"; do
+    check "prose against ref, $variant" "$sluice" eval "$model" --perplexity tests/evals/prose.txt "${cuda[@]}" $variant --against ref --kv-cache-memory 1GB
+    tee -a "$out/sm90.txt" <"$folder/log"
+  done
 fi
 if has digests; then
   for ((i = 0; i < 300; ++i)); do echo $(((i * 7919 + 13) % 251)); done >"$folder/ids"

@@ -12,7 +12,7 @@ namespace {
 const char* name(WeightKind kind) {
   return kind == WeightKind::kFp8F32Scales ? "fp8, f32 scales" : name(static_cast<WeightFormat>(kind));
 }
-constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8", "tiles"};
+constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8", "tiles", "fp8 blocks"};
 
 std::string rows_text(int from, int to) {
   if (to == std::numeric_limits<int>::max()) return std::to_string(from) + "+";

@@ -8,6 +8,8 @@ namespace sluice {
 
 // Those that multiply strips of weights (kernels/cuda/strip_layout.h).
 Status check_strip_kernels(CudaDevice& gpu);
+// Those that multiply FP8 codes (kernels/cuda/fp8_layout.h).
+Status check_fp8_kernels(CudaDevice& gpu);
 // Attention over official FP8 rows (kernels/cuda/sm90/attend_rows.h).
 Status check_attention_kernels(CudaDevice& gpu);
 // The indexer's scores and choices (kernels/cuda/sm90/index_rows.h).

@@ -34,8 +34,7 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   std::unique_ptr<DeepSeekV4> model(
       new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
-  const InputForm inputs = model->profile_.inputs;
-  const WeightTable table = weight_table(model->config_, inputs, model->weights_);
+  const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));
@@ -47,7 +46,8 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = config_.num_attention_heads;
   const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
   for (ScratchTensor* streams : {&w.streams, &w.wanted}) scratch.add(rows, kHcStreams * hidden, streams);
-  const InputForms forms = InputForms::of_profile(profile_.inputs);
+  InputForms forms = InputForms::of_profile(profile_.inputs);
+  if (profile_.experts == InputForm::kInt8) forms.add(InputForm::kInt8);
   if (mtp_) scratch.add(kHcStreams * rows, hidden, &w.mtp_inputs, forms);
   for (ScratchTensor* of_hidden : {&w.collapsed, &w.sub_layer}) scratch.add(rows, hidden, of_hidden);
   scratch.add(rows, hidden, &w.normed, forms);

@@ -45,7 +45,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp) {
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, mtp, planes);
   Weights unbound;  // the table wants somewhere to bind to
-  plan.tensors = planned_tensors(weight_table(config, InputForm::kF32, unbound), config.quantization);
+  plan.tensors = planned_tensors(weight_table(config, profile, unbound), config.quantization);
   plan.facts = facts(config);
   plan.mtp = mtp;
   plan.step_bytes = [config, profile, mtp](int rows, Position positions) {

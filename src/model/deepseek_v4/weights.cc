@@ -13,8 +13,12 @@ using Shape = std::vector<std::int64_t>;
 // shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, InputForm inputs)
-      : c_(config), v4_(config.v4()), inputs_(inputs), float_inputs_(float_inputs(inputs)) {
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
+      : c_(config),
+        v4_(config.v4()),
+        inputs_(profile.inputs),
+        float_inputs_(float_inputs(profile.inputs)),
+        expert_inputs_(profile.experts) {
     fp8_ = config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16;
     expert_ = !config.quantization.fp8           ? WeightFormat::kBf16
               : config.moe.expert_dtype == "fp4" ? WeightFormat::kMxfp4
@@ -163,7 +167,7 @@ class TableBuilder {
   }
 
   void routed(const std::string& name, TensorName stacked, const Shape& shape, LinearWeight& into) {
-    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, inputs_, 0, group_, true});
+    table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, expert_inputs_, 0, group_, true});
   }
 
   void layer(const std::string& name, const std::string& alias, const DeepSeekV4Layer& layer, LayerWeights& into) {
@@ -215,7 +219,8 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
-  InputForm inputs_, float_inputs_;  // of weights that are quantised, and of the large ones that are not
+  // Of weights that are quantised, of the large ones that are not, and of routed experts.
+  InputForm inputs_, float_inputs_, expert_inputs_;
   WeightFormat fp8_, expert_;
   std::string group_;
   WeightTable table_;
@@ -233,8 +238,8 @@ void tie(LayerWeights& layer) {
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights) {
-  return TableBuilder(config, inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
+  return TableBuilder(config, profile).build(weights);
 }
 
 void Weights::finish() {

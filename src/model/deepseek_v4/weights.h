@@ -6,6 +6,7 @@
 #include "kernels/hyper_connection.h"
 #include "kernels/linear.h"
 #include "model/feed_forward.h"
+#include "model/numerics.h"
 #include "model/weight_table.h"
 
 namespace sluice::v4 {
@@ -64,6 +65,6 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
 
 }  // namespace sluice::v4

@@ -28,6 +28,10 @@ Status check_strip_kernels(CudaDevice&) {
   return internal_error("nobody has a CUDA device here");
 }
 
+Status check_fp8_kernels(CudaDevice& gpu) {
+  return check_strip_kernels(gpu);
+}
+
 Status check_attention_kernels(CudaDevice& gpu) {
   return check_strip_kernels(gpu);
 }

@@ -72,7 +72,7 @@ std::size_t work_bytes(const ExpertsArgs& args, int rows) {
 
 LinearProduct product_of(const LinearWeight& weight, const float* x, const std::int32_t* x_rows, float* y) {
   return {.weight = packed_linear(weight),
-          .form = weight.input_form(),
+          .form = values_form(weight.input_form()),
           .x = x,
           .ldx = weight.in(),
           .x_rows = x_rows,
@@ -82,7 +82,7 @@ LinearProduct product_of(const LinearWeight& weight, const float* x, const std::
 
 // Of the op's rows from `first` on, in the form that the weight multiplies where somebody has made it.
 LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, const std::int32_t* x_rows, float* y) {
-  const InputForm form = weight.input_form();
+  const InputForm form = values_form(weight.input_form());
   const bool prepared = form != InputForm::kF32 && x.form(form) != nullptr;
   LinearProduct product = product_of(weight, prepared ? x.form(form) : x.values, x_rows, y);
   product.prepared = prepared;

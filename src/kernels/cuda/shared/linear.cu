@@ -127,7 +127,7 @@ void linear(const Exec& exec, const LinearArgs& args) {
   if (args.rows == 0) return;
   std::vector<LinearProduct> products;
   for (const LinearJob& job : args.jobs) {
-    products.push_back({packed_linear(*job.weight), job.weight->input_form(), job.x, job.ldx, job.x_prepared,
+    products.push_back({packed_linear(*job.weight), values_form(job.weight->input_form()), job.x, job.ldx, job.x_prepared,
                         job.x_rows, job.y, job.ldy});
   }
   if (products.size() == 1 && multiply_few_outputs(exec, args.rows, products[0])) return;

@@ -50,6 +50,7 @@ struct ListAndStage {
   }
   SLUICE_DEVICE std::uint32_t value(std::ptrdiff_t row, int k) const {
     const std::ptrdiff_t at = row * from.ldx;
+    if (from.rounds) return rounded_to_fp8(from, at, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(from.x + at)[k] : to_bf16(from.x[at + k]).bits;
   }
   SLUICE_DEVICE void stage(int index) const {
@@ -384,6 +385,7 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
     inner.shared_rows = down.shared_rows = rows;
   }
   cuda_ops::launch(exec, teams, inner, inner.kSharedBytes);
+  if (args.experts[0].down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, pairs, inner.routed.out, work.m);
   cuda_ops::launch(exec, teams, down, down.kSharedBytes);
   if (shared != nullptr) other = work.outputs + static_cast<std::ptrdiff_t>(pairs) * args.hidden;
   cuda_ops::combine_slots(exec, args, first, rows, work.outputs, work.lists, other);

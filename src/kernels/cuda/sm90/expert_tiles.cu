@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "kernels/cuda/sm90/expert_tiles.h"
+#include "kernels/cuda/sm90/ops.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -51,6 +52,7 @@ void multiply_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   inner.tiles = tiles_of(of.groups, of.gate, 8), down.tiles = tiles_of(of.groups, of.down, 16);
   inner.m = of.m, inner.weights = of.weights, inner.limit = of.limit;
   for (TileLaunch* product : {&inner, &down}) {
+    if (product == &down && of.rounds) round_rows_to_fp8(exec, of.pairs, of.down.weight.in, of.m);
     for (int i = of.sizes.count - 1; i >= 0; --i) {
       product->groups = of.begin + i;
       product->follows = i + 1 < of.sizes.count;

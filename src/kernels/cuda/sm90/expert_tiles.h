@@ -18,6 +18,8 @@ struct ExpertTiles {
   std::uint16_t* m;             // [pairs, inter], down's inputs
   const float* weights;         // of pairs
   float limit;
+  std::int64_t pairs;
+  bool rounds;  // m to the values of InputForm::kFp8
 };
 // Two launches for each size. inter is a multiple of 64.
 void multiply_expert_tiles(const Exec& exec, const ExpertTiles& of);

@@ -7,6 +7,7 @@
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/sm90/expert_stream.h"
 #include "kernels/cuda/sm90/expert_tiles.h"
+#include "kernels/cuda/sm90/fp8_experts.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/linear_inputs.h"
 
@@ -91,10 +92,16 @@ class StripExperts {
  public:
   StripExperts(const ExpertsArgs& args, const ExpertWeights* shared) : args_(args), shared_(shared) {
     const Rows& x = args.x;
-    const float* rounded = x.form(InputForm::kBf16);
+    const ExpertWeights& expert = args.slots > 0 ? args.experts[0] : *shared;
+    const InputForm form = expert.gate.input_form();
+    const float* rounded = x.form(form);
     const bool prepared = rounded != nullptr;
-    x_ = {prepared ? rounded : x.values, prepared ? input_floats(InputForm::kBf16, args.hidden) : x.ld, nullptr,
-          args.hidden, prepared};
+    x_ = {prepared ? rounded : x.values,
+          prepared ? input_floats(form, args.hidden) : x.ld,
+          nullptr,
+          args.hidden,
+          prepared,
+          !prepared && form == InputForm::kFp8};
   }
 
   // other: not null: y, with what other kernels gave: the shared expert's output, or the slots' sum.
@@ -226,7 +233,8 @@ class StripExperts {
     multiply_expert_tiles(
         exec, {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
                product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups,
-               work.m, work.lists.weights, args_.limit});
+               work.m, work.lists.weights, args_.limit, rows * args_.slots,
+               expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 
@@ -256,6 +264,7 @@ class StripExperts {
     const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
     const int pieces = padded(inter) / 8;
     cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, padded(inter), inner.m);
     const StripProduct second =
         product(expert.down, {inner.m, padded(inter), nullptr}, lists != nullptr ? lists->down : nullptr, y);
     multiply_strips(exec, rows, {&second, 1});
@@ -268,8 +277,29 @@ class StripExperts {
 
 }  // namespace
 
+// Those that are FP8 in tiles (fp8_experts.h), and the others.
+void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8, bool shared_fp8) {
+  ExpertsArgs fp8 = args, others = args;
+  if (routed_fp8) {
+    others.slots = 0, others.experts = {};
+  } else {
+    fp8.slots = 0, fp8.experts = {};
+  }
+  (shared_fp8 ? others : fp8).shared = nullptr;
+  if (others.slots > 0 && in_strips(others.experts[0])) {  // which add what is in y
+    fp8_experts(exec, fp8, nullptr);
+    return StripExperts(others, nullptr).run(exec, args.y);
+  }
+  const bool both = others.slots > 0 || others.shared != nullptr;
+  if (both) cuda_sm90::experts(exec, others);
+  fp8_experts(exec, fp8, both ? args.y : nullptr);
+}
+
 void experts(const Exec& exec, const ExpertsArgs& args) {
   if (args.rows == 0) return;
+  const bool routed_fp8 = args.slots > 0 && in_fp8_tiles(args.experts[0]);
+  const bool shared_fp8 = args.shared != nullptr && in_fp8_tiles(*args.shared);
+  if (routed_fp8 || shared_fp8) return experts_with_fp8(exec, args, routed_fp8, shared_fp8);
   const bool routed = args.slots > 0, routed_strips = routed && in_strips(args.experts[0]);
   const bool shared_strips = args.shared != nullptr && in_strips(*args.shared);
   if (!routed_strips && !shared_strips) return cuda_ops::experts(exec, args);

@@ -1,10 +1,11 @@
-// linear (kernels/linear.h) of the profile sm90: weights in strips in the order of kernels/cuda/strip_layout.h, all
-// others in that of the header.
+// linear (kernels/linear.h) of the profile sm90: weights in strips in the order of kernels/cuda/strip_layout.h, FP8 ones
+// in tiles in that of kernels/cuda/fp8_layout.h, all others in that of the header.
 #include <algorithm>
 #include <vector>
 
 #include "base/number_formats.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/sm90/fp8_products.h"
 #include "kernels/cuda/sm90/ops.h"
 
 namespace sluice::cuda_sm90 {
@@ -32,6 +33,8 @@ struct StageRows {
       const int k = first + i;
       if (k >= rows.in) {
         values[i] = 0;
+      } else if (rows.rounds) {
+        values[i] = static_cast<std::uint16_t>(rounded_to_fp8(rows, at, k));
       } else if (rows.prepared) {
         values[i] = reinterpret_cast<const std::uint16_t*>(rows.x + at)[k];
       } else {
@@ -43,6 +46,35 @@ struct StageRows {
       return static_cast<std::uint32_t>(values[i]) | static_cast<std::uint32_t>(values[i + 1]) << 16;
     };
     *words = {pair(0), pair(2), pair(4), pair(6)};
+  }
+};
+
+// Eight values a thread, sixteen threads a block.
+struct RoundRowsToFp8 {
+  static constexpr int kThreads = 16;
+  std::uint16_t* x;
+  int in, blocks;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int first = team.index % blocks * kFp8Inputs + static_cast<int>(threadIdx.x) % kThreads * 8;
+    const bool has = first < in;
+    auto* at = reinterpret_cast<uint4*>(x + static_cast<std::ptrdiff_t>(team.index / blocks) * in + first);
+    const uint4 pairs = has ? *at : uint4{};
+    const std::uint32_t words[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
+    float values[8];
+    cuda_ops::PerThread<float, kThreads> largest{1e-4F};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[i] = std::bit_cast<float>(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xFFFF0000U);
+      largest.value = fmaxf(largest.value, std::fabs(values[i]));
+    }
+    cuda_ops::max16(team, largest);
+    const float scale = pow2_ceil(largest.value * (1.0F / 448.0F));
+    const auto value = [&](int i) -> std::uint32_t {
+      return to_bf16(e4m3_to_float(float_to_e4m3(values[i] / scale)) * scale).bits;
+    };
+    const auto pair = [&](int i) { return value(i) | value(i + 1) << 16; };
+    if (has) *at = {pair(0), pair(2), pair(4), pair(6)};
   }
 };
 
@@ -106,7 +138,8 @@ class StagedJobs {
   }
 
   static StagedRows staged_rows(const LinearJob& job) {
-    return {job.x, job.ldx, job.x_rows, job.weight->in(), job.x_prepared};
+    return {job.x, job.ldx, job.x_rows, job.weight->in(), job.x_prepared,
+            !job.x_prepared && job.weight->input_form() == InputForm::kFp8};
   }
 
   std::vector<Job> jobs_;
@@ -117,13 +150,20 @@ class StagedJobs {
 }  // namespace
 
 bool in_strips(const LinearWeight& weight) {
-  return weight.input_form() == InputForm::kBf16 && StripLinear::takes(weight.view());
+  const InputForm form = weight.input_form();  // of MXFP4, which alone is in strips of both
+  const bool rounds = form == InputForm::kFp8 && weight.view().format == WeightFormat::kMxfp4;
+  return (form == InputForm::kBf16 || rounds) && StripLinear::takes(weight.view());
 }
 
 StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy) {
   StripProduct product{.weight = StripLinear(weight.view()), .data = weight.packed(), .y = y, .ldy = ldy};
   SLUICE_CHECK(product.weight.bytes() == weight.packed_bytes(), "a weight packed by sm90_linear_packing()");
   return product;
+}
+
+void round_rows_to_fp8(const Exec& exec, std::int64_t rows, int in, std::uint16_t* x) {
+  const int blocks = (in + kFp8Inputs - 1) / kFp8Inputs;
+  cuda_ops::launch(exec, rows * blocks, RoundRowsToFp8{x, in, blocks});
 }
 
 void stage_rows(const Exec& exec, int rows, std::span<const Staging> all) {
@@ -162,9 +202,12 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
 
 void linear(const Exec& exec, const LinearArgs& args) {
   if (args.rows == 0) return;
-  std::vector<LinearJob> strips, others;
-  for (const LinearJob& job : args.jobs) (in_strips(*job.weight) ? strips : others).push_back(job);
+  std::vector<LinearJob> strips, tiles, others;
+  for (const LinearJob& job : args.jobs) {
+    (in_strips(*job.weight) ? strips : in_fp8_tiles(*job.weight) ? tiles : others).push_back(job);
+  }
   if (!others.empty()) cuda_ops::linear(exec, {args.rows, others});
+  if (!tiles.empty()) fp8_linear(exec, args.rows, tiles);
   if (!strips.empty()) StagedJobs(args.rows, strips).run(exec);
 }
 

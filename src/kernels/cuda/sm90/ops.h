@@ -2,7 +2,9 @@
 // kernels/cuda/ops.h.
 #pragma once
 
+#include "base/number_formats.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/sm90/strip_products.h"
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
@@ -23,6 +25,10 @@ bool in_strips(const LinearWeight& weight);
 // Without its inputs.
 StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy);
 
+// In place: bf16 rows of `in` values, side by side, become those of InputForm::kFp8 (kernels/linear_inputs.h), whatever
+// the order of the values in their blocks of 128. in: a multiple of 8.
+void round_rows_to_fp8(const Exec& exec, std::int64_t rows, int in, std::uint16_t* x);
+
 // Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/linear_inputs.h).
 struct StagedRows {
   const float* x;
@@ -30,6 +36,7 @@ struct StagedRows {
   const std::int32_t* x_rows;
   int in;
   bool prepared;
+  bool rounds = false;  // floats become the values of InputForm::kFp8, not the nearest of bf16
 
   bool operator==(const StagedRows&) const = default;
   SLUICE_HD int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }
@@ -48,6 +55,15 @@ struct StagedRows {
     return rest;
   }
 };
+// The value of InputForm::kFp8 of a float that nobody has rounded: seldom, as who writes rows makes the forms that
+// their readers multiply. at: of its row.
+SLUICE_DEVICE std::uint32_t rounded_to_fp8(const StagedRows& rows, std::ptrdiff_t at, int k) {
+  const int begin = k / kFp8Inputs * kFp8Inputs, end = min(begin + kFp8Inputs, rows.in);
+  float largest = 1e-4F;
+  for (int i = begin; i < end; ++i) largest = fmaxf(largest, std::fabs(rows.x[at + i]));
+  const float scale = pow2_ceil(largest * (1.0F / 448.0F));
+  return to_bf16(e4m3_to_float(float_to_e4m3(rows.x[at + k] / scale)) * scale).bits;
+}
 // To rows of padded() values.
 struct Staging {
   StagedRows from;

@@ -191,6 +191,7 @@ struct GateAndUp {
   }
 
   SLUICE_DEVICE std::uint32_t value(const float* row, int k) const {
+    if (from.rounds) return rounded_to_fp8(from, row - from.x, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(row)[k] : to_bf16(row[k]).bits;
   }
   SLUICE_DEVICE void copy_rows(std::byte* x) const {
@@ -372,6 +373,7 @@ void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int ro
   down.hidden = args.hidden;
   const int teams = cuda_ops::processors(exec);
   cuda_ops::launch(exec, teams, inner, GateAndUp::shared_bytes(rows, args.hidden));
+  if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, weights.pairs, weights.routed.out, m);
   cuda_ops::launch(exec, std::min(down.weights.routed.strips, teams), down,
                    down_bytes(exec, args, weights.pairs + weights.shared_rows));
 }
