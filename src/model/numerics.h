@@ -6,9 +6,9 @@
 //   tiles    products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of kernels/linear.h);
 //            all else as in default
 //   sm90     products, attention and the indexer's scores on the tensor cores of Hopper GPUs, inputs in bf16, in orders
-//            of their own (kernels/cuda/strip_layout.h, kernels/cuda/sm90); all else as in default. With --compute-dtype
-//            fp8 FP8 weights multiply inputs in FP8 (kernels/cuda/fp8_layout.h); with --expert-dtype int8 experts in
-//            MXFP4 those in int8
+//            of their own (kernels/cuda/strip_layout.h, kernels/cuda/sm90); all else as in default. With
+//            --compute-dtype fp8 FP8 weights multiply inputs in FP8 (kernels/cuda/fp8_layout.h); with --expert-dtype
+//            int8 experts in MXFP4 those in int8
 //   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
 //            the family's CacheTypes say (docs/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
