@@ -10,10 +10,13 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// A team a head. One that is normed lies in shared memory in between.
+// A team a head. One that is normed lies in shared memory in between; with few rows it is normed and rotated there once
+// for nothing, while the kernels ahead still work.
 struct RopeHeads {
   static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread on their way
+  static constexpr bool kWaits = true;
   RopeHeadsArgs args;
+  bool rehearses;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int row = team.index / args.heads, head = team.index % args.heads, pairs = args.rope_dims / 2;
@@ -21,20 +24,28 @@ struct RopeHeads {
     float* x = args.x + row * args.ldx + static_cast<std::ptrdiff_t>(head) * args.head_dim;
     float* at = norms ? reinterpret_cast<float*>(team.shared) : x;
     const float* table = args.table + static_cast<std::ptrdiff_t>(args.positions[row]) * args.rope_dims;
-    if (norms) normalise(team, x, at);
-    team.each([&](int t) {
-      SLUICE_UNROLL_4
-      for (int i = t; i < pairs; i += kThreads) {
-        rotate_pair(at + args.offset, i, pairs, args.half_split, table[2 * i],
-                    args.inverse ? -table[2 * i + 1] : table[2 * i + 1]);
-      }
-    });
-    if (!norms) return;
-    team.sync();
-    team.each([&](int t) {
-      SLUICE_UNROLL_8
-      for (int i = t; i < args.head_dim; i += kThreads) x[i] = at[i];
-    });
+    SLUICE_ROLLED
+    for (int run = rehearses ? 0 : 1; run < 2; ++run) {
+      const bool real = run == 1;
+      if (real) wait_for_kernels();
+      if (norms) normalise(team, real ? x : at, at);
+      team.each([&](int t) {
+        SLUICE_UNROLL_4
+        for (int i = t; i < pairs; i += kThreads) {
+          rotate_pair(at + args.offset, i, pairs, args.half_split, table[2 * i],
+                      args.inverse ? -table[2 * i + 1] : table[2 * i + 1]);
+        }
+      });
+      if (!norms) return;
+      team.sync();
+      team.each([&](int t) {
+        SLUICE_UNROLL_8
+        for (int i = t; i < args.head_dim; i += kThreads) {
+          if (real) x[i] = at[i];
+        }
+      });
+      team.sync();
+    }
   }
 
   SLUICE_DEVICE void normalise(const Team<kThreads>& team, const float* x, float* to) const {
@@ -96,8 +107,10 @@ struct Hadamard {
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
   SLUICE_CHECK(args.rope_dims % 2 == 0 && args.offset >= 0 && args.offset + args.rope_dims <= args.head_dim,
                "the rotary dims are pairs inside the head");
-  const std::size_t shared = args.norm_eps >= 0.0F ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0;
-  launch(exec, std::int64_t{args.rows} * args.heads, RopeHeads{args}, shared);
+  constexpr int kRehearsed = 8;  // rows
+  const bool norms = args.norm_eps >= 0.0F;
+  launch(exec, std::int64_t{args.rows} * args.heads, RopeHeads{args, norms && args.rows <= kRehearsed},
+         norms ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0);
 }
 
 void hadamard(const Exec& exec, const HadamardArgs& args) {
