@@ -15,7 +15,6 @@ struct AttendHeads {
   static constexpr bool kWaits = true;
   static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
-  static constexpr int kAsked = 4;                                             // blocks that are asked for ahead
   static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // of a thread
   static constexpr int kWorkRegisters = kGroups == 1 ? (kCoded ? 200 : 208) : 224;
   static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited
@@ -58,13 +57,7 @@ struct AttendHeads {
   // Eight threads have a key's piece of 64 dims: keys t / 8, 16 further and so on.
   SLUICE_DEVICE void load_keys(Shared& shared, const ListItem& item) const {
     const int all = blocks(item);
-    const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
-    const auto ask = [&](int n) {
-      if (!kCoded && t < kListBlock) ask_for_row(launch, item, (first_block(item) + n) * kListBlock + t);
-    };
-    for (int n = 1; n < kAsked; ++n) ask(n);
     for (int n = 0; n < all + (kCoded ? 0 : kAhead); ++n) {
-      ask(n + kAsked);
       if (n < all) {
         if (n >= kStages) shared.empty[n % kStages].wait(n / kStages - 1);
         load_block(shared.stages[n % kStages], item, (first_block(item) + n) * kListBlock);

@@ -80,10 +80,7 @@ struct AttendLatent {
   SLUICE_DEVICE void load_rows(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kHalfThreads, piece = t % 8;
     const int stage = static_cast<int>(threadIdx.x) % kGroupThreads / kHalfThreads;
-    const auto ask = [&](int n) { ask_for_row(launch, item, (first_block(item) + n) * kListBlock + t); };
-    ask(stage + kStages);
     for (int n = stage, all = blocks(item); n < all; n += kStages) {
-      ask(n + 2 * kStages);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const std::byte* from[4];

@@ -151,10 +151,6 @@ SLUICE_DEVICE void ask_for(const ListLaunch& launch, const RowRef& row) {
   if (launch.plane.format.scale_bytes > 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.scales) : "memory");
 }
 // That of item `i`, if it is one of the team's.
-SLUICE_DEVICE void ask_for_row(const ListLaunch& launch, const ListItem& item, int i) {
-  if (i >= item.items.begin && i < item.items.end) ask_for(launch, row_of_item(launch, item, i));
-}
-
 // Eight codes under a scale, which is a power of two, as bf16.
 struct CodeFactors {
   std::uint32_t first, second;  // pairs; second is 1 unless the scale is above 2^7
