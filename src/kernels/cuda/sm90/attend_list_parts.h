@@ -150,7 +150,6 @@ SLUICE_DEVICE void ask_for(const ListLaunch& launch, const RowRef& row) {
                : "memory");
   if (launch.plane.format.scale_bytes > 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.scales) : "memory");
 }
-// That of item `i`, if it is one of the team's.
 // Eight codes under a scale, which is a power of two, as bf16.
 struct CodeFactors {
   std::uint32_t first, second;  // pairs; second is 1 unless the scale is above 2^7
