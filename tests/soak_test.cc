@@ -116,7 +116,7 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
   std::unique_ptr<Runner> make_runner(const EngineSetup& options, std::function<void()> on_step) {
     const KernelTable* kernels = nullptr;
     std::unique_ptr<Model> model;
-    DeviceChoice device = choose_device(options.machine, options.numerics.profile).value();
+    DeviceChoice device = choose_device(options.machine, options.numerics).value();
     if (model_folder().empty()) {
       model = std::make_unique<FakeModel>();
     } else {
