@@ -109,7 +109,7 @@ Result<std::unique_ptr<Runner>> load(const Arguments& args) {
   options.scheduler.max_num_seqs = args.sequences + 1;
   options.model.max_model_len = tokens + 4 * args.steps() * args.rows;
   options.scheduler.max_num_batched_tokens = std::max(512, args.sequences * args.rows);
-  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics.profile));
+  SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics));
   times().inner = device.ops != nullptr ? device.ops : &cpu_op_table();
   static OpTable table;
   table = timed_table();
