@@ -97,9 +97,9 @@ TEST_F(ModelWorkTest, OneTokenAtTheStart) {
   const StepWork step = work({.spans = {{0, 1}}, .logit_rows = 1, .experts_chosen = 4});
   EXPECT_THAT(step.dense.bytes, DoubleEq(1000 + 5000.0 / 50));
   EXPECT_THAT(step.dense.used_bytes, DoubleEq(2 * step.dense.bytes));
-  EXPECT_THAT(step.dense.multiply_adds, ::testing::ElementsAre(0, 1000, 0, 0, 0));
+  EXPECT_THAT(step.dense.multiply_adds, ::testing::ElementsAre(0, 1000, 0, 0, 0, 0));
   EXPECT_THAT(step.experts.bytes, DoubleEq(4 * 3 * 30));
-  EXPECT_THAT(step.experts.multiply_adds, ::testing::ElementsAre(0, 0, 2 * 2 * 3 * 50, 0, 0));
+  EXPECT_THAT(step.experts.multiply_adds, ::testing::ElementsAre(0, 0, 2 * 2 * 3 * 50, 0, 0, 0));
   EXPECT_THAT(step.head.bytes, DoubleEq(2000));
   EXPECT_THAT(step.cache.bytes, DoubleEq(1)) << "its own row of the window";
 }
@@ -107,9 +107,9 @@ TEST_F(ModelWorkTest, OneTokenAtTheStart) {
 TEST_F(ModelWorkTest, RowsShareWeightsAndCacheRows) {
   const StepWork step = work({.spans = {{32, 8}, {3, 1}}, .logit_rows = 0, .experts_chosen = 16});
   EXPECT_THAT(step.dense.bytes, DoubleEq(1000 + 9 * 100 + 200)) << "the first span sees more than 4 entries";
-  EXPECT_THAT(step.dense.multiply_adds, ::testing::ElementsAre(9 * 100, 9 * 1000, 0, 0, 0));
+  EXPECT_THAT(step.dense.multiply_adds, ::testing::ElementsAre(9 * 100, 9 * 1000, 0, 0, 0, 0));
   EXPECT_THAT(step.experts.bytes, DoubleEq(16 * 3 * 30));
-  EXPECT_THAT(step.experts.multiply_adds, ::testing::ElementsAre(0, 0, 9 * 2 * 2 * 3 * 50, 0, 0));
+  EXPECT_THAT(step.experts.multiply_adds, ::testing::ElementsAre(0, 0, 9 * 2 * 2 * 3 * 50, 0, 0, 0));
   EXPECT_THAT(step.head.bytes, DoubleEq(0));
   const double first = 10 * 16 + 10 * 2 + 15;  // all ten entries, their index keys, and 8 + 7 rows of the window
   EXPECT_THAT(step.cache.bytes, DoubleEq(first + 16 + 4));
