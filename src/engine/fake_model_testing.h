@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -66,10 +67,11 @@ class FakeModel final : public Model {
   Status prepare(Device&, int, Position) override { return {}; }
 
   bool drafts() const override { return settings_.drafts; }
-  void draft(const Exec&, const StepTables& step, const CacheView&, int, float* logits, const Tap*) override {
-    const auto vocab = static_cast<std::size_t>(settings_.vocab);
-    std::fill_n(logits, step.ids.size() * vocab, 0.0F);
-    for (std::size_t row = 0; row < step.ids.size(); ++row) logits[row * vocab] = 1000;
+  void draft(const Exec& exec, const StepTables& step, const CacheView&, int, float* logits, const Tap*) override {
+    run_in_order(exec, [rows = step.ids.size(), vocab = static_cast<std::size_t>(settings_.vocab), logits] {
+      std::fill_n(logits, rows * vocab, 0.0F);
+      for (std::size_t row = 0; row < rows; ++row) logits[row * vocab] = 1000;
+    });
   }
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
@@ -77,23 +79,19 @@ class FakeModel final : public Model {
     if (exports != nullptr) logits_of_all_.resize(step.logit_rows.size() * static_cast<std::size_t>(settings_.vocab));
     float* const to = exports != nullptr ? logits_of_all_.data() : logits;
     expert_ids_.resize(2 * step.ids.size());
-    const auto work = [this, exec, step, &cache, to] { compute(exec, step, cache, to); };
-    if (exports != nullptr) {
-      if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) {
-        later->enqueue(work);
-      } else {
-        work();
-      }
-      hand_out(exec, *exports, static_cast<int>(step.logit_rows.size()), logits);
-    } else if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) {
-      later->enqueue(work);
-    } else {
-      work();
-    }
+    run_in_order(exec, [this, exec, step, &cache, to] { compute(exec, step, cache, to); });
+    if (exports != nullptr) hand_out(exec, *exports, static_cast<int>(step.logit_rows.size()), logits);
     if (exports_ != nullptr && exports_->on_experts) exports_->on_experts(0, expert_ids_.data(), 2);
   }
 
  private:
+  // Behind all that was given to the device, whose memory it may touch; at once on the CPU.
+  template <typename Work>
+  static void run_in_order(const Exec& exec, Work work) {
+    if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(std::move(work));
+    work();
+  }
+
   void compute(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits) {
     if (settings_.on_step) settings_.on_step(step);
     if (settings_.step_time.count() > 0) std::this_thread::sleep_for(settings_.step_time);
@@ -110,12 +108,10 @@ class FakeModel final : public Model {
   void hand_out(const Exec& exec, const StepExports& exports, int rows, float* logits) {
     const auto vocab = static_cast<std::size_t>(settings_.vocab);
     const auto copy = [&](int first, int count, float* to) {
-      const auto work = [this, vocab, first, count, to] {
+      run_in_order(exec, [this, vocab, first, count, to] {
         std::copy_n(logits_of_all_.data() + static_cast<std::size_t>(first) * vocab,
                     static_cast<std::size_t>(count) * vocab, to);
-      };
-      if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(work);
-      work();
+      });
     };
     copy(0, exports.scored_from, logits);
     for (int first = exports.scored_from; first < rows; first += exports.tile_rows) {
