@@ -40,7 +40,7 @@ TEST(ThreadPool, RunsEveryTileOnceInAnyInterleaving) {
     ThreadPool pool(threads);
     for (int job = 0; job < 150; ++job) {
       const int tiles = static_cast<int>(random() % 40);
-      const std::uint32_t delays = random();
+      const auto delays = static_cast<std::uint32_t>(random());
       std::atomic<bool> ended{false};
       std::vector<std::atomic<int>> hits(static_cast<std::size_t>(tiles));
       std::atomic<int> late{0};

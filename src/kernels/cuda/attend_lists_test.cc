@@ -56,7 +56,9 @@ TEST(AttendLists, TilesHaveEveryQueryOnce) {
         const int first = used.first_query(tile), count = used.queries_of(tile, rows);
         ASSERT_EQ(first, query);
         ASSERT_TRUE(count > 0 && count <= used.queries);
-        if (by_row) ASSERT_EQ(first / used.sharing, (first + count - 1) / used.sharing);
+        if (by_row) {
+          ASSERT_EQ(first / used.sharing, (first + count - 1) / used.sharing);
+        }
         query += count;
       }
       ASSERT_EQ(query, rows * used.sharing);

@@ -49,7 +49,9 @@ TEST(Fp8Pack, TilesHaveTheCodesAndScalesOfTheWeight) {
           ASSERT_EQ(code, has ? view.data[static_cast<std::ptrdiff_t>(n) * in + k] : std::byte{0}) << n << " " << k;
           float scale;
           std::memcpy(&scale, &packed[shape.scales_at + (block * 4 + static_cast<std::size_t>(n % 64 / 16)) * 4], 4);
-          if (has) ASSERT_EQ(scale, view.scale(n, k)) << n << " " << k;
+          if (has) {
+            ASSERT_EQ(scale, view.scale(n, k)) << n << " " << k;
+          }
         }
       }
     }

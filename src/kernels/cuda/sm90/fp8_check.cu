@@ -36,7 +36,7 @@ class Fp8Check {
     SLUICE_ASSIGN_OR_RETURN(const DeviceMemory w, put(packed));
     SLUICE_ASSIGN_OR_RETURN(const DeviceMemory rows, put(x));
     SLUICE_ASSIGN_OR_RETURN(const DeviceMemory y, gpu_.map(std::size_t{kRows} * kOut * sizeof(float), kWhat));
-    product_ = {.weight = weight, .data = w.data(), .y = reinterpret_cast<float*>(y.data()), .ldy = kOut};
+    product_ = {.weight = weight, .data = w.data(), .x = {}, .y = reinterpret_cast<float*>(y.data()), .ldy = kOut};
     x_ = reinterpret_cast<const float*>(rows.data());
     return compare();
   }

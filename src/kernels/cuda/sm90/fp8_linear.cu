@@ -92,7 +92,7 @@ bool in_fp8_tiles(const LinearWeight& weight) {
 }
 
 Fp8Product fp8_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy) {
-  Fp8Product product{.weight = Fp8Linear(weight.view()), .data = weight.packed(), .y = y, .ldy = ldy};
+  Fp8Product product{.weight = Fp8Linear(weight.view()), .data = weight.packed(), .x = {}, .y = y, .ldy = ldy};
   SLUICE_CHECK(product.weight.bytes() == weight.packed_bytes(), "a weight packed by sm90_fp8_linear_packing()");
   return product;
 }
