@@ -7,6 +7,7 @@ namespace sluice::page_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::AnyOf;
 using ::testing::Not;
 
 class PageTest : public ApiTest {
@@ -77,7 +78,7 @@ class StreamTest : public ApiTest {
       record.end_ns = record.begin_ns + 500'000;
       record.rows = 7;
       record.items = {{.kind = StepItem::Kind::kArrival, .sequence = 1, .a = 7, .b = 3},
-                      {.kind = StepItem::Kind::kBlock, .sequence = 1, .a = 99, .b = 98},
+                      {.kind = StepItem::Kind::kBlock, .sequence = 1, .a = 987654321, .b = 876543219},
                       {.kind = StepItem::Kind::kSpan, .flags = StepItem::kSamples, .sequence = 1, .a = 0, .b = 7}};
       engine_.recorded.push_back(std::move(record));
     }
@@ -97,7 +98,7 @@ TEST_F(StreamTest, StepsAndLooks) {
   EXPECT_THAT(seen, HasSubstr("text/event-stream"));
   std::string all = client.read_until("]]]]\n");
   EXPECT_THAT(all, HasSubstr("data: [[0,0,500,7,0,0,0,0,0,0,0,0,0,[[0,0,0,1,7,3],[9,1,0,1,0,7]]],[1,1000,1500,"));
-  EXPECT_THAT(all, Not(HasSubstr("99"))) << "names of blocks stay inside";
+  EXPECT_THAT(all, Not(AnyOf(HasSubstr("987654321"), HasSubstr("876543219")))) << "names of blocks stay inside";
   all = client.read_until("\"sequences\":[{");
   EXPECT_THAT(all, HasSubstr(R"("cells":"f0000f")"));
   // The server's end is the stream's.
