@@ -1,5 +1,7 @@
 #include "cli/loaded_model.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -31,7 +33,12 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
   const std::string folder = folder_of(model.folder);
   std::error_code error;
   const bool has_one = is_gguf_path(folder) || std::filesystem::exists(folder + "/tokenizer.json", error);
-  if (has_one || model.load_format != "dummy") return Tokenizer::load(folder);
+  if (has_one) return Tokenizer::load(folder);
+  if (model.load_format != "dummy") {
+    return not_found(fmt::format(
+        "{}: expected a tokenizer.json beside config.json, found none; without one only token ids work: sluice logits",
+        folder));
+  }
   log_warning(
       "{}: has no tokenizer.json beside it: every byte of a text is a token, and any other id of an answer is printed "
       "as its number",

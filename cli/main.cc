@@ -3,12 +3,11 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
-#include <vector>
 
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/usage_error.h"
 #include "cli/version.h"
 
 namespace {
@@ -42,14 +41,9 @@ int main(int argc, char** argv) {
   for (CLI::App* command : app.get_subcommands({})) command->footer(kFooter);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::RequiredError& error) {
-    if (const std::vector<std::string> words = app.remaining(); !words.empty()) {
-      return sluice::report(sluice::invalid_argument("'" + words.front() + "': no such command; see sluice --help"));
-    }
-    app.exit(error);
-    return sluice::kExitUsage;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? sluice::kExitOk : sluice::kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return sluice::report(sluice::usage_error(app, error));
   }
   try {
     return run(invocation);

@@ -38,11 +38,11 @@ Result<std::string> resolve_model_folder(const std::string& given) {
     return not_found(
         fmt::format("model {}: there is no such folder or file, and no model is known by this name", given));
   }
-  if (!fs::is_directory(given, error) && !is_gguf_path(given)) {
-    return invalid_argument(fmt::format(
-        "model {}: expected a folder with config.json and *.safetensors, or a .gguf file, found another file", given));
-  }
-  return given;
+  const bool is_folder = fs::is_directory(given, error);
+  if (is_gguf_path(given) || (is_folder && fs::exists(fs::path(given) / "config.json", error))) return given;
+  return invalid_argument(
+      fmt::format("model {}: expected a folder with config.json and *.safetensors, or a .gguf file, found {}", given,
+                  is_folder ? "a folder without config.json" : "another file"));
 }
 
 Result<std::string> resolve_model_or_config(const std::string& given) {

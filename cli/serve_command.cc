@@ -80,21 +80,18 @@ Status check(const ServeOptions& options) {
   return {};
 }
 
-Status serve_model(const ServeOptions& options) {
-  SLUICE_RETURN_IF_ERROR(check(options));
-  set_log_format(options.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
-  EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
-  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
+ServerOptions server_options(const ServeOptions& options) {
   ServerOptions server;
   if (!options.hosts.empty()) server.http.hosts = options.hosts;
   server.http.tls_certificate = options.tls_certificate;
   server.http.tls_key = options.tls_key;
   server.http.network_threads = options.network_threads;
   server.http.port = options.port;
-  server.served_model_name = options.served_model_name.empty()
-                                 ? model_name(options.engine.model.folder, engine.model.folder)
-                                 : options.served_model_name;
+  server.http.write_timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(options.unread_timeout_seconds * 1000));
+  server.http.max_connections = options.max_connections;
+  server.http.max_body_bytes = static_cast<std::size_t>(options.max_body_bytes);
+  server.http.max_bodies_bytes = std::max(server.http.max_bodies_bytes, 2 * server.http.max_body_bytes);
   server.enable_debug_endpoints = options.enable_debug_endpoints;
   server.cors_origins = options.cors_origins;
   server.waiting = options.waiting;
@@ -105,18 +102,28 @@ Status serve_model(const ServeOptions& options) {
   server.key_limits = options.key_limits;
   server.request_timeout_seconds = options.request_timeout_seconds;
   server.watchdog_seconds = options.watchdog_seconds;
-  server.http.write_timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(options.unread_timeout_seconds * 1000));
-  server.http.max_connections = options.max_connections;
-  server.http.max_body_bytes = static_cast<std::size_t>(options.max_body_bytes);
-  server.http.max_bodies_bytes = std::max(server.http.max_bodies_bytes, 2 * server.http.max_body_bytes);
   server.otlp_endpoint = options.otlp_endpoint;
   server.metrics_prefix = options.metrics_prefix;
   server.log_text = options.log_text;
   server.version = program_version();
   server.configuration = options.flags;
-  if (const Result<ApiKeys> keys = ApiKeys::load(server.keys); !keys.ok()) return keys.status();
   server.drain_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.drain_timeout_seconds * 1000));
+  return server;
+}
+
+Status serve_model(const ServeOptions& options) {
+  SLUICE_RETURN_IF_ERROR(check(options));
+  set_log_format(options.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
+  ServerOptions server = server_options(options);
+  // Loading may take minutes; what is wrong here is known before.
+  if (const Result<ApiKeys> keys = ApiKeys::load(server.keys); !keys.ok()) return keys.status();
+  SLUICE_RETURN_IF_ERROR(HttpServer::check(server.http));
+  EngineSetup engine = options.engine;
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
+  server.served_model_name = options.served_model_name.empty()
+                                 ? model_name(options.engine.model.folder, engine.model.folder)
+                                 : options.served_model_name;
   return serve({*model.engine, *model.tokenizer, model.chat.get(), sampling_defaults(model.generation)}, server);
 }
 

@@ -51,14 +51,22 @@ def test_every_command_and_flag_is_documented():
 
 
 def test_wrong_usage():
-    fails(says="subcommand")
-    fails("frobnicate", says="frobnicate")
-    fails("run", says="--prompt")
-    fails("run", "-p", "x", "--frobnicate", says="--frobnicate")
-    fails("run", "-p", "x", "--profile", "fancy", says="fancy")
+    fails(says="sluice: error: expected a command; see sluice --help\n")
+    fails("frobnicate", says="sluice: error: 'frobnicate': no such command; see sluice --help\n")
+    fails("run", says="sluice: error: --prompt is required; see sluice run --help\n")
+    fails("run", "--frobnicate", says="'--frobnicate': no such flag; see sluice run --help")
+    fails("run", "-p", "x", "--frobnicate", says="'--frobnicate': no such flag; see sluice run --help")
+    fails("run", "a", "b", "-p", "x", says="'b': one argument too many; see sluice run --help")
+    fails("run", "--prompt", says="--prompt: expected a value, found none; see sluice run --help")
+    fails("bench", "serve", says="url is required; see sluice bench serve --help")
+    fails("run", "-p", "x", "--profile", "fancy",
+          says="--profile: expected one of default, tiles, plain, ref, sm90, found 'fancy'; see sluice run --help")
+    fails("run", "-p", "x", "--temperature", "warm", says="--temperature: expected a number, found 'warm'")
+    fails("simulate", "--out", "x", "--acceptance", "1.5", says="--acceptance: expected 0 to 1, found 1.5")
     fails("run", "-p", "x", "--profile", "sm90", says="H100 and H200, found --device cpu")
-    fails("run", "-p", "x", "--threads", "many", says="many")
-    fails("run", "-p", "x", "--kv-cache-memory", "3 potatoes", says="--kv-cache-memory")
+    fails("run", "-p", "x", "--threads", "many", says="--threads: expected a whole number, found 'many'")
+    fails("run", "-p", "x", "--kv-cache-memory", "3 potatoes",
+          says="--kv-cache-memory: expected a size such as 512MiB or 4GB, found the unit 'potatoes'")
     fails("run", "-p", "x", "--log-level", "loud", says=["loud", "trace"])
     fails("run", "-p", "x", "--temperature", "-1", says="temperature")
     fails("run", "-p", "x", "--max-tokens", "0", says="--max-tokens")
@@ -79,9 +87,10 @@ def test_wrong_usage():
 def test_bad_models(tmp_path):
     fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder"])
     fails("run", MODEL / "config.json", "-p", "x", says="expected a folder")
-    fails("run", tmp_path, "-p", "x", says="config.json")
+    fails("run", tmp_path, "-p", "x", says="found a folder without config.json")
     shutil.copy(MODEL / "config.json", tmp_path)
-    fails("logits", tmp_path, "--ids", "1", "--out", tmp_path / "x", says="safetensors")
+    fails("run", tmp_path, "-p", "x", says="expected a tokenizer.json beside config.json, found none")
+    fails("logits", tmp_path, "--ids", "1", "--out", tmp_path / "x", says=["safetensors", "--load-format dummy"])
     (tmp_path / "config.json").write_text('{"model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"]}')
     fails("inspect", tmp_path, says="vocab_size")
 

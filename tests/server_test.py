@@ -572,6 +572,7 @@ def test_port_in_use():
         ended = subprocess.run([BUILD / "sluice", "serve", "--port", str(port)], capture_output=True, text=True,
                                timeout=PATIENCE)
     assert ended.returncode != 0 and f"127.0.0.1:{port}" in ended.stderr and "in use" in ended.stderr
+    assert "loaded" not in ended.stderr, "known before a model is loaded, which may take minutes"
 
 
 def test_sigterm_lets_answers_finish():

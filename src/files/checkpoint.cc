@@ -75,8 +75,10 @@ Result<Checkpoint> Checkpoint::open(const std::string& path, GgufNaming naming) 
   } else if (exists(index_path)) {
     SLUICE_RETURN_IF_ERROR(checkpoint.open_index(index_path));
   } else {
-    return not_found(fmt::format("{}: expected a model folder with {} or {}, or a .gguf file, found none of them", path,
-                                 kSingleFile, kIndexFile));
+    return not_found(fmt::format(
+        "{}: expected a model folder with {} or {}, or a .gguf file, found none of them (--load-format dummy makes "
+        "random weights)",
+        path, kSingleFile, kIndexFile));
   }
   return checkpoint;
 }

@@ -188,7 +188,7 @@ json::object telling(std::string_view summary) {
 
 void append_call(std::string& out, FieldPlaces place, std::string_view call, std::string_view about) {
   const auto to = std::back_inserter(out);
-  fmt::format_to(to, "\n## {}\n{}\n\n| field | type | range | by default | effect |\n|---|---|---|---|---|\n", call,
+  fmt::format_to(to, "\n## {}\n\n{}\n\n| field | type | range | by default | effect |\n|---|---|---|---|---|\n", call,
                  about);
   std::string ignored, missing, shared;
   const auto add = [](std::string& list, std::string_view name, std::string_view value) {
@@ -225,12 +225,12 @@ std::string api_markdown() {
     fmt::format_to(to, "| `{}` | {} | {} | {} | {} | {} |\n", field.name, place_name(field.places),
                    type_name(field.type), field.range(), field.preset, field.text);
   }
-  out += "\n## Without effect\nKnown, and ignored: there is nothing here that they could change.\n\n";
+  out += "\n## Without effect\n\nKnown, and ignored: there is nothing here that they could change.\n\n";
   for (const Field& field : request_fields()) {
     if (field.use != FieldUse::kIgnored || (field.places & kInBoth) == 0) continue;
     fmt::format_to(to, "- `{}` ({})\n", field.name, place_name(field.places));
   }
-  out += "\n## Not supported\nKnown from other servers; accepted at this value only, which asks for nothing.\n\n";
+  out += "\n## Not supported\n\nKnown from other servers; accepted at this value only, which asks for nothing.\n\n";
   out += "| field | in | value | instead |\n|---|---|---|---|\n";
   for (const Field& field : request_fields()) {
     if (field.use != FieldUse::kOnly || (field.places & kInBoth) == 0) continue;

@@ -48,11 +48,13 @@ inline Status listen_failure(const std::string& where, const boost::system::erro
     return unavailable(fmt::format(
         "cannot listen on {}: the address is in use; stop the other program or choose another --port (0: any)", where));
   }
-  return invalid_argument(fmt::format("cannot listen on {}: {}", where, failure.message()));
+  return invalid_argument(fmt::format("cannot listen on {}: {}; --host takes an address or a name of this machine",
+                                      where, failure.message()));
 }
 
 // A socket that a server which is gone has left behind is replaced, one that somebody answers is not.
-inline Status listen_local(boost::asio::io_context& io, const std::string& path, HttpListeners& listeners) {
+inline Status listen_local(boost::asio::io_context& io, const std::string& path, bool only_bind,
+                           HttpListeners& listeners) {
   using Local = boost::asio::local::stream_protocol;
   constexpr std::size_t kMaxPathBytes = 107;
   if (path.empty() || path.size() > kMaxPathBytes) {
@@ -71,7 +73,7 @@ inline Status listen_local(boost::asio::io_context& io, const std::string& path,
   Local::acceptor acceptor(io);
   acceptor.open(Local(), failure);
   if (!failure) acceptor.bind(Local::endpoint(path), failure);
-  if (!failure) acceptor.listen(boost::asio::socket_base::max_listen_connections, failure);
+  if (!failure && !only_bind) acceptor.listen(boost::asio::socket_base::max_listen_connections, failure);
   if (failure) return listen_failure("unix:" + path, failure);
   listeners.local.push_back(std::move(acceptor));
   listeners.paths.push_back(path);
@@ -79,26 +81,28 @@ inline Status listen_local(boost::asio::io_context& io, const std::string& path,
 }
 
 inline boost::system::error_code listen(boost::asio::ip::tcp::acceptor& acceptor,
-                                        const boost::asio::ip::tcp::endpoint& endpoint, bool only_v6) {
+                                        const boost::asio::ip::tcp::endpoint& endpoint, bool only_v6, bool only_bind) {
   boost::system::error_code failure;
   acceptor.open(endpoint.protocol(), failure);
   if (!failure) acceptor.set_option(boost::asio::ip::tcp::acceptor::reuse_address(true), failure);
   if (!failure && only_v6 && endpoint.address().is_v6()) acceptor.set_option(boost::asio::ip::v6_only(true), failure);
   if (!failure) acceptor.bind(endpoint, failure);
-  if (!failure) acceptor.listen(boost::asio::socket_base::max_listen_connections, failure);
+  if (!failure && !only_bind) acceptor.listen(boost::asio::socket_base::max_listen_connections, failure);
   return failure;
 }
 
 // Listens on every address of every host, all with the same port; of a host skips address families that this machine
-// lacks. An address of version 6 takes those of version 4 too (::) unless it shares the port with one.
-inline Status listen(boost::asio::io_context& io, const HttpServerOptions& options, HttpListeners& listeners) {
+// lacks. An address of version 6 takes those of version 4 too (::) unless it shares the port with one. only_bind: takes
+// the addresses only, so that nobody can connect.
+inline Status listen(boost::asio::io_context& io, const HttpServerOptions& options, bool only_bind,
+                     HttpListeners& listeners) {
   using Endpoint = boost::asio::ip::tcp::endpoint;
   std::vector<std::pair<std::string, std::vector<Endpoint>>> hosts;
   std::vector<Endpoint> all;
   boost::asio::ip::tcp::resolver resolver(io);
   for (const std::string& host : options.hosts) {
     if (host.starts_with(kUnixPrefix)) {
-      SLUICE_RETURN_IF_ERROR(listen_local(io, host.substr(kUnixPrefix.size()), listeners));
+      SLUICE_RETURN_IF_ERROR(listen_local(io, host.substr(kUnixPrefix.size()), only_bind, listeners));
       continue;
     }
     auto& endpoints = hosts.emplace_back(host, std::vector<Endpoint>()).second;
@@ -125,7 +129,7 @@ inline Status listen(boost::asio::io_context& io, const HttpServerOptions& optio
     for (Endpoint endpoint : endpoints) {
       if (!listeners.tcp.empty()) endpoint.port(listeners.tcp.front().local_endpoint().port());
       boost::asio::ip::tcp::acceptor acceptor(io);
-      const boost::system::error_code failure = listen(acceptor, endpoint, all.size() > 1);
+      const boost::system::error_code failure = listen(acceptor, endpoint, all.size() > 1, only_bind);
       if (failure == boost::asio::error::address_in_use) {
         return listen_failure(fmt::format("{}:{}", host, options.port), failure);
       }

@@ -178,12 +178,23 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& o
   impl->shared->handler = std::move(handler);
   impl->shared->observer = std::move(observer);
   SLUICE_RETURN_IF_ERROR(impl->load_tls());
-  SLUICE_RETURN_IF_ERROR(listen(impl->first().io, options, impl->listeners));
+  SLUICE_RETURN_IF_ERROR(listen(impl->first().io, options, /*only_bind=*/false, impl->listeners));
   impl->port = impl->listeners.port();
   impl->is_loopback = impl->listeners.is_loopback();
   impl->running = true;
   impl->run();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+Status HttpServer::check(const HttpServerOptions& options) {
+  if (!options.tls_certificate.empty()) {
+    SLUICE_RETURN_IF_ERROR(TlsConfig::load(options.tls_certificate, options.tls_key).status());
+  }
+  asio::io_context io;
+  HttpListeners listeners;
+  const Status found = listen(io, options, /*only_bind=*/true, listeners);
+  listeners.close();
+  return found;
 }
 
 int HttpServer::port() const {

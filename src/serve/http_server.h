@@ -50,6 +50,8 @@ class HttpServer {
   // so.
   static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, HttpHandler handler,
                                                    std::function<void(const HttpSummary&)> observer);
+  // What start() would say of the addresses and the certificate, before there is anything to serve.
+  static Status check(const HttpServerOptions& options);
   ~HttpServer();  // as stop(0)
 
   int port() const;  // the actual one

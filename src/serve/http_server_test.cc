@@ -342,8 +342,14 @@ TEST_F(HttpServerTest, AnAddressInUseIsAClearError) {
   const auto second = HttpServer::start(same, nullptr, nullptr);
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(), HasSubstr(fmt::format("127.0.0.1:{}: the address is in use", port_)));
+  EXPECT_EQ(HttpServer::check(same).message(), second.status().message());
   same.hosts = {"203.0.113.7"};
   EXPECT_FALSE(HttpServer::start(same, nullptr, nullptr).ok());
+  EXPECT_FALSE(HttpServer::check(same).ok());
+  server_.reset();
+  same.hosts = {"127.0.0.1"};
+  ASSERT_TRUE(HttpServer::check(same).ok());
+  EXPECT_TRUE(HttpServer::start(same, nullptr, nullptr).ok()) << "what was checked is free again";
 }
 
 }  // namespace

@@ -149,13 +149,7 @@ struct AttendHeads {
       mask_scores(s, block * kListBlock, seen);
       float alpha[2];
       std::uint32_t weights[2][8];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float most = largest_score(s, h, m[h]);
-        alpha[h] = exp2_fast((m[h] - reference_of(most)) * launch.factor);
-        m[h] = most;
-        l[h] = std::fma(l[h], alpha[h], weigh_items(s, h, launch.factor, most, weights[h]));
-      }
+      weigh_block(s, launch.factor, m, l, alpha, weights);
       if (__any_sync(0xFFFFFFFFU, alpha[0] != 1.0F || alpha[1] != 1.0F)) {
 #pragma unroll
         for (int i = 0; i < kDims / 2; ++i) v[i] *= alpha[i / 2 % 2];

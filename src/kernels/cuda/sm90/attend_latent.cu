@@ -221,13 +221,7 @@ struct AttendLatent {
       mask_scores(s, (first_block(item) + n) * kListBlock, seen);
       float alpha[2];
       std::uint32_t weights[2][8];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float most = largest_score(s, h, m[h]);
-        alpha[h] = exp2_fast((m[h] - reference_of(most)) * launch.factor);
-        m[h] = most;
-        l[h] = std::fma(l[h], alpha[h], weigh_items(s, h, launch.factor, most, weights[h]));
-      }
+      weigh_block(s, launch.factor, m, l, alpha, weights);
       if (n > 0) shared.weights_taken.wait(n - 1);
       store_weights(shared.weights, low, weights);
 #pragma unroll

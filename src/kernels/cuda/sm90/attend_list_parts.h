@@ -220,6 +220,18 @@ SLUICE_DEVICE float weigh_items(const float (&s)[32], int h, float factor, float
   }
   return sum;
 }
+// Of a thread's two heads: the largest scores m and the sums l go on with a block, and alpha is what values so far are
+// multiplied by.
+SLUICE_DEVICE void weigh_block(const float (&s)[32], float factor, float (&m)[2], float (&l)[2], float (&alpha)[2],
+                               std::uint32_t (&weights)[2][8]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float most = largest_score(s, h, m[h]);
+    alpha[h] = exp2_fast((m[h] - reference_of(most)) * factor);
+    m[h] = most;
+    l[h] = std::fma(l[h], alpha[h], weigh_items(s, h, factor, most, weights[h]));
+  }
+}
 // Of the four threads of a head.
 SLUICE_DEVICE float sum_of_weights(float l) {
   l += __shfl_xor_sync(0xFFFFFFFFU, l, 1);

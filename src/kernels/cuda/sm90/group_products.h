@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"
+#include "kernels/cuda/sm90/group_registers.h"
 
 namespace sluice::cuda_sm90 {
 
@@ -31,57 +32,22 @@ SLUICE_DEVICE void fence_shared() {
 }
 
 // multiply_group(d, a, b, add): d of rows, half as many registers; add: false: d = a b.
-#define SLUICE_ADDED_8(i)                                                                                     \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-      "+f"(d[i + 7])
-#define SLUICE_ADDED_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define SLUICE_MULTIPLY_GROUP(kRows, d_text, a_text, b_text, add_text, ...)                                        \
-  SLUICE_DEVICE void multiply_group(float(&d)[kRows / 2], const std::uint32_t(&a)[4], std::uint64_t b, bool add) { \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_text ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows     \
-                 "k16.f32.bf16.bf16 {" d_text "}, {" a_text "}, " b_text ", p, 1, 1, 0;\n}"                        \
-                 : __VA_ARGS__                                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));                \
+#define SLUICE_MULTIPLY_GROUP(kRows, kSums, a_text, b_text, add_text)                                          \
+  SLUICE_DEVICE void multiply_group(float(&d)[kSums], const std::uint32_t(&a)[4], std::uint64_t b, bool add) { \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_text ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows \
+                 "k16.f32.bf16.bf16 {" SLUICE_TO_##kSums "}, {" a_text "}, " b_text ", p, 1, 1, 0;\n}"         \
+                 : SLUICE_SUMS_##kSums("+f", 0)                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));            \
   }
-#define SLUICE_TO_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SLUICE_TO_24 SLUICE_TO_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define SLUICE_TO_28 SLUICE_TO_24 ", %24, %25, %26, %27"
-#define SLUICE_TO_32 SLUICE_TO_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define SLUICE_TO_40 SLUICE_TO_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define SLUICE_TO_48 SLUICE_TO_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define SLUICE_TO_52 SLUICE_TO_48 ", %48, %49, %50, %51"
-#define SLUICE_TO_56 SLUICE_TO_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define SLUICE_TO_64 SLUICE_TO_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
-SLUICE_MULTIPLY_GROUP(32, SLUICE_TO_16, "%16, %17, %18, %19", "%20", "%21", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8))
-SLUICE_MULTIPLY_GROUP(48, SLUICE_TO_24, "%24, %25, %26, %27", "%28", "%29", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16))
-SLUICE_MULTIPLY_GROUP(56, SLUICE_TO_28, "%28, %29, %30, %31", "%32", "%33", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_4(24))
-SLUICE_MULTIPLY_GROUP(64, SLUICE_TO_32, "%32, %33, %34, %35", "%36", "%37", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24))
-SLUICE_MULTIPLY_GROUP(80, SLUICE_TO_40, "%40, %41, %42, %43", "%44", "%45", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24), SLUICE_ADDED_8(32))
-SLUICE_MULTIPLY_GROUP(96, SLUICE_TO_48, "%48, %49, %50, %51", "%52", "%53", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24), SLUICE_ADDED_8(32), SLUICE_ADDED_8(40))
-SLUICE_MULTIPLY_GROUP(104, SLUICE_TO_52, "%52, %53, %54, %55", "%56", "%57", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24), SLUICE_ADDED_8(32), SLUICE_ADDED_8(40),
-                      SLUICE_ADDED_4(48))
-SLUICE_MULTIPLY_GROUP(112, SLUICE_TO_56, "%56, %57, %58, %59", "%60", "%61", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24), SLUICE_ADDED_8(32), SLUICE_ADDED_8(40),
-                      SLUICE_ADDED_8(48))
-SLUICE_MULTIPLY_GROUP(128, SLUICE_TO_64, "%64, %65, %66, %67", "%68", "%69", SLUICE_ADDED_8(0), SLUICE_ADDED_8(8),
-                      SLUICE_ADDED_8(16), SLUICE_ADDED_8(24), SLUICE_ADDED_8(32), SLUICE_ADDED_8(40),
-                      SLUICE_ADDED_8(48), SLUICE_ADDED_8(56))
-#undef SLUICE_ADDED_8
-#undef SLUICE_ADDED_4
+SLUICE_MULTIPLY_GROUP(32, 16, "%16, %17, %18, %19", "%20", "%21")
+SLUICE_MULTIPLY_GROUP(48, 24, "%24, %25, %26, %27", "%28", "%29")
+SLUICE_MULTIPLY_GROUP(56, 28, "%28, %29, %30, %31", "%32", "%33")
+SLUICE_MULTIPLY_GROUP(64, 32, "%32, %33, %34, %35", "%36", "%37")
+SLUICE_MULTIPLY_GROUP(80, 40, "%40, %41, %42, %43", "%44", "%45")
+SLUICE_MULTIPLY_GROUP(96, 48, "%48, %49, %50, %51", "%52", "%53")
+SLUICE_MULTIPLY_GROUP(104, 52, "%52, %53, %54, %55", "%56", "%57")
+SLUICE_MULTIPLY_GROUP(112, 56, "%56, %57, %58, %59", "%60", "%61")
+SLUICE_MULTIPLY_GROUP(128, 64, "%64, %65, %66, %67", "%68", "%69")
 #undef SLUICE_MULTIPLY_GROUP
-#undef SLUICE_TO_16
-#undef SLUICE_TO_24
-#undef SLUICE_TO_28
-#undef SLUICE_TO_32
-#undef SLUICE_TO_40
-#undef SLUICE_TO_48
-#undef SLUICE_TO_52
-#undef SLUICE_TO_56
-#undef SLUICE_TO_64
 
 }  // namespace sluice::cuda_sm90
