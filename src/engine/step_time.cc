@@ -196,14 +196,16 @@ std::vector<double> measure_few_rows(Runner& runner) {
   // Again, in turn, so that what else runs on the machine disturbs none of them alone; each several times, as a step
   // behind one of many rows finds less of a small model in the processor's caches than it does behind its like.
   const double again_from = spent;
+  double before = spent;
   do {
+    before = spent;
     for (TimedRows& of : timed) {
       for (int times = of.rows == kMostRows ? 1 : 4; times > 0; --times) {
         if (spent > kLongEnough || of.seconds > kQuick / 4) break;
         if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
       }
     }
-  } while (!timed.empty() && spent < std::min(kLongEnough, again_from + kQuick));
+  } while (spent > before && spent < std::min(kLongEnough, again_from + kQuick));  // until none is quick enough
   return row_table(timed);
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "engine/fake_model_testing.h"
@@ -69,6 +71,39 @@ TEST(StepTime, FewRowsAreTimed) {
   EXPECT_GT(table.front(), 0);
   EXPECT_TRUE(std::ranges::is_sorted(table));
   EXPECT_EQ(runner->pools().bytes_used(), 0U);
+}
+
+// What takes long is timed once; and it ends, though all together take no half second.
+TEST(StepTime, SlowRowsAreTimedOnce) {
+  int steps = 0;
+  FakeModel::Settings settings;
+  settings.on_step = [&](const StepTables&) {
+    ++steps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(26));
+  };
+  EngineSetup options;
+  options.cache.kv_cache_memory = 64 << 20;
+  options.model.max_model_len = 8;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  EXPECT_EQ(measure_few_rows(*runner).size(), 8U);
+  EXPECT_EQ(steps, 2 + 7) << "of one row before it, then 1, 2, 3, 4, 5, 6 and 8";
+}
+
+// Of the times of a number of rows the least counts: others were disturbed.
+TEST(StepTime, TheLeastTimeOfARowCounts) {
+  int steps = 0;
+  FakeModel::Settings settings;
+  settings.on_step = [&](const StepTables&) {
+    if (++steps > 2 + 3) std::this_thread::sleep_for(std::chrono::milliseconds(15));
+  };
+  EngineSetup options;
+  options.cache.kv_cache_memory = 64 << 20;
+  options.model.max_model_len = 3;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  const std::vector<double> table = measure_few_rows(*runner);
+  ASSERT_EQ(table.size(), 3U);
+  EXPECT_GT(steps, 2 + 3) << "they are timed again";
+  EXPECT_LT(table.back(), 0.015);
 }
 
 }  // namespace
