@@ -97,6 +97,26 @@ TEST(DraftsTest, BesidePromptsRowsCostTheSame) {
   }
 }
 
+// Rows of a full step are dear where those of a small one are not: beside prompts drafts are neither given nor tried
+// for less.
+TEST(DraftsTest, BesidePromptsARowCostsWhatItDoesInAFullStep) {
+  DraftLimits limits = cost(0);
+  for (std::size_t rows = 10; rows < limits.step_seconds.size(); ++rows) {
+    limits.step_seconds[rows] = 1 + static_cast<double>(rows - 9);
+  }
+  Drafting alone(limits, 4, 16), beside(limits, 4, 16);
+  EXPECT_GT(alone.step(2, 2), 0);
+  beside.world().add(4, {1500, 1});
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(beside.step(2, 2), 0) << "step " << i;
+}
+
+// What a step takes that has a prompt's rows says nothing of drafts.
+TEST(DraftsTest, StepsWithPromptsTeachNothing) {
+  Drafting drafting(cost(0.1), 2, 128);
+  drafting.world().add(2, {1900, 1});
+  for (int i = 0; i < 12; ++i) EXPECT_GT(drafting.step(2, 2, DraftSource::kMtp, [](int) { return 1000; }), 0) << i;
+}
+
 // What was measured at the start is one thing, what steps take another: that counts, and not that one of ten is slow.
 TEST(DraftsTest, StepsThatTakeLongerCount) {
   for (const bool dear : {true, false}) {
