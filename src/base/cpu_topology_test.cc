@@ -86,6 +86,8 @@ TEST(CpuTopology, ThreadsTakeTheNodesInTurn) {
   EXPECT_THAT(pinned_cpus(6, order), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_THAT(pinned_cpus(4, order), ElementsAre(0, 3, 1, 4));  // as many on each
   EXPECT_THAT(pinned_cpus(8, order), IsEmpty());
+  // A core's second thread behind its first, as other machines number them; of the second node single threads only.
+  EXPECT_THAT(order_cpus({0, 6, 1, 7, 3, 4}, system.path()).cpus, ElementsAre(0, 3, 1, 4, 6, 7));
   // Of one node alone.
   const CpuOrder part = order_cpus({3, 4, 5, 9}, system.path());
   EXPECT_EQ(part.nodes, 1);

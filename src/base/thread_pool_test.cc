@@ -84,13 +84,18 @@ TEST(ThreadPool, EveryThreadTakesPart) {
 }
 
 TEST(ThreadPool, FlushesDenormalsOnEveryThread) {
-  ThreadPool pool(4);
   volatile float tiny = 1e-38F;
-  std::atomic<int> not_flushed{0};
-  pool.run(64, [&](int, int) {
-    if (tiny * 0.01F != 0.0F) not_flushed.fetch_add(1);
-  });
-  EXPECT_EQ(not_flushed.load(), 0);
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    for (const int tiles : {1, 2, 64}) {
+      std::atomic<int> not_flushed{0};
+      pool.run(tiles, [&](int, int) {
+        if (tiny * 0.01F != 0.0F) not_flushed.fetch_add(1);
+      });
+      EXPECT_EQ(not_flushed.load(), 0) << tiles << " tiles, " << threads << " threads";
+    }
+  }
+  EXPECT_NE(tiny * 0.01F, 0.0F) << "the caller's own arithmetic is as before";
 }
 
 }  // namespace
