@@ -166,6 +166,20 @@ TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
   EXPECT_GT(stats.drafts.accepted_tokens, 50U);
 }
 
+// Drawn with the answer's own parameters.
+TEST(EngineDraftsTest, TheModelsDraftsOfSampledAnswersChangeNothing) {
+  const auto prompt = random_tokens(10, 9);
+  const SamplingParams sampling{.temperature = 1.5F, .top_k = 30, .seed = 4};
+  EngineSetup options = with_drafts(4);
+  options.speculation.speculative = "mtp";
+  FakeModel::Settings settings;
+  settings.drafts = true;
+  auto engine = make_engine(options, settings);
+  const Served served = serve(*engine, prompt, 60, {}, {}, sampling);
+  EXPECT_EQ(served.tokens, alone(prompt, 60, sampling));
+  EXPECT_GT(served.stats.drafts.drafted_tokens, 100U);
+}
+
 // A wrong state of a drafting layer changes no answer: this warning is all that a user would see.
 TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
   const auto prompt = random_tokens(10, 8);

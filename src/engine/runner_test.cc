@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 
+#include "base/cpu_topology.h"
 #include "base/rendezvous_testing.h"
 #include "base/test_paths_testing.h"
 #include "engine/fake_model_testing.h"
@@ -155,6 +158,40 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
       ASSERT_NO_FATAL_FAILURE(compute(*runner, others));
     }
   }
+}
+
+// How many processors each thread of the pool but the caller may run on.
+std::vector<int> processors_of_threads(const Runner& runner) {
+  const int threads = runner.threads();
+  std::vector<int> counts(static_cast<std::size_t>(threads));
+  Rendezvous place(threads);
+  runner.exec().pool->run(threads, [&](int, int thread) {
+    EXPECT_TRUE(place.come());
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ::pthread_getaffinity_np(::pthread_self(), sizeof(set), &set);
+    counts[static_cast<std::size_t>(thread)] = CPU_COUNT(&set);
+  });
+  return {counts.begin() + 1, counts.end()};
+}
+
+// A thread begins where the one may run that starts it: a runner whose caller is pinned has to remember the others.
+TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
+  const auto processors = static_cast<int>(usable_cpus().size());
+  if (processors < 2) GTEST_SKIP() << "one processor";
+  std::thread([processors] {  // whose processors may change
+    EngineSetup options = small_options();
+    options.machine.threads = processors;
+    auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
+    for (int again = 0; again < 2; ++again) {
+      runner->pin_threads();
+      EXPECT_THAT(processors_of_threads(*runner), testing::Each(1));
+      runner->pin_caller();
+    }
+    runner->set_threads(processors);
+    EXPECT_THAT(processors_of_threads(*runner), testing::Each(processors));
+  })
+      .join();
 }
 
 TEST(RunnerTest, OpensOneSequenceMoreThanRun) {

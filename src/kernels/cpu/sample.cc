@@ -315,6 +315,8 @@ void sample_row(const KernelTable& kernels, const SampleArgs& args, int index) {
 }  // namespace
 
 void sample(const Exec& exec, const SampleArgs& args) {
+  SLUICE_CHECK(!args.greedy || std::all_of(args.params, args.params + args.rows, is_greedy),
+               "who promises that all rows are greedy keeps it");
   SLUICE_CHECK(args.vocab <= kMaxSampleVocab, "a vocabulary whose weights can be summed");
   const auto tile = [&](int row, int) { sample_row(*exec.kernels, args, row); };
   exec.pool->run(args.rows, std::ref(tile));
