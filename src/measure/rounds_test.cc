@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <set>
 
 #include "base/test_paths_testing.h"
+#include "engine/fake_model_testing.h"
+#include "kernels/emulated_device.h"
 #include "measure/speed_case.h"
 
 namespace sluice::rounds_test {
@@ -109,6 +112,24 @@ TEST_F(SpeedCasesTest, StagesSumToTheStepAndForkSeldom) {
   SpeedCases others(runner_.get(), options_);
   ASSERT_TRUE(others.run({.kind = SpeedCase::Kind::kDecode, .tokens = 2}).ok());
   EXPECT_EQ(sum_of(others.stages()).forks, 0);
+  EXPECT_EQ(runner_->exec().pool->meter(), nullptr);
+}
+
+// A device computes on when a call returns, and one that has broken down computes nothing, quickly.
+TEST(SpeedCasesOnADevice, WaitForItAndHearThatItFailed) {
+  EngineSetup options = tiny_options();
+  options.machine.device = "emulated";
+  const FakeModel::Settings settings{.step_time = std::chrono::milliseconds(20)};
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  SpeedCases tests(runner.get(), options);
+  const SpeedCase steps{.kind = SpeedCase::Kind::kDecode, .tokens = 3};
+  const auto seconds = tests.run(steps);
+  ASSERT_TRUE(seconds.ok()) << seconds.status().message();
+  EXPECT_GE(*seconds, 0.06);
+  static_cast<EmulatedDevice*>(runner->exec().device)->break_down();
+  const auto broken = tests.run(steps);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_THAT(broken.status().message(), ::testing::HasSubstr("told to break down"));
 }
 
 TEST_F(SpeedCasesTest, RoundsAndTheirReport) {

@@ -23,7 +23,7 @@ std::unique_ptr<Tokenizer> tokenizer(const std::vector<std::string>& special) {
   return Tokenizer::from_json(boost::json::serialize(json)).value();
 }
 
-// "content|name|arguments|..." of an answer of special tokens (by index) and bytes.
+// "(reasoning)content|name|arguments|..." of an answer of special tokens (by index) and bytes.
 std::string answer(const std::vector<std::string>& special, const ChatParserNames& names, bool shows,
                    const std::vector<std::string>& pieces) {
   const auto tokens = tokenizer(special);
@@ -31,7 +31,9 @@ std::string answer(const std::vector<std::string>& special, const ChatParserName
                           {.special_tokens = shows, .markup = answer_markup(names)});
   std::string out;
   const auto add = [&](const GenerationDelta& delta) {
-    for (const ChatDelta& d : delta.text) out += (d.kind == Kind::kToolCall ? "|" + d.text + "|" : d.text);
+    for (const ChatDelta& d : delta.text) {
+      out += d.kind == Kind::kToolCall ? "|" + d.text + "|" : d.kind == Kind::kReasoning ? "(" + d.text + ")" : d.text;
+    }
   };
   const auto push = [&](std::int32_t id) {
     Output output;
@@ -61,7 +63,8 @@ TEST(GenerationStream, SpecialTokensAreHiddenButForWhatTheParserReads) {
   EXPECT_EQ(answer(hermes, {"hermes", "none"}, false, call), R"(a|f|{"k": 1})");
   EXPECT_EQ(answer(hermes, {"hermes", "none"}, true, call), R"(<x>a<x>|f|{"k": 1})");
   EXPECT_EQ(answer(hermes, {"none", "none"}, false, {"<x>", "a", "<think>", "<tool_call>"}), "a");
-  EXPECT_EQ(answer(hermes, {"none", "think"}, false, {"<think>", "<x>", "a"}), "a");
+  const std::vector<std::string> thinks = {"<think>", "</think>", "<x>"};
+  EXPECT_EQ(answer(thinks, {"none", "think"}, false, {"<think>", "<x>", "a", "</think>", "<x>", "b"}), "(a)b");
   const std::vector<std::string> v31 = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
                                         "<｜tool▁call▁end｜>",    "<｜tool▁calls▁end｜>",  "<｜User｜>"};
   EXPECT_EQ(answer(v31, {"deepseek_v31", "none"}, false, {v31[5], v31[0], v31[1], "f", v31[2], "{}", v31[3], v31[4]}),

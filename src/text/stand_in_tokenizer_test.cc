@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(StandInTokenizer, TextIsItsBytesAndOtherIdsAreTheirNumbers) {
-  const std::int32_t ends[] = {1, 300};
+  const std::int32_t ends[] = {1, 300, 1000, -1};  // two of them are no tokens
   const auto tokenizer = stand_in_tokenizer(1000, 0, ends).value();
   std::string all;
   for (int byte = 1; byte < 128; ++byte) all.push_back(static_cast<char>(byte));
@@ -27,6 +27,7 @@ TEST(StandInTokenizer, TextIsItsBytesAndOtherIdsAreTheirNumbers) {
   const std::int32_t others[] = {258, 299, 301, 999, 300};
   EXPECT_EQ(tokenizer->decode(others, true), " 258 299 301 999");
   for (std::int32_t id = 0; id < 1000; ++id) EXPECT_TRUE(tokenizer->has_token(id)) << id;
+  EXPECT_FALSE(tokenizer->has_token(1000));
 }
 
 TEST(StandInTokenizer, NeedsRoomForTheBytes) {
