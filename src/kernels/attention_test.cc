@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/number_formats.h"
 #include "kernels/cpu_features.h"
+#include "kernels/input_forms.h"
+#include "kernels/linear_inputs.h"
 #include "kernels/op_testing.h"
 
 namespace sluice::attention_test {
@@ -63,8 +65,10 @@ class Scene {
     int rows;
   };
 
-  // The attention of a batch of pieces, in their order.
-  std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces) const {
+  // The attention of a batch of pieces, in their order; with a form, of those from `first` on alone, and the form of
+  // their outputs behind it.
+  std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces, std::size_t first = 0,
+                               InputForm form = InputForm::kF32) const {
     std::vector<float> q;
     std::vector<std::int32_t> selected, count;
     TestStep step;
@@ -105,7 +109,21 @@ class Scene {
       args.max_selected = case_.max_selected;
     }
     args.out = out.data();
+    args.spans = args.spans.subspan(first);
+    if (form == InputForm::kF32) {
+      attend(exec, args);
+      return out;
+    }
+    const int before = args.spans.front().row_begin, parts = case_.heads % 2 == 0 ? 2 : 1;
+    args.rows -= before;
+    Rows& made = args.out_rows;
+    made.ld = case_.heads * case_.value_dims, made.parts = parts;
+    made.part_step = made.columns = case_.heads / parts * case_.value_dims;
+    made.values = out.data() + before * made.ld;
+    std::vector<float> formed(static_cast<std::size_t>(args.rows * parts * input_floats(form, made.columns)), 7.0F);
+    made.forms[static_cast<std::size_t>(form)] = formed.data();
     attend(exec, args);
+    out.insert(out.end(), formed.begin(), formed.end());
     return out;
   }
 
@@ -277,10 +295,13 @@ const std::vector<Case> kCases = with_bf16({
     // GQA: every token; a window; as many key heads as heads; an odd width, whose value begins at a whole vector
     {8, 64, 64, 0, 1, 0, RowCodec::kBf16, false, false, true, 128, 2, 64},
     {6, 32, 32, 0, 1, 0, RowCodec::kF32, false, true, false, 64, 3, 32},
+    {12, 64, 64, 0, 1, 0, RowCodec::kBf16, false, false, true, 128, 2, 64},
     {3, 64, 64, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 3, 64},
     {4, 40, 33, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 2, 48},
     {6, 80, 48, 0, 1, 0, RowCodec::kBf16, false, true, false, 100, 3, 80},
     {12, 96, 80, 32, 4, 31, RowCodec::kV4Fp8, true, true, true},
+    // so many heads that tiles of one row are cut by them; a window of no whole slices
+    {32, 64, 64, 16, 4, 0, RowCodec::kBf16, true, true, false, 95},
     // a window whose first row is no key
     {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false, 128, 1, 0, false, 1},
 });
@@ -314,6 +335,26 @@ TEST(Attend, SameBitsOnEveryTable) {
   }
 }
 
+// Whatever a profile asks for beside them.
+TEST(Attend, RowsOfFloatsHaveOneOrder) {
+  for (Case c : kCases) {
+    if (c.codec != RowCodec::kF32) continue;
+    SCOPED_TRACE(describe(c));
+    std::vector<float> plain;
+    for (const bool tiles : {false, true}) {
+      c.bf16 = c.tiles = tiles;
+      Random random(71);  // the same each time
+      const Scene scene(random, c, 300);
+      const auto found =
+          expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 6}, {1, 125, 18}}); });
+      if (tiles) {
+        EXPECT_TRUE(same_bits(found, plain));
+      }
+      plain = found;
+    }
+  }
+}
+
 TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
   Random random(62);
   for (const Case& c : all_cases()) {
@@ -338,6 +379,19 @@ TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
         }
       }
     }
+  }
+}
+
+// Of spans behind others; heads that are whole blocks of the form, and others.
+TEST(Attend, MakesTheFormOfItsOutputs) {
+  Random random(70);
+  int form = 0;
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 200);
+    const InputForm wanted = kPreparedForms[static_cast<std::size_t>(++form) % kPreparedForms.size()];
+    expect_same_on_all(
+        [&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 6}, {1, 125, 18}, {2, 190, 1}}, 1, wanted); });
   }
 }
 

@@ -208,6 +208,7 @@ void attend_keys(const Exec& exec, const AttendArgs& given) {
   for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) args.bf16 = false;
   }
+  args.tiles = args.tiles && args.bf16;
   const int sharing = args.heads / args.key_heads;
   for (std::size_t s = 0; s < args.spans.size(); ++s) {
     const int begin = args.spans[s].row_begin, end = begin + args.spans[s].rows;
