@@ -69,7 +69,8 @@ void store_kv(const Exec& exec, const StoreKvArgs& args) {
   for (const KvRows& kind : kinds) {
     const int pooled = kind.ratio > 1 ? args.step->rows() : 0;
     const int rows = pooled + composed::placed_rows(*args.step, kind.ratio).rows;
-    operations += static_cast<std::size_t>(rows * kind.heads * kind.dims * kOperationsPerValue);
+    operations +=
+        static_cast<std::size_t>(rows) * static_cast<std::size_t>(kind.heads * kind.dims * kOperationsPerValue);
   }
   if (args.step->rows() == 1 || operations < kTileOperations) return exec.pool->run(1, std::ref(store_all));
   for (const KvRows& kind : kinds) {
