@@ -127,11 +127,11 @@ class Scene {
     return out;
   }
 
-  // Makes the window's row at a position NaN.
+  // Makes the first values of the window's row at a position NaN.
   void poison(int sequence, Position p) const {
     const TestSequence& of = sequences_[static_cast<std::size_t>(sequence)];
     for (const PlaneView& view : window_views_) {
-      std::memset(of.window_row(view, p).data, 0xFF, static_cast<std::size_t>(view.format.data_bytes));
+      std::memset(of.window_row(view, p).data, 0xFF, 16);
     }
   }
 
@@ -395,7 +395,8 @@ TEST(Attend, MakesTheFormOfItsOutputs) {
   }
 }
 
-// What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile.
+// What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile; what is
+// no number in a row that it sees is none in its output.
 TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
   Random random(66);
   for (const Case& c : kCases) {
@@ -408,6 +409,8 @@ TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
       const auto batch = scene.attend_to(exec, {{0, free - 3, 24}});
       const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
       std::vector<float> after(batch.begin() + static_cast<std::ptrdiff_t>(3 * width), batch.end());
+      EXPECT_TRUE(std::none_of(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(3 * width),
+                               [](float v) { return std::isfinite(v); }));
       EXPECT_TRUE(std::all_of(after.begin(), after.end(), [](float v) { return std::isfinite(v); }));
       EXPECT_TRUE(same_bits(std::span(after).first(width), scene.attend_to(exec, {{0, free, 1}})));
       return after;

@@ -38,19 +38,20 @@ class Weights {
 };
 
 // Products of parts of the input by several weights, one with a bias and rows to add, one with a norm and the form that
-// the next wants.
+// the next wants, and one with that form alone; of more rows than a piece has.
 TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
-  constexpr int kRows = 36, kShared = 4, kHeads = 3, kIn = 64, kOut = 48;
-  for (const InputForm inputs : {InputForm::kF32, InputForm::kBf16}) {
+  constexpr int kRows = 100, kHeads = 3, kIn = 64, kOut = 48;
+  for (const auto& [inputs, shared] : {std::pair(InputForm::kF32, 4), {InputForm::kBf16, 4}, {InputForm::kBf16, 1}}) {
     std::uint32_t turn = 0;
     const auto run = [&](const Exec& exec, bool spelled) {
       Random random(500);
       const Weights by_head(random, exec, kHeads, kOut, kIn, inputs), plain(random, exec, 2, kOut, kIn, inputs);
       std::vector<float> x = random.floats(kRows * kHeads * kIn), first(x.begin(), x.begin() + kRows * kIn);
       const std::vector<float> bias = random.floats(kOut), norm = random.floats(kOut),
-                               addend = random.floats(kRows / kShared * kOut);
+                               addend = random.floats(static_cast<std::size_t>(kRows / shared * kOut));
       std::vector<float> heads(kRows * kHeads * kOut), biased(kRows * kOut), normed(kRows * kOut);
       std::vector<float> prepared(static_cast<std::size_t>(kRows * input_floats(InputForm::kBf16, kOut)));
+      std::vector<float> alone(kRows * kOut), prepared_alone(prepared.size());
       if (spelled) {
         std::vector<LinearJob> jobs;
         for (int h = 0; h < kHeads; ++h) {
@@ -58,15 +59,19 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
                           heads.data() + h * kOut, kHeads * kOut});
         }
         linear(exec, kRows, jobs);
+        const auto shared_rows = static_cast<std::size_t>(shared);
+        jobs = {{&plain.weights[0], first.data(), kIn, alone.data(), kOut}};
+        linear(exec, kRows, jobs);
         jobs = {{&plain.weights[0], first.data(), kIn, biased.data(), kOut},
                 {&plain.weights[1], first.data(), kIn, normed.data(), kOut}};
         linear(exec, kRows, jobs);
         add_bias(exec, {kRows, kOut, bias.data(), biased.data()});
-        for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += addend[i / kOut / kShared * kOut + i % kOut];
+        for (std::size_t i = 0; i < biased.size(); ++i) biased[i] += addend[i / kOut / shared_rows * kOut + i % kOut];
         rms_norm(exec, {kRows, kOut, normed.data(), kOut, norm.data(), 1e-6F, normed.data(), kOut});
         for (int r = 0; r < kRows; ++r) {
-          prepare_inputs(InputForm::kBf16, kOut, normed.data() + r * kOut,
-                         prepared.data() + r * input_floats(InputForm::kBf16, kOut));
+          const int width = input_floats(InputForm::kBf16, kOut);
+          prepare_inputs(InputForm::kBf16, kOut, normed.data() + r * kOut, prepared.data() + r * width);
+          prepare_inputs(InputForm::kBf16, kOut, alone.data() + r * kOut, prepared_alone.data() + r * width);
         }
       } else {
         Rows parts{.values = x.data(), .ld = kHeads * kIn, .columns = kIn, .parts = kHeads, .part_step = kIn};
@@ -90,17 +95,46 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
                                 .y = contiguous_rows(biased.data(), kOut),
                                 .bias = bias.data(),
                                 .addend = addend.data(),
-                                .shared = kShared})
+                                .shared = shared})
                           .add({.weights = {&plain.weights[1], 1}, .y = into, .norm = norm.data(), .norm_eps = 1e-6F}));
+        into = contiguous_rows(alone.data(), kOut);
+        into.forms[static_cast<std::size_t>(InputForm::kBf16)] = prepared_alone.data();
+        project(exec, kRows, contiguous_rows(first.data(), kIn), plain.weights[0], into);
       }
       std::vector<float> all = heads;
-      for (const auto* part : {&biased, &normed, &prepared}) all.insert(all.end(), part->begin(), part->end());
+      for (const auto* part : {&biased, &normed, &prepared, &alone, &prepared_alone})
+        all.insert(all.end(), part->begin(), part->end());
       return all;
     };
     ThreadPool one(1);
     const std::vector<float> spelled = run(Exec{&one, &scalar_kernels(), &ref_op_table()}, true);
     const std::vector<float> ref = expect_same_on_all([&](const Exec& exec) { return run(exec, false); });
     EXPECT_TRUE(same_bits(ref, spelled));
+  }
+}
+
+// All rows, more than a piece has.
+TEST(Composed, AddNormAddsAndNormsEveryRow) {
+  constexpr int kRows = 150, kDim = 96;
+  Random random(504);
+  const std::vector<float> before = random.floats(kRows * kDim), added = random.floats(kRows * kDim),
+                           norm = random.floats(kDim);
+  for (const bool adds : {true, false}) {
+    expect_same_on_all([&](const Exec& exec) {
+      std::vector<float> x = before, normed(kRows * kDim);
+      std::vector<float> prepared(static_cast<std::size_t>(kRows * input_floats(InputForm::kBf16, kDim)));
+      Rows into = contiguous_rows(normed.data(), kDim);
+      into.forms[static_cast<std::size_t>(InputForm::kBf16)] = prepared.data();
+      add_norm(exec, {.rows = kRows,
+                      .dim = kDim,
+                      .x = x.data(),
+                      .y = adds ? added.data() : nullptr,
+                      .norm = norm.data(),
+                      .eps = 1e-5F,
+                      .normed = into});
+      for (const auto* part : {&normed, &prepared}) x.insert(x.end(), part->begin(), part->end());
+      return x;
+    });
   }
 }
 
@@ -135,9 +169,9 @@ TEST(Composed, AddNormAddsAndNormsTheRowsThatAreWanted) {
 }
 
 // Keys of two heads with a norm, a rotation and a Hadamard product, values behind them; and in the same call the rows
-// of a compressor's closed windows.
+// of a compressor's closed windows. More rows than a piece has.
 TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
-  constexpr int kRows = 30, kHeads = 2, kDim = 32, kValue = 16, kRow = kDim + kValue, kFirst = 100, kRatio = 4;
+  constexpr int kRows = 100, kHeads = 2, kDim = 32, kValue = 16, kRow = kDim + kValue, kFirst = 100, kRatio = 4;
   Random random(502);
   const RowFormat format = make_row_format(RowCodec::kBf16, kRow, 0), entry = make_row_format(RowCodec::kF32, kDim, 0);
   const std::vector<float> keys = random.floats(kRows * kHeads * kDim), values = random.floats(kRows * kHeads * kValue);

@@ -68,8 +68,9 @@ class Scene {
     int rows;
   };
 
+  // With `rope` queries and weights are formed before: rotated, multiplied by Hadamard's matrix, rounded and scaled.
   Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores,
-                  std::int32_t first_entry = 0) const {
+                  std::int32_t first_entry = 0, const Rotation* rope = nullptr) const {
     std::vector<float> q, weights;
     TestStep step;
     int rows = 0, last = 0;
@@ -96,6 +97,10 @@ class Scene {
     args.tokens_per_row = tokens_per_row_, args.top_k = top_k, args.first_entry = first_entry;
     args.selected = out.entries.data(), args.count = out.count.data();
     if (with_scores) args.scores = out.scores.data(), args.scores_stride = stride;
+    if (rope != nullptr) {
+      args.query_rope = *rope, args.query_hadamard = true;
+      args.query_simulation = RowCodec::kIndexFp8, args.weight_factor = 0.3F;
+    }
     index_select(exec, args);
     return out;
   }
@@ -204,6 +209,16 @@ TEST(KeepBest, NaNsOfAnySignAreMinusInfinity) {
       EXPECT_TRUE(same_values(choice.best(), expected)) << table->name;
     }
   }
+}
+
+// More rows than a piece has, each by its own position.
+TEST(IndexSelect, FormsTheQueriesOfEveryRow) {
+  Random random(75);
+  const Scene scene(random, RowCodec::kIndexFp8, 8, 128, 4, 700, false);
+  const std::vector<float> table = random.floats(std::size_t{700} * 64);
+  const Rotation rope{.table = table.data(), .dims = 64, .offset = 64};
+  expect_same_on_all(
+      [&](const Exec& exec) { return scene.select(exec, {{0, 130, 40}, {1, 690, 5}}, 64, true, 0, &rope).scores; });
 }
 
 TEST(IndexSelect, SameOnEveryTableAndThreadCount) {
