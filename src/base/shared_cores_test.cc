@@ -141,9 +141,7 @@ TEST(SharedCores, OtherWorkMakesNoWrongAnswer) {
         ++answers;
         ASSERT_EQ(*pairs, share ? neighbours_of(16) : Pairs()) << disturbed << ", try " << i;
       }
-      if (disturbed < 0.1) {
-        EXPECT_GE(answers, kTries * 9 / 10) << share;
-      }
+      EXPECT_GE(answers, disturbed < 0.1 ? kTries * 9 / 10 : disturbed < 0.3 ? kTries / 2 : 0) << share;
     }
   }
 }
