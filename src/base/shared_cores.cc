@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRounds = 5, kFewestRounds = 3;
 constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // of a pattern; of neither
-constexpr double kMostSeconds = 0.12;                     // in all, after which no other round begins
+constexpr double kMostSeconds = 0.15;                     // in all, after which the rounds that are whole count
 constexpr double kShares = 1.5, kApart = 1.3;             // the least and the most ratio of a round that says so
 
 enum class Verdict { kShares, kApart, kUnclear };
@@ -81,7 +81,8 @@ std::vector<CpuPair> strangers(const std::vector<int>& cpus, const std::set<CpuP
 // Rounds of all trials. Each processor is timed alone before and after a round, of which the less disturbed counts.
 class Rounds {
  public:
-  Rounds(std::span<Trials* const> all, const TimeTogether& time) : time_(time) {
+  Rounds(std::span<Trials* const> all, const TimedCores& machine)
+      : machine_(machine), end_(machine.now() + kMostSeconds) {
     for (Trials* trials : all) {
       for (Trial& trial : *trials) {
         trials_.push_back(&trial);
@@ -90,7 +91,7 @@ class Rounds {
     }
   }
 
-  // Each false where the system refuses. begin() comes first, once.
+  // Each false where the system refuses, or the time is over. begin() comes first.
   bool begin() {
     for (auto& [cpu, seconds] : alone_) {
       const std::vector<double> times = run(std::array{cpu});
@@ -114,19 +115,16 @@ class Rounds {
     }
     return true;
   }
-  double seconds() const { return seconds_; }
 
  private:
-  std::vector<double> run(std::span<const int> cpus) {
-    std::vector<double> times = time_(cpus);
-    if (!times.empty()) seconds_ += std::ranges::max(times);
-    return times;
+  std::vector<double> run(std::span<const int> cpus) const {
+    return machine_.now() < end_ ? machine_.together(cpus) : std::vector<double>();
   }
 
-  const TimeTogether& time_;
+  const TimedCores& machine_;
+  double end_;
   std::vector<Trial*> trials_;
   std::map<int, double> alone_;  // by processor
-  double seconds_ = 0;           // of all runs
 };
 
 Verdict verdict_of(const Trial& trial) {
@@ -168,10 +166,9 @@ void run_loop(int rounds) {
   static_cast<void>(sink);
 }
 
-}  // namespace
+using Clock = std::chrono::steady_clock;
 
 std::vector<double> time_together(std::span<const int> cpus) {
-  using Clock = std::chrono::steady_clock;
   constexpr int kLoop = 60'000, kWarmUp = kLoop / 4, kShort = 100;
   const std::size_t count = cpus.size();
   std::atomic<std::size_t> ready{0}, done{0};
@@ -195,9 +192,15 @@ std::vector<double> time_together(std::span<const int> cpus) {
   return refused ? std::vector<double>() : seconds;
 }
 
+}  // namespace
+
+TimedCores timed_cores() {
+  return {time_together, [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }};
+}
+
 std::optional<std::vector<CpuPair>> measure_sharing(const std::vector<int>& cpus,
                                                     const std::vector<std::vector<int>>& nodes,
-                                                    const TimeTogether& time) {
+                                                    const TimedCores& machine) {
   const std::set<int> usable(cpus.begin(), cpus.end());
   std::vector<std::vector<CpuPair>> patterns{neighbours(nodes, usable), halves(nodes, usable)};
   if (patterns[0] == patterns[1]) patterns.pop_back();
@@ -212,12 +215,10 @@ std::optional<std::vector<CpuPair>> measure_sharing(const std::vector<int>& cpus
   for (const std::vector<CpuPair>& pairs : patterns) all.push_back(&trials.emplace_back(spread(pairs, kMostPairs)));
   if (patterns.empty() || control.empty()) return std::nullopt;
 
-  Rounds rounds(all, time);
+  Rounds rounds(all, machine);
   if (!rounds.begin()) return std::nullopt;
   int count = 0;
-  for (; count < kRounds && rounds.seconds() < kMostSeconds; ++count) {
-    if (!rounds.add()) return std::nullopt;
-  }
+  while (count < kRounds && rounds.add()) ++count;
   if (count < kFewestRounds || verdict_of(control) != Verdict::kApart) return std::nullopt;
   std::vector<Verdict> verdicts;
   for (const Trials& of : trials) verdicts.push_back(verdict_of(of));
@@ -228,10 +229,10 @@ std::optional<std::vector<CpuPair>> measure_sharing(const std::vector<int>& cpus
   return none ? std::optional(std::vector<CpuPair>()) : std::nullopt;
 }
 
-CpuOrder find_cpu_order(const std::vector<int>& cpus, const std::string& devices, const TimeTogether& time) {
+CpuOrder find_cpu_order(const std::vector<int>& cpus, const std::string& devices, const TimedCores& machine) {
   CpuOrder order = order_cpus(cpus, devices);
   if (order.known_by == CoresKnownBy::kSystem || cpus.size() <= 2) return order;
-  const std::optional<std::vector<CpuPair>> pairs = measure_sharing(cpus, cpus_of_nodes(devices), time);
+  const std::optional<std::vector<CpuPair>> pairs = measure_sharing(cpus, cpus_of_nodes(devices), machine);
   if (pairs) order = order_cpus(cpus, devices, *pairs);
   order.known_by = pairs ? CoresKnownBy::kMeasurement : CoresKnownBy::kUnclear;
   return order;
@@ -243,7 +244,7 @@ CpuOrder known_cpu_order(const std::vector<int>& cpus) {
   const std::lock_guard lock(mutex);
   const auto found = known.find(cpus);
   if (found != known.end()) return found->second;
-  return known.emplace(cpus, find_cpu_order(cpus, kSystemDevices, time_together)).first->second;
+  return known.emplace(cpus, find_cpu_order(cpus, kSystemDevices, timed_cores())).first->second;
 }
 
 std::string cores_text(const CpuOrder& order) {

@@ -27,21 +27,25 @@
 
 namespace sluice {
 
-// The machine to measure: runs the same loop at once on each of `cpus`, one or two, and returns the seconds that each
-// took, during all of which the other one ran. Empty: it cannot be run there.
-using TimeTogether = std::function<std::vector<double>(std::span<const int> cpus)>;
-// On this one, in threads of their own: a quarter of a millisecond, if nothing disturbs it.
-std::vector<double> time_together(std::span<const int> cpus);
+// The machine to measure.
+struct TimedCores {
+  // Runs the same loop at once on each of `cpus`, one or two, and returns the seconds that each took, during all of
+  // which the other one ran. Empty: it cannot be run there.
+  std::function<std::vector<double>(std::span<const int> cpus)> together;
+  std::function<double()> now;  // seconds
+};
+// This one, in threads of their own: a quarter of a millisecond a loop, if nothing disturbs it.
+TimedCores timed_cores();
 
 // The pairs of `cpus` that share a core, none where each has one of its own; no value: no answer. `nodes` are the
-// processors of the whole machine (cpus_of_nodes()). Calls `time` for 0.1 s or a little more, and not at all where
-// there are not enough processors for a control.
+// processors of the whole machine (cpus_of_nodes()). Takes a tenth of a second or less, and where other work keeps the
+// threads from running 0.15 s; nothing where there are not enough processors for a control.
 std::optional<std::vector<CpuPair>> measure_sharing(const std::vector<int>& cpus,
                                                     const std::vector<std::vector<int>>& nodes,
-                                                    const TimeTogether& time);
+                                                    const TimedCores& machine);
 
 // order_cpus(), and where the system does not say of any of three or more processors that they share cores, measured.
-CpuOrder find_cpu_order(const std::vector<int>& cpus, const std::string& devices, const TimeTogether& time);
+CpuOrder find_cpu_order(const std::vector<int>& cpus, const std::string& devices, const TimedCores& machine);
 // The same on this machine; a set of processors is measured once and remembered.
 CpuOrder known_cpu_order(const std::vector<int>& cpus);
 

@@ -33,6 +33,7 @@ struct FakeMachine {
   double disturbed = 0;  // the part of runs that other work on the host makes up to 20 times as long
   std::mt19937 random{1};
   int runs = 0;
+  double clock = 0;
 
   double seconds(int cpu, bool shared) {
     double seconds = 0.00025 * slowness(cpu) * (shared ? 1.9 : 1.05);
@@ -42,14 +43,16 @@ struct FakeMachine {
     }
     return seconds;
   }
-  TimeTogether time() {
-    return [this](std::span<const int> cpus) {
+  TimedCores time() {
+    const auto together = [this](std::span<const int> cpus) {
       ++runs;
       const bool shared = cpus.size() == 2 && share(cpus[0], cpus[1]);
       std::vector<double> times;
       for (const int cpu : cpus) times.push_back(seconds(cpu, shared));
+      clock += 1.3 * std::ranges::max(times);  // with the threads' start
       return times;
     };
+    return {together, [this] { return clock; }};
   }
 };
 
@@ -130,7 +133,7 @@ TEST(SharedCores, OtherWorkMakesNoWrongAnswer) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   constexpr int kTries = 200;
-  for (const double disturbed : {0.05, 0.2, 0.5}) {
+  for (const double disturbed : {0.05, 0.1, 0.2, 0.5}) {
     for (const bool share : {false, true}) {
       int answers = 0;
       for (int i = 0; i < kTries; ++i) {
@@ -141,7 +144,7 @@ TEST(SharedCores, OtherWorkMakesNoWrongAnswer) {
         ++answers;
         ASSERT_EQ(*pairs, share ? neighbours_of(16) : Pairs()) << disturbed << ", try " << i;
       }
-      EXPECT_GE(answers, disturbed < 0.1 ? kTries * 9 / 10 : disturbed < 0.3 ? kTries / 2 : 0) << share;
+      EXPECT_GE(answers, disturbed < 0.07 ? kTries * 9 / 10 : disturbed < 0.15 ? kTries * 3 / 4 : 0) << share;
     }
   }
 }
@@ -160,9 +163,9 @@ TEST(SharedCores, HasNoAnswerWhereItCannotKnow) {
   FakeMachine slow;  // so much other work that there is no time for rounds
   slow.slowness = [](int) { return 100.0; };
   EXPECT_EQ(measured(slow, 16), std::nullopt);
-  EXPECT_LT(slow.runs, 100);
-  EXPECT_EQ(measure_sharing(first_cpus(8), {first_cpus(8)}, [](std::span<const int>) { return std::vector<double>(); }),
-            std::nullopt);
+  EXPECT_LT(slow.clock, 0.2);
+  const TimedCores refuses{[](std::span<const int>) { return std::vector<double>(); }, [] { return 0.0; }};
+  EXPECT_EQ(measure_sharing(first_cpus(8), {first_cpus(8)}, refuses), std::nullopt);
 }
 
 TEST(SharedCores, TheOrderFollows) {
@@ -199,14 +202,15 @@ TEST(SharedCores, WhatTheSystemSaysIsNotMeasured) {
 }
 
 TEST(SharedCores, TimesThisMachine) {
+  const TimedCores machine = timed_cores();
   const std::vector<int> cpus = usable_cpus();
   ASSERT_FALSE(cpus.empty());
   for (std::size_t count = 1; count <= std::min<std::size_t>(cpus.size(), 2); ++count) {
-    const std::vector<double> times = time_together(std::span(cpus).first(count));
+    const std::vector<double> times = machine.together(std::span(cpus).first(count));
     ASSERT_EQ(times.size(), count);
     for (const double time : times) EXPECT_GT(time, 1e-5) << "the loop computes nothing";
   }
-  EXPECT_THAT(time_together(std::array{CPU_SETSIZE - 1}), IsEmpty());
+  EXPECT_THAT(machine.together(std::array{CPU_SETSIZE - 1}), IsEmpty());
 }
 
 }  // namespace
