@@ -230,9 +230,9 @@ void bench_product(const Exec& exec, const Options& options, const Shape& shape,
     };
     std::vector<double> seconds, of_tiles, of_read, of_default, bare, read;
     time(true), time(false);
-    double tiles_before = probe.tiles_gflops();
+    double tiles_before = probe.peak(BareKind::kTiles);
     for (int round = 0; round < options.rounds; ++round) {
-      const double ours = time(true), theirs = time(false), tiles_after = probe.tiles_gflops();
+      const double ours = time(true), theirs = time(false), tiles_after = probe.peak(BareKind::kTiles);
       const double peak = (tiles_before + tiles_after) / 2 * 1e9;
       if (rows <= 16) read.push_back(probe.read_gbytes());
       seconds.push_back(ours);

@@ -12,6 +12,7 @@
 #include "cli/model_path.h"
 #include "cli/version.h"
 #include "engine/engine_options.h"
+#include "engine/thread_choice.h"
 #include "files/json.h"
 #include "measure/machine_probe.h"
 #include "measure/rounds.h"
@@ -120,14 +121,9 @@ Status write_file(const fs::path& path, const std::string& text) {
   return file ? Status() : invalid_argument(fmt::format("--json: {} cannot be written", path.string()));
 }
 
-struct ByThreads {
-  int threads;
-  RoundsResult result;
-};
-
 // The JSON, and beside it the same as a picture, of the first number of threads.
 Status write_results(const BenchOptions& options, const EngineSetup& engine, const std::string& model,
-                     const Runner& runner, const std::vector<ByThreads>& results) {
+                     const Runner& runner, const std::vector<ThreadsResult>& results) {
   const RoundsResult& result = results.front().result;
   const Fingerprint fingerprint = take_fingerprint();
   boost::json::object json{{"program", "sluice"},
@@ -187,6 +183,7 @@ void set_threads(EngineSetup& engine, int threads, Runner& runner) {
   engine.machine.threads = threads;
   runner.set_threads(resolve_threads(engine));
   if (engine.machine.pin_threads) runner.pin_threads();
+  if (threads == 0 && !runner.computes_later()) choose_threads(runner, engine.machine.pin_threads);
   runner.pin_caller();
 }
 
@@ -215,14 +212,16 @@ Status bench(const BenchOptions& options) {
 
   const std::string model = model_name(options.engine.model.folder, engine.model.folder);
   SpeedCases speed_cases(runner.get(), engine);
-  std::vector<ByThreads> results;
+  std::vector<ThreadsResult> results;
   for (std::size_t i = 0; i < std::max<std::size_t>(options.threads.size(), 1); ++i) {
     if (i > 0) set_threads(engine, options.threads[i], *runner);
     SLUICE_ASSIGN_OR_RETURN(RoundsResult result, measure(options, speed_cases, tests, *runner));
-    fmt::print("{}: {}, {} kernels, {} threads, steps of {} rows\n{}", model, runner->model().profile().text(),
-               runner->isa_name(), runner->threads(), runner->step_rows(), to_text(result));
+    fmt::print("{}: {}, {} kernels, {} thread{}, steps of {} rows\n{}", model, runner->model().profile().text(),
+               runner->isa_name(), runner->threads(), runner->threads() == 1 ? "" : "s", runner->step_rows(),
+               to_text(result));
     results.push_back({runner->threads(), std::move(result)});
   }
+  fmt::print("{}", threads_text(results));
   return options.json.empty() ? Status() : write_results(options, engine, model, *runner, results);
 }
 

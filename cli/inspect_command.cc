@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cpu_topology.h"
 #include "base/progress.h"
+#include "base/shared_cores.h"
 #include "cache/memory_plan.h"
 #include "cli/exit_code.h"
 #include "cli/inspect_text.h"
@@ -122,7 +124,7 @@ Status inspect(const InspectOptions& options) {
   fmt::print("{}\n", tensor_text(tensors, count_parameters(plan), options.tensors));
   fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));
-  fmt::print("{}", memory_text(memory, request));
+  fmt::print("{}threads: {}\n", memory_text(memory, request), cores_text(known_cpu_order(usable_cpus())));
   return inspect_device(options.engine, plan, request);
 }
 

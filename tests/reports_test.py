@@ -51,6 +51,8 @@ def test_bench_by_stage_and_threads(tmp_path):
         assert stages.keys() == {"rest", "dense", "experts", "head", "attention"}
         assert all(stage["seconds"] > 0 for stage in stages.values())
     assert done.stdout.count("a step of decode 4:") == 2
+    lines = done.stdout.splitlines()
+    assert ["threads", "1", "2"] in [line.split() for line in lines] and lines[-1].startswith(("decode 4 ", "!: ", "?: "))
 
 
 def test_bad_bench(tmp_path):

@@ -5,8 +5,8 @@
 #   - src/kernels/cpu is for itself, for the tests of the kernels, and for benchmarks: everyone else has kernels/isa.h and
 #     the ops;
 #   - nothing in src/ includes cli/, tests/ or bench/, and no include path climbs with ..;
-#   - only the ISA folders of the kernels, the CPU detection, the thread pool's pause and the benchmark that measures the
-#     machine's peak know the processor, and the detection alone asks it what it has.
+#   - only the ISA folders of the kernels, the CPU detection, the thread pool's pause and the loops that measure the
+#     machine's peaks know the processor, and the detection alone asks it what it has.
 # Prints one line per violation and exits 1 if there is any.
 set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
@@ -32,7 +32,7 @@ declare -A may_use=(
   [measure]="base files config kernels model cache sched engine report measure"
   [serve]="base files config kernels model cache sched engine text grammar watch page serve"
 )
-processor_aware='^src/kernels/cpu/avx[a-z0-9_]*/|^(src/kernels/cpu/cpu_features|src/base/thread_pool|src/measure/machine_probe)\.cc$'
+processor_aware='^src/kernels/cpu/avx[a-z0-9_]*/|^(src/kernels/cpu/cpu_features|src/base/thread_pool|src/kernels/bare_loops)\.cc$'
 processor_words='immintrin\.h|x86intrin\.h|<cpuid\.h>|\b_mm(256|512)?_[a-z]|\b__m(128|256|512)|\b__AVX|__builtin_cpu_|__get_cpuid'
 
 status=0

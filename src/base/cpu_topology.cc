@@ -65,39 +65,47 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-namespace {
-
-// By processor: its node; 0 where that is not known.
-std::map<int, int> nodes_of_cpus(const std::string& devices) {
-  std::map<int, int> nodes;
+std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices) {
+  std::vector<std::vector<int>> nodes;
   for (const int node : parse_cpu_list(first_line(devices + "/node/online"))) {
-    for (const int cpu : parse_cpu_list(first_line(fmt::format("{}/node/node{}/cpulist", devices, node)))) {
-      nodes[cpu] = node;
-    }
+    nodes.push_back(parse_cpu_list(first_line(fmt::format("{}/node/node{}/cpulist", devices, node))));
   }
+  if (nodes.empty()) nodes.push_back(parse_cpu_list(first_line(devices + "/cpu/online")));
+  std::erase_if(nodes, [](const std::vector<int>& cpus) { return cpus.empty(); });  // memory alone
   return nodes;
 }
 
-}  // namespace
-
-CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices) {
+CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices, std::span<const CpuPair> sharing) {
   struct Place {
     int of_core = 0, of_node = 0, node = 0, cpu = 0;  // how many of its core, and of its node, come before
     auto operator<=>(const Place&) const = default;
   };
-  std::map<int, int> nodes = nodes_of_cpus(devices);
+  std::map<int, int> nodes;  // by processor; 0 where that is not known
+  int node_number = 0;
+  for (const std::vector<int>& of_node : cpus_of_nodes(devices)) {
+    for (const int cpu : of_node) nodes[cpu] = node_number;
+    ++node_number;
+  }
+  CpuOrder order;
   std::vector<Place> places;
   std::map<std::vector<int>, int> of_core;     // by the processors that share a core: how many were seen
   std::map<std::pair<int, int>, int> of_node;  // by which of their core, and node
   for (const int cpu : cpus) {
     std::vector<int> core =
         parse_cpu_list(first_line(fmt::format("{}/cpu/cpu{}/topology/thread_siblings_list", devices, cpu)));
-    if (core.empty()) core = {cpu};
+    if (core.size() > 1) {
+      order.known_by = CoresKnownBy::kSystem;
+    } else {
+      core = {cpu};
+      for (const auto& [a, b] : sharing) {
+        if (a == cpu || b == cpu) core = {a, b};
+      }
+    }
     const int rank = of_core[core]++, node = nodes[cpu];
     places.push_back({rank, of_node[{rank, node}]++, node, cpu});
   }
   std::ranges::sort(places);
-  CpuOrder order{.cpus = {}, .cores = static_cast<int>(of_core.size()), .nodes = 0};
+  order.cores = static_cast<int>(of_core.size());
   std::set<int> used;
   for (const Place& place : places) {
     order.cpus.push_back(place.cpu);

@@ -2,13 +2,16 @@
 // is used for: threads pinned to a core each, memory spread over the nodes.
 //
 // Read from /sys/devices/system, or from a folder like it. Where it cannot be read, every
-// processor counts as a core, and all memory as one node. Thread safety: functions of their arguments and the system's
+// processor counts as a core, and all memory as one node; what it does not say of cores may be measured
+// (base/shared_cores.h). Thread safety: functions of their arguments and the system's
 // state.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sluice {
@@ -21,13 +24,24 @@ std::vector<int> parse_cpu_list(std::string_view text);
 // The processors of the calling thread's affinity mask, which taskset and cpusets of containers set.
 std::vector<int> usable_cpus();
 
+// All processors of each NUMA node of the machine, ascending; one node, of all that are online, where nothing is known
+// of nodes, and none where nothing is known at all.
+std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices = kSystemDevices);
+
+// How it is known which processors share a core. A system that names none that do has not said that none do.
+enum class CoresKnownBy { kNobody, kSystem, kMeasurement, kUnclear };  // the last two: base/shared_cores.h
+
 // `cpus` in the order in which threads should take them: one of each core before the second of any, and of these one of
 // each node in turn.
 struct CpuOrder {
   std::vector<int> cpus;
   int cores = 0, nodes = 0;
+  CoresKnownBy known_by = CoresKnownBy::kNobody;
 };
-CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices = kSystemDevices);
+using CpuPair = std::pair<int, int>;
+// `sharing`: pairs that share a core, where the system says nothing of them.
+CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices = kSystemDevices,
+                    std::span<const CpuPair> sharing = {});
 
 // The processors to pin `threads` threads to, one each. Empty (do not pin) unless there are as many threads as
 // processors or as cores, or fewer on several nodes, all of which they should read from: otherwise the operating

@@ -7,12 +7,11 @@
 #include <sched.h>
 
 #include <atomic>
-#include <filesystem>
 #include <thread>
 
+#include "base/fake_system_testing.h"
 #include "base/large_bytes.h"
 #include "base/machine.h"
-#include "base/temp_folder_testing.h"
 #include "base/thread_pool.h"
 
 namespace sluice::cpu_topology_test {
@@ -29,24 +28,6 @@ TEST(CpuTopology, ParsesLists) {
     EXPECT_THAT(parse_cpu_list(wrong), IsEmpty()) << wrong;
   }
 }
-
-class FakeSystem {
- public:
-  void cpu(int number, const std::string& siblings) const {
-    write(fmt::format("cpu/cpu{}/topology", number), "thread_siblings_list", siblings);
-  }
-  void nodes(const std::string& list) const { write("node", "has_memory", list); }
-  void node(int number, const std::string& cpus) const { write(fmt::format("node/node{}", number), "cpulist", cpus); }
-  void online_nodes(const std::string& list) const { write("node", "online", list); }
-  const std::string& path() const { return folder_.path(); }
-
- private:
-  void write(const std::string& folder, const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(folder_.file(folder));
-    std::ignore = folder_.write(folder + "/" + name, text + "\n");
-  }
-  TempFolder folder_;
-};
 
 TEST(CpuTopology, CoresComeBeforeTheirSecondThreads) {
   const FakeSystem system;
@@ -103,6 +84,18 @@ TEST(CpuTopology, WhatIsNotKnownIsSimple) {
   EXPECT_THAT(memory_nodes(system.path()), ElementsAre(0));
   system.nodes("0-1,4");
   EXPECT_THAT(memory_nodes(system.path()), ElementsAre(0, 1, 4));
+}
+
+TEST(CpuTopology, KnowsTheProcessorsOfNodes) {
+  const FakeSystem system;
+  EXPECT_THAT(cpus_of_nodes(system.path()), IsEmpty());
+  system.online_cpus("0-2");
+  EXPECT_THAT(cpus_of_nodes(system.path()), ElementsAre(ElementsAre(0, 1, 2)));
+  system.online_nodes("0,2-3");
+  system.node(0, "0-1");
+  system.node(2, "");  // of memory alone
+  system.node(3, "2");
+  EXPECT_THAT(cpus_of_nodes(system.path()), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
 }
 
 TEST(CpuTopology, ThreadsOfAPoolStayWhereTheyArePinned) {

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cpu_topology.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/shared_cores.h"
 #include "config/generation_config.h"
 #include "config/model_config.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
+#include "engine/profile_advice.h"
 #include "engine/runner.h"
 #include "engine/step_time.h"
 #include "engine/thread_choice.h"
@@ -29,8 +32,11 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
            model.profile().text(), isa_name(*exec.kernels), exec.pool->threads());
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
   const NumericsProfile& profile = model.profile();
-  if (profile.name == "default" && exec.device == &cpu_device() && cpu_features().has(CpuFeature::kAmxBf16)) {
-    log_info("this processor has AMX tiles for bf16: --profile tiles computes prompts and batches faster here");
+  const CpuFeatures& features = features_of(*exec.kernels);
+  if (profile.name == "default" && exec.device == &cpu_device() && features.has(CpuFeature::kAmxBf16)) {
+    const std::string advice =
+        tiles_advice(compare_profiles(report.weights, model.config().moe, thread_peaks(features)));
+    if (!advice.empty()) log_info("{}", advice);
   }
 }
 
@@ -68,7 +74,9 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   if (options.machine.pin_threads) runner->pin_threads();
   if (options.machine.threads == 0 && !runner->computes_later()) {
     const std::vector<TimedThreads> timed = choose_threads(*runner, options.machine.pin_threads);
-    if (!timed.empty()) log_info("{} (--threads)", thread_text(timed, runner->threads()));
+    if (!timed.empty()) {
+      log_info("{}; {} (--threads)", thread_text(timed, runner->threads()), cores_text(known_cpu_order(usable_cpus())));
+    }
   }
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
     // It may fail where the cache is too small for so many rows, and then there is nothing to bound.

@@ -9,6 +9,7 @@
 #include "base/cpu_topology.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/shared_cores.h"
 #include "cache/audit.h"
 #include "engine/engine_options.h"
 #include "kernels/device.h"
@@ -150,7 +151,8 @@ void Runner::set_threads(int threads) {
 
 void Runner::pin_threads() {
   if (usable_.empty()) usable_ = usable_cpus();
-  cpus_ = pinned_cpus(pool_->threads(), order_cpus(usable_));
+  if (pool_->threads() < 2) return cpus_.clear();
+  cpus_ = pinned_cpus(pool_->threads(), computes_later() ? order_cpus(usable_) : known_cpu_order(usable_));
   if (!cpus_.empty()) pool_->pin(cpus_);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/cpu_topology.h"
 #include "base/machine.h"
+#include "base/shared_cores.h"
 #include "engine/step_time.h"
 
 namespace sluice {
@@ -47,7 +48,7 @@ std::string thread_text(std::span<const TimedThreads> timed, int threads) {
 std::vector<TimedThreads> choose_threads(Runner& runner, bool pin) {
   constexpr int kRounds = 3, kSteps = 5;
   constexpr double kTooLong = 0.25;  // seconds of a step: a model so large that nothing but memory counts
-  const std::vector<int> counts = thread_candidates(usable_cores(), order_cpus(usable_cpus()).cores);
+  const std::vector<int> counts = thread_candidates(usable_cores(), known_cpu_order(usable_cpus()).cores);
   if (counts.size() < 2) return {};
   std::vector<std::vector<double>> seconds(counts.size());
   const auto set = [&](int threads) {

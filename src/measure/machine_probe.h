@@ -2,12 +2,9 @@
 // is for all threads of the pool together.
 //
 //   read bandwidth  every thread streams through memory of its own, far larger than the caches, by loads of 64 bytes
-//   f32             multiply-adds of register operands
-//   bf16 dot        VDPBF16PS, where the machine has it
-//   int8            VPDPBUSD, as wide as the machine has it
-//   tiles           TDPBF16PS of AMX tiles in registers
-// Multiply-adds count as two operations. Of a GPU its memory alone is measured: bytes that copies within it read and
-// write. Thread safety: one thread at a time.
+//   f32, bf16 dot, int8, tiles: the loops of kernels/bare_loops.h
+// Of a GPU its memory alone is measured: bytes that copies within it read and write. Thread safety: one thread at a
+// time.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -18,6 +15,7 @@
 
 #include "base/aligned.h"
 #include "base/thread_pool.h"
+#include "kernels/bare_loops.h"
 #include "kernels/device.h"
 #include "kernels/linear.h"
 
@@ -56,10 +54,7 @@ class MachineProbe {
 
   std::size_t bytes_per_thread() const { return bytes_per_thread_; }
   double read_gbytes() const;
-  double f32_gflops() const;
-  double bf16_gflops() const;
-  double int8_gops() const;
-  double tiles_gflops() const;
+  double peak(BareKind kind) const;  // 1e9 operations a second
   double thread_ratio() const;
   MachineSpeed measure() const;
 

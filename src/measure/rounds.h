@@ -60,6 +60,15 @@ double median(std::vector<double> values);  // of at least one
 // With the machine's speed above it, and below it what did not count.
 std::string to_text(const RoundsResult& result);
 
+// The same tests on several numbers of threads, one after the other: a line for each, whose ratios are to the fastest
+// of fewer threads. What is slower than that by more than kSlower is marked.
+struct ThreadsResult {
+  int threads = 0;
+  RoundsResult result;
+};
+inline constexpr double kSlower = 0.03;
+std::string threads_text(const std::vector<ThreadsResult>& results);
+
 // {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops", "thread_ratio"}
 boost::json::object to_json(const MachineSpeed& speed);
 

@@ -190,5 +190,27 @@ TEST(SpeedRow, MediansOfRatios) {
   EXPECT_THAT(to_text(result), ::testing::HasSubstr("head           100.000    50.000"));
 }
 
+TEST(ThreadsText, ComparesWithFewerThreads) {
+  const auto on = [](int threads, std::vector<double> seconds) {
+    ThreadsResult of{.threads = threads, .result = {}};
+    of.result.rows.push_back({.test = {.tokens = 100}, .runs = {{.seconds = seconds[0], .machine = {}}}});
+    of.result.rows.push_back({.test = {.kind = SpeedCase::Kind::kDecode, .tokens = 8, .depth = 4096},
+                              .runs = {{.seconds = seconds[1], .machine = {}}}});
+    return of;
+  };
+  EXPECT_EQ(threads_text({on(2, {1, 1})}), "");
+  const std::string text = threads_text({on(4, {1.05, 0.5}), on(1, {2, 1}), on(2, {1, 0.5})});
+  EXPECT_EQ(text,
+            "tokens/s, and beside it of the fastest of fewer threads, which was measured at another time\n"
+            "threads                   4                 1                 2\n"
+            "prefill 100            95.2 0.95!        50.0             100.0 2.00\n"
+            "decode 8 at 4096       16.0 1.00          8.0              16.0 2.00\n"
+            "!: slower by more than 3 %\n");
+  std::vector<ThreadsResult> near{on(1, {2, 1}), on(2, {2.05, 1})};
+  EXPECT_THAT(threads_text(near), ::testing::Not(::testing::HasSubstr("!")));
+  near[0].result.rows[1].steady = false;
+  EXPECT_THAT(threads_text(near), ::testing::HasSubstr("8.0 1.00?\n?: one"));
+}
+
 }  // namespace
 }  // namespace sluice::rounds_test

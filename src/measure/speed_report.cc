@@ -117,6 +117,26 @@ BarPlot percent_plot(const std::string& title, const std::vector<const SpeedRow*
   return plot;
 }
 
+// Of test i: "      100.0 2.00", the second beside the fastest of fewer threads.
+std::string speed_among(const std::vector<ThreadsResult>& results, const ThreadsResult& of, std::size_t i) {
+  const SpeedRow* fewer = nullptr;
+  for (const ThreadsResult& other : results) {
+    const SpeedRow& row = other.result.rows[i];
+    const bool faster = fewer == nullptr || row.tokens_per_second() > fewer->tokens_per_second();
+    if (other.threads < of.threads && faster) fewer = &row;
+  }
+  const SpeedRow& row = of.result.rows[i];
+  if (fewer == nullptr) return fmt::format("{:>11.1f}", row.tokens_per_second());
+  const double ratio = row.tokens_per_second() / fewer->tokens_per_second();
+  const char* mark = !row.steady || !fewer->steady ? "?" : ratio < 1 - kSlower ? "!" : "";
+  return fmt::format("{:>11.1f} {:.2f}{}", row.tokens_per_second(), ratio, mark);
+}
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
 }  // namespace
 
 json::object to_json(const MachineSpeed& speed) {
@@ -160,6 +180,25 @@ std::string to_text(const RoundsResult& result) {
   for (const SpeedRow& row : result.rows) {
     if (has_stages(row)) text += stages_text(row);
   }
+  return text;
+}
+
+std::string threads_text(const std::vector<ThreadsResult>& results) {
+  if (results.size() < 2) return {};
+  const std::vector<SpeedRow>& rows = results.front().result.rows;
+  std::size_t width = 0;
+  for (const SpeedRow& row : rows) width = std::max(width, row.test.text().size());
+  std::string head = fmt::format("{:<{}}", "threads", width), text;
+  for (const ThreadsResult& of : results) head += fmt::format("{:>11}       ", of.threads);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string line = fmt::format("{:<{}}", rows[i].test.text(), width);
+    for (const ThreadsResult& of : results) line += fmt::format("{:<18}", speed_among(results, of, i));
+    text += trimmed(line) + "\n";
+  }
+  text = "tokens/s, and beside it of the fastest of fewer threads, which was measured at another time\n" +
+         trimmed(head) + "\n" + text;
+  if (text.find('!') != std::string::npos) text += fmt::format("!: slower by more than {:.0f} %\n", 100 * kSlower);
+  if (text.find('?') != std::string::npos) text += "?: one of the two is unsteady\n";
   return text;
 }
 

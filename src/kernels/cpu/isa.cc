@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/bare_loops.h"
 #include "kernels/cpu/kernel_table.h"
 
 namespace sluice {
@@ -69,6 +70,10 @@ const char* isa_name(const KernelTable& table) {
 
 const char* kernels_name(const KernelTable& table) {
   return table.name.c_str();
+}
+
+const CpuFeatures& features_of(const KernelTable& table) {
+  return table.features;
 }
 
 const LinearPacking& linear_packing(const KernelTable& table) {
