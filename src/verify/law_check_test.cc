@@ -136,13 +136,11 @@ TEST(SchedulingLawTest, LogitsThatDependOnTheCompanyAreFound) {
 
 // By construction, not by chance: in any kLawSituations schedules that follow each other. SLUICE_LAW_RUNS: so many
 // seeds.
-TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
-  const auto prompts = make_prompts();
+void expect_every_situation(const std::vector<std::vector<TokenId>>& prompts, LawOptions options) {
   const char* given = std::getenv("SLUICE_LAW_RUNS");
   const int runs = given != nullptr ? std::atoi(given) : 10;
   for (const Half& half : {kRows, kScheduling}) {
     auto runner = make_runner({.on_logits = nullptr});
-    LawOptions options;
     options.seed = test_seed();
     options.chooses_from = 200;
     std::vector<std::string> missing;
@@ -161,6 +159,16 @@ TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
     }
     EXPECT_THAT(missing, ::testing::IsEmpty()) << half.name;
   }
+}
+
+TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
+  expect_every_situation(make_prompts(), {});
+}
+
+TEST(LawCheckTest, AFewBriefOnesToo) {
+  LawOptions options;
+  make_brief(&options);
+  expect_every_situation(brief_law_prompts(64), options);
 }
 
 TEST(LawCheckTest, ABudgetOfTimeStillHasEverySituation) {
