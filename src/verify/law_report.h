@@ -21,38 +21,39 @@ struct LawDifference {
 
 struct LawReport {
   int schedules = 0;
-  std::int64_t comparisons = 0;       // rows whose logits were compared
-  std::int64_t choosing_rows = 0;     // of those, where attention chose among its compressed entries
-  std::int64_t hits = 0;              // sequences that took over cached tokens when they began
-  std::int64_t resumed_tokens = 0;    // that came from the prefix cache
-  std::int64_t preemptions = 0;       // computed again
-  std::int64_t swaps = 0;             // swapped out
-  std::int64_t swaps_restored = 0;    // ... and brought back
-  std::int64_t swapped_aborts = 0;    // ended while swapped out
-  std::int64_t forks = 0;             // two sequences that share their pages from now on
-  std::int64_t forks_apart = 0;       // ... and then wrote other tokens than each other
-  std::int64_t truncations = 0;       // tokens removed again
-  std::int64_t aborts = 0;            // ended before their end
-  std::int64_t forgotten_spans = 0;   // wrong tokens, computed and forgotten
-  std::int64_t drafts = 0;            // rows of guessed tokens
-  std::int64_t drafts_rejected = 0;   // ... that were wrong, and given up
-  std::int64_t model_drafts = 0;      // ... that the model made, each as it does for the request alone
-  std::int64_t ruled = 0;             // tokens of answers with penalties, biases or bans
-  std::int64_t constrained = 0;       // ... that a grammar binds
-  std::int64_t budgeted = 0;          // ... whose reasoning has a budget
-  std::int64_t forced = 0;            // tokens that were the only ones allowed, computed in one span
-  std::int64_t exported = 0;          // positions for which it was compared what layers chose,
-  std::int64_t exported_experts = 0;  // ... experts,
-  std::int64_t exported_entries = 0;  // ... and entries that an indexer chose
-  std::int64_t scored = 0;            // tokens of prompts whose log-probabilities were compared
-  std::int64_t scored_answers = 0;    // ... of answers, with those at which they had been drawn
-  std::int64_t evictions = 0;         // cached pages given to others
-  std::int64_t in_flight = 0;         // steps begun before the tokens of the previous one were known
-  std::set<int> thread_counts;        // that steps ran on
+  std::int64_t comparisons = 0;             // rows whose logits were compared
+  std::int64_t choosing_rows = 0;           // of those, where attention chose among its compressed entries
+  std::int64_t hits = 0;                    // sequences that took over cached tokens when they began
+  std::int64_t resumed_tokens = 0;          // that came from the prefix cache
+  std::int64_t preemptions = 0;             // computed again
+  std::int64_t swaps = 0;                   // swapped out
+  std::int64_t swaps_restored = 0;          // ... and brought back
+  std::int64_t swapped_aborts = 0;          // ended while swapped out
+  std::int64_t forks = 0;                   // two sequences that share their pages from now on
+  std::int64_t forks_apart = 0;             // ... and then wrote other tokens than each other
+  std::int64_t truncations = 0;             // tokens removed again
+  std::int64_t aborts = 0;                  // ended before their end
+  std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
+  std::int64_t drafts = 0;                  // rows of guessed tokens
+  std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
+  std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
+  std::int64_t ruled = 0;                   // tokens of answers with penalties, biases or bans
+  std::int64_t constrained = 0;             // ... that a grammar binds
+  std::int64_t budgeted = 0;                // ... whose reasoning has a budget
+  std::int64_t forced = 0;                  // tokens that were the only ones allowed, computed in one span
+  std::int64_t exported = 0;                // positions for which it was compared what layers chose,
+  std::int64_t exported_experts = 0;        // ... experts,
+  std::int64_t exported_entries = 0;        // ... and entries that an indexer chose
+  std::int64_t scored = 0;                  // tokens of prompts whose log-probabilities were compared
+  std::int64_t scored_answers = 0;          // ... of answers, with those at which they had been drawn
+  std::int64_t evictions = 0;               // cached pages given to others
+  std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
+  std::set<int> thread_counts;              // that steps ran on
+  std::optional<LawDifference> difference;  // the first one; nothing runs after it
+
   // Of the logits and tokens of all prompts and requests of the schedules without a difference, as each has them alone:
   // a function of model, profile, seed and schedules, so that runs of different machines can be compared.
   std::uint64_t digest = 0;
-  std::optional<LawDifference> difference;  // the first one; nothing runs after it
 
   void add(const LawReport& part);
 };
