@@ -96,6 +96,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand(
       "verify", "Try on this model and machine that an answer does not depend on how it was scheduled, bit by bit");
   command.add_option("--schedules", options->schedules, "Random schedules to try")->option_text("N [100]");
+  command.add_flag("--brief", options->brief, "Short prompts only: several times as many schedules in the same time");
   command
       .add_option(
           "--half", options->half,

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "base/log.h"
 #include "base/progress.h"
@@ -54,6 +55,8 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
   }
   if (report.sound()) {
     fmt::print("no difference\n");
+    fmt::print("digest of the logits and tokens: {:016x}; every machine has it for this model, profile and seed\n",
+               laws.digest);
   } else {
     fmt::print("A DIFFERENCE: {}", laws.difference->text);
   }
@@ -75,6 +78,7 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
   json["thread_counts"] = boost::json::array(laws.thread_counts.begin(), laws.thread_counts.end());
   json["chooses_from"] = report.chooses_from;
   json["differences"] = report.sound() ? 0 : 1;
+  if (report.sound()) json["digest"] = fmt::format("{:016x}", laws.digest);
   json["seconds"] = report.seconds;
   if (!report.sound()) {
     json["difference"] = {{"schedule", laws.difference->schedule},
@@ -100,6 +104,10 @@ int run_verify(const VerifyCommandOptions& given) {
   if (options.schedules < 1) {
     return report(invalid_argument(fmt::format("--schedules: expected at least 1, found {}", options.schedules)));
   }
+  if (given.brief && given.half == "moves") {
+    return report(invalid_argument("--brief: is of the other halves, found with --half moves"));
+  }
+  if (given.brief) options.brief_schedules = std::exchange(options.schedules, 0);
   Result<std::string> folder = resolve_model(given.engine.model);
   if (!folder.ok()) return report(folder.status());
   options.engine.model.folder = *folder;

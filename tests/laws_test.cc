@@ -3,8 +3,9 @@
 // faults.
 //
 // Fresh seeds each time, printed, beside a corpus of schedules that find one (laws_corpus.txt). SLUICE_TEST_SEED runs a
-// given one. A case runs for its share of SLUICE_LAW_SECONDS, at least kLawSituations schedules in each half, which
-// have everything that is counted; SLUICE_LAW_SCHEDULES makes it a number of schedules instead.
+// given one. A case has a number of schedules, over 2,000 all together, most of them brief ones. SLUICE_LAW_SECONDS
+// makes it a share of that time instead, at least kLawSituations schedules in each half, which have everything that is
+// counted; SLUICE_LAW_SCHEDULES that number of schedules. Neither has brief ones.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,36 +37,36 @@ struct Case {
   const char* compute;
   const char* kv;
   const char* index;
-  int share;  // of the time
+  int schedules, brief;  // of both halves together; with prompts as verify has them, and with short ones
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-const Case kCases[] = {
-    {"tiny_default", "tiny", "default", "auto", "auto", "auto", 6},
-    {"tiny_fp8_index", "tiny", "default", "auto", "fp8", "fp8", 0},
-    {"tiny_bf16", "tiny", "default", "auto", "bf16", "bf16", 0},
-    {"tiny_f32", "tiny", "default", "auto", "f32", "f32", 0},
-    {"tiny_plain", "tiny", "plain", "auto", "auto", "auto", 0},
-    {"tiny_ref", "tiny", "ref", "auto", "auto", "auto", 0},
-    {"tiny_tiles", "tiny", "tiles", "auto", "auto", "auto", 1},
-    {"tiny_int8", "tiny", "default", "int8", "auto", "auto", 0},
-    {"flash_default", "v4-flash-like", "default", "auto", "auto", "auto", 2},
-    {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 1},
-    {"pro_plain", "v4-pro-like", "plain", "auto", "auto", "auto", 1},
-    {"pro_fp8", "v4-pro-like", "default", "auto", "fp8", "fp4", 2},
-    {"v2_lite_default", "v2-lite-like", "default", "auto", "auto", "auto", 1},
-    {"v2_fp8", "v2-like", "default", "auto", "fp8", "auto", 1},
-    {"v3_default", "v3-like", "default", "auto", "auto", "auto", 1},
-    {"v32_default", "v32-like", "default", "auto", "auto", "auto", 1},
-    {"v3_mtp", "v3-like+mtp", "default", "auto", "auto", "auto", 1},
-    {"v32_mtp", "v32-like+mtp", "default", "auto", "auto", "auto", 1},
-    {"llama_default", "llama-like", "default", "auto", "auto", "auto", 2},
-    {"qwen2_window", "qwen2-swa-like", "default", "auto", "auto", "auto", 1},
-    {"qwen3_yarn", "qwen3-yarn-like", "plain", "auto", "auto", "auto", 1},
-    {"qwen3_moe", "qwen3moe-like", "default", "auto", "auto", "auto", 1},
+constexpr Case kCases[] = {
+    {"tiny_default", "tiny", "default", "auto", "auto", "auto", 8, 16},
+    {"tiny_fp8_index", "tiny", "default", "auto", "fp8", "fp8", 0, 12},
+    {"tiny_bf16", "tiny", "default", "auto", "bf16", "bf16", 0, 12},
+    {"tiny_f32", "tiny", "default", "auto", "f32", "f32", 0, 12},
+    {"tiny_plain", "tiny", "plain", "auto", "auto", "auto", 0, 12},
+    {"tiny_ref", "tiny", "ref", "auto", "auto", "auto", 0, 12},
+    {"tiny_tiles", "tiny", "tiles", "auto", "auto", "auto", 0, 12},
+    {"tiny_int8", "tiny", "default", "int8", "auto", "auto", 0, 12},
+    {"flash_default", "v4-flash-like", "default", "auto", "auto", "auto", 8, 88},
+    {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 8, 88},
+    {"pro_plain", "v4-pro-like", "plain", "auto", "auto", "auto", 8, 88},
+    {"pro_fp8", "v4-pro-like", "default", "auto", "fp8", "fp4", 8, 88},
+    {"v2_lite_default", "v2-lite-like", "default", "auto", "auto", "auto", 16, 136},
+    {"v2_fp8", "v2-like", "default", "auto", "fp8", "auto", 16, 136},
+    {"v3_default", "v3-like", "default", "auto", "auto", "auto", 16, 136},
+    {"v32_default", "v32-like", "default", "auto", "auto", "auto", 16, 136},
+    {"v3_mtp", "v3-like+mtp", "default", "auto", "auto", "auto", 16, 136},
+    {"v32_mtp", "v32-like+mtp", "default", "auto", "auto", "auto", 16, 136},
+    {"llama_default", "llama-like", "default", "auto", "auto", "auto", 16, 136},
+    {"qwen2_window", "qwen2-swa-like", "default", "auto", "auto", "auto", 16, 136},
+    {"qwen3_yarn", "qwen3-yarn-like", "plain", "auto", "auto", "auto", 16, 136},
+    {"qwen3_moe", "qwen3moe-like", "default", "auto", "auto", "auto", 16, 136},
 };
 
 std::string folder_of(const std::string& model) {
@@ -76,12 +77,15 @@ std::string folder_of(const std::string& model) {
   return model == "tiny" ? source_dir() + "/models/sluice-tiny-v4" : test_data_dir() + "/oracles/" + model;
 }
 
-double seconds_of(const Case& c) {
-  const char* given = std::getenv("SLUICE_LAW_SECONDS");
-  const double all = given != nullptr ? std::atof(given) : 40;
-  int shares = 0;
-  for (const Case& other : kCases) shares += other.share;
-  return std::max(1e-3, all * c.share / shares);
+constexpr int all_schedules() {
+  int all = 0;
+  for (const Case& c : kCases) all += c.schedules + c.brief;
+  return all;
+}
+static_assert(all_schedules() >= 2000);
+
+double seconds_of(const Case& c, const char* all) {
+  return std::max(1e-3, std::atof(all) * (c.schedules + c.brief) / all_schedules());
 }
 
 VerifyOptions verify_options(const Case& c) {
@@ -94,6 +98,21 @@ VerifyOptions verify_options(const Case& c) {
   options.engine.machine.threads = 4;
   options.seed = test_seed();
   return options;
+}
+
+// By what the environment says. False: too few for all there is.
+bool choose_schedules(const Case& c, VerifyOptions* options) {
+  const char* schedules = std::getenv("SLUICE_LAW_SCHEDULES");
+  const char* seconds = std::getenv("SLUICE_LAW_SECONDS");
+  if (schedules != nullptr) {
+    options->schedules = std::atoi(schedules);
+    return options->schedules >= 2 * kLawSituations;
+  }
+  options->min_rows = 800;
+  options->schedules = seconds != nullptr ? 1 << 20 : c.schedules;
+  options->brief_schedules = seconds != nullptr ? 0 : c.brief;
+  if (seconds != nullptr) options->seconds = seconds_of(c, seconds);
+  return true;
 }
 
 class LawsTest : public ::testing::TestWithParam<Case> {};
@@ -122,13 +141,8 @@ TEST_P(LawsTest, ScheduledAsAlone) {
   set_log_level(LogLevel::kWarning);
   VerifyOptions options = verify_options(GetParam());
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
-  const char* schedules = std::getenv("SLUICE_LAW_SCHEDULES");
-  options.schedules = schedules != nullptr ? std::atoi(schedules) : 1 << 20;
-  if (schedules == nullptr) {
-    options.seconds = seconds_of(GetParam());
-    options.min_rows = 800;
-  }
-  const bool all_is_done = schedules == nullptr || options.schedules >= 2 * kLawSituations;
+  const bool all_is_done = choose_schedules(GetParam(), &options);
+  const int least = options.seconds > 0 ? 2 * kLawSituations : options.schedules + options.brief_schedules;
   LawReport rows, scheduling;
   std::int64_t experts = 0, entries = 0;  // positions for which layers chose some, compared
   std::vector<std::string> cache_lacks, scheduler_lacks;
@@ -151,6 +165,7 @@ TEST_P(LawsTest, ScheduledAsAlone) {
     if (!all_is_done || (cache_lacks.empty() && scheduler_lacks.empty())) break;
     ++options.seed;
   }
+  EXPECT_GE(rows.schedules + scheduling.schedules, least);
   if (!all_is_done) return;
   EXPECT_THAT(cache_lacks, ::testing::IsEmpty()) << "the half that drives the cache";
   EXPECT_THAT(scheduler_lacks, ::testing::IsEmpty()) << "the half of the scheduler";

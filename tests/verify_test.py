@@ -39,6 +39,31 @@ def test_the_embedded_model_is_sound(tmp_path):
     assert "difference" not in report
 
 
+def test_the_digest_is_of_the_bits_alone(tmp_path):
+    """Kernels and threads do not change it; the seed and the profile do."""
+
+    def digest(*flags, seed="7"):
+        path = tmp_path / "report.json"
+        done = verify(LATENT, "--schedules", "2", "--brief", "--seed", seed, *flags, "--json", str(path))
+        assert done.returncode == 0, done.stdout + done.stderr
+        report = json.loads(path.read_text())
+        assert report["schedules"] == 2
+        assert f"digest of the logits and tokens: {report['digest']};" in done.stdout
+        return report["digest"]
+
+    first = digest("--threads", "1")
+    assert digest("--threads", "3") == first
+    assert digest("--isa", "scalar") == first
+    assert len({first, digest(seed="8"), digest("--profile", "tiles")}) == 3
+
+
+def test_a_fault_is_found_among_brief_schedules():
+    done = verify(SMALL, "--inject", "skipped-write", "--schedules", "20", "--brief", "--half", "rows", "--seed", "1")
+    assert done.returncode == 1
+    assert "A DIFFERENCE: among brief ones, seed 1 schedule" in done.stdout
+    assert "digest" not in done.stdout
+
+
 def test_a_fresh_seed_is_printed():
     seeds = {verify(SMALL, "--schedules", "1").stdout.split("seed ")[1].split()[0] for _ in range(2)}
     assert len(seeds) == 2
@@ -88,6 +113,7 @@ def test_either_half_finds_every_fault_and_can_be_run_again(fault, half, smalles
 def test_bad_arguments_say_what_is_wrong():
     for arguments, words in [
         (["--schedules", "0"], "--schedules: expected at least 1"),
+        (["--brief", "--half", "moves"], "--brief: is of the other halves"),
         (["--half", "third"], "--half: expected both, rows, scheduling or moves"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),

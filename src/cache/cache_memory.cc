@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/check.h"
+#include "base/checksum.h"
 
 namespace sluice {
 namespace {
@@ -107,14 +106,7 @@ std::uint64_t CacheMemory::digest(PlaneKind pool, std::int32_t page) const {
   }
   device_->download_all(moves_);
   device_->wait();
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {  // pages are multiples of 16 bytes
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, sizeof(word));
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 29;
-  }
-  return hash;
+  return checksum(bytes);
 }
 
 std::size_t CacheMemory::image_bytes(std::size_t latent_pages, std::size_t window_pages) const {

@@ -7,14 +7,6 @@
 #include "verify/law_runner.h"
 
 namespace sluice {
-namespace {
-
-std::uint64_t mixed(std::uint64_t digest, std::int64_t value) {
-  digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U;
-  return digest ^ digest >> 29;
-}
-
-}  // namespace
 
 std::uint64_t digest_of_experts(std::span<const ExportedLayer> layers, std::size_t row) {
   std::uint64_t digest = 0;

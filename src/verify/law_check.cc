@@ -36,6 +36,7 @@ class Checker {
   Result<LawSchedule> shrink(LawSchedule schedule, Mismatch* mismatch);
   Result<LawDifference> shrink_failure(LawSchedule schedule, Status failure, int number);
   Result<std::string> first_value(const LawSchedule& schedule, const Mismatch& mismatch);
+  void add_digest(const LawSchedule& schedule);
 
  private:
   struct Live {
@@ -345,6 +346,15 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
   return std::nullopt;
 }
 
+// Of what its prompts have alone, which is what it gave.
+void Checker::add_digest(const LawSchedule& schedule) {
+  for (const LawSequence& sequence : schedule.sequences) {
+    for (const std::uint64_t row : references_[static_cast<std::size_t>(sequence.prompt)]) {
+      report_.digest = mixed(report_.digest, row);
+    }
+  }
+}
+
 // The smallest schedule after which the auditor still finds something.
 Result<LawDifference> Checker::shrink_failure(LawSchedule schedule, Status failure, int number) {
   int runs = 0;
@@ -443,7 +453,10 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
       return report;
     }
     if (!found.ok()) return named(found.status());
-    if (!*found) continue;
+    if (!*found) {
+      checker.add_digest(schedule);
+      continue;
+    }
     Mismatch mismatch = **found;
     SLUICE_ASSIGN_OR_RETURN(schedule, checker.shrink(std::move(schedule), &mismatch));
     SLUICE_ASSIGN_OR_RETURN(std::string first, checker.first_value(schedule, mismatch));

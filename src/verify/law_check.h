@@ -35,6 +35,7 @@ struct LawOptions {
   double seconds = 0;                 // > 0: no new schedule after this time, but at least kLawSituations of them
   int max_sequences = 8;              // at least two
   int min_rows = 1500;                // of all sequences of a schedule together
+  int blocks_to_evict = 8;            // of strangers, more than there are pages for
   int max_step_rows = 1024;           // of one step
   bool every_row = true;              // off: of every 32 rows four are compared (compared_row())
   int long_prompts = 0;               // the last ones, used by every kLongPromptEvery-th schedule only

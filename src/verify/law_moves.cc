@@ -172,7 +172,10 @@ Status Mover::run(int number) {
       if (!done(s) && s.at > 0 && below(4) == 0) SLUICE_RETURN_IF_ERROR(move(s));
     }
   }
-  for (Sequence& s : sequences_) runners_[s.side]->close(s.slot);
+  for (Sequence& s : sequences_) {
+    runners_[s.side]->close(s.slot);
+    for (const std::uint64_t row : references_[s.prompt]) report_.digest = mixed(report_.digest, row);
+  }
   for (const Runner* runner : runners_) SLUICE_RETURN_IF_ERROR(check_at_rest(*runner));
   ++report_.schedules;
   return {};

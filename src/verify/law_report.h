@@ -51,6 +51,10 @@ struct LawReport {
   std::set<int> thread_counts;              // that steps ran on
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 
+  // Of the logits and tokens of all prompts and requests of the schedules without a difference, as each has them alone:
+  // a function of model, profile, seed and schedules, so that runs of different machines can be compared.
+  std::uint64_t digest = 0;
+
   void add(const LawReport& part);
 };
 
@@ -98,6 +102,7 @@ inline void LawReport::add(const LawReport& part) {
   model_drafts += part.model_drafts;
   exported_experts += part.exported_experts;
   exported_entries += part.exported_entries;
+  digest += part.digest;
   thread_counts.insert(part.thread_counts.begin(), part.thread_counts.end());
   if (!difference) difference = part.difference;
 }

@@ -70,7 +70,7 @@ class Maker {
       case Situation::kAny:
         if (laws_.long_prompts > 0 && number_ % kLongPromptEvery == 3) add_long();
     }
-    const int count = 2 + below(7);
+    const int count = 2 + below(laws_.max_sequences - 1);
     while (requests() < count || (rows_ < laws_.min_rows && requests() < laws_.max_sequences)) add_any();
     // From room for all to room for little more than the longest.
     const bool clean = situation_ == Situation::kChoices ||
@@ -171,7 +171,7 @@ class Maker {
     work_.options.scheduler.max_num_batched_tokens =
         pick(64, 100);  // so that every prompt is cut within its first block
     for (int blocks = 0; requests() < laws_.max_sequences;) {
-      if (requests() >= 3 && blocks > blocks_for(longest_) + 8 && rows_ >= laws_.min_rows) break;
+      if (requests() >= 3 && blocks > blocks_for(longest_) + laws_.blocks_to_evict && rows_ >= laws_.min_rows) break;
       const int prompt = strangers[static_cast<std::size_t>(requests()) % strangers.size()];
       add({.prompt = prompt, .max_tokens = 1 + below(12), .arrives = below(2) * below(20), .greedy = one_in(2)});
       blocks += blocks_for(length(prompt));

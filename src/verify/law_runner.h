@@ -1,8 +1,9 @@
 // What both halves of the proof ask of a Runner. Thread safety: the runner's.
 #pragma once
 
+#include <bit>
+#include <concepts>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "engine/runner.h"
@@ -17,17 +18,18 @@ Status use_threads(Runner& runner, int threads);
 // Cached pages that were given to others since the pools were made.
 std::uint64_t evictions(const Runner& runner);
 
+// A digest of what `digest` stands for and a value behind it.
+inline std::uint64_t mixed(std::uint64_t digest, std::integral auto value) {
+  digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U;
+  return digest ^ digest >> 29;
+}
+
 // bit_digest: 64 bits that stand for the bits of a row of floats, so that references of any size are small.
 
 inline std::uint64_t bit_digest(std::span<const float> row) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const float value : row) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(bits));
-    hash = (hash ^ bits) * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 29;
-  }
-  return hash;
+  std::uint64_t digest = 0xCBF29CE484222325U;
+  for (const float value : row) digest = mixed(digest, std::bit_cast<std::uint32_t>(value));
+  return digest;
 }
 
 }  // namespace sluice

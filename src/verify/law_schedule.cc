@@ -95,7 +95,7 @@ class ScheduleMaker {
     if (strangers.size() < 3) return false;
     int blocks = 0, most = 0;
     for (std::size_t i = 0; static_cast<int>(i) < options_.max_sequences; ++i) {
-      if (i >= 3 && blocks > most + 8 && rows_ >= options_.min_rows) break;
+      if (i >= 3 && blocks > most + options_.blocks_to_evict && rows_ >= options_.min_rows) break;
       const int needed = blocks_for(length_of(add(strangers[i % strangers.size()], true)));
       blocks += needed;
       most = std::max(most, needed);

@@ -42,6 +42,7 @@ class WorkloadChecker {
 
   // What differs, if anything.
   std::optional<Found> run(const Workload& work);
+  void add_digest(const Workload& work);
 
  private:
   struct Choice {
@@ -402,6 +403,20 @@ std::optional<Found> WorkloadChecker::run(const Workload& work) {
   return rest.ok() ? std::nullopt : std::optional(failed(rest));
 }
 
+// Of what its requests have alone, which is what they were given.
+void WorkloadChecker::add_digest(const Workload& work) {
+  std::uint64_t& digest = report_.digest;
+  for (const WorkRequest& r : work.requests) {
+    for (int choice = 0; choice < r.n; ++choice) {
+      const Generated& answer = expected(r, choice);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(r.max_tokens); ++i) {
+        digest = mixed(mixed(digest, answer.tokens[i]), answer.digests[i]);
+        for (const TokenId draft : answer.drafts[i]) digest = mixed(digest, draft);
+      }
+    }
+  }
+}
+
 Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) {
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
   runner_.set_score_rows(work.score_rows);
@@ -478,7 +493,10 @@ Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vect
     std::optional<Found> difference = checker.run(work);
     ++report.schedules;
     if (options.progress) options.progress(report.schedules);
-    if (!difference) continue;
+    if (!difference) {
+      checker.add_digest(work);
+      continue;
+    }
     for (std::size_t i = 0; options.shrink && i < work.requests.size() && work.requests.size() > 1;) {
       Workload smaller = work;
       smaller.requests.erase(smaller.requests.begin() + static_cast<std::ptrdiff_t>(i));

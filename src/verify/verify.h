@@ -20,10 +20,11 @@ struct VerifyOptions {
   EngineSetup engine;         // used: the model, the numerics, the machine's options and the fault
   std::string half = "both";  // both | rows | scheduling | moves
   std::uint64_t seed = 0;
-  int schedules = 100;  // of both halves together
-  double seconds = 0;   // > 0: no new schedule after this time, but at least kLawSituations in each half
-  int min_rows = 1500;  // of a schedule
-  bool shrink = true;   // off: a schedule that differs is reported as it is
+  int schedules = 100;      // of both halves together
+  double seconds = 0;       // > 0: no new schedule after this time, but at least kLawSituations in each half
+  int min_rows = 1500;      // of a schedule
+  int brief_schedules = 0;  // behind those so many with prompts of three blocks at most, for a suite; half of each kind
+  bool shrink = true;       // off: a schedule that differs is reported as it is
   std::function<void(int done, int total)> progress;  // may be null
 };
 
@@ -44,6 +45,10 @@ Result<VerifyReport> verify(const VerifyOptions& options);
 // splits), up to several blocks; some begin alike and then part. Random ids below `vocab`, always the same.
 // `long_tokens` > 0: the last one has so many.
 std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens = 0);
+
+// Those of brief schedules, with the same boundaries within three blocks; and how large these are.
+std::vector<std::vector<TokenId>> brief_law_prompts(std::size_t vocab);
+void make_brief(LawOptions* laws);
 
 // The first row whose attention chooses among its compressed entries (sparse attention with an indexer) instead of
 // reading them all; 0: no row ever does.
