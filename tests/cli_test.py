@@ -85,7 +85,7 @@ def test_wrong_usage():
 
 
 def test_bad_models(tmp_path):
-    fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder"])
+    fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder", "(known: smollm2)"])
     fails("run", MODEL / "config.json", "-p", "x", says="expected a folder")
     fails("run", tmp_path, "-p", "x", says="found a folder without config.json")
     shutil.copy(MODEL / "config.json", tmp_path)
