@@ -6,8 +6,8 @@
 namespace sluice::page_test {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::AnyOf;
+using ::testing::HasSubstr;
 using ::testing::Not;
 
 class PageTest : public ApiTest {
