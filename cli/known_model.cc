@@ -131,6 +131,12 @@ bool is_known_model(const std::string& name) {
   return find_model(name) != nullptr;
 }
 
+std::string known_models() {
+  std::string names;
+  for (const KnownModel& model : kModels) names += (names.empty() ? "" : ", ") + std::string(model.name);
+  return names;
+}
+
 Result<std::string> bring_known_model(const std::string& name) {
   const KnownModel* model = find_model(name);
   if (model == nullptr) return not_found(fmt::format("model {}: no model is known by this name", name));

@@ -29,11 +29,11 @@ Result<std::string> page_of(const CommandText& program, const std::string& name)
 void add_manual_commands(CLI::App& app, Invocation& invocation) {
   auto word = std::make_shared<std::string>();
   CLI::App& man = *app.add_subcommand("man", "Write the manual page of a command, or of the program (| man -l -)");
-  man.add_option("COMMAND", *word, "Whose page; by default the program's");
+  man.add_option("COMMAND", *word, "Whose page; by default the program's")->option_text(" ");
   man.callback([&, word] { invocation.run = [&app, word] { return print(page_of(describe(app), *word)); }; });
 
   CLI::App& completion = *app.add_subcommand("completion", "Write what completes commands and flags in a shell");
-  completion.add_option("SHELL", *word, "bash, zsh or fish")->required();
+  completion.add_option("SHELL", *word, "bash, zsh or fish")->required()->option_text(" ");
   completion.callback(
       [&, word] { invocation.run = [&app, word] { return print(shell_completion(describe(app), *word)); }; });
 

@@ -30,10 +30,12 @@ void add_score(CLI::App& app, Invocation& invocation) {
   CLI::App& command =
       *app.add_subcommand("score", "Write what a model says of the tokens of texts to a safetensors file");
   command.add_option("IN", options->in, R"(JSON lines: {"prompt": a text or token ids, "start": first position})")
-      ->required();
+      ->required()
+      ->option_text(" ");
   command
       .add_option("OUT", options->out, "The file to write: of text i the tensors i.token_ids, i.logprobs, i.ranks, ...")
-      ->required();
+      ->required()
+      ->option_text(" ");
   command.add_option("--top", options->top, "Also the likeliest tokens at each position: i.top_ids, i.top_logprobs")
       ->option_text("K [0]");
   command.add_flag("--distributions", options->distributions,

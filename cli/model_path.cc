@@ -36,7 +36,8 @@ Result<std::string> resolve_model_folder(const std::string& given) {
   if (!fs::exists(given, error)) {
     if (is_known_model(given)) return bring_known_model(given);
     return not_found(
-        fmt::format("model {}: there is no such folder or file, and no model is known by this name", given));
+        fmt::format("model {}: there is no such folder or file, and no model is known by this name (known: {})", given,
+                    known_models()));
   }
   const bool is_folder = fs::is_directory(given, error);
   if (is_gguf_path(given) || (is_folder && fs::exists(fs::path(given) / "config.json", error))) return given;

@@ -31,6 +31,8 @@ std::string model_name(const std::string& given, const std::string& path);
 // the first. Later starts need no network. Thread safety: for processes with one thread.
 
 bool is_known_model(const std::string& name);
+// Their names: "a, b".
+std::string known_models();
 
 // The path of its file, which is fetched if needed. Fails with what is missing (python3; otherwise python3 has said
 // what: pip, a network, disk), if the file is not the right one, or with kCancelled.

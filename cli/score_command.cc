@@ -19,6 +19,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
 #include "cli/model_path.h"
+#include "config/model_config.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "files/json.h"
@@ -235,13 +236,14 @@ Status run(const ScoreOptions& options) {
   }
   EngineSetup engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(engine.model.folder));
+  auto tokenizer = Tokenizer::load(engine.model.folder);
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<Item> items,
+                          read_items(options.in, tokenizer.ok() ? &**tokenizer : nullptr, config.vocab_size));
   engine.scheduler.max_num_seqs = 1;
   engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
-  auto tokenizer = Tokenizer::load(engine.model.folder);
   const auto vocab = runner->vocab_size();
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<Item> items,
-                          read_items(options.in, tokenizer.ok() ? &**tokenizer : nullptr, static_cast<int>(vocab)));
   SLUICE_RETURN_IF_ERROR(check_sizes(*runner, items, options));
 
   std::deque<Scores> scores;

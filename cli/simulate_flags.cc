@@ -41,8 +41,12 @@ void add_trace_flags(CLI::App& command, SimulateOptions& options) {
       ->check(CLI::Range(0.001, 1000.0))
       ->option_text("PART [0.8]")
       ->group(kTrace);
-  command.add_option("--input", workload.mean_input, "Mean prompt of default and bulk; 0: their own")->group(kTrace);
-  command.add_option("--output", workload.mean_output, "Mean answer of default and bulk; 0: their own")->group(kTrace);
+  command.add_option("--input", workload.mean_input, "Mean prompt of default and bulk; 0: their own")
+      ->option_text("N [0]")
+      ->group(kTrace);
+  command.add_option("--output", workload.mean_output, "Mean answer of default and bulk; 0: their own")
+      ->option_text("N [0]")
+      ->group(kTrace);
   command.add_option("--seed", workload.seed, "The same seed gives the same trace")
       ->option_text("N [0]")
       ->group(kTrace);

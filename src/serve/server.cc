@@ -298,9 +298,10 @@ void print_welcome(const Server& server, const ServedModel& model, const ServerO
   const std::string_view body = model.chat != nullptr
                                     ? R"({"messages": [{"role": "user", "content": "What is 17 + 25?"}]})"
                                     : R"({"prompt": "Once upon a time", "max_tokens": 32})";
+  const std::string_view invitation = server.url().starts_with("http") ? "Open it in a browser, or try" : "Try";
   const std::string text =
-      fmt::format("Serving {} on {}\nTry:\n  curl {}/v1/{} -H 'Content-Type: application/json' \\\n    -d '{}'\n",
-                  options.served_model_name, server.url(), server.url(), path, body);
+      fmt::format("Serving {} on {}\n{}:\n  curl {}/v1/{} -H 'Content-Type: application/json' \\\n    -d '{}'\n",
+                  options.served_model_name, server.url(), invitation, server.url(), path, body);
   std::fputs(text.c_str(), stderr);  // fmt::print would throw where the disk is full
   std::fflush(stderr);
 }

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/tile_inputs.h"
@@ -33,7 +33,7 @@ struct ColumnShape {
 };
 
 template <class V, class Products>
-class AttendColumns {
+class AttendColumns : AttendRows {
   using I = typename V::Int;
   static constexpr int kBlock = 16, kSpanRows = 16, kRowsAhead = 8;
   static constexpr std::size_t kSharedBytes = std::size_t{1} << 20;  // selected rows are shared while they fit
@@ -44,16 +44,8 @@ class AttendColumns {
 
  public:
   AttendColumns(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
-      : args_(args),
-        span_(args.spans[static_cast<std::size_t>(span)]),
-        begin_(begin),
-        rows_(end - begin),
-        head_begin_(head_begin),
-        heads_(head_end - head_begin),
-        latent_(plane_of(args.latent)),
-        window_(plane_of(args.window)),
+      : AttendRows(args, span, begin, end, head_begin, head_end),
         shape_{args.dims, (latent_ != nullptr ? latent_ : window_)->format.dims, args.value_dims, args.value_offset},
-        first_(span_.first_position + (begin - span_.row_begin)),
         slots_(slots_of(window_ != nullptr ? args.window_tokens + kSpanRows + 2 * kSliceInputs : 0)),
         shared_(args.selected != nullptr && !sees_all_entries() ? shared_entries() : 0),
         products_(shape_, slots_, carve()) {}
@@ -69,7 +61,7 @@ class AttendColumns {
       }
     }
     if (window_ != nullptr) attend_window();
-    for (int r = 0; r < rows_; ++r) finish(r);
+    for (int r = 0; r < rows_; ++r) finish<V>(r);
   }
 
  private:
@@ -83,14 +75,6 @@ class AttendColumns {
     max_ = p;
     sum_ = max_ + (columns + 15) / 16 * 16;
     return reinterpret_cast<std::byte*>(sum_ + (columns + 15) / 16 * 16);
-  }
-  // The plane of the key head that these heads share.
-  const PlaneView* plane_of(const PlaneView* planes) const {
-    return planes == nullptr ? nullptr : planes + head_begin_ / (args_.heads / args_.key_heads);
-  }
-  Position position(int r) const { return first_ + r; }
-  float* out(int r, int h) const {
-    return args_.out + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.value_dims;
   }
   const float* query(int r, int h) const {
     return args_.q + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.dims;
@@ -337,32 +321,9 @@ class AttendColumns {
     store_up_to_16(select(any, new_sum, old_sum), sum, block.count);
   }
 
-  void finish(int r) {
-    const bool any = (seen_ >> r & 1U) != 0;
-    for (int h = 0; h < heads_; ++h) {
-      V z = V::broadcast(sum_[r * heads_ + h]);
-      if (any && args_.sink != nullptr) {
-        z = z + exp(V::broadcast(args_.sink[head_begin_ + h]) - V::broadcast(max_[r * heads_ + h]));
-      }
-      float* o = out(r, h);
-      for (int d = 0; d < args_.value_dims; d += 16) {
-        const int left = args_.value_dims - d;
-        store_up_to_16(any ? load_up_to_16<V>(o + d, left) / z : V::zero(), o + d, left);
-      }
-    }
-  }
-
-  const AttendArgs& args_;
-  const RowSpan& span_;
-  const int begin_, rows_, head_begin_, heads_;
-  const PlaneView *latent_, *window_;
   const ColumnShape shape_;
-  const Position first_;
   const int slots_, shared_;
-  unsigned seen_ = 0;      // rows that have had a split
   float* scores_[2] = {};  // [slots_][16] of a block
-  float* max_ = nullptr;   // [rows_][heads_]
-  float* sum_ = nullptr;
   Products products_;
 };
 

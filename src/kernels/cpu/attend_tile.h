@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/attend_rows.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/tiles.h"
 
@@ -19,23 +19,15 @@ inline constexpr std::size_t kSharedKeyCells = std::size_t{1}
                                                << 18;  // selected keys are shared while they fit in 1 MiB
 
 template <class V, class Products>
-class AttendTile {
+class AttendTile : AttendRows {
   using Cell = typename Products::Cell;
   static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
 
  public:
   [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
-      : args_(args),
-        span_(args.spans[static_cast<std::size_t>(span)]),
-        begin_(begin),
-        rows_(end - begin),
-        head_begin_(head_begin),
-        heads_(head_end - head_begin),
+      : AttendRows(args, span, begin, end, head_begin, head_end),
         dims_(Products::cells(args.dims)),
-        latent_(plane_of(args.latent)),
-        window_(plane_of(args.window)),
         stride_(Products::stride((latent_ != nullptr ? latent_ : window_)->format.dims)) {
-    first_ = span_.first_position + (begin - span_.row_begin);
     shared_ = args.selected != nullptr ? shared_entries() : 0;
     carve();
   }
@@ -49,19 +41,10 @@ class AttendTile {
       }
     }
     if (window_ != nullptr) attend_window();
-    for (int r = 0; r < rows_; ++r) finish(r);
+    for (int r = 0; r < rows_; ++r) finish<V>(r);
   }
 
  private:
-  // The plane of the key head that these heads share.
-  const PlaneView* plane_of(const PlaneView* planes) const {
-    return planes == nullptr ? nullptr : planes + head_begin_ / (args_.heads / args_.key_heads);
-  }
-  Position position(int r) const { return first_ + r; }
-  float* out(int r, int h) const {
-    return args_.out + (static_cast<std::ptrdiff_t>(begin_ + r) * args_.heads + head_begin_ + h) * args_.value_dims;
-  }
-
   // How many latent entries to decode for all rows at once: those that the last row sees, if that is less work than
   // decoding each row's own.
   int shared_entries() const {
@@ -251,39 +234,16 @@ class AttendTile {
     sum = tree_sum(z).first_lane();
   }
 
-  void finish(int r) {
-    const bool any = (seen_ >> r & 1U) != 0;
-    for (int h = 0; h < heads_; ++h) {
-      V z = V::broadcast(sum_[r * heads_ + h]);
-      if (any && args_.sink != nullptr) {
-        z = z + exp(V::broadcast(args_.sink[head_begin_ + h]) - V::broadcast(max_[r * heads_ + h]));
-      }
-      float* o = out(r, h);
-      for (int d = 0; d < args_.value_dims; d += 16) {
-        const int left = args_.value_dims - d;
-        store_up_to_16(any ? load_up_to_16<V>(o + d, left) / z : V::zero(), o + d, left);
-      }
-    }
-  }
-
-  const AttendArgs& args_;
-  const RowSpan& span_;
-  const int begin_, rows_, head_begin_, heads_;
-  const int dims_;  // in cells
-  const PlaneView *latent_, *window_;
+  const int dims_;               // in cells
   const std::ptrdiff_t stride_;  // of decoded keys
-  Position first_ = 0;
   int shared_ = 0;
-  unsigned seen_ = 0;  // rows that have had a split
   std::ptrdiff_t score_stride_ = 0;
   const Cell** list_ = nullptr;     // the keys at hand
   const Cell** entries_ = nullptr;  // [shared_]
   Cell* keys_ = nullptr;            // decoded
   Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless they are cells where they lie
   float* scores_ = nullptr;         // [kHeadBlock][score_stride_]
-  float* max_ = nullptr;            // [rows_][heads_]
-  float* sum_ = nullptr;
-  float* row_ = nullptr;  // a key on its way to cells
+  float* row_ = nullptr;            // a key on its way to cells
 };
 
 template <class V, class Products>
