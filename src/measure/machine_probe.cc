@@ -2,13 +2,13 @@
 
 #include <immintrin.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
+#include "base/clocks.h"
 #include "base/machine.h"
 #include "kernels/cpu_features.h"
 
@@ -19,9 +19,7 @@ namespace {
 clockid_t clock_id = CLOCK_MONOTONIC;
 
 double now() {
-  timespec time{};
-  clock_gettime(clock_id, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  return clock_seconds(clock_id);
 }
 
 constexpr int kRounds = 100'000;
