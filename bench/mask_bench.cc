@@ -8,13 +8,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ctime>
 #include <memory>
 #include <random>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
+#include "base/clocks.h"
 #include "grammar/grammar.h"
 #include "grammar/matcher.h"
 #include "text/chat_parsers/chat_parsers.h"
@@ -29,11 +29,7 @@ class Stopwatch {
   double microseconds() const { return now() - start_; }
 
  private:
-  static double now() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-  }
+  static double now() { return 1e6 * clock_seconds(CLOCK_THREAD_CPUTIME_ID); }
   double start_ = now();
 };
 

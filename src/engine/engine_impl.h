@@ -105,7 +105,7 @@ class EngineImpl final : public Engine {
   void cancel_choice(PendingRequest& pending, int choice);
   void run_self_test();
   void step();
-  void count_step(Clock::duration time);
+  void count_step(Clock::duration time, double work);
   void draw_all();
   void fork_choices(SequenceId first, std::size_t row);
   void deliver_all();

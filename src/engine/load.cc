@@ -88,10 +88,11 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   if (most_drafts(options) > 0 && options.speculation.speculative_adaptive) {
     runner->set_row_seconds(measure_few_rows(*runner));
     runner->set_draft_seconds(measure_draft(*runner));
-    std::vector<double> few = runner->row_seconds();
-    few.resize(std::min<std::size_t>(few.size(), 8));
-    for (double& seconds : few) seconds *= 1e3;
-    log_debug("steps of 1, 2, ... rows take {:.3f} ms, a token that the model drafts {:.3f}", fmt::join(few, ", "),
+    std::string steps;
+    for (std::size_t rows = 1; rows <= runner->row_seconds().size(); rows += rows < 8 ? 1 : rows) {
+      steps += fmt::format("{}: {:.3f}, ", rows, 1e3 * runner->row_seconds()[rows - 1]);
+    }
+    log_debug("milliseconds of steps by rows: {}of a token that the model drafts {:.3f}", steps,
               1e3 * runner->draft_seconds());
   }
   return runner;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clocks.h"
 #include "base/log.h"
 #include "engine/engine_impl.h"
 
@@ -34,8 +35,10 @@ void EngineImpl::run() {
     swap_model();
     if (!stepper_.idle()) {
       const Clock::time_point began = Clock::now();
+      const double work_began = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
       step();
-      if (!stepper_.plan().empty()) count_step(Clock::now() - began);
+      const Clock::duration time = Clock::now() - began;
+      if (!stepper_.plan().empty()) count_step(time, clock_seconds(CLOCK_THREAD_CPUTIME_ID) - work_began);
       stepper_.close_record();
     } else if (stepper_.outstanding()) {
       deliver_all();
@@ -150,14 +153,15 @@ void EngineImpl::pause_now(const Pause& pause) {
   }
 }
 
-void EngineImpl::count_step(Clock::duration time) {
+// `work`: processor time of this thread, of which other programs take no part.
+void EngineImpl::count_step(Clock::duration time, double work) {
   const double seconds = std::chrono::duration<double>(time).count();
   const auto bucket = [](const auto& bounds, double value) {
     return static_cast<std::size_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!stepper_.asynchronous()) stepper_.took(seconds);
+  if (!stepper_.asynchronous()) stepper_.took(runner_->computes_later() ? seconds : work);
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }

@@ -1,7 +1,6 @@
 #include "engine/step_time.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clocks.h"
 #include "engine/sampler.h"
 
 namespace sluice {
@@ -29,18 +29,20 @@ std::vector<TokenId> some_tokens(const Runner& runner, int count) {
   return ids;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// What decides about drafts is compared with other such times only: where this thread computes, in its processor time,
+// which other programs disturb less.
+clockid_t work_clock(const Runner& runner) {
+  return runner.computes_later() ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
 }
 
 Result<double> time_step(Runner& runner, int rows) {
   const std::vector<TokenId> ids = some_tokens(runner, std::min(rows, runner.max_model_len()));
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
-  const auto start = std::chrono::steady_clock::now();
+  const double start = clock_seconds(CLOCK_MONOTONIC);
   const Status status = runner.run_step({&span, 1});
   runner.wait();
-  const double seconds = seconds_since(start);
+  const double seconds = clock_seconds(CLOCK_MONOTONIC) - start;
   runner.close(sequence);
   if (!status.ok()) return status;
   return seconds;
@@ -49,12 +51,12 @@ Result<double> time_step(Runner& runner, int rows) {
 // A throw-away sequence behind whose tokens, if there are any, steps are timed again and again.
 class TimedSequence {
  public:
-  static Result<TimedSequence> open(Runner& runner) {
+  static Result<TimedSequence> open(Runner& runner, clockid_t clock) {
     SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner.open());
-    return TimedSequence(&runner, slot);
+    return TimedSequence(&runner, slot, clock);
   }
   TimedSequence(TimedSequence&& other) noexcept
-      : runner_(other.runner_), slot_(std::exchange(other.slot_, StateSlot())) {}
+      : runner_(other.runner_), slot_(std::exchange(other.slot_, StateSlot())), clock_(other.clock_) {}
   ~TimedSequence() {
     if (slot_) runner_->close(slot_);
   }
@@ -71,31 +73,32 @@ class TimedSequence {
     for (int i = 0; i < draws; ++i) {
       rows.push_back(sample_row(SamplingParams{}, static_cast<std::size_t>(i), position + 1 + i, -1));
     }
-    const auto start = std::chrono::steady_clock::now();
+    const double start = clock_seconds(clock_);
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
     if (draws > 0) {
       runner_->draw(rows);
       std::ignore = runner_->finish();
     }
     runner_->wait();
-    const double seconds = seconds_since(start);
+    const double seconds = clock_seconds(clock_) - start;
     runner_->settle(slot_, 0);
     return seconds;
   }
 
  private:
-  TimedSequence(Runner* runner, StateSlot slot) : runner_(runner), slot_(slot) {}
+  TimedSequence(Runner* runner, StateSlot slot, clockid_t clock) : runner_(runner), slot_(slot), clock_(clock) {}
 
   Runner* runner_;
   StateSlot slot_;
+  clockid_t clock_;
 };
 
 constexpr int kContext = 128;  // tokens that the rows of small models attend to; for large ones weights are what counts
 constexpr double kSmallModel = 0.003;  // seconds of a step of one row
 
 // Such a sequence, with a context if a step is quick.
-Result<TimedSequence> sequence_with_context(Runner& runner, int rows) {
-  SLUICE_ASSIGN_OR_RETURN(TimedSequence sequence, TimedSequence::open(runner));
+Result<TimedSequence> sequence_with_context(Runner& runner, int rows, clockid_t clock) {
+  SLUICE_ASSIGN_OR_RETURN(TimedSequence sequence, TimedSequence::open(runner, clock));
   const std::vector<TokenId> ids = some_tokens(runner, kContext);
   const StepSpan one{.sequence = {}, .ids = std::span(ids).first(1), .logit_rows = {}};
   SLUICE_ASSIGN_OR_RETURN(const double first, sequence.time(one, 0));
@@ -144,7 +147,7 @@ double measure_draft(Runner& runner) {
   constexpr int kDrafts = 2, kTimes = 20;
   constexpr double kLongEnough = 0.1;
   if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
-  Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts);
+  Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts, work_clock(runner));
   const SamplingParams sampling{};
   const TokenId id = 0;
   const TokenId given[kDrafts] = {1, 2};
@@ -174,7 +177,7 @@ std::vector<double> measure_few_rows(Runner& runner) {
   const int most_draws = runner.pools().plan().sequences;
   const std::vector<TokenId> ids = some_tokens(runner, 2 * kMostRows);
   std::vector<TimedRows> timed;
-  Result<TimedSequence> sequence = sequence_with_context(runner, most);
+  Result<TimedSequence> sequence = sequence_with_context(runner, most, work_clock(runner));
   if (!sequence.ok()) return {};
   double spent = 0;
   std::size_t steps = 0;
@@ -210,7 +213,7 @@ std::vector<double> measure_few_rows(Runner& runner) {
 }
 
 std::vector<double> time_one_row(Runner& runner, int times) {
-  Result<TimedSequence> sequence = sequence_with_context(runner, 1);
+  Result<TimedSequence> sequence = sequence_with_context(runner, 1, CLOCK_MONOTONIC);
   if (!sequence.ok()) return {};
   const std::vector<TokenId> ids = some_tokens(runner, times + 1);
   const int row = 0;
@@ -235,6 +238,12 @@ std::vector<double> row_table(std::span<const TimedRows> timed) {
       seconds.push_back(from + (to - from) * (r - before) / (timed[i].rows - before));
     }
   }
+  // Nor is one of the first rows free: it takes half of what they take in the mean.
+  const std::size_t first = std::min<std::size_t>(seconds.size(), 8);
+  if (first < 2) return seconds;
+  const double mean = (seconds[first - 1] - seconds[0]) / static_cast<double>(first - 1);
+  const double least = std::min(mean / 2, seconds[0] / 16);
+  for (std::size_t i = first - 1; i-- > 0;) seconds[i] = std::min(seconds[i], seconds[i + 1] - least);
   return seconds;
 }
 

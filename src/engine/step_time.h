@@ -34,8 +34,8 @@ struct TimedRows {
   int rows = 0;
   double seconds = 0;
 };
-// That table from times of ascending numbers of rows, the first of one row; between them lines, and never less than for
-// fewer rows.
+// That table from times of ascending numbers of rows, the first of one row; between them lines, and more for more rows
+// of the first eight.
 std::vector<double> row_table(std::span<const TimedRows> timed);
 
 // Seconds that a token drafted by the model takes; 0 where it drafts none.

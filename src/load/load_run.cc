@@ -1,10 +1,10 @@
 #include "load/load_run.h"
 
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <utility>
 
+#include "base/clocks.h"
 #include "sim/arrivals.h"
 
 namespace sluice {
@@ -12,26 +12,20 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
 
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 class Run {
  public:
   Run(HttpClient& client, LoadPlan& plan, const BodyOptions& body, const LoadRunOptions& options)
       : client_(client), plan_(plan), body_(body), options_(options), arrivals_(plan.trace, options.concurrency) {}
 
   LoadRun run() {
-    const double cpu = cpu_seconds();
+    const double cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
     run_.start = LoadClock::now();
     run_.requests.reserve(total());
     pump();
     tick();
     client_.run();
     run_.end = LoadClock::now();
-    run_.client_cpu_seconds = cpu_seconds() - cpu;
+    run_.client_cpu_seconds = clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     return std::move(run_);
   }
 

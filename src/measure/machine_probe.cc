@@ -1,13 +1,13 @@
 #include "measure/machine_probe.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
+#include "base/clocks.h"
 #include "base/machine.h"
 
 namespace sluice {
@@ -17,9 +17,7 @@ namespace {
 clockid_t clock_id = CLOCK_MONOTONIC;
 
 double now() {
-  timespec time{};
-  clock_gettime(clock_id, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  return clock_seconds(clock_id);
 }
 
 double relative(double a, double b) {

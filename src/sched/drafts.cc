@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kLeastGain = 1.06;                // of drafts, as chances and times are estimates
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
+constexpr double kPartForTries = 1.0 / 128;        // of the time of steps
 constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
 // Before anything was seen: of the first draft, of those behind it.
 constexpr std::array<std::array<float, 2>, kDraftSources> kUnseen{
@@ -119,6 +120,7 @@ int Scheduler::worth(const DraftChoice& choice, const std::array<int, kDraftSour
 
 // Grants those that pay, up to `rows`.
 void Scheduler::choose_paying(int rows, bool full_step) {
+  if (times_.wants_plain(plan_.rows)) return;
   DraftCounts drafts{};
   for (const DraftChoice& choice : draft_choices_) {
     std::array<int, kDraftSources>* const of = drafts.data();
@@ -163,9 +165,11 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
   }
 }
 
-// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay.
+// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay,
+// and all of them take a small part of the time.
 void Scheduler::try_again(int rows) {
   const double tokens = plan_.rows, seconds = times_.own(plan_.rows);
+  seconds_for_tries_ = std::min(seconds_for_tries_ + kPartForTries * seconds, seconds);
   for (DraftChoice& choice : draft_choices_) {
     Entry& e = *choice.entry;
     if (choice.granted > 0) {
@@ -174,7 +178,8 @@ void Scheduler::try_again(int rows) {
     }
     if (++e.plans_without_draft < e.tries_again_after) continue;
     const double more = times_.added(plan_.rows, rows, 1, choice.source);
-    if ((tokens + 1) * seconds <= kLeastGain * tokens * (seconds + more)) continue;
+    if (seconds <= kLeastGain * tokens * more || more > seconds_for_tries_) continue;
+    seconds_for_tries_ -= more;
     e.plans_without_draft = 0;
     e.tries_again_after = std::min(2 * e.tries_again_after, kTriesAtLeastEvery);
     choice.granted = 1;

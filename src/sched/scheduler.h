@@ -395,6 +395,7 @@ class Scheduler {
   std::vector<DraftChoice> draft_choices_;
   DraftRecord all_records_;  // of all sequences that ever had drafts
   StepTimes times_;
+  double seconds_for_tries_ = 0;  // of drafts by sequences that have none
 };
 
 // Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.

@@ -1,6 +1,7 @@
-// StepTimes: how long steps really take, beside what DraftLimits says of them: these are measured once, with nothing
-// else to do, and rows of real texts meet other experts, longer contexts and other work. Medians, followed by small
-// steps, so that single disturbed steps do not matter. Plain values.
+// StepTimes: how much what drafts add to a step differs from what DraftLimits says of it: that is measured once, with
+// nothing else to do, and rows of real texts meet other experts, longer contexts and other work. What all steps take
+// longer, with drafts or without, is no matter for a choice between them; so steps with drafts are compared with those
+// without them of the same time, and some are left without for that. Plain values.
 #pragma once
 
 #include <array>
@@ -14,31 +15,51 @@ class StepTimes {
   explicit StepTimes(const DraftLimits& limits) : limits_(limits) {}
 
   // Of a step of so many rows without drafts.
-  double own(int rows) const { return limits_.step(rows) * near(rows).own.value; }
+  double own(int rows) const { return limits_.step(rows); }
   // What `drafts` drafts of a source add to `rows` rows, in a step of `own` sequences.
   double added(int own, int rows, int drafts, DraftSource source) const;
+  // So many steps of about as many sequences had drafts that one without has to show what these take now.
+  bool wants_plain(int own) const { return near_[place(own)].with_drafts >= kMostWithDrafts; }
 
   // A step of `own` sequences, a row each, and drafts behind them, `by_model` of which the model made, took so long.
   void add(int own, int drafts, int by_model, double seconds);
 
  private:
-  // Of times to those of the limits: above one half of them, below the other.
-  struct Ratio {
-    double value = 1;
-    int times = 0;
+  static constexpr int kMostWithDrafts = 16;
 
-    void add(bool more);
+  // The last steps without drafts: their seconds to those of the limits.
+  struct Plain {
+    std::array<float, 9> steps{};
+    int count = 0;
+
+    void add(double ratio);
+    double median() const;  // 1: none yet
   };
-  struct Ratios {
-    Ratio own;
-    std::array<Ratio, 2> drafts;  // given, and the model's
+  // The last steps with drafts: all seconds to those of the limits without drafts, and what drafts add, by the limits.
+  struct Drafted {
+    struct Step {
+      float whole, added, weight;
+    };
+    std::array<Step, 16> steps{};
+    int count = 0;
+    double ratio = 1;  // of what drafts add to the limits
+
+    void add(const Step& step);
+    void weigh(double plain);
+  };
+  struct Near {
+    Plain plain;
+    std::array<Drafted, 2> drafted{};       // given, and the model's
+    int with_drafts = kMostWithDrafts - 1;  // since one without
   };
 
-  const Ratios& near(int rows) const;
-  double limit(int rows, int drafts) const;
+  static std::size_t place(int rows);
+  const Drafted& drafted(int own, DraftSource source) const;
+  double limit(int rows, int drafts, DraftSource source) const;
 
   DraftLimits limits_;
-  std::array<Ratios, 8> ratios_;  // by the binary digits of the number of rows
+  std::array<Near, 8> near_;  // by the binary digits of the number of sequences
+  std::size_t latest_ = 0;    // that a step was added to
 };
 
 }  // namespace sluice
