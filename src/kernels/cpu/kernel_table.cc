@@ -57,7 +57,7 @@ constexpr LinearPacking kPacking{[](const WeightView& view) { return LinearLayou
 LinearPacking packing_of(CpuFeatures features) {
   if (features.has(kAvx512Vbmi)) return kPacking<kAvx512TileGroups, Fp8Order::kPairs>;
   if (features.has(kAvx512)) return kPacking<kAvx512TileGroups, Fp8Order::kPlanes>;
-  if (features.has(kAvx2)) return kPacking<kAvx2TileGroups, Fp8Order::kPlanes>;
+  if (features.has(kAvx2)) return kPacking<kAvx2TileGroups, Fp8Order::kNibbles>;
   return {[](const WeightView&) { return std::size_t{0}; }, [](const WeightView&, int, int, std::byte*) {}, 32};
 }
 

@@ -100,10 +100,18 @@ class LinearBlocks {
     }
   }
 
+  // Where no register is left for what a format decodes with: hides that it stays the same, so that the compiler loads
+  // it at each use instead of spilling sums, whose chains would then go through memory.
+  [[gnu::always_inline]] static const Format& beside_sums(const Format& format) {
+    const Format* decoder = &format;
+    if constexpr (requires { requires Format::kRowsWithoutConstants == kRows; }) asm volatile("" : "+r"(decoder));
+    return *decoder;
+  }
+
   template <int P, class Line>
   [[gnu::always_inline]] static void add_pair(const Format& format, const Line& line, const Cell* const* x, int g,
                                               V (&acc)[kRows][kGroups]) {
-    const auto weights = Arithmetic::template decode_pair<P>(format, line);
+    const auto weights = Arithmetic::template decode_pair<P>(beside_sums(format), line);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;

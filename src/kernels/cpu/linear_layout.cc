@@ -53,6 +53,11 @@ void pack_fp8(const LineSource& from, std::byte* line) {
       std::byte* to = line + o / 4 * 16 + o % 4 * 2;
       std::memcpy(to, codes, 2);
       std::memcpy(to + 8, codes + 2, 2);
+    } else if (from.order == Fp8Order::kNibbles) {
+      for (std::byte& code : codes) code = static_cast<std::byte>(fp8_nibbles(std::to_integer<unsigned>(code)));
+      std::byte* to = line + o / 4 % 2 * 16 + o / 8 * 8 + o % 4 * 2;
+      std::memcpy(to, codes, 2);
+      std::memcpy(to + 32, codes + 2, 2);
     } else {
       for (int i = 0; i < 4; ++i) line[16 * i + o] = codes[i];
     }

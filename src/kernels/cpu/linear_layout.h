@@ -28,9 +28,16 @@ inline constexpr int kGroupOutputs = 16;
 inline constexpr int kAvx2TileGroups = 2, kAvx512TileGroups = 4;
 
 enum class Fp8Order {
-  kPairs,   // output o of a quarter q = o / 4: inputs 0, 1 at 16 q + 2 (o % 4), inputs 2, 3 eight bytes on
-  kPlanes,  // input i of output o at 16 i + o
+  kPairs,    // output o of a quarter q = o / 4: inputs 0, 1 at 16 q + 2 (o % 4), inputs 2, 3 eight bytes on
+  kPlanes,   // input i of output o at 16 i + o
+  kNibbles,  // inputs 0, 1 at 16 (q % 2) + 8 (q / 2) + 2 (o % 4), inputs 2, 3 at 32 bytes on; each as fp8_nibbles()
 };
+
+// An e4m3 code with its sign one bit above the lowest of its exponent: a nibble each that gives the high and the low
+// byte of the bf16, and subnormal ones, of either sign, below 24.
+constexpr unsigned fp8_nibbles(unsigned code) {
+  return (code & 0x0FU) | (code & 0x70U) << 1 | (code & 0x80U) >> 3;
+}
 
 struct LinearLayout {
   LinearLayout(const WeightView& view, int tile_groups);

@@ -22,7 +22,7 @@ struct LinearIsa {
   static constexpr int kBlockGroups = 1;
   static constexpr RowsAtOnce kF32Rows{.direct = 2, .panel_from = 8};
   static constexpr RowsAtOnce kBf16Rows{.direct = 1, .blocks = 6, .panel_from = 17};
-  static constexpr RowsAtOnce kFp8Rows{.direct = 2, .blocks = 6, .panel_from = 8};
+  static constexpr RowsAtOnce kFp8Rows{.direct = 2, .blocks = 6, .panel_from = 17};
   static constexpr RowsAtOnce kMxfp4Rows{.direct = 2, .blocks = 6, .panel_from = 8};
   static constexpr RowsAtOnce kCodesRows{.direct = 2, .blocks = 6, .panel_from = 8};
   static constexpr RowsAtOnce kTransposedRows{.direct = 2, .panel_from = 8};

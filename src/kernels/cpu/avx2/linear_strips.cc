@@ -61,15 +61,37 @@ struct Mxfp4Strip {
   }
 };
 
+// Inputs 0, 1 of four outputs, then their inputs 2, 3.
+[[gnu::always_inline]] inline __m128i pairs_of(__m128i quarter) {
+  constexpr int kEvensFirst = _MM_SHUFFLE(3, 1, 2, 0);
+  return _mm_shuffle_epi32(_mm_shufflehi_epi16(_mm_shufflelo_epi16(quarter, kEvensFirst), kEvensFirst), kEvensFirst);
+}
+
 struct Fp8PairsStrip {
   static constexpr int kSteps = 4;
   [[gnu::always_inline]] static void put(const __m128i (&column)[kQuarters], std::byte* line) {
-    constexpr int kEvensFirst = _MM_SHUFFLE(3, 1, 2, 0);
 #pragma GCC unroll 4
-    for (int q = 0; q < kQuarters; ++q) {
-      const __m128i words = _mm_shufflehi_epi16(_mm_shufflelo_epi16(column[q], kEvensFirst), kEvensFirst);
-      store(line + kStripBytes * q, _mm_shuffle_epi32(words, kEvensFirst));
-    }
+    for (int q = 0; q < kQuarters; ++q) store(line + kStripBytes * q, pairs_of(column[q]));
+  }
+};
+
+struct Fp8NibblesStrip {
+  static constexpr int kSteps = 4;
+  // fp8_nibbles() of every byte.
+  [[gnu::always_inline]] static __m128i nibbles(__m128i codes) {
+    const auto of = [&](int mask) __attribute__((always_inline)) {
+      return _mm_and_si128(codes, _mm_set1_epi8(static_cast<char>(mask)));
+    };
+    return _mm_or_si128(of(0x0F), _mm_or_si128(_mm_slli_epi16(of(0x70), 1), _mm_srli_epi16(of(0x80), 3)));
+  }
+  [[gnu::always_inline]] static void put(const __m128i (&column)[kQuarters], std::byte* line) {
+    __m128i pairs[kQuarters];
+#pragma GCC unroll 4
+    for (int q = 0; q < kQuarters; ++q) pairs[q] = pairs_of(nibbles(column[q]));
+    store(line, _mm_unpacklo_epi64(pairs[0], pairs[2]));
+    store(line + 16, _mm_unpacklo_epi64(pairs[1], pairs[3]));
+    store(line + 32, _mm_unpackhi_epi64(pairs[0], pairs[2]));
+    store(line + 48, _mm_unpackhi_epi64(pairs[1], pairs[3]));
   }
 };
 
@@ -129,8 +151,9 @@ int pack_bf16_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int
 
 int pack_fp8_strips(Fp8Order order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
                     std::size_t stride) {
-  return order == Fp8Order::kPairs ? pack<Fp8PairsStrip>(rows, row_bytes, steps, to, stride)
-                                   : pack<Fp8PlanesStrip>(rows, row_bytes, steps, to, stride);
+  return order == Fp8Order::kPairs     ? pack<Fp8PairsStrip>(rows, row_bytes, steps, to, stride)
+         : order == Fp8Order::kNibbles ? pack<Fp8NibblesStrip>(rows, row_bytes, steps, to, stride)
+                                       : pack<Fp8PlanesStrip>(rows, row_bytes, steps, to, stride);
 }
 
 int pack_mxfp4_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
