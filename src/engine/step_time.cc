@@ -171,6 +171,7 @@ double measure_draft(Runner& runner) {
 std::vector<double> measure_few_rows(Runner& runner) {
   constexpr int kMostRows = 64;
   constexpr double kLongEnough = 0.5, kQuick = 0.1;  // seconds: of all that is measured, of what is measured again
+  constexpr double kMostWaiting = 2;                 // by the clock, where steps wait for others more than they compute
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
@@ -198,17 +199,18 @@ std::vector<double> measure_few_rows(Runner& runner) {
   }
   // Again, in turn, so that what else runs on the machine disturbs none of them alone; each several times, as a step
   // behind one of many rows finds less of a small model in the processor's caches than it does behind its like.
-  const double again_from = spent;
+  const double again_from = spent, began = clock_seconds(CLOCK_MONOTONIC);
+  const auto long_enough = [&] { return spent > kLongEnough || clock_seconds(CLOCK_MONOTONIC) - began > kMostWaiting; };
   double before = spent;
   do {
     before = spent;
     for (TimedRows& of : timed) {
       for (int times = of.rows == kMostRows ? 1 : 4; times > 0; --times) {
-        if (spent > kLongEnough || of.seconds > kQuick / 4) break;
+        if (long_enough() || of.seconds > kQuick / 4) break;
         if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
       }
     }
-  } while (spent > before && spent < std::min(kLongEnough, again_from + kQuick));  // until none is quick enough
+  } while (spent > before && spent < again_from + kQuick && !long_enough());  // until none is quick enough
   return row_table(timed);
 }
 

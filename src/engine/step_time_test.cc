@@ -3,14 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <vector>
 
+#include "base/clocks.h"
 #include "engine/fake_model_testing.h"
 
 namespace sluice::step_time_test {
 namespace {
+
+// In this thread's processor time, which is what is measured where it computes.
+void compute_for(double seconds) {
+  const double end = clock_seconds(CLOCK_THREAD_CPUTIME_ID) + seconds;
+  while (clock_seconds(CLOCK_THREAD_CPUTIME_ID) < end) {
+  }
+}
 
 TEST(StepTime, FastModelsTakeTheMostRows) {
   EXPECT_EQ(step_time(0.001, 0, 512).rows, 512);
@@ -82,7 +88,7 @@ TEST(StepTime, SlowRowsAreTimedOnce) {
   FakeModel::Settings settings;
   settings.on_step = [&](const StepTables&) {
     ++steps;
-    std::this_thread::sleep_for(std::chrono::milliseconds(26));
+    compute_for(0.026);
   };
   EngineSetup options;
   options.cache.kv_cache_memory = 64 << 20;
@@ -97,7 +103,7 @@ TEST(StepTime, TheLeastTimeOfARowCounts) {
   int steps = 0;
   FakeModel::Settings settings;
   settings.on_step = [&](const StepTables&) {
-    if (++steps > 2 + 3) std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    if (++steps > 2 + 3) compute_for(0.015);
   };
   EngineSetup options;
   options.cache.kv_cache_memory = 64 << 20;
