@@ -171,7 +171,7 @@ double measure_draft(Runner& runner) {
 std::vector<double> measure_few_rows(Runner& runner) {
   constexpr int kMostRows = 64;
   constexpr double kLongEnough = 0.5, kQuick = 0.1;  // seconds: of all that is measured, of what is measured again
-  constexpr double kMostWaiting = 2;                 // by the clock, where steps wait for others more than they compute
+  constexpr double kMostWaiting = 1;                 // by the clock, where steps wait for others more than they compute
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/clocks.h"
@@ -96,6 +98,22 @@ TEST(StepTime, SlowRowsAreTimedOnce) {
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
   EXPECT_EQ(measure_few_rows(*runner).size(), 8U);
   EXPECT_EQ(steps, 2 + 7) << "of one row before it, then 1, 2, 3, 4, 5, 6 and 8";
+}
+
+// Steps that wait, for a disk or for other threads, take next to no processor time: the clock ends what is timed again.
+TEST(StepTime, StepsThatWaitAreTimedForASecondOrSo) {
+  int steps = 0;
+  FakeModel::Settings settings;
+  settings.on_step = [&](const StepTables&) {
+    ++steps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  EngineSetup options;
+  options.cache.kv_cache_memory = 64 << 20;
+  options.model.max_model_len = 8;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  EXPECT_EQ(measure_few_rows(*runner).size(), 8U);
+  EXPECT_LE(steps, 2 + 7 + 100 + 4) << "a second holds a hundred";
 }
 
 // Of the times of a number of rows the least counts: others were disturbed.
