@@ -51,7 +51,7 @@ constexpr Case kCases[] = {
     {"tiny_f32", "tiny", "default", "auto", "f32", "f32", 0, 12},
     {"tiny_plain", "tiny", "plain", "auto", "auto", "auto", 0, 12},
     {"tiny_ref", "tiny", "ref", "auto", "auto", "auto", 0, 12},
-    {"tiny_tiles", "tiny", "tiles", "auto", "auto", "auto", 0, 12},
+    {"tiny_tiles", "tiny", "tiles", "auto", "auto", "auto", 8, 12},
     {"tiny_int8", "tiny", "default", "int8", "auto", "auto", 0, 12},
     {"flash_default", "v4-flash-like", "default", "auto", "auto", "auto", 8, 88},
     {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 8, 88},
