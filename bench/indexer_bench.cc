@@ -90,7 +90,7 @@ class Bench {
       : options_(options),
         table_(table),
         pool_(options.threads),
-        probe_(&pool_, std::size_t{256} << 20),
+        probe_(&pool_, std::size_t{256} << 20, features_of(*table_)),
         keys_(options) {}
 
   void run() {

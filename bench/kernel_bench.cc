@@ -25,7 +25,7 @@ int KernelBench::copies(std::size_t bytes) const {
 }
 
 void KernelBench::print_header() {
-  const MachineProbe probe(&pool_, probe_bytes_per_thread(options_.threads));
+  const MachineProbe probe(&pool_, probe_bytes_per_thread(options_.threads), features_of(*table_));
   speed_ = probe.measure();
   fmt::print(
       "kernels {}, {} threads; read {:.1f} GB/s, f32 {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, int8 {:.0f} GOP/s, tiles "

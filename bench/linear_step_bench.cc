@@ -98,7 +98,8 @@ class Step {
     }
     MachineSpeed speed;
     for (int round = 0; round < options_.rounds; ++round) {
-      const MachineSpeed now = MachineProbe(&pool_, probe_bytes_per_thread(pool_.threads())).measure();
+      const MachineSpeed now =
+          MachineProbe(&pool_, probe_bytes_per_thread(pool_.threads()), features_of(*exec_.kernels)).measure();
       speed.read_gbytes = std::max(speed.read_gbytes, now.read_gbytes);
       speed.f32_gflops = std::max(speed.f32_gflops, now.f32_gflops);
       for (Batch& batch : batches) measure(batch);

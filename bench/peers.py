@@ -117,7 +117,8 @@ class Sluice:
         o = options
         self.command = [program or o.sluice, "bench", o.model, "--rounds", 1, "--threads", o.threads, "--prefill", listed(o.prefill),
                         "--decode", listed(o.decode), "--depth", listed(o.depth), "--concurrency",
-                        listed(o.concurrency), *shlex.split(o.sluice_flags)]
+                        listed(o.concurrency), "--concurrent-prompt", o.concurrent_prompt, "--concurrent-tokens",
+                        o.concurrent_tokens, *shlex.split(o.sluice_flags)]
 
     def flags(self):
         return [self.command[3:]]

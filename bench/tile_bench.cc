@@ -212,7 +212,8 @@ void bench_product(const Exec& exec, const Options& options, const Shape& shape,
   const int threads = exec.pool->threads();
   std::mt19937 random(2);
   Copies copies(exec, Weight(random, shape, false), static_cast<std::size_t>(options.megabytes * 1e6));
-  const MachineProbe probe(exec.pool, std::min(probe_bytes_per_thread(threads), std::size_t{128} << 20));
+  const MachineProbe probe(exec.pool, std::min(probe_bytes_per_thread(threads), std::size_t{128} << 20),
+                           features_of(*exec.kernels));
   for (const int rows : options.rows) {
     const auto x = random_inputs(random, static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.in), false);
     std::vector<float> y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.out));

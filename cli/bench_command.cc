@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/log.h"
 #include "base/progress.h"
@@ -12,8 +13,9 @@
 #include "cli/model_path.h"
 #include "cli/version.h"
 #include "engine/engine_options.h"
-#include "engine/thread_choice.h"
 #include "files/json.h"
+#include "kernels/bare_loops.h"
+#include "kernels/isa.h"
 #include "measure/machine_probe.h"
 #include "measure/rounds.h"
 
@@ -32,6 +34,20 @@ Status check_all(const char* flag, const std::vector<int>& values, int low, int 
   return {};
 }
 
+// Numbers that are compared: each once, and none that is only known once it has been measured.
+Status check_threads(const BenchOptions& options) {
+  const std::vector<int>& threads = options.threads;
+  EngineSetup engine = options.engine;
+  for (const int number : threads) {
+    engine.machine.threads = number;
+    SLUICE_RETURN_IF_ERROR(validate(engine));
+  }
+  const std::set<int> known(threads.begin(), threads.end());
+  if (known.size() == threads.size() && (threads.size() < 2 || !known.contains(0))) return {};
+  return invalid_argument(
+      fmt::format("--threads: expected 0 alone, or other numbers, each once, found {}", fmt::join(threads, ",")));
+}
+
 Status check(const BenchOptions& options) {
   constexpr int kMostTokens = 1 << 24, kMostSequences = 4096;
   SLUICE_RETURN_IF_ERROR(check_all("--prefill", options.prefill, 0, kMostTokens));
@@ -41,6 +57,7 @@ Status check(const BenchOptions& options) {
   SLUICE_RETURN_IF_ERROR(check_range("--concurrent-prompt", options.concurrent_prompt, 1, kMostTokens));
   SLUICE_RETURN_IF_ERROR(check_range("--concurrent-tokens", options.concurrent_tokens, 1, kMostTokens));
   SLUICE_RETURN_IF_ERROR(check_range("--rounds", options.rounds, 1, 1000));
+  SLUICE_RETURN_IF_ERROR(check_threads(options));
   if (options.probe_size >= 0) return {};
   return invalid_argument(fmt::format("--probe-size: expected at least 0, found {}", options.probe_size));
 }
@@ -157,11 +174,11 @@ std::size_t probe_bytes(const BenchOptions& options, int threads) {
 }
 
 Status print_probe(const BenchOptions& options) {
-  SLUICE_RETURN_IF_ERROR(validate(options.engine));
   EngineSetup engine = options.engine;
   if (!options.threads.empty()) engine.machine.threads = options.threads.front();
   ThreadPool pool(resolve_threads(engine));
-  const MachineProbe probe(&pool, probe_bytes(options, pool.threads()));
+  SLUICE_ASSIGN_OR_RETURN(const KernelTable* kernels, select_kernels(engine.machine.isa, engine.machine.kernels));
+  const MachineProbe probe(&pool, probe_bytes(options, pool.threads()), features_of(*kernels));
   fmt::print("{}\n", dump_json(to_json(probe.measure())));
   return {};
 }
@@ -172,7 +189,9 @@ using Probe = std::function<MachineSpeed()>;
 Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
   Device* device = runner.exec().device;
   if (device == nullptr || device->free_bytes() == 0) {  // the host's memory
-    auto probe = std::make_shared<MachineProbe>(runner.exec().pool, probe_bytes(options, runner.threads()));
+    const Exec& exec = runner.exec();
+    auto probe =
+        std::make_shared<MachineProbe>(exec.pool, probe_bytes(options, runner.threads()), features_of(*exec.kernels));
     return Probe([probe] { return probe->measure(); });
   }
   SLUICE_ASSIGN_OR_RETURN(DeviceProbe made, DeviceProbe::make(device));
@@ -183,7 +202,6 @@ void set_threads(EngineSetup& engine, int threads, Runner& runner) {
   engine.machine.threads = threads;
   runner.set_threads(resolve_threads(engine));
   if (engine.machine.pin_threads) runner.pin_threads();
-  if (threads == 0 && !runner.computes_later()) choose_threads(runner, engine.machine.pin_threads);
   runner.pin_caller();
 }
 

@@ -114,7 +114,7 @@ def test_commands():
     ik = [" ".join(map(str, command)) for command, *_ in peers.Ik(options).commands]
     assert ik == ["/i/llama-bench -m model.gguf -t 2 -rtr 1 -r 1 -o json -p 512,2048 -n 64 -fa 1",
                   "/i/llama-sweep-bench -m model.gguf -t 2 -rtr -c 10752 -ub 512 -fa 1"]
-    assert "--concurrency 1,16" in " ".join(map(str, peers.Sluice(options).command))
+    assert "--concurrency 1,16 --concurrent-prompt 32 --concurrent-tokens 16" in " ".join(map(str, peers.Sluice(options).command))
     with pytest.raises(SystemExit):
         peers.parse_options(["model", "model.gguf"])
 

@@ -38,6 +38,10 @@ def test_bench(tmp_path):
     assert xml.etree.ElementTree.parse(out.with_suffix(".svg")).getroot().tag.endswith("svg")
     probe = json.loads(sluice("bench", "--probe-only", "--probe-size", "1MB").stdout)
     assert probe.keys() == {"read_gbytes", "f32_gflops", "bf16_gflops", "int8_gops", "tiles_gflops", "thread_ratio"}
+    plain = json.loads(sluice("bench", "--probe-only", "--probe-size", "1MB", "--isa", "scalar").stdout)
+    assert plain["read_gbytes"] > 0 and plain["f32_gflops"] == plain["int8_gops"] == 0, "peaks of the kernels that run"
+    sluice("bench", "--prefill", 8, "--decode", 0, "--isa", "scalar", *SMALL_BENCH, "--json", out)
+    assert json.loads(out.read_text())["probe"]["f32_gflops"] == 0
 
 
 def test_bench_by_stage_and_threads(tmp_path):
@@ -61,6 +65,10 @@ def test_bad_bench(tmp_path):
     fails("bench", "--depth", "-1", says=["--depth", "-1"])
     fails("bench", "--concurrency", "0", says=["--concurrency", "found 0"])
     fails("bench", "--rounds", "0", says="--rounds")
+    fails("bench", "--threads", "4,x", says="--threads: expected a whole number, found '4,x'")
+    fails("bench", "--threads", "1,5000", says=["--threads", "found 5000"])
+    for threads in "4,0", "2,1,2":
+        fails("bench", "--threads", threads, says=f"--threads: expected 0 alone, or other numbers, each once, found {threads}")
     fails("bench", "--json", tmp_path / "no" / "where.json", says="--json")
     fails("bench", tmp_path / "nothing", says="nothing")
     longest = TINY["max_position_embeddings"]

@@ -87,6 +87,24 @@ __attribute__((target("avx2,avxvnni"))) void int8_avx2() {
   sink = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
 }
 
+// What stands for VPDPBUSD where there is none: sums of pairs in 16 bits, of two such pairs in 32, and an addition.
+__attribute__((target("avx2"))) void int8_pairs_avx2() {
+  __m256i acc[kChains];
+  for (auto& a : acc) a = _mm256_set1_epi32(1);
+  const __m256i x = _mm256_set1_epi32(static_cast<int>(0x01020304U)), ones = _mm256_set1_epi16(1);
+  for (int i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& a : acc) {
+      __m256i products = x;
+      asm volatile("" : "+x"(products));  // of this round, not of the one before
+      a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(products, x), ones));
+    }
+  }
+  __m256i sum = acc[0];
+  for (int c = 1; c < kChains; ++c) sum = _mm256_add_epi32(sum, acc[c]);
+  sink = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
+}
+
 // Products of bf16 tiles that are in registers, four sums by turns.
 void bf16_tiles() {
   struct alignas(64) Shapes {
@@ -163,7 +181,9 @@ BareLoop bare_loop(BareKind kind, const CpuFeatures& features) {
     case BareKind::kBf16Dot:
       return features.has(kBf16Dot) ? of(64, &bf16_avx512) : BareLoop();
     case BareKind::kInt8:
-      return features.has(kVnni) ? of(128, &int8_avx512) : features.has(kAvxVnni) ? of(64, &int8_avx2) : BareLoop();
+      if (features.has(kVnni)) return of(128, &int8_avx512);
+      if (features.has(kAvxVnni)) return of(64, &int8_avx2);
+      return features.has(kAvx2) ? of(64, &int8_pairs_avx2) : BareLoop();
     case BareKind::kTiles:
       return features.has(kAmxBf16) ? BareLoop{&bf16_tiles, 4.0 * kTileRounds * 2 * 16 * 16 * 32} : BareLoop();
   }

@@ -3,7 +3,7 @@
 //
 //   f32         multiply-adds
 //   bf16 dot    VDPBF16PS
-//   int8        VPDPBUSD, as wide as the machine has it
+//   int8        VPDPBUSD, as wide as the machine has it; on plain AVX2 VPMADDUBSW, VPMADDWD and an addition
 //   tiles       TDPBF16PS of AMX tiles. Emulated tiles have no such loop
 // Thread safety: pure functions, each on the calling thread.
 #pragma once

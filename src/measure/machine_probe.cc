@@ -74,8 +74,10 @@ MachineSpeed median(const std::vector<MachineSpeed>& speeds) {
           of(&MachineSpeed::int8_gops),   of(&MachineSpeed::tiles_gflops), of(&MachineSpeed::thread_ratio)};
 }
 
-MachineProbe::MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread)
-    : pool_(pool), bytes_per_thread_(std::max(bytes_per_thread, std::size_t{64} << 10) / 4096 * 4096) {
+MachineProbe::MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread, CpuFeatures features)
+    : pool_(pool),
+      bytes_per_thread_(std::max(bytes_per_thread, std::size_t{64} << 10) / 4096 * 4096),
+      features_(features) {
   for (int t = 0; t < pool->threads(); ++t) memory_.emplace_back(bytes_per_thread_);
   // Touched by the thread that reads it, as far as the pool gives each thread one.
   pool->run(pool->threads(), [&](int i, int) {
@@ -97,7 +99,7 @@ double MachineProbe::read_gbytes() const {
 
 double MachineProbe::peak(BareKind kind) const {
   constexpr double kBudget = 0.02;
-  const BareLoop loop = bare_loop(kind);
+  const BareLoop loop = bare_loop(kind, features_);
   if (loop.run == nullptr) return 0;
   const double seconds = median_seconds(kBudget, [&] { pool_->run(pool_->threads(), [&](int, int) { loop.run(); }); });
   return loop.operations * pool_->threads() / seconds * 1e-9;
@@ -107,7 +109,7 @@ double MachineProbe::thread_ratio() const {
   constexpr int kLoopsPerThread =
       64;  // some milliseconds, so that a thread that was stopped for a moment is no slow one
   const auto threads = static_cast<std::size_t>(pool_->threads());
-  const BareLoop loop = bare_loop(BareKind::kF32);
+  const BareLoop loop = bare_loop(BareKind::kF32, features_);
   if (threads == 1 || loop.run == nullptr) return 1;
   struct alignas(64) OfThread {
     double seconds = 0, loops = 0;

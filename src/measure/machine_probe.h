@@ -2,7 +2,7 @@
 // is for all threads of the pool together.
 //
 //   read bandwidth  every thread streams through memory of its own, far larger than the caches, by loads of 64 bytes
-//   f32, bf16 dot, int8, tiles: the loops of kernels/bare_loops.h
+//   f32, bf16 dot, int8, tiles: the loops of kernels/bare_loops.h, of instructions that the kernels which run may use
 // Of a GPU its memory alone is measured: bytes that copies within it read and write. Thread safety: one thread at a
 // time.
 #pragma once
@@ -49,8 +49,8 @@ MachineSpeed median(const std::vector<MachineSpeed>& speeds);
 
 class MachineProbe {
  public:
-  // Takes `bytes_per_thread` for each thread, at least 64 KiB. `pool` must outlive it.
-  MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread);
+  // Takes `bytes_per_thread` for each thread, at least 64 KiB. `pool` must outlive it. `features`: of this machine's.
+  MachineProbe(ThreadPool* pool, std::size_t bytes_per_thread, CpuFeatures features = cpu_features());
 
   std::size_t bytes_per_thread() const { return bytes_per_thread_; }
   double read_gbytes() const;
@@ -61,6 +61,7 @@ class MachineProbe {
  private:
   ThreadPool* pool_;
   std::size_t bytes_per_thread_;
+  CpuFeatures features_;
   std::vector<AlignedBytes> memory_;  // by thread
 };
 

@@ -157,6 +157,18 @@ TEST_F(SpeedCasesTest, RoundsAndTheirReport) {
   EXPECT_THAT(to_text(*result), ::testing::Not(::testing::HasSubstr("waiting")));
 }
 
+TEST(MachineProbe, MeasuresWhatKernelsMayUse) {
+  using enum CpuFeature;
+  ThreadPool pool(2);
+  const auto measure = [&pool](CpuFeatures features) { return MachineProbe(&pool, 1 << 20, features).measure(); };
+  const CpuFeatures plain = cpu_features().without(kAvx512).without(kAvxVnni);
+  const MachineSpeed avx2 = measure(plain), scalar = measure({});
+  EXPECT_EQ(avx2.bf16_gflops + avx2.tiles_gflops, 0);
+  EXPECT_EQ(avx2.f32_gflops > 0 && avx2.int8_gops > 0, plain.has(kAvx2));
+  EXPECT_EQ(scalar.f32_gflops + scalar.bf16_gflops + scalar.int8_gops + scalar.tiles_gflops, 0);
+  EXPECT_EQ(measure(cpu_features()).bf16_gflops > 0, cpu_features().has(kBf16Dot));
+}
+
 TEST(DeviceProbe, MeasuresMemoryAlone) {
   Result<DeviceProbe> probe = DeviceProbe::make(&cpu_device(), 1 << 20);
   ASSERT_TRUE(probe.ok());
