@@ -235,10 +235,12 @@ TEST(IndexSelect, SameOnEveryTableAndThreadCount) {
         const std::vector<Scene::Piece> pieces{{0, 130, 40}, {1, 699, 1}, {1, 0, 9}};
         ThreadPool one(1);
         const Selected expected = scene.select(Exec{&one, &scalar_kernels()}, pieces, top_k, true);
+        std::size_t turn = 0;
         for (int threads : {1, 2, 4}) {
-          if (kSanitized && threads != 2) continue;
           ThreadPool pool(threads);
+          std::size_t next = turn++;  // a sanitizer sees each table with one number of threads
           for (const KernelTable* table : all_tables()) {
+            if (kSanitized && next++ % 3 != 0) continue;
             const Selected scored = scene.select(Exec{&pool, table}, pieces, top_k, true);
             EXPECT_TRUE(same_bits(scored.scores, expected.scores)) << table->name;
             EXPECT_TRUE(same_values(scored.entries, expected.entries)) << table->name;
