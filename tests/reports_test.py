@@ -8,7 +8,7 @@ import numpy
 import pytest
 import tokenizers
 
-from program import MODEL, ROOT, TINY, fails, logits, sluice
+from program import MODEL, ROOT, SANITIZED, TINY, fails, logits, sluice
 
 
 # --- bench ------------------------------------------------------------------------------------------------------------
@@ -86,18 +86,19 @@ def simulate(tmp_path, *arguments, **options):
 
 
 def test_simulate(tmp_path):
-    flags = ("--requests", 300, "--cost", "step=0.01,row=1e-4", "--policies", "fair,fcfs,decode-first")
+    requests = 40 if SANITIZED else 300
+    flags = ("--requests", requests, "--cost", "step=0.01,row=1e-4", "--policies", "fair,fcfs,decode-first")
     summary, text, out = simulate(tmp_path, *flags)
     assert [run["policy"] for run in summary["runs"]] == ["fair", "fcfs", "decode-first"]
     for run in summary["runs"]:
-        assert run["requests"] == 300 and run["refused"] == 0
+        assert run["requests"] == requests and run["refused"] == 0
         assert 0 < run["ttft"]["p50"] <= run["ttft"]["p99"] <= run["ttft"]["max"]
     assert summary["runs"][1]["seconds"] == summary["runs"][2]["seconds"]
     for name in ("latency.svg", "load.svg", "summary.svg"):
         assert xml.etree.ElementTree.parse(out / name).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     again, _, _ = simulate(tmp_path, *flags)
     assert again == summary
-    assert "300 requests" in text
+    assert f"{requests} requests" in text
 
 
 def test_simulate_a_trace_and_a_calibrated_cost(tmp_path):
@@ -220,6 +221,8 @@ def test_perplexity(tmp_path):
     sluice("eval", "--perplexity", text, "--window", "64", "--json", out, "--max-num-batched-tokens", "7",
            "--profile", "plain")
     assert json.loads(out.read_text()) == found  # chunks change nothing
+    if SANITIZED:
+        return  # the rest is arithmetic
     # One window, by its logits.
     ids = tokenizers.Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text.read_text(),
                                                                               add_special_tokens=False).ids
@@ -267,6 +270,8 @@ def test_perplexity_against_another_profile(tmp_path):
     for side, flags in (found, ["--compute-dtype", "fp8"]), (against, ["--profile", "plain"]):
         alone, _ = measure(*flags)
         assert [side[key] for key in ("profile", "nll")] == [alone[key] for key in ("profile", "nll")]
+    if SANITIZED:
+        return  # the rest is arithmetic
     # By the definitions, from the logits of both.
     here, targets = logits_of_windows(tmp_path, text, 64, "--compute-dtype", "fp8")
     there, _ = logits_of_windows(tmp_path, text, 64, "--profile", "plain")

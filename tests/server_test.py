@@ -13,6 +13,7 @@ import urllib.parse
 import openai
 import pytest
 
+from program import SANITIZED
 from server_calls import QUESTION, WEATHER, chat, error_of, model, server  # noqa: F401
 from server_process import BUILD, PATIENCE, Server, fetch
 
@@ -90,7 +91,7 @@ def test_a_cut_tool_call_is_no_json(server, model):
     whole = chat(server, model, **ask)
     (call,) = whole.choices[0].message.tool_calls
     cut_calls = []
-    for tokens in range(1, whole.usage.completion_tokens):
+    for tokens in range(1, whole.usage.completion_tokens, 2 if SANITIZED else 1):
         choice = chat(server, model, max_tokens=tokens, **ask).choices[0]
         assert choice.finish_reason == "length"
         assert not (choice.message.content or "").strip()
@@ -184,7 +185,7 @@ def test_what_says_nothing_is_accepted(server, model):
 
 
 def test_a_large_body_does_not_hold_up_small_ones(server, model):
-    large = json.dumps({"messages": [{"role": "user", "content": "word " * 3_000_000}], "model": model}).encode()
+    large = json.dumps({"messages": [{"role": "user", "content": "word " * (300_000 if SANITIZED else 3_000_000)}], "model": model}).encode()
     large = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large) + large
     parts = urllib.parse.urlsplit(server.url)
 
@@ -203,6 +204,9 @@ def test_a_large_body_does_not_hold_up_small_ones(server, model):
                 client.close()
         return count
 
+    if SANITIZED:  # where how many is a matter of the machine
+        answered()
+        return
     # Hundreds, or few if this program stood still; 0 to 30 if both workers read large bodies.
     counts = []
     while len(counts) < 5 and sum(count > 80 for count in counts) < 3:
@@ -380,7 +384,7 @@ def test_a_drawn_seed_is_logged(server, model):
 # --- the prefix cache -------------------------------------------------------------------------------------------------
 
 BLOCK = 128  # tokens; prompts are cached in whole blocks
-NOTES = [{"role": "system", "content": " ".join(f"Note {i}: the number {i} times {i} is {i * i}." for i in range(40))},
+NOTES = [{"role": "system", "content": " ".join(f"Note {i}: the number {i} times {i} is {i * i}." for i in range(20 if SANITIZED else 40))},
          {"role": "user", "content": "What is 17 + 25?"}]
 
 
@@ -478,8 +482,9 @@ def test_debug_endpoints_are_for_this_machine(model):
 
 def test_priorities_are_accepted(server, model):
     with Server("--scheduling-policy", "priority") as other:
+        expected, _ = ask_notes(server, model)
         for priority in (-3, 0, 1000):
-            assert ask_notes(other, model, extra_body={"priority": priority})[0] == ask_notes(server, model)[0]
+            assert ask_notes(other, model, extra_body={"priority": priority})[0] == expected
 
 
 # --- clients that leave -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy
 import pytest
 import safetensors.numpy
 
-from program import MODEL, ROOT, TINY, fails, logits, sluice
+from program import MODEL, ROOT, SANITIZED, TINY, fails, few, logits, sluice
 from server_process import Server, fetch
 
 SMALL = TINY | {"vocab_size": 300, "hidden_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "o_groups": 2,
@@ -46,7 +46,7 @@ KIMI_K2 = cut("kimi-k2", num_hidden_layers=4, hidden_size=256, moe_intermediate_
               q_lora_rank=96, kv_lora_rank=64)
 
 
-@pytest.mark.parametrize("geometry", ["v2-lite", "v3 with MTP", "kimi-k2"])
+@pytest.mark.parametrize("geometry", few(["v3 with MTP", "v2-lite", "kimi-k2"], 1))
 def test_expanded_prefill_of_any_width(tmp_path, geometry):
     config, model = tmp_path / "geometry.json", tmp_path / "model"
     odd = {"qk_nope_head_dim": 20, "qk_rope_head_dim": 6, "v_head_dim": 23}
@@ -66,10 +66,12 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
     (alone / "config.json").write_text(json.dumps(GEOMETRIES[geometry]))
     sluice("synth", alone / "config.json", model)
     some = ["--ids", "5 77 200 9 " * 40, "--positions", "0 3 127 128 159"]
-    for profile in ("default", "plain"):
+    for profile in few(("default", "plain"), 1):
         written = logits(tmp_path, model, *some, "--profile", profile)["logits"]
         dummy = [alone, *some, "--profile", profile, "--load-format", "dummy"]
         assert (logits(tmp_path, *dummy)["logits"] == written).all()
+        if SANITIZED and geometry not in ("fp8 and fp4", "v3.2"):
+            continue
         shared = logits(tmp_path, *dummy, "--dummy-experts", "2")["logits"]
         assert numpy.isfinite(shared).all() and (shared != written).any()
         emulated = [*dummy, "--dummy-experts", "2", "--device", "emulated"]
@@ -125,7 +127,7 @@ def test_synth(tmp_path, geometry):
     assert table(model) == table(config)
 
     ids = ",".join(str(i * 7 % 300) for i in range(150))
-    for profile in ("plain", "default"):
+    for profile in few(("default", "plain"), 1):
         done = sluice("logits", model, "--ids", ids, "--profile", profile, "--greedy", "20", "--out", tmp_path / "l")
         assert "warning" not in done.stderr
         result = safetensors.numpy.load_file(tmp_path / "l")
@@ -133,6 +135,8 @@ def test_synth(tmp_path, geometry):
         assert 0.05 < result["logits"].std() < 20
         assert len(set(result["logits"].argmax(axis=1).tolist())) > 10  # not the same answer to everything
 
+    if SANITIZED:
+        return  # the bytes are compared elsewhere
     again = tmp_path / "again"
     sluice("synth", model, again, "--seed", "7", "--shard-size", "1MB")
     for file in model.iterdir():
@@ -142,7 +146,7 @@ def test_synth(tmp_path, geometry):
     assert any((other / f.name).read_bytes() != f.read_bytes() for f in model.glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("geometry", ["f32 scales", "v2", "v3 with MTP", "v3.2", "kimi-k2"])
+@pytest.mark.parametrize("geometry", few(["f32 scales", "v3.2", "v2", "v3 with MTP", "kimi-k2"], 2))
 def test_synth_store_f32(tmp_path, geometry):
     """The same values as float32: the same `plain` logits, bit by bit (each weight meets its scale before the dot)."""
     config = tmp_path / "geometry.json"

@@ -5,24 +5,26 @@
 # What passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that could change
 # the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. What has a stamp
 # is not read again, in any checkout; --all reads everything, the tests too. --record writes the stamps of this tree to
-# tools/tidy_passed.txt, so that another machine reads only what changed since.
+# tools/tidy_passed.txt, so that another machine reads only what changed since. As preprocessing everything takes a minute,
+# there is a second stamp, of this machine only, named by the files that it would begin from (tools/tidy_inputs.py).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recorded=$root/tools/tidy_passed.txt
 stamps=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/sluice/tidy
 
-# One translation unit: called by xargs below with the build folder, the hash of the configuration, and the file.
+# One translation unit: called by xargs below with the build folder, the hash of the configuration, the file and its key.
 if [ "${1:-}" = --one ]; then
-  build=$2 configuration=$3 file=$4
+  build=$2 configuration=$3 file=$4 key=$5
   # The compile command of the file: the line before its "file" line, with the JSON escapes undone; without the launcher.
   command=$(grep -F -B 1 "\"file\": \"$file\"" "$build/compile_commands.json" | head -n 1 |
     sed -E 's/^ *"command": "(.*)",$/\1/; s/\\(["\\])/\1/g; s/ -o [^ ]+ -c / /')
   hash=$({ echo "$configuration ${command//$root/}"; cd "$build" && eval "$command -E -C -P" | sed "s#$root/##g"; } | sha256sum | cut -d ' ' -f 1)
   echo "$hash" >>"$SLUICE_TIDY_SEEN"
-  [ -z "${SLUICE_TIDY_ALL:-}" ] && { [ -e "$stamps/$hash" ] || grep -qxF "$hash" "$recorded"; } && exit 0
+  passed() { touch "$stamps/$hash" "$stamps/${key:-$hash}"; }
+  [ -z "${SLUICE_TIDY_ALL:-}" ] && { [ -e "$stamps/$hash" ] || grep -qxF "$hash" "$recorded"; } && passed && exit 0
   start=$SECONDS
   output=$(clang-tidy-19 --quiet -p "$build" "$file" 2>&1) || { printf '%s\n' "$output" >&2; exit 1; }
-  touch "$stamps/$hash"
+  passed
   echo "tidy: ${file#"$root"/} read in $((SECONDS - start)) s"
   exit 0
 fi
@@ -50,9 +52,15 @@ fi
 SLUICE_TIDY_SEEN=$(mktemp)
 export SLUICE_TIDY_SEEN
 trap 'rm -f "$SLUICE_TIDY_SEEN"' EXIT
+declare -A keys=()
+while read -r key file; do keys[$file]=$key; done < <("$root/tools/tidy_inputs.py" "$build")
 # The largest first, so that no core is left with one of them at the end.
-ls -S -- "${files[@]}" | tr '\n' '\0' |
-  xargs -0 -n 1 -P "$(nproc)" "${BASH_SOURCE[0]}" --one "$build" "$configuration" ||
+ls -S -- "${files[@]}" | while IFS= read -r file; do
+  key=${keys[$file]:-}
+  case ${1:-} in --all | --record) ;; *) [ -z "$key" ] || [ ! -e "$stamps/$key" ] || continue ;; esac
+  printf '%s\0' "$file" "$key"
+done |
+  xargs -0 -r -n 2 -P "$(nproc)" "${BASH_SOURCE[0]}" --one "$build" "$configuration" ||
   { echo "tidy: see above; NOLINT(check-name) with a reason where clang-tidy is wrong" >&2; exit 1; }
 [ "${1:-}" != --record ] || LC_ALL=C sort -u "$SLUICE_TIDY_SEEN" >"$recorded"
 echo "tidy: ${#files[@]} translation units, no findings"

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "cache/damage_testing.h"
 
@@ -287,7 +288,7 @@ TEST(PagePoolTest, RandomLivesAreThoseOfTheSimplestPool) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  for (int life = 0; life < 60; ++life) {
+  for (int life = 0; life < random_cases(60); ++life) {
     const int pages = 1 + static_cast<int>(random() % 12), names = 1 + static_cast<int>(random() % 24);
     PagePool pool(pages);
     Oracle oracle(pages);

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "engine/engine_testing.h"
 
@@ -66,7 +67,7 @@ TEST(RuledTokensTest, AreWhatTheRulesSayOfAllTokensBefore) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const std::vector<TokenId> ends{1, 2};
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < random_cases(300); ++round) {
     const TokenRules rules = random_rules(random);
     ASSERT_TRUE(validate(rules, kVocab).ok());
     RuledTokens ruled(std::make_shared<TokenRules>(rules), ends, kVocab);

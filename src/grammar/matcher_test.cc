@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "grammar/gbnf.h"
 #include "grammar/gbnf_parser.h"
@@ -225,7 +226,7 @@ TEST(MatcherTest, RandomGrammarsAllowWhatTheyShould) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   const Vocabulary vocabulary({"a", "b", "c", "ab", "ba", "abc", "cc", "aab", "bcb", "cab", "bb", "ab"});
-  for (std::uint32_t i = 0; i < 40 && !testing::Test::HasFailure(); ++i) {
+  for (std::uint32_t i = 0; i < (kSanitized ? 10 : 40) && !testing::Test::HasFailure(); ++i) {
     check_grammar(RandomGrammar(seed + i).text(), vocabulary);
   }
 }
@@ -240,7 +241,7 @@ TEST(MatcherTest, CopiesAndRollbacksAreTheSameText) {
   const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
   Matcher matcher(masks);
   std::vector<std::int32_t> tokens;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < random_cases(400); ++i) {
     const auto back = random() % (std::min<std::size_t>(tokens.size(), 3) + 1);
     if (random() % 2 == 0 && back > 0) {
       matcher.rollback(back);

@@ -6,6 +6,7 @@
 #include <regex>
 #include <string>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 
 namespace sluice::regex_test {
@@ -69,7 +70,7 @@ TEST(RegexTest, AgreesWithTheStandardLibrary) {
   static constexpr const char* kParts[] = {"a",  "b",   "[ab]", "[^a]",        "(?:a|bc)", "(ab)",
                                            "a*", "b+?", "c?",   "(?:ab){1,2}", "^",        "$",
                                            ".",  "|",   "\\w",  "(?:^a|b$)",   "[a-c]{2}"};
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < random_cases(400); ++i) {
     std::string pattern;
     for (auto parts = 1 + random() % 6; parts > 0; --parts) pattern += kParts[random() % std::size(kParts)];
     const std::regex standard(pattern, std::regex::ECMAScript);
@@ -108,7 +109,7 @@ TEST(DfaTest, Algebra) {
 // The same texts as before, and of any two states some text tells one from the other.
 TEST(DfaTest, ReducedToTheFewestStates) {
   std::mt19937 random(test_seed());
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < random_cases(300); ++round) {
     Dfa given;
     given.states.resize(2 + random() % 40);
     for (std::size_t s = 0; s < given.states.size(); ++s) {

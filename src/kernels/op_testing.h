@@ -52,8 +52,8 @@ std::vector<const KernelTable*> all_tables();
 ::testing::AssertionResult same_bits(std::span<const float> found, std::span<const float> expected);
 ::testing::AssertionResult same_values(std::span<const std::int32_t> found, std::span<const std::int32_t> expected);
 
-// Runs `op` with every table and 1, 2 and 4 threads, and expects the floats that it returns to be those of the
-// reference ops (ref_op_table()), bit by bit. Returns those.
+// Runs `op` with every table and 1, 2 and 4 threads (under a sanitizer with one of these each), and expects the floats
+// that it returns to be those of the reference ops (ref_op_table()), bit by bit. Returns those.
 std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op);
 
 // Rows of every codec: each with shapes that fill vectors and shapes that do not, as far as it takes them.

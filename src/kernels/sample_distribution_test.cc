@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "kernels/op_testing.h"
 #include "kernels/sample.h"
@@ -93,8 +94,8 @@ double chi_squared_bound(double freedom) {
 }
 
 void expect_frequencies(const std::vector<float>& logits, const SampleRow& row, std::uint64_t seed) {
-  constexpr int kDraws = 60000;
-  constexpr double kSmallest = 200;  // what is expected less often is counted together
+  constexpr int kDraws = random_cases(60000);
+  constexpr double kSmallest = kSanitized ? 60 : 200;  // what is expected less often is counted together
   const std::vector<double> p = exact(logits, row).p;
   std::vector<double> found(p.size());
   for (const TokenId token : draw(logits, row, kDraws, seed)) found[static_cast<std::size_t>(token)] += 1;
@@ -178,7 +179,7 @@ TEST(SampleDistribution, RowsWithTheSameNoiseMostlyAgree) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  constexpr int kDraws = 20000;
+  constexpr int kDraws = random_cases(20000);
   for (const float difference : {1e-6F, 0.05F, 0.3F, 1.0F}) {
     for (const SampleRow& row : {SampleRow{}, SampleRow{.temperature = 0.7F, .top_p = 0.95F}}) {
       std::vector<float> one(300), other(300);

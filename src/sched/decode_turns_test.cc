@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 
 namespace sluice::decode_turns_test {
@@ -66,7 +67,7 @@ TEST(DecodeTurnsTest, TheOneThatWaitedLongestGoesFirst) {
 
 TEST(DecodeTurnsTest, EverybodyIsServedWithinTheBoundOfItsLastTurn) {
   const unsigned first = test_seed();
-  for (unsigned i = 0; i < 300; ++i) {
+  for (unsigned i = 0; i < random_cases(300U); ++i) {
     SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i);
     std::mt19937 random(first + i);
     const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "sched/scheduler_world_testing.h"
 
@@ -100,7 +101,7 @@ TEST(FairPromptsTest, APromptBehindManyIsServedWithinTheBound) {
 // Any arrivals, decodes of any number, memory and places enough: the bound of scheduler.h.
 TEST(FairPromptsTest, NoPromptWaitsBeyondTheBound) {
   const unsigned first = test_seed();
-  for (unsigned i = 0; i < 120; ++i) {
+  for (unsigned i = 0; i < random_cases(120U); ++i) {
     SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << first + i);
     std::mt19937 random(first + i);
     const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -3,12 +3,14 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,10 +63,16 @@ class TestClient {
                      body.size(), body));
   }
 
-  // More bytes into the buffer; false at the end of the connection or after a minute without any.
+  // For bytes, or the end of the connection: a minute otherwise.
+  void wait_at_most(std::chrono::milliseconds patience) { patience_ = patience; }
+
+  // More bytes into the buffer; false at the end of the connection. It is a failure if neither comes.
   bool receive() {
     pollfd ready{socket_, POLLIN, 0};
-    if (::poll(&ready, 1, 60'000) <= 0) return false;
+    if (::poll(&ready, 1, static_cast<int>(patience_.count())) <= 0) {
+      ADD_FAILURE() << "neither bytes nor an end of the connection came";
+      return false;
+    }
     std::array<char, 65536> bytes;
     const auto got = ::recv(socket_, bytes.data(), bytes.size(), 0);
     if (got <= 0) return false;
@@ -132,6 +140,7 @@ class TestClient {
 
   int socket_;
   bool connected_ = false;
+  std::chrono::milliseconds patience_{60'000};
   std::string buffer_;
 };
 

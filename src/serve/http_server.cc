@@ -107,6 +107,7 @@ class HttpServer::Impl {
         refuse_connection(std::move(stream), shared->tls.load() != nullptr);
       } else {
         asio::dispatch(loop->io, [loop, peer, moved = std::move(stream)]() mutable {
+          if (loop->shared->draining) return;  // it came while the others were closed
           auto session = std::make_shared<HttpSession>(loop, std::move(moved), peer);
           asio::co_spawn(loop->io, HttpSession::run(std::move(session)), asio::detached);
         });

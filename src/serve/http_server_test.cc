@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <semaphore>
 #include <thread>
 
 #include "serve/http_client_testing.h"
@@ -45,6 +46,10 @@ class HttpServerTest : public ::testing::Test {
       exchange->on_disconnect([this] { gone_.set_value(); });
       held_ = exchange;
       arrived_.set_value();
+    } else if (request.path == "/busy") {
+      is_busy_.release();
+      busy_until_.acquire();
+      exchange->respond(text("done"));
     } else if (request.path == "/stream") {
       exchange->begin_stream(text("one,"));
       exchange->write("two,");
@@ -62,6 +67,7 @@ class HttpServerTest : public ::testing::Test {
   HttpServerOptions options_;
   std::atomic<int> last_status_ = 0;
   std::promise<void> gone_, arrived_;
+  std::counting_semaphore<> is_busy_{0}, busy_until_{0};
   HttpExchangePtr held_;
   std::unique_ptr<HttpServer> server_;
   int port_ = 0;
@@ -321,6 +327,27 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndRefusesNewConnections) {
   EXPECT_TRUE(drained.get());
   server_->close();
   server_->close();
+}
+
+// The server's thread is busy while they connect, and finds one after the other when it is told to drain.
+TEST_F(HttpServerTest, DrainClosesWhatIsJustBeingAccepted) {
+  start();
+  TestClient first(port_), second(port_);
+  second.send_request("GET", "/known");
+  EXPECT_EQ(second.read_answer().status, 200);
+  first.send_request("GET", "/busy");
+  is_busy_.acquire();
+  second.send_request("GET", "/busy");
+  TestClient late(port_), later(port_);
+  later.wait_at_most(10s);
+  busy_until_.release();
+  is_busy_.acquire();  // it was told of the others together with this request
+  auto drained = std::async(std::launch::async, [&] { return server_->drain(kPatience); });
+  std::this_thread::sleep_for(50ms);
+  busy_until_.release();
+  EXPECT_EQ(later.read_all(), "");
+  EXPECT_EQ(late.read_all(), "");
+  EXPECT_TRUE(drained.get());
 }
 
 TEST_F(HttpServerTest, CloseCutsWhatIsLeft) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <random>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "files/json.h"
 #include "text/chat_parsers/chat_parsers.h"
@@ -235,7 +236,8 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
 
 constexpr std::array kReasoning = {Reasoning::kNone, Reasoning::kMayOpen, Reasoning::kOpen};
 
-constexpr int kRounds = 30, kMostRounds = 3000;  // more only until there were enough of what is looked for
+constexpr int kRounds = random_cases(30),
+              kMostRounds = 3000;  // more only until there were enough of what is looked for
 
 // Also cut at every token: half a call is never JSON.
 TEST_P(CallSyntax, ForcedCallsAreReadBack) {

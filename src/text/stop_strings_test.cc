@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 
 namespace sluice::stop_strings_test {
@@ -67,7 +68,7 @@ TEST(StopMatcherTest, RandomTextsAndCuts) {
     for (char& c : text) c = static_cast<char>('a' + random() % 2);
     return text;
   };
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < random_cases(20000); ++round) {
     std::vector<std::string> stops(random() % 4);
     for (std::string& stop : stops) stop = draw(9);
     // Mostly beginnings of stop strings, so that near misses are common.

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "base/sanitizer_testing.h"
 #include "base/test_paths_testing.h"
 #include "text/tokenizer_testing.h"
 
@@ -237,7 +238,7 @@ void damage(std::string& text, std::size_t boundary, std::mt19937& random) {
 
 TEST(Tokenizer, RandomDamageGivesAnErrorOrAWorkingTokenizer) {
   constexpr unsigned kSeed = 7;
-  constexpr int kRounds = 6000;
+  constexpr int kRounds = random_cases(6000);
   auto json = with_added({R"({"content": "<s>", "special": true})", R"({"content": "<t>", "lstrip": true})"});
   set_json(json, "pre_tokenizer", R"json({"type": "Sequence", "pretokenizers": [
       {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|[a-z\\s]+(?!\\S)"}, "behavior": "Isolated", "invert": false},

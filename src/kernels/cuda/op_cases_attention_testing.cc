@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "base/sanitizer_testing.h"
 #include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice {
@@ -57,7 +58,10 @@ OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const AttendShapes c = pick(random, sizes, attend_shapes(), official_attend_shapes());
   const int sequences = random.between(1, 3);
   int most_tokens = c.tokens_per_row == 1 ? 600 : 1400;
-  if (sizes == CaseSizes::kOfficial) most_tokens = c.tokens_per_row == 1 ? 1500 : 40 * c.tokens_per_row + 6000;
+  if (sizes == CaseSizes::kOfficial) {
+    const int more = kSanitized ? 600 : 6000;
+    most_tokens = c.tokens_per_row == 1 ? 1500 : 40 * c.tokens_per_row + more;
+  }
   const RowFormat format = make_row_format(c.codec, c.row_dims(), c.rope);
   const int pages = sequences * (most_tokens / kBlockTokens + 1) + 3;
   auto &latents = memory.keep<Planes>(), &windows = memory.keep<Planes>();
@@ -141,7 +145,7 @@ OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
 OpCase attend_expanded_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   AttendExpandedArgs args;
   args.rows = random.pick(std::vector<int>{1, 3, 8, 21, 70});
-  args.heads = pick(random, sizes, {random.between(1, 4)}, {128});
+  args.heads = pick(random, sizes, {random.between(1, 4)}, {kSanitized ? 16 : 128});
   args.key_dims = pick(random, sizes, {16, 40, 192}, {192});
   args.value_dims = pick(random, sizes, {16, 24, 128, 200}, {128});
   args.keys = random.between(1, 300);

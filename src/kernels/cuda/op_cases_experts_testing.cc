@@ -1,6 +1,7 @@
 // Cases of kernels/experts.h.
 #include <fmt/format.h>
 
+#include "base/sanitizer_testing.h"
 #include "kernels/cuda/op_cases_testing.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
@@ -32,8 +33,10 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
       {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
       {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
       {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
-  static const std::vector<Shape> kOfficial{
-      {256, 6, 4096, 2048, 2048}, {384, 6, 7168, 3072, 3072}, {256, 8, 7168, 2048, 2048}};
+  constexpr int kPart = kSanitized ? 8 : 1;  // of the dimensions, for making the weights takes minutes there
+  static const std::vector<Shape> kOfficial{{256, 6, 4096 / kPart, 2048 / kPart, 2048 / kPart},
+                                            {384, 6, 7168 / kPart, 3072 / kPart, 3072 / kPart},
+                                            {256, 8, 7168 / kPart, 2048 / kPart, 2048 / kPart}};
   Shape shape = pick(random, sizes, kShapes, kOfficial);
   const bool official = sizes == CaseSizes::kOfficial;
   const WeightForm spec = official ? kSpecs[shape.slots == 8 ? 1 : 0] : random.pick(kSpecs);
