@@ -46,9 +46,10 @@ void enqueue(const Exec& exec, const Args& args, void (*op)(const Exec&, const A
   Exec on_worker = exec;
   on_worker.ops = nullptr;
   on_worker.device = nullptr;
-  static_cast<EmulatedDevice*>(exec.device)->enqueue([on_worker, later = Later<Args>{args}, op] {
-    op(on_worker, later.get());
-  });
+  bool beside_last = false;
+  if constexpr (requires { args.beside_last; }) beside_last = args.beside_last;
+  static_cast<EmulatedDevice*>(exec.device)
+      ->enqueue_op([on_worker, later = Later<Args>{args}, op] { op(on_worker, later.get()); }, beside_last);
 }
 
 }  // namespace
@@ -102,18 +103,44 @@ void EmulatedDevice::protect(bool accessible) {
 void EmulatedDevice::enqueue(Work work) {
   if (recording_) {
     recording_ops_.push_back(std::move(work));
+    recorded_op_ = false;
     return;
   }
   {
     const std::lock_guard lock(mutex_);
+    release_held();
     queue_.push_back(std::move(work));
     ++enqueued_;
   }
   changed_.notify_all();
 }
 
+void EmulatedDevice::enqueue_op(Work work, bool beside_last) {
+  if (recording_) {
+    const auto place = recording_ops_.end() - (beside_last && recorded_op_ ? 1 : 0);
+    recording_ops_.insert(place, std::move(work));
+    recorded_op_ = true;
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (beside_last && held_ != nullptr) {
+      queue_.push_back(std::move(work));
+    } else {
+      release_held();
+      held_ = std::move(work);
+    }
+    ++enqueued_;
+  }
+  changed_.notify_all();
+}
+
+void EmulatedDevice::release_held() {
+  if (held_ != nullptr) queue_.push_back(std::exchange(held_, nullptr));
+}
+
 EmulatedDevice::Recording EmulatedDevice::recorded() {
-  recording_ = false;
+  recording_ = recorded_op_ = false;
   return std::exchange(recording_ops_, {});
 }
 
@@ -154,6 +181,8 @@ void EmulatedDevice::fill(std::byte* to, std::byte value, std::size_t bytes) {
 
 Device::Mark EmulatedDevice::mark() {
   const std::lock_guard lock(mutex_);
+  release_held();
+  changed_.notify_all();
   return enqueued_;
 }
 

@@ -8,6 +8,8 @@
 //     overwritten, so whoever kept its address reads 0xA5.
 //   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
 //     memory; a host value that an op kept shows up as stale.
+//   - An op that is said to have nothing to do with the one before it (StoreKvArgs::beside_last) is done before that
+//     one: if it has, values differ.
 // Thread safety: as Device's.
 #pragma once
 
@@ -52,6 +54,8 @@ class EmulatedDevice final : public Device {
   // What an op does, with the device's memory at hand.
   using Work = std::function<void()>;
   void enqueue(Work work);
+  // An op of a table; `beside_last`: done before the one enqueued last, if that is another op.
+  void enqueue_op(Work work, bool beside_last);
 
   // What is enqueued between these two is recorded, not done. replay() enqueues all of it.
   using Recording = std::vector<Work>;
@@ -64,18 +68,21 @@ class EmulatedDevice final : public Device {
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
   void enqueue_moves(std::span<const ByteMove> moves);
+  void release_held();  // with mutex_
   void run();
   void protect(bool accessible);
 
   mutable std::mutex mutex_;  // of all below but what is the worker's
   std::condition_variable changed_;
   std::deque<Work> queue_;
+  Work held_;  // the op enqueued last, until it is known what comes next; or none
   Mark enqueued_ = 0, done_ = 0;
   bool stop_ = false;
   std::map<std::byte*, std::size_t> maps_;
   bool accessible_ = false;
   bool recording_ = false;
   Recording recording_ops_;
+  bool recorded_op_ = false;  // the last of them is an op
   std::atomic<bool> broken_ = false;
   std::minstd_rand random_;  // the worker's
   std::thread worker_;

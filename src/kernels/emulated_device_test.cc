@@ -73,6 +73,31 @@ TEST_F(EmulatedDeviceTest, AnOpKeepsTheArgumentsThatItWasCalledWith) {
   EXPECT_TRUE(same_bits(download(output, 48), expected));
 }
 
+// The order in which what is enqueued is done: a move, two ops, one beside the second, another move, one beside that.
+TEST_F(EmulatedDeviceTest, AnOpBesideTheLastIsDoneBeforeIt) {
+  std::vector<int> done;
+  const auto work = [&done](int i) { return [&done, i] { done.push_back(i); }; };
+  const auto enqueue_all = [&] {
+    device_.enqueue(work(0));
+    device_.enqueue_op(work(1), false);
+    device_.enqueue_op(work(2), false);
+    device_.enqueue_op(work(3), true);
+    device_.enqueue(work(4));
+    device_.enqueue_op(work(5), true);
+  };
+  const std::vector<int> expected{0, 1, 3, 2, 4, 5};
+  enqueue_all();
+  device_.wait();
+  EXPECT_EQ(done, expected);
+  device_.record();
+  enqueue_all();
+  const EmulatedDevice::Recording recording = device_.recorded();
+  done.clear();
+  device_.replay(recording);
+  device_.wait();
+  EXPECT_EQ(done, expected);
+}
+
 TEST_F(EmulatedDeviceTest, TheHostCannotTouchItsMemory) {
   const DeviceMemory memory = floats(4);
   volatile float* value = in(memory);
