@@ -151,11 +151,13 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
       for (int rows = 1; rows <= kRows; rows += every_count ? 1 : rows < 20 ? 3 : 47) {
         for (const int kernel : {cuda_sm90::kFewRows, cuda_sm90::kSomeRows, cuda_sm90::kManyRows, cuda_sm90::kTileRows}) {
           for (const auto cut :
-               {StripRows::Cut::kAny, StripRows::Cut::kNarrow, StripRows::Cut::kPlain, StripRows::Cut::kWide}) {
+               {StripRows::Cut::kAny, StripRows::Cut::kNarrow, StripRows::Cut::kSegments, StripRows::Cut::kPlain,
+                StripRows::Cut::kWide}) {
             const int first = (rows * 7) % (kRows - rows + 1);
             product.x = x.data() + static_cast<std::ptrdiff_t>(first) * width;
             y.poison();
-            cuda_sm90::multiply_strips(exec_, {.rows = rows, .kernel_rows = kernel, .cut = cut}, {&product, 1});
+            cuda_sm90::multiply_strips(
+                exec_, {.rows = rows, .kernel_rows = kernel, .cut = cut, .workspace_used = 0}, {&product, 1});
             const unsigned count = different(y.data(), expected.data() + static_cast<std::ptrdiff_t>(first) * out,
                                              static_cast<std::size_t>(rows) * out);
             ASSERT_EQ(count, 0U) << describe(form) << " " << out << " x " << in << ", rows " << rows << ", kernel "
@@ -410,7 +412,9 @@ TEST_F(GpuSpeedStrips, Products) {
                               .y = y.data() + static_cast<std::ptrdiff_t>(g) * of.out,
                               .ldy = static_cast<std::ptrdiff_t>(of.out) * of.groups});
         }
-        cuda_sm90::multiply_strips(exec_, StripRows::of(rows), products);
+        StripRows of_strips = StripRows::of(rows);
+        of_strips.workspace_used = 0;
+        cuda_sm90::multiply_strips(exec_, of_strips, products);
       });
       const double bytes = static_cast<double>(weight.shape.bytes()) * of.groups;
       const double flops = 2.0 * rows * of.out * of.in * of.groups;

@@ -134,7 +134,9 @@ class StagedJobs {
       products.push_back(product);
     }
     stage_rows(exec, rows, stagings);
-    multiply_strips(exec, StripRows::of(rows), products);
+    StripRows of_strips = StripRows::of(rows);
+    of_strips.workspace_used = (static_cast<std::size_t>(rows) * row_values_ * 2 + 255) / 256 * 256;
+    multiply_strips(exec, of_strips, products);
   }
 
   static StagedRows staged_rows(const LinearJob& job) {
@@ -191,7 +193,7 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
     } else if (rows.group_count == 0 &&
                (rows.cut == StripRows::Cut::kAny ? fills_tiles(exec, rows, together) : rows.kernel_rows == kTileRows)) {
       multiply_tiles(exec, rows, together);
-    } else {
+    } else if (!multiply_segments(exec, rows, together)) {
       StripRows many = rows;
       many.kernel_rows = kManyRows;
       multiply_many(exec, many, together);

@@ -97,9 +97,11 @@ class StripCheck {
   Status compare(const char* name, const cuda_sm90::StripProduct& product) {
     SLUICE_ASSIGN_OR_RETURN(const auto alone, row(product, kRow, {.rows = 1, .kernel_rows = cuda_sm90::kFewRows}));
     for (const int kernel : {cuda_sm90::kFewRows, cuda_sm90::kSomeRows, cuda_sm90::kManyRows, cuda_sm90::kTileRows}) {
-      for (const auto cut : {StripRows::Cut::kNarrow, StripRows::Cut::kPlain, StripRows::Cut::kWide}) {
+      for (const auto cut :
+           {StripRows::Cut::kNarrow, StripRows::Cut::kSegments, StripRows::Cut::kPlain, StripRows::Cut::kWide}) {
         const int first = kernel >= cuda_sm90::kManyRows ? 0 : kRow - 5;
-        const StripRows rows{.rows = std::min(kernel, kRows - first), .kernel_rows = kernel, .cut = cut};
+        const StripRows rows{
+            .rows = std::min(kernel, kRows - first), .kernel_rows = kernel, .cut = cut, .workspace_used = 0};
         SLUICE_ASSIGN_OR_RETURN(const auto bits, row(product, first, rows));
         if (bits != alone) {
           return internal_error(std::string("--profile sm90: on ") + gpu_.gpu() + " the product of one row with " +

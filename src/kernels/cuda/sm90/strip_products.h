@@ -31,12 +31,14 @@ inline constexpr int kFewRows = 8, kSomeRows = 16, kManyRows = 64, kTileRows = 1
 // `rows` to all of the products, or `group_count` groups of at most kernel_rows rows. kernel_rows, one of these, says
 // which kernel (kTileRows: no groups), and `cut` how it cuts its work; all give the same bits.
 struct StripRows {
-  // kNarrow: segments of a strip at once; kWide: more strips to a warp, where the kernel has that; kAny: as it suits.
-  enum class Cut { kAny, kNarrow, kPlain, kWide };
+  // kNarrow: segments of a strip at once; kSegments: each like a product of its own; kWide: more strips to a warp, each
+  // where the kernel has that; kAny: as it suits.
+  enum class Cut { kAny, kNarrow, kSegments, kPlain, kWide };
 
   int rows = 0, group_count = 0;
   int kernel_rows = kManyRows;
   Cut cut = Cut::kAny;
+  std::size_t workspace_used = SIZE_MAX;  // its first bytes, of which products need the others for segments
 
   static StripRows of(int rows) {
     return {.rows = rows,
@@ -52,6 +54,9 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
 void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 void multiply_many(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 void multiply_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
+// Each segment of these as a product of its own, of tiles, whose sums are added in order. False: that is not as it
+// suits, or not possible.
+bool multiply_segments(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 // Whether these fill the GPU with tiles.
 bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 

@@ -1,4 +1,5 @@
-// Products with hundreds of rows, of weights that are not experts' (tile_products.h).
+// Products with hundreds of rows, of weights that are not experts' (tile_products.h); and with fewer rows of weights
+// that have several segments, which are products of their own then.
 #include <algorithm>
 #include <vector>
 
@@ -22,11 +23,12 @@ std::int64_t tiles_of(int rows, const StripProduct& product) {
   return std::int64_t{(product.weight.strips + strips - 1) / strips} * ((rows + of_tile - 1) / of_tile);
 }
 
+// follows: TileLaunch.
 template <StripKind kKind>
-void launch(const Exec& exec, int rows, std::span<const StripProduct> products) {
+void launch(const Exec& exec, int rows, std::span<const StripProduct> products, bool follows = false) {
   for (const int strips : {8, 16}) {
     TileLaunch launch{};
-    launch.rows = rows;
+    launch.rows = rows, launch.follows = follows;
     for (const StripProduct& product : products) {
       if (tile_strips(product) != strips) continue;
       launch.products[launch.count] = product;
@@ -45,7 +47,96 @@ void launch(const Exec& exec, int rows, std::span<const StripProduct> products) 
   }
 }
 
+// Sums of segments, added in ascending order; an output a thread.
+struct AddSegments {
+  static constexpr int kThreads = 1;
+  struct Product {
+    const float* sums;  // [segments][rows][out]
+    float* y;
+    std::ptrdiff_t ldy;
+    std::int32_t out, first;  // the first thread
+  };
+  Product products[kMostStripProducts];
+  std::int32_t count, rows, segments;
+
+  SLUICE_DEVICE void operator()(const cuda_ops::Team<kThreads>& team) const {
+    int i = 0;
+    while (i + 1 < count && team.index >= products[i + 1].first) ++i;
+    const Product& product = products[i];
+    const int at = team.index - product.first, apart = rows * product.out;
+    float of[kMostSegments];  // all on their way at once
+#pragma unroll
+    for (int s = 0; s < kMostSegments; ++s) {
+      if (s < segments) of[s] = __ldcg(product.sums + s * apart + at);
+    }
+    float y = 0.0F;
+#pragma unroll
+    for (int s = 0; s < kMostSegments; ++s) {
+      if (s < segments) y += of[s];
+    }
+    product.y[at / product.out * product.ldy + at % product.out] = y;
+  }
+};
+
+// A segment as a product of one.
+StripProduct segment_product(const StripProduct& product, int segment, float* sums) {
+  const StripLinear& w = product.weight;
+  const int first = segment * w.segment_cells;
+  const std::size_t bytes = static_cast<std::size_t>(first) * w.cell_bytes;
+  StripProduct of = product;
+  of.weight.cells = of.weight.segment_cells = std::min(w.segment_cells, w.cells - first);
+  of.weight.in = of.weight.padded_in();
+  of.weight.segments = 1;
+  of.weight.scales_at = w.scales_at - bytes;
+  if (w.kind == StripKind::kFp8) of.weight.scales_at += static_cast<std::size_t>(first / w.scale_cells) * 16;
+  of.data += bytes;
+  of.x += first * kCellInputs;
+  of.y = sums, of.ldy = w.out;
+  return of;
+}
+
 }  // namespace
+
+bool multiply_segments(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  using enum StripRows::Cut;
+  const StripLinear& first = products[0].weight;
+  const auto alike = [&](const StripProduct& product) {
+    const StripLinear& w = product.weight;
+    return w.segments == first.segments && (w.kind != StripKind::kFp8 || w.segment_cells % w.scale_cells == 0);
+  };
+  std::int64_t tiles = 0;
+  std::size_t outputs = 0;
+  for (const StripProduct& product : products) {
+    tiles += (product.weight.strips + 15) / 16 * product.weight.segments;
+    outputs += static_cast<std::size_t>(product.weight.out);
+  }
+  const std::size_t sums = static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(first.segments) * outputs;
+  const bool possible = rows.group_count == 0 && (first.kind == StripKind::kFp8 || first.kind == StripKind::kBf16) &&
+                        first.segments > 1 && std::ranges::all_of(products, alike) &&
+                        rows.workspace_used <= cuda_ops::workspace_bytes(exec) &&
+                        sums * sizeof(float) <= cuda_ops::workspace_bytes(exec) - rows.workspace_used;
+  const bool suits = rows.rows <= kTileRows && 3 * tiles / 2 >= cuda_ops::processors(exec);
+  if (!possible || (rows.cut != kSegments && (rows.cut != kAny || !suits))) return false;
+  auto* to = reinterpret_cast<float*>(cuda_ops::workspace(exec, rows.workspace_used + sums * sizeof(float)) +
+                                      rows.workspace_used);
+  AddSegments adding{};
+  std::vector<StripProduct> parts;
+  std::int32_t threads = 0;
+  for (const StripProduct& product : products) {
+    adding.products[adding.count++] = {to, product.y, product.ldy, product.weight.out, threads};
+    for (int s = 0; s < first.segments; ++s, to += rows.rows * product.weight.out)
+      parts.push_back(segment_product(product, s, to));
+    threads += rows.rows * product.weight.out;
+  }
+  for (std::size_t i = 0; i < parts.size(); i += kMostStripProducts) {
+    const auto some = std::span(parts).subspan(i, std::min<std::size_t>(kMostStripProducts, parts.size() - i));
+    first.kind == StripKind::kFp8 ? launch<StripKind::kFp8>(exec, rows.rows, some, i > 0)
+                                  : launch<StripKind::kBf16>(exec, rows.rows, some, i > 0);
+  }
+  adding.rows = rows.rows, adding.segments = first.segments;
+  cuda_ops::launch(exec, threads, adding);
+  return true;
+}
 
 bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   std::int64_t tiles = 0;
