@@ -19,7 +19,8 @@ constexpr int kHeads = 64, kDims = 512, kLayers = 32;
 // Rows of random codes up to 1.9, scales near 1.
 __global__ void fill_rows(PlaneView plane, std::int64_t rows) {
   for (std::int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
-    const RowRef row = plane.row(static_cast<std::int32_t>(i / plane.rows_per_page), static_cast<int>(i % plane.rows_per_page));
+    const RowRef row =
+        plane.row(static_cast<std::int32_t>(i / plane.rows_per_page), static_cast<int>(i % plane.rows_per_page));
     const auto random = [&](unsigned of) {
       unsigned x = static_cast<unsigned>(i) * 2654435761U + of * 40503U + 12345U;
       x ^= x >> 16, x *= 0x7FEB352DU, x ^= x >> 15, x *= 0x846CA68BU, x ^= x >> 16;
@@ -77,7 +78,8 @@ class Layers {
                           .window_list = static_cast<std::int32_t>(window_pages.size()),
                           .first_window_block = std::max(0, kind.position - rows + 1 - 127) / kBlockTokens});
         for (int b = spans_.back().first_window_block; b < blocks; ++b)
-          window_pages.push_back(WindowPage(static_cast<std::int32_t>(random() % static_cast<unsigned>(windows.pages))));
+          window_pages.push_back(
+              WindowPage(static_cast<std::int32_t>(random() % static_cast<unsigned>(windows.pages))));
         if (latents == nullptr) continue;
         const auto start = static_cast<int>(random() % static_cast<unsigned>(latents->pages));
         for (int b = 0; b < blocks; ++b) {  // HCA's two rows in order
@@ -99,12 +101,15 @@ class Layers {
     if (latents != nullptr) latent_pages_ = std::make_unique<OnDevice<LatentPage>>(latent_pages);
     if (kind.selected > 0) {
       selected_ = std::make_unique<OnDevice<std::int32_t>>(selected);
-      counts_ = std::make_unique<OnDevice<std::int32_t>>(std::vector<std::int32_t>(static_cast<std::size_t>(rows_), kind.selected));
+      counts_ = std::make_unique<OnDevice<std::int32_t>>(
+          std::vector<std::int32_t>(static_cast<std::size_t>(rows_), kind.selected));
     }
   }
 
   // Returns how many blocks a row had.
-  int run(const Exec& exec, int layer, float* q, const float* sink, float* out, bool sm90, int cluster) const {
+  // pairs: the output as bf16 alone, as a step has it; null: as values.
+  int run(const Exec& exec, int layer, float* q, const float* sink, float* out, float* pairs, bool sm90,
+          int cluster) const {
     StepTables step;
     const auto first = static_cast<std::size_t>(layer * sequences_), count = static_cast<std::size_t>(sequences_);
     step.spans = {device_spans_->data() + first, count};
@@ -125,6 +130,8 @@ class Layers {
       args.selected_count = counts_->data(), args.max_selected = kind_.selected;
     }
     args.bf16 = true;
+    args.forms_only = pairs != nullptr;
+    args.out_rows.forms[static_cast<std::size_t>(InputForm::kBf16)] = pairs;
     if (sm90) return cuda_sm90::attend_official(exec, args, cluster);
     cuda_ops::attend_keys(exec, args);
     return 0;
@@ -150,10 +157,15 @@ class GpuSpeedAttention : public Sm90SpeedTest {
     const int all = sequences * rows, layers = all > 512 ? 2 : kLayers;
     const Layers work(random_, kind, windows, latents, sequences, rows, layers);
     const double us = microseconds(
-        layers, [&](int i) { blocks = work.run(exec_, i, q_->data(), sink_->data(), out_->data(), sm90, cluster); },
+        layers,
+        [&](int i) {
+          blocks = work.run(exec_, i, q_->data(), sink_->data(), out_->data(), as_pairs_ ? pairs_->data() : nullptr,
+                            sm90, cluster);
+        },
         true);
     const double keys = static_cast<double>(all) * kind.keys();
-    const double bytes = keys * 584 + 2.0 * all * kHeads * kDims * 4, flops = keys * kHeads * 2 * 2 * kDims;
+    const double bytes = keys * 584 + (as_pairs_ ? 6.0 : 8.0) * all * kHeads * kDims,
+                 flops = keys * kHeads * 2 * 2 * kDims;
     std::printf("%-12s %s by %d b %4d x %4d rows %9.1f us, %6.0f GB/s (%3.0f %% of copy), %6.1f TFLOP/s\n", kind.name,
                 sm90 ? "sm90" : "default", blocks, sequences, rows, us, bytes / us * 1e-3,
                 100 * bytes / (us * 1e-6) / copy_bytes_a_second(), flops / us * 1e-6);
@@ -166,20 +178,36 @@ class GpuSpeedAttention : public Sm90SpeedTest {
     std::vector<float> q = random_values(random_, kMost / 16);
     q_ = std::make_unique<OnDevice<float>>(kMost);
     for (std::size_t i = 0; i < 16; ++i) {
-      gpu().upload({reinterpret_cast<std::byte*>(q_->data() + i * q.size()), reinterpret_cast<const std::byte*>(q.data()), q.size() * 4});
+      gpu().upload({reinterpret_cast<std::byte*>(q_->data() + i * q.size()),
+                    reinterpret_cast<const std::byte*>(q.data()), q.size() * 4});
     }
-    out_ = std::make_unique<OnDevice<float>>(kMost);
+    out_ = std::make_unique<OnDevice<float>>(kMost), pairs_ = std::make_unique<OnDevice<float>>(kMost / 2);
     sink_ = std::make_unique<OnDevice<float>>(random_values(random_, kHeads));
     gpu().wait();
   }
-  std::unique_ptr<OnDevice<float>> q_, sink_, out_;
+  std::unique_ptr<OnDevice<float>> q_, sink_, out_, pairs_;
+  bool as_pairs_ = false;
 };
+
+// With outputs as bf16 alone.
+TEST_F(GpuSpeedAttention, Step) {
+  as_pairs_ = true;
+  const Plane windows(kBlockTokens, 8192), by_four(kBlockTokens / 4, 32768), by_128(kBlockTokens / 128, 1 << 20);
+  const Kind csa{"CSA 128+512", 4, 512, 65535}, hca{"HCA 128+512", 128, 0, 65535},
+      short_hca{"HCA 128+128", 128, 0, 16383}, window{"window", 0, 0, 65535};
+  for (const auto& [sequences, rows] : {std::pair{1, 1}, {8, 1}, {32, 1}, {64, 1}, {128, 1}, {256, 1}, {1, 2048}}) {
+    measure(csa, windows, &by_four, sequences, rows);
+    measure(hca, windows, &by_128, sequences, rows);
+    measure(short_hca, windows, &by_128, sequences, rows);
+    measure(window, windows, nullptr, sequences, rows);
+  }
+}
 
 TEST_F(GpuSpeedAttention, Decode) {
   std::printf("copy %.0f GB/s\n", copy_bytes_a_second() * 1e-9);
   const Plane windows(kBlockTokens, 8192), by_four(kBlockTokens / 4, 32768), by_128(kBlockTokens / 128, 1 << 20);
-  const Kind csa{"CSA 128+512", 4, 512, 65535}, hca{"HCA 128+512", 128, 0, 65535}, short_hca{"HCA 128+128", 128, 0, 16383},
-      window{"window", 0, 0, 65535}, million{"HCA 1M", 128, 0, (1 << 20) - 1};
+  const Kind csa{"CSA 128+512", 4, 512, 65535}, hca{"HCA 128+512", 128, 0, 65535},
+      short_hca{"HCA 128+128", 128, 0, 16383}, window{"window", 0, 0, 65535}, million{"HCA 1M", 128, 0, (1 << 20) - 1};
   for (const int b : {1, 8, 32, 64, 128, 256}) {
     measure(csa, windows, &by_four, b, 1);
     measure(hca, windows, &by_128, b, 1);

@@ -96,7 +96,7 @@ class World {
   }
   // All rows as attend() of the profile leaves them, and as attend_keys(), rope_heads() and prepare_rows() do one after
   // the other: values, then bf16.
-  std::vector<std::vector<float>> finished(const Exec& exec, int cluster, bool one_by_one) {
+  std::vector<std::vector<float>> finished(const Exec& exec, int cluster, bool one_by_one, bool forms_only = false) {
     std::vector<Position> positions;
     for (int r = 0; r < rows_; ++r) positions.push_back(position(r));
     const OnDevice<Position> of_rows(positions);
@@ -118,6 +118,7 @@ class World {
     args.out_rows = contiguous_rows(args.out, shape_.heads * shape_.dims);
     args.out_rows.columns = shape_.dims, args.out_rows.parts = shape_.heads, args.out_rows.part_step = shape_.dims;
     args.out_rows.forms[static_cast<std::size_t>(InputForm::kBf16)] = pairs.data();
+    args.forms_only = forms_only;
     out_->poison();
     if (one_by_one) {
       composed::attend(exec, args);
@@ -405,6 +406,9 @@ TEST_F(GpuAttention, FinishesWhatItGivesAsTheOpsBehindItWould) {
     const auto expected = world.finished(exec_, 0, true);
     for (const int cluster : {0, 1, 2, 4, 8}) {
       if (cluster > 1 && of.shape.dims != 512) continue;
+      const auto pairs = world.finished(exec_, cluster, false, true)[1];
+      ASSERT_EQ(std::memcmp(pairs.data(), expected[1].data(), pairs.size() * sizeof(float)), 0)
+          << of.name << " by " << cluster << " blocks, bf16 alone";
       const auto given = world.finished(exec_, cluster, false);
       for (const std::size_t i : {0U, 1U}) {
         ASSERT_EQ(std::memcmp(given[i].data(), expected[i].data(), expected[i].size() * sizeof(float)), 0)

@@ -1,4 +1,5 @@
 // Attention of one layer (docs/models/deepseek_v4.md §4): project, write the cache, then attend through it.
+#include <algorithm>
 #include <cmath>
 
 #include "model/deepseek_v4/step.h"
@@ -73,6 +74,9 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
     args.max_selected = v4.index_topk;
   }
   args.out = o.values, args.out_rope = rope(index), args.out_rows = o;
+  args.forms_only = step.tap == nullptr && std::ranges::all_of(a.o_a, [&](const LinearWeight& weight) {
+                      return o.form(weight.input_form()) != nullptr;
+                    });
   args.bf16 = profile_.bf16_attention();
   args.tiles = profile_.tiles_attention();
   attend(step.exec, args);

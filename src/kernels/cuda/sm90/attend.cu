@@ -83,6 +83,8 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
   launch.segments = (keys + kSegmentKeys - 1) / kSegmentKeys;
   launch.score_factor = args.scale * kLog2E;
   launch.pairs = args.out_rows.form(InputForm::kBf16);
+  const auto forms = std::ranges::count_if(args.out_rows.forms, [](const float* form) { return form != nullptr; });
+  launch.values = !args.forms_only || launch.pairs == nullptr || forms > 1;  // others are made of values
   const int first = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - first;
   const std::size_t row_bytes = static_cast<std::size_t>(launch.groups) * static_cast<std::size_t>(launch.segments) *
                                 static_cast<std::size_t>(segment_floats(args.dims)) * sizeof(float);
@@ -108,7 +110,7 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
   if (takes_list(exec, args)) return attend_list(exec, args, ListCut::kFastest);
   if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
   AttendArgs keys = args;
-  keys.out_rope = {}, keys.out_rows = {};
+  keys.out_rope = {}, keys.out_rows = {}, keys.forms_only = false;
   attend_official(exec, keys, 0);
 }
 

@@ -51,9 +51,10 @@ struct AttendLaunch {
   // Of rows with several segments: [row - first_row][group][segment], of which kPartialSums floats are m and l of each
   // head, then the values [kGroupHeads][dims].
   float* partials;
-  // The output again as bf16 [row of the step][heads * dims]; null: not wanted. If args.out_rope has a table its
+  // The output as bf16 [row of the step][heads * dims]; null: not wanted. If args.out_rope has a table its
   // rotary dims, the last ones, are rotated back, in neighbouring pairs.
   float* pairs;
+  bool values;  // the output is wanted as values, too
 };
 inline constexpr int kPartialSums = 2 * kGroupHeads;
 SLUICE_HD constexpr std::int64_t segment_floats(int dims) {
@@ -172,7 +173,7 @@ SLUICE_DEVICE void put_output(const AttendLaunch& launch, int row, int head, int
     b = std::fma(x0, -by.y, x1 * by.x);
   }
   float* to = out_of(launch, row, head, dims) + dim;
-  *reinterpret_cast<float2*>(to) = {a, b};
+  if (launch.values) *reinterpret_cast<float2*>(to) = {a, b};
   if (launch.pairs != nullptr) {
     reinterpret_cast<std::uint32_t*>(launch.pairs)[(to - launch.args.out) / 2] = bf16_pair(a, b);
   }
