@@ -1,9 +1,9 @@
 // Attention over official FP8 rows: one team of four warpgroups has a row's heads and a segment of its keys.
-//   loads    looks up rows of the cache, copies them through a ring and writes them as f16 into one of two stages:
-//   keys,
-//            which are the values as well, serve both products from the same bytes
+//   loads    looks up rows of the cache, copies them to a place of their own and writes them as f16 into one of two
+//            stages: keys, which are the values as well, serve both products from the same bytes
 //   scores   q k of a block of 64 keys, its weights, running maxima and sums; some of the queries are kept in registers
 //   values   two groups: weights times values, half of the dims each
+// Half of the dims are multiplied by the queries while the others are written.
 // Where there are fewer teams than processors a cluster has a row instead (attend_cluster.cu), with the same bits.
 #include "kernels/cuda/sm90/attend_parts.h"
 
@@ -22,10 +22,8 @@ struct AttendTeam {
   using Codes = AttendCodes<kDims>;
   static constexpr int kTiles = Codes::kTiles, kStageBytes = kTiles * kTileBytes;
   static constexpr int kHeldTiles = kTiles > 3 ? 3 : 1;  // of the queries, in registers of the group of scores
-  // Copies of a half block go in threes. kAhead threes are on their way.
-  static constexpr int kCodeCopies = Codes::kCodeCopies, kThrees = Codes::kCopies / 3;
-  static constexpr int kAhead = kThrees == 1 ? 4 : 7;
-  static_assert(Codes::kCopies % 3 == 0);
+  // Copies of half of the keys and half of the dims, those of a group of values, are awaited together: four of a block.
+  static constexpr int kHalfTiles = kTiles / 2;
   static constexpr int kColumns = kDims / 2;                     // value dims of a group
   static constexpr int kWide = kColumns < 128 ? kColumns : 128;  // of them in a product
   static constexpr int kParts = kColumns / kWide;
@@ -33,11 +31,12 @@ struct AttendTeam {
 
   struct Shared {
     std::byte q[kStageBytes - kHeldTiles * kTileBytes], keys[kStages][kStageBytes], weights[kTileBytes];
-    std::byte ring[3 * kAhead * kCopyBytes];
+    std::byte raw[2 * Codes::kCopies * kCopyBytes];
     std::int32_t rows[kSegmentKeys];  // find_rows()
     float query_powers[kGroupHeads], alpha[kGroupHeads], factors[kGroupHeads];
     int exponents[kExponents], largest[4];  // E of blocks; the largest scale that a warp has
-    SharedBarrier q_there, q_taken, full[kStages], empty[kStages][2], weights_there, weights_taken, sums_there;
+    SharedBarrier q_there, q_taken, weights_there, weights_taken, sums_there;
+    SharedBarrier full[kStages][2], empty[kStages][2][2];  // of a half of the dims; then of a half of the keys
     RowSpan span;
     AttendItem item;  // once queries are there
   };
@@ -77,8 +76,10 @@ struct AttendTeam {
       shared.q_taken.init(kGroupThreads);
 #pragma unroll
       for (int s = 0; s < kStages; ++s) {
-        shared.full[s].init(kGroupThreads);
-        for (SharedBarrier& half : shared.empty[s]) half.init(2 * kGroupThreads);
+        for (int dims = 0; dims < 2; ++dims) {
+          shared.full[s][dims].init(kGroupThreads);
+          for (SharedBarrier& keys : shared.empty[s][dims]) keys.init(kGroupThreads);
+        }
       }
       shared.weights_there.init(kGroupThreads);
       shared.weights_taken.init(2 * kGroupThreads);
@@ -106,27 +107,31 @@ struct AttendTeam {
       i = min(i, item.keys() - 1);
       return Codes::row_of(launch, item, i, shared.rows[i]);
     };
-    // Three copies of a half block after the other.
-    std::byte* own = shared.ring + t * 16;
-    const std::byte* from = nullptr;
-    bool there = false;
-    int half_to_start = 0, three_to_start = 0;
-    const auto start = [&](int slot) {
-      if (three_to_start == 0) {
-        const int i = half_to_start * kHalfKeys + quad;
-        from = row_of(i).data() + part * 16;
-        there = i < item.keys();
-        ++half_to_start;
+    // The thread's keys of the block whose copies are started next.
+    std::byte* own = shared.raw + t * 16;
+    const std::byte* from[2];
+    bool there[2];
+    const auto take_block = [&](int block) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = block * kBlockKeys + half * kHalfKeys + quad;
+        from[half] = row_of(i).data() + part * 16, there[half] = i < item.keys();
       }
-#pragma unroll
-      for (int i = 0; i < 3; ++i) cuda_ops::copy_16_or_zeros(own + (3 * slot + i) * kCopyBytes, from + i * 64, there);
-      cuda_ops::commit_copies();
-      from += 3 * 64;
-      three_to_start = three_to_start + 1 == kThrees ? 0 : three_to_start + 1;
     };
-    static_assert((kAhead - 1) / kThrees * kHalfKeys + kHalfKeys <= kGroupThreads, "rows that are looked up first");
+    const auto start = [&]<int kDimsHalf>(int half) {
+      const std::byte* of_half = half == 0 ? from[0] : from[1];
+      const bool copies = half == 0 ? there[0] : there[1];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) start(i);
+      for (int c = kDimsHalf * kHalfTiles; c < (kDimsHalf == 0 ? kHalfTiles : Codes::kCopies); ++c) {
+        cuda_ops::copy_16_or_zeros(own + (half * Codes::kCopies + c) * kCopyBytes, of_half + c * 64, copies);
+      }
+      cuda_ops::commit_copies();
+    };
+    take_block(0);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) start.template operator()<0>(half);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) start.template operator()<1>(half);
     const auto scales = [&](int half) { return row_of(half * kHalfKeys + quad).scales(); };
     uint2 next[2] = {scales(0), scales(1)};
     std::int32_t others[kSegmentKeys / kGroupThreads - 1];
@@ -134,53 +139,55 @@ struct AttendTeam {
     find_keys(launch, item, others, other_keys);
     find_rows(launch, shared.span, item, others, shared.rows + kGroupThreads, other_keys);
     meet_group<kLoaders>();
-    int slot = 0;
     for (int block = 0, blocks = item.blocks(); block < blocks; ++block) {
       const int stage = block % kStages;
       const uint2 now[2] = {next[0], next[1]};
       next[0] = scales(2 * block + 2), next[1] = scales(2 * block + 3);
+      take_block(block + 1);
       const bool plain = !any_of_group<kLoaders>(!Codes::is_plain(now[0]) || !Codes::is_plain(now[1]));
       const int exponent = plain ? 0 : find_exponent<kLoaders, Codes>(shared.largest, now);
-      if (block == 1) shared.q_taken.wait(0);
-      for (int half = 0; half < 2; ++half) {
-        if (block >= kStages) shared.empty[stage][half].wait(block / kStages - 1);
-        const uint2 of_row = half == 0 ? now[0] : now[1];
-        const int key = half * kHalfKeys + quad;
-#pragma unroll
-        for (int three = 0; three < kThrees; ++three) {
-          cuda_ops::wait_copies<kAhead - 1>();
-          const std::byte* raw = own + 3 * slot * kCopyBytes;
-          if (plain) {
-            store_three<true>(shared.keys[stage], key, part, raw, three, of_row, 0);
-          } else {
-            store_three<false>(shared.keys[stage], key, part, raw, three, of_row, exponent);
-          }
-          start(slot);
-          slot = slot + 1 == kAhead ? 0 : slot + 1;
-        }
-      }
       if (t == 0) shared.exponents[block % kExponents] = exponent;
-      show_tensor_cores();
-      shared.full[stage].arrive();
+      if (block == 1) shared.q_taken.wait(0);
+      const auto make = [&]<int kDimsHalf>() {
+#pragma unroll 1
+        for (int half = 0; half < 2; ++half) {
+          if (block >= kStages) shared.empty[stage][kDimsHalf][half].wait(block / kStages - 1);
+          cuda_ops::wait_copies<3>();
+          const int key = half * kHalfKeys + quad;
+          const std::byte* raw = own + half * Codes::kCopies * kCopyBytes;
+          const uint2 of_row = half == 0 ? now[0] : now[1];
+          if (plain) {
+            store_half<kDimsHalf, true>(shared.keys[stage], key, part, raw, of_row, 0);
+          } else {
+            store_half<kDimsHalf, false>(shared.keys[stage], key, part, raw, of_row, exponent);
+          }
+          start.template operator()<kDimsHalf>(half);
+        }
+        show_tensor_cores();
+        shared.full[stage][kDimsHalf].arrive();
+      };
+      make.template operator()<0>();
+      make.template operator()<1>();
     }
     cuda_ops::wait_copies<0>();
   }
 
-  // Three copies of a key.
-  template <bool kPlain>
-  static SLUICE_DEVICE void store_three(std::byte* stage, int key, int part, const std::byte* raw, int three,
-                                        const uint2& scales, int exponent) {
-    uint4 words[3];
+  // Half of the dims of a key.
+  template <int kDimsHalf, bool kPlain>
+  static SLUICE_DEVICE void store_half(std::byte* stage, int key, int part, const std::byte* raw, const uint2& scales,
+                                       int exponent) {
+    constexpr int kFirst = kDimsHalf * kHalfTiles, kEnd = kDimsHalf == 0 ? kHalfTiles : Codes::kCopies;
+    uint4 words[kEnd - kFirst];
 #pragma unroll
-    for (int i = 0; i < 3; ++i) words[i] = *reinterpret_cast<const uint4*>(raw + i * kCopyBytes);
+    for (int c = kFirst; c < kEnd; ++c) words[c - kFirst] = *reinterpret_cast<const uint4*>(raw + c * kCopyBytes);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      const int c = 3 * three + i;
-      if (c < kCodeCopies) {
+    for (int c = kFirst; c < kEnd; ++c) {
+      if (c < Codes::kCodeCopies) {
         const std::uint32_t scale = (c < 4 ? scales.x : scales.y) >> (8 * (c % 4)) & 0xFFU;
-        store_codes<kPlain>(stage + c * kTileBytes, key, part, words[i], scale, exponent);
+        store_codes<kPlain>(stage + c * kTileBytes, key, part, words[c - kFirst], scale, exponent);
       } else {
-        store_rotary<kPlain>(stage + (kTiles - 1) * kTileBytes, key, (c - kCodeCopies) * 4 + part, words[i], exponent);
+        store_rotary<kPlain>(stage + (kTiles - 1) * kTileBytes, key, (c - Codes::kCodeCopies) * 4 + part,
+                             words[c - kFirst], exponent);
       }
     }
   }
@@ -205,15 +212,17 @@ struct AttendTeam {
     const GroupOperand q = inner_operand(shared.q);
     for (int block = 0; block * kBlockKeys < count; ++block) {
       const int stage = block % kStages;
-      shared.full[stage].wait(block / kStages);
       const GroupOperand keys = inner_operand(shared.keys[stage]);
       float s[32];
 #pragma unroll
       for (float& value : s) value = 0.0F;
       hold(s);
-      begin_products();
 #pragma unroll
       for (int step = 0; step < kDims / 16; ++step) {
+        if (step % (4 * kHalfTiles) == 0) {
+          shared.full[stage][step / (4 * kHalfTiles)].wait(block / kStages);
+          begin_products();
+        }
         const int at = step / 4 * kTileBytes + step % 4 * 32;
         if (step < 4 * kHeldTiles) {
           multiply_group(s, held[step], further(keys, at));
@@ -276,7 +285,7 @@ struct AttendTeam {
     }
     for (int block = 0; block < blocks; ++block) {
       const int stage = block % kStages;
-      shared.full[stage].wait(block / kStages);
+      shared.full[stage][half].wait(block / kStages);
       shared.weights_there.wait(block);
       float alpha[2] = {shared.alpha[low], shared.alpha[low + 8]};
       scale_values(v, alpha, shared.exponents[(block == 0 ? 0 : block - 1) % kExponents],
@@ -295,12 +304,12 @@ struct AttendTeam {
         if (step % 2 == 1) commit_products();
       }
       wait_products<1>();
-      shared.empty[stage][0].arrive();
+      shared.empty[stage][half][0].arrive();
       wait_products<0>();
 #pragma unroll
       for (auto& part : v) hold(part);
       shared.weights_taken.arrive();
-      shared.empty[stage][1].arrive();
+      shared.empty[stage][half][1].arrive();
     }
     shared.sums_there.wait(0);
     const AttendItem& item = shared.item;
