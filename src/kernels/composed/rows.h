@@ -50,23 +50,29 @@ inline LinearJob product_of(const LinearWeight& weight, const Rows& x, int part,
   return {.weight = &weight, .x = x.values + part * x.part_step, .ldx = x.ld, .y = y, .ldy = ldy};
 }
 
+// Whether heads are normed before they are rotated, not with it.
+inline bool norms_apart(const HeadForm& form) {
+  return form.eps >= 0.0F && (form.norm != nullptr || form.rope.table == nullptr);
+}
+inline RopeHeadsArgs rotation_of(const HeadForm& form, int rows, int heads, int head_dim, float* x, std::ptrdiff_t ldx,
+                                 const Position* positions) {
+  return {.rows = rows,
+          .heads = heads,
+          .head_dim = head_dim,
+          .rope_dims = form.rope.dims,
+          .offset = form.rope.offset,
+          .x = x,
+          .ldx = ldx,
+          .positions = positions,
+          .table = form.rope.table,
+          .norm_eps = norms_apart(form) ? -1.0F : form.eps,
+          .half_split = form.rope.half_split};
+}
 // Heads [rows, heads, head_dim], normed and rotated in place. positions: [rows].
 inline void form_heads(const Exec& exec, const HeadForm& form, int rows, int heads, int head_dim, float* x,
                        std::ptrdiff_t ldx, const Position* positions) {
-  const bool weighted = form.eps >= 0.0F && (form.norm != nullptr || form.rope.table == nullptr);
-  if (weighted) rms_norm(exec, {rows * heads, head_dim, x, head_dim, form.norm, form.eps, x, head_dim});
-  if (form.rope.table == nullptr) return;
-  rope_heads(exec, {.rows = rows,
-                    .heads = heads,
-                    .head_dim = head_dim,
-                    .rope_dims = form.rope.dims,
-                    .offset = form.rope.offset,
-                    .x = x,
-                    .ldx = ldx,
-                    .positions = positions,
-                    .table = form.rope.table,
-                    .norm_eps = weighted ? -1.0F : form.eps,
-                    .half_split = form.rope.half_split});
+  if (norms_apart(form)) rms_norm(exec, {rows * heads, head_dim, x, head_dim, form.norm, form.eps, x, head_dim});
+  if (form.rope.table != nullptr) rope_heads(exec, rotation_of(form, rows, heads, head_dim, x, ldx, positions));
 }
 
 // The pieces of composed ops that a device can put together in another way (kernels/cpu/composed_ops.cc). project():

@@ -32,7 +32,8 @@ class CudaDevice : public Device {
   virtual Status prepare_sm90() = 0;
   virtual int processors() const = 0;  // multiprocessors
   virtual void enqueue(const KernelLaunch& launch) = 0;
-  virtual bool starts_beside() const = 0;  // kernels/cuda/launch.h
+  virtual bool starts_beside() const = 0;       // kernels/cuda/launch.h
+  virtual const void* last_kernel() const = 0;  // what was enqueued last; null: other work
   // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
   virtual std::size_t graph_starts() const = 0;  // batches that were

@@ -84,7 +84,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   step.show(index, "attn_o", w.attended.rows(rows));
 
   // Grouped output projection: each group of heads through its own block of o_a, then all through o_b.
-  const Rows u = w.o_a.rows(rows);
+  const Rows u = w.o_a.rows(rows, InputForms().add(a.o_b));
   project(step.exec, ProjectArgs{.rows = rows, .x = o}.add({.weights = a.o_a, .y = u, .y_step = v4.o_lora_rank}));
   project(step.exec, rows, u, a.o_b, y);
 }

@@ -58,7 +58,7 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   scratch.add(rows, heads * dim, &w.q);
   scratch.add(rows, heads * dim, &w.attended, forms);
   scratch.add(rows, dim, &w.kv);
-  scratch.add(rows, std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a);
+  scratch.add(rows, std::int64_t{v4.o_groups} * v4.o_lora_rank, &w.o_a, forms);
   const auto add_compressor = [&](std::int64_t dims, CompressorScratch* compressor) {
     for (ScratchTensor* projected : {&compressor->kv, &compressor->gate}) scratch.add(rows, 2 * dims, projected);
     scratch.add(rows, dims, &compressor->pooled);

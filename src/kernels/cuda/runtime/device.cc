@@ -46,6 +46,7 @@ class Gpu final : public CudaDevice {
   int processors() const override { return processors_; }
   void enqueue(const KernelLaunch& launch) override;
   bool starts_beside() const override { return early_ && behind_kernel_ && last_starts_next_; }
+  const void* last_kernel() const override { return behind_kernel_ ? last_kernel_ : nullptr; }
   void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
   std::size_t graph_starts() const override { return graph_starts_; }
   void begin_batch() override { batch_ = graphs_allowed_; }
@@ -90,7 +91,8 @@ class Gpu final : public CudaDevice {
   std::atomic<bool> behind_kernel_ = false;  // whether the last work in the stream is a kernel of enqueue()
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
   bool last_starts_next_ = false;  // the last kernel of enqueue()
-  LaunchGraphs launches_;          // of the batch
+  const void* last_kernel_ = nullptr;
+  LaunchGraphs launches_;  // of the batch
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
@@ -193,6 +195,7 @@ void Gpu::unmap(std::byte* data, std::size_t) {
 void Gpu::enqueue(const KernelLaunch& launch) {
   const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
   last_starts_next_ = launch.starts_next;
+  last_kernel_ = launch.function;
   if (batch_) return launches_.add(launch, early);
   use();
   LaunchGraphs::start(stream_, launch, early);

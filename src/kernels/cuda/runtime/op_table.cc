@@ -12,6 +12,7 @@ SLUICE_OP(store_kv, StoreKvArgs)
 }  // namespace cuda_ops
 namespace cuda_sm90 {
 void linear(const Exec& exec, const LinearArgs& args);
+void project(const Exec& exec, const ProjectArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
 void attend(const Exec& exec, const AttendArgs& args);
@@ -50,6 +51,7 @@ const OpTable& cuda_sm90_op_table() {
     OpTable ops = cuda_op_table();
     ops.device = "cuda, sm90";
     ops.parts = &parts;
+    ops.project = cuda_sm90::project;
     ops.experts = cuda_sm90::experts;
     ops.attend = cuda_sm90::attend;
     ops.hc_leave_enter = cuda_sm90::hc_leave_enter;

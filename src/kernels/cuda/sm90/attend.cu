@@ -6,6 +6,7 @@
 
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
 #include "kernels/cuda/sm90/ops.h"
 
@@ -116,8 +117,14 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
 
 void attend(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty() || !takes(exec, args) || !finishes(args)) return composed::attend(exec, args);
-  composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q,
-                       std::ptrdiff_t{args.heads} * args.dims, args.step->positions.data());
+  const std::ptrdiff_t ldq = std::ptrdiff_t{args.heads} * args.dims;
+  const Position* positions = args.step->positions.data();
+  if (chose_last(exec) && args.query.rope.table != nullptr && !composed::norms_apart(args.query)) {
+    cuda_ops::rope_heads(
+        exec, composed::rotation_of(args.query, args.rows, args.heads, args.dims, args.q, ldq, positions), true);
+  } else {
+    composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q, ldq, positions);
+  }
   attend_official(exec, args, 0);
   Rows others = args.out_rows;
   others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;

@@ -6,6 +6,7 @@
 // those of the weights. Read where they lie, each cell would be a wait for the second cache.
 #include <algorithm>
 
+#include "base/number_formats.h"
 #include "kernels/cuda/sm90/pipeline.h"
 #include "kernels/cuda/sm90/strip_products.h"
 
@@ -133,7 +134,9 @@ struct FewRows {
   static SLUICE_DEVICE void store(const StripProduct& product, const RowGroup& group, int strip, int row, int output,
                                   float value) {
     const int o = strip * kStripOutputs + output;
-    if (row < group.rows && o < product.weight.out) product.y[(group.first + row) * product.ldy + o] = value;
+    if (row >= group.rows || o >= product.weight.out) return;
+    product.y[(group.first + row) * product.ldy + o] = value;
+    if (product.rounded != nullptr) product.rounded[(group.first + row) * product.ld_rounded + o] = to_bf16(value).bits;
   }
 
   // `base`: where they are copied to, all at once or a stage of the lane's warp.
@@ -243,10 +246,36 @@ struct FewRows {
   }
 };
 
+// Products of two kinds in one launch: the teams of the first, then those of the second.
+template <class First, class Second>
+struct FewRowsOfTwo {
+  static constexpr int kThreads = First::kThreads, kResident = First::kResident;
+  static constexpr bool kWaits = true, kStartsNext = true;
+  First first;
+  Second second;
+  int first_teams;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    if (team.index < first_teams) {
+      first(team);
+    } else {
+      second(Team<kThreads>{team.index - first_teams, team.shared});
+    }
+  }
+};
+
+template <class Kernel>
+struct FewLaunch {
+  Kernel kernel{};
+  std::int64_t teams = 0;
+  std::size_t shared = 0;
+};
+
 // False where it is a deep ring that would leave less than all teams at once on the processors.
 template <StripKind kKind, int kTiles, int kAhead>
-bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
-  FewRows<kKind, kTiles, kAhead> kernel{};
+bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products,
+                 FewLaunch<FewRows<kKind, kTiles, kAhead>>* to) {
+  FewRows<kKind, kTiles, kAhead>& kernel = to->kernel;
   kernel.launch.count = static_cast<int>(products.size());
   kernel.launch.rows = rows.rows;
   kernel.launch.tile_rows = rows.kernel_rows;
@@ -275,7 +304,7 @@ bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
   for (int warps = 1; warps < kWarps; warps *= 2) {
     if (more(warps)) kernel.strip_warps = 2 * warps;
   }
-  std::size_t shared = rings(rows_of_cell) + sums_of_team(kernel.strip_warps);
+  to->shared = rings(rows_of_cell) + sums_of_team(kernel.strip_warps);
   kernel.stage_bytes = kernel.kCellBytes + rows_of_cell * kRowStride;
   const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;  // rows in different banks
   const std::size_t with_rows = rings(0) + static_cast<std::size_t>(rows_of_cell) * row_bytes;
@@ -283,19 +312,25 @@ bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
   if (kernel.strip_warps == 1 && copied && with_rows <= kMostShared) {
     kernel.row_bytes = static_cast<int>(row_bytes);
     kernel.stage_bytes = kernel.kCellBytes;
-    shared = with_rows;
+    to->shared = with_rows;
   }
-  std::int64_t teams = 0;
   for (std::size_t i = 0; i < products.size(); ++i) {
     const int of_team = kWarps / kernel.strip_warps;
     kernel.launch.products[i] = products[i];
-    kernel.launch.first_team[i] = static_cast<std::int32_t>(teams);
-    teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
+    kernel.launch.first_team[i] = static_cast<std::int32_t>(to->teams);
+    to->teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
   }
-  const std::int64_t of_processor = (teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
-  const std::size_t all_at_once = static_cast<std::size_t>(of_processor) * (shared + 1024);  // the system has a part
-  if (kAhead > kCellsAhead<kKind, kTiles> && all_at_once > kMostShared + 1024) return false;
-  cuda_ops::launch(exec, teams, kernel, shared);
+  const std::int64_t of_processor = (to->teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
+  // The system has a part.
+  const std::size_t all_at_once = static_cast<std::size_t>(of_processor) * (to->shared + 1024);
+  return kAhead <= kCellsAhead<kKind, kTiles> || all_at_once <= kMostShared + 1024;
+}
+
+template <StripKind kKind, int kTiles, int kAhead>
+bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  FewLaunch<FewRows<kKind, kTiles, kAhead>> launch;
+  if (!prepare_few(exec, rows, products, &launch)) return false;
+  cuda_ops::launch(exec, launch.teams, launch.kernel, launch.shared);
   return true;
 }
 
@@ -310,6 +345,20 @@ void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
 }
 
 }  // namespace
+
+void multiply_few_of_two(const Exec& exec, const StripRows& rows, std::span<const StripProduct> fp8,
+                         std::span<const StripProduct> bf16) {
+  const auto launch = [&]<int kAhead>() {
+    FewLaunch<FewRows<StripKind::kFp8, 1, kAhead>> first;
+    FewLaunch<FewRows<StripKind::kBf16, 1, Cell<StripKind::kBf16>::kAhead>> second;
+    if (!prepare_few(exec, rows, fp8, &first) || !prepare_few(exec, rows, bf16, &second)) return false;
+    const FewRowsOfTwo both{first.kernel, second.kernel, static_cast<int>(first.teams)};
+    cuda_ops::launch(exec, first.teams + second.teams, both, std::max(first.shared, second.shared));
+    return true;
+  };
+  using Fp8 = Cell<StripKind::kFp8>;
+  if (!launch.operator()<Fp8::kDeep>()) launch.operator()<Fp8::kAhead>();
+}
 
 void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   switch (products[0].weight.kind) {

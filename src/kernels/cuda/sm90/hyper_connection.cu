@@ -306,6 +306,7 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
   static constexpr bool kWaits = true;
+  static constexpr int kPad = 4;  // floats behind a mix's sums, so that lanes read different banks
   HcLeaveEnterArgs args;
   float* pairs;  // the normed row as bf16; may be null
   const float *base, *scale, *sums;
@@ -317,7 +318,7 @@ struct FinishAndNorm {
     float* z = reinterpret_cast<float*>(team.shared);  // [4][dim]
     float* collapsed = z + kN * args.dim;
     float* of_blocks = collapsed + args.dim;
-    float* pre = of_blocks + row_floats(args.dim);
+    float* pre = of_blocks + row_floats(args.dim) + (kMostMixes + 1) * kPad;
     const int row = team.index, t = static_cast<int>(threadIdx.x), blocks = kN * args.dim / kBlock;
 #pragma unroll 1
     for (int run = rehearses ? 0 : 1; run < 2; ++run) {
@@ -340,8 +341,9 @@ struct FinishAndNorm {
   SLUICE_DEVICE void load(int row, int t, int blocks, float* z, float* of_blocks) const {
     cuda_ops::wait_for_kernels();
     const float* from = sums + static_cast<std::size_t>(row) * row_floats(args.dim);
-    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads)
-      cuda_ops::copy_16(of_blocks + 4 * i, from + 4 * i);
+    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads) {
+      cuda_ops::copy_16(of_blocks + 4 * i + 4 * i / blocks * kPad, from + 4 * i);
+    }
     cuda_ops::commit_copies();
     const int of_x = gathers ? args.only[static_cast<std::size_t>(row)] : row;
     const float* x = args.x + static_cast<std::ptrdiff_t>(of_x) * kN * args.dim;
@@ -351,10 +353,13 @@ struct FinishAndNorm {
 
   SLUICE_DEVICE void coefficients(int row, int lane, const float* of_blocks, int blocks, float* pre, bool real) const {
     const bool of_squares = lane == 31;
-    const float* mine = of_blocks + (of_squares ? kMostMixes : min(lane, mixes - 1)) * blocks;
+    const float* mine = of_blocks + (of_squares ? kMostMixes : min(lane, mixes - 1)) * (blocks + kPad);
     float sum = 0.0F;
-#pragma unroll 16
-    for (int b = 0; b < blocks; ++b) sum += mine[b];
+#pragma unroll 8
+    for (int b = 0; b < blocks; b += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(mine + b);
+      sum = (((sum + four.x) + four.y) + four.z) + four.w;
+    }
     const float squares = __shfl_sync(0xFFFFFFFFU, sum, 31);
     const float rho = 1.0F / std::sqrt(squares / static_cast<float>(kN * args.dim) + args.norm_eps);
     const int kind = lane < kN ? 0 : lane < 2 * kN ? 1 : 2;
@@ -485,7 +490,8 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   };
   constexpr int kMany = 512;
   rows <= 4 ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
-  const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
+  const std::size_t floats_of_team =
+      static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + (kMostMixes + 1) * FinishAndNorm::kPad + 8;
   constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
   cuda_ops::launch(exec, rows,
                    FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers, rows <= kRehearsed},

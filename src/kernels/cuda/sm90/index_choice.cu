@@ -3,8 +3,10 @@
 // the top, marks those that are no worse, and lists the marks.
 #include <algorithm>
 
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/sm90/cluster.h"
 #include "kernels/cuda/sm90/index_rows.h"
+#include "kernels/cuda/sm90/ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {
@@ -43,7 +45,7 @@ struct Head {
 
 struct IndexChoice {
   static constexpr int kThreads = kChoiceThreads;
-  static constexpr bool kWaits = true;
+  static constexpr bool kWaits = true, kStartsNext = true;
   IndexLaunch launch;
   int cluster;
 
@@ -54,6 +56,7 @@ struct IndexChoice {
     const int visible = launch.visible(span_of(row), row), first = launch.args.first_entry;
     std::int32_t* selected = launch.args.selected + static_cast<std::ptrdiff_t>(row) * top_k;
     cuda_ops::wait_for_kernels();
+    cuda_ops::let_next_kernel_start();
     if (rank == 0) fill_behind(row, visible);
     if (launch.takes_all(visible)) {
       const int seen = visible > first ? visible - first : 0;
@@ -285,6 +288,11 @@ struct IndexChoice {
 };
 
 }  // namespace
+
+bool chose_last(const Exec& exec) {
+  return static_cast<const CudaDevice&>(*exec.device).last_kernel() ==
+         reinterpret_cast<const void*>(cuda_ops::run_teams<IndexChoice, false>);
+}
 
 void choose_entries(const Exec& exec, const IndexLaunch& launch, int most, int cluster) {
   cuda_ops::launch(exec, std::int64_t{launch.rows} * cluster, IndexChoice{launch, cluster}, choice_bytes(most), cluster);

@@ -1,9 +1,11 @@
-// linear (kernels/linear.h) of the profile sm90: weights in strips in the order of kernels/cuda/strip_layout.h, FP8 ones
-// in tiles in that of kernels/cuda/fp8_layout.h, all others in that of the header.
+// linear (kernels/linear.h) and project (kernels/project.h) of the profile sm90: weights in strips in the order of
+// kernels/cuda/strip_layout.h, FP8 ones in tiles in that of kernels/cuda/fp8_layout.h, all others in that of the
+// headers.
 #include <algorithm>
 #include <vector>
 
 #include "base/number_formats.h"
+#include "kernels/composed/rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/fp8_products.h"
 #include "kernels/cuda/sm90/ops.h"
@@ -78,11 +80,20 @@ struct RoundRowsToFp8 {
   }
 };
 
+// Where a job's y is wanted as bf16, too: rows of `ld` values. Null: it is not.
+struct Rounded {
+  std::uint16_t* to = nullptr;
+  std::ptrdiff_t ld = 0;
+};
+struct StripJob : LinearJob {
+  Rounded rounded;
+};
+
 // Jobs of strips that read rows as they are or were staged.
 class StagedJobs {
  public:
-  StagedJobs(int rows, std::span<const LinearJob> jobs) : rows_(rows) {
-    for (const LinearJob& job : jobs) {
+  StagedJobs(int rows, std::span<const StripJob> jobs) : rows_(rows) {
+    for (const StripJob& job : jobs) {
       Job staged{.job = &job, .rows = staged_rows(job)};
       if (!staged.rows.in_place()) {
         const auto known =
@@ -104,7 +115,7 @@ class StagedJobs {
 
  private:
   struct Job {
-    const LinearJob* job;
+    const StripJob* job;
     StagedRows rows;
     std::ptrdiff_t place = -1;  // in values of a row of all that is staged
   };
@@ -118,6 +129,9 @@ class StagedJobs {
     for (const Job& job : jobs_) {
       const StagedRows from = job.rows.from(first);
       StripProduct product = strip_product(*job.job->weight, job.job->y + first * job.job->ldy, job.job->ldy);
+      if (const Rounded& rounded = job.job->rounded; rounded.to != nullptr) {
+        product.rounded = rounded.to + first * rounded.ld, product.ld_rounded = rounded.ld;
+      }
       if (job.place < 0) {
         product.x = reinterpret_cast<const std::uint16_t*>(from.x);
         product.ldx = 2 * from.ldx;
@@ -180,8 +194,25 @@ void stage_rows(const Exec& exec, int rows, std::span<const Staging> all) {
   }
 }
 
+// Products of few rows of the two kinds that stand side by side in models: one launch, as a kernel costs more than what
+// it multiplies. Takes them off the list.
+static void multiply_two_kinds(const Exec& exec, const StripRows& rows, std::vector<StripProduct>& products) {
+  if (rows.kernel_rows != kFewRows || rows.group_count != 0) return;
+  std::vector<StripProduct> fp8, bf16;
+  for (const StripProduct& product : products) {
+    if (product.weight.kind == StripKind::kFp8) fp8.push_back(product);
+    if (product.weight.kind == StripKind::kBf16) bf16.push_back(product);
+  }
+  if (fp8.empty() || bf16.empty() || std::max(fp8.size(), bf16.size()) > kMostStripProducts) return;
+  multiply_few_of_two(exec, rows, fp8, bf16);
+  std::erase_if(products, [](const StripProduct& product) {
+    return product.weight.kind == StripKind::kFp8 || product.weight.kind == StripKind::kBf16;
+  });
+}
+
 void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   std::vector<StripProduct> left(products.begin(), products.end());
+  multiply_two_kinds(exec, rows, left);
   while (!left.empty()) {
     std::vector<StripProduct> together, others;
     for (const StripProduct& product : left) {
@@ -202,15 +233,61 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
   }
 }
 
-void linear(const Exec& exec, const LinearArgs& args) {
+namespace {
+
+// rounded: of each job, or of none.
+void multiply_jobs(const Exec& exec, const LinearArgs& args, std::span<const Rounded> rounded) {
   if (args.rows == 0) return;
-  std::vector<LinearJob> strips, tiles, others;
-  for (const LinearJob& job : args.jobs) {
-    (in_strips(*job.weight) ? strips : in_fp8_tiles(*job.weight) ? tiles : others).push_back(job);
+  std::vector<StripJob> strips;
+  std::vector<LinearJob> tiles, others;
+  for (std::size_t i = 0; i < args.jobs.size(); ++i) {
+    const LinearJob& job = args.jobs[i];
+    if (in_strips(*job.weight)) {
+      strips.push_back({job, rounded.empty() ? Rounded{} : rounded[i]});
+    } else {
+      (in_fp8_tiles(*job.weight) ? tiles : others).push_back(job);
+    }
   }
   if (!others.empty()) cuda_ops::linear(exec, {args.rows, others});
   if (!tiles.empty()) fp8_linear(exec, args.rows, tiles);
   if (!strips.empty()) StagedJobs(args.rows, strips).run(exec);
+}
+
+// Whether the kernels that multiply it round y to bf16.
+bool rounds(int rows, const Product& product) {
+  return rows <= kSomeRows && product.y.form(InputForm::kBf16) != nullptr && product.y.parts == 1 &&
+         product.bias == nullptr && product.addend == nullptr && product.norm == nullptr &&
+         std::ranges::all_of(product.weights, in_strips);
+}
+
+}  // namespace
+
+void linear(const Exec& exec, const LinearArgs& args) {
+  multiply_jobs(exec, args, {});
+}
+
+void project(const Exec& exec, const ProjectArgs& args) {
+  std::vector<LinearJob> jobs;
+  composed::products_of(args, jobs);
+  std::vector<Rounded> rounded;
+  ProjectArgs left = args;  // whose forms nobody has made
+  for (Product& product : std::span(left.products.data(), static_cast<std::size_t>(args.count))) {
+    float*& form = product.y.forms[static_cast<std::size_t>(InputForm::kBf16)];
+    const bool here = rounds(args.rows, product);
+    for (std::size_t i = 0; i < product.weights.size(); ++i) {
+      Rounded to;
+      if (here) {
+        to.to = reinterpret_cast<std::uint16_t*>(form) + static_cast<std::ptrdiff_t>(i) * product.y_step;
+        to.ld = 2 * input_floats(InputForm::kBf16, product.y.columns);
+      }
+      rounded.push_back(to);
+    }
+    if (here) form = nullptr;
+  }
+  multiply_jobs(exec, {args.rows, jobs}, rounded);
+  for (int i = 0; i < left.count; ++i) {
+    composed::finish_product(exec, args.rows, left.products[static_cast<std::size_t>(i)]);
+  }
 }
 
 }  // namespace sluice::cuda_sm90

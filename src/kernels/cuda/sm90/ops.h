@@ -9,16 +9,20 @@
 #include "kernels/experts.h"
 #include "kernels/hyper_connection.h"
 #include "kernels/indexer.h"
+#include "kernels/project.h"
 
 namespace sluice::cuda_sm90 {
 
 void linear(const Exec& exec, const LinearArgs& args);
+void project(const Exec& exec, const ProjectArgs& args);
 void experts(const Exec& exec, const ExpertsArgs& args);
 void attend_keys(const Exec& exec, const AttendArgs& args);
 void attend(const Exec& exec, const AttendArgs& args);
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 void select_entries(const Exec& exec, const IndexSelectArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);
+// Whether the last kernel of these is the one enqueued last. It writes nothing but the list of entries.
+bool chose_last(const Exec& exec);
 
 // Whether kernels of strips multiply it.
 bool in_strips(const LinearWeight& weight);

@@ -21,6 +21,9 @@ struct StripProduct {
   const std::int32_t* x_rows = nullptr;
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;
+  // y once more, as bf16, in rows of ld_rounded values; null: not wanted. Up to kSomeRows rows only.
+  std::uint16_t* rounded = nullptr;
+  std::ptrdiff_t ld_rounded = 0;
   // Not null: the weight is that of the group of a row, and so many groups there are, some of them maybe empty.
   const RowGroup* groups = nullptr;
 };
@@ -52,6 +55,9 @@ struct StripRows {
 void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 // Of one kind, at most kMostStripProducts.
 void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
+// Of both kinds, up to kFewRows rows, no groups: one launch.
+void multiply_few_of_two(const Exec& exec, const StripRows& rows, std::span<const StripProduct> fp8,
+                         std::span<const StripProduct> bf16);
 void multiply_many(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 void multiply_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products);
 // Each segment of these as a product of its own, of tiles, whose sums are added in order. False: that is not as it
