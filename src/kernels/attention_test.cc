@@ -405,6 +405,7 @@ TEST(Attend, MakesTheFormOfItsOutputs) {
 // What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile; what is
 // no number in a row that it sees is none in its output.
 TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
+  if (kSanitized) GTEST_SKIP() << "what is found are values";
   Random random(66);
   for (const Case& c : kCases) {
     if (!c.window) continue;
@@ -482,6 +483,7 @@ TEST(Attend, IsTheFormula) {
     ThreadPool pool(1);
     for (Position p : {0, 1, 2, 3, 4, 126, 127, 128, 200, 649}) {
       const auto found = scene.attend_to(Exec{&pool, all_tables().back()}, {{1, p, 1}});
+      if (kSanitized) continue;
       const auto expected = scene.exact(1, p);
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t i = 0; i < found.size(); ++i)

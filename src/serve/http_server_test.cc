@@ -316,6 +316,7 @@ TEST_F(HttpServerTest, BodiesTogetherAreBounded) {
 TEST_F(HttpServerTest, DrainWaitsForAnswersAndRefusesNewConnections) {
   start();
   TestClient client(port_), idle(port_);
+  idle.wait_at_most(10s);
   client.send_request("GET", "/hold");
   arrived_.get_future().wait();
   EXPECT_FALSE(server_->drain(50ms));

@@ -189,8 +189,8 @@ TEST(ClientText, NeverBecomesASpecialToken) {
     would_be += *tokenizer().encode(prompt->text.bytes) != encoded->ids;
     EXPECT_EQ(encoded->places.size(), prompt->messages.size());
   }
-  EXPECT_GT(rendered, kCases * 9 / 10);
-  EXPECT_GT(would_be, kCases / 2) << "the texts hold no control tokens";
+  EXPECT_GT(rendered, kCases * (kSanitized ? 8 : 9) / 10);
+  EXPECT_GT(would_be, kCases * (kSanitized ? 4 : 5) / 10) << "the texts hold no control tokens";
 }
 
 TEST(ClientText, WithoutControlTokensTheIdsAreThoseOfTheText) {

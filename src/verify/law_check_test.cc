@@ -179,7 +179,7 @@ TEST(LawCheckTest, BriefSchedulesHaveEverySituationToo) {
     ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed << ": " << report.status().message();
     EXPECT_FALSE(report->difference.has_value()) << report->difference->text;
     EXPECT_NE(report->digest, 0U);
-    expect_all_counts_above(0, *report, half);
+    if (!kSanitized) expect_all_counts_above(0, *report, half);
   }
 }
 
