@@ -258,7 +258,7 @@ struct InjectedFault {
 
 // What finds a fault is part of what is tested: comparing logits, the audit between two steps, the names of blocks.
 constexpr InjectedFault kInjected[] = {
-    {"skipped-write", "are not those of the prompt alone", ", alone "},
+    {"skipped-write", "are not those of the prompt alone", ", alone ", "is not that of it alone"},
     {"early-publication", "is published, but only", "is published, but only"},
     {"stale-hash", "audit: ", "audit: ", ", alone "},
     {"leaked-reference", "owners but its count says", "owners but its count says"},
