@@ -426,29 +426,36 @@ TEST(Linear, Int8WithEveryScale) {
 TEST(Linear, TilesWithEveryScale) {
   std::mt19937 random = fresh_generator(109);
   ThreadPool pool(1);
-  for (const WeightFormat format : {WeightFormat::kMxfp4, WeightFormat::kFp8}) {
-    constexpr int kIn = 64, kRows = 40;
-    const WeightForm spec{format, ScaleFormat::kE8m0, 1, 32};
-    const RandomWeight weight(random, spec, 256, kIn);
-    std::vector<std::byte> scales(std::size_t{256} * 2);
+  struct Case {
+    WeightFormat format;
+    int outputs;  // that share a scale
+    int most_rows;
+  };
+  for (const auto& [format, outputs, most_rows] :
+       {Case{WeightFormat::kMxfp4, 1, 40}, Case{WeightFormat::kFp8, 1, 40}, Case{WeightFormat::kFp8, 64, 17}}) {
+    constexpr int kIn = 64, kScales = 256;
+    const WeightForm spec{format, ScaleFormat::kE8m0, outputs, 32};
+    const RandomWeight weight(random, spec, kScales * outputs, kIn);
+    std::vector<std::byte> scales(std::size_t{kScales} * 2);
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::byte>(i / 2);
     WeightView view = weight.view();
     view.scales = scales.data();
-    auto x = random_inputs(random, std::size_t{kRows} * kIn);
+    auto x = random_inputs(random, static_cast<std::size_t>(most_rows) * kIn);
     for (std::size_t i = 0; i < x.size(); ++i) {  // the inputs of most rows, too, are far from 1
       constexpr int kExponents[] = {0, 60, -60, 110, -100};
       x[i] = std::ldexp(x[i], kExponents[i / kIn % std::size(kExponents)]);
     }
-    const auto want = expected(view, x, kRows, InputForm::kTiles);
+    const auto want = expected(view, x, most_rows, InputForm::kTiles);
     for (const KernelTable& table : linear_tables()) {
       const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kTiles);
-      for (const int rows : {1, 2, 5, 7, 16, kRows}) {
+      for (const int rows : {1, 2, 5, 7, 16, most_rows}) {
         SCOPED_TRACE(table.name + " " + name(format) + ", rows " + std::to_string(rows));
         const auto y = Product{table, pool, packed}(x, rows);
         for (std::size_t i = 0; i < y.size(); ++i) {
           if (std::isnan(want[i]) && std::isnan(y[i])) continue;  // whatever its sign
           ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(want[i]))
-              << "scale " << i % (256 + 3) << ": " << y[i] << ", not " << want[i];
+              << "scale " << static_cast<int>(i) % (kScales * outputs + 3) / outputs << ": " << y[i] << ", not "
+              << want[i];
         }
       }
     }

@@ -7,6 +7,7 @@
 #define SLUICE_KERNEL_LISTS(LIST)     \
   LIST(avx512_amx, linear_int8)       \
   LIST(avx512_amx, linear_tiles)      \
+  LIST(avx512_amx, linear_tile_row)   \
   LIST(avx512_amx, attend_tiles)      \
   LIST(avx512_bf16, linear)           \
   LIST(avx512_bf16, attend)           \
@@ -15,6 +16,7 @@
   LIST(avx512_vnni, index_fp4)        \
   LIST(avx512vbmi, linear_fp8)        \
   LIST(avx512vbmi, linear_tiles)      \
+  LIST(avx512vbmi, linear_tile_row)   \
   LIST(avx512vbmi, attend_tiles)      \
   LIST(avx512vbmi, linear_slices_fp8) \
   LIST(avx512, linear_fp8)            \

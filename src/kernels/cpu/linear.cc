@@ -172,15 +172,28 @@ class PreparedJobs {
   void put_tiles(const MadeInput& input, const InputPiece& piece) const {
     const LinearJob& job = input.original;
     const int in = job.weight->in(), k = piece.k, count = std::min(kTileSegment, in - k);
+    const int end = std::min(rows_, piece.row + kTileRows);
     float prepared[kTileSegment / 2];
-    for (int r = piece.row; r < std::min(rows_, piece.row + kTileRows); ++r) {
-      const float* x = job.x_row(r) + (job.x_prepared ? k / 2 : k);
+    for (int r = piece.row; r < end; ++r) {
+      const float* x = inputs_at(job, r, k);
+      if (r + 1 < end) ask_for_inputs(job, r + 1, k, count, input.tiles);
       if (!job.x_prepared) {
         exec_->kernels->prepare_inputs(InputForm::kTiles, count, x, prepared);
         x = prepared;
       }
       put_tile_inputs(x, r, k, count, in, input.tiles);
     }
+  }
+  static const float* inputs_at(const LinearJob& job, int r, int k) {
+    return job.x_row(r) + (job.x_prepared ? k / 2 : k);
+  }
+  // Into the caches, while the row before is converted: rows lie too far apart for the processor to foresee it.
+  static void ask_for_inputs(const LinearJob& job, int r, int k, int count, const std::byte* tiles) {
+    constexpr int kLineFloats = 16;
+    const float* x = inputs_at(job, r, k);
+    for (int i = 0; i < (job.x_prepared ? count / 2 : count); i += kLineFloats) __builtin_prefetch(x + i);
+    const std::byte* to = tiles + tile_line_at(r, k, job.weight->in());
+    for (int i = 0; i < count; i += kSliceInputs, to += kTileBytes) __builtin_prefetch(to, 1);
   }
 
   const Exec* exec_ = nullptr;

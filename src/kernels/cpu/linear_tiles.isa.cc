@@ -3,14 +3,17 @@
 // without AMX the tiles are emulated, for tests.
 //
 // 32 outputs at a time, or 64 of 16 rows at most: all of K stays in the tiles of sums, unless scales are f32. Up to
-// kFewRows rows weights are decoded two slices ahead into a ring in L1, each once. More rows take a chunk of slices
-// from L2, with the sums of all rows in tiles beside it; meanwhile the next chunk, of these outputs or the next ones,
-// is decoded between the products.
+// kFewRows rows weights are decoded two slices ahead into a ring in L1, each once. More rows take a chunk of slices,
+// 32 KB of weights that stay in L1 while the rows pass by from L2 (as TILELOADDT1, which does not keep them) and the
+// sums of all rows lie in tiles in L2; meanwhile the next chunk, of these outputs or the next ones, is decoded, a part
+// of a slice at a time between products. Outputs of many rows go past the caches, 128 of a row at once: writing them
+// costs the same time as reading as much from memory, and they are more than L2 holds.
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 
 #include "kernels/cpu/avx512vbmi/amx_tiles.h"
+#include "kernels/cpu/avx512vbmi/tile_sums.h"
 #include "kernels/cpu/avx512vbmi/tile_weights.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/tiles.h"
@@ -19,47 +22,9 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-constexpr int kFewRows = 48, kMostRows = 256, kChunkSlices = 32;
+constexpr int kFewRows = 48, kMostRows = 256, kChunkSlices = 16;
 constexpr int kRing = 4, kAhead = 2;  // slices
-constexpr std::size_t kLineFloats = 16;
-
-// kBlocks blocks of 16 rows times kGroups groups of outputs, in tiles: their sums, then rows, then weights.
-template <int kBlocks, int kGroups>
-struct TileSums {
-  static constexpr int kSums = kBlocks * kGroups;
-  // Two weights at a time where tiles are left for them and all rows; else rows and weights by turns.
-  static constexpr bool kKeepsRows = kSums + kBlocks + 1 <= 8;
-  static constexpr int kRowsAt = kSums, kWeightsAt = kKeepsRows ? kSums + kBlocks : kSums + 1;
-  static constexpr int kWeightTiles = 8 - kWeightsAt;
-
-  [[gnu::always_inline]] static void zero() {
-    unroll<kSums>([]<int T>() __attribute__((always_inline)) { tile_zero<T>(); });
-  }
-  // One tile after the other, [block][group].
-  [[gnu::always_inline]] static void load(const float* from) {
-    unroll<kSums>([&]<int T>() __attribute__((always_inline)) { tile_load<T>(from + T * kLineFloats * kTileRows); });
-  }
-  [[gnu::always_inline]] static void store(float* to) {
-    unroll<kSums>([&]<int T>() __attribute__((always_inline)) { tile_store<T>(to + T * kLineFloats * kTileRows); });
-  }
-  // One slice: x of the first block of rows, the others x_step bytes on; kGroups tiles of weights.
-  [[gnu::always_inline]] static void multiply(const std::byte* x, std::size_t x_step, const std::byte* weights) {
-    if constexpr (kKeepsRows) {
-      unroll<kBlocks>([&]<int B>() __attribute__((always_inline)) {
-        tile_load<kRowsAt + B>(x + static_cast<std::size_t>(B) * x_step);
-      });
-    }
-    unroll<kGroups>([&]<int G>() __attribute__((always_inline)) {
-      constexpr int kW = kWeightsAt + G % kWeightTiles;
-      tile_load<kW>(weights + G * kTileBytes);
-      unroll<kBlocks>([&]<int B>() __attribute__((always_inline)) {
-        constexpr int kX = kKeepsRows ? kRowsAt + B : kRowsAt;
-        if constexpr (!kKeepsRows) tile_load<kX>(x + static_cast<std::size_t>(B) * x_step);
-        tile_multiply<B * kGroups + G, kX, kW>();
-      });
-    });
-  }
-};
+constexpr int kBatch = 4;             // units of 32 outputs that are written together
 
 // Rows of a job as tiles.
 struct TileRows {
@@ -75,8 +40,8 @@ struct TileRows {
 struct Scratch {
   alignas(64) std::byte weights[2][kChunkSlices * 2 * kTileBytes];
   alignas(64) std::byte ring[kRing * 4 * kTileBytes];
-  alignas(64) float sums[kMostRows / kTileRows * 2 * kTileRows * kLineFloats];
-  alignas(64) float of_block[8 * kTileRows * kLineFloats];
+  alignas(64) float sums[kBatch][kMostRows / kTileRows * 2 * kTileFloats];
+  alignas(64) float of_block[2][8 * kTileFloats];
 };
 
 // Outputs that are taken at once.
@@ -94,6 +59,7 @@ struct TileUnit {
 template <class Weights>
 class TileProduct {
   using Format = typename Weights::Format;
+  using Decoder = TileDecoder<Weights>;
   static constexpr bool kScalesOfSums = Format::kScaleBytes == sizeof(float);
 
  public:
@@ -102,170 +68,196 @@ class TileProduct {
 
   // `next`: what is asked for after it, or null.
   void run(const TileUnit& unit, const TileUnit* next) {
-    if (unit.groups == 4) {
-      few<1, 4>(unit.tile, unit.group);
+    if (x_.rows > kFewRows) {
+      if (next != nullptr && next->groups != unit.groups) next = nullptr;
+      unit.groups == 2 ? many<2>(unit, next) : many<1>(unit, next);
+    } else if (unit.groups == 4) {
+      few<1, 4>(unit);
     } else if (unit.groups == 2) {
-      of_groups<2>(unit, next);
+      few_rows<2>(unit);
     } else {
-      of_groups<1>(unit, next);
+      few_rows<1>(unit);
     }
   }
 
  private:
   template <int kGroups>
-  void of_groups(const TileUnit& unit, const TileUnit* next) {
+  void few_rows(const TileUnit& unit) {
     const int blocks = row_blocks_of(x_.rows);
-    if (blocks == 1) {
-      few<1, kGroups>(unit.tile, unit.group);
-    } else if (blocks == 2) {
-      few<2, kGroups>(unit.tile, unit.group);
-    } else if (blocks * kTileRows <= kFewRows) {
-      few<3, kGroups>(unit.tile, unit.group);
-    } else {
-      many<kGroups>(unit, next != nullptr && next->groups == kGroups ? next : nullptr, blocks);
-    }
+    blocks == 1 ? few<1, kGroups>(unit) : blocks == 2 ? few<2, kGroups>(unit) : few<3, kGroups>(unit);
   }
 
-  // f32 scales of a block's groups meet its sums, [block of rows][group] tiles at of_block.
-  template <int kGroups>
-  void add_block(const LinearTile& tile, int block, int group, int row_blocks, bool first, float* sums) const {
-    const auto* scales = reinterpret_cast<const float*>(tile.scales(block)) + group * kGroupOutputs;
-    const float* from = s_.of_block;
-    for (int b = 0; b < row_blocks; ++b) {
-      for (int g = 0; g < kGroups; ++g) {
-        const F32x16 scale = F32x16::load(scales + g * kGroupOutputs);
-        for (int r = 0; r < kTileRows; ++r, from += kLineFloats, sums += kLineFloats) {
-          fma(F32x16::load(from), scale, first ? F32x16::zero() : F32x16::load(sums)).store(sums);
-        }
-      }
-    }
+  // The tiles hold the sums of a block, whose scales are f32, from slice `slice` back: to `sums`, later.
+  template <int kBlocks, int kGroups>
+  [[gnu::always_inline]] void end_block(const LinearTile& tile, int group, int slice, float* sums) {
+    const int block_slices = tile.block / kSliceInputs, block = slice / block_slices;
+    scaled_.finish();
+    float* from = s_.of_block[block_buffer_ ^= 1];
+    TileSums<kBlocks, kGroups>::store(from);
+    TileSums<kBlocks, kGroups>::zero();
+    scaled_.begin(from, sums, reinterpret_cast<const float*>(tile.scales(block)) + group * kGroupOutputs,
+                  kBlocks * kGroups, kGroups, block == 0);
   }
 
   template <int kBlocks, int kGroups>
-  void few(const LinearTile& tile, int group) {
+  void few(const TileUnit& unit) {
     using Sums = TileSums<kBlocks, kGroups>;
-    const TileDecoder<Weights, kGroups> decoder(tile, group);
+    Decoder decoder(unit.tile, unit.group, kGroups);
     const auto slot = [&](int slice) { return s_.ring + static_cast<std::size_t>(slice % kRing) * 4 * kTileBytes; };
     for (int s = 0; s < std::min(kAhead, x_.slices); ++s) decoder.decode(s, slot(s));
     Sums::zero();
-    const int block_slices = tile.block / kSliceInputs;
+    const int block_slices = unit.tile.block / kSliceInputs;
     for (int s = 0; s < x_.slices; ++s) {
       Sums::multiply(x_.tiles + static_cast<std::size_t>(s) * kTileBytes, x_.step(), slot(s));
       if (s + kAhead < x_.slices) decoder.decode(s + kAhead, slot(s + kAhead));
       if constexpr (kScalesOfSums) {
-        if ((s + 1) % block_slices != 0 && s + 1 < x_.slices) continue;
-        Sums::store(s_.of_block);
-        Sums::zero();
-        add_block<kGroups>(tile, s / block_slices, group, kBlocks, s < block_slices, s_.sums);
+        scaled_.step();
+        if ((s + 1) % block_slices == 0 || s + 1 == x_.slices)
+          end_block<kBlocks, kGroups>(unit.tile, unit.group, s, s_.sums[0]);
       }
     }
-    if constexpr (!kScalesOfSums) Sums::store(s_.sums);
-    store<kGroups>(tile, group, 0, kBlocks);
+    kScalesOfSums ? scaled_.finish() : Sums::store(s_.sums[0]);
+    groups_[0] = kGroups;
+    store<false>(output(unit, 0), unit.tile.outputs - unit.group * kGroupOutputs, 1, kBlocks);
   }
 
   template <int kGroups>
-  void many(const TileUnit& unit, const TileUnit* next, int row_blocks) {
-    const TileDecoder<Weights, kGroups> decoder(unit.tile, unit.group);
-    const TileDecoder<Weights, kGroups> after(next != nullptr ? next->tile : unit.tile,
-                                              next != nullptr ? next->group : unit.group);
+  void many(const TileUnit& unit, const TileUnit* next) {
+    const int row_blocks = row_blocks_of(x_.rows);
+    Decoder decoder(unit.tile, unit.group, kGroups);
+    Decoder after(next != nullptr ? next->tile : unit.tile, next != nullptr ? next->group : unit.group, kGroups);
     const auto chunk_slices = [&](int first) { return std::clamp(x_.slices - first, 0, kChunkSlices); };
-    if (!decoded_) Ahead<kGroups>(decoder, 0, chunk_slices(0), 1, s_.weights[buffer_]).finish();
+    if (!decoded_) Ahead(decoder, 0, chunk_slices(0), 1, s_.weights[buffer_]).finish();
     for (int first = 0; first < x_.slices; first += kChunkSlices, buffer_ ^= 1) {
       const bool last = first + kChunkSlices >= x_.slices;
-      const int begin = last ? 0 : first + kChunkSlices, count = last && next == nullptr ? 0 : chunk_slices(begin);
-      const int steps = (row_blocks + 1) / 2 * chunk_slices(first);
-      Ahead<kGroups> ahead(last ? after : decoder, begin, count, steps, s_.weights[buffer_ ^ 1]);
+      const int count = chunk_slices(first);
+      const int begin = last ? 0 : first + count, after_count = last && next == nullptr ? 0 : chunk_slices(begin);
+      Ahead ahead(last ? after : decoder, begin, after_count, (row_blocks + 1) / 2 * count, s_.weights[buffer_ ^ 1]);
       for (int b = 0; b < row_blocks; b += 2) {
+        float* sums = s_.sums[waiting_] + static_cast<std::size_t>(b * kGroups) * kTileFloats;
         if (b + 1 < row_blocks) {
-          chunk<2, kGroups>(unit.tile, unit.group, b, first, chunk_slices(first), ahead);
+          chunk<2, kGroups>(unit.tile, unit.group, b, first, count, sums, ahead);
         } else {
-          chunk<1, kGroups>(unit.tile, unit.group, b, first, chunk_slices(first), ahead);
+          chunk<1, kGroups>(unit.tile, unit.group, b, first, count, sums, ahead);
         }
-        if (last) store<kGroups>(unit.tile, unit.group, b, std::min(2, row_blocks - b));
       }
+      scaled_.finish();
       ahead.finish();
     }
     decoded_ = next != nullptr;
+    if (waiting_ == 0) waiting_outputs_ = output(unit, 0), outputs_left_ = 0;
+    outputs_left_ += std::min(kGroups * kGroupOutputs, unit.tile.outputs - unit.group * kGroupOutputs);
+    groups_[waiting_++] = kGroups;
+    if (waiting_ < kBatch && next != nullptr) return;
+    store<true>(waiting_outputs_, outputs_left_, waiting_, row_blocks);
+    waiting_ = 0;
   }
 
-  // Slices that are decoded, one after the other, between `steps` products.
-  template <int kGroups>
+  // Slices that are decoded, a part after the other, between `steps` products.
   class Ahead {
    public:
-    Ahead(const TileDecoder<Weights, kGroups>& decoder, int first, int count, int steps, std::byte* to)
-        : decoder_(decoder),
-          next_(first),
-          last_(first + count),
-          every_(std::max(1, steps / std::max(1, count))),
-          to_(to) {}
+    Ahead(Decoder& decoder, int first, int count, int steps, std::byte* to)
+        : decoder_(decoder), slice_(first), left_(count * kDecodeParts), parts_(left_), steps_(steps), to_(to) {}
     [[gnu::always_inline]] void step() {
-      if (++steps_ < every_ || next_ == last_) return;
-      steps_ = 0;
-      decode();
+      for (credit_ += parts_; credit_ >= steps_ && left_ > 0; credit_ -= steps_) decode();
     }
     void finish() {
-      while (next_ < last_) decode();
+      while (left_ > 0) decode();
     }
 
    private:
-    [[gnu::noinline]] void decode() {
-      decoder_.decode(next_++, to_);
-      to_ += kGroups * kTileBytes;
+    [[gnu::always_inline]] void decode() {
+      decoder_.decode_part(slice_, part_, to_);
+      --left_;
+      if (++part_ < kDecodeParts) return;
+      part_ = 0;
+      ++slice_;
+      to_ += static_cast<std::size_t>(decoder_.groups()) * kTileBytes;
     }
-    const TileDecoder<Weights, kGroups>& decoder_;
-    int next_, last_, every_, steps_ = 0;
+    Decoder& decoder_;
+    int slice_, left_;
+    const int parts_, steps_;
+    int credit_ = 0, part_ = 0;
     std::byte* to_;
   };
 
   template <int kBlocks, int kGroups>
-  [[gnu::noinline]] void chunk(const LinearTile& tile, int group, int b, int first, int count, Ahead<kGroups>& ahead) {
+  [[gnu::noinline]] void chunk(const LinearTile& tile, int group, int b, int first, int count, float* sums,
+                               Ahead& ahead) {
     using Sums = TileSums<kBlocks, kGroups>;
-    float* sums = s_.sums + static_cast<std::size_t>(b) * kGroups * kTileRows * kLineFloats;
     const std::byte* x = x_.block(b) + static_cast<std::size_t>(first) * kTileBytes;
     const std::byte* weights = s_.weights[buffer_];
     const int block_slices = kScalesOfSums ? tile.block / kSliceInputs : count;
+    constexpr int kAsked = (kBlocks * kGroups * kTileRows + kChunkSlices - 1) / kChunkSlices;  // lines a slice
+    const float* next = sums + kBlocks * kGroups * kTileFloats;                                // of the next rows
+    int s = 0;
+    const auto between = [&]() __attribute__((always_inline)) {
+      x += kTileBytes, weights += kGroups * kTileBytes;
+      ahead.step();
+      if constexpr (!kScalesOfSums) {
+        for (int i = 0; i < kAsked; ++i, next += kLineFloats) __builtin_prefetch(next, 1, 3);
+      }
+      if constexpr (kScalesOfSums) {
+        scaled_.step();
+        const int slice = first + s;
+        if ((slice + 1) % block_slices == 0 || slice + 1 == x_.slices)
+          end_block<kBlocks, kGroups>(tile, group, slice, sums);
+      }
+    };
     if (kScalesOfSums || first == 0) {
       Sums::zero();
     } else {
-      Sums::load(sums);
+      Sums::template multiply_first<true>(sums, x, x_.step(), weights);
+      between();
+      s = 1;
     }
-    for (int s = 0; s < count; ++s, x += kTileBytes, weights += kGroups * kTileBytes) {
-      Sums::multiply(x, x_.step(), weights);
-      ahead.step();
-      if constexpr (kScalesOfSums) {
-        const int slice = first + s;
-        if ((slice + 1) % block_slices != 0 && slice + 1 < x_.slices) continue;
-        Sums::store(s_.of_block);
-        Sums::zero();
-        add_block<kGroups>(tile, slice / block_slices, group, kBlocks, slice < block_slices, sums);
-      }
+    for (; s < count; ++s) {
+      Sums::template multiply<true>(x, x_.step(), weights);
+      between();
     }
     if constexpr (!kScalesOfSums) Sums::store(sums);
   }
 
-  // Outputs of row blocks [first, first + row_blocks), all groups of a row side by side.
-  template <int kGroups>
-  void store(const LinearTile& tile, int group, int first, int row_blocks) const {
-    const float* sums = s_.sums + static_cast<std::size_t>(first) * kGroups * kTileRows * kLineFloats;
-    const int outputs = tile.outputs - group * kGroupOutputs;
-    for (int b = first; b < first + row_blocks; ++b, sums += kGroups * kTileRows * kLineFloats) {
+  float* output(const TileUnit& unit, int b) const {
+    return job_.y + (row_ + b * kTileRows) * job_.ldy + unit.tile.first_output + unit.group * kGroupOutputs;
+  }
+
+  // `outputs` outputs of `units` units from y on, all of a row side by side; kPast: past the caches, where they are
+  // whole lines. Their sums are tiles [two blocks of rows][block][group].
+  template <bool kPast>
+  void store(float* y, int outputs, int units, int row_blocks) const {
+    for (int b = 0; b < row_blocks; ++b) {
       const int rows = std::min(kTileRows, x_.rows - b * kTileRows);
-      float* y = job_.y + (row_ + b * kTileRows) * job_.ldy + tile.first_output + group * kGroupOutputs;
       for (int r = 0; r < rows; ++r, y += job_.ldy) {
-        for (int g = 0; g < kGroups; ++g) {
-          const float* from = sums + static_cast<std::size_t>(g * kTileRows + r) * kLineFloats;
-          store_outputs(y + g * kGroupOutputs, F32x16::load(from) + F32x16::zero(), outputs - g * kGroupOutputs);
+        float* to = y;
+        for (int u = 0; u < units; ++u) {
+          const float* sums = s_.sums[u] + static_cast<std::size_t>(b * groups_[u]) * kTileFloats +
+                              static_cast<std::size_t>(r) * kLineFloats;
+          for (int g = 0; g < groups_[u]; ++g, to += kGroupOutputs, sums += kTileFloats) {
+            const F32x16 sum = F32x16::load(sums) + F32x16::zero();
+            const int left = outputs - static_cast<int>(to - y);
+            if (kPast && left >= kGroupOutputs && reinterpret_cast<std::uintptr_t>(to) % kTileLine == 0) {
+              store_past_caches(to, sum);
+            } else {
+              store_outputs(to, sum, left);
+            }
+          }
         }
       }
     }
+    if constexpr (kPast) ordered_stores();
   }
 
   const LinearJob& job_;
   const TileRows& x_;
   const int row_;
   Scratch& s_;
-  int buffer_ = 0;        // of the chunk at hand
-  bool decoded_ = false;  // the first chunk of the next outputs is there
+  ScaledSums scaled_;
+  int block_buffer_ = 0;
+  int buffer_ = 0;                                            // of the chunk at hand
+  bool decoded_ = false;                                      // the first chunk of the next outputs is there
+  int waiting_ = 0, groups_[kBatch] = {}, outputs_left_ = 0;  // units whose sums are not yet stored
+  float* waiting_outputs_ = nullptr;
 };
 
 // Outputs [begin, end), multiples of 32 but for the last.
@@ -285,17 +277,15 @@ void run_tiles(const LinearJob& job, int rows, int begin, int end) {
     if (!in_order) put_tile_rows(rows_from(job, row), 0, count, own);
     const TileRows x{in_order ? job.x_tiles + tile_line_at(row, 0, in) : own, count, slices};
     TileProduct<Weights> product(job, x, row, scratch);
-    TileUnit unit(layout, job.weight->packed(), begin, end, count);
-    for (int at = begin; at < end;) {
-      at += unit.groups * kGroupOutputs;
-      if (at >= end) {
-        product.run(unit, nullptr);
-        break;
-      }
-      const TileUnit next(layout, job.weight->packed(), at, end, count);
+    const auto unit_at = [&](int at) { return TileUnit(layout, job.weight->packed(), at, end, count); };
+    TileUnit unit = unit_at(begin);
+    for (int at = begin + unit.groups * kGroupOutputs; at < end;) {
+      const TileUnit next = unit_at(at);
       product.run(unit, &next);
+      at += next.groups * kGroupOutputs;
       unit = next;
     }
+    product.run(unit, nullptr);
   }
 }
 
@@ -316,15 +306,9 @@ void linear_mxfp4_tiles(const LinearJob& job, int rows, int begin, int end) {
 
 namespace {
 
-#ifdef __AMX_TILE__
-constexpr CpuFeatures kNeeds{CpuFeature::kAmxBf16};
-#else
-constexpr CpuFeatures kNeeds{CpuFeature::kEmulatedTiles};
-#endif
-
 // A product of a tile takes as long for one row as for sixteen; two rows decoded in registers already take longer.
-#define SLUICE_TILES_KERNEL(name, kind)                                                         \
-  SLUICE_LINEAR(name, set_of(kind), kTilesInputs, .rows_from = kTilesFromRows, .needs = kNeeds, \
+#define SLUICE_TILES_KERNEL(name, kind)                                                             \
+  SLUICE_LINEAR(name, set_of(kind), kTilesInputs, .rows_from = kTilesFromRows, .needs = kTilesNeed, \
                 .block_multiple = kSliceInputs, .tiles = true)
 constexpr LinearKernel kLinears[] = {
     SLUICE_TILES_KERNEL(linear_bf16_tiles, WeightKind::kBf16),

@@ -9,22 +9,35 @@
 #include <cstring>
 
 #include "kernels/cpu/target.h"
+#include "kernels/cpu_features.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
 #ifdef __AMX_TILE__
+inline constexpr CpuFeatures kTilesNeed{CpuFeature::kAmxBf16};
+#else
+inline constexpr CpuFeatures kTilesNeed{CpuFeature::kEmulatedTiles};
+#endif
 
-// ldtilecfg: all eight tiles are whole.
-struct alignas(64) AllTilesWhole {
+// Tiles of sums and of rows where there are fewer than 16.
+inline constexpr int kNarrowTiles = 5;
+
+#ifdef __AMX_TILE__
+
+// ldtilecfg: tiles of 64 bytes a line, the first kNarrowTiles of them of `rows` lines.
+struct alignas(64) TileShapes {
+  explicit TileShapes(int rows) {
+    for (int t = 0; t < kNarrowTiles; ++t) lines[t] = static_cast<std::uint8_t>(rows);
+  }
   std::uint8_t palette = 1, start_row = 0, reserved[14]{};
-  std::uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+  std::uint16_t line_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t lines[16]{16, 16, 16, 16, 16, 16, 16, 16};
 };
 
 class TileSession {
  public:
-  TileSession() {
-    const AllTilesWhole shapes;
+  explicit TileSession(int rows = 16) {
+    const TileShapes shapes(rows);
     asm volatile("ldtilecfg %0" : : "m"(shapes));
   }
   ~TileSession() { asm volatile("tilerelease"); }
@@ -41,6 +54,11 @@ template <int kTile>
 [[gnu::always_inline]] inline void tile_load(const void* from, std::size_t stride = 64) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
 }
+// The same of what is not read again soon: it takes no other line's place in L1.
+template <int kTile>
+[[gnu::always_inline]] inline void tile_load_once(const void* from) {
+  asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(std::size_t{64}) : "memory");
+}
 template <int kTile>
 [[gnu::always_inline]] inline void tile_store(void* to) {
   asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(kTile), "r"(to), "r"(std::size_t{64}) : "memory");
@@ -54,12 +72,14 @@ template <int kSum, int kRows, int kWeights>
 #else
 
 inline thread_local std::uint32_t emulated_tiles[8][16][16];
+inline thread_local std::size_t emulated_lines[8];
 
 class TileSession {
  public:
-  TileSession() {
-    std::memset(emulated_tiles, 0xFF, sizeof emulated_tiles);
-  }  // NaN: a tile is loaded before it is read
+  explicit TileSession(int rows = 16) {
+    std::memset(emulated_tiles, 0xFF, sizeof emulated_tiles);  // NaN: a tile is loaded before it is read
+    for (int t = 0; t < 8; ++t) emulated_lines[t] = t < kNarrowTiles ? static_cast<std::size_t>(rows) : 16;
+  }
 };
 
 template <int kTile>
@@ -68,19 +88,23 @@ inline void tile_zero() {
 }
 template <int kTile>
 inline void tile_load(const void* from, std::size_t stride = 64) {
-  for (std::size_t row = 0; row < 16; ++row) {
-    std::memcpy(emulated_tiles[kTile][row], static_cast<const std::byte*>(from) + row * stride, 64);
+  for (std::size_t line = 0; line < emulated_lines[kTile]; ++line) {
+    std::memcpy(emulated_tiles[kTile][line], static_cast<const std::byte*>(from) + line * stride, 64);
   }
 }
 template <int kTile>
+inline void tile_load_once(const void* from) {
+  tile_load<kTile>(from);
+}
+template <int kTile>
 inline void tile_store(void* to) {
-  std::memcpy(to, emulated_tiles[kTile], sizeof emulated_tiles[kTile]);
+  std::memcpy(to, emulated_tiles[kTile], emulated_lines[kTile] * 64);
 }
 template <int kSum, int kRows, int kWeights>
 [[gnu::noinline]] void tile_multiply() {
   const auto low = [](std::uint32_t pair) { return std::bit_cast<float>(pair << 16); };
   const auto high = [](std::uint32_t pair) { return std::bit_cast<float>(pair & 0xFFFF0000U); };
-  for (int m = 0; m < 16; ++m) {
+  for (std::size_t m = 0; m < emulated_lines[kSum]; ++m) {
     float even[16]{}, odd[16]{};
     for (int k = 0; k < 16; ++k) {
       const std::uint32_t x = emulated_tiles[kRows][m][k];

@@ -20,26 +20,12 @@ namespace sluice::cpu::SLUICE_ISA {
 
 inline constexpr int kTableExponent = 96;
 
-// Of 16 outputs.
-struct TileScales {
-  SLUICE_VEC explicit TileScales(const std::byte* codes) {
-    const __m512i code = I32x16::load_bytes(codes).v;
-    const __m512i less = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(127 + kTableExponent), code), 7);
-    by = _mm512_or_si512(less, _mm512_slli_epi32(less, 16));
-    const __m512i twice = _mm512_or_si512(code, _mm512_slli_epi32(code, 16));
-    some = _mm512_test_epi16_mask(twice, twice);
-  }
-  __m512i by;      // what is taken off each bf16
-  __mmask32 some;  // not 2^-127, which counts as 0
-};
+// Scales that the tables serve: of 2^96 at most.
+inline constexpr int kMostTableScale = 127 + kTableExponent;
 
-inline bool scales_are_usual(const std::byte* codes, int count) {
-  constexpr auto kMost = static_cast<std::uint8_t>(127 + kTableExponent);
-  __m512i most = _mm512_setzero_si512();
-  for (int i = 0; i < count; i += 16) {
-    most = _mm512_max_epu8(most, _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i))));
-  }
-  return _mm512_cmpgt_epu8_mask(most, _mm512_set1_epi8(static_cast<char>(kMost))) == 0;
+// What a scale of e8m0 takes off each bf16 of the tables; all of it for 2^-127, which counts as 0.
+constexpr int table_excess(int code) {
+  return code == 0 ? 0xFFFF : (kMostTableScale - code) << 7;
 }
 
 // The bf16 of every e2m1 code times 2^96, twice; -0 is +0.
@@ -81,15 +67,38 @@ template <class Format>
   });
 }
 
+// What a weight's format says of its scales, here and below: whether the tables serve those of `groups` groups, and
+// them for decode() of a line of group g.
+inline constexpr int kMostDecoded = 4;  // groups at once
+
 class TileMxfp4 {
  public:
   using Format = Mxfp4Weights;
+  struct Scales {
+    __m512i excess[kMostDecoded];  // what is taken off each bf16
+  };
   static constexpr bool kScaled = true;
-  SLUICE_VEC void decode(const std::byte* line, const TileScales& scales, std::byte* to) const {
-    const __m512i codes = _mm512_loadu_si512(line);
+  SLUICE_VEC static bool usual(const std::byte* scales, int groups) {
+    __mmask16 more = 0;
+    for (int g = 0; g < groups; ++g) {
+      const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + g * kGroupOutputs));
+      more |= _mm_cmpgt_epu8_mask(codes, _mm_set1_epi8(static_cast<char>(kMostTableScale)));
+    }
+    return more == 0;
+  }
+  SLUICE_VEC void load(const std::byte* scales, int groups, Scales& to) const {
+    for (int g = 0; g < groups; ++g) {
+      const __m512i code = I32x16::load_bytes(scales + g * kGroupOutputs).v;
+      const __m512i less = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(kMostTableScale), code), 7);
+      const __mmask16 nothing = _mm512_testn_epi32_mask(code, code);
+      to.excess[g] = _mm512_mask_set1_epi32(_mm512_or_si512(less, _mm512_slli_epi32(less, 16)), nothing, -1);
+    }
+  }
+  SLUICE_VEC void decode(const std::byte* line, const Scales& scales, int g, std::byte* to) const {
+    const __m512i codes = _mm512_loadu_si512(line), excess = scales.excess[g];
     unroll<4>([&]<int P>() __attribute__((always_inline)) {
-      const __m512i values = _mm512_maskz_permutexvar_epi16(scales.some, _mm512_srli_epi16(codes, 4 * P), values_);
-      _mm512_store_si512(to + P * kTileLine, _mm512_subs_epu16(values, scales.by));
+      const __m512i values = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4 * P), values_);
+      _mm512_store_si512(to + P * kTileLine, _mm512_subs_epu16(values, excess));
     });
   }
 
@@ -97,116 +106,155 @@ class TileMxfp4 {
   __m512i values_ = _mm512_load_si512(kTileE2m1.data());
 };
 
+// Outputs that share a scale, as 128 do in checkpoints: the tables are made of it whenever it changes.
 class TileFp8 {
  public:
   using Format = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>;
+  struct Scales {};
   static constexpr bool kScaled = true;
-  SLUICE_VEC void decode(const std::byte* line, const TileScales& scales, std::byte* to) const {
+  SLUICE_VEC static bool usual(const std::byte* scales, int groups) {
+    const auto first = static_cast<int>(scales[0]);
+    __mmask16 others = 0;
+    for (int g = 0; g < groups; ++g) {
+      const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + g * kGroupOutputs));
+      others |= _mm_cmpneq_epi8_mask(codes, _mm_set1_epi8(static_cast<char>(first)));
+    }
+    return first <= kMostTableScale && others == 0;
+  }
+  SLUICE_VEC void load(const std::byte* scales, int, Scales&) {
+    const auto code = static_cast<int>(scales[0]);
+    if (code != code_) make_tables(code);
+  }
+  SLUICE_VEC void decode(const std::byte* line, const Scales&, int, std::byte* to) const {
     __m512i codes = _mm512_loadu_si512(line);
     asm("" : "+v"(codes));
-    const __m512i high = _mm512_permutex2var_epi8(high_[0], codes, high_[1]);
+    const __m512i high = _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(high_[0], codes, high_[1]), codes,
+                                                   _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);
     const __m512i low = _mm512_permutex2var_epi8(low_[0], codes, low_[1]);
-    const __m512i zero = _mm512_setzero_si512();
-    _mm512_store_si512(to, scaled(_mm512_unpacklo_epi8(low, high), _mm512_unpacklo_epi8(zero, codes), scales));
-    _mm512_store_si512(to + kTileLine,
-                       scaled(_mm512_unpackhi_epi8(low, high), _mm512_unpackhi_epi8(zero, codes), scales));
+    _mm512_store_si512(to, _mm512_unpacklo_epi8(low, high));
+    _mm512_store_si512(to + kTileLine, _mm512_unpackhi_epi8(low, high));
   }
 
  private:
-  SLUICE_VEC static __m512i scaled(__m512i magnitudes, __m512i codes, const TileScales& scales) {
-    constexpr int kSign = static_cast<int>(0x80008000U), kNan = 0x7FC07FC0;
-    const __mmask32 nan = _mm512_cmpeq_epi16_mask(magnitudes, _mm512_set1_epi32(kNan));
-    __m512i less = _mm512_maskz_subs_epu16(scales.some, magnitudes, scales.by);
-    less = _mm512_mask_mov_epi16(less, nan, magnitudes);
-    return _mm512_ternarylogic_epi32(less, codes, _mm512_set1_epi32(kSign), 0xF8);  // less | (codes & sign)
+  [[gnu::noinline]] void make_tables(int code) {
+    const __m512i excess = _mm512_set1_epi16(static_cast<short>(table_excess(code)));
+    const __m512i low_bytes = _mm512_set1_epi16(0xFF);
+    for (int half = 0; half < 2; ++half) {
+      const __m512i high = _mm512_load_si512(kTileE4m3.high + 64 * half);
+      const __m512i low = _mm512_load_si512(kTileE4m3.low + 64 * half);
+      __m512i words[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
+      for (__m512i& w : words) {
+        const __mmask32 number = _mm512_cmpneq_epi16_mask(w, _mm512_set1_epi16(0x7FC0));
+        w = _mm512_mask_subs_epu16(w, number, w, excess);
+      }
+      high_[half] = _mm512_packus_epi16(_mm512_srli_epi16(words[0], 8), _mm512_srli_epi16(words[1], 8));
+      low_[half] = _mm512_packus_epi16(_mm512_and_si512(words[0], low_bytes), _mm512_and_si512(words[1], low_bytes));
+    }
+    code_ = code;
   }
 
-  __m512i high_[2]{_mm512_load_si512(kTileE4m3.high), _mm512_load_si512(kTileE4m3.high + 64)};
-  __m512i low_[2]{_mm512_load_si512(kTileE4m3.low), _mm512_load_si512(kTileE4m3.low + 64)};
+  int code_ = -1;             // of the scale that the tables have
+  __m512i high_[2], low_[2];  // the bytes of the bf16 of every magnitude times the scale
+};
+
+struct TileUnscaled {
+  struct Scales {};
+  static constexpr bool kScaled = false;
+  SLUICE_VEC static bool usual(const std::byte*, int) { return true; }
+  SLUICE_VEC static void load(const std::byte*, int, Scales&) {}
 };
 
 // Without scales in the weights.
-struct TileFp8F32 : Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows> {
+struct TileFp8F32 : Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>, TileUnscaled {
   using Format = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>;
-  static constexpr bool kScaled = false;
-  SLUICE_VEC void decode(const std::byte* line, std::byte* to) const {
-    const Line weights = load(line, nullptr);
+  using TileUnscaled::load;
+  SLUICE_VEC void decode(const std::byte* line, Scales, int, std::byte* to) const {
+    const Line weights = Format::load(line, nullptr);
     _mm512_store_si512(to, bf16_pair<0>(weights).v);
     _mm512_store_si512(to + kTileLine, bf16_pair<1>(weights).v);
   }
 };
 
-struct TileBf16 {
+struct TileBf16 : TileUnscaled {
   using Format = Bf16Weights<F32x16, LinearIsa::kBf16Rows>;
-  static constexpr bool kScaled = false;
-  SLUICE_VEC void decode(const std::byte* line, std::byte* to) const {
+  SLUICE_VEC void decode(const std::byte* line, Scales, int, std::byte* to) const {
     _mm512_store_si512(to, _mm512_loadu_si512(line));
   }
 };
 
-// Of kGroups groups of a tile from `group` on: slices one after the other, [group][line] of each.
-template <class Weights, int kGroups>
+// `groups` groups of a tile from `group` on, kMostDecoded at most: their tiles of a slice at a time, side by side, as
+// their lines are, whole or in kDecodeParts parts.
+inline constexpr int kDecodeParts = 4;
+template <class Weights>
 class TileDecoder {
   using Format = typename Weights::Format;
   static constexpr int kLines = kSliceInputs / Format::kInputs;
-  static constexpr std::size_t kScale = kGroupOutputs * Format::kScaleBytes;
+  static constexpr std::size_t kLineBytes = kTileLine * (Format::kInputs / 2);  // of a line, decoded
+  static constexpr int kAhead = kLines > 4 ? 6144 : 3072;                       // bytes that are asked for ahead
 
  public:
-  SLUICE_VEC TileDecoder(const LinearTile& tile, int group)
-      : tile_(tile), group_(group), step_bytes_(static_cast<std::size_t>(tile.groups) * Format::kLineBytes) {}
+  TileDecoder(const LinearTile& tile, int group, int groups)
+      : tile_(&tile),
+        group_(group),
+        groups_(groups),
+        step_bytes_(static_cast<std::size_t>(tile.groups) * Format::kLineBytes) {}
+  int groups() const { return groups_; }
 
-  // Slice `slice`, to kGroups KB at `to`.
-  SLUICE_VEC void decode(int slice, std::byte* to) const {
-    const int block = slice * kSliceInputs / tile_.block, first = slice * kSliceInputs - block * tile_.block;
-    const int left = std::min(tile_.block, tile_.in - block * tile_.block) - first;
-    const std::byte* lines = tile_.lines(block) + static_cast<std::size_t>(first / Format::kInputs) * step_bytes_ +
-                             static_cast<std::size_t>(group_) * Format::kLineBytes;
-    const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kScale;
-    if (left < kSliceInputs || (Weights::kScaled && !scales_are_usual(scales, kGroups * kGroupOutputs))) {
-      return decode_unusual(lines, scales, left, to);
-    }
-    for (int g = 0; g < kGroups; ++g, to += kTileBytes) {
-      const std::byte* line = lines + static_cast<std::size_t>(g) * Format::kLineBytes;
-      if constexpr (Weights::kScaled) {
-        const TileScales scale(scales + static_cast<std::size_t>(g) * kScale);
-#pragma GCC unroll 2
-        for (int l = 0; l < kLines; ++l) {
-          prefetch_lines(line + l * step_bytes_);
-          weights_.decode(line + l * step_bytes_, scale, to + l * kTileLine * (Format::kInputs / 2));
-        }
-      } else {
-#pragma GCC unroll 2
-        for (int l = 0; l < kLines; ++l) {
-          prefetch_lines(line + l * step_bytes_);
-          weights_.decode(line + l * step_bytes_, to + l * kTileLine * (Format::kInputs / 2));
-        }
-      }
-    }
+  // Slice `slice`, its tiles to `to`.
+  [[gnu::noinline]] void decode(int slice, std::byte* to) { lines<kLines>(slice, 0, to); }
+  [[gnu::noinline]] void decode_part(int slice, int part, std::byte* to) {
+    lines<kLines / kDecodeParts>(slice, part * (kLines / kDecodeParts), to);
   }
 
  private:
+  template <int kCount>
+  [[gnu::always_inline]] void lines(int slice, int first_line, std::byte* to) {
+    const int block = slice * kSliceInputs / tile_->block, first = slice * kSliceInputs - block * tile_->block;
+    const int left = std::min(tile_->block, tile_->in - block * tile_->block) - first;
+    const auto group = static_cast<std::size_t>(group_);
+    const std::byte* line = tile_->lines(block) + static_cast<std::size_t>(first / Format::kInputs) * step_bytes_ +
+                            group * Format::kLineBytes;
+    const std::byte* scales = tile_->scales(block) + group * kGroupOutputs * Format::kScaleBytes;
+    if (left < kSliceInputs || !Weights::usual(scales, groups_)) [[unlikely]] {
+      if (first_line == 0) unusual(line, scales, left, to);
+      return;
+    }
+    typename Weights::Scales of_groups;
+    weights_.load(scales, groups_, of_groups);
+    line += static_cast<std::size_t>(first_line) * step_bytes_;
+    to += static_cast<std::size_t>(first_line) * kLineBytes;
+    for (int l = 0; l < kCount; ++l, line += step_bytes_, to += kLineBytes) {
+      for (int g = 0; g < groups_; ++g) {
+        const std::byte* from = line + static_cast<std::size_t>(g) * Format::kLineBytes;
+        __builtin_prefetch(from + kAhead, 0, 2);
+        __builtin_prefetch(from + kAhead / 4, 0, 3);
+        weights_.decode(from, of_groups, g, to + static_cast<std::size_t>(g) * kTileBytes);
+      }
+    }
+  }
+
   // The end of a row, of `left` inputs, or scales by way of f32.
-  [[gnu::noinline]] void decode_unusual(const std::byte* lines, const std::byte* scales, int left,
-                                        std::byte* to) const {
+  [[gnu::noinline]] void unusual(const std::byte* lines, const std::byte* scales, int left, std::byte* to) {
     const int count = std::min(kLines, (left + Format::kInputs - 1) / Format::kInputs);
-    for (int g = 0; g < kGroups; ++g, to += kTileBytes) {
-      const std::byte* line = lines + static_cast<std::size_t>(g) * Format::kLineBytes;
+    for (int g = 0; g < groups_;
+         ++g, lines += Format::kLineBytes, scales += kGroupOutputs * Format::kScaleBytes, to += kTileBytes) {
       std::memset(to, 0, kTileBytes);
-      for (int l = 0; l < count; ++l, line += step_bytes_) {
-        std::byte* at = to + l * kTileLine * (Format::kInputs / 2);
+      for (int l = 0; l < count; ++l) {
+        const std::byte* line = lines + static_cast<std::size_t>(l) * step_bytes_;
+        std::byte* at = to + static_cast<std::size_t>(l) * kLineBytes;
         if constexpr (Weights::kScaled) {
-          scaled_lines(Format(), line, scales + static_cast<std::size_t>(g) * kScale, at);
+          scaled_lines(Format(), line, scales, at);
         } else {
-          weights_.decode(line, at);
+          weights_.decode(line, {}, g, at);
         }
       }
     }
   }
 
-  const Weights weights_{};
-  const LinearTile& tile_;
-  const int group_;
-  const std::size_t step_bytes_;
+  Weights weights_;
+  const LinearTile* tile_;
+  int group_, groups_;
+  std::size_t step_bytes_;
 };
 
 }  // namespace sluice::cpu::SLUICE_ISA
