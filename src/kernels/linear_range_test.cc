@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/test_seed_testing.h"
 #include "kernels/cpu_features.h"
@@ -32,7 +34,9 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
         by_groups += by_group;
         std::vector<float> x = random_inputs(random, static_cast<std::size_t>(in));
         const InputForm form = weight.input_form();
-        std::vector<float> prepared(static_cast<std::size_t>(input_floats(form, in)) + 16);
+        // What lies behind a row's inputs is anything, and must not count.
+        constexpr float kNothing = std::numeric_limits<float>::quiet_NaN();
+        std::vector<float> prepared(static_cast<std::size_t>(input_floats(form, in)) + 16, kNothing);
         if (form != InputForm::kF32) {
           table.prepare_inputs(form, in, x.data(), prepared.data());
           x = prepared;
@@ -42,6 +46,8 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
         std::vector<float> whole(size, kUntouched), ranges(size, kUntouched);
         LinearJob job{.weight = &weight, .x = x.data(), .ldx = in, .y = whole.data(), .ldy = out, .x_prepared = true};
         table.linear.run(job, 1, 0, out);
+        ASSERT_TRUE(std::ranges::none_of(whole, [](float y) { return std::isnan(y); }))
+            << table.name << " " << describe(spec) << " out " << out << " in " << in;
         job.y = ranges.data();
         for (int begin = 0; begin < out;) {
           const int end = std::min(out, begin + unit * (1 + static_cast<int>(random() % 12)));
