@@ -102,7 +102,9 @@ TEST(KernelTable, ChoosesTilesForSomeRowsInTheirOrder) {
   EXPECT_EQ(kernels_of({kAvx2}, "linear", "mxfp4", "tiles"),
             "1-5 avx2::linear_mxfp4_slices, 6+ avx2::linear_mxfp4_slices_panels");
   EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "fp8", "tiles"),
-            "1 avx512vbmi::linear_fp8_slices_ahead, 2+ avx512_amx::linear_fp8_tiles");
+            "1 avx512_amx::linear_fp8_tile_row, 2+ avx512_amx::linear_fp8_tiles");
+  EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "mxfp4", "tiles"),
+            "1 avx512::linear_mxfp4_slices_ahead, 2+ avx512_amx::linear_mxfp4_tiles");
   EXPECT_EQ(kernels_of(kSapphireRapids.without(kAmxBf16), "linear", "bf16", "tiles"),
             "1 avx512::linear_bf16_slices_ahead, 2-5 avx512::linear_bf16_slices, "
             "6+ avx512::linear_bf16_slices_panels");
