@@ -119,7 +119,8 @@ TEST_F(SpeedCasesTest, StagesSumToTheStepAndForkSeldom) {
 TEST(SpeedCasesOnADevice, WaitForItAndHearThatItFailed) {
   EngineSetup options = tiny_options();
   options.machine.device = "emulated";
-  const FakeModel::Settings settings{.step_time = std::chrono::milliseconds(20)};
+  FakeModel::Settings settings;
+  settings.step_time = std::chrono::milliseconds(20);
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
   SpeedCases tests(runner.get(), options);
   const SpeedCase steps{.kind = SpeedCase::Kind::kDecode, .tokens = 3};
