@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -12,18 +13,27 @@
 namespace sluice {
 namespace {
 
-// How many of the drafts behind token `at` are right: the same in every run.
-int right_drafts(const SpeedCase& test, int at, int drafts) {
-  int right = 0;
-  while (right < drafts) {
-    const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(at + right), 0, 0, 0x64726166}, {});
-    if (static_cast<double>(words[0]) * 0x1p-32 >= test.acceptance) break;
-    ++right;
-  }
-  return right;
+// Whether the draft of token `at` is right: of every 20 tokens in a row as many are as `acceptance` says, by chance
+// (Philox) which ones. The same in every run; a few dozen free draws would be right more or less often than was asked.
+bool is_right(double acceptance, int at) {
+  constexpr int kTokens = 20;
+  const auto chance = [](int token) {
+    return philox4x32({static_cast<std::uint32_t>(token), 0, 0, 0x64726166}, {})[0];
+  };
+  const int first = at / kTokens * kTokens;
+  int before = 0;
+  for (int token = first; token < first + kTokens; ++token) before += chance(token) < chance(at) ? 1 : 0;
+  const auto right_until = [&](int token) { return std::lround(token * acceptance); };
+  return before < right_until(first + kTokens) - right_until(first);
 }
 
 }  // namespace
+
+int right_drafts(double acceptance, int at, int drafts) {
+  int right = 0;
+  while (right < drafts && is_right(acceptance, at + right)) ++right;
+  return right;
+}
 
 const char* SpeedCase::name() const {
   switch (kind) {
@@ -143,14 +153,16 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
   const auto start = begin();
   for (int done = 0; done < test.tokens;) {
     const auto at = static_cast<std::size_t>(done);
-    StepSpan span{.sequence = sequence, .ids = std::span(ids).subspan(at, 1), .logit_rows = rows};
-    if (test.by_model) {
-      span.model_drafts = test.drafts, span.sampling = &greedy;
+    const int drafts = std::min(test.drafts, test.tokens - done - 1);  // none beyond the last token, as when serving
+    const std::span<const int> logit_rows = std::span(rows).first(static_cast<std::size_t>(1 + drafts));
+    StepSpan span{.sequence = sequence, .ids = std::span(ids).subspan(at, 1), .logit_rows = logit_rows};
+    if (test.by_model && drafts > 0) {
+      span.model_drafts = drafts, span.sampling = &greedy;
     } else {
-      span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(test.drafts));
+      span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(drafts));
     }
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
-    const int kept = 1 + right_drafts(test, done, test.drafts);
+    const int kept = 1 + right_drafts(test.acceptance, done, drafts);
     runner_->settle(sequence, kept);
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
     done += kept;

@@ -2,8 +2,8 @@
 //
 //   prefill     `tokens` rows of one sequence that is `depth` tokens long already, in steps as the engine makes them
 //   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
-//   speculative  decode in steps of one row and `drafts` more, of which as many are right as by chance `acceptance`
-//               (Philox): given ones, which cost nothing to make, or those of the model's own drafter
+//   speculative  decode in steps of one row and `drafts` more: given ones, which cost nothing to make, or those of the
+//               model's own drafter. Each is right by chance (Philox), and of 20 tokens the share `acceptance` is
 //   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, there
 //               are `tokens` steps in which all of them decode, which alone count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
@@ -37,6 +37,9 @@ struct SpeedCase {
   // That count: of all sequences together.
   int measured_tokens() const { return tokens * concurrency; }
 };
+
+// How many of the drafts behind token `at` are right, up to the first that is not: the same in every run.
+int right_drafts(double acceptance, int at, int drafts);
 
 // What the tests of a model share: the runner, and options as it was loaded with.
 class SpeedCases {
