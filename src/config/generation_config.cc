@@ -27,9 +27,11 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, std::str
   return config;
 }
 
-Result<GenerationConfig> load_generation_config(const std::string& folder) {
-  const std::string path = folder + "/generation_config.json";
+Result<GenerationConfig> load_generation_config(const std::string& model) {
   std::error_code error;
+  const std::filesystem::path given(model);
+  const std::filesystem::path folder = std::filesystem::is_regular_file(given, error) ? given.parent_path() : given;
+  const std::string path = (folder / "generation_config.json").string();
   if (!std::filesystem::exists(path, error)) return GenerationConfig();
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
   return parse_generation_config(text, path);

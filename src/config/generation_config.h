@@ -22,8 +22,8 @@ struct GenerationConfig {
 };
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, std::string_view what);
-// Without the file: no values.
-Result<GenerationConfig> load_generation_config(const std::string& folder);
+// Of a model's folder, or of the one that its config.json is in. Without the file: no values.
+Result<GenerationConfig> load_generation_config(const std::string& model);
 
 // Token ids in configuration files, where an id may be written as one integer or as a list.
 

@@ -464,6 +464,10 @@ TEST(GenerationConfig, AbsentFilesAndKeysHaveNoValue) {
   ASSERT_TRUE(sparse.ok());
   EXPECT_FALSE(sparse->temperature.has_value());
   EXPECT_THAT(sparse->eos_token_ids, ElementsAre(3));
+  folder.write("config.json", "{}");
+  const auto beside = load_generation_config(folder.path() + "/config.json");
+  ASSERT_TRUE(beside.ok());
+  EXPECT_THAT(beside->eos_token_ids, ElementsAre(3));
 }
 
 TEST(GenerationConfig, RefusesAbsurdValues) {

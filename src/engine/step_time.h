@@ -27,8 +27,9 @@ Result<StepTime> measure_step(Runner& runner);
 // later answers depend on it.
 std::vector<double> measure_few_rows(Runner& runner);
 
-// Seconds of so many steps of one row of a throw-away sequence, after one that is not counted; empty: it failed.
-std::vector<double> time_one_row(Runner& runner, int times);
+// Seconds of so many steps of one row of a throw-away sequence, after one that is not counted; empty: it failed, or one
+// took more than `most` seconds.
+std::vector<double> time_one_row(Runner& runner, int times, double most);
 
 struct TimedRows {
   int rows = 0;

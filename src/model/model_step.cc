@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "kernels/input_forms.h"
 #include "kernels/linear_inputs.h"
 
@@ -66,7 +67,10 @@ DeviceMemory ModelStep::score_all(IndexSelectArgs* args) const {
   const std::ptrdiff_t stride = tables.end / args->tokens_per_row;
   const std::size_t count = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(stride);
   auto scores = device().map(count * sizeof(float), "index scores that are shown");
-  if (!scores.ok()) return {};
+  if (!scores.ok()) {
+    log_warning("{}: they are left out", scores.status().message());
+    return {};
+  }
   args->scores = reinterpret_cast<float*>(scores->data()), args->scores_stride = stride;
   return std::move(scores).value();
 }
