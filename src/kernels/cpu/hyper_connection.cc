@@ -91,7 +91,7 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
   SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
   thread_local BlockSums of_thread;
   BlockSums& sums = of_thread;  // the threads of the pool read this one's
-  const bool cut = BlockSums::can_cut(*args.weights, args.rows);
+  const bool cut = exec.pool->threads() > 1 && BlockSums::can_cut(*args.weights, args.rows);
   if (cut) {
     sums.compute(exec, args);
   } else {
