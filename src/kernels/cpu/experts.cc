@@ -219,7 +219,8 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   const int out_tile = exec.kernels->linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
   for (const Group& g : scratch.groups) {
-    activation_tile = std::lcm(activation_tile, input_block(g.weights->down.input_form()));
+    const int block = input_block(g.weights->down.input_form());
+    if (activation_tile % block != 0) activation_tile = std::lcm(activation_tile, block);
   }
   const auto group = [&](int i) -> const Group& { return scratch.groups[static_cast<std::size_t>(i)]; };
 
@@ -234,13 +235,15 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   make_tiles(exec, args, scratch);
+  const auto row_unit = [&](const LinearWeight& weight) {
+    return exec.pool->threads() > 1 ? linear.row_unit(weight) : 0;
+  };
   split_linear(
       *exec.pool, activation_tile, groups,
       [&](int i) {
         const ExpertWeights& w = *group(i).weights;
         // A piece of the activations is whole blocks of the next inputs.
-        const int unit =
-            std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)), input_block(w.down.input_form()));
+        const int unit = std::lcm(std::lcm(row_unit(w.gate), row_unit(w.up)), input_block(w.down.input_form()));
         return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
       },
       [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
@@ -248,7 +251,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
       *exec.pool, out_tile, groups,
       [&](int i) {
         const LinearWeight& down = group(i).weights->down;
-        return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, linear.row_unit(down)};
+        return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, row_unit(down)};
       },
       [&](const LinearPiece& piece) {
         const Group& g = group(piece.item);

@@ -76,7 +76,9 @@ void hc_finish(const HcMixArgs& args, int begin, int end) {
   using V = F32x16;
   int row = begin;
   for (; row + 4 <= end; row += 4) hc_finish_rows<V, 4>(args, row);
-  for (; row < end; ++row) hc_finish_rows<V, 1>(args, row);
+  if (end - row == 3) return hc_finish_rows<V, 3>(args, row);
+  if (end - row == 2) return hc_finish_rows<V, 2>(args, row);
+  if (end - row == 1) return hc_finish_rows<V, 1>(args, row);
 }
 
 void hc_collapse(const HcCollapseArgs& args, int begin, int end) {

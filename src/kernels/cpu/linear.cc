@@ -226,7 +226,8 @@ void linear(const Exec& exec, const LinearArgs& args) {
       [&](int i) {
         const LinearJob& job = jobs[static_cast<std::size_t>(i)];
         const LinearWeight& weight = *job.weight;
-        return LinearExtent{rows, weight.out(), weight.in(), job.x_tiles != nullptr, kernels.row_unit(weight)};
+        const int unit = exec.pool->threads() > 1 ? kernels.row_unit(weight) : 0;
+        return LinearExtent{rows, weight.out(), weight.in(), job.x_tiles != nullptr, unit};
       },
       [&](const LinearPiece& piece) {
         prepared.wait_for(piece.item);

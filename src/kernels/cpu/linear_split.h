@@ -59,6 +59,10 @@ class LinearGrid {
     return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
 
+  template <class Run>
+  void walk_all(int item, Run& run) const {
+    walk(item, 0, parts(), run);
+  }
   // Calls run for parts [at, end), those of whole tiles of a chunk joined.
   template <class Run>
   void walk(int item, std::int64_t at, std::int64_t end, Run& run) const {
@@ -157,6 +161,11 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
   };
   thread_local std::vector<Placed> of_thread;
   std::vector<Placed>& grids = of_thread;  // the threads of the pool read this one's
+  const auto all = [&](int, int) {
+    for (int i = 0; i < firsts; ++i) first(i);
+    for (int i = 0; i < items; ++i) LinearGrid(extent(i), out_tile).walk_all(i, run);
+  };
+  if (pool.threads() == 1) return pool.run(1, std::ref(all));
   grids.clear();
   std::int64_t total = 0;
   for (int i = 0; i < items; ++i) {
@@ -174,9 +183,6 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
     }
   };
   const auto any = [&](int index, int) { index < firsts ? first(index) : run_piece(index - firsts); };
-  const auto all = [&](int, int) {
-    for (int index = 0; index <= firsts; ++index) any(index, 0);
-  };
   if (pieces.count() == 1) {
     pool.run(1, std::ref(all));
   } else {

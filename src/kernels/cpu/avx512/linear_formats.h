@@ -16,7 +16,7 @@ struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 4;
   static constexpr bool kStreams = false;
-  static constexpr int kChains = 4;
+  static constexpr int kChains = 8;  // two a cycle, four cycles each
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
   static constexpr int kBlockGroups = 0;
