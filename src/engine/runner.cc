@@ -258,6 +258,7 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   SLUICE_RETURN_IF_ERROR(plan_scores(spans));
   plan_exports(spans);
   SLUICE_RETURN_IF_ERROR(reserve(spans));  // last of what can fail, so that an error leaves nothing reserved
+  const FlushDenormals flush;              // as every op does: at once for all of them
   make_drafts(spans);
   const StepTables& tables = tables_of(spans);
   const std::vector<SpoiledRow> spoiled = inject_before_pass();

@@ -198,7 +198,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
   ThreadPool pool(1);
   for (const WeightForm& spec : weight_forms()) {
     for (const Shape shape : {Shape{200, 288}, Shape{64, 128}, Shape{77, 131}, Shape{24, 512}, Shape{4, 33},
-                              Shape{131, 40}, Shape{16, 1}, Shape{1, 257}, Shape{80, 2080}}) {
+                              Shape{8, 512}, Shape{131, 40}, Shape{16, 1}, Shape{1, 257}, Shape{80, 2080}}) {
       const bool large = shape.out * shape.in >= 20000;
       if (large && spec.format == WeightFormat::kCodes && spec.codes != DType::kQ4_0) continue;  // keeps the test short
       const std::vector<int> counts = row_counts(shape);
@@ -220,6 +220,20 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
           }
         }
       }
+    }
+  }
+}
+
+// The mixes of a hyper-connection are 16 and 8 outputs, read at every sub-layer.
+TEST(Linear, FloatsOfEightOutputsArePackedWithoutPadding) {
+  std::mt19937 random = fresh_generator(109);
+  ThreadPool pool(1);
+  for (const KernelTable& table : linear_tables()) {
+    if (std::string(table.isa) == "scalar") continue;
+    for (const auto& [out, outputs] : {std::pair(3, 8), std::pair(8, 8), std::pair(9, 16)}) {
+      const RandomWeight weight(random, {.format = WeightFormat::kF32}, out, 512);
+      const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), InputForm::kF32);
+      EXPECT_EQ(packed.packed_bytes(), static_cast<std::size_t>(outputs) * 512 * sizeof(float)) << table.name;
     }
   }
 }

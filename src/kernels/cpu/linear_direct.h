@@ -180,6 +180,12 @@ class LinearDirectRows {
   static constexpr int kAlone = std::max(Format::kRows.alone, kDirect);
 
  public:
+  // Of a tile that has one group only.
+  static void run_group(const LinearTile& tile, const LinearJob& job, int rows) {
+    for (int row = 0; row < rows; row += kDirect) {
+      with_rows<1, kDirect>(tile, job, row, std::min(kDirect, rows - row), 0);
+    }
+  }
   static void run(const LinearTile& tile, const LinearJob& job, int rows) {
     const bool by_blocks = kBlocks > 0 && rows > kDirect && tile.groups == Isa::kTileGroups;
     const int most = by_blocks ? kBlocks : rows <= kAlone ? kAlone : kDirect, parts = (rows + most - 1) / most;

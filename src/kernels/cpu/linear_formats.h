@@ -63,20 +63,21 @@ struct ScaledF32 {
   [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
 };
 
-template <class V, RowsAtOnce kAtOnce>
+// kHalf: lines of 8 outputs (has_half_lines()).
+template <class V, RowsAtOnce kAtOnce, bool kHalf = false>
 struct F32Weights {
   using Scale = Unscaled<V>;
   static constexpr int kInputs = 2, kNarrowGroups = 2;
   static constexpr RowsAtOnce kRows = kAtOnce;
-  static constexpr std::size_t kLineBytes = 128, kScaleBytes = 0;
+  static constexpr std::size_t kLineBytes = kHalf ? 64 : 128, kScaleBytes = 0;
   using Line = const float*;
   [[gnu::always_inline]] Line load(const std::byte* line, const std::byte*) const {
     return reinterpret_cast<const float*>(line);
   }
   template <int P>
   [[gnu::always_inline]] void pair(Line line, V& even, V& odd) const {
-    odd = V::load(line);
-    even = V::load(line + 16);
+    odd = kHalf ? V::load_half(line) : V::load(line);
+    even = kHalf ? V::load_half(line + 8) : V::load(line + 16);
   }
 };
 

@@ -26,6 +26,7 @@ struct LineSource {
   std::size_t row_bytes;
   int outputs, k, count;
   Fp8Order order;
+  std::size_t line_bytes;
 };
 
 // `bytes` bytes; kWhole of them, which is nearly always wanted, without a call.
@@ -90,10 +91,11 @@ void pack_bf16(const LineSource& from, std::byte* line) {
 }
 
 void pack_f32(const LineSource& from, std::byte* line) {
+  std::byte* even = line + from.line_bytes / 2;
   for_outputs(from, [&](const std::byte* row, int o) {
     float pair[2]{};
     copy_bytes<8>(row + 4 * from.k, 4 * static_cast<std::size_t>(from.count), pair);
-    std::memcpy(line + 64 + 4 * o, &pair[0], 4);
+    std::memcpy(even + 4 * o, &pair[0], 4);
     std::memcpy(line + 4 * o, &pair[1], 4);
   });
 }
@@ -149,7 +151,7 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
   const LineFormat& lines = line_format(view);
   const bool wide = weight_format(view.format).has_codes() && block_codes(view.codes).bits == 8;
   step_inputs = lines.step_inputs;
-  line_bytes = lines.line_bytes * (wide ? 2 : 1);
+  line_bytes = has_half_lines(view) ? lines.line_bytes / 2 : lines.line_bytes * (wide ? 2 : 1);
   block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;
   const int last = in - (blocks - 1) * block;
   last_block_bytes = static_cast<std::size_t>(ceil_div(last, step_inputs)) * line_bytes;
@@ -185,7 +187,8 @@ struct Packer {
                           std::min(kGroupOutputs, layout.out - n),
                           k,
                           count,
-                          order};
+                          order,
+                          layout.line_bytes};
     if (from.outputs < kGroupOutputs) std::memset(to, 0, layout.line_bytes);
     format.pack(from, to);
   }

@@ -5,7 +5,7 @@
 //   fp8     64 bytes, 4 inputs; their places follow the ISA's decoder (Fp8Order)
 //   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 0 2 4 6 1 3 5 7
 //   bf16    64 bytes, 2 inputs: a dword an output, the odd input in the high half
-//   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones
+//   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones; of a weight of 8 outputs at most 64 bytes: 8, then 8
 //   codes of 4 bits   as mxfp4, each less the least one (BlockCodes::lowest)
 //   codes of 8 bits   128 bytes, 8 inputs: a dword an output of inputs 0 4 1 5, then the same of 2 6 3 7; each plus 128
 //   transposed codes  as codes
@@ -14,8 +14,8 @@
 // for f32 scales, nothing without scales; of codes, a group's 16 scales, then its minima, f16 or f32 (BlockCodes::f16);
 // of transposed codes, for each group 8 scales of 8 inputs, then their minima, and so on, f32. They follow their lines
 // so that a tile is one stream, which processors fetch ahead by themselves (two streams read 10 to 17 % less). Packed
-// weights are as small as in the checkpoint, but for the padding of outputs to 16, for scales of a block_out that
-// exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
+// weights are as small as in the checkpoint, but for the padding of outputs to 16 (or 8), for scales of a block_out
+// that exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,12 @@ enum class Fp8Order {
 // byte of the bf16, and subnormal ones, of either sign, below 24.
 constexpr unsigned fp8_nibbles(unsigned code) {
   return (code & 0x0FU) | (code & 0x70U) << 1 | (code & 0x80U) >> 3;
+}
+
+// Whether lines have 8 outputs: a weight of so few would be read twice as long as it is.
+inline constexpr int kHalfGroupOutputs = kGroupOutputs / 2;
+inline bool has_half_lines(const WeightView& view) {
+  return view.format == WeightFormat::kF32 && view.out <= kHalfGroupOutputs;
 }
 
 struct LinearLayout {

@@ -10,9 +10,24 @@ namespace {
 using F32 = F32Weights<F32x16, LinearIsa::kF32Rows>;
 using Bf16 = Bf16Weights<F32x16, LinearIsa::kBf16Rows>;
 
+using HalfF32 = F32Weights<F32x16, RowsAtOnce{.direct = 4}, true>;
+
+void run_half(const LinearJob& job, int rows) {
+  const LinearLayout layout(job.weight->view(), LinearIsa::kTileGroups);
+  LinearDirectRows<LinearIsa, HalfF32, FmaArithmetic<F32x16>>::run_group(LinearTile(layout, job.weight->packed(), 0),
+                                                                         job, rows);
+}
+
 }  // namespace
 
-SLUICE_LINEAR_FORMAT(linear_f32, F32)
+void linear_f32(const LinearJob& job, int rows, int begin, int end) {
+  if (has_half_lines(job.weight->view())) return run_half(job, rows);
+  run_few<LinearIsa, F32>(job, rows, begin, end);
+}
+void linear_f32_panels(const LinearJob& job, int rows, int begin, int end) {
+  if (has_half_lines(job.weight->view())) return run_half(job, rows);
+  run_many<LinearIsa, F32>(job, rows, begin, end);
+}
 SLUICE_LINEAR_FORMAT(linear_bf16, Bf16)
 
 namespace {

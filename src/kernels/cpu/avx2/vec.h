@@ -142,6 +142,7 @@ struct F32x16 {
   SLUICE_VEC static F32x16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   SLUICE_VEC static F32x16 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   SLUICE_VEC static F32x16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  SLUICE_VEC static F32x16 load_half(const float* p) { return {_mm256_loadu_ps(p), _mm256_setzero_ps()}; }
   SLUICE_VEC static F32x16 load_first(const float* p, int n) {  // lanes n and up are 0
     const Mask16 m = first_lanes(n);
     return {_mm256_maskload_ps(p, m.lo), _mm256_maskload_ps(p + 8, m.hi)};

@@ -110,6 +110,9 @@ struct F32x16 {
   SLUICE_VEC static F32x16 zero() { return {_mm512_setzero_ps()}; }
   SLUICE_VEC static F32x16 broadcast(float x) { return {_mm512_set1_ps(x)}; }
   SLUICE_VEC static F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  SLUICE_VEC static F32x16 load_half(const float* p) {  // lanes 8 and up are 0
+    return {_mm512_zextps256_ps512(_mm256_loadu_ps(p))};
+  }
   SLUICE_VEC static F32x16 load_first(const float* p, int n);  // lanes n and up are 0
   SLUICE_VEC static F32x16 load_bf16(const std::byte* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
