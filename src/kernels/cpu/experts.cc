@@ -216,7 +216,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   const LinearKernels& linear = exec.kernels->linear;
   make_groups(linear, args, scratch);
   const int groups = static_cast<int>(scratch.groups.size());
-  const int out_tile = exec.kernels->linear.packing.out_tile;
+  const int out_tile = linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
   for (const Group& g : scratch.groups) {
     const int block = input_block(g.weights->down.input_form());
@@ -238,29 +238,38 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   const auto row_unit = [&](const LinearWeight& weight) {
     return exec.pool->threads() > 1 ? linear.row_unit(weight) : 0;
   };
-  split_linear(
-      *exec.pool, activation_tile, groups,
-      [&](int i) {
-        const ExpertWeights& w = *group(i).weights;
-        // A piece of the activations is whole blocks of the next inputs.
-        const int unit = std::lcm(std::lcm(row_unit(w.gate), row_unit(w.up)), input_block(w.down.input_form()));
-        return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
-      },
-      [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); });
-  split_linear(
-      *exec.pool, out_tile, groups,
-      [&](int i) {
-        const LinearWeight& down = group(i).weights->down;
-        return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, row_unit(down)};
-      },
-      [&](const LinearPiece& piece) {
-        const Group& g = group(piece.item);
-        const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
-        LinearJob down{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
-        if (g.down_tiles) down.x_tiles = reinterpret_cast<const std::byte*>(g.down);
-        run_outputs(exec.kernels->linear, rows_from(down, piece.row_begin), piece.row_end - piece.row_begin,
-                    piece.out_begin, piece.out_end);
-      });
+  const auto of_activation = [&](int i) {
+    const ExpertWeights& w = *group(i).weights;
+    // A piece of the activations is whole blocks of the next inputs.
+    const int unit = std::lcm(std::lcm(row_unit(w.gate), row_unit(w.up)), input_block(w.down.input_form()));
+    return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
+  };
+  const auto of_down = [&](int i) {
+    const LinearWeight& down = group(i).weights->down;
+    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, row_unit(down)};
+  };
+  const auto activation = [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); };
+  const auto down = [&](const LinearPiece& piece) {
+    const Group& g = group(piece.item);
+    const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
+    LinearJob job{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
+    if (g.down_tiles) job.x_tiles = reinterpret_cast<const std::byte*>(g.down);
+    run_outputs(linear, rows_from(job, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
+                piece.out_end);
+  };
+  // One thread takes an expert after the other, whose weights lie side by side.
+  const auto all = [&](int, int) {
+    for (int i = 0; i < groups; ++i) {
+      LinearGrid(of_activation(i), activation_tile).walk_all(i, activation);
+      LinearGrid(of_down(i), out_tile).walk_all(i, down);
+    }
+  };
+  if (exec.pool->threads() == 1) {
+    exec.pool->run(1, std::ref(all));
+  } else {
+    split_linear(*exec.pool, activation_tile, groups, of_activation, activation);
+    split_linear(*exec.pool, out_tile, groups, of_down, down);
+  }
   const float* outputs = scratch.outputs.get(0);
   run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.hidden * (args.slots + 1)),
                 [&](int begin, int end) { combine_rows(args, scratch, outputs, begin, end); });

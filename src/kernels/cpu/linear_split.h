@@ -60,12 +60,12 @@ class LinearGrid {
   }
 
   template <class Run>
-  void walk_all(int item, Run& run) const {
+  void walk_all(int item, const Run& run) const {
     walk(item, 0, parts(), run);
   }
   // Calls run for parts [at, end), those of whole tiles of a chunk joined.
   template <class Run>
-  void walk(int item, std::int64_t at, std::int64_t end, Run& run) const {
+  void walk(int item, std::int64_t at, std::int64_t end, const Run& run) const {
     while (at < end) {
       const auto row = static_cast<int>(at / (std::int64_t{1} * tiles_ * parts_)) * chunk_rows_;
       const int last_row = std::min(extent_.rows, row + chunk_rows_);

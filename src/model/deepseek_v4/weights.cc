@@ -96,13 +96,13 @@ class TableBuilder {
 
   void indexer(const std::string& name, const std::string& alias, IndexerWeights& into) {
     const int width = v4_.index_n_heads * v4_.index_head_dim;
-    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, inputs_);
-    table_.back().role = WeightRole::kIndexScores;
+    compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
     linear(name + "weights_proj.weight", alias + "scorer.weights_proj.weight", {v4_.index_n_heads, hidden()},
            WeightFormat::kBf16, into.head_weights, float_inputs_);
     table_.back().role = WeightRole::kIndexScores;
     table_.back().names.push_back({alias + "weights_proj.weight", {v4_.index_n_heads, hidden()}});  // older releases
-    compressor(name + "compressor.", alias, 4, v4_.index_head_dim, into.compressor);
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {width, v4_.q_lora_rank}, fp8_, into.q, inputs_);
+    table_.back().role = WeightRole::kIndexScores;
   }
 
   void attention(const std::string& name, const std::string& alias, int ratio, AttentionWeights& into) {
@@ -111,9 +111,11 @@ class TableBuilder {
     floats(name + "attn_sink", alias + "sinks", {heads}, WeightFormat::kF32, into.sink);
     linear(name + "wq_a.weight", alias + "q_a_proj.weight", {v4_.q_lora_rank, hidden()}, fp8_, into.q_a, inputs_);
     floats(name + "q_norm.weight", alias + "q_a_norm.weight", {v4_.q_lora_rank}, WeightFormat::kBf16, into.q_norm);
-    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, inputs_);
     linear(name + "wkv.weight", alias + "kv_proj.weight", {c_.head_dim, hidden()}, fp8_, into.kv, inputs_);
     floats(name + "kv_norm.weight", alias + "kv_norm.weight", {c_.head_dim}, WeightFormat::kBf16, into.kv_norm);
+    if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
+    if (ratio == 4) indexer(name + "indexer.", alias + "compressor.indexer.", into.indexer);
+    linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, inputs_);
     into.o_a.resize(static_cast<std::size_t>(v4_.o_groups));
     for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
       const Shape whole{v4_.o_groups * rank, group_in};
@@ -126,8 +128,6 @@ class TableBuilder {
                         group_});
     }
     linear(name + "wo_b.weight", alias + "o_b_proj.weight", {hidden(), v4_.o_groups * rank}, fp8_, into.o_b, inputs_);
-    if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
-    if (ratio == 4) indexer(name + "indexer.", alias + "compressor.indexer.", into.indexer);
   }
 
   void feed_forward(const std::string& name, const std::string& alias, bool hash, FeedForwardWeights& into) {
@@ -170,15 +170,17 @@ class TableBuilder {
     table_.push_back({{{name, shape}, std::move(stacked)}, shape, expert_, &into, expert_inputs_, 0, group_, true});
   }
 
+  // Linears in the order in which a step reads them, as they are packed side by side: then what the processor fetches
+  // ahead of one is the next one's.
   void layer(const std::string& name, const std::string& alias, const DeepSeekV4Layer& layer, LayerWeights& into) {
     const int mixes = (2 + v4_.hc_mult) * v4_.hc_mult;
     site(name + "hc_attn", alias + "attn_hc", mixes, 3, into.hc_attn, ".");
-    site(name + "hc_ffn", alias + "ffn_hc", mixes, 3, into.hc_ffn, ".");
     floats(name + "attn_norm.weight", alias + "input_layernorm.weight", {hidden()}, WeightFormat::kBf16,
            into.attn_norm);
     floats(name + "ffn_norm.weight", alias + "post_attention_layernorm.weight", {hidden()}, WeightFormat::kBf16,
            into.ffn_norm);
     attention(name + "attn.", alias + "self_attn.", layer.compress_ratio, into.attn);
+    site(name + "hc_ffn", alias + "ffn_hc", mixes, 3, into.hc_ffn, ".");
     feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
   }
 
