@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear_split.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/tiles.h"
 
@@ -91,7 +92,9 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
   SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
   thread_local BlockSums of_thread;
   BlockSums& sums = of_thread;  // the threads of the pool read this one's
-  const bool cut = exec.pool->threads() > 1 && BlockSums::can_cut(*args.weights, args.rows);
+  // Uncut, the chains of its blocks hide each other's latency: threads have to bring more than that.
+  const std::int64_t macs = std::int64_t{1} * args.rows * mixes * in, threads = exec.pool->threads();
+  const bool cut = threads > 1 && macs >= threads * kForkMacs && BlockSums::can_cut(*args.weights, args.rows);
   if (cut) {
     sums.compute(exec, args);
   } else {
@@ -99,11 +102,13 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
                               {&second, args.x, in, args.mixes + first.out(), mixes}};
     cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
   }
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192) + operations_after, [&](int begin, int end) {
+  constexpr std::size_t kSideBySide = 4;  // Sinkhorn steps of one row alone mostly wait
+  const auto finish = [&](int begin, int end) {
     if (cut) sums.add_up(begin, end, args.mixes);
     exec.kernels->hc_finish(args, begin, end);
     after(begin, end);
-  });
+  };
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * in + 8192) + operations_after, finish, kSideBySide);
 }
 
 }  // namespace

@@ -17,12 +17,13 @@ inline constexpr std::size_t kTileOperations = 131072;
 inline constexpr std::size_t kRowTileOperations = 32768;
 
 // Calls tile(begin, end) for pieces of rows [0, rows), a row being worth about `operations_per_row` f32 operations.
-// Little work stays on this thread.
+// Little work stays on this thread, and `least` rows, which are worth computing side by side.
 template <class Tile>
-void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile) {
+void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile,
+                   std::size_t least = 1) {
   if (rows <= 0) return;
   const std::size_t wanted = kRowTileOperations / std::max<std::size_t>(operations_per_row, 1);
-  const int rows_per_tile = static_cast<int>(std::clamp<std::size_t>(wanted, 1, 1024));
+  const int rows_per_tile = static_cast<int>(std::clamp<std::size_t>(wanted, least, 1024));
   const auto run = [&](int index, int) {
     const int begin = index * rows_per_tile;
     tile(begin, std::min(rows, begin + rows_per_tile));
