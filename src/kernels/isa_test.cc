@@ -69,17 +69,17 @@ TEST(KernelTable, ChoosesIntegerProductsByFeaturesAndRows) {
   EXPECT_EQ(kernels_of({kAvx2, kAvxVnni}, "linear", "codes", "int8"), "1+ avx2_vnni::linear_codes_int8");
   EXPECT_EQ(kernels_of(kSkylake, "linear", "mxfp4", "int8"), "1+ avx512::linear_mxfp4_int8");
   EXPECT_EQ(kernels_of(kCascadeLake, "linear", "mxfp4", "int8"),
-            "1 avx512_vnni::linear_mxfp4_int8_ahead, 2+ avx512_vnni::linear_mxfp4_int8");
+            "1-5 avx512_vnni::linear_mxfp4_int8_ahead, 6+ avx512_vnni::linear_mxfp4_int8");
   EXPECT_EQ(kernels_of(kZen4, "linear", "codes", "int8"), "1+ avx512_vnni::linear_codes_int8");
   EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "mxfp4", "int8"),
-            "1 avx512_vnni::linear_mxfp4_int8_ahead, 2-11 avx512_vnni::linear_mxfp4_int8, "
+            "1-5 avx512_vnni::linear_mxfp4_int8_ahead, 6-11 avx512_vnni::linear_mxfp4_int8, "
             "12+ avx512_amx::linear_mxfp4_int8");
   EXPECT_EQ(kernels_of(kSapphireRapids.without(kVnni), "linear", "mxfp4", "int8"), "1+ avx512::linear_mxfp4_int8");
 }
 
-TEST(KernelTable, ChoosesTheDotWhereItIsFastAndForOneRow) {
+TEST(KernelTable, ChoosesTheDotWhereItIsFastAndForFewRows) {
   EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "fp8", "bf16"),
-            "1 avx512_bf16::linear_fp8_ahead, 2-16 avx512vbmi::linear_fp8, 17+ avx512vbmi::linear_fp8_panels");
+            "1-6 avx512_bf16::linear_fp8_ahead, 7-16 avx512vbmi::linear_fp8, 17+ avx512vbmi::linear_fp8_panels");
   EXPECT_EQ(kernels_of(kZen4, "linear", "fp8", "bf16"),
             "1-32 avx512_bf16::linear_fp8, 33+ avx512_bf16::linear_fp8_panels");
   EXPECT_EQ(kernels_of(kZen4, "linear", "mxfp4", "bf16"),
@@ -95,6 +95,23 @@ TEST(KernelTable, ChoosesTheDotWhereItIsFastAndForOneRow) {
   EXPECT_EQ(kernels_of(kSapphireRapids, "attend_tiles"), "avx512_amx::attend_tiles");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp8"), "avx512::index_scores");
   EXPECT_EQ(kernels_of(kSapphireRapids, "index_scores_fp4"), "avx512_vnni::index_scores_fp4");
+}
+
+TEST(KernelTable, AsksAheadForLargeWeightsOnly) {
+  const auto chosen = [](int out, int rows) {
+    const WeightView view{.format = WeightFormat::kFp8,
+                          .out = out,
+                          .in = 512,
+                          .scale_format = ScaleFormat::kE8m0,
+                          .block_out = 128,
+                          .block_in = 128};
+    return std::string(kernels_with(kSapphireRapids).linear.kernel(view, InputForm::kBf16, rows).name);
+  };
+  EXPECT_EQ(chosen(256, 1), "avx512_bf16::linear_fp8");
+  EXPECT_EQ(chosen(256, 2), "avx512vbmi::linear_fp8");
+  EXPECT_EQ(chosen(257, 1), "avx512_bf16::linear_fp8_ahead");
+  EXPECT_EQ(chosen(257, 6), "avx512_bf16::linear_fp8_ahead");
+  EXPECT_EQ(chosen(257, 7), "avx512vbmi::linear_fp8");
 }
 
 TEST(KernelTable, ChoosesTilesForSomeRowsInTheirOrder) {

@@ -25,8 +25,9 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
     for (const WeightForm& spec : weight_forms()) {
       for (const InputForm wanted :
            {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles}) {
-        const int out = 1 + static_cast<int>(random() % 400);
-        const RandomWeight values(random, spec, out, 1 + static_cast<int>(random() % 400));
+        // Some large enough for kernels that ask for weights ahead.
+        const int out = 1 + static_cast<int>(random() % 700);
+        const RandomWeight values(random, spec, out, 1 + static_cast<int>(random() % 700));
         const auto weight = LinearWeight::pack(Exec{&pool, &table}, values.view(), wanted);
         const int in = weight.in();
         const bool by_group = table.linear.row_unit(weight) < table.linear.packing.out_tile;

@@ -41,8 +41,8 @@ WeightKind weight_kind(const WeightView& view);
 
 class LinearKernels {
  public:
-  // Those that may run for a kind of weight and form of inputs: of these the first that takes the rows and the weight's
-  // blocks. Null after the last, which takes all.
+  // Those that may run for a kind of weight and form of inputs: of these the first that takes the rows, the weight's
+  // blocks and its size. Null after the last, which takes all.
   using Cell = std::array<const LinearKernel*, 6>;
 
   // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.

@@ -55,7 +55,7 @@ class LinearDirect {
                                           const std::byte* scales, const Cell* const* x, V (&acc)[kRows][kGroups]) {
     const auto load = [&](int g) __attribute__((always_inline)) {
       const std::byte* line = lines + at(tile_bytes, g, Format::kLineBytes);
-      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines<Isa::kTileGroups / kTile>(line);
+      if constexpr (Isa::kStreams) prefetch_lines<Isa::kTileGroups / kTile>(line);
       return format.load(line, scales + at(tile_bytes, g, kGroupScales));
     };
     constexpr int kPairs = Format::kInputs / 2;

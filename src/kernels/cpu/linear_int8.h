@@ -285,7 +285,7 @@ class LinearInt8 {
           high[g] = Int8::load_bytes(buffer + static_cast<std::size_t>(kGroups + from + g) * kBytes);
         } else {
           const std::byte* at_line = line + at<kGroups>(from + g, kLineBytes);
-          if constexpr (Isa::kStreams && kRows == 1) prefetch_lines<Isa::kTileGroups / kTile<kGroups>>(at_line);
+          if constexpr (Isa::kStreams) prefetch_lines<Isa::kTileGroups / kTile<kGroups>>(at_line);
           const auto codes = Int8::load(at_line);
           low[g] = int8.low(codes);
           high[g] = int8.high(codes);
@@ -300,7 +300,7 @@ class LinearInt8 {
       factors = Factors<kAtOnce>::load(buffer + static_cast<std::size_t>(from) * kFactors * kBytes);
     } else {
       const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales;
-      if constexpr (Isa::kStreams && kRows == 1) prefetch_lines(scales);
+      if constexpr (Isa::kStreams) prefetch_lines(scales);
 #pragma GCC unroll 8
       for (int g = 0; g < kAtOnce; ++g) Int8::load_factors(scales + at<kGroups>(from + g, kGroupScales), factors.v[g]);
     }

@@ -33,7 +33,7 @@ void linear_mxfp4_int8(const LinearJob& job, int rows, int begin, int end) {
 void linear_codes_int8(const LinearJob& job, int rows, int begin, int end) {
   run_codes<LinearIsa>(job, rows, begin, end);
 }
-// One row, whose weights are asked for ahead.
+// Few rows, whose weights are asked for ahead.
 void linear_mxfp4_int8_ahead(const LinearJob& job, int rows, int begin, int end) {
   if constexpr (AheadIsa::kStreams) run_mxfp4<AheadIsa>(job, rows, begin, end);
 }
@@ -45,12 +45,14 @@ namespace {
 
 constexpr unsigned kMxfp4 = set_of(WeightKind::kMxfp4), kCodes = set_of(WeightKind::kCodes);
 constexpr int kAheadFrom = AheadIsa::kStreams ? 1 : 0;
+constexpr int kMxfp4AheadTo = Mxfp4Isa<AheadIsa>::kInt8DirectRows,
+              kCodesAheadTo = CodesTiling<AheadIsa>::kInt8DirectRows;
 constexpr CpuFeatures kAheadNeeds{CpuFeature::kReadsAhead};
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR(linear_mxfp4_int8_ahead, kMxfp4, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = 1,
+    SLUICE_LINEAR(linear_mxfp4_int8_ahead, kMxfp4, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = kMxfp4AheadTo,
                   .needs = kAheadNeeds, .any_group = true),
     SLUICE_LINEAR(linear_mxfp4_int8, kMxfp4, kInt8Inputs, .any_group = true),
-    SLUICE_LINEAR(linear_codes_int8_ahead, kCodes, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = 1,
+    SLUICE_LINEAR(linear_codes_int8_ahead, kCodes, kInt8Inputs, .rows_from = kAheadFrom, .rows_to = kCodesAheadTo,
                   .needs = kAheadNeeds, .any_group = true),
     SLUICE_LINEAR(linear_codes_int8, kCodes, kInt8Inputs, .any_group = true),
 };

@@ -1,6 +1,6 @@
 // bf16 inputs by the bf16 dot instruction: twice the speed of f32 multiply-adds on AMD processors. It adds the odd
-// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/linear.h. One row
-// is bound by memory, and there the dot needs fewer registers, however fast it is.
+// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/linear.h. Few rows
+// are bound by memory, and there the dot needs fewer registers, however fast it is.
 #include <algorithm>
 #include <cstdint>
 
@@ -72,7 +72,7 @@ using Fp8F32Scales = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kFp8Rows>;
 
 }  // namespace
 
-// Functions `name`, for few rows, name_ahead, for one whose weights are asked for ahead, and name_panels, for many.
+// Functions `name`, for few rows, name_ahead, for few whose weights are asked for ahead, and name_panels, for many.
 #define SLUICE_FEW(name, Format)                                          \
   void name(const LinearJob& job, int rows, int begin, int end) {         \
     run_few<LinearIsa, Format>(job, rows, begin, end);                    \
@@ -100,11 +100,11 @@ constexpr CpuFeatures kAhead{kReadsAhead}, kFast{kFastBf16Dot};
 constexpr int kFp8PanelFrom = 33, kMxfp4PanelFrom = 13;
 static_assert(kFp8PanelFrom > LinearIsa::kPanelRows && kMxfp4PanelFrom > LinearIsa::kPanelRows);
 
-// One row, then as many as there are where the dot is fast.
-#define SLUICE_FEW_KERNELS(name, of)                                                                  \
-  SLUICE_LINEAR(name##_ahead, of, kRoundedInputs, .rows_to = 1, .needs = kAhead, .even_blocks = true, \
-                .any_group = true),                                                                   \
-      SLUICE_LINEAR(name, of, kRoundedInputs, .rows_to = 1, .even_blocks = true, .any_group = true),  \
+// Few rows whose weights are asked for ahead, one row, then as many as there are where the dot is fast.
+#define SLUICE_FEW_KERNELS(name, of, ahead)                                                               \
+  SLUICE_LINEAR(name##_ahead, of, kRoundedInputs, .rows_to = ahead, .needs = kAhead, .even_blocks = true, \
+                .any_group = true),                                                                       \
+      SLUICE_LINEAR(name, of, kRoundedInputs, .rows_to = 1, .even_blocks = true, .any_group = true),      \
       SLUICE_LINEAR(name, of, kRoundedInputs, .needs = kFast, .even_blocks = true, .any_group = true)
 #define SLUICE_MANY_KERNELS(name, of, from)                                                                \
   SLUICE_LINEAR(name##_panels, of, kRoundedInputs, .rows_from = from, .needs = kFast, .even_blocks = true, \
@@ -113,13 +113,13 @@ static_assert(kFp8PanelFrom > LinearIsa::kPanelRows && kMxfp4PanelFrom > LinearI
 constexpr unsigned kBf16 = set_of(WeightKind::kBf16), kFp8 = set_of(WeightKind::kFp8),
                    kFp8F32 = set_of(WeightKind::kFp8F32Scales), kMxfp4 = set_of(WeightKind::kMxfp4);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_FEW_KERNELS(linear_bf16, kBf16),
+    SLUICE_FEW_KERNELS(linear_bf16, kBf16, 2 * Bf16::kRows.direct),
     SLUICE_MANY_KERNELS(linear_fp8, kFp8, kFp8PanelFrom),
-    SLUICE_FEW_KERNELS(linear_fp8, kFp8),
+    SLUICE_FEW_KERNELS(linear_fp8, kFp8, kFp8Rows.alone),
     SLUICE_MANY_KERNELS(linear_fp8_f32_scales, kFp8F32, kFp8PanelFrom),
-    SLUICE_FEW_KERNELS(linear_fp8_f32_scales, kFp8F32),
+    SLUICE_FEW_KERNELS(linear_fp8_f32_scales, kFp8F32, kFp8Rows.alone),
     SLUICE_MANY_KERNELS(linear_mxfp4, kMxfp4, kMxfp4PanelFrom),
-    SLUICE_FEW_KERNELS(linear_mxfp4, kMxfp4),
+    SLUICE_FEW_KERNELS(linear_mxfp4, kMxfp4, Mxfp4Weights::kRows.direct),
 };
 
 }  // namespace
