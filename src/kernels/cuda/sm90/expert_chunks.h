@@ -25,6 +25,11 @@ struct ChunksAt {
     cells = at.cells, scales = fp4 ? nullptr : at.scales;
     left = w.cells / (fp4 ? kChunkCells<StripKind::kMxfp4> : kChunkCells<StripKind::kFp8>);
   }
+  // Past so many chunks of FP8.
+  SLUICE_DEVICE void skip(int chunks) {
+    cells += chunks * kChunkCellBytes, scales += chunks * 16;
+    left -= chunks;
+  }
   // The next one to a stage, by lane 0.
   SLUICE_DEVICE void start(const std::byte* stage, int lane) {
     const bool fp4 = scales == nullptr;

@@ -6,7 +6,9 @@
 //   - the shared expert's weights, and the second product's, are on their way into the rings before the kernel ahead
 //   has
 //     ended;
-//   - a team of the second product has all pairs' strips of its outputs, and adds them in the order of the slots.
+//   - a team of the second product has all pairs' strips of its outputs, and adds them in the order of the slots;
+//   - a strip of the shared expert, which has twice the bytes of a pair's, is two warps' work: the first adds the first
+//     half of its segments, the other leaves the sums of each of the others, to be added behind these.
 #include <algorithm>
 
 #include "base/number_formats.h"
@@ -19,22 +21,28 @@ namespace {
 
 using cuda_ops::Team;
 
-// Two teams a multiprocessor, the second of the next kernel. 14 warps: 6 pairs and the shared expert, twice.
-constexpr int kWarps = 14, kStages = 3;
+// 16 warps: 6 pairs and two halves of the shared expert, twice. Each has so many chunks on their way: with 2 instead of
+// 3 the second product, which then has room beside the first, takes longer by more than it gains by starting early.
+constexpr int kWarps = 16, kStages = 3;
 constexpr int kRingBytes = kStages * kChunkBytes, kRingsBytes = kWarps * kRingBytes;
 constexpr std::size_t kMostShared = std::size_t{220} << 10;
+constexpr int kMostSharedUnits = 4;  // of a team
 
 // What both products take.
 struct PairWeights {
   StripLinear routed, shared;  // their shapes
   const std::int32_t* ids;     // of pairs
-  int pairs, slots, shared_rows;
+  int pairs;
+  bool with_shared;
+  int low;  // segments of the shared expert that the first of two warps has
+
+  SLUICE_DEVICE int high() const { return shared.segments - low; }
 };
 
-// A strip of a pair's expert, or of the shared one.
+// A strip of a pair's expert, or half of one of the shared expert.
 struct Unit {
   bool routed;
-  int strip, pair;
+  int strip, pair, half;
 };
 
 // The strips of a warp one after the other.
@@ -54,24 +62,35 @@ struct Stream {
   }
   SLUICE_DEVICE void open(const PairWeights& of, const Unit& next, const std::byte* data) {
     chunks.open(next.routed ? of.routed : of.shared, data, next.strip);
+    if (next.routed) return;
+    const int low = of.low * of.shared.segment_cells / kChunkCells<StripKind::kFp8>;
+    if (next.half == 0) {
+      chunks.left = low;
+    } else {
+      chunks.skip(low);
+    }
   }
+  SLUICE_DEVICE void turn_ring() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+  // The stage whose chunk is multiplied next.
+  SLUICE_DEVICE const std::byte* chunk() const { return ring + stage * kChunkBytes; }
 };
 
 // A product of the kernel's, which says what its units are (units(), unit(), data()). x: where the lane's row of each
-// matrix lies. Of a chunk that was multiplied the ring takes the next.
-template <StripKind kKind, class Kernel>
-SLUICE_DEVICE void multiply_strip(const Kernel& kernel, const StripLinear& w, Stream& s, std::uint32_t x,
-                                  float (&total)[4]) {
+// matrix lies. Of a chunk that was multiplied the ring takes the next. segment(): called with the sums of each segment.
+template <StripKind kKind, class Kernel, class Segment>
+SLUICE_DEVICE void multiply_strip(const Kernel& kernel, int cells, int segment_cells, Stream& s, std::uint32_t x,
+                                  const Segment& segment) {
   float chain[4] = {};
+  const auto end_segment = [&] {
+    segment(chain);
 #pragma unroll
-  for (float& sum : total) sum = 0.0F;
-  const auto add = [&] {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) total[i] = std::fma(chain[i], 1.0F, total[i]), chain[i] = 0.0F;
+    for (float& sum : chain) sum = 0.0F;
   };
-  int left = w.segment_cells;
-  for (int chunks = w.cells / kChunkCells<kKind>; chunks > 0; --chunks) {
-    const std::byte* chunk = s.ring + s.stage * kChunkBytes;
+  int left = segment_cells;
+  for (int chunks = cells / kChunkCells<kKind>; chunks > 0; --chunks) {
+    const std::byte* chunk = s.chunk();
     wait_for_chunk(chunk, s.parity);
 #pragma unroll
     for (int i = 0; i < kChunkCells<kKind>; ++i) {
@@ -89,14 +108,39 @@ SLUICE_DEVICE void multiply_strip(const Kernel& kernel, const StripLinear& w, St
       step.template operator()<1>();
       step.template operator()<2>();
       step.template operator()<3>();
-      if (kKind != StripKind::kMxfp4 && --left == 0) add(), left = w.segment_cells;
+      if (kKind != StripKind::kMxfp4 && --left == 0) end_segment(), left = segment_cells;
     }
     x += kChunkCells<kKind> * 128;
     __syncwarp();
     kernel.start_next(s, chunk);
-    if (++s.stage == kStages) s.stage = 0, s.parity ^= 1;
+    s.turn_ring();
   }
-  if (kKind == StripKind::kMxfp4 || left != w.segment_cells) add();
+  if (kKind == StripKind::kMxfp4 || left != segment_cells) end_segment();
+}
+
+// Adds a segment to what those before it gave.
+struct AddTo {
+  float (&total)[4];
+  SLUICE_DEVICE void operator()(const float (&chain)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) total[i] = std::fma(chain[i], 1.0F, total[i]);
+  }
+};
+// A unit of a kernel that multiplies: sums of it, or of a second half each segment's to high(k, sums).
+template <class Kernel, class High>
+SLUICE_DEVICE void multiply_unit(const Kernel& kernel, const Unit& of, Stream& s, std::uint32_t x, float (&total)[4],
+                                 const High& high) {
+  const PairWeights& w = kernel.weights;
+#pragma unroll
+  for (float& sum : total) sum = 0.0F;
+  if (of.routed) {
+    return multiply_strip<StripKind::kMxfp4>(kernel, w.routed.cells, w.routed.segment_cells, s, x, AddTo{total});
+  }
+  const int low = min(w.low * w.shared.segment_cells, w.shared.cells), each = w.shared.segment_cells;
+  if (of.half == 0) return multiply_strip<StripKind::kFp8>(kernel, low, each, s, x, AddTo{total});
+  int k = 0;
+  multiply_strip<StripKind::kFp8>(kernel, w.shared.cells - low, each, s, x + static_cast<std::uint32_t>(low * 128),
+                                  [&](const float(&chain)[4]) { high(k++, chain); });
 }
 
 SLUICE_DEVICE int row_of(int lane, int i) {
@@ -111,40 +155,43 @@ SLUICE_DEVICE int output_of(int lane, int i) {
 struct GateAndUp {
   static constexpr int kThreads = kWarps * 32, kResident = 2, kUnits = kWarps / 2;
   static constexpr bool kWaits = true, kStartsNext = true;
-  static constexpr int kExchangeBytes = kUnits * 2 * 32 * 16;
+  // Of a warp, 16 bytes a lane: of each unit of two warps, twice; of a strip of the shared expert, which four have, the
+  // sums of up's first half, then each segment of the second half of gate and up.
+  static constexpr int kSumBytes = 32 * 16, kExchangeBytes = kUnits * 2 * kSumBytes;
+  static constexpr int kOfShared = 1 + kMostSegments, kOfSharedBytes = kOfShared * kSumBytes;
   const std::byte* table[2][cuda_ops::kMostExperts];
   const std::byte* of_shared[2];
   PairWeights weights;
   const float* of_pairs;  // their weights
   StagedRows from;
   bool in_place;
-  int rows;
   float limit;
   std::uint16_t* m;
 
-  static std::size_t shared_bytes(int rows, int hidden) {
-    return static_cast<std::size_t>(kRingsBytes + kExchangeBytes) + static_cast<std::size_t>(rows * (hidden * 2 + 16));
+  static std::size_t shared_bytes(int hidden, int shared_units) {
+    return static_cast<std::size_t>(kRingsBytes + kExchangeBytes + hidden * 2 + 16 + shared_units * kOfSharedBytes);
   }
 
   struct Part {
-    int first, routed, shared_first, end;  // units [first, first + routed), then of the shared expert
+    int first, routed, shared_first, end;  // units [first, first + routed), then halves of the shared expert's
   };
   SLUICE_DEVICE static Part part_of(const PairWeights& of) {
     const auto begin = [](int units, unsigned team) {
       return static_cast<int>(static_cast<unsigned>(units) * team / gridDim.x);
     };
-    const int units = of.pairs * of.routed.strips, shared_units = of.shared_rows > 0 ? of.shared.strips : 0;
+    const int units = of.pairs * of.routed.strips, shared_units = of.with_shared ? of.shared.strips : 0;
     Part part;
     part.first = begin(units, blockIdx.x);
     part.routed = begin(units, blockIdx.x + 1) - part.first;
     part.shared_first = begin(shared_units, blockIdx.x);
-    part.end = part.routed + begin(shared_units, blockIdx.x + 1) - part.shared_first;
+    part.end = part.routed + 2 * (begin(shared_units, blockIdx.x + 1) - part.shared_first);
     return part;
   }
   SLUICE_DEVICE Unit unit(const Part& part, int index) const {
-    if (index >= part.routed) return {false, part.shared_first + index - part.routed, weights.pairs};
+    const int of_shared = index - part.routed;
+    if (of_shared >= 0) return {false, part.shared_first + of_shared / 2, weights.pairs, of_shared % 2};
     const int at = part.first + index;
-    return {true, at % weights.routed.strips, at / weights.routed.strips};
+    return {true, at % weights.routed.strips, at / weights.routed.strips, 0};
   }
   SLUICE_DEVICE void open(Stream& s) const {
     const Part part = part_of(weights);
@@ -173,20 +220,22 @@ struct GateAndUp {
     if (first < part.routed) fill(s);
     cuda_ops::let_next_kernel_start();
     std::byte* const x = team.shared + kRingsBytes + kExchangeBytes;
-    copy_rows(x);
+    copy_row(x);
     auto* exchange = reinterpret_cast<float4*>(team.shared + kRingsBytes) + first * 64 + s.lane;
+    auto* of_shared = reinterpret_cast<float4*>(x + from.in * 2 + 16) + s.lane;
+    const std::uint32_t at = shared_address(x) + static_cast<std::uint32_t>(s.lane / 8 * 16);
+    const int matrix = static_cast<int>(threadIdx.x) / 32 % 2;
     for (int index = first, turn = 0; index < part.end; index += kUnits, turn ^= 1) {
       const Unit of = unit(part, index);
-      const int row = of.routed ? of.pair / weights.slots : min(s.lane % 8, rows - 1);
-      const std::uint32_t at =
-          shared_address(x) + static_cast<std::uint32_t>(row * (from.in * 2 + 16) + s.lane / 8 * 16);
+      float4* const high = of_shared + ((index - part.routed) / 2 * kOfShared + 1 + matrix * weights.high()) * 32;
       float total[4];
+      multiply_unit(*this, of, s, at, total,
+                    [&](int k, const float(&chain)[4]) { high[k * 32] = {chain[0], chain[1], chain[2], chain[3]}; });
       if (of.routed) {
-        multiply_strip<StripKind::kMxfp4>(*this, weights.routed, s, at, total);
+        put(of, s.lane, exchange + turn * 32, total);
       } else {
-        multiply_strip<StripKind::kFp8>(*this, weights.shared, s, at, total);
+        put_shared(of, (index - part.routed) / 2, s.lane, of_shared, total);
       }
-      put(of, s.lane, exchange + turn * 32, total);
     }
   }
 
@@ -194,19 +243,16 @@ struct GateAndUp {
     if (from.rounds) return rounded_to_fp8(from, row - from.x, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(row)[k] : to_bf16(row[k]).bits;
   }
-  SLUICE_DEVICE void copy_rows(std::byte* x) const {
-    const int pieces = from.in / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < rows * pieces; i += kThreads) {
-      const int row = i / pieces, k = i % pieces * 8;
-      const float* at = from.x + row * from.ldx;
-      std::byte* to = x + row * (from.in * 2 + 16) + k * 2;
+  SLUICE_DEVICE void copy_row(std::byte* x) const {
+    for (int k = static_cast<int>(threadIdx.x) * 8; k < from.in; k += kThreads * 8) {
+      std::byte* to = x + k * 2;
       if (in_place) {
-        cuda_ops::copy_16(to, reinterpret_cast<const std::uint16_t*>(at) + k);
+        cuda_ops::copy_16(to, reinterpret_cast<const std::uint16_t*>(from.x) + k);
         continue;
       }
       std::uint32_t words[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) words[j] = value(at, k + 2 * j) | value(at, k + 2 * j + 1) << 16;
+      for (int j = 0; j < 4; ++j) words[j] = value(from.x, k + 2 * j) | value(from.x, k + 2 * j + 1) << 16;
       *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
     }
     cuda_ops::commit_copies();
@@ -222,13 +268,32 @@ struct GateAndUp {
     if (up) return;
     const float4 all = *exchange;
     const float of_up[4] = {all.x, all.y, all.z, all.w};
+    store(of, lane, total, of_up, of_pairs[of.pair]);
+  }
+  // The first warp of four adds what the others left. `number`: of the strip among the team's, each of which has a
+  // place and a barrier of its own.
+  SLUICE_DEVICE void put_shared(const Unit& of, int number, int lane, float4* of_shared, float (&total)[4]) const {
+    static_assert(1 + kUnits + kMostSharedUnits <= 16);
+    const bool up = static_cast<int>(threadIdx.x) / 32 % 2 != 0;
+    float4* const at = of_shared + number * kOfShared * 32;
+    if (up && of.half == 0) *at = {total[0], total[1], total[2], total[3]};
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + kUnits + number) : "memory");
+    if (up || of.half != 0) return;
+    const auto add = [&](float(&to)[4], int k) {
+      const float4 sums = at[k * 32];
+      const float chain[4] = {sums.x, sums.y, sums.z, sums.w};
+      AddTo{to}(chain);
+    };
+    float of_up[4] = {at->x, at->y, at->z, at->w};
+    for (int k = 0; k < weights.high(); ++k) add(total, 1 + k), add(of_up, 1 + weights.high() + k);
+    store(of, lane, total, of_up, 1.0F);
+  }
+  SLUICE_DEVICE void store(const Unit& of, int lane, const float (&gate)[4], const float (&up)[4], float weight) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int r = row_of(lane, i);
-      if (r >= (of.routed ? 1 : weights.shared_rows)) continue;
-      const float weight = of.routed ? of_pairs[of.pair] : 1.0F;
-      m[static_cast<std::ptrdiff_t>(of.pair + r) * weights.routed.out + of.strip * kStripOutputs + output_of(lane, i)] =
-          to_bf16(cuda_ops::SwiGluValues::of(total[i], of_up[i], weight, limit)).bits;
+      if (row_of(lane, i) != 0) continue;
+      m[static_cast<std::ptrdiff_t>(of.pair) * weights.routed.out + of.strip * kStripOutputs + output_of(lane, i)] =
+          to_bf16(cuda_ops::SwiGluValues::of(gate[i], up[i], weight, limit)).bits;
     }
   }
 };
@@ -243,25 +308,32 @@ struct DownAndSum {
   const std::uint16_t* m;
   const float* other;  // not null: added last
   float* y;
-  int rows, hidden;
 
-  static std::size_t shared_bytes(int m_rows, int inter, int strips) {
-    return static_cast<std::size_t>(kRingsBytes) + static_cast<std::size_t>(m_rows * (inter * 2 + 16)) +
-           static_cast<std::size_t>(strips * m_rows * kStripOutputs) * sizeof(float);
+  static std::size_t shared_bytes(const PairWeights& of, int strips) {
+    const int rows = of.pairs + (of.with_shared ? 1 : 0);
+    return static_cast<std::size_t>(kRingsBytes + rows * (of.routed.in * 2 + 16)) +
+           static_cast<std::size_t>(strips * sums_of(of) * kStripOutputs) * sizeof(float);
   }
 
-  SLUICE_DEVICE int members() const { return weights.pairs + (weights.shared_rows > 0 ? 1 : 0); }
-  SLUICE_DEVICE int m_rows() const { return weights.pairs + weights.shared_rows; }
+  // Of an output: the pairs', then the shared expert's first half and each segment of the second.
+  SLUICE_HD static int sums_of(const PairWeights& of) {
+    return of.pairs + (of.with_shared ? 1 + of.shared.segments - of.low : 0);
+  }
+  SLUICE_DEVICE int members() const { return weights.pairs + (weights.with_shared ? 2 : 0); }
+  SLUICE_DEVICE int m_rows() const { return weights.pairs + (weights.with_shared ? 1 : 0); }
   SLUICE_DEVICE int first_strip(unsigned team) const {
     return static_cast<int>(static_cast<unsigned>(weights.routed.strips) * team / gridDim.x);
   }
   SLUICE_DEVICE int strips() const { return first_strip(blockIdx.x + 1) - first_strip(blockIdx.x); }
+  SLUICE_DEVICE Unit unit(int index) const {
+    const int member = index % members(), pair = min(member, weights.pairs);
+    return {pair < weights.pairs, first_strip(blockIdx.x) + index / members(), pair, member - pair};
+  }
 
   SLUICE_DEVICE void open(Stream& s) const {
     if (s.unit >= strips() * members()) return;
-    const int pair = s.unit % members();
-    const Unit next{pair < weights.pairs, first_strip(blockIdx.x) + s.unit / members(), pair};
-    s.open(weights, next, next.routed ? table[__ldcg(&weights.ids[pair])] : of_shared);
+    const Unit next = unit(s.unit);
+    s.open(weights, next, next.routed ? table[__ldcg(&weights.ids[next.pair])] : of_shared);
   }
   SLUICE_DEVICE void start_next(Stream& s, const std::byte* to) const {
     if (s.chunks.left == 0) return;
@@ -278,31 +350,25 @@ struct DownAndSum {
     cuda_ops::wait_for_kernels();
     std::byte* const x = team.shared + kRingsBytes;
     copy_rows(x, row_bytes);
-    auto* sums = reinterpret_cast<float*>(x + m_rows() * row_bytes);  // [strip][row of m][output]
-    for (int unit = first; unit < strips() * members(); unit += kWarps) {
-      const int pair = unit % members();
-      const bool routed = pair < weights.pairs;
-      const int row = pair + (routed ? 0 : min(s.lane % 8, weights.shared_rows - 1));
-      const std::uint32_t at = shared_address(x) + static_cast<std::uint32_t>(row * row_bytes + s.lane / 8 * 16);
-      float total[4];
-      if (routed) {
-        multiply_strip<StripKind::kMxfp4>(*this, weights.routed, s, at, total);
-      } else {
-        multiply_strip<StripKind::kFp8>(*this, weights.shared, s, at, total);
-      }
+    auto* sums = reinterpret_cast<float*>(x + m_rows() * row_bytes);  // [strip][sums_of()][output]
+    for (int index = first; index < strips() * members(); index += kWarps) {
+      const Unit of = unit(index);
+      const std::uint32_t at = shared_address(x) + static_cast<std::uint32_t>(of.pair * row_bytes + s.lane / 8 * 16);
+      float* const to = sums + (index / members() * sums_of(weights) + of.pair) * kStripOutputs;
+      const auto keep = [&](int k, const float(&values)[4]) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = row_of(s.lane, i);
-        if (r >= (routed ? 1 : weights.shared_rows)) continue;
-        sums[(unit / members() * m_rows() + pair + r) * kStripOutputs + output_of(s.lane, i)] = total[i];
-      }
+        for (int i = 0; i < 4; ++i) {
+          if (row_of(s.lane, i) == 0) to[k * kStripOutputs + output_of(s.lane, i)] = values[i];
+        }
+      };
+      float total[4];
+      multiply_unit(*this, of, s, at, total, [&](int k, const float(&chain)[4]) { keep(1 + k, chain); });
+      if (of.half == 0) keep(0, total);
     }
     __syncthreads();
-    const int outputs = strips() * kStripOutputs;
-    for (int i = static_cast<int>(threadIdx.x); i < rows * outputs; i += kThreads) {
-      const int row = i / outputs, output = i % outputs;
-      add_slots(sums + output / kStripOutputs * m_rows() * kStripOutputs + output % kStripOutputs, row,
-                first_strip(blockIdx.x) * kStripOutputs + output);
+    for (int i = static_cast<int>(threadIdx.x); i < strips() * kStripOutputs; i += kThreads) {
+      add_slots(sums + i / kStripOutputs * sums_of(weights) * kStripOutputs + i % kStripOutputs,
+                first_strip(blockIdx.x) * kStripOutputs + i);
     }
   }
 
@@ -316,66 +382,86 @@ struct DownAndSum {
     __syncthreads();
   }
 
-  // sums: of the output, [row of m], kStripOutputs apart.
-  SLUICE_DEVICE void add_slots(const float* sums, int row, int output) const {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * hidden + output;
-    float sum = sums[row * weights.slots * kStripOutputs];
-    for (int slot = 1; slot < weights.slots; ++slot) sum += sums[(row * weights.slots + slot) * kStripOutputs];
-    if (weights.shared_rows > 0) {
-      sum += sums[(weights.pairs + row) * kStripOutputs];
+  // sums: of the output, kStripOutputs apart.
+  SLUICE_DEVICE void add_slots(const float* sums, int output) const {
+    float sum = sums[0];
+    for (int slot = 1; slot < weights.pairs; ++slot) sum += sums[slot * kStripOutputs];
+    if (weights.with_shared) {
+      float shared = sums[weights.pairs * kStripOutputs];
+      for (int k = 1; k <= weights.high(); ++k) {
+        shared = std::fma(sums[(weights.pairs + k) * kStripOutputs], 1.0F, shared);
+      }
+      sum += shared;
     } else if (other != nullptr) {
-      sum += other[at];
+      sum += other[output];
     }
-    y[at] = sum;
+    y[output] = sum;
   }
 };
 
-std::size_t down_bytes(const Exec& exec, const ExpertsArgs& args, int m_rows) {
-  const int strips = args.hidden / kStripOutputs, teams = std::min(strips, cuda_ops::processors(exec));
-  return DownAndSum::shared_bytes(m_rows, args.experts[0].down.in(), (strips + teams - 1) / teams);
+// Weights of both products, of so many pairs.
+PairWeights weights_of(const ExpertsArgs& args, int pairs, const ExpertWeights* shared,
+                       LinearWeight ExpertWeights::* of) {
+  PairWeights weights{};
+  weights.routed = StripLinear((args.experts[0].*of).view());
+  weights.pairs = pairs;
+  if (shared == nullptr) return weights;
+  weights.shared = StripLinear((shared->*of).view()), weights.with_shared = true;
+  const StripLinear& w = weights.shared;
+  const bool halves = w.segments % 2 == 0 && w.segment_cells % kChunkCells<StripKind::kFp8> == 0;
+  weights.low = halves ? w.segments / 2 : w.segments;
+  return weights;
 }
+
+struct PairBytes {
+  std::size_t gate, down;
+  int shared_units, teams;
+
+  PairBytes(const Exec& exec, const PairWeights& inner, const PairWeights& outer) {
+    teams = cuda_ops::processors(exec);
+    const int strips = outer.routed.strips, down_teams = std::min(strips, teams);
+    shared_units = inner.with_shared ? (inner.shared.strips + teams - 1) / teams : 0;
+    gate = GateAndUp::shared_bytes(inner.routed.in, shared_units);
+    down = DownAndSum::shared_bytes(outer, (strips + down_teams - 1) / down_teams);
+  }
+};
 
 }  // namespace
 
-bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, bool shared) {
-  const int pairs = rows * args.slots;
-  return rows == 1 && pairs <= cuda_ops::kAlonePairs && GateAndUp::shared_bytes(rows, args.hidden) <= kMostShared &&
-         down_bytes(exec, args, pairs + (shared ? rows : 0)) <= kMostShared;
+bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, const ExpertWeights* shared) {
+  if (rows != 1 || args.slots > cuda_ops::kAlonePairs) return false;
+  const PairBytes bytes(exec, weights_of(args, args.slots, shared, &ExpertWeights::gate),
+                        weights_of(args, args.slots, shared, &ExpertWeights::down));
+  return bytes.gate <= kMostShared && bytes.down <= kMostShared && bytes.shared_units <= kMostSharedUnits;
 }
 
-void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
+void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, const ExpertWeights* shared,
                     const StagedRows& from, const float* other, std::uint16_t* m) {
   const ExpertWeights& expert = args.experts[0];
   const cuda_ops::ExpertTable table = cuda_ops::table_of(args);
-  PairWeights weights{};
-  weights.routed = StripLinear(expert.gate.view());
-  weights.ids = args.expert_ids + std::ptrdiff_t{first} * args.slots;
-  weights.pairs = rows * args.slots, weights.slots = args.slots;
   GateAndUp inner{};
-  std::ranges::copy(table.gate, inner.table[0]), std::ranges::copy(table.up, inner.table[1]);
   DownAndSum down{};
+  std::ranges::copy(table.gate, inner.table[0]), std::ranges::copy(table.up, inner.table[1]);
   std::ranges::copy(table.down, down.table);
+  inner.weights = weights_of(args, args.slots, shared, &ExpertWeights::gate);
+  down.weights = weights_of(args, args.slots, shared, &ExpertWeights::down);
+  inner.weights.ids = down.weights.ids = args.expert_ids + std::ptrdiff_t{first} * args.slots;
   if (shared != nullptr) {
-    weights.shared = StripLinear(shared->gate.view()), weights.shared_rows = rows;
     inner.of_shared[0] = shared->gate.packed(), inner.of_shared[1] = shared->up.packed();
     down.of_shared = shared->down.packed();
   }
-  inner.weights = down.weights = weights;
-  down.weights.routed = StripLinear(expert.down.view());
-  if (shared != nullptr) down.weights.shared = StripLinear(shared->down.view());
+  const PairBytes bytes(exec, inner.weights, down.weights);
   inner.of_pairs = args.expert_weights + std::ptrdiff_t{first} * args.slots;
   inner.from = from, inner.in_place = from.in_place();
-  inner.rows = down.rows = rows;
   inner.limit = args.limit;
   inner.m = m, down.m = m;
   down.other = other;
   down.y = args.y + std::ptrdiff_t{first} * args.hidden;
-  down.hidden = args.hidden;
-  const int teams = cuda_ops::processors(exec);
-  cuda_ops::launch(exec, teams, inner, GateAndUp::shared_bytes(rows, args.hidden));
-  if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, weights.pairs, weights.routed.out, m);
-  cuda_ops::launch(exec, std::min(down.weights.routed.strips, teams), down,
-                   down_bytes(exec, args, weights.pairs + weights.shared_rows));
+  cuda_ops::launch(exec, bytes.teams, inner, bytes.gate);
+  if (expert.down.input_form() == InputForm::kFp8) {
+    round_rows_to_fp8(exec, inner.weights.pairs, inner.weights.routed.out, m);
+  }
+  cuda_ops::launch(exec, std::min(down.weights.routed.strips, bytes.teams), down, bytes.down);
 }
 
 }  // namespace sluice::cuda_sm90

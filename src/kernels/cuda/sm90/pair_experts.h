@@ -6,9 +6,9 @@
 namespace sluice::cuda_sm90 {
 
 // Whether they are multiplied so; of what streams_experts() takes (kernels/cuda/sm90/expert_stream.h).
-bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, bool shared);
-// As stream_experts(). m: [pairs, inter], the shared expert's rows behind them.
-void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
+bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, const ExpertWeights* shared);
+// As stream_experts(), of one row. m: [pairs, inter], the shared expert's row behind them.
+void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, const ExpertWeights* shared,
                     const StagedRows& from, const float* other, std::uint16_t* m);
 
 }  // namespace sluice::cuda_sm90
