@@ -20,17 +20,18 @@ using cuda_ops::Team;
 
 constexpr int kN = kHcStreams, kBlock = 128, kMostMixes = 24;
 
-// The sums of a row's blocks, in the workspace: [mixes + 1][4 * dim / 128], those of squares last.
+// The sums of a row's blocks, in the workspace: [4 * dim / 128][kSums], a block's mixes and squares side by side.
+constexpr int kSquares = kMostMixes, kSums = 28;
 constexpr std::size_t row_floats(int dim) {
-  return std::size_t{kMostMixes + 1} * static_cast<std::size_t>(kN * dim / kBlock);
+  return std::size_t{kSums} * static_cast<std::size_t>(kN * dim / kBlock);
 }
 
 // Rows of a group, where there are many; of these, and of the mixes, a thread has some.
 constexpr int kMostTogether = 16, kOfThread = kMostTogether / 4, kMixes = 3;
 
 // Expands some rows, and makes the blocks' sums of fn z and z * z. A team has the same block of each stream, of every
-// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended. Of 16 rows a warp has
-// a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
+// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended. Of 16 rows a warp
+// has a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
 template <int kRows>
 struct ExpandAndMix {
   static constexpr int kThreads = 128, kChains = 96;  // a chain: a mix of a stream
@@ -72,9 +73,8 @@ struct ExpandAndMix {
  private:
   SLUICE_DEVICE int blocks() const { return kN * dim / kBlock; }
   SLUICE_DEVICE float* sum_of(int row, int mix, int stream, int block) const {
-    const auto at = (static_cast<std::size_t>(row) * (kMostMixes + 1) + static_cast<std::size_t>(mix)) *
-                    static_cast<std::size_t>(blocks());
-    return sums + at + stream * (dim / kBlock) + block;
+    const int of_row = stream * (dim / kBlock) + block;
+    return sums + (static_cast<std::ptrdiff_t>(row) * blocks() + of_row) * kSums + mix;
   }
 
   SLUICE_DEVICE void load_weights(Shared& shared, int block) const {
@@ -166,7 +166,8 @@ struct ExpandAndMix {
 #pragma unroll
       for (int j = 0; j < kN; ++j) ahead.streams[i][j] = *of_stream(row, j, block);
       if (y != nullptr) {
-        ahead.out[i] = reinterpret_cast<const float4*>(y + static_cast<std::ptrdiff_t>(row) * dim + block * kBlock)[t % 32];
+        ahead.out[i] =
+            reinterpret_cast<const float4*>(y + static_cast<std::ptrdiff_t>(row) * dim + block * kBlock)[t % 32];
       }
     }
     const int r = t / 8, piece = t % 8;  // of post and comb
@@ -289,7 +290,7 @@ struct ExpandAndMix {
     }
 #pragma unroll
     for (int half = 8; half > 0; half /= 2) sum += __shfl_xor_sync(0xFFFFFFFFU, sum, half, 16);
-    if (lane % 16 == 0 && row < rows) *sum_of(row, kMostMixes, stream, block) = sum;
+    if (lane % 16 == 0 && row < rows) *sum_of(row, kSquares, stream, block) = sum;
   }
 };
 
@@ -306,7 +307,6 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
   static constexpr bool kWaits = true;
-  static constexpr int kPad = 4;  // floats behind a mix's sums, so that lanes read different banks
   HcLeaveEnterArgs args;
   float* pairs;  // the normed row as bf16; may be null
   const float *base, *scale, *sums;
@@ -318,7 +318,7 @@ struct FinishAndNorm {
     float* z = reinterpret_cast<float*>(team.shared);  // [4][dim]
     float* collapsed = z + kN * args.dim;
     float* of_blocks = collapsed + args.dim;
-    float* pre = of_blocks + row_floats(args.dim) + (kMostMixes + 1) * kPad;
+    float* pre = of_blocks + row_floats(args.dim);
     const int row = team.index, t = static_cast<int>(threadIdx.x), blocks = kN * args.dim / kBlock;
 #pragma unroll 1
     for (int run = rehearses ? 0 : 1; run < 2; ++run) {
@@ -341,9 +341,7 @@ struct FinishAndNorm {
   SLUICE_DEVICE void load(int row, int t, int blocks, float* z, float* of_blocks) const {
     cuda_ops::wait_for_kernels();
     const float* from = sums + static_cast<std::size_t>(row) * row_floats(args.dim);
-    for (int i = t; i < (kMostMixes + 1) * blocks / 4; i += kThreads) {
-      cuda_ops::copy_16(of_blocks + 4 * i + 4 * i / blocks * kPad, from + 4 * i);
-    }
+    for (int i = 4 * t; i < kSums * blocks; i += 4 * kThreads) cuda_ops::copy_16(of_blocks + i, from + i);
     cuda_ops::commit_copies();
     const int of_x = gathers ? args.only[static_cast<std::size_t>(row)] : row;
     const float* x = args.x + static_cast<std::ptrdiff_t>(of_x) * kN * args.dim;
@@ -353,13 +351,10 @@ struct FinishAndNorm {
 
   SLUICE_DEVICE void coefficients(int row, int lane, const float* of_blocks, int blocks, float* pre, bool real) const {
     const bool of_squares = lane == 31;
-    const float* mine = of_blocks + (of_squares ? kMostMixes : min(lane, mixes - 1)) * (blocks + kPad);
+    const float* mine = of_blocks + (of_squares ? kSquares : min(lane, mixes - 1));  // lanes read different banks
     float sum = 0.0F;
-#pragma unroll 8
-    for (int b = 0; b < blocks; b += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(mine + b);
-      sum = (((sum + four.x) + four.y) + four.z) + four.w;
-    }
+#pragma unroll 32
+    for (int b = 0; b < blocks; ++b) sum += mine[b * kSums];
     const float squares = __shfl_sync(0xFFFFFFFFU, sum, 31);
     const float rho = 1.0F / std::sqrt(squares / static_cast<float>(kN * args.dim) + args.norm_eps);
     const int kind = lane < kN ? 0 : lane < 2 * kN ? 1 : 2;
@@ -490,8 +485,7 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   };
   constexpr int kMany = 512;
   rows <= 4 ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
-  const std::size_t floats_of_team =
-      static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + (kMostMixes + 1) * FinishAndNorm::kPad + 8;
+  const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
   constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
   cuda_ops::launch(exec, rows,
                    FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers, rows <= kRehearsed},
