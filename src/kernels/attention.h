@@ -79,7 +79,7 @@ struct AttendArgs {
   float* out = nullptr;          // [rows of the step, heads, value_dims]
   Rotation out_rope = {};        // table null: none
   Rows out_rows = {};            // `out` again, with the forms wanted of it; values null: none
-  bool forms_only = false;       // nobody reads `out` but by these forms, so that values need not be left there
+  bool forms_only = false;       // nobody reads q, or `out` but by these forms, so that no values need be left there
 };
 void attend(const Exec& exec, const AttendArgs& args);
 // The part of attend() between the two.

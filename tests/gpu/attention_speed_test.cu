@@ -132,7 +132,7 @@ class Layers {
     args.bf16 = true;
     args.forms_only = pairs != nullptr;
     args.out_rows.forms[static_cast<std::size_t>(InputForm::kBf16)] = pairs;
-    if (sm90) return cuda_sm90::attend_official(exec, args, cluster);
+    if (sm90) return cuda_sm90::attend_official(exec, args, cluster, true);
     cuda_ops::attend_keys(exec, args);
     return 0;
   }
@@ -159,12 +159,12 @@ class GpuSpeedAttention : public Sm90SpeedTest {
     const double us = microseconds(
         layers,
         [&](int i) {
-          blocks = work.run(exec_, i, q_->data(), sink_->data(), out_->data(), as_pairs_ ? pairs_->data() : nullptr,
-                            sm90, cluster);
+          blocks = work.run(exec_, i, sm90 ? formed_->data() : q_->data(), sink_->data(), out_->data(),
+                            as_pairs_ ? pairs_->data() : nullptr, sm90, cluster);
         },
         true);
     const double keys = static_cast<double>(all) * kind.keys();
-    const double bytes = keys * 584 + (as_pairs_ ? 6.0 : 8.0) * all * kHeads * kDims,
+    const double bytes = keys * 584 + (as_pairs_ ? 4.0 : 6.0) * all * kHeads * kDims,
                  flops = keys * kHeads * 2 * 2 * kDims;
     std::printf("%-12s %s by %d b %4d x %4d rows %9.1f us, %6.0f GB/s (%3.0f %% of copy), %6.1f TFLOP/s\n", kind.name,
                 sm90 ? "sm90" : "default", blocks, sequences, rows, us, bytes / us * 1e-3,
@@ -183,15 +183,32 @@ class GpuSpeedAttention : public Sm90SpeedTest {
     }
     out_ = std::make_unique<OnDevice<float>>(kMost), pairs_ = std::make_unique<OnDevice<float>>(kMost / 2);
     sink_ = std::make_unique<OnDevice<float>>(random_values(random_, kHeads));
+    formed_ = std::make_unique<OnDevice<float>>(kMost);
+    table_ = std::make_unique<OnDevice<float>>(random_values(random_, 64));
+    positions_ = std::make_unique<OnDevice<Position>>(std::vector<Position>(2048));
+    form(2048);
     gpu().wait();
   }
-  std::unique_ptr<OnDevice<float>> q_, sink_, out_, pairs_;
+  // Queries as attention takes them.
+  void form(int rows) {
+    cuda_sm90::form_queries(
+        exec_,
+        {q_->data(), reinterpret_cast<std::byte*>(formed_->data()), kDims * std::ptrdiff_t{sizeof(float)}, rows, kHeads,
+         1e-6F, table_->data(), positions_->data()},
+        kDims);
+  }
+  std::unique_ptr<OnDevice<float>> q_, sink_, out_, pairs_, formed_, table_;
+  std::unique_ptr<OnDevice<Position>> positions_;
   bool as_pairs_ = false;
 };
 
 // With outputs as bf16 alone.
 TEST_F(GpuSpeedAttention, Step) {
   as_pairs_ = true;
+  for (const int rows : {1, 64, 256, 2048}) {
+    const double us = microseconds(rows > 512 ? 2 : kLayers, [&](int) { form(rows); }, true);
+    std::printf("queries normed, rotated, as f16: %4d rows %9.1f us\n", rows, us);
+  }
   const Plane windows(kBlockTokens, 8192), by_four(kBlockTokens / 4, 32768), by_128(kBlockTokens / 128, 1 << 20);
   const Kind csa{"CSA 128+512", 4, 512, 65535}, hca{"HCA 128+512", 128, 0, 65535},
       short_hca{"HCA 128+128", 128, 0, 16383}, window{"window", 0, 0, 65535};

@@ -8,6 +8,7 @@
 
 #include "base/number_formats.h"
 #include "kernels/attention.h"
+#include "kernels/composed/rows.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/ops.h"
@@ -94,8 +95,8 @@ class World {
     cluster == 0 ? cuda_sm90::attend_keys(exec, args) : void(cuda_sm90::attend_official(exec, args, cluster));
     return out_->data();
   }
-  // All rows as attend() of the profile leaves them, and as attend_keys(), rope_heads() and prepare_rows() do one after
-  // the other: values, then bf16.
+  // All rows as attend() of the profile leaves them, and as rope_heads(), attend_keys(), rope_heads() and
+  // prepare_rows() do one after the other: values, then bf16.
   std::vector<std::vector<float>> finished(const Exec& exec, int cluster, bool one_by_one, bool forms_only = false) {
     std::vector<Position> positions;
     for (int r = 0; r < rows_; ++r) positions.push_back(position(r));
@@ -119,12 +120,24 @@ class World {
     args.out_rows.columns = shape_.dims, args.out_rows.parts = shape_.heads, args.out_rows.part_step = shape_.dims;
     args.out_rows.forms[static_cast<std::size_t>(InputForm::kBf16)] = pairs.data();
     args.forms_only = forms_only;
+    const OnDevice<float> q(q_host_);  // a copy, as it is normed and rotated there
+    args.q = q.data();
+    args.query = {nullptr, 1e-6F, args.out_rope};
     out_->poison();
     if (one_by_one) {
       composed::attend(exec, args);
     } else if (cluster == 0) {
       cuda_sm90::attend(exec, args);
+    } else if (forms_only) {
+      cuda_sm90::form_queries(
+          exec,
+          {args.q, reinterpret_cast<std::byte*>(args.q), shape_.dims * std::ptrdiff_t{sizeof(float)}, rows_,
+           shape_.heads, args.query.eps, args.query.rope.table, step.positions.data()},
+          shape_.dims);
+      cuda_sm90::attend_official(exec, args, cluster, true);
     } else {
+      composed::form_heads(exec, args.query, rows_, shape_.heads, shape_.dims, args.q,
+                           std::ptrdiff_t{shape_.heads} * shape_.dims, step.positions.data());
       cuda_sm90::attend_official(exec, args, cluster);
     }
     return {out_->fetch(), pairs.fetch()};

@@ -9,8 +9,6 @@ namespace sluice::SLUICE_CUDA_OPS {
 
 void linear(const Exec& exec, const LinearArgs& args);
 void rms_norm(const Exec& exec, const RmsNormArgs& args);
-// beside_last: it has nothing to do with the kernel enqueued last (launch_beside()).
-void rope_heads(const Exec& exec, const RopeHeadsArgs& args, bool beside_last);
 // And what it gives rounded to bf16, to rows of `ld_rounded` floats; null: not.
 void rms_norm_rounded(const Exec& exec, const RmsNormArgs& args, float* rounded, std::ptrdiff_t ld_rounded);
 

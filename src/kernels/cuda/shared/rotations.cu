@@ -11,11 +11,10 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 // A team a head. One that is normed lies in shared memory in between; with few rows it is normed and rotated there once
-// for nothing, while the kernels ahead still work. kBeside: of launch_beside().
-template <bool kBeside>
+// for nothing, while the kernels ahead still work.
 struct RopeHeads {
   static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread on their way
-  static constexpr bool kWaits = !kBeside;
+  static constexpr bool kWaits = true;
   RopeHeadsArgs args;
   bool rehearses;
 
@@ -28,7 +27,7 @@ struct RopeHeads {
     SLUICE_ROLLED
     for (int run = rehearses ? 0 : 1; run < 2; ++run) {
       const bool real = run == 1;
-      if (real && kWaits) wait_for_kernels();
+      if (real) wait_for_kernels();
       if (norms) normalise(team, real ? x : at, at);
       team.each([&](int t) {
         SLUICE_UNROLL_4
@@ -106,18 +105,13 @@ struct Hadamard {
 }  // namespace
 
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
-  rope_heads(exec, args, false);
-}
-
-void rope_heads(const Exec& exec, const RopeHeadsArgs& args, bool beside_last) {
   SLUICE_CHECK(args.rope_dims % 2 == 0 && args.offset >= 0 && args.offset + args.rope_dims <= args.head_dim,
                "the rotary dims are pairs inside the head");
   constexpr int kRehearsed = 8;  // rows
   const bool norms = args.norm_eps >= 0.0F;
   const std::int64_t teams = std::int64_t{args.rows} * args.heads;
   const std::size_t shared = norms ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0;
-  if (beside_last) return launch_beside(exec, teams, RopeHeads<true>{args, false}, shared);
-  launch(exec, teams, RopeHeads<false>{args, norms && args.rows <= kRehearsed}, shared);
+  launch(exec, teams, RopeHeads{args, norms && args.rows <= kRehearsed}, shared);
 }
 
 void hadamard(const Exec& exec, const HadamardArgs& args) {

@@ -1,6 +1,6 @@
 // attend and attend_keys (kernels/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in the order of
-// attend_rows.h, latents and the rows of grouped-query attention in that of attend_list_parts.h, all others in the order
-// of the CPU.
+// attend_rows.h, latents and the rows of grouped-query attention in that of attend_list_parts.h, all others in the
+// order of the CPU.
 #include <algorithm>
 #include <bit>
 
@@ -36,6 +36,13 @@ bool finishes(const AttendArgs& args) {
          (rope.table == nullptr || rotary) && whole;
 }
 
+// Whether form_queries() does what comes before.
+bool forms_queries(const AttendArgs& args) {
+  const Rotation& rope = args.query.rope;
+  const bool rotary = !rope.half_split && rope.dims == kRopeDims && rope.offset + rope.dims == args.dims;
+  return args.query.norm == nullptr && rope.table != nullptr && rotary;
+}
+
 // Of the row with the most.
 int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
   int most = 1;
@@ -52,7 +59,7 @@ int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
 // 132, at most 66 of 2, 30 of 4 and 15 of 8 run at once.
 int fastest_cluster(const Exec& exec, const AttendArgs& args, std::int64_t teams, int keys) {
   const int blocks = (std::min(keys, kSegmentKeys) + kBlockKeys - 1) / kBlockKeys, all = cuda_ops::processors(exec);
-  if (args.dims != 512 || blocks < 2) return 1;
+  if (args.dims != 512) return 1;
   if (blocks > 4 && teams * 9 <= all) return 8;
   if (teams * 22 <= all * 5) return 4;
   return teams * 2 <= all ? 2 : 1;
@@ -69,7 +76,7 @@ PlaneView aligned(const PlaneView& plane, int* shift) {
 
 }  // namespace
 
-int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
+int attend_official(const Exec& exec, const AttendArgs& args, int cluster, bool formed) {
   const auto spans = args.step->host_spans.subspan(
       static_cast<std::size_t>(args.spans.data() - args.step->spans.data()), args.spans.size());
   const int keys = most_keys(args, spans);
@@ -87,16 +94,27 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster) {
   const auto forms = std::ranges::count_if(args.out_rows.forms, [](const float* form) { return form != nullptr; });
   launch.values = !args.forms_only || launch.pairs == nullptr || forms > 1;  // others are made of values
   const int first = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - first;
-  const std::size_t row_bytes = static_cast<std::size_t>(launch.groups) * static_cast<std::size_t>(launch.segments) *
-                                static_cast<std::size_t>(segment_floats(args.dims)) * sizeof(float);
-  const std::size_t fit = launch.segments == 1 ? INT32_MAX : cuda_ops::workspace_bytes(exec) / row_bytes;
+  const std::ptrdiff_t row_values = std::ptrdiff_t{args.heads} * args.dims;
+  launch.queries = reinterpret_cast<const std::byte*>(args.q);
+  launch.query_bytes = formed ? args.dims * std::ptrdiff_t{sizeof(float)} : query_record_bytes(args.dims);
+  const std::size_t query_bytes = formed ? 0 : static_cast<std::size_t>(args.heads * launch.query_bytes);
+  const std::size_t partial_bytes =
+      launch.segments == 1 ? 0
+                           : static_cast<std::size_t>(launch.groups) * static_cast<std::size_t>(launch.segments) *
+                                 static_cast<std::size_t>(segment_floats(args.dims)) * sizeof(float);
+  const std::size_t row_bytes = query_bytes + partial_bytes;
+  const std::size_t fit = row_bytes == 0 ? INT32_MAX : cuda_ops::workspace_bytes(exec) / row_bytes;
   const int piece = static_cast<int>(std::clamp<std::size_t>(fit, 1, static_cast<std::size_t>(rows)));
   for (int done = 0; done < rows; done += piece) {
     const int count = std::min(piece, rows - done);
     launch.first_row = first + done;
-    if (launch.segments > 1) {
-      launch.partials =
-          reinterpret_cast<float*>(cuda_ops::workspace(exec, static_cast<std::size_t>(count) * row_bytes));
+    std::byte* const work = cuda_ops::workspace(exec, static_cast<std::size_t>(count) * row_bytes);
+    if (launch.segments > 1) launch.partials = reinterpret_cast<float*>(work);
+    if (!formed) {
+      std::byte* const queries = work + static_cast<std::size_t>(count) * partial_bytes;
+      form_queries(exec, {args.q + launch.first_row * row_values, queries, launch.query_bytes, count, args.heads},
+                   args.dims);
+      launch.queries = queries, launch.query_row = launch.first_row;
     }
     const std::int64_t teams = std::int64_t{count} * launch.groups * launch.segments;
     launch.cluster = cluster == 0 ? fastest_cluster(exec, args, teams, keys) : cluster;
@@ -117,15 +135,23 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
 
 void attend(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty() || !takes(exec, args) || !finishes(args)) return composed::attend(exec, args);
-  const std::ptrdiff_t ldq = std::ptrdiff_t{args.heads} * args.dims;
   const Position* positions = args.step->positions.data();
-  if (chose_last(exec) && args.query.rope.table != nullptr && !composed::norms_apart(args.query)) {
-    cuda_ops::rope_heads(
-        exec, composed::rotation_of(args.query, args.rows, args.heads, args.dims, args.q, ldq, positions), true);
+  const bool forms = args.forms_only && forms_queries(args);
+  if (forms) {
+    const QueryForm form{args.q,
+                         reinterpret_cast<std::byte*>(args.q),
+                         args.dims * std::ptrdiff_t{sizeof(float)},
+                         args.rows,
+                         args.heads,
+                         args.query.eps,
+                         args.query.rope.table,
+                         positions};
+    form_queries(exec, form, args.dims, chose_last(exec));
   } else {
-    composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q, ldq, positions);
+    composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q,
+                         std::ptrdiff_t{args.heads} * args.dims, positions);
   }
-  attend_official(exec, args, 0);
+  attend_official(exec, args, 0, forms);
   Rows others = args.out_rows;
   others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;
   composed::make_forms(exec, args.rows, others);

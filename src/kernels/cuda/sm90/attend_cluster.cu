@@ -139,7 +139,7 @@ struct AttendCluster {
   }
 
   SLUICE_DEVICE void take_queries(Shared& shared, const AttendItem& item) const {
-    load_queries<kDims, 8, 4>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
+    load_queries<kDims, 8>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
     shared.q_there.arrive();
   }
 

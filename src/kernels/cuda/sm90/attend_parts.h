@@ -65,51 +65,32 @@ SLUICE_DEVICE int heads_of(const AttendLaunch& launch, const AttendItem& item) {
   return min(kGroupHeads, launch.args.heads - item.first_head);
 }
 
-// Queries as f16 to tiles, by kWarps warps; a warp has kAtOnce heads at once, a lane every 32nd piece of eight dims.
-template <int kDims, int kWarps, int kAtOnce, class Tile>
+// Queries to tiles, by kWarps warps, the first ones of the team; a lane has every 32nd piece of eight dims.
+template <int kDims, int kWarps, class Tile>
 SLUICE_DEVICE void load_queries(const AttendLaunch& launch, const AttendItem& item, float* powers, const Tile& tile) {
-  constexpr int kPieces = kDims / 8, kMine = (kPieces + 31) / 32;
-  const float* q =
-      launch.args.q + (static_cast<std::ptrdiff_t>(item.row) * launch.args.heads + item.first_head) * kDims;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int heads = heads_of(launch, item);
-  for (int first = warp; first < kGroupHeads; first += kWarps * kAtOnce) {
-    float4 x[kAtOnce][2 * kMine];
+  constexpr int kPieces = kDims / 8;
+  const std::byte* from =
+      launch.queries +
+      (static_cast<std::ptrdiff_t>(item.row - launch.query_row) * launch.args.heads + item.first_head) *
+          launch.query_bytes;
+  const int t = static_cast<int>(threadIdx.x), heads = heads_of(launch, item);
 #pragma unroll
-    for (int h = 0; h < kAtOnce; ++h) {
-      const int head = first + h * kWarps;
+  for (int first = 0; first < kGroupHeads; first += kWarps) {
+    const int head = first + t / 32;
+    if (head >= kGroupHeads) break;
+    const bool there = head < heads;
+    const std::byte* of_head = from + (there ? head : 0) * launch.query_bytes;
 #pragma unroll
-      for (int i = 0; i < kMine; ++i) {
-        const bool there = head < heads && lane + 32 * i < kPieces;
-        const auto* from = reinterpret_cast<const float4*>(q + head * kDims + (lane + 32 * i) * 8);
-        x[h][2 * i] = there ? from[0] : float4{0.0F, 0.0F, 0.0F, 0.0F};
-        x[h][2 * i + 1] = there ? from[1] : float4{0.0F, 0.0F, 0.0F, 0.0F};
-      }
-    }
-    const auto bits = [](float value) { return __float_as_uint(value) & 0x7FFFFFFFU; };
-#pragma unroll
-    for (int h = 0; h < kAtOnce; ++h) {
-      const int head = first + h * kWarps;
-      std::uint32_t largest = 0;
-#pragma unroll
-      for (const float4& four : x[h]) {
-        largest = max(max(largest, max(bits(four.x), bits(four.y))), max(bits(four.z), bits(four.w)));
-      }
-      const int exponent = query_exponent(__reduce_max_sync(0xFFFFFFFFU, largest));
-      if (head >= kGroupHeads) break;
-      if (lane == 0) powers[head] = power_of_two(exponent);
-      const float down = power_of_two(-exponent);
-#pragma unroll
-      for (int i = 0; i < kMine; ++i) {
-        const int piece = lane + 32 * i;
-        if (piece >= kPieces) continue;
-        const float4 a = x[h][2 * i], b = x[h][2 * i + 1];
-        *reinterpret_cast<uint4*>(tile(piece / 8) + tile_piece(head, piece % 8)) = {
-            half_pair(a.x * down, a.y * down), half_pair(a.z * down, a.w * down), half_pair(b.x * down, b.y * down),
-            half_pair(b.z * down, b.w * down)};
-      }
+    for (int piece = t % 32; piece < kPieces; piece += 32) {
+      cuda_ops::copy_16_or_zeros(tile(piece / 8) + tile_piece(head, piece % 8), of_head + piece * 16, there);
     }
   }
+  cuda_ops::commit_copies();
+  if (t < kGroupHeads) {
+    const auto* power = reinterpret_cast<const float*>(from + (t < heads ? t : 0) * launch.query_bytes + kDims * 2);
+    powers[t] = __ldcg(power);
+  }
+  cuda_ops::wait_copies<0>();
 }
 
 // A group's keys `index(i)` of the segment, i = t, t + 128, ..; it need not be known how many there are.

@@ -48,6 +48,10 @@ struct AttendLaunch {
   int spans, first_row, groups, segments;  // segments of a row at most
   int cluster;                             // blocks that have a team's work: 1, or, where dims are 512, 2, 4 or 8
   float score_factor;                      // scale * log2(e)
+  // Records of form_queries(), [row - query_row][heads].
+  const std::byte* queries;
+  std::ptrdiff_t query_bytes;
+  int query_row;
   // Of rows with several segments: [row - first_row][group][segment], of which kPartialSums floats are m and l of each
   // head, then the values [kGroupHeads][dims].
   float* partials;
@@ -190,7 +194,24 @@ void merge_segments(const Exec& exec, const AttendLaunch& launch, int rows);
 void attend_in_teams(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
 void attend_in_clusters(const Exec& exec, const AttendLaunch& launch, std::int64_t teams);
 // attend_keys() of rows that they take, with so many blocks (0: as many as are fastest), and what args.out_rope and the
-// bf16 of args.out_rows ask for. Returns how many blocks.
-int attend_official(const Exec& exec, const AttendArgs& args, int cluster);
+// bf16 of args.out_rows ask for. formed: args.q are records of form_queries(), where each head lay. Returns how many
+// blocks.
+int attend_official(const Exec& exec, const AttendArgs& args, int cluster, bool formed = false);
+
+// Queries of so many rows, [rows, heads, dims], to records: of a head its f16 values, then 2^Q, as a float. A record
+// may begin where the head did. beside_last: see kernels/cuda/launch.h.
+struct QueryForm {
+  const float* q;
+  std::byte* to;
+  std::ptrdiff_t record_bytes;  // from one to the next, a multiple of 16
+  int rows, heads;
+  float eps = -1.0F;             // not negative: heads are normed
+  const float* table = nullptr;  // not null: then the last dims, in neighbouring pairs, are rotated
+  const Position* positions = nullptr;
+};
+constexpr std::ptrdiff_t query_record_bytes(int dims) {
+  return 2 * dims + 16;
+}
+void form_queries(const Exec& exec, const QueryForm& form, int dims, bool beside_last = false);
 
 }  // namespace sluice::cuda_sm90

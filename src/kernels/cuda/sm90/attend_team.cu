@@ -90,7 +90,7 @@ struct AttendTeam {
   }
 
   SLUICE_DEVICE void take_queries(Shared& shared, const AttendItem& item) const {
-    load_queries<kDims, 12, 3>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
+    load_queries<kDims, 12>(launch, item, shared.query_powers, [&](int tile) { return query_tile(shared, tile); });
     show_tensor_cores();
     shared.q_there.arrive();
   }
