@@ -1,4 +1,5 @@
-// choose_experts (kernels/router.h): a team a row, its scores in shared memory.
+// choose_experts (kernels/router.h): a team a row, its scores in shared memory. The bias is on its way before the
+// kernels ahead have ended.
 #include "kernels/cuda/launch.h"
 #include "kernels/math.h"
 #include "kernels/order_key.h"
@@ -8,8 +9,13 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
+struct alignas(16) FourKeys {
+  std::int32_t values[4];
+};
+
 struct Route {
   static constexpr int kThreads = 256;
+  static constexpr bool kWaits = true;
   RouteArgs args;
 
   // Scores, biased scores and keys of the experts; keys of groups; the row's experts.
@@ -22,13 +28,16 @@ struct Route {
     auto* chosen = reinterpret_cast<std::int32_t*>(scores + 3 * args.experts + args.groups);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(team.index) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(team.index) * args.slots;
+    PerThread<float, kThreads> bias;  // of the thread's first expert
+    team.each([&](int t) { bias[t] = args.bias != nullptr && t < args.experts ? args.bias[t] : 0.0F; });
+    wait_for_kernels();
     score(team, args.logits + static_cast<std::ptrdiff_t>(team.index) * args.experts, scores);
     if (args.hash_ids != nullptr) {
       team.each([&](int t) {
         for (int s = t; s < args.slots; s += kThreads) chosen[s] = args.given_id(team.index, s);
       });
     } else {
-      choose(team, scores, chosen);
+      choose(team, scores, bias, chosen);
     }
     team.sync();
     team.each([&](int t) {
@@ -78,13 +87,15 @@ struct Route {
   }
 
   // An expert's slot is how many others stand before it.
-  SLUICE_DEVICE void choose(const Team<kThreads>& team, const float* scores, std::int32_t* chosen) const {
+  SLUICE_DEVICE void choose(const Team<kThreads>& team, const float* scores, PerThread<float, kThreads>& bias,
+                            std::int32_t* chosen) const {
     float* biased = reinterpret_cast<float*>(team.shared) + args.experts;
     auto* keys = reinterpret_cast<std::int32_t*>(biased + args.experts);
     std::int32_t* group_keys = keys + args.experts;
     team.each([&](int t) {
       for (int e = t; e < args.experts; e += kThreads) {
-        biased[e] = args.bias != nullptr ? scores[e] + args.bias[e] : scores[e];
+        const float more = e == t || args.bias == nullptr ? bias[t] : args.bias[e];
+        biased[e] = args.bias != nullptr ? scores[e] + more : scores[e];
         keys[e] = order_key(biased[e]);
       }
     });
@@ -99,9 +110,20 @@ struct Route {
       for (int e = t; e < args.experts; e += kThreads) {
         const std::int32_t own = keys[e];
         if (own == kNoKey) continue;
-        int slot = 0;
-        SLUICE_UNROLL_8
-        for (int other = 0; other < args.experts; ++other) slot += keys[other] > own - (other < e ? 1 : 0) ? 1 : 0;
+        int slot = 0, other = 0;
+        const auto count = [&](std::int32_t key) {
+          slot += key > own - (other < e ? 1 : 0) ? 1 : 0;
+          ++other;
+        };
+        if (args.experts % 4 == 0) {
+          SLUICE_UNROLL_8
+          for (int i = 0; i < args.experts / 4; ++i) {
+            const FourKeys four = reinterpret_cast<const FourKeys*>(keys)[i];
+            SLUICE_UNROLL
+            for (const std::int32_t key : four.values) count(key);
+          }
+        }
+        while (other < args.experts) count(keys[other]);
         if (slot < args.slots) chosen[slot] = e;
       }
     });
