@@ -75,6 +75,8 @@ struct IndexScores {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) pages[i] = page(tile + i * kGroups);
     int next_page = page(tile + kAhead * kGroups);
+    if (pages[0] >= 0) copies.expect(tile * kIndexTile + in_tile, pages[0]);
+    expect_turns(piece);
     cuda_ops::wait_for_kernels();
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) start(tile + i * kGroups, pages[i], i);
@@ -127,6 +129,15 @@ struct IndexScores {
       if (piece.index < launch.pieces(visible[r])) store_maxima(piece, r, visible[r], most[r]);
     }
   }
+
+  // The row of the table that queries are rotated by, to the second cache.
+  SLUICE_DEVICE void expect_turns(const Piece& piece) const {
+    const Rotation& rope = launch.args.query_rope;
+    if (!launch.forms_queries || rope.table == nullptr || static_cast<int>(threadIdx.x) >= rope.dims / 32) return;
+    const Position position = piece.span.first_position + (piece.row - piece.span.row_begin);
+    expect(rope.table + static_cast<std::ptrdiff_t>(position) * rope.dims + threadIdx.x * 32);
+  }
+  static SLUICE_DEVICE void expect(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
   // Of two keys, the sum over the lane's heads.
   static SLUICE_DEVICE void multiply(std::uint32_t (&a)[kIndexSteps][4], GroupOperand q, const float* weights,
@@ -219,6 +230,15 @@ struct IndexScores {
           page_rows(launch.keys.rows_per_page),
           visible(piece.visible),
           lane(lane) {}
+    // To the second cache: codes of the keys.
+    SLUICE_DEVICE void expect(int entry, int page) const {
+      const std::uint64_t skipped = std::uint64_t{static_cast<std::uint32_t>(page)} * page_bytes;
+      const std::byte* from = data + skipped + (entry & (page_rows - 1)) * kRowBytes;
+      if (kFp4 && lane % 8 == 0) {
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) IndexScores::expect(from + i * 512);
+      }
+    }
     // -1: none of them is visible.
     SLUICE_DEVICE int page(int entry) const { return entry < visible ? pages[entry >> page_shift].value : -1; }
     SLUICE_DEVICE void start(int entry, int page, std::byte* slot) const {
@@ -299,14 +319,38 @@ struct IndexScores {
     if (launch.forms_queries) form(piece, row, part, v);
     constexpr float kScale = kFp4 ? static_cast<float>(std::int64_t{1} << kIndexShift) : 1.0F;
 #pragma unroll
-    for (int m = 0; m < 4; ++m) {
+    for (auto& four : v) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int place = index_place(kFp4, 32 * m + 4 * part + c);
-        const std::uint32_t bits = bf16_pair(v[m][c] * kScale, 0.0F);
-        std::byte* at = to[place / 64] + tile_piece(head, place % 64 / 8) + place % 8 * 2;
-        *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(bits);
+      for (float& x : four) x *= kScale;
+    }
+    if constexpr (kFp4) {
+      store_pieces(to, head, part, v);
+    } else {
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int place = index_place(kFp4, 32 * m + 4 * part + c);
+          std::byte* at = to[place / 64] + tile_piece(head, place % 64 / 8) + place % 8 * 2;
+          *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(bf16_pair(v[m][c], 0.0F));
+        }
       }
+    }
+  }
+  // As index_place() says: values m of an even part and of the next are a piece, of which each of the two threads has
+  // two: those of c, and of c + 1.
+  static SLUICE_DEVICE void store_pieces(std::byte (&to)[2][kTileBytes], int head, int part, const float (&v)[4][4]) {
+    const bool odd = part % 2 != 0;
+    const int first = part / 2 % 2 * 4 + (odd ? 2 : 0);
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const float other = __shfl_xor_sync(kAll, odd ? v[m][c] : v[m][c + 2], 1);
+        words[m] = odd ? bf16_pair(other, v[m][c + 2]) : bf16_pair(v[m][c], other);
+      }
+      *reinterpret_cast<uint4*>(to[part / 4] + tile_piece(head, first + c)) = {words[0], words[1], words[2], words[3]};
     }
   }
 
@@ -360,10 +404,7 @@ struct IndexScores {
 #pragma unroll
       for (int bit = 1; bit < 8; bit *= 2) {  // distances 4, 8, 16
 #pragma unroll
-        for (float& x : four) {
-          const float other = __shfl_xor_sync(kAll, x, bit);
-          x = (part & bit) == 0 ? x + other : other - x;
-        }
+        for (float& x : four) x = std::fma(x, (part & bit) == 0 ? 1.0F : -1.0F, __shfl_xor_sync(kAll, x, bit));
       }
     }
 #pragma unroll
@@ -378,7 +419,8 @@ struct IndexScores {
     }
   }
 
-  // Scales are powers of two between 2^-126 and 2^126, so that a product with the inverse is the quotient.
+  // Scales are powers of two, so that a product with the inverse is the quotient. This is a few instructions a value, and
+  // not those of base/number_formats.h: a step comes here with none of them in any cache.
   SLUICE_DEVICE void simulate(bool fp4, float (&v)[4][4]) const {
     float largest[4];
 #pragma unroll
@@ -396,13 +438,43 @@ struct IndexScores {
     for (int m = 0; m < 4; ++m) {
 #pragma unroll
       for (int bit = 1; bit < 8; bit *= 2) largest[m] = fmaxf(largest[m], __shfl_xor_sync(kAll, largest[m], bit));
-      const float scale = pow2_ceil(fp4 ? largest[m] / 6.0F : largest[m] * (1.0F / 448.0F)), inverse = 1.0F / scale;
-#pragma unroll
-      for (float& x : v[m]) {
-        const float scaled = x * inverse;
-        x = (fp4 ? e2m1_to_float(float_to_e2m1(scaled)) : e4m3_to_float(float_to_e4m3(scaled))) * scale;
-      }
     }
+    if (fp4) {
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const float scale = e2m1_scale(largest[m]), inverse = inverse_of(scale);
+#pragma unroll
+        for (float& x : v[m]) x = round_to_e2m1(x * inverse) * scale;
+      }
+      return;
+    }
+    const float scale = pow2_ceil(largest[0] * (1.0F / 448.0F)), inverse = inverse_of(scale);
+#pragma unroll
+    for (auto& four : v) {
+#pragma unroll
+      for (float& x : four) x = e4m3_to_float(float_to_e4m3(x * inverse)) * scale;
+    }
+  }
+  // pow2_ceil(largest / 6): the quotient, rounded, is above a power of two only if `largest` is above six times that, as
+  // 1.5 times a power of two and the next float are further apart than the rounding goes.
+  static SLUICE_DEVICE float e2m1_scale(float largest) {
+    const std::uint32_t bits = __float_as_uint(largest);
+    return bits < 0x7F800000U ? __uint_as_float((((bits + 0x3FFFFFU) >> 23) - 2U) << 23) : largest;
+  }
+  // 1 / scale of a power of two of 2^-126 .. 2^126, or of infinity.
+  static SLUICE_DEVICE float inverse_of(float scale) {
+    const std::uint32_t bits = __float_as_uint(scale);
+    return bits < 0x7F800000U ? __uint_as_float(0x7F000000U - bits) : 0.0F;
+  }
+  // e2m1_to_float(float_to_e2m1(x)): multiples of 0.5 to 1, then two bits of the significand, to the nearest, ties to the
+  // even code.
+  static SLUICE_DEVICE float round_to_e2m1(float x) {
+    constexpr float kHalves = 0x1.8p22F;  // in whose binade floats are 0.5 apart
+    const float magnitude = fminf(fabsf(x), 6.0F);
+    const std::uint32_t bits = __float_as_uint(magnitude);
+    const float small = (magnitude + kHalves) - kHalves;
+    const float large = __uint_as_float((bits + 0x1FFFFFU + (bits >> 22 & 1U)) & 0xFFC00000U);
+    return copysignf(magnitude < 1.0F ? small : large, isnan(x) ? 1.0F : x);
   }
 
   // A group that has no score is INT32_MIN.
