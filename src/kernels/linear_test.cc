@@ -206,10 +206,14 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(most * weight.view().in));
       for (const InputForm form : kForms) {
+        // A form that the format does not take stands for another one, as one shape shows.
+        if (input_form(form, spec.format) != form && shape.in != 131) continue;
         const auto want = expected(weight.view(), x, most, form);
         for (const KernelTable& table : linear_tables()) {
           const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), form);
+          const bool has_blocks = std::string(table.isa) != "scalar";  // of rows
           for (const int rows : counts) {
+            if (!has_blocks && rows > 3 && rows != most) continue;
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             const std::ptrdiff_t at = first_difference(first, y);
@@ -504,6 +508,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
       const WeightView view = slice_rows(whole.view(), 100, shape.out);
       const auto x = random_inputs(random, static_cast<std::size_t>(kMost * view.in));
       for (const InputForm form : kForms) {
+        if (input_form(form, spec.format) != form && shape.in != 33) continue;
         const auto want = expected(view, x, kMost, form);
         for (const KernelTable& table : linear_tables()) {
           const auto weight = LinearWeight::in_place(table.linear.packing, view, form);
