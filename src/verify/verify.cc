@@ -76,6 +76,7 @@ std::vector<std::vector<TokenId>> brief_law_prompts(std::size_t vocab) {
 
 void make_brief(LawOptions* laws) {
   laws->min_rows = 300;
+  laws->few_long_answers = true;
   laws->max_sequences = 5;
   laws->blocks_to_evict = 2;
   laws->long_prompts = 0;
