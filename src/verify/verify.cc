@@ -76,7 +76,6 @@ std::vector<std::vector<TokenId>> brief_law_prompts(std::size_t vocab) {
 
 void make_brief(LawOptions* laws) {
   laws->min_rows = 300;
-  laws->few_long_answers = true;
   laws->max_sequences = 5;
   laws->blocks_to_evict = 2;
   laws->long_prompts = 0;
@@ -139,6 +138,7 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
   laws.seed = options.seed;
   laws.seconds = options.half == "both" ? options.seconds / 2 : options.seconds;
   laws.min_rows = options.min_rows;
+  laws.few_long_answers = options.brief_schedules > 0;  // a suite's, brief or not
   laws.shrink = options.shrink;
   laws.every_row = runner.vocab_size() <= kLargeVocabulary;
   if (chooses_from > 0) laws.chooses_from = chooses_from;
