@@ -130,7 +130,7 @@ def test_kernels():
 
 
 def test_run(tmp_path):
-    done = sluice("run", "-p", QUESTION, cwd=tmp_path)
+    done = sluice("run", "-p", QUESTION, cwd=tmp_path, measured=True)
     assert "42" in done.stdout and done.stdout.endswith("\n") and "tokens/s" in done.stderr
     assert sluice("run", MODEL, "-p", "-", "--log-level", "error", text=QUESTION).stdout == done.stdout
     assert sluice("run", "-p", QUESTION, "--log-level", "off").stderr == ""
@@ -155,7 +155,7 @@ def test_chat():
     first, second = QUESTION, "Add 10 to 5."
     alone = sluice("run", "-p", first).stdout
     script = f"{first}\n/reset\n{first}\n{second}\n/thinking on\n/nonsense\n/exit\nnever asked\n"
-    done = sluice("chat", "--log-level", "error", text=script)
+    done = sluice("chat", "--log-level", "error", text=script, measured=True)
     assert done.stdout.startswith(alone * 2)
     assert len(done.stdout) > len(alone * 2)
     assert "/nonsense: no such command" in done.stderr and "/reset" in done.stderr
@@ -200,7 +200,7 @@ def test_serve(tmp_path):
 def test_logits(tmp_path):
     ids = [0, 5, 700, 4095, 17, 3, 3, 42] * 20
     (tmp_path / "ids.txt").write_text("\n".join(map(str, ids)))
-    every = logits(tmp_path, "--ids", ",".join(map(str, ids)))
+    every = logits(tmp_path, "--ids", ",".join(map(str, ids)), measured=True)
     assert every["logits"].dtype == numpy.float32 and every["logits"].shape == (len(ids), TINY["vocab_size"])
     assert every["positions"].dtype == numpy.int64 and every["positions"].tolist() == list(range(len(ids)))
     assert "greedy" not in every and numpy.isfinite(every["logits"]).all()

@@ -19,6 +19,7 @@ import zipfile
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from program import QUICK_START  # noqa: E402
 from server_process import BUILD, ROOT, Server, fetch  # noqa: E402
 
 SLUICE = BUILD / "sluice"
@@ -226,7 +227,7 @@ def test_a_path_goes_before_a_name(tmp_path):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_answers(cache, question, profile):
-    done = sluice(cache, "run", "smollm2", "-p", question, *profile.split())
+    done = sluice(cache, "run", "smollm2", *(QUICK_START if profile else []), "-p", question, *profile.split())
     assert done.stdout == QUESTIONS[question] + "\n"
     assert "prompt 37 tokens" in done.stderr and "; stop" in done.stderr
 
@@ -261,7 +262,7 @@ def test_served_and_chatted(cache, tmp_path, monkeypatch):
 
 def perplexity(cache, tmp_path, text, profile, windows):
     (tmp_path / "text").write_bytes(text)
-    sluice(cache, "eval", "smollm2", "--perplexity", tmp_path / "text", "--profile", profile,
+    sluice(cache, "eval", "smollm2", *QUICK_START, "--perplexity", tmp_path / "text", "--profile", profile,
            "--json", tmp_path / "p.json")
     found = json.loads((tmp_path / "p.json").read_text())
     assert (found["windows"], found["window"], found["scored"]) == (windows, 512, windows * 255)

@@ -22,8 +22,15 @@ def few(cases, under_sanitizers):
     return list(cases)[:under_sanitizers] if SANITIZED else list(cases)
 
 
-def sluice(*arguments, code=0, text=None, **options):
-    """Runs the program; checks its exit code; returns the finished process."""
+# A start that measures no speeds: with the embedded model that takes ten times as long as what most tests ask for.
+QUICK_START = ["--threads", "2", "--no-speculative-adaptive"]
+
+
+def sluice(*arguments, code=0, text=None, measured=False, **options):
+    """Runs the program; checks its exit code; returns the finished process. `measured`: with all that a start measures."""
+    of_model = arguments and arguments[0] in ("run", "chat", "logits", "eval")
+    if of_model and not measured and not {"--threads", "--speculative"} & set(arguments):
+        arguments = [arguments[0], *QUICK_START, *arguments[1:]]
     done = subprocess.run([str(a) for a in (SLUICE, *arguments)], input=text, capture_output=True, text=True,
                           timeout=120, **options)
     assert done.returncode == code, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -11,6 +11,8 @@ import threading
 import time
 import urllib.parse
 
+from program import QUICK_START, SANITIZED
+
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
 # Sanitizer builds and busy machines are slow; a healthy server needs a few seconds.
@@ -56,6 +58,8 @@ class Server:
     """A running `sluice serve`, or another command that becomes one; `log` gathers its stderr."""
 
     def __init__(self, *flags, command=None, **options):
+        if SANITIZED and not {"--threads", "--speculative"} & set(map(str, flags)):
+            flags = [*QUICK_START, "--num-speculative-tokens", "1", *flags]
         self.process = subprocess.Popen(command or [BUILD / "sluice", "serve", "--port", "0", *flags],
                                         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
         self.log = []

@@ -218,13 +218,19 @@ def test_a_million_equal_characters_take_less_than_a_second(name, tmp_path):
 
 def test_the_texts_tell_the_settings_apart():
     """Each setting of a family matters to some of the texts: without it, the reference itself gives other ids."""
+    texts = tokenizer_strings.texts(SEED, 1000, AROUND_ADDED)
+
+    def encoded(file):
+        return [encoding.ids for encoding in tokenizers.Tokenizer.from_str(file).encode_batch(texts)]
+
+    @functools.cache
+    def unchanged(name, make):
+        return encoded(make(name))
+
     def differing(name, change, make=trained):
-        text = make(name)
-        changed = json.loads(text)
+        changed = json.loads(make(name))
         change(changed)
-        texts = tokenizer_strings.texts(SEED, 1000, AROUND_ADDED)
-        one, other = (tokenizers.Tokenizer.from_str(t) for t in (text, json.dumps(changed)))
-        return sum(a.ids != b.ids for a, b in zip(one.encode_batch(texts), other.encode_batch(texts)))
+        return sum(a != b for a, b in zip(unchanged(name, make), encoded(json.dumps(changed))))
 
     assert differing("llama3", lambda file: file["model"].update(ignore_merges=False)) > 50
     assert differing("llama3", lambda file: file.update(post_processor=None)) == 1000

@@ -2,6 +2,7 @@
 
 The seed is fresh, or in SLUICE_TEST_SEED, the number of texts per tokenizer in SLUICE_TEST_TEXTS."""
 
+import functools
 import json
 import os
 import pathlib
@@ -166,6 +167,12 @@ ADDED = [
 ]
 
 
+@functools.cache
+def training_texts():
+    """No long ones: most of the trainer's time would be theirs."""
+    return [t for t in tokenizer_strings.texts(SEED + 1000, 3000, []) if len(t) < 2000]
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_trained_tokenizer(style, tmp_path):
     tokenizer = tokenizers.Tokenizer(models.BPE(ignore_merges=style == "llama3_ignore_merges"))
@@ -174,8 +181,7 @@ def test_trained_tokenizer(style, tmp_path):
     stages = STYLES[style]
     tokenizer.pre_tokenizer = stages[0] if len(stages) == 1 else pre_tokenizers.Sequence(stages)
     tokenizer.decoder = decoders.ByteLevel()
-    corpus = tokenizer_strings.texts(SEED + 1000, 3000, [])
-    tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
+    tokenizer.train_from_iterator(training_texts(), trainers.BpeTrainer(
         vocab_size=2500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     tokenizer.add_tokens(ADDED)
     begin, end = tokenizer.token_to_id("<|begin|>"), tokenizer.token_to_id("<|end|>")

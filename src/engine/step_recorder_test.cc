@@ -8,6 +8,8 @@
 #include <csignal>
 #include <thread>
 
+#include "base/sanitizer_testing.h"
+
 namespace sluice::step_recorder_test {
 namespace {
 
@@ -132,7 +134,7 @@ TEST(StepRecorderTest, DecodesAreSpansOfOneRow) {
 
 TEST(StepRecorderTest, AReaderSeesWholeRecordsOrNone) {
   StepRecorder recorder;
-  constexpr int kSteps = 400;
+  constexpr int kSteps = kSanitized ? 100 : 400;
   std::thread writer([&] {
     for (int number = 0; number < kSteps; ++number) write(recorder, number, 60'000 - number % 7 * 1000);
   });
@@ -153,7 +155,7 @@ TEST(StepRecorderTest, AReaderSeesWholeRecordsOrNone) {
 // The writer is a signal handler of the reader's own thread, so it comes between two loads of it on any machine. What
 // is read is always the oldest record, which the next one overwrites.
 TEST(StepRecorderTest, AReaderThatIsOvertakenReturnsNothingOfIt) {
-  constexpr int kSteps = 120;
+  constexpr int kSteps = kSanitized ? 60 : 120;
   static StepRecorder* recorder = nullptr;
   static std::atomic<int> written = 0;
   StepRecorder own;

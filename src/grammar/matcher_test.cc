@@ -346,7 +346,7 @@ TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
     used.trie->runs(others);
   }
   std::set<TokenMasks::Found> found;
-  for (int alike = 600; alike <= 2400; alike += alike / 3) {
+  for (int alike = 600; alike <= (kSanitized ? 600 : 2400); alike += alike / 3) {
     std::string grammar = "root ::= p | p2 \"!\" | p3 \"?\" | p4 \".\"", rules;
     for (const char* p : {"p", "p2", "p3", "p4"}) rules += fmt::format("\n{} ::= [a-z]{{3,40}} [!-8] r", p);
     for (int i = 0; i < alike; ++i) {
@@ -367,7 +367,7 @@ TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
     EXPECT_EQ(both[0], both[1]) << alike;
     found.insert(both[0]);
   }
-  EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
+  if (!kSanitized) EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
 }
 
 std::vector<std::string> random_words(std::span<const char* const> pieces, std::size_t common, std::mt19937& random) {

@@ -206,10 +206,12 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(most * weight.view().in));
       for (const InputForm form : kForms) {
+        if (input_form(form, spec.format) != form && shape.in != 131) continue;  // stands for another one
         const auto want = expected(weight.view(), x, most, form);
         for (const KernelTable& table : linear_tables()) {
           const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), form);
           for (const int rows : counts) {
+            if (std::string(table.isa) == "scalar" && rows > 3 && rows != most) continue;  // it has no blocks of rows
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             const std::ptrdiff_t at = first_difference(first, y);
@@ -504,6 +506,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
       const WeightView view = slice_rows(whole.view(), 100, shape.out);
       const auto x = random_inputs(random, static_cast<std::size_t>(kMost * view.in));
       for (const InputForm form : kForms) {
+        if (input_form(form, spec.format) != form && shape.in != 33) continue;
         const auto want = expected(view, x, kMost, form);
         for (const KernelTable& table : linear_tables()) {
           const auto weight = LinearWeight::in_place(table.linear.packing, view, form);
@@ -575,8 +578,7 @@ TEST(Linear, TransposesAtLoad) {
     const auto x = random_inputs(random, static_cast<std::size_t>(5 * view.out));
     const auto right = expected(transpose, x, 5, InputForm::kF32);
     for (const KernelTable& table : linear_tables()) {
-      LinearWeight moved;
-      moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
+      const LinearWeight moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
       EXPECT_EQ(moved.out(), view.in);
       EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.name;
     }

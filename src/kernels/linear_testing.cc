@@ -18,39 +18,43 @@ void append(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), from, from + sizeof(T));
 }
 
-std::uint8_t random_e4m3(std::mt19937& random) {
-  const auto code = static_cast<std::uint8_t>(random() & 0xFF);
-  return (code & 0x7F) == 0x7F ? 0 : code;
-}
-
-// Any bits, but for scales, which are finite and of a size that keeps products small; now and then zero or denormal.
-void append_block(std::mt19937& random, DType codes, std::vector<std::byte>& bytes) {
-  const std::size_t begin = bytes.size();
-  for (int i = 0; i < dtype_block(codes).bytes; ++i) append(bytes, static_cast<std::uint8_t>(random()));
+// Finite and of a size that keeps products small; now and then zero or denormal.
+void draw_scales(Random& random, DType codes, std::byte* block) {
   for (const std::size_t at : scale_places(codes)) {
-    const auto magnitude = static_cast<std::uint16_t>(random() % 32 == 0 ? random() % 0x400 : random() % 0x2C00);
-    const auto bits = static_cast<std::uint16_t>(random() % 50 == 0 ? 0 : magnitude | (random() & 0x8000));
-    std::memcpy(bytes.data() + begin + at, &bits, sizeof bits);
+    const auto magnitude = random.between(0, 31) == 0 ? random.between(0, 0x3FF) : random.between(0, 0x2BFF);
+    const int sign = random.between(0, 1) * 0x8000;
+    const auto bits = static_cast<std::uint16_t>(random.between(0, 49) == 0 ? 0 : magnitude | sign);
+    std::memcpy(block + at, &bits, sizeof bits);
   }
 }
 
-// Any bits, but for floats, which are normal numbers, and e4m3, which are not NaN.
-void append_row(std::mt19937& random, const WeightForm& form, int in, std::vector<std::byte>& bytes) {
-  std::normal_distribution<float> normal;
+template <class T, class Draw>
+std::vector<std::byte> drawn(std::size_t count, const Draw& draw) {
+  std::vector<std::byte> bytes(count * sizeof(T));
+  for (std::size_t i = 0; i < count; ++i) {
+    const T value = draw();
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof value);
+  }
+  return bytes;
+}
+
+// Any bits, but for floats, which are normal numbers, scales of integer codes, and e4m3, which are not NaN.
+std::vector<std::byte> random_rows(Random random, const WeightForm& form, int out, int in) {
+  const std::size_t values = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
+  if (form.format == WeightFormat::kF32) return drawn<float>(values, [&] { return random.normal(); });
+  if (form.format == WeightFormat::kBf16) return drawn<bf16>(values, [&] { return to_bf16(random.normal()); });
   const WeightFormatInfo& info = weight_format(form.format);
-  if (info.has_codes()) {
-    for (int k = 0; k < in; k += dtype_block(form.codes).elements) append_block(random, form.codes, bytes);
-    return;
+  const DTypeBlock block = info.has_codes() ? dtype_block(form.codes) : DTypeBlock{info.values, 1};
+  const auto blocks = static_cast<std::size_t>((in + block.elements - 1) / block.elements * out);
+  std::vector<std::byte> bytes(blocks * static_cast<std::size_t>(block.bytes));
+  random.fill(bytes);
+  if (form.format == WeightFormat::kFp8) {
+    for (std::byte& code : bytes) code = (code & std::byte{0x7F}) == std::byte{0x7F} ? std::byte{} : code;
   }
-  for (int k = 0; k < in; k += info.values) {
-    if (form.format == WeightFormat::kF32) {
-      append(bytes, normal(random));
-    } else if (form.format == WeightFormat::kBf16) {
-      append(bytes, to_bf16(normal(random)).bits);
-    } else {
-      append(bytes, info.values == 1 ? random_e4m3(random) : static_cast<std::uint8_t>(random()));
-    }
+  for (std::size_t b = 0; info.has_codes() && b < blocks; ++b) {
+    draw_scales(random, form.codes, bytes.data() + b * static_cast<std::size_t>(block.bytes));
   }
+  return bytes;
 }
 
 }  // namespace
@@ -101,7 +105,7 @@ RandomWeight::RandomWeight(std::mt19937& random, const WeightForm& form, int out
     const int block = dtype_block(form.codes).elements;
     in = (in + block - 1) / block * block;
   }
-  for (int n = 0; n < out; ++n) append_row(random, form, in, data_);
+  data_ = random_rows(Random::fixed(random()), form, out, in);
   const int scale_rows = (out + form.block_out - 1) / form.block_out;
   const int scale_columns = (in + form.block_in - 1) / form.block_in;
   for (int i = 0; i < scale_rows * scale_columns; ++i) {
@@ -133,14 +137,12 @@ RandomWeight& RandomWeight::plant_extremes(std::mt19937& random) {
 }
 
 std::vector<float> random_inputs(std::mt19937& random, std::size_t count) {
-  std::normal_distribution<float> normal;
+  Random quick = Random::fixed(random());
   std::vector<float> x(count);
   for (float& value : x) {
-    value = normal(random);
-    if (random() % 16 == 0) {
-      constexpr float kOdd[] = {0.0F, -0.0F, 1e-39F, -1e-39F, 1e-37F, 1e18F, -3e-30F};
-      value = kOdd[random() % std::size(kOdd)];
-    }
+    const std::uint64_t kind = quick.bits();
+    constexpr float kOdd[] = {0.0F, -0.0F, 1e-39F, -1e-39F, 1e-37F, 1e18F, -3e-30F};
+    value = kind % 16 == 0 ? kOdd[(kind >> 32) % std::size(kOdd)] : quick.normal();
   }
   return x;
 }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "base/aligned.h"
@@ -41,7 +42,7 @@ TEST(LinearTiles, ManyRowsAndInputsGiveTheScalarBits) {
     };
     const AlignedBytes want = product(scalar_kernels(), pool, pack(scalar_kernels()), x, kMost, whole_lines);
     for (const KernelTable& table : linear_tables()) {
-      if (&table == &scalar_kernels()) continue;
+      if (std::string_view(table.isa) == "scalar") continue;  // `want` is its
       const LinearWeight weight = pack(table);
       for (const int rows : {1, 16, 49, 64, 65, kMost}) {
         for (const std::ptrdiff_t ldy : {whole_lines, whole_lines + 3}) {

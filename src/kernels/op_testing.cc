@@ -4,8 +4,10 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/sanitizer_testing.h"
@@ -52,15 +54,26 @@ std::mt19937 fresh_generator(std::uint32_t number) {
 
 std::vector<float> Random::floats(std::size_t n, float scale) {
   std::vector<float> values(n);
-  for (float& value : values)
-    value = between(0, 40) == 0 ? 0.0F : normal() * scale * (between(0, 15) == 0 ? 8.0F : 1.0F);
+  for (float& value : values) {
+    const std::uint64_t kind = bits();
+    value = kind % 41 == 0 ? 0.0F : normal() * scale * ((kind >> 60) == 0 ? 8.0F : 1.0F);
+  }
   return values;
+}
+
+void Random::fill(std::span<std::byte> bytes) {
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+    const std::uint64_t drawn = bits();
+    std::memcpy(bytes.data() + i, &drawn, std::min(sizeof drawn, bytes.size() - i));
+  }
 }
 
 std::vector<int> Random::permutation(int n) {
   std::vector<int> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), engine_);
+  for (int i = n - 1; i > 0; --i) {
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(between(0, i))]);
+  }
   return order;
 }
 
@@ -125,7 +138,7 @@ TestPlane::TestPlane(Random& random, RowFormat format, int rows_per_page, int pa
   view_.rows_per_page = rows_per_page;
   view_.page_bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(format.row_bytes());
   bytes_.resize(view_.page_bytes * static_cast<std::size_t>(pages));
-  for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random.between(0, 255));
+  random.fill(bytes_);
   view_.base = bytes_.data();
 }
 

@@ -23,15 +23,37 @@ namespace sluice {
 // told apart by `number`.
 std::mt19937 fresh_generator(std::uint32_t number);
 
+// SplitMix64: the values of large shapes are drawn in a few instructions each, also where a sanitizer counts every
+// access to the state of a larger generator.
 class Random {
  public:
-  explicit Random(std::uint32_t number) : engine_(fresh_generator(number)) {}
+  explicit Random(std::uint32_t number) : state_(seed_of(fresh_generator(number))) {}
   // The same values in each run: for comparisons within a tolerance, which some rare values would exceed.
-  static Random fixed(std::uint32_t seed) { return Random(std::mt19937(seed)); }
-  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
-  float normal() { return std::normal_distribution<float>()(engine_); }
+  static Random fixed(std::uint64_t seed) {
+    Random random;
+    random.state_ = seed;
+    return random;
+  }
+  std::uint64_t bits() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15U;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return z ^ z >> 31;
+  }
+  int between(int low, int high) {
+    const auto count = static_cast<std::uint64_t>(static_cast<std::int64_t>(high) - low + 1);
+    return static_cast<int>(low + static_cast<std::int64_t>((bits() >> 32) * count >> 32));
+  }
+  // The sum of four uniform numbers, of variance 1: between -3.47 and 3.47.
+  float normal() {
+    const std::uint64_t drawn = bits();
+    const auto sum = (drawn & 0xFFFF) + (drawn >> 16 & 0xFFFF) + (drawn >> 32 & 0xFFFF) + (drawn >> 48);
+    return static_cast<float>(static_cast<int>(sum) - 2 * 0xFFFF) * (1.0F / 37837.0F);
+  }
   // Normal values of various scales, with some exact zeros.
   std::vector<float> floats(std::size_t n, float scale = 1.0F);
+  // Bytes of any value.
+  void fill(std::span<std::byte> bytes);
   std::vector<int> permutation(int n);
   template <class T>
   const T& pick(const std::vector<T>& values) {
@@ -39,9 +61,10 @@ class Random {
   }
 
  private:
-  explicit Random(const std::mt19937& engine) : engine_(engine) {}
+  Random() = default;
+  static std::uint64_t seed_of(std::mt19937 generator) { return std::uint64_t{generator()} << 32 | generator(); }
 
-  std::mt19937 engine_;
+  std::uint64_t state_ = 0;
 };
 
 // The scalar table, then those that together run every kernel of this machine (every_path() of kernels/isa.h), or the

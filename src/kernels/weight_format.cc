@@ -1,6 +1,7 @@
 #include "kernels/weight_format.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -38,10 +39,14 @@ void fp8_values(const WeightView& view, int row, int first, int count, float* ou
 }
 
 void mxfp4_values(const WeightView& view, int row, int first, int count, float* out) {
+  static const auto kValues = [] {
+    std::array<float, 16> values{};
+    for (unsigned code = 0; code < 16; ++code) values[code] = e2m1_to_float(static_cast<std::uint8_t>(code));
+    return values;
+  }();
   const std::byte* from = row_at(view, row);
-  for (int i = first; i < first + count; ++i) {
-    *out++ = e2m1_to_float(static_cast<std::uint8_t>(std::to_integer<unsigned>(from[i / 2]) >> (i % 2 * 4)));
-  }
+  for (int i = first; i < first + count; ++i)
+    *out++ = kValues[std::to_integer<unsigned>(from[i / 2]) >> (i % 2 * 4) & 15U];
 }
 
 // Values [first, first + count) of the row that is stored at `from`.

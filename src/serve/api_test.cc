@@ -333,13 +333,13 @@ TEST_F(ApiTest, AClientThatLeavesCancelsItsRequest) {
     {
       TestClient client(server_->port());
       client.send_request("POST", "/v1/completions",
-                          fmt::format(R"({{"prompt":"x","max_tokens":4000,"stream":{}}})", stream));
+                          fmt::format(R"({{"prompt":"x","max_tokens":1000,"stream":{}}})", stream));
       if (*stream == 't') client.read_until("data: ");
       while (engine_.stats().running == 0) std::this_thread::sleep_for(1ms);
     }
     EXPECT_TRUE(engine_.wait_idle());
   }
-  EXPECT_EQ(engine_.stats().cancelled_requests, 2U) << "else they ended after their 4000 tokens";
+  EXPECT_EQ(engine_.stats().cancelled_requests, 2U) << "else they ended after their 1000 tokens";
   EXPECT_THAT(get("/metrics").body, HasSubstr("sluice_request_finished_total{finished_reason=\"abort\"} 2"));
 }
 

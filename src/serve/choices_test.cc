@@ -122,7 +122,7 @@ TEST_F(ChoicesTest, AClientThatLeavesCancelsEveryChoice) {
   start();
   {
     TestClient client(server_->port());
-    client.send_request("POST", "/v1/completions", R"({"prompt":"x","n":2,"max_tokens":4000,"stream":true})");
+    client.send_request("POST", "/v1/completions", R"({"prompt":"x","n":2,"max_tokens":1000,"stream":true})");
     client.read_until("data: ");
   }
   EXPECT_TRUE(engine_.wait_idle());

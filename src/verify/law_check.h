@@ -37,6 +37,7 @@ struct LawOptions {
   int min_rows = 1500;                // of all sequences of a schedule together
   int blocks_to_evict = 8;            // of strangers, more than there are pages for
   int max_step_rows = 1024;           // of one step
+  bool few_long_answers = false;      // of requests of any kind: one in 12 goes on for a block, not every other one
   bool every_row = true;              // off: of every 32 rows four are compared (compared_row())
   int long_prompts = 0;               // the last ones, used by every kLongPromptEvery-th schedule only
   Position chooses_from = INT32_MAX;  // from this row on attention chooses among its compressed entries

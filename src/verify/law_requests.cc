@@ -199,7 +199,9 @@ class Maker {
       }
     }
     r.max_tokens = 1 + below(12);
-    if (situation_ == Situation::kAny && (one_in(4) || budget < 64)) r.max_tokens += kBlockTokens + 2;
+    if (situation_ == Situation::kAny && (laws_.few_long_answers ? one_in(12) : one_in(4) || budget < 64)) {
+      r.max_tokens += kBlockTokens + 2;
+    }
     if (one_in(3)) r.stops_after = 1 + below(r.max_tokens);
     r.n = one_in(4) ? 2 + below(2) : 1;
     r.priority = below(3) - 1;

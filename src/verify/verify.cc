@@ -138,6 +138,7 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
   laws.seed = options.seed;
   laws.seconds = options.half == "both" ? options.seconds / 2 : options.seconds;
   laws.min_rows = options.min_rows;
+  laws.few_long_answers = options.brief_schedules > 0;  // a suite's, brief or not
   laws.shrink = options.shrink;
   laws.every_row = runner.vocab_size() <= kLargeVocabulary;
   if (chooses_from > 0) laws.chooses_from = chooses_from;

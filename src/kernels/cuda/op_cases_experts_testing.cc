@@ -33,11 +33,11 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
       {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
       {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
       {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
-  constexpr int kPart = kSanitized ? 8 : 1;  // of the dimensions, for making the weights takes minutes there
-  static const std::vector<Shape> kOfficial{{256, 6, 4096 / kPart, 2048 / kPart, 2048 / kPart},
-                                            {384, 6, 7168 / kPart, 3072 / kPart, 3072 / kPart},
-                                            {256, 8, 7168 / kPart, 2048 / kPart, 2048 / kPart}};
-  Shape shape = pick(random, sizes, kShapes, kOfficial);
+  const int part = !memory.of_host() ? 1 : kSanitized ? 8 : 4;  // of the dimensions
+  const std::vector<Shape> official_shapes{{256, 6, 4096 / part, 2048 / part, 2048 / part},
+                                           {384, 6, 7168 / part, 3072 / part, 3072 / part},
+                                           {256, 8, 7168 / part, 2048 / part, 2048 / part}};
+  Shape shape = pick(random, sizes, kShapes, official_shapes);
   const bool official = sizes == CaseSizes::kOfficial;
   const WeightForm spec = official ? kSpecs[shape.slots == 8 ? 1 : 0] : random.pick(kSpecs);
   if (spec.format == WeightFormat::kCodes && (shape.hidden % 32 != 0 || shape.inter % 32 != 0)) shape = kShapes[0];

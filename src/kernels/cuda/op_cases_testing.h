@@ -25,6 +25,8 @@ class CaseMemory {
  public:
   virtual ~CaseMemory() = default;
 
+  // Whether kernels run on the host, where the largest shapes would take a minute each.
+  virtual bool of_host() const { return false; }
   // Bytes of 0xFF: NaN as floats, -1 as integers.
   template <class T>
   std::span<T> poisoned(std::size_t count) {
@@ -58,6 +60,10 @@ class CaseMemory {
 
 // On the heap, each piece by itself, so that a sanitizer sees what is read beside it.
 class HostCaseMemory final : public CaseMemory {
+ public:
+  bool of_host() const override { return true; }
+
+ private:
   std::byte* allocate(std::size_t bytes) override {
     pieces_.emplace_back(new (std::align_val_t{64}) std::byte[bytes]);
     return pieces_.back().get();

@@ -1,6 +1,7 @@
 #include "kernels/ref/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -21,67 +22,91 @@ float chain(const float* x, const float* w, int count) {
   return acc;
 }
 
-// The code of input k of a block.
+// Where the code of input k of eight stands.
+constexpr std::array<int, 8> kPlaces = [] {
+  std::array<int, 8> places{};
+  for (int at = 0; at < 8; ++at) places[static_cast<std::size_t>(kQuantizedOrder[static_cast<std::size_t>(at)])] = at;
+  return places;
+}();
+
 std::int32_t quantized_code(const QuantizedBlock& x, int k) {
-  const auto at = std::find(kQuantizedOrder.begin(), kQuantizedOrder.end(), k % 8) - kQuantizedOrder.begin();
-  return x.codes[k / 8 * 8 + at];
+  return x.codes[k / 8 * 8 + kPlaces[static_cast<std::size_t>(k % 8)]];
 }
 
-// y after the block of inputs from `begin`; the product's integers have no order (kernels/linear.h).
-float add_quantized(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
+const QuantizedBlock& block_of(const LinearJob& job, int row, int begin) {
+  return reinterpret_cast<const QuantizedBlock*>(job.x_row(row))[begin / kQuantizedInputs];
+}
+
+// Adds to output n of every row the block of inputs from `begin` on; the product's integers have no order
+// (kernels/linear.h).
+void add_quantized(const LinearJob& job, int rows, int n, int begin) {
+  const WeightView& view = job.weight->view();
   const int count = std::min(kQuantizedInputs, view.in - begin);
   float weights[kQuantizedInputs];
   view.values(n, begin, count, weights);
-  std::int32_t acc = 0;
-  for (int k = 0; k < count; ++k) acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * weights[k]);
   const float half = view.scale(n, begin) * 0.5F;
   const float offset = 12582912.0F * half;
-  if (!std::isfinite(offset)) return std::numeric_limits<float>::quiet_NaN();
-  return std::fma(std::fma(12582912.0F + static_cast<float>(acc), half, -offset), x.scale, y);
+  for (int r = 0; r < rows; ++r) {
+    const QuantizedBlock& x = block_of(job, r, begin);
+    std::int32_t acc = 0;
+    for (int k = 0; k < count; ++k) acc += quantized_code(x, k) * static_cast<std::int32_t>(2.0F * weights[k]);
+    float& y = job.y[r * job.ldy + n];
+    y = !std::isfinite(offset) ? std::numeric_limits<float>::quiet_NaN()
+                               : std::fma(std::fma(12582912.0F + static_cast<float>(acc), half, -offset), x.scale, y);
+  }
 }
 
-// The same for a part of integer codes, 32 or 16 inputs of `x` from `begin` on.
-float add_codes(const WeightView& view, int n, int begin, const QuantizedBlock& x, float y) {
+// The same for a part of integer codes, 32 or 16 inputs.
+void add_codes(const LinearJob& job, int rows, int n, int begin) {
+  const WeightView& view = job.weight->view();
   const BlockCodes form = block_codes(view.codes);
   CodedPart part;
   read_part(view.codes, view.data + static_cast<std::size_t>(n) * view.row_bytes(),
             static_cast<std::size_t>(begin / form.inputs), part);
-  std::int32_t acc = 0, sum = 0;
-  for (int k = 0; k < form.inputs; ++k) {
-    const std::int32_t code = quantized_code(x, begin % kQuantizedInputs + k);
-    acc += code * part.codes[k];
-    sum += code;
+  for (int r = 0; r < rows; ++r) {
+    const QuantizedBlock& x = block_of(job, r, begin);
+    std::int32_t acc = 0, sum = 0;
+    for (int k = 0; k < form.inputs; ++k) {
+      const std::int32_t code = quantized_code(x, begin % kQuantizedInputs + k);
+      acc += code * part.codes[k];
+      sum += code;
+    }
+    float product = std::fma(12582912.0F + static_cast<float>(acc), part.scale, -(12582912.0F * part.scale));
+    if (form.min) product = std::fma(static_cast<float>(sum), part.min, product);
+    float& y = job.y[r * job.ldy + n];
+    y = std::fma(product, x.scale, y);
   }
-  float product = std::fma(12582912.0F + static_cast<float>(acc), part.scale, -(12582912.0F * part.scale));
-  if (form.min) product = std::fma(static_cast<float>(sum), part.min, product);
-  return std::fma(product, x.scale, y);
 }
 
 void run_int8(const LinearJob& job, int rows, int begin, int end) {
   const WeightView& view = job.weight->view();
   const auto add = view.format == WeightFormat::kCodes ? add_codes : add_quantized;
   for (int n = begin; n < end; ++n) {
-    for (int r = 0; r < rows; ++r) {
-      const auto* x = reinterpret_cast<const QuantizedBlock*>(job.x_row(r));
-      float y = 0.0F;
-      for (int k = 0; k < view.in; k += view.block_inputs()) y = add(view, n, k, x[k / kQuantizedInputs], y);
-      job.y[r * job.ldy + n] = y;
-    }
+    for (int r = 0; r < rows; ++r) job.y[r * job.ldy + n] = 0.0F;
+    for (int k = 0; k < view.in; k += view.block_inputs()) add(job, rows, n, k);
   }
+}
+
+// The inputs of every row as floats, from a rounded form.
+std::vector<float> widened_inputs(const LinearJob& job, int rows, int in) {
+  std::vector<float> x(static_cast<std::size_t>(rows) * static_cast<std::size_t>(in));
+  for (int r = 0; r < rows; ++r) widen_inputs(in, job.x_row(r), x.data() + std::ptrdiff_t{r} * in);
+  return x;
 }
 
 void run_tiles(const LinearJob& job, int rows, int begin, int end) {
   const WeightView& view = job.weight->view();
   const bool f32_scales = view.scale_format == ScaleFormat::kF32;
-  std::vector<float> weights(static_cast<std::size_t>(view.in)), x(weights.size());
+  std::vector<float> weights(static_cast<std::size_t>(view.in));
+  const std::vector<float> widened = widened_inputs(job, rows, view.in);
   for (int n = begin; n < end; ++n) {
     f32_scales ? view.values(n, 0, view.in, weights.data()) : view.read(n, 0, view.in, weights.data());
     for (int r = 0; r < rows; ++r) {
-      widen_inputs(view.in, job.x_row(r), x.data());
+      const float* x = widened.data() + std::ptrdiff_t{r} * view.in;
       float y = 0.0F;
       for (int k = 0; k < view.in; k += view.block_inputs()) {
         const int count = std::min(view.block_inputs(), view.in - k);
-        const auto input = [&](int i) { return x[static_cast<std::size_t>(k + i)]; };
+        const auto input = [&](int i) { return x[k + i]; };
         const auto w = [&](int i) { return weights[static_cast<std::size_t>(k + i)]; };
         y = f32_scales ? std::fma(ref::add_slices(input, w, count, 0.0F), view.scale(n, k), y)
                        : ref::add_slices(input, w, count, y);
@@ -101,10 +126,8 @@ void scalar_linear(const LinearJob& job, int rows, int begin, int end) {
   const bool rounded = job.weight->input_form() != InputForm::kF32;
   const bool prescaled = !rounded && view.scale_format == ScaleFormat::kF32;
   std::vector<float> weights(static_cast<std::size_t>(std::min(block, view.in)));
-  std::vector<float> widened(rounded ? static_cast<std::size_t>(rows) * static_cast<std::size_t>(view.in) : 0);
+  const std::vector<float> widened = rounded ? widened_inputs(job, rows, view.in) : std::vector<float>();
   const auto inputs = [&](int r) { return rounded ? widened.data() + std::ptrdiff_t{r} * view.in : job.x_row(r); };
-  for (int r = 0; rounded && r < rows; ++r)
-    widen_inputs(view.in, job.x_row(r), widened.data() + std::ptrdiff_t{r} * view.in);
   for (int n = begin; n < end; ++n) {
     for (int r = 0; r < rows; ++r) job.y[r * job.ldy + n] = 0.0F;
     for (int k = 0; k < view.in; k += block) {
