@@ -130,10 +130,11 @@ Status Runner::clear_cache() {
   prepared_rows_ = 0;
   SLUICE_RETURN_IF_ERROR(prepare_for(step_rows_));
   states_ = std::vector<SequenceState>(static_cast<std::size_t>(plan_.sequences) + 1);
-  SLUICE_RETURN_IF_ERROR(draws_.reserve(*device_, plan_.sequences + 1, vocab_size_, 1 + most_drafts(options)));
+  const int sequences = plan_.sequences + 1, drafts = most_drafts(options);
+  SLUICE_RETURN_IF_ERROR(draws_.reserve(*device_, sequences, vocab_size_, 1 + drafts,
+                                        model_->drafts() ? ModelDrafts::slots(sequences, drafts) : 0));
   if (model_->drafts()) {
-    SLUICE_RETURN_IF_ERROR(model_drafts_.reserve(*device_, model_->cache_layout().table_shape(), plan_.sequences + 1,
-                                                 most_drafts(options),
+    SLUICE_RETURN_IF_ERROR(model_drafts_.reserve(*device_, model_->cache_layout().table_shape(), sequences, drafts,
                                                  static_cast<std::size_t>(blocks_for(max_model_len_))));
   }
   for (SequenceState& state : states_) state.fault_leak = fault == Fault::kLeakedReference;
@@ -417,25 +418,26 @@ bool Runner::makes_drafts(const StepSpan& span) const {
   return model_->drafts() && span.ids.size() == 1 && !span.newest && span.drafts.empty() && span.sampling != nullptr;
 }
 
-std::span<const TokenId> Runner::drafts(std::size_t span) const {
-  return drafts_[span];
+std::span<const TokenId> Runner::drafts(std::size_t span) {
+  return wish_of_[span] < 0 ? drafts_[span] : model_drafts_.of(static_cast<std::size_t>(wish_of_[span]));
 }
 
-// What the spans are, and the tokens behind their own.
+// What the spans are, and the tokens behind their own: those that the model makes may still be on their way.
 void Runner::make_drafts(std::span<const StepSpan> spans) {
   spans_.clear();
   wishes_.clear();
+  wish_of_.clear();
+  drafts_.clear();
   for (const StepSpan& span : spans) {
     spans_.push_back(states_[index(span.sequence)].span());
+    drafts_.push_back(span.drafts);
+    wish_of_.push_back(span.model_drafts > 0 ? static_cast<int>(wishes_.size()) : -1);
     if (span.model_drafts == 0) continue;
     wishes_.push_back({spans_.back(), span.model_drafts, span.ids.front(), span.sampling});
   }
-  if (!wishes_.empty()) {
-    model_drafts_.make(exec_, *model_, pools_->view(), wishes_, reinterpret_cast<float*>(logits_memory_.data()));
-  }
-  drafts_.clear();
-  std::size_t wish = 0;
-  for (const StepSpan& span : spans) drafts_.push_back(span.model_drafts > 0 ? model_drafts_.of(wish++) : span.drafts);
+  if (wishes_.empty()) return;
+  model_drafts_.make(exec_, *model_, pools_->view(), wishes_, reinterpret_cast<float*>(logits_memory_.data()),
+                     draws_.newest(), plan_.sequences + 1);
 }
 
 // Where the model reads them.
@@ -443,7 +445,8 @@ const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   builder_.begin();
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const StepSpan& span = spans[i];
-    builder_.add(spans_[i], span.ids, span.logit_rows, span.newest ? span.sequence.value : -1, drafts_[i]);
+    const std::int32_t draft_slot = wish_of_[i] < 0 ? -1 : model_drafts_.slot(static_cast<std::size_t>(wish_of_[i]));
+    builder_.add(spans_[i], span.ids, span.logit_rows, span.newest ? span.sequence.value : -1, drafts_[i], draft_slot);
     wanted_rows_.clear();
     for (const ScoreWish& wish : span.scores) wanted_rows_.push_back(wish.row);
     builder_.add_scored(wanted_rows_);

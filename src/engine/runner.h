@@ -135,8 +135,8 @@ class Runner {
   Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
-  // The drafts of span i of the step begun last.
-  std::span<const TokenId> drafts(std::size_t span) const;
+  // The drafts of span i of the step begun last; if the model makes them, it waits for them.
+  std::span<const TokenId> drafts(std::size_t span);
   // What the step begun last says to the `scores` of its spans, in their order: valid until the next. Their logits are
   // computed a tile at a time, kScoreBytes at most, and are gone.
   std::span<const RowScore> scores() const { return scores_; }
@@ -264,7 +264,8 @@ class Runner {
 
   StepBuilder builder_;
   std::vector<BatchSpan> spans_;                  // of the last step
-  std::vector<std::span<const TokenId>> drafts_;  // of its spans
+  std::vector<std::span<const TokenId>> drafts_;  // of its spans, where they are given
+  std::vector<int> wish_of_;                      // of its spans, in wishes_; -1: the model makes none
   ModelDrafts model_drafts_;
   std::vector<DraftWish> wishes_;
   std::size_t logit_count_ = 0;

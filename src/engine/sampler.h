@@ -51,15 +51,15 @@ class TokenDraws {
     if (outstanding_) take();  // the device writes to rows_ until then
   }
 
-  // For this many sequences, each with a slot and at most so many draws per step, all with a mask. `device` must
-  // outlive it.
-  Status reserve(Device& device, int sequences, std::size_t vocab, int draws = 1);
+  // For this many sequences, each with a slot and at most so many draws per step, all with a mask; behind their slots
+  // there are `more_slots` for others. `device` must outlive it.
+  Status reserve(Device& device, int sequences, std::size_t vocab, int draws = 1, int more_slots = 0);
   // Each row's slot is below `sequences`; `logits` as SampleArgs has them.
   void send(const Exec& exec, const float* logits, std::size_t vocab, std::span<const SampleRow> rows);
   bool outstanding() const { return outstanding_; }
   // In the order of send(). Valid until the next one.
   std::span<const SampledRow> take();
-  TokenId* newest() const { return reinterpret_cast<TokenId*>(newest_.data()); }  // [sequences], of the device
+  TokenId* newest() const { return reinterpret_cast<TokenId*>(newest_.data()); }  // [sequences, then more_slots], of the device
 
  private:
   Device* device_ = nullptr;

@@ -279,7 +279,7 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
   Sequence& s = sequence(id);
   SLUICE_CHECK(s.slot && s.draw < 0, "a sequence that runs gets one token from a step");
   s.draw = static_cast<int>(drawn_.size());
-  const std::size_t drafts = this->drafts(id).size();
+  const auto drafts = static_cast<std::size_t>(draft_count(id));
   for (std::size_t i = 0; i <= drafts; ++i) {
     drawn_.push_back(id);
     const std::int32_t slot = drafts > 0 ? -1 : s.slot.value;  // the last right one is not known there

@@ -127,8 +127,10 @@ class Stepper final {
   // The row of the logits for sampled()[i], the first of 1 + its drafts; without drafts this is i.
   std::size_t logits_row(std::size_t i) const { return logits_rows_[i]; }
   std::size_t logit_count() const { return row_indices_.size(); }  // rows of the step
-  // The tokens drafted for a sequence in the step, and by whom; none once they are settled.
+  // The tokens drafted for a sequence in the step, which it waits for, how many, and by whom; none once they are
+  // settled.
   std::span<const TokenId> drafts(SequenceId id) const;
+  int draft_count(SequenceId id) const;
   DraftSource draft_source(SequenceId id) const { return sequence(id).source; }
   // From `row`, and for drafts from those that follow it.
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);

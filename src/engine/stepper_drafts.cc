@@ -75,6 +75,11 @@ std::span<const TokenId> Stepper::drafts(SequenceId id) const {
   return s.span < 0 ? std::span<const TokenId>() : runner_->drafts(static_cast<std::size_t>(s.span));
 }
 
+int Stepper::draft_count(SequenceId id) const {
+  const Sequence& s = sequence(id);
+  return s.span < 0 ? 0 : step_spans_[static_cast<std::size_t>(s.span)].draft_count();
+}
+
 // The drafts that are what was drawn, up to the first that is not; `rows` are those of the span.
 std::size_t Stepper::right_drafts(std::span<const TokenId> drafts, std::span<const SampledRow> rows) {
   std::size_t right = 0;

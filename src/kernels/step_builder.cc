@@ -33,8 +33,9 @@ void StepBuilder::add_scored(std::span<const int> rows) {
 }
 
 void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
-                      std::int32_t id_slot, std::span<const TokenId> drafts) {
-  SLUICE_CHECK(span.rows == static_cast<int>(ids.size() + drafts.size()) + (id_slot >= 0),
+                      std::int32_t id_slot, std::span<const TokenId> drafts, std::int32_t draft_slot) {
+  const int late_drafts = draft_slot >= 0 ? span.drafts : 0;
+  SLUICE_CHECK(span.rows == static_cast<int>(ids.size() + drafts.size()) + (id_slot >= 0) + late_drafts,
                "a span has a token for each row");
   SLUICE_CHECK(span.drafts < span.rows && span.drafts + 2 <= span.states, "a state for each row that may be the last");
   const auto row_begin = static_cast<int>(ids_.size());
@@ -47,11 +48,8 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
                     .state_in = span.state_in});
   ids_.insert(ids_.end(), ids.begin(), ids.end());
   id_slots_.resize(ids_.size(), -1);
-  if (id_slot >= 0) {
-    ids_.push_back(-1);  // which nothing may take for a token
-    id_slots_.push_back(id_slot);
-    late_ids_ = true;
-  }
+  if (id_slot >= 0) add_late(id_slot);
+  for (int i = 0; i < late_drafts; ++i) add_late(draft_slot + i);
   ids_.insert(ids_.end(), drafts.begin(), drafts.end());
   id_slots_.resize(ids_.size(), -1);
   for (int i = 0; i < span.rows; ++i) {
@@ -63,6 +61,13 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
   for (std::size_t i = 0; i < closed_.size(); ++i) add_closed(span, shape_.ratios[i], closed_[i]);
   if (shape_.windows) add_windows(span);
   tables_.end = std::max(tables_.end, span.first_position + span.rows);
+}
+
+// A token that the host does not know yet.
+void StepBuilder::add_late(std::int32_t slot) {
+  ids_.push_back(-1);  // which nothing may take for a token
+  id_slots_.push_back(slot);
+  late_ids_ = true;
 }
 
 void StepBuilder::add_closed(const BatchSpan& span, int ratio, Closed& closed) const {

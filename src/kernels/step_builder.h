@@ -43,10 +43,11 @@ class StepBuilder {
   explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
 
   void begin();  // a new step
-  // Appends the rows of `span`: ids.size() of them, one more with an id_slot (StepTables::id_slots), and the drafts.
-  // logit_rows: indices of rows, ascending.
+  // Appends the rows of `span`: ids.size() of them, one more with an id_slot (StepTables::id_slots), and the drafts, or
+  // with a draft_slot as many as the span has, in that slot and those that follow it. logit_rows: indices of rows,
+  // ascending.
   void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
-           std::int32_t id_slot = -1, std::span<const TokenId> drafts = {});
+           std::int32_t id_slot = -1, std::span<const TokenId> drafts = {}, std::int32_t draft_slot = -1);
   // Logits of these rows of the span that was added last are wanted, too, behind all those of add().
   void add_scored(std::span<const int> rows);
   // Of all that was added; valid until begin() or the end of the builder.
@@ -58,6 +59,7 @@ class StepBuilder {
     std::vector<Position> positions;
     std::vector<RowSlot> slots;
   };
+  void add_late(std::int32_t slot);
   void add_closed(const BatchSpan& span, int ratio, Closed& closed) const;
   void add_windows(const BatchSpan& span);
 

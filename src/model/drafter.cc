@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/device.h"
 #include "kernels/ops.h"
 
 namespace sluice {
@@ -18,11 +19,13 @@ void Drafter::run(const Exec& exec, Model& model, const CacheView& cache, std::s
     if (rows_.empty()) return;
     const StepTables& host = tables_of(sequences, depth);
     const StepTables& step = tables != nullptr ? tables->upload(host) : host;
+    if (exec.device != nullptr) exec.device->begin_batch();
     if (step.id_slots != nullptr) {
       take_ids(exec, {step.rows(), step.id_slots, tokens, const_cast<TokenId*>(step.ids.data())});
     }
     model.draft(exec, step, cache, depth, logits, nullptr);
     draw(depth, rows_);
+    if (exec.device != nullptr) exec.device->end_batch();
   }
 }
 

@@ -246,7 +246,7 @@ class Simulation {
   // The newest token, and those of the drafts that are right.
   void take_tokens(SequenceId id) {
     const std::size_t request = live(id).request;
-    const auto drafts = static_cast<int>(stepper_.drafts(id).size());
+    const auto drafts = stepper_.draft_count(id);
     int right = 0;
     while (right < drafts && is_right(request, live(id).generated + right)) ++right;
     for (int i = 0; i <= right; ++i) take_token(id);

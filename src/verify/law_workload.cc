@@ -218,7 +218,7 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
     for (const SequenceId id : takers) {
       const Choice& c = live_.at(id.value);
       stepper.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
-      for (std::size_t d = 0; d <= stepper.drafts(id).size(); ++d) rows_.push_back(row + d);
+      for (int d = 0; d <= stepper.draft_count(id); ++d) rows_.push_back(row + static_cast<std::size_t>(d));
     }
   }
   if (rows_.empty()) return;
