@@ -162,6 +162,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
       span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(drafts));
     }
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
+    runner_->wait();  // which rows stay is known then
     const int kept = 1 + right_drafts(test.acceptance, done, drafts);
     runner_->settle(sequence, kept);
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
