@@ -104,9 +104,9 @@ TEST_F(LaunchGraphsTest, AListThatComesAgainIsOneGraphWhoseChangesAreTold) {
 
 TEST_F(LaunchGraphsTest, ListsOfAllKindsGiveWhatTheirKernelsGiveOneByOne) {
   std::vector<Kernels> lists;
-  for (int i = 0; i < 40; ++i) lists.push_back(random_kernels(1 + random_() % 40));
+  for (int i = 0; i < 80; ++i) lists.push_back(random_kernels(1 + random_() % (i % 4 == 0 ? 250 : 40)));
   const int most = static_cast<int>(LaunchGraphs::kMostGraphs);
-  for (int turn = 0; turn < 600; ++turn) {
+  for (int turn = 0; turn < 1200; ++turn) {
     Kernels& list = lists[random_() % (turn % 2 == 0 ? 5 : lists.size())];
     if (random_() % 2 == 0) list[random_() % list.size()].term = random_();
     gpu_->start_as_graphs(random_() % 8 != 0);
@@ -114,6 +114,16 @@ TEST_F(LaunchGraphsTest, ListsOfAllKindsGiveWhatTheirKernelsGiveOneByOne) {
     ASSERT_LE(fake_cuda().graphs_alive, most);
   }
   EXPECT_EQ(fake_cuda().graphs_alive, most);
+}
+
+TEST_F(LaunchGraphsTest, ALongListStartsInPieces) {
+  const Kernels kernels = random_kernels(300);
+  for (const char* turn : {"first", "second"}) run(kernels, turn);
+  const std::size_t starts = gpu_->graph_starts();
+  const int made = fake_cuda().graphs_made;
+  run(kernels, "third");
+  EXPECT_EQ(gpu_->graph_starts(), starts + 3);
+  EXPECT_EQ(fake_cuda().graphs_made, made);
 }
 
 TEST_F(LaunchGraphsTest, OtherWorkInABatchKeepsItsPlace) {

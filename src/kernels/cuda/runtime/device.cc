@@ -20,6 +20,10 @@ namespace {
 
 constexpr int kLeastMajor = 8;  // compute capability
 
+// A batch starts in pieces: the first kernels while the host still adds the others, for which they take long enough.
+// Where each step waits for the one before, it would otherwise wait for the host, too.
+constexpr std::array<std::size_t, 2> kFirstPieces{32, 128};
+
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -49,7 +53,10 @@ class Gpu final : public CudaDevice {
   const void* last_kernel() const override { return behind_kernel_ ? last_kernel_ : nullptr; }
   void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
   std::size_t graph_starts() const override { return graph_starts_; }
-  void begin_batch() override { batch_ = graphs_allowed_; }
+  void begin_batch() override {
+    batch_ = graphs_allowed_;
+    pieces_ = 0;
+  }
   void end_batch() override {
     start_batch();
     batch_ = false;
@@ -92,7 +99,8 @@ class Gpu final : public CudaDevice {
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
   bool last_starts_next_ = false;  // the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
-  LaunchGraphs launches_;  // of the batch
+  LaunchGraphs launches_;  // of the batch, of its piece
+  std::size_t pieces_ = 0;  // of it that have been started
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
@@ -196,13 +204,20 @@ void Gpu::enqueue(const KernelLaunch& launch) {
   const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
   last_starts_next_ = launch.starts_next;
   last_kernel_ = launch.function;
-  if (batch_) return launches_.add(launch, early);
+  if (batch_) {
+    launches_.add(launch, early);
+    if (pieces_ == kFirstPieces.size() || launches_.size() < kFirstPieces[pieces_]) return;
+    start_batch();
+    behind_kernel_ = false;  // the next piece is the same list whether this one was a graph already
+    return;
+  }
   use();
   LaunchGraphs::start(stream_, launch, early);
 }
 
 void Gpu::start_batch() {
   if (launches_.empty()) return;
+  ++pieces_;
   use();
   bool as_graph = false;
   launches_.start_all(stream_, &as_graph);

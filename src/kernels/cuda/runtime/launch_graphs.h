@@ -23,7 +23,7 @@ namespace sluice {
 
 class LaunchGraphs {
  public:
-  static constexpr std::size_t kMostGraphs = 16, kLeastLaunches = 8;
+  static constexpr std::size_t kMostGraphs = 32, kLeastLaunches = 8;
 
   LaunchGraphs() = default;
   ~LaunchGraphs();
@@ -36,6 +36,7 @@ class LaunchGraphs {
   // Behind what has been added since the last start(); its arguments are copied.
   void add(const KernelLaunch& launch, bool early);
   bool empty() const { return list_.launches.empty(); }
+  std::size_t size() const { return list_.launches.size(); }
   // All that was added. *as_graph: whether as one.
   cudaError_t start_all(cudaStream_t stream, bool* as_graph);
 
