@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/block_codes.h"
+#include "kernels/narrow_weight.h"
 #include "model/weight_packer.h"
 
 namespace sluice {
@@ -98,6 +99,16 @@ class Loader {
       if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
       packer_.add(part, weight, coarse_shape(view), InputForm::kInt8,
                   [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
+    } else if (spec.for_drafts && can_be_narrow(view, spec.inputs) && !decode) {
+      bring(tensor);
+      WeightView narrow = narrow_shape(view);
+      AlignedBytes scales(narrow_scales(narrow));
+      write_narrow_scales(exec_.pool, view, scales.data());
+      narrow.scales = checkpoint_.keep(std::move(scales));
+      packer_.add(part, weight, narrow, float_inputs(spec.inputs),
+                  [pool = exec_.pool, view, scales = narrow.scales](std::byte* to) {
+                    write_narrow(pool, view, scales, to);
+                  });
     } else if (name.transposed) {
       packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));
     } else {
@@ -204,6 +215,12 @@ class Loader {
     const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
     return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kCoarseBlock == 0 &&
            !weights_on_device(exec_);
+  }
+
+  // Where the kernels are a device's, which read half of the bytes then.
+  bool can_be_narrow(const WeightView& view, InputForm inputs) const {
+    const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
+    return floats && float_inputs(inputs) != InputForm::kF32 && weights_on_device(exec_);
   }
 
   // Kernels that read weights as they lie would take each value of a transpose from another row.
