@@ -9,6 +9,10 @@
 // worth their time, and a row adds what it does behind those of a full step. Chances are levels, so that they need not
 // be sorted, and beyond the table of step times E / T has no peak within a level, so that only the ends are looked at:
 // linear in sequences and depth.
+//
+// Where steps are enqueued before the tokens of those before are known (DraftLimits::wait), a step with drafts begins
+// and ends with a wait, and T has these; so before a plan it is asked whether what could be drafted once the tokens are
+// known pays for them. It is harder to begin with drafts, two waits, than to go on, one.
 #include "sched/drafts.h"
 
 #include <algorithm>
@@ -68,14 +72,33 @@ void DraftRecord::Source::update_levels() {
   }
 }
 
+int Scheduler::rows_for_drafts(int own) const {
+  const int left = limits_.max_batched_tokens - own;
+  return prompts_want() ? left / 4 : left;
+}
+
+bool Scheduler::waiting_pays(std::span<const DraftOffer> offers) {
+  const int own = turns_.size();
+  if (limits_.drafts.most == 0 || offers.empty() || own > limits_.max_batched_tokens) return false;
+  if (times_.wants_plain(own)) return false;
+  choose_offers(offers, own, false);
+  constexpr int kWaits = 2;
+  if (count_paying(count_drafts(), own, rows_for_drafts(own), kWaits) > 0) return true;
+  return wants_try(own, kWaits);
+}
+
+void Scheduler::foresaw(SequenceId id, DraftSource source, bool right) {
+  entry(id).record.add(source, 1, right ? 1 : 0);
+  all_records_.add(source, 1, right ? 1 : 0);
+}
+
 void Scheduler::plan_drafts(const PlanFacts& facts) {
   if (limits_.drafts.most == 0 || facts.offers.empty()) return;
   if (static_cast<int>(plan_.spans.size()) < turns_.size()) return;  // some have no row of their own
-  const bool prompts_want = limits_.mixed && (!prompts_.empty() || !waiting_.empty());
-  const int rows = prompts_want ? budget_left() / 4 : budget_left();
-  choose_offers(facts);
+  const int own = plan_.rows, rows = rows_for_drafts(own);
+  choose_offers(facts.offers, own, true);
   if (limits_.drafts.adaptive) {
-    choose_paying(rows, prompts_want);
+    choose_paying(own, rows);
   } else {
     for (DraftChoice& choice : draft_choices_) choice.granted = choice.most;
   }
@@ -86,21 +109,22 @@ void Scheduler::plan_drafts(const PlanFacts& facts) {
   }
 }
 
-// The best offer of each sequence that can have drafts.
-void Scheduler::choose_offers(const PlanFacts& facts) {
+// The best offer of each sequence that can have drafts, in a step of `own` rows without them, `planned` or to come.
+void Scheduler::choose_offers(std::span<const DraftOffer> offers, int own, bool planned) {
   draft_choices_.clear();
   std::array<int, kDraftSources> prices{};  // with a fixed number of drafts the choice is the sequence's own
   for (std::size_t source = 0; limits_.drafts.adaptive && source < kDraftSources; ++source) {
-    const double tokens = limits_.drafts.seconds[source] * plan_.rows / limits_.drafts.step(plan_.rows);
+    const double tokens = limits_.drafts.seconds[source] * own / limits_.drafts.step(own);
     prices[source] = static_cast<int>(std::min(1.0, tokens) * DraftRecord::kLevels);
   }
-  for (const DraftOffer& offer : facts.offers) {
+  for (const DraftOffer& offer : offers) {
     Entry& e = entry(offer.sequence);
-    if (e.state != State::kDecoding || !has_span(e)) continue;
+    if (e.state != State::kDecoding || (planned ? !has_span(e) : e.rank.paused)) continue;
     // None is computed for tokens past the end of the answer.
     const int most = std::min({offer.tokens, limits_.drafts.most, e.counts.rows() - e.computed - 1});
     if (most <= 0) continue;
-    const DraftChoice choice{&e, offer.source, most, e.record.levels(offer.source)};
+    DraftChoice choice{&e, offer.source, most, e.record.levels(offer.source)};
+    if (offer.foreseen) std::copy(choice.levels.begin() + 1, choice.levels.end(), choice.levels.begin());
     if (draft_choices_.empty() || draft_choices_.back().entry != &e) {
       draft_choices_.push_back(choice);
     } else if (worth(choice, prices) > worth(draft_choices_.back(), prices)) {
@@ -118,18 +142,27 @@ int Scheduler::worth(const DraftChoice& choice, const std::array<int, kDraftSour
   return sum;
 }
 
-// Grants those that pay, up to `rows`.
-void Scheduler::choose_paying(int rows, bool full_step) {
-  if (times_.wants_plain(plan_.rows)) return;
+Scheduler::DraftCounts Scheduler::count_drafts() const {
   DraftCounts drafts{};
   for (const DraftChoice& choice : draft_choices_) {
     std::array<int, kDraftSources>* const of = drafts.data();
     const auto source = static_cast<std::size_t>(choice.source);
     for (int j = 0; j < choice.most; ++j) ++of[choice.levels[static_cast<std::size_t>(j)]][source];
   }
-  const int before = full_step ? limits_.max_batched_tokens : plan_.rows;
+  return drafts;
+}
+
+// Rows before the first draft's.
+int Scheduler::rows_before_drafts(int own) const {
+  return prompts_want() ? limits_.max_batched_tokens : own;
+}
+
+// How many of the likeliest drafts pay, up to `rows`, in a step of `own` rows without them and so many waits.
+int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int waits) const {
+  const int before = rows_before_drafts(own);
   const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
-  double tokens = plan_.rows, seconds = times_.own(plan_.rows), best = kLeastGain * tokens / seconds;
+  double tokens = own, seconds = times_.own(own), best = kLeastGain * tokens / seconds;
+  seconds += waits * times_.wait(own);
   int taken = 0, best_taken = 0;
   for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
     const double chance = DraftRecord::chance(level);
@@ -137,14 +170,21 @@ void Scheduler::choose_paying(int rows, bool full_step) {
       for (int left = std::min(drafts[level][source], rows - taken); left > 0;) {
         const int more = before + taken < measured ? 1 : left;
         tokens += more * chance;
-        seconds += times_.added(plan_.rows, before + taken, more, static_cast<DraftSource>(source));
+        seconds += times_.added(own, before + taken, more, static_cast<DraftSource>(source));
         left -= more, taken += more;
         if (tokens > best * seconds) best = tokens / seconds, best_taken = taken;
       }
     }
   }
-  grant_likeliest(drafts, best_taken);
-  try_again(before);
+  return best_taken;
+}
+
+// Grants those that pay, up to `rows`.
+void Scheduler::choose_paying(int own, int rows) {
+  if (times_.wants_plain(own)) return;
+  const DraftCounts drafts = count_drafts();
+  grant_likeliest(drafts, count_paying(drafts, own, rows, 1));
+  try_again(own);
 }
 
 // The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
@@ -166,19 +206,40 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
 }
 
 // A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay,
-// and all of them take a small part of the time.
-void Scheduler::try_again(int rows) {
-  const double tokens = plan_.rows, seconds = times_.own(plan_.rows);
+// and all of them take a small part of the time. What one that is due adds to the step; 0: none is.
+double Scheduler::due_try(const DraftChoice& choice, int own) {
+  Entry& e = *choice.entry;
+  if (choice.granted > 0) e.plans_without_draft = -1;
+  if (++e.plans_without_draft < e.tries_again_after) return 0;
+  const double more = times_.added(own, rows_before_drafts(own), 1, choice.source);
+  const double waiting = times_.wait(own) / own;  // all of them may be due
+  return times_.own(own) > kLeastGain * own * (more + waiting) ? more : 0;
+}
+
+void Scheduler::save_for_tries(int own) {
+  const double seconds = times_.own(own);
   seconds_for_tries_ = std::min(seconds_for_tries_ + kPartForTries * seconds, seconds);
+}
+
+// Whether one is worth so many waits, which are paid for whatever comes of it.
+bool Scheduler::wants_try(int own, int waits) {
+  save_for_tries(own);
+  const double waiting = waits * times_.wait(own);
+  bool wants = false;
+  for (const DraftChoice& choice : draft_choices_) {
+    const double more = due_try(choice, own);
+    wants = wants || (more > 0 && more + waiting <= seconds_for_tries_);
+  }
+  if (wants) seconds_for_tries_ -= waiting;
+  return wants;
+}
+
+void Scheduler::try_again(int own) {
+  save_for_tries(own);
   for (DraftChoice& choice : draft_choices_) {
+    const double more = due_try(choice, own);
+    if (more == 0 || more > seconds_for_tries_) continue;
     Entry& e = *choice.entry;
-    if (choice.granted > 0) {
-      e.plans_without_draft = 0;
-      continue;
-    }
-    if (++e.plans_without_draft < e.tries_again_after) continue;
-    const double more = times_.added(plan_.rows, rows, 1, choice.source);
-    if (seconds <= kLeastGain * tokens * more || more > seconds_for_tries_) continue;
     seconds_for_tries_ -= more;
     e.plans_without_draft = 0;
     e.tries_again_after = std::min(2 * e.tries_again_after, kTriesAtLeastEvery);
@@ -212,14 +273,19 @@ int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
   return given;
 }
 
-void Scheduler::took(const StepPlan& plan, double seconds) {
-  int drafts = 0, by_model = 0;
+DecodedRows DecodedRows::of(const StepPlan& plan) {
+  DecodedRows rows;
   for (const Span& span : plan.spans) {
-    if (span.rows - span.drafts != 1 || !span.samples) return;  // a prompt's
-    drafts += span.drafts;
-    if (span.source == DraftSource::kMtp) by_model += span.drafts;
+    if (span.rows - span.drafts != 1 || !span.samples) return {};  // a prompt's
+    rows.drafts += span.drafts;
+    if (span.source == DraftSource::kMtp) rows.by_model += span.drafts;
   }
-  times_.add(static_cast<int>(plan.spans.size()), drafts, by_model, seconds);
+  rows.sequences = static_cast<int>(plan.spans.size());
+  return rows;
+}
+
+void Scheduler::took(const DecodedRows& rows, double seconds) {
+  times_.add(rows.sequences, rows.drafts, rows.by_model, seconds);
 }
 
 void Scheduler::judged(SequenceId id, DraftSource source, int drafted, int right) {

@@ -25,6 +25,9 @@ struct DraftLimits {
   // two: rows cost nothing.
   std::vector<double> step_seconds;
   std::array<double, kDraftSources> seconds{};  // that drafting a token takes
+  // Where steps are enqueued before the tokens of those before are known: what a wait for these takes. A step with
+  // drafts has one before it and one behind it. 0: all steps wait, and the times above are of such.
+  double wait = 0;
 
   double step(int rows) const;
 };
@@ -34,6 +37,8 @@ struct DraftOffer {
   SequenceId sequence;
   DraftSource source = DraftSource::kMtp;
   int tokens = 0;
+  // Behind a token that is on its way, and is foreseen as a first draft would be (Scheduler::waiting_pays()).
+  bool foreseen = false;
 };
 
 // How often drafts of a source were right, given that those before them were: averages that forget, one for the first

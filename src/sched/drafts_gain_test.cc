@@ -19,13 +19,14 @@ struct Chances {
   double first, next;
 };
 
-// A small model in the processor's cache, in milliseconds: a row costs what it computes.
+// A small model in the processor's cache, in milliseconds: a row costs what it computes. Or a device that takes a step
+// behind another without a `wait`.
 struct Times {
-  double weights = 0.17, row = 0.084, draft = 0.046;
+  double weights = 0.17, row = 0.084, draft = 0.046, wait = 0;
 
   double step(int rows, int by_model) const { return weights + row * rows + draft * by_model; }
   DraftLimits limits() const {
-    DraftLimits limits{.most = 4, .adaptive = true, .step_seconds = {}};
+    DraftLimits limits{.most = 4, .adaptive = true, .step_seconds = {}, .wait = wait};
     for (int rows = 1; rows <= 64; ++rows) limits.step_seconds.push_back(step(rows, 0));
     limits.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = draft;
     return limits;
@@ -76,24 +77,39 @@ class ClosedLoop {
       scheduler_.add(SequenceId(next_ % (2 * sequences_)), {.prompt_tokens = 8, .max_tokens = kTokens});
       left_[next_ % (2 * sequences_)] = kTokens;
     }
-    PlanFacts facts;
-    for (int i = 0; i < scheduler_.decoding(); ++i) {
-      facts.offers.push_back({scheduler_.decoding(i), DraftSource::kMtp, 4});
-      if (chance(text.copies)) facts.offers.push_back({scheduler_.decoding(i), DraftSource::kCopy, 4});
-    }
+    PlanFacts facts = offers(text, run);
     gather(
         &scheduler_, &facts, [](SequenceId id) { return PrefixLookup{.sequence = id, .hit = {}}; },
         [](SequenceId id) { return Leaver{.sequence = id}; });
     const StepPlan plan = scheduler_.plan(facts);
     scheduler_.completed();
-    int by_model = 0;
     for (const Span& span : plan.spans) {
-      by_model += span.source == DraftSource::kMtp ? span.drafts : 0;
       if (span.samples) settle(span, text, run);
     }
-    const double seconds = times_.step(plan.rows, by_model);
+    const DecodedRows rows = DecodedRows::of(plan);
+    double seconds = times_.step(plan.rows, rows.by_model);
+    in_flight_ = times_.wait > 0 && rows.drafts == 0;
+    if (!in_flight_) seconds += times_.wait;
     run->seconds += seconds;
-    scheduler_.took(plan, seconds * disturbance());
+    scheduler_.took(rows, seconds * disturbance());
+  }
+
+  // Of the next step; while one is in flight, those that are worth the wait for its tokens, if any are.
+  PlanFacts offers(const Text& text, Outcome* run) {
+    PlanFacts known, foreseen;
+    for (int i = 0; i < scheduler_.decoding(); ++i) {
+      const SequenceId id = scheduler_.decoding(i);
+      for (PlanFacts* facts : {&known, &foreseen}) facts->offers.push_back({id, DraftSource::kMtp, 4});
+      if (!chance(text.copies)) continue;
+      foreseen.offers.push_back({id, DraftSource::kCopy, 3, true});
+      const bool right = !in_flight_ || chance(text.of_copies.first);
+      if (right) known.offers.push_back({id, DraftSource::kCopy, 4});
+      if (in_flight_) scheduler_.foresaw(id, DraftSource::kCopy, right);
+    }
+    if (!in_flight_) return known;
+    if (!scheduler_.waiting_pays(foreseen.offers)) return {};
+    run->seconds += times_.wait;
+    return known;
   }
 
   void settle(const Span& span, const Text& text, Outcome* run) {
@@ -121,6 +137,7 @@ class ClosedLoop {
   int sequences_, next_ = 0;
   Times times_;
   double noise_, load_ = 1;
+  bool in_flight_ = false;
   std::mt19937 random_;
   std::map<int, int> left_;
 };
@@ -130,12 +147,11 @@ struct Gain {
   double tasks = 0, prose = 0;
 };
 
-Gain gain(const Times& start, int sequences, double noise, std::mt19937& random) {
+Gain gain(const Times& start, int sequences, double noise, std::mt19937& random, const Times& truth = {}) {
   constexpr int kRuns = 4;
-  constexpr Times kTruth;
   const int tokens = sequences == 1 ? 1000 : 400 * sequences;
   const auto speed = [&](const DraftLimits& drafts, double of_noise, const auto& visit) {
-    ClosedLoop loop(drafts, sequences, kTruth, of_noise, static_cast<std::uint32_t>(random()));
+    ClosedLoop loop(drafts, sequences, truth, of_noise, static_cast<std::uint32_t>(random()));
     visit(loop);
   };
   double off = 0;
@@ -163,6 +179,26 @@ TEST(DraftsGainTest, DraftsArePaidForWhateverTheStartMeasured) {
         EXPECT_GE(found.prose, 0.95) << sequences << " sequences, a row " << start.row << ", noise " << noise;
         EXPECT_GE(found.tasks, sequences == 1 ? 1.1 : 0.95)
             << sequences << " sequences, a row " << start.row << ", noise " << noise;
+      }
+    }
+  }
+}
+
+// A large model and a small one, of which the start measured too little or too much.
+TEST(DraftsGainTest, ADeviceWaitsForTokensWhereDraftsPay) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (const Times& truth : {Times{6.4, 0.7, 0.45, 0.2}, Times{0.6, 0.03, 0.08, 0.11}}) {
+    for (const double error : {1.0, 0.6, 1.6}) {
+      const Times start{truth.weights, truth.row * error, truth.draft * error, truth.wait * error};
+      for (const double noise : {0.0, 0.02}) {
+        for (const int sequences : {1, 4, 16, 64}) {
+          const Gain found = gain(start, sequences, noise, random, truth);
+          EXPECT_GE(found.prose, 0.97) << sequences << " sequences, a step " << truth.weights << ", error " << error;
+          EXPECT_GE(found.tasks, sequences == 1 ? 1.5 : sequences == 4 ? 1.1 : 0.97)
+              << sequences << " sequences, a step " << truth.weights << ", error " << error;
+        }
       }
     }
   }

@@ -44,7 +44,7 @@ class Drafting {
       if (span.drafts > 0) world_.scheduler.judged(span.sequence, span.source, span.drafts, stays);
       world_.memory.append(span.sequence, 1 + stays);
     }
-    if (seconds) world_.scheduler.took(plan, seconds(drafts));
+    if (seconds) world_.scheduler.took(DecodedRows::of(plan), seconds(drafts));
     world_.memory.audit();
     EXPECT_EQ(world_.memory.problem(), "");
     return drafts;
@@ -275,6 +275,63 @@ TEST(DraftsTest, TheBetterOfTwoOffersIsTaken) {
   const StepPlan plan = drafting.world().scheduler.plan(facts);
   EXPECT_EQ(plan.spans.at(0).source, DraftSource::kLongCopy);
   EXPECT_EQ(plan.spans.at(0).drafts, 4);
+}
+
+// Of a device that takes a step behind another without a wait for tokens: a row is cheap.
+DraftLimits waits(double wait) {
+  DraftLimits limits = cost(0.1, 4);
+  limits.wait = wait;
+  return limits;
+}
+
+TEST(DraftsTest, WaitingForTokensPaysIfTheDraftsDo) {
+  const auto pays = [](double wait, DraftSource source, bool foreseen) {
+    Drafting one(waits(wait), 1);
+    const DraftOffer offer{one.world().scheduler.decoding(0), source, 4, foreseen};
+    return one.world().scheduler.waiting_pays({&offer, 1});
+  };
+  EXPECT_TRUE(pays(0.1, DraftSource::kLongCopy, false));
+  EXPECT_FALSE(pays(2, DraftSource::kLongCopy, false));
+  // 0.4 + 0.24 + ... tokens; of a chain that begins with what is on its way, 0.24 + 0.14 + ...
+  EXPECT_TRUE(pays(0.1, DraftSource::kShortCopy, false));
+  EXPECT_FALSE(pays(0.1, DraftSource::kShortCopy, true));
+}
+
+// Two waits to begin, one to go on.
+TEST(DraftsTest, ToBeginWithDraftsIsHarderThanToGoOn) {
+  Drafting one(waits(1.5), 1);
+  const DraftOffer offer{one.world().scheduler.decoding(0), DraftSource::kLongCopy, 4};
+  EXPECT_FALSE(one.world().scheduler.waiting_pays({&offer, 1}));
+  EXPECT_GT(one.step(4, 4, DraftSource::kLongCopy), 0);
+}
+
+// Tokens that were foreseen teach what drafts would have been, and cost none.
+TEST(DraftsTest, WhatWasForeseenIsLearnt) {
+  Drafting one(waits(0.1), 1);
+  Scheduler& scheduler = one.world().scheduler;
+  const DraftOffer offer{scheduler.decoding(0), DraftSource::kLongCopy, 4};
+  EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
+  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
+  EXPECT_FALSE(scheduler.waiting_pays({&offer, 1}));
+  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, true);
+  EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
+}
+
+// Steps that wait for a try take a small part of the time, whatever comes of them.
+TEST(DraftsTest, AWaitForATryIsPaidForBefore) {
+  constexpr int kPlans = 2000;
+  constexpr double kWait = 0.1;
+  Drafting some(waits(kWait), 4);
+  Scheduler& scheduler = some.world().scheduler;
+  std::vector<DraftOffer> offers;
+  for (int i = 0; i < 4; ++i) offers.push_back({scheduler.decoding(i), DraftSource::kMtp, 4});
+  for (const DraftOffer& offer : offers) {
+    for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
+  }
+  int waited = 0;
+  for (int i = 0; i < kPlans; ++i) waited += scheduler.waiting_pays(offers) ? 1 : 0;
+  EXPECT_GT(waited, kPlans / 1000);
+  EXPECT_LE(2 * waited * kWait, 0.01 * kPlans * waits(0).step(4));
 }
 
 }  // namespace

@@ -164,8 +164,13 @@ class Scheduler {
   // right, so it has as many tokens more; the others and their pages are given up. To be called for every span that had
   // drafts, unless its sequence has ended.
   void judged(SequenceId id, DraftSource source, int drafted, int right);
-  // So long the step of this plan took: how many drafts pay depends on it. May be left out.
-  void took(const StepPlan& plan, double seconds);
+  // So long a step of these took: how many drafts pay depends on it. May be left out.
+  void took(const DecodedRows& rows, double seconds);
+  // Where tokens are on their way when a step is planned; before each such plan: whether it is worth waiting for them,
+  // as sequences can then have these drafts. To wait or not is always allowed.
+  bool waiting_pays(std::span<const DraftOffer> offers);
+  // A token of a sequence that decodes has come which this source would have drafted, or another.
+  void foresaw(SequenceId id, DraftSource source, bool right);
 
   int running() const { return static_cast<int>(running_.size()); }
   // Of these, the sequences that decode, in the order of their turns.
@@ -314,11 +319,19 @@ class Scheduler {
   };
   using DraftCounts = std::array<std::array<int, kDraftSources>, DraftRecord::kLevels>;  // by chance and source
   void plan_drafts(const PlanFacts& facts);
-  void choose_offers(const PlanFacts& facts);
-  void choose_paying(int rows, bool full_step);
+  bool prompts_want() const { return limits_.mixed && (!prompts_.empty() || !waiting_.empty()); }
+  int rows_for_drafts(int own) const;
+  int rows_before_drafts(int own) const;
+  void choose_offers(std::span<const DraftOffer> offers, int own, bool planned);
+  DraftCounts count_drafts() const;
+  int count_paying(const DraftCounts& drafts, int own, int rows, int waits) const;
+  void choose_paying(int own, int rows);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
   void grant_likeliest(const DraftCounts& drafts, int count);
-  void try_again(int rows);
+  double due_try(const DraftChoice& choice, int own);
+  void save_for_tries(int own);
+  bool wants_try(int own, int waits);
+  void try_again(int own);
   int give_drafts(Entry& e, DraftSource source, int count);
 
   // prompts.cc

@@ -57,4 +57,11 @@ struct StepPlan {
   bool empty() const { return spans.empty(); }
 };
 
+// Of a step that has no prompts: its sequences, a row each, and the drafts behind them. Of another one: nothing.
+struct DecodedRows {
+  int sequences = 0, drafts = 0, by_model = 0;  // by_model: of the drafts
+
+  static DecodedRows of(const StepPlan& plan);
+};
+
 }  // namespace sluice

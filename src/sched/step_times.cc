@@ -73,6 +73,11 @@ double StepTimes::added(int own, int rows, int drafts, DraftSource source) const
   return limit(rows, drafts, source) * drafted(own, source).ratio;
 }
 
+// Of what drafts add, and so it differs from the limits as that does.
+double StepTimes::wait(int own) const {
+  return limits_.wait * std::max(drafted(own, DraftSource::kCopy).ratio, drafted(own, DraftSource::kMtp).ratio);
+}
+
 // Where there were none yet, as beside a prompt, of which nothing is learnt: those of the latest steps.
 const StepTimes::Drafted& StepTimes::drafted(int own, DraftSource source) const {
   const std::size_t kind = source == DraftSource::kMtp ? 1 : 0;
@@ -94,7 +99,7 @@ void StepTimes::add(int own, int drafts, int by_model, double seconds) {
   } else {
     ++near.with_drafts;
     const double by_drafting = by_model * limits_.seconds[static_cast<std::size_t>(DraftSource::kMtp)];
-    const double added = (limit(own, drafts, DraftSource::kCopy) + by_drafting) / this->own(own);
+    const double added = (limit(own, drafts, DraftSource::kCopy) + by_drafting + limits_.wait) / this->own(own);
     for (const int kind : {0, 1}) {  // of both, whose time it was is unknown: it is taken to be that of both
       const int of_kind = kind == 0 ? drafts - by_model : by_model;
       if (of_kind == 0) continue;

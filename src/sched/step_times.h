@@ -18,14 +18,19 @@ class StepTimes {
   double own(int rows) const { return limits_.step(rows); }
   // What `drafts` drafts of a source add to `rows` rows, in a step of `own` sequences.
   double added(int own, int rows, int drafts, DraftSource source) const;
+  // What a wait for tokens takes.
+  double wait(int own) const;
   // So many steps of about as many sequences had drafts that one without has to show what these take now.
-  bool wants_plain(int own) const { return near_[place(own)].with_drafts >= kMostWithDrafts; }
+  bool wants_plain(int own) const { return near_[place(own)].with_drafts >= most_with_drafts(); }
 
   // A step of `own` sequences, a row each, and drafts behind them, `by_model` of which the model made, took so long.
   void add(int own, int drafts, int by_model, double seconds);
 
  private:
   static constexpr int kMostWithDrafts = 16;
+  // Before and behind one without drafts are waits; a device that does nothing else differs less from time to time.
+  static constexpr int kMostWithWaits = 64;
+  int most_with_drafts() const { return limits_.wait > 0 ? kMostWithWaits : kMostWithDrafts; }
 
   // The last steps without drafts: their seconds to those of the limits.
   struct Plain {
