@@ -58,6 +58,30 @@ TEST(EngineDraftsTest, ARightPredictionTakesFewSteps) {
   }
 }
 
+// A device whose steps begin before the tokens of those before are known waits for them where there is something to
+// draft, and goes on as without drafts where there is not.
+TEST(EngineDraftsTest, ADeviceWaitsWhereThereIsSomethingToDraft) {
+  EngineSetup options = with_drafts(3, true);
+  options.machine.device = "emulated";
+  options.scheduler.async_scheduling = "auto";
+  const auto prompt = random_tokens(140, 3);
+  const auto expected = alone(prompt, 40, kGreedy);
+  auto engine = make_engine(options);
+  const Served right = serve(*engine, prompt, 40, expected);
+  EXPECT_EQ(right.tokens, expected);
+  EXPECT_GE(right.stats.drafts.accepted_tokens, 20U);
+  EXPECT_LE(right.stats.steps, 3U + 39 - 20);
+  // The steps begin behind each other again once no draft is right.
+  std::vector<TokenId> wrong = expected;
+  for (TokenId& id : wrong) id = (id + 1) % 64;
+  const Served other = serve(*engine, prompt, 40, wrong);
+  EXPECT_EQ(other.tokens, expected);
+  options.scheduler.async_scheduling = "on", options.speculation.speculative = "auto";
+  const Served never = serve(*make_engine(options), prompt, 40, expected);
+  EXPECT_EQ(never.tokens, expected);
+  EXPECT_EQ(never.stats.drafts.drafted_tokens, 0U) << "--async-scheduling on waits for none";
+}
+
 TEST(EngineDraftsTest, AWrongPredictionChangesNothing) {
   const auto prompt = random_tokens(100, 4);
   const auto expected = alone(prompt, 60, kGreedy);

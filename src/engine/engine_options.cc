@@ -16,8 +16,7 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t low, std::int
   return invalid_argument(fmt::format("{}: expected {} to {}, found {}", flag, low, high, value));
 }
 
-// Not only where they come for free: for them, steps wait for the tokens of the one before.
-bool wants_drafts(const SpeculationOptions& options) {
+bool asks_for_drafts(const SpeculationOptions& options) {
   return options.speculative == "mtp" || options.speculative == "ngram";
 }
 
@@ -27,7 +26,7 @@ Status validate(const SpeculationOptions& options, const SchedulerOptions& sched
     return invalid_argument(fmt::format("--speculative: expected auto, mtp, ngram or off, found '{}'", kind));
   }
   SLUICE_RETURN_IF_ERROR(in_range("--num-speculative-tokens", options.num_speculative_tokens, 1, kMostDrafts));
-  if (!wants_drafts(options) || scheduler.async_scheduling != "on") return {};
+  if (!asks_for_drafts(options) || scheduler.async_scheduling != "on") return {};
   return invalid_argument(
       fmt::format("--speculative {}: drafts are made from tokens that --async-scheduling on does not wait for; leave "
                   "out one of them",
@@ -78,7 +77,13 @@ Status validate(const EngineSetup& options) {
 
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later) {
   const std::string& asked = options.scheduler.async_scheduling;
-  return asked == "on" || (asked == "auto" && device_computes_later && !wants_drafts(options.speculation));
+  const bool fixed = asks_for_drafts(options.speculation) && !options.speculation.speculative_adaptive;
+  return asked == "on" || (asked == "auto" && device_computes_later && !fixed);
+}
+
+bool waits_where_drafts_pay(const EngineSetup& options, bool device_computes_later) {
+  return most_drafts(options) > 0 && options.scheduler.async_scheduling == "auto" &&
+         resolve_async_scheduling(options, device_computes_later);
 }
 
 int most_drafts(const EngineSetup& options) {

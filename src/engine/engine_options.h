@@ -19,6 +19,8 @@ SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid opt
 
 // Whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
+// Then whether one waits for them where drafts pay.
+bool waits_where_drafts_pay(const EngineSetup& options, bool device_computes_later);
 
 // The most tokens drafted for a sequence in a step; 0 without speculation.
 int most_drafts(const EngineSetup& options);

@@ -40,12 +40,25 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
   }
 }
 
-// Where a device computes by itself, its steps wait for no token unless drafts are asked for.
-Result<bool> resolve_mtp(const EngineSetup& options, bool device_computes_later) {
+// A device whose steps never wait for tokens would have no use for it.
+Result<bool> resolve_mtp(const EngineSetup& options) {
   const std::string& kind = options.speculation.speculative;
   if (kind != "auto") return kind == "mtp";
-  if (device_computes_later) return false;
+  if (options.scheduler.async_scheduling == "on") return false;
   return has_mtp(options.model);
+}
+
+void measure_drafts(Runner& runner) {
+  runner.set_row_seconds(measure_few_rows(runner));
+  runner.set_draft_seconds(measure_draft(runner));
+  const std::vector<double>& seconds = runner.row_seconds();
+  if (runner.computes_later()) runner.set_wait_seconds(measure_wait(runner));
+  std::string steps;
+  for (std::size_t rows = 1; rows <= seconds.size(); rows += rows < 8 ? 1 : rows) {
+    steps += fmt::format("{}: {:.3f}, ", rows, 1e3 * seconds[rows - 1]);
+  }
+  log_debug("milliseconds of steps by rows: {}of a token that the model drafts {:.3f}, of a wait for tokens {:.3f}",
+            steps, 1e3 * runner.draft_seconds(), 1e3 * runner.wait_seconds());
 }
 
 }  // namespace
@@ -57,7 +70,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   ThreadPool pool(resolve_threads(options));
   SLUICE_ASSIGN_OR_RETURN(DeviceChoice device, choose_device(options.machine, options.numerics));
   if (device.kernels != nullptr) kernels = device.kernels;
-  SLUICE_ASSIGN_OR_RETURN(options.mtp, resolve_mtp(given, &device.device() != &cpu_device()));
+  SLUICE_ASSIGN_OR_RETURN(options.mtp, resolve_mtp(given));
   const Exec exec{.pool = &pool, .kernels = kernels, .ops = device.ops, .device = &device.device()};
   LoadReport report;
   std::unique_ptr<Model> model;
@@ -85,16 +98,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
       log_info("a step of {} rows takes about {:.2f} s (--max-num-batched-tokens)", step->rows, step->seconds);
     }
   }
-  if (most_drafts(options) > 0 && options.speculation.speculative_adaptive) {
-    runner->set_row_seconds(measure_few_rows(*runner));
-    runner->set_draft_seconds(measure_draft(*runner));
-    std::string steps;
-    for (std::size_t rows = 1; rows <= runner->row_seconds().size(); rows += rows < 8 ? 1 : rows) {
-      steps += fmt::format("{}: {:.3f}, ", rows, 1e3 * runner->row_seconds()[rows - 1]);
-    }
-    log_debug("milliseconds of steps by rows: {}of a token that the model drafts {:.3f}", steps,
-              1e3 * runner->draft_seconds());
-  }
+  if (most_drafts(options) > 0 && options.speculation.speculative_adaptive) measure_drafts(*runner);
   return runner;
 }
 

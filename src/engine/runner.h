@@ -195,6 +195,9 @@ class Runner {
   // [rows - 1]: about what a step of so many rows takes, as far as it was measured; empty: not at all.
   const std::vector<double>& row_seconds() const { return row_seconds_; }
   void set_row_seconds(std::vector<double> seconds) { row_seconds_ = std::move(seconds); }
+  // About what such a step takes longer than one that the next is enqueued behind before its tokens are known.
+  double wait_seconds() const { return wait_seconds_; }
+  void set_wait_seconds(double seconds) { wait_seconds_ = seconds; }
   // About what a draft by the model takes; 0: not measured.
   double draft_seconds() const { return draft_seconds_; }
   void set_draft_seconds(double seconds) { draft_seconds_ = seconds; }
@@ -258,7 +261,7 @@ class Runner {
   const Tap* tap_ = nullptr;
   int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<double> row_seconds_;
-  double draft_seconds_ = 0;
+  double draft_seconds_ = 0, wait_seconds_ = 0;
   std::vector<int> cpus_;    // of the pinned threads, the caller's first; empty: none is
   std::vector<int> usable_;  // all that this process may run on, once threads are pinned
 

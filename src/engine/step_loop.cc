@@ -161,7 +161,7 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!stepper_.asynchronous()) stepper_.took(runner_->computes_later() ? seconds : work);
+  if (!stepper_.asynchronous()) stepper_.took(runner_->computes_later() ? seconds : work);  // else: step()
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
@@ -191,17 +191,30 @@ Status EngineImpl::accept(const SequenceAnswer& answer, TokenId token) {
   return internal_error("a token was drawn that the constraint refuses");
 }
 
-// Asynchronous: the tokens that are delivered are those of the step before the one that was begun.
+// Asynchronous: the tokens that are delivered are those of the step before the one that was begun, unless drafts are
+// worth it to wait for them.
 void EngineImpl::step() {
+  Clock::time_point began = Clock::now();
+  const auto seconds = [&began] { return std::chrono::duration<double>(Clock::now() - began).count(); };
+  if (stepper_.outstanding() && stepper_.wants_tokens()) {
+    deliver_all();
+    stepper_.took(seconds());
+    began = Clock::now();
+  }
   const bool delayed = stepper_.outstanding();
   const Status status = stepper_.begin();
-  if (delayed) deliver_all();
+  if (delayed) {
+    deliver_all();
+    stepper_.took_before(seconds());
+  }
   stepper_.settle();
   if (!status.ok()) return fail_step(status);
   draw_all();
-  if (stepper_.asynchronous() && !stepper_.drafted()) return;
+  const bool asynchronous = stepper_.asynchronous();
+  if (asynchronous && !stepper_.drafted()) return;
   if (stepper_.outstanding()) deliver_all();
   stepper_.settle_drafts();
+  if (asynchronous && !delayed) stepper_.took(seconds());
 }
 
 // Also after what came without a step: a cancellation of the last request, the end.

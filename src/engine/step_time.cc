@@ -214,6 +214,45 @@ std::vector<double> measure_few_rows(Runner& runner) {
   return row_table(timed);
 }
 
+namespace {
+
+// Seconds from one step of one row to the next, the median of some, where each waits for the token of the one before
+// or none does; 0: it failed.
+double time_in_turn(Runner& runner, bool waits) {
+  constexpr int kSteps = 24, kLeast = 6;
+  constexpr double kLongEnough = 0.1;
+  const Result<StateSlot> slot = runner.open();
+  if (!slot.ok()) return 0;
+  const TokenId first = 1;
+  const int row = 0, most = std::min(kSteps, runner.max_model_len());
+  std::vector<double> seconds;
+  const double began = clock_seconds(CLOCK_MONOTONIC);
+  double before = began;
+  for (int i = 0; i < most && (i < kLeast || before - began < kLongEnough); ++i) {
+    StepSpan span{.sequence = *slot, .ids = {}, .logit_rows = {&row, 1}, .newest = i > 0};
+    if (i == 0) span.ids = {&first, 1};
+    if (!runner.begin({&span, 1}).ok()) break;
+    if (runner.draws_outstanding()) std::ignore = runner.finish();
+    runner.settle(*slot, 1);
+    const SampleRow draw = sample_row({.temperature = 0}, 0, runner.position(*slot), slot->value);
+    runner.draw({&draw, 1});
+    if (waits) std::ignore = runner.finish();
+    const double now = clock_seconds(CLOCK_MONOTONIC);
+    if (i > 1) seconds.push_back(now - before);
+    before = now;
+  }
+  if (runner.draws_outstanding()) std::ignore = runner.finish();
+  runner.close(*slot);
+  std::ranges::sort(seconds);
+  return seconds.empty() ? 0 : seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+double measure_wait(Runner& runner) {
+  return std::max(0.0, time_in_turn(runner, true) - time_in_turn(runner, false));
+}
+
 std::vector<double> time_one_row(Runner& runner, int times, double most) {
   Result<TimedSequence> sequence = sequence_with_context(runner, 1, CLOCK_MONOTONIC);
   if (!sequence.ok()) return {};

@@ -31,6 +31,9 @@ std::vector<double> measure_few_rows(Runner& runner);
 // took more than `most` seconds.
 std::vector<double> time_one_row(Runner& runner, int times, double most);
 
+// How much longer a step of one row takes if its token is waited for before the next one is enqueued.
+double measure_wait(Runner& runner);
+
 struct TimedRows {
   int rows = 0;
   double seconds = 0;

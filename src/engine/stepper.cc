@@ -60,6 +60,10 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
                    .adaptive = options.speculation.speculative_adaptive,
                    .step_seconds = runner.row_seconds()};
   limits.drafts.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = runner.draft_seconds();
+  if (waits_where_drafts_pay(options, runner.computes_later())) {
+    limits.drafts.wait = runner.wait_seconds();
+    for (double& seconds : limits.drafts.step_seconds) seconds = std::max(seconds / 8, seconds - limits.drafts.wait);
+  }
   return limits;
 }
 
@@ -69,6 +73,7 @@ Stepper::Stepper(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       force_preempt_every_(options.testing.force_preempt_every),
       asynchronous_(resolve_async_scheduling(options, runner->computes_later())),
+      waits_(waits_where_drafts_pay(options, runner->computes_later())),
       most_drafts_(std::min(most_drafts(options), runner->pools().plan().open_states - 2)),
       model_drafts_(options.speculation.speculative != "ngram" && runner->model().drafts()),
       copies_drafts_(options.speculation.speculative != "mtp"),
@@ -202,6 +207,8 @@ void Stepper::append(SequenceId id, TokenId token) {
   Sequence& s = sequence(id);
   SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
+  if (s.foreseen >= 0 && !s.complete) scheduler_.foresaw(id, s.foreseen_by, token == s.foreseen);
+  s.foreseen = -1;
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
     if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);
@@ -223,8 +230,10 @@ Status Stepper::begin() {
     scheduler_.force_preemption();
   }
   drafted_ = false;
+  decoded_before_ = decoded_;
   gather_facts();
   plan_ = scheduler_.plan(facts_);
+  decoded_ = DecodedRows::of(plan_);
   carry_out_plan();
   blocked_ = plan_.empty() && plan_.preemptions.empty();
   const bool all_wait = blocked_ && scheduler_.paused() > 0;  // for readers: nothing to write down but how often

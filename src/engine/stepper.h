@@ -139,7 +139,13 @@ class Stepper final {
   std::span<const DrawnToken> take();
   void settle_drafts();
   bool drafted() const { return drafted_; }                       // settle_drafts() is to come
-  void took(double seconds) { scheduler_.took(plan_, seconds); }  // the last step, with all that belongs to it
+  // The last step, with all that belongs to it; or the one before it, behind which the last one was enqueued, from when
+  // its own predecessor was done to when its tokens were known.
+  void took(double seconds) { scheduler_.took(decoded_, seconds); }
+  void took_before(double seconds) { scheduler_.took(decoded_before_, seconds); }
+  // Tokens are on their way that the next step should wait for, as sequences can then have drafts: take() them before
+  // its begin(). To be asked once a step; not to do it is allowed, too.
+  bool wants_tokens();
   // For tests and measurements: drafts come from `drafter` alone, which writes some of the tokens that follow those of
   // the sequence and says how many; -1: it leaves that sequence to the others.
   using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;
@@ -192,6 +198,8 @@ class Stepper final {
     std::array<TokenId, kMostDrafts> proposal{};
     bool predicted = false;                  // the proposal is from the prediction
     DraftSource source = DraftSource::kMtp;  // of the drafts of its span
+    TokenId foreseen = -1;  // the token that is on its way, as somebody would draft it; -1: nobody
+    DraftSource foreseen_by = DraftSource::kMtp;
     std::vector<TokenId> prediction;
     std::unique_ptr<CopiedDrafts> copies;
     bool complete = false;  // that one is its last: it has left the scheduler and the memory
@@ -246,6 +254,8 @@ class Stepper final {
   void watch_model(std::size_t drafted, std::size_t right);
   void offer_drafts();
   void offer_drafts(SequenceId id);
+  void offer_copies(SequenceId id);
+  void offer_proposal(SequenceId id, DraftSource source, int tokens);
   void leave(Sequence& s, bool keep_boundary);
   void expect_blocks(Sequence& s);
   void wait_for_blocks(Sequence& s);
@@ -270,12 +280,13 @@ class Stepper final {
 
   Runner* runner_;
   const int force_preempt_every_;
-  const bool asynchronous_;
+  const bool asynchronous_, waits_;
   const int most_drafts_;
   const bool model_drafts_, copies_drafts_;
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
+  DecodedRows decoded_, decoded_before_;  // of the last plan, of the one before
   std::vector<Sequence> sequences_;     // by SequenceId
   std::vector<std::uint32_t> numbers_;  // the same: Sequence::number
   std::vector<SequenceId> free_ids_;

@@ -21,23 +21,37 @@ void Stepper::offer_drafts() {
   }
 }
 
+// What they could have if the tokens that are on their way were known.
+bool Stepper::wants_tokens() {
+  if (!waits_ || !outstanding()) return false;
+  facts_.offers.clear();
+  for (int i = 0; i < scheduler_.decoding(); ++i) {
+    if (!exports(sequence(scheduler_.decoding(i)))) offer_drafts(scheduler_.decoding(i));
+  }
+  return scheduler_.waiting_pays(facts_.offers);
+}
+
 void Stepper::offer_drafts(SequenceId id) {
   Sequence& s = sequence(id);
-  const std::span<TokenId> proposal = std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_));
+  s.foreseen = -1;
   if (drafter_) {
-    const int drafts = drafter_(id, proposal);
-    if (drafts > 0) facts_.offers.push_back({id, DraftSource::kLongCopy, drafts});
+    const int drafts = drafter_(id, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
+    if (drafts > 0) offer_proposal(id, DraftSource::kLongCopy, drafts);
     if (drafts >= 0) return;
   }
   if (model_drafts_) facts_.offers.push_back({id, DraftSource::kMtp, most_drafts_});
   if (s.answer.constraint != nullptr) {
+    const std::span<TokenId> proposal = std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_));
     if (const int drafts = s.answer.constraint->forced(proposal); drafts > 0) {
       s.predicted = false;
-      facts_.offers.push_back({id, DraftSource::kForced, drafts});
-      return;
+      return offer_proposal(id, DraftSource::kForced, drafts);
     }
   }
-  if (!copies_drafts_) return;
+  if (copies_drafts_) offer_copies(id);
+}
+
+void Stepper::offer_copies(SequenceId id) {
+  Sequence& s = sequence(id);
   if (s.copies == nullptr) {
     s.copies = std::make_unique<CopiedDrafts>();
     s.copies->predict(s.prediction);
@@ -46,7 +60,7 @@ void Stepper::offer_drafts(SequenceId id) {
   CopiedDrafts::Match match = s.copies->find();
   if (generated(id) == 1 && match.length == 0) match = s.copies->beginning();
   if (match.length == 0) return;
-  const int drafts = s.copies->copy(match, proposal);
+  const int drafts = s.copies->copy(match, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
   s.predicted = s.copies->predicted(match);
   constexpr int kShort = 3, kLong = 8;  // tokens
   const DraftSource source = match.skips              ? DraftSource::kShortCopy
@@ -54,7 +68,15 @@ void Stepper::offer_drafts(SequenceId id) {
                              : match.length <= kShort ? DraftSource::kShortCopy
                              : match.length < kLong   ? DraftSource::kCopy
                                                       : DraftSource::kLongCopy;
-  if (drafts > 0) facts_.offers.push_back({id, source, drafts});
+  if (drafts > 0) offer_proposal(id, source, drafts);
+}
+
+// Where a token is on its way, the first one of the proposal is a guess at that.
+void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
+  Sequence& s = sequence(id);
+  const bool foreseen = s.draw >= 0;
+  if (foreseen) s.foreseen = s.proposal.front(), s.foreseen_by = source, --tokens;
+  if (tokens > 0) facts_.offers.push_back({id, source, tokens, foreseen});
 }
 
 void Stepper::set_drafts(const Span& span, StepSpan* of) {

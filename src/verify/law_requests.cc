@@ -22,6 +22,7 @@ std::string Workload::text() const {
       o.speculation.speculative, o.speculation.num_speculative_tokens, o.speculation.speculative_adaptive ? "" : "no-",
       right_drafts ? ", most drafts are right" : "", threads);
   if (pages > 0) text += fmt::format(", {} pages", pages);
+  if (waits_every > 0) text += fmt::format(", step {} and its like wait for tokens", waits_every);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
   for (const WorkRequest& r : requests) {
     text += fmt::format(
@@ -106,6 +107,7 @@ class Maker {
     o.cache.swap_space = below(2);  // more than none: the runner's own
     o.scheduler.async_scheduling = (number_ + number_ / kLawSituations) % 2 == 1 ? "on" : "off";
     o.speculation.speculative = o.scheduler.async_scheduling == "on" && one_in(2) ? "off" : "auto";
+    if (o.scheduler.async_scheduling == "on") work_.waits_every = number_ / 2 % 2 == 0 ? 0 : 2 + number_ / 4 % 3;
     o.speculation.num_speculative_tokens = 1 + below(kMostDrafts);
     o.speculation.speculative_adaptive = one_in(3);
     work_.right_drafts = situation_ != Situation::kAny || one_in(2);

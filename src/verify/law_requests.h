@@ -50,6 +50,7 @@ struct Workload {
   int threads = 1;
   int pages = 0;  // latent pages that are there; 0: all
   bool caching = true;
+  int waits_every = 0;           // steps, for tokens that are on their way; 0: never
   bool right_drafts = false;     // most drafts are right, else the stepper's own
   int score_rows = 0;            // of a tile of scored rows; 0: as many as there is memory for
   bool cancels_swapped = false;  // the second request that is swapped out is cancelled then

@@ -458,6 +458,10 @@ Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Work
     if (step > kMostSteps) return internal_error("the requests do not end");
     SLUICE_RETURN_IF_ERROR(arrive(stepper, work, step));
     if (stepper.idle() && !stepper.outstanding()) continue;
+    // As where drafts pay: then all tokens are known, and there may be some.
+    if (work.waits_every > 0 && step % work.waits_every == 0 && stepper.outstanding()) {
+      if (auto difference = take_all(stepper, work)) return difference;
+    }
     const bool delayed = stepper.outstanding();
     const Status begun = stepper.begin();
     report_.in_flight += delayed && !stepper.plan().empty();
