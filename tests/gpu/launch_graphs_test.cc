@@ -104,9 +104,9 @@ TEST_F(LaunchGraphsTest, AListThatComesAgainIsOneGraphWhoseChangesAreTold) {
 
 TEST_F(LaunchGraphsTest, ListsOfAllKindsGiveWhatTheirKernelsGiveOneByOne) {
   std::vector<Kernels> lists;
-  for (int i = 0; i < 80; ++i) lists.push_back(random_kernels(1 + random_() % (i % 4 == 0 ? 250 : 40)));
+  for (int i = 0; i < 160; ++i) lists.push_back(random_kernels(1 + random_() % (i % 4 == 0 ? 250 : 40)));
   const int most = static_cast<int>(LaunchGraphs::kMostGraphs);
-  for (int turn = 0; turn < 1200; ++turn) {
+  for (int turn = 0; turn < 2000; ++turn) {
     Kernels& list = lists[random_() % (turn % 2 == 0 ? 5 : lists.size())];
     if (random_() % 2 == 0) list[random_() % list.size()].term = random_();
     gpu_->start_as_graphs(random_() % 8 != 0);

@@ -99,7 +99,7 @@ class Gpu final : public CudaDevice {
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
   bool last_starts_next_ = false;  // the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
-  LaunchGraphs launches_;  // of the batch, of its piece
+  LaunchGraphs launches_;   // of the batch, of its piece
   std::size_t pieces_ = 0;  // of it that have been started
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;

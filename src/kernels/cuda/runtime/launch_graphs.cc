@@ -120,17 +120,20 @@ cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph) {
     return error;
   };
   if (list_.launches.size() < kLeastLaunches) return cleared(start_each(stream));
-  auto found = std::ranges::find_if(graphs_, [&](const Graph& graph) { return graph.last.same_kernels(list_); });
+  const std::uint64_t hash = list_.hash();
+  auto found = std::ranges::find_if(
+      graphs_, [&](const Graph& graph) { return graph.hash == hash && graph.last.same_kernels(list_); });
   if (found == graphs_.end()) {
     constexpr std::size_t kMostSeen = 4096;
     if (seen_.size() >= kMostSeen) seen_.clear();
-    if (seen_.insert(list_.hash()).second) return cleared(start_each(stream));
+    if (seen_.insert(hash).second) return cleared(start_each(stream));
     Graph graph;
     if (make(graph) != cudaSuccess) {  // one that cannot be a graph still runs
       destroy(graph);
       cudaGetLastError();
       return cleared(start_each(stream));
     }
+    graph.hash = hash;
     graph.last = list_;
     if (graphs_.size() >= kMostGraphs) {
       destroy(graphs_.back());

@@ -23,7 +23,7 @@ namespace sluice {
 
 class LaunchGraphs {
  public:
-  static constexpr std::size_t kMostGraphs = 32, kLeastLaunches = 8;
+  static constexpr std::size_t kMostGraphs = 64, kLeastLaunches = 8;
 
   LaunchGraphs() = default;
   ~LaunchGraphs();
@@ -61,6 +61,7 @@ class LaunchGraphs {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     std::vector<cudaGraphNode_t> nodes;
+    std::uint64_t hash = 0;
     List last;  // as it was started last
   };
 
