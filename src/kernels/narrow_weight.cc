@@ -49,17 +49,18 @@ void each_narrow_row(ThreadPool* pool, const WeightView& view, const Visit& visi
 
 void write_narrow_scales(ThreadPool* pool, const WeightView& view, std::byte* to) {
   constexpr float kMost = 448;  // the largest e4m3
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
   std::vector<float> most(narrow_scales(narrow_shape(view)));
   each_narrow_row(pool, view, [&](int, int, std::span<const float> values, std::size_t scale) {
     for (const float value : values) {
-      if (!(std::abs(value) <= most[scale])) most[scale] = std::isfinite(value) ? std::abs(value) : std::numeric_limits<float>::quiet_NaN();
+      most[scale] = std::max(most[scale], std::isfinite(value) ? std::abs(value) : kInfinite);
     }
   });
   for (std::size_t i = 0; i < most.size(); ++i) {
     int exponent = 0;
     const float mantissa = std::frexp(most[i] / kMost, &exponent);
     const int needed = std::clamp(mantissa == 0.5F ? exponent - 1 : exponent, -126, 127);
-    to[i] = static_cast<std::byte>(std::isnan(most[i]) ? 0xFF : most[i] == 0 ? 127 : needed + 127);
+    to[i] = static_cast<std::byte>(most[i] == kInfinite ? 0xFF : most[i] == 0 ? 127 : needed + 127);
   }
 }
 
@@ -67,7 +68,8 @@ void write_narrow(ThreadPool* pool, const WeightView& view, const std::byte* sca
   each_narrow_row(pool, view, [&](int row, int first, std::span<const float> values, std::size_t scale) {
     const float inverse = 1 / e8m0_to_float(std::to_integer<std::uint8_t>(scales[scale]));
     std::byte* codes = to + static_cast<std::size_t>(row) * static_cast<std::size_t>(view.in) + first;
-    for (std::size_t i = 0; i < values.size(); ++i) codes[i] = static_cast<std::byte>(float_to_e4m3(values[i] * inverse));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      codes[i] = static_cast<std::byte>(float_to_e4m3(values[i] * inverse));
   });
 }
 
