@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "base/test_seed_testing.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 struct Sequence {
   BatchSpan span;
+  std::int32_t draft_slot = -1, newest_slot = -1;
   std::vector<LatentPage> latents;
   std::vector<WindowPage> windows;
   std::vector<TokenId> ids;
@@ -45,7 +48,15 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
       const std::vector<int> wanted{below(s.span.rows)};
       wanted_rows.push_back(rows + wanted[0]);
       rows += s.span.rows;
-      builder.add(s.span, s.ids, wanted);
+      // Drafts are known, or in slots, and so may be the token before them.
+      s.draft_slot = below(2) == 0 ? 100 + below(9) : -1;
+      const bool known = s.span.rows == 1 + s.span.drafts || below(2) == 0;
+      s.newest_slot = known ? -1 : 50 + below(9);
+      const std::span<const TokenId> ids = s.ids;
+      const std::size_t before = ids.size() - static_cast<std::size_t>(s.span.drafts) - (known ? 0 : 1);
+      const std::span<const TokenId> drafts = ids.last(static_cast<std::size_t>(s.span.drafts));
+      builder.add(s.span, ids.first(before), wanted, s.newest_slot,
+                  s.draft_slot < 0 ? drafts : std::span<const TokenId>(), s.draft_slot);
     }
     const StepTables& step = builder.finish();
     ASSERT_EQ(step.rows(), rows);
@@ -64,7 +75,12 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
         const auto row = static_cast<std::size_t>(span.row_begin + t);
         const Position p = s.span.first_position + t;
         end = std::max(end, p + 1);
-        EXPECT_EQ(step.ids[row], s.ids[static_cast<std::size_t>(t)]);
+        const int draft = t - (span.rows - s.span.drafts);  // -1: the row before them
+        const std::int32_t slot = draft >= 0 && s.draft_slot >= 0 ? s.draft_slot + draft
+                                  : draft == -1                   ? s.newest_slot
+                                                                  : -1;
+        EXPECT_EQ(step.ids[row], slot < 0 ? s.ids[static_cast<std::size_t>(t)] : -1);
+        EXPECT_EQ(step.id_slots != nullptr ? step.id_slots[row] : -1, slot);
         EXPECT_EQ(step.positions[row], p);
         const int kept = t - (span.rows - 1 - s.span.drafts);  // of the rows that may be the last
         const int after = (s.span.state_in - s.span.first_state + 1 + kept) % s.span.states;
@@ -83,9 +99,9 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
           const ClosedWindows& table = step.closed_by(ratio);
           const std::int32_t at = closed[r]++;
           EXPECT_EQ(table.positions[at], p + 1 - ratio);
-          const int slot =
+          const int latent =
               p >= s.span.latents_from ? s.latents[block].value * rows_per_page + p / ratio % rows_per_page : -1;
-          EXPECT_EQ(table.slots[at].value, slot) << "ratio " << ratio << " position " << p;
+          EXPECT_EQ(table.slots[at].value, latent) << "ratio " << ratio << " position " << p;
         }
       }
     }
