@@ -63,7 +63,8 @@ Status TokenDraws::reserve(Device& device, int sequences, std::size_t vocab, int
   most_rows_ = count * static_cast<std::size_t>(draws);
   device_ = &device;
   for (DeviceMemory* memory : {&newest_, &params_, &sampled_, &masks_}) *memory = DeviceMemory();
-  SLUICE_ASSIGN_OR_RETURN(newest_, device.map((count + static_cast<std::size_t>(more_slots)) * sizeof(TokenId), "the newest tokens"));
+  SLUICE_ASSIGN_OR_RETURN(
+      newest_, device.map((count + static_cast<std::size_t>(more_slots)) * sizeof(TokenId), "the newest tokens"));
   if (&device == &cpu_device()) return {};
   SLUICE_ASSIGN_OR_RETURN(params_, device.map(most_rows_ * sizeof(SampleRow), "sampling parameters"));
   SLUICE_ASSIGN_OR_RETURN(sampled_, device.map(most_rows_ * sizeof(SampledRow), "sampled tokens"));

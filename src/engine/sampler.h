@@ -59,7 +59,9 @@ class TokenDraws {
   bool outstanding() const { return outstanding_; }
   // In the order of send(). Valid until the next one.
   std::span<const SampledRow> take();
-  TokenId* newest() const { return reinterpret_cast<TokenId*>(newest_.data()); }  // [sequences, then more_slots], of the device
+  TokenId* newest() const {
+    return reinterpret_cast<TokenId*>(newest_.data());
+  }  // [sequences, then more_slots], of the device
 
  private:
   Device* device_ = nullptr;

@@ -138,7 +138,7 @@ class Stepper final {
   // The tokens of the last send(), in the order of their draws; once for each send(). Valid until the next draw().
   std::span<const DrawnToken> take();
   void settle_drafts();
-  bool drafted() const { return drafted_; }                       // settle_drafts() is to come
+  bool drafted() const { return drafted_; }  // settle_drafts() is to come
   // The last step, with all that belongs to it; or the one before it, behind which the last one was enqueued, from when
   // its own predecessor was done to when its tokens were known.
   void took(double seconds) { scheduler_.took(decoded_, seconds); }
@@ -198,7 +198,7 @@ class Stepper final {
     std::array<TokenId, kMostDrafts> proposal{};
     bool predicted = false;                  // the proposal is from the prediction
     DraftSource source = DraftSource::kMtp;  // of the drafts of its span
-    TokenId foreseen = -1;  // the token that is on its way, as somebody would draft it; -1: nobody
+    TokenId foreseen = -1;                   // the token that is on its way, as somebody would draft it; -1: nobody
     DraftSource foreseen_by = DraftSource::kMtp;
     std::vector<TokenId> prediction;
     std::unique_ptr<CopiedDrafts> copies;
@@ -287,8 +287,8 @@ class Stepper final {
   PlanFacts facts_;
   StepPlan plan_;
   DecodedRows decoded_, decoded_before_;  // of the last plan, of the one before
-  std::vector<Sequence> sequences_;     // by SequenceId
-  std::vector<std::uint32_t> numbers_;  // the same: Sequence::number
+  std::vector<Sequence> sequences_;       // by SequenceId
+  std::vector<std::uint32_t> numbers_;    // the same: Sequence::number
   std::vector<SequenceId> free_ids_;
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
@@ -298,6 +298,7 @@ class Stepper final {
   std::vector<ScoreWish> score_wishes_;   // ... and their scores
   std::vector<std::size_t> logits_rows_;  // of sampled_
   bool drafted_ = false, blocked_ = false;
+  int asks_after_ = 0;  // so many steps for which it is not asked whether a wait for tokens pays
   struct Watched {
     std::size_t drafted = 0, right = 0;
     bool warned = false;

@@ -21,14 +21,22 @@ void Stepper::offer_drafts() {
   }
 }
 
-// What they could have if the tokens that are on their way were known.
+// About what they could have if the tokens that are on their way were known.
 bool Stepper::wants_tokens() {
   if (!waits_ || !outstanding()) return false;
+  if (asks_after_ > 0) {
+    --asks_after_;
+    return false;
+  }
   facts_.offers.clear();
   for (int i = 0; i < scheduler_.decoding(); ++i) {
     if (!exports(sequence(scheduler_.decoding(i)))) offer_drafts(scheduler_.decoding(i));
   }
-  return scheduler_.waiting_pays(facts_.offers);
+  const bool pays = scheduler_.waiting_pays(facts_.offers);
+  // What is asked of many takes time, and of many fewer need to be asked.
+  constexpr int kOfSequences = 16, kMost = 3;
+  if (!pays) asks_after_ = std::min(scheduler_.decoding() / kOfSequences, kMost);
+  return pays;
 }
 
 void Stepper::offer_drafts(SequenceId id) {

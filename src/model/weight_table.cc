@@ -105,10 +105,9 @@ class Loader {
       AlignedBytes scales(narrow_scales(narrow));
       write_narrow_scales(exec_.pool, view, scales.data());
       narrow.scales = checkpoint_.keep(std::move(scales));
-      packer_.add(part, weight, narrow, float_inputs(spec.inputs),
-                  [pool = exec_.pool, view, scales = narrow.scales](std::byte* to) {
-                    write_narrow(pool, view, scales, to);
-                  });
+      packer_.add(
+          part, weight, narrow, float_inputs(spec.inputs),
+          [pool = exec_.pool, view, scales = narrow.scales](std::byte* to) { write_narrow(pool, view, scales, to); });
     } else if (name.transposed) {
       packer_.add(part, weight, transposed_shape(view), spec.inputs, transpose(view, std::move(decode)));
     } else {

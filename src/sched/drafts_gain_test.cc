@@ -196,7 +196,9 @@ TEST(DraftsGainTest, ADeviceWaitsForTokensWhereDraftsPay) {
         for (const int sequences : {1, 4, 16, 64}) {
           const Gain found = gain(start, sequences, noise, random, truth);
           EXPECT_GE(found.prose, 0.97) << sequences << " sequences, a step " << truth.weights << ", error " << error;
-          EXPECT_GE(found.tasks, sequences == 1 ? 1.5 : sequences == 4 ? 1.1 : 0.97)
+          EXPECT_GE(found.tasks, sequences == 1   ? 1.5
+                                 : sequences == 4 ? 1.1
+                                                  : 0.97)
               << sequences << " sequences, a step " << truth.weights << ", error " << error;
         }
       }

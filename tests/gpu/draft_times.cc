@@ -1,7 +1,7 @@
-// draft_times MODEL [DEVICE [PROFILE [DEPTH [EXPERTS]]]]: what steps with drafts of one sequence take (docs/speculation.md), in
-// milliseconds, the medians of some: steps of one row that wait for no token; steps of 1 to 8 rows, tokens drawn from
-// all of them, which do; and with drafts that the model makes. `host` is the part of it in which the host enqueues the
-// step. With EXPERTS the weights are random, of so many experts a layer.
+// draft_times MODEL [DEVICE [PROFILE [DEPTH [EXPERTS]]]]: what steps with drafts of one sequence take
+// (docs/speculation.md), in milliseconds, the medians of some: steps of one row that wait for no token; steps of 1 to 8
+// rows, tokens drawn from all of them, which do; and with drafts that the model makes. `host` is the part of it in
+// which the host enqueues the step. With EXPERTS the weights are random, of so many experts a layer.
 #include <fmt/format.h>
 
 #include <algorithm>
