@@ -156,6 +156,7 @@ class EngineImpl final : public Engine {
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
   StepCounts step_counts_;
+  Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once
 
   // Since when the loop has been in this turn, on the clock's own scale; 0: it waits for something to do.
   std::atomic<Clock::rep> turn_began_{0};

@@ -37,11 +37,13 @@ void EngineImpl::run() {
       const Clock::time_point began = Clock::now();
       const double work_began = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
       step();
-      const Clock::duration time = Clock::now() - began;
+      stepped_ = Clock::now();
+      const Clock::duration time = stepped_ - began;
       if (!stepper_.plan().empty()) count_step(time, clock_seconds(CLOCK_THREAD_CPUTIME_ID) - work_began);
       stepper_.close_record();
-    } else if (stepper_.outstanding()) {
-      deliver_all();
+    } else {
+      stepped_ = {};
+      if (stepper_.outstanding()) deliver_all();
     }
     audit();
     publish_stats();
@@ -194,7 +196,8 @@ Status EngineImpl::accept(const SequenceAnswer& answer, TokenId token) {
 // Asynchronous: the tokens that are delivered are those of the step before the one that was begun, unless drafts are
 // worth it to wait for them.
 void EngineImpl::step() {
-  Clock::time_point began = Clock::now();
+  // What is done between two steps counts: a device that waits for it computes nothing.
+  Clock::time_point began = stepped_ != Clock::time_point() ? stepped_ : Clock::now();
   const auto seconds = [&began] { return std::chrono::duration<double>(Clock::now() - began).count(); };
   if (stepper_.outstanding() && stepper_.wants_tokens()) {
     deliver_all();
