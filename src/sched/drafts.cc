@@ -24,6 +24,8 @@ namespace sluice {
 namespace {
 
 constexpr double kLeastGain = 1.06;                // of drafts, as chances and times are estimates
+constexpr double kGainASequence = 0.01;            // more where steps wait: what the host does then was measured for one
+constexpr int kMostGainSequences = 32;
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
 constexpr double kPartForTries = 1.0 / 128;        // of the time of steps
 constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
@@ -157,11 +159,15 @@ int Scheduler::rows_before_drafts(int own) const {
   return prompts_want() ? limits_.max_batched_tokens : own;
 }
 
+double Scheduler::least_gain(int own) const {
+  return kLeastGain + (limits_.drafts.wait > 0 ? kGainASequence * std::min(own, kMostGainSequences) : 0);
+}
+
 // How many of the likeliest drafts pay, up to `rows`, in a step of `own` rows without them and so many waits.
 int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int waits) const {
   const int before = rows_before_drafts(own);
   const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
-  double tokens = own, seconds = times_.own(own), best = kLeastGain * tokens / seconds;
+  double tokens = own, seconds = times_.own(own), best = least_gain(own) * tokens / seconds;
   seconds += waits * times_.wait(own);
   int taken = 0, best_taken = 0;
   for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
@@ -213,7 +219,7 @@ double Scheduler::due_try(const DraftChoice& choice, int own) {
   if (++e.plans_without_draft < e.tries_again_after) return 0;
   const double more = times_.added(own, rows_before_drafts(own), 1, choice.source);
   const double waiting = times_.wait(own) / own;  // all of them may be due
-  return times_.own(own) > kLeastGain * own * (more + waiting) ? more : 0;
+  return times_.own(own) > least_gain(own) * own * (more + waiting) ? more : 0;
 }
 
 void Scheduler::save_for_tries(int own) {

@@ -324,6 +324,7 @@ class Scheduler {
   int rows_before_drafts(int own) const;
   void choose_offers(std::span<const DraftOffer> offers, int own, bool planned);
   DraftCounts count_drafts() const;
+  double least_gain(int own) const;
   int count_paying(const DraftCounts& drafts, int own, int rows, int waits) const;
   void choose_paying(int own, int rows);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
