@@ -23,8 +23,8 @@
 namespace sluice {
 namespace {
 
-constexpr double kLeastGain = 1.06;                // of drafts, as chances and times are estimates
-constexpr double kGainASequence = 0.01;            // more where steps wait: what the host does then was measured for one
+constexpr double kLeastGain = 1.06;      // of drafts, as chances and times are estimates
+constexpr double kGainASequence = 0.01;  // more where steps wait: what the host does then was measured for one
 constexpr int kMostGainSequences = 32;
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
 constexpr double kPartForTries = 1.0 / 128;        // of the time of steps
