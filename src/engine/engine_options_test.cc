@@ -161,5 +161,26 @@ TEST(EngineRefusalTest, PromptsLargerThanThePoolWithTheNumbers) {
   EXPECT_EQ(answer.wait().reason, FinishReason::kLength);
 }
 
+TEST(EngineOptions, StepsWaitForTokensWhereDraftsPayOrAlwaysOrNever) {
+  struct Case {
+    const char *speculative, *async;
+    bool adaptive, later;      // the device computes later
+    bool asynchronous, waits;  // expected
+  };
+  const Case cases[] = {
+      {"auto", "auto", true, true, true, true},    {"mtp", "auto", true, true, true, true},
+      {"auto", "auto", true, false, false, false}, {"off", "auto", true, true, true, false},
+      {"mtp", "auto", false, true, false, false},  {"auto", "on", true, true, true, false},
+      {"auto", "off", true, true, false, false},
+  };
+  for (const Case& c : cases) {
+    EngineSetup options;
+    options.speculation.speculative = c.speculative, options.speculation.speculative_adaptive = c.adaptive;
+    options.scheduler.async_scheduling = c.async;
+    EXPECT_EQ(resolve_async_scheduling(options, c.later), c.asynchronous) << c.speculative << " " << c.async;
+    EXPECT_EQ(waits_where_drafts_pay(options, c.later), c.waits) << c.speculative << " " << c.async;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::engine_options_test
