@@ -367,7 +367,9 @@ TEST(MatcherTest, WhatOthersCountedDecidesNothing) {
     EXPECT_EQ(both[0], both[1]) << alike;
     found.insert(both[0]);
   }
-  if (!kSanitized) EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
+  if (!kSanitized) {
+    EXPECT_EQ(found, (std::set{TokenMasks::Found::kSome, TokenMasks::Found::kTooMany}));
+  }
 }
 
 std::vector<std::string> random_words(std::span<const char* const> pieces, std::size_t common, std::mt19937& random) {
