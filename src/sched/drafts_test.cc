@@ -132,6 +132,20 @@ TEST(DraftsTest, StepsThatTakeLongerCount) {
   }
 }
 
+// The first step with drafts reads what lies in no cache yet: sequences went without drafts for hundreds of steps.
+TEST(DraftsTest, TheFirstStepAloneMakesNoneDearer) {
+  Drafting drafting(cost(0.3), 1);
+  int steps_with = 0, all = 0;
+  for (int i = 0; i < 200; ++i) {
+    const int drafts = drafting.step(1, 1, DraftSource::kMtp, [&](int drafts) {
+      steps_with += drafts > 0 ? 1 : 0;
+      return 1 + (steps_with == 1 ? 3 : 0.3) * drafts;
+    });
+    all += drafts;
+  }
+  EXPECT_GT(all, 100);
+}
+
 // A start that other work disturbed may say that rows cost nothing.
 TEST(DraftsTest, RowsThatAreSaidToCostNothingAreLearnt) {
   Drafting drafting(cost(0), 1);

@@ -55,6 +55,8 @@ void StepTimes::Drafted::weigh(double plain) {
     said[i] = {(steps[i].whole / plain - 1) / steps[i].added, steps[i].weight};
     all += steps[i].weight;
   }
+  // One alone does not make them dearer: the first reads weights that lie in no cache yet.
+  if (used == 1) said[0].ratio = std::min(said[0].ratio, 1.0);
   std::sort(said.begin(), said.begin() + static_cast<std::ptrdiff_t>(used) + 1,
             [](const Said& a, const Said& b) { return a.ratio < b.ratio; });
   double left = kPart * all;
