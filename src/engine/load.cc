@@ -49,8 +49,9 @@ Result<bool> resolve_mtp(const EngineSetup& options) {
 }
 
 void measure_drafts(Runner& runner) {
-  runner.set_row_seconds(measure_few_rows(runner));
-  runner.set_draft_seconds(measure_draft(runner));
+  DraftTimes times = measure_draft_times(runner);
+  runner.set_row_seconds(std::move(times.rows));
+  runner.set_draft_seconds(times.draft);
   const std::vector<double>& seconds = runner.row_seconds();
   if (runner.computes_later()) runner.set_wait_seconds(measure_wait(runner));
   std::string steps;

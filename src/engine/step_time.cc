@@ -142,17 +142,23 @@ Result<StepTime> measure_step(Runner& runner) {
   return step_time(few, many, most);
 }
 
+namespace {
+
+constexpr int kDrafts = 2;  // of a model, that are timed
+
+bool drafts(const Runner& runner) {
+  return runner.model().drafts() && runner.pools().plan().open_states >= 2 + kDrafts;
+}
+
 // The least of a few: what two drafts add to a step of three rows.
-double measure_draft(Runner& runner) {
-  constexpr int kDrafts = 2, kTimes = 20;
+double time_draft(TimedSequence& sequence) {
+  constexpr int kTimes = 8;
   constexpr double kLongEnough = 0.1;
-  if (!runner.model().drafts() || runner.pools().plan().open_states < 2 + kDrafts) return 0;
-  Result<TimedSequence> sequence = sequence_with_context(runner, 1 + kDrafts, work_clock(runner));
   const SamplingParams sampling{};
   const TokenId id = 0;
   const TokenId given[kDrafts] = {1, 2};
   double least[2] = {}, spent = 0;
-  for (int i = 0; sequence.ok() && i < 2 * kTimes && (i < 2 || i % 2 == 1 || spent < kLongEnough); ++i) {
+  for (int i = 0; i < 2 * kTimes && (i < 2 || i % 2 == 1 || spent < kLongEnough); ++i) {
     const bool by_model = i % 2 == 1;
     StepSpan span{.sequence = {}, .ids = {&id, 1}, .logit_rows = {}};
     if (by_model) {
@@ -160,7 +166,7 @@ double measure_draft(Runner& runner) {
     } else {
       span.drafts = given;
     }
-    const Result<double> seconds = sequence->time(span, 0);
+    const Result<double> seconds = sequence.time(span, 0);
     if (!seconds.ok()) return 0;
     spent += *seconds;
     least[i % 2] = i < 2 ? *seconds : std::min(least[i % 2], *seconds);
@@ -168,10 +174,13 @@ double measure_draft(Runner& runner) {
   return std::max(0.0, (least[1] - least[0]) / kDrafts);
 }
 
-std::vector<double> measure_few_rows(Runner& runner) {
+}  // namespace
+
+DraftTimes measure_draft_times(Runner& runner) {
   constexpr int kMostRows = 64;
-  constexpr double kLongEnough = 0.5, kQuick = 0.1;  // seconds: of all that is measured, of what is measured again
-  constexpr double kMostWaiting = 1;                 // by the clock, where steps wait for others more than they compute
+  constexpr double kLongEnough = 0.5, kQuick = 0.04;  // seconds: of all that is measured, of what is measured again
+  constexpr int kTimesOfOne = 12;                     // of a row, of which the others are multiples, in turn
+  constexpr double kMostWaiting = 1;  // by the clock, where steps wait for others more than they compute
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
@@ -205,13 +214,13 @@ std::vector<double> measure_few_rows(Runner& runner) {
   do {
     before = spent;
     for (TimedRows& of : timed) {
-      for (int times = of.rows == kMostRows ? 1 : 4; times > 0; --times) {
+      for (int times = of.rows > kFewRows / 2 ? 1 : std::max(2, kTimesOfOne / of.rows); times > 0; --times) {
         if (long_enough() || of.seconds > kQuick / 4) break;
         if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
       }
     }
   } while (spent > before && spent < again_from + kQuick && !long_enough());  // until none is quick enough
-  return row_table(timed);
+  return {.rows = row_table(timed), .draft = drafts(runner) ? time_draft(*sequence) : 0};
 }
 
 namespace {

@@ -21,11 +21,14 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 // for one that needs the bound. Changes no result, only how long later steps take.
 Result<StepTime> measure_step(Runner& runner);
 
-// [rows - 1]: seconds that a step of so many rows of one sequence takes, tokens drawn from all of them, for the
-// scheduler's choice of drafts (sched/drafts.h). Measured at few numbers of rows, and no further than half a second
-// allows: a program that answers one prompt pays for it, too. What takes little time is measured several times, as all
-// later answers depend on it.
-std::vector<double> measure_few_rows(Runner& runner);
+struct DraftTimes {
+  std::vector<double> rows;  // [rows - 1]: seconds of a step of so many of one sequence, tokens drawn from all of them
+  double draft = 0;          // seconds that a token drafted by the model takes; 0 where it drafts none
+};
+// For the scheduler's choice of drafts (sched/drafts.h). Measured at few numbers of rows, and no further than half a
+// second allows: a program that answers one prompt pays for it, too. What takes little time is measured several times,
+// as all later answers depend on it.
+DraftTimes measure_draft_times(Runner& runner);
 
 // Seconds of so many steps of one row of a throw-away sequence, after one that is not counted; empty: it failed, or one
 // took more than `most` seconds.
@@ -41,9 +44,6 @@ struct TimedRows {
 // That table from times of ascending numbers of rows, the first of one row; between them lines, and more for more rows
 // of the first eight.
 std::vector<double> row_table(std::span<const TimedRows> timed);
-
-// Seconds that a token drafted by the model takes; 0 where it drafts none.
-double measure_draft(Runner& runner);
 
 // The same from the times of passes of 16 and of 64 rows; 0: not measured.
 StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows);

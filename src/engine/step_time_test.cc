@@ -77,7 +77,7 @@ TEST(StepTime, FewRowsAreTimed) {
   EngineSetup options;
   options.cache.kv_cache_memory = 64 << 20;
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
-  const std::vector<double> table = measure_few_rows(*runner);
+  const std::vector<double> table = measure_draft_times(*runner).rows;
   ASSERT_EQ(table.size(), 64U);
   EXPECT_GT(table.front(), 0);
   EXPECT_TRUE(std::ranges::is_sorted(table));
@@ -96,7 +96,7 @@ TEST(StepTime, SlowRowsAreTimedOnce) {
   options.cache.kv_cache_memory = 64 << 20;
   options.model.max_model_len = 8;
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
-  EXPECT_EQ(measure_few_rows(*runner).size(), 8U);
+  EXPECT_EQ(measure_draft_times(*runner).rows.size(), 8U);
   EXPECT_EQ(steps, 2 + 7) << "of one row before it, then 1, 2, 3, 4, 5, 6 and 8";
 }
 
@@ -112,7 +112,7 @@ TEST(StepTime, StepsThatWaitAreTimedForASecondOrSo) {
   options.cache.kv_cache_memory = 64 << 20;
   options.model.max_model_len = 8;
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
-  EXPECT_EQ(measure_few_rows(*runner).size(), 8U);
+  EXPECT_EQ(measure_draft_times(*runner).rows.size(), 8U);
   EXPECT_LE(steps, 2 + 7 + 100 + 4) << "a second holds a hundred";
 }
 
@@ -127,7 +127,7 @@ TEST(StepTime, TheLeastTimeOfARowCounts) {
   options.cache.kv_cache_memory = 64 << 20;
   options.model.max_model_len = 3;
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
-  const std::vector<double> table = measure_few_rows(*runner);
+  const std::vector<double> table = measure_draft_times(*runner).rows;
   ASSERT_EQ(table.size(), 3U);
   EXPECT_GT(steps, 2 + 3) << "they are timed again";
   EXPECT_LT(table.back(), 0.015);
