@@ -1,4 +1,4 @@
-"""python3 bench/speculation.py SLUICE OUT.md [--model V4_2B_CONFIG] [--quick] [--only-servers]: what speculation gains and never costs
+"""python3 bench/speculation.py SLUICE OUT.md [--model V4_2B_CONFIG] [--quick] [--only-servers | --only-tasks | --only-edit]: what speculation gains and never costs
 (docs/speculation.md), measured beside each other in one run, as ratios. From the root of a checkout, on a machine with
 nothing else to do. The large model is random weights made from its config.json here; its part runs beside the embedded
 model's, on two cores each. Several can run at once, each on cores (taskset) and ports of its own, for a part of the concurrencies."""
@@ -106,11 +106,19 @@ def of_prose(text, requests, turn):
         yield "completions", {"prompt": text[begin:begin + 300], "max_tokens": 96}
 
 
-def counts(port):
+def metrics(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
-    count = {line.split("{")[0].split(" ")[0]: float(line.split()[-1]) for line in lines if line and line[0] != "#"}
+    return {line.split("{")[0].split(" ")[0]: float(line.split()[-1]) for line in lines if line and line[0] != "#"}
+
+
+def counts(port):
+    count = metrics(port)
     return [count[f"sluice_spec_decode_num_{what}_tokens_total"] for what in ("draft", "accepted")]
+
+
+def decode_seconds(port):
+    return metrics(port)["sluice_request_decode_time_seconds_sum"]
 
 
 class Case:
@@ -178,6 +186,38 @@ def never_slower(bench, starts, port=18611, concurrencies=(1, 4, 16, 64), kinds=
         yield case.line()
 
 
+def each_task(bench, port=18621, items=40, turns=6):
+    """The four tasks, one request after the other at temperature 0, without drafts and with those that pay: processor seconds of
+    all, and those between an answer's first token and its last, of which no prompt is a part. The least of some turns."""
+    yield ("| off / adaptive | with prompts | answers | tokens | ms a token without | drafted a token | of these right |\n"
+           "|---|---|---|---|---|---|---|")
+    servers = {port + i: serve(bench, port + i, ["--speculative", kind]) for i, kind in enumerate(("off", "auto"))}
+    whole = [[0, 0], [0, 0]]
+    try:
+        for task in TASKS:
+            with open(os.path.join(bench.folder, f"{task}.jsonl")) as file:
+                requests = [json.loads(line) for line in file][:items]
+            requests = [("chat/completions", {key: item[key] for key in ("messages", "tools") if key in item} | {"max_tokens": 128})
+                        for item in requests]
+            least, before = [[float("inf")] * 2 for _ in servers], counts(port + 1)
+            for turn in range(turns):
+                for which in sorted((0, 1), reverse=turn % 4 in (1, 2)):
+                    case, decoded = Case(task, None, 1, 0), decode_seconds(port + which)
+                    processor = case.seconds(servers[port + which], port + which, requests, turn)[1]
+                    seconds = processor, decode_seconds(port + which) - decoded
+                    least[which] = [min(was, now) for was, now in zip(least[which], seconds)]
+            drafted, right = (after - was for after, was in zip(counts(port + 1), before))
+            whole = [[a + b for a, b in zip(*of)] for of in zip(whole, least)]
+            tokens = case.tokens - len(requests)
+            yield (f"| {task} |" + "".join(f" {off / on:.2f} |" for off, on in zip(*least)) + f" {tokens} |" +
+                   f" {1e3 * least[0][1] / tokens:.3f} | {drafted / (turns * tokens):.2f} | {right / max(1, drafted):.2f} |")
+    finally:
+        for server in servers.values():
+            server.terminate()
+            server.wait()
+    yield "| all |" + "".join(f" {off / on:.2f} |" for off, on in zip(*whole)) + " | | | |\n"
+
+
 def coupling(bench):
     """How many of the first drafts of prose are right at temperature 1."""
     with open("tests/evals/prose.txt") as file:
@@ -238,6 +278,7 @@ def of_embedded(bench, quick):
     yield "| embedded | tokens/s without | 0.9 given | 0.9 MTP | 0.8 given | 0.8 MTP |\n|---|---|---|---|---|---|"
     yield from drafted(bench, EMBEDDED, (), 64, 3 if quick else 5)
     yield f"\nEmbedded, a prompt of 512 with MTP's rows: {prefill(bench, EMBEDDED, 3 if quick else 9):.3f} of the time without\n"
+    yield from each_task(bench)
     yield from coupling(bench)
     yield from never_slower(bench, 1 if quick else 3)
     yield from edit(bench)
@@ -260,6 +301,7 @@ def main():
     parser.add_argument("--starts", type=int, default=3, help="of these servers")
     parser.add_argument("--concurrent", default="1,4,16,64", help="requests at a time, for these servers")
     parser.add_argument("--kinds", default="off,auto", help="--speculative of these servers; off,off tells the error of the ratios")
+    parser.add_argument("--only-tasks", action="store_true", help="each of the four tasks, one request at a time")
     parser.add_argument("--only-edit", action="store_true", help="a predicted answer of SmolLM2")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -269,6 +311,8 @@ def main():
         parts = [of_embedded(embedded, args.quick)]
         if args.only_servers:
             parts = [never_slower(embedded, args.starts, args.port, list(map(int, args.concurrent.split(","))), args.kinds.split(","))]
+        if args.only_tasks:
+            parts = [each_task(embedded)]
         if args.only_edit:
             parts = [edit(embedded)]
         if args.model:
