@@ -80,12 +80,12 @@ int Scheduler::rows_for_drafts(int own) const {
 }
 
 bool Scheduler::waiting_pays(std::span<const DraftOffer> offers) {
-  const int own = turns_.size();
-  if (limits_.drafts.most == 0 || offers.empty() || own > limits_.max_batched_tokens) return false;
+  const int own = turns_.size(), rows = rows_for_drafts(own);
+  if (limits_.drafts.most == 0 || offers.empty() || rows <= 0) return false;
   if (times_.wants_plain(own)) return false;
   choose_offers(offers, own, false);
   constexpr int kWaits = 2;
-  if (count_paying(count_drafts(), own, rows_for_drafts(own), kWaits) > 0) return true;
+  if (count_paying(count_drafts(), own, rows, kWaits) > 0) return true;
   return wants_try(own, kWaits);
 }
 
@@ -98,6 +98,7 @@ void Scheduler::plan_drafts(const PlanFacts& facts) {
   if (limits_.drafts.most == 0 || facts.offers.empty()) return;
   if (static_cast<int>(plan_.spans.size()) < turns_.size()) return;  // some have no row of their own
   const int own = plan_.rows, rows = rows_for_drafts(own);
+  if (rows <= 0) return;
   choose_offers(facts.offers, own, true);
   if (limits_.drafts.adaptive) {
     choose_paying(own, rows);
@@ -212,14 +213,22 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
 }
 
 // A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay,
-// and all of them take a small part of the time. What one that is due adds to the step; 0: none is.
-double Scheduler::due_try(const DraftChoice& choice, int own) {
+// and all of them take a small part of the time. What it adds to the step, by source; 0: it would not pay.
+Scheduler::TryCosts Scheduler::try_costs(int own) const {
+  const double seconds = times_.own(own), tokens = least_gain(own) * own;
+  const double waiting = times_.wait(own) / own;  // all of them may be due
+  TryCosts costs{};
+  for (std::size_t source = 0; source < kDraftSources; ++source) {
+    const double more = times_.added(own, rows_before_drafts(own), 1, static_cast<DraftSource>(source));
+    if (seconds > tokens * (more + waiting)) costs[source] = more;
+  }
+  return costs;
+}
+
+bool Scheduler::due_try(const DraftChoice& choice) {
   Entry& e = *choice.entry;
   if (choice.granted > 0) e.plans_without_draft = -1;
-  if (++e.plans_without_draft < e.tries_again_after) return 0;
-  const double more = times_.added(own, rows_before_drafts(own), 1, choice.source);
-  const double waiting = times_.wait(own) / own;  // all of them may be due
-  return times_.own(own) > least_gain(own) * own * (more + waiting) ? more : 0;
+  return ++e.plans_without_draft >= e.tries_again_after;
 }
 
 void Scheduler::save_for_tries(int own) {
@@ -231,9 +240,10 @@ void Scheduler::save_for_tries(int own) {
 bool Scheduler::wants_try(int own, int waits) {
   save_for_tries(own);
   const double waiting = waits * times_.wait(own);
+  const TryCosts costs = try_costs(own);
   bool wants = false;
   for (const DraftChoice& choice : draft_choices_) {
-    const double more = due_try(choice, own);
+    const double more = due_try(choice) ? costs[static_cast<std::size_t>(choice.source)] : 0;
     wants = wants || (more > 0 && more + waiting <= seconds_for_tries_);
   }
   if (wants) seconds_for_tries_ -= waiting;
@@ -242,8 +252,9 @@ bool Scheduler::wants_try(int own, int waits) {
 
 void Scheduler::try_again(int own) {
   save_for_tries(own);
+  const TryCosts costs = try_costs(own);
   for (DraftChoice& choice : draft_choices_) {
-    const double more = due_try(choice, own);
+    const double more = due_try(choice) ? costs[static_cast<std::size_t>(choice.source)] : 0;
     if (more == 0 || more > seconds_for_tries_) continue;
     Entry& e = *choice.entry;
     seconds_for_tries_ -= more;

@@ -1,77 +1,12 @@
 // How many drafts a plan has, and for whom.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 
-#include "sched/scheduler_world_testing.h"
+#include "sched/drafting_testing.h"
 
 namespace sluice::drafts_test {
 namespace {
-
-// `sequences` that decode, each with an offer of as many drafts as it likes.
-class Drafting {
- public:
-  Drafting(const DraftLimits& drafts, int sequences, int budget = 64) : world_(limits(drafts, sequences, budget)) {
-    for (int i = 0; i < sequences; ++i) world_.add(i, {3, 1000});
-    while (world_.scheduler.decoding() < sequences) world_.step();
-  }
-
-  StepPlan plan(int offered, DraftSource source = DraftSource::kMtp) {
-    PlanFacts facts = world_.memory.answers(&world_.scheduler);
-    for (int i = 0; i < world_.scheduler.decoding(); ++i) {
-      facts.offers.push_back({world_.scheduler.decoding(i), source, offered});
-    }
-    return world_.scheduler.plan(facts);
-  }
-  // The first `right` drafts of each are right, or all.
-  int step(int offered, int right, DraftSource source = DraftSource::kMtp,
-           const std::function<double(int drafts)>& seconds = {}) {
-    const StepPlan plan = this->plan(offered, source);
-    world_.memory.carry_out(plan);
-    std::vector<int> kept;
-    int drafts = 0;
-    for (const Span& span : plan.spans) {
-      kept.push_back(span.rows - span.drafts + std::min(right, span.drafts));
-      drafts += span.drafts;
-    }
-    world_.memory.finish(plan, kept);
-    world_.scheduler.completed();
-    for (std::size_t i = 0; i < plan.spans.size(); ++i) {
-      const Span& span = plan.spans[i];
-      const int stays = kept[i] - (span.rows - span.drafts);
-      if (span.drafts > 0) world_.scheduler.judged(span.sequence, span.source, span.drafts, stays);
-      world_.memory.append(span.sequence, 1 + stays);
-    }
-    if (seconds) world_.scheduler.took(DecodedRows::of(plan), seconds(drafts));
-    world_.memory.audit();
-    EXPECT_EQ(world_.memory.problem(), "");
-    return drafts;
-  }
-  SchedulerWorld& world() { return world_; }
-
- private:
-  static SchedulerLimits limits(const DraftLimits& drafts, int sequences, int budget) {
-    SchedulerLimits l;
-    l.max_batched_tokens = budget;
-    l.max_seqs = sequences + 2;
-    l.max_model_len = 2000;
-    l.latent_pages = 400;
-    l.geometry = {.resume_pages = 0, .has_latents = true, .has_windows = false};
-    l.drafts = drafts;
-    return l;
-  }
-
-  SchedulerWorld world_;
-};
-
-// A row costs this part of a step of one row.
-DraftLimits cost(double of_row, int most = 8) {
-  DraftLimits limits{.most = most, .adaptive = true, .step_seconds = {}};
-  for (int rows = 0; rows < 64; ++rows) limits.step_seconds.push_back(1 + of_row * rows);
-  return limits;
-}
 
 TEST(DraftsTest, RowsThatCostNothingAreAllGiven) {
   Drafting one(cost(0), 1);
@@ -289,63 +224,6 @@ TEST(DraftsTest, TheBetterOfTwoOffersIsTaken) {
   const StepPlan plan = drafting.world().scheduler.plan(facts);
   EXPECT_EQ(plan.spans.at(0).source, DraftSource::kLongCopy);
   EXPECT_EQ(plan.spans.at(0).drafts, 4);
-}
-
-// Of a device that takes a step behind another without a wait for tokens: a row is cheap.
-DraftLimits waits(double wait) {
-  DraftLimits limits = cost(0.1, 4);
-  limits.wait = wait;
-  return limits;
-}
-
-TEST(DraftsTest, WaitingForTokensPaysIfTheDraftsDo) {
-  const auto pays = [](double wait, DraftSource source, bool foreseen) {
-    Drafting one(waits(wait), 1);
-    const DraftOffer offer{one.world().scheduler.decoding(0), source, 4, foreseen};
-    return one.world().scheduler.waiting_pays({&offer, 1});
-  };
-  EXPECT_TRUE(pays(0.1, DraftSource::kLongCopy, false));
-  EXPECT_FALSE(pays(2, DraftSource::kLongCopy, false));
-  // 0.4 + 0.24 + ... tokens; of a chain that begins with what is on its way, 0.24 + 0.14 + ...
-  EXPECT_TRUE(pays(0.1, DraftSource::kShortCopy, false));
-  EXPECT_FALSE(pays(0.1, DraftSource::kShortCopy, true));
-}
-
-// Two waits to begin, one to go on.
-TEST(DraftsTest, ToBeginWithDraftsIsHarderThanToGoOn) {
-  Drafting one(waits(1.5), 1);
-  const DraftOffer offer{one.world().scheduler.decoding(0), DraftSource::kLongCopy, 4};
-  EXPECT_FALSE(one.world().scheduler.waiting_pays({&offer, 1}));
-  EXPECT_GT(one.step(4, 4, DraftSource::kLongCopy), 0);
-}
-
-// Tokens that were foreseen teach what drafts would have been, and cost none.
-TEST(DraftsTest, WhatWasForeseenIsLearnt) {
-  Drafting one(waits(0.1), 1);
-  Scheduler& scheduler = one.world().scheduler;
-  const DraftOffer offer{scheduler.decoding(0), DraftSource::kLongCopy, 4};
-  EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
-  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
-  EXPECT_FALSE(scheduler.waiting_pays({&offer, 1}));
-  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, true);
-  EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
-}
-
-// Steps that wait for a try take a small part of the time, whatever comes of them.
-TEST(DraftsTest, AWaitForATryIsPaidForBefore) {
-  constexpr int kPlans = 2000;
-  constexpr double kWait = 0.1;
-  Drafting some(waits(kWait), 4);
-  Scheduler& scheduler = some.world().scheduler;
-  std::vector<DraftOffer> offers;
-  for (int i = 0; i < 4; ++i) offers.push_back({scheduler.decoding(i), DraftSource::kMtp, 4});
-  for (const DraftOffer& offer : offers) {
-    for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
-  }
-  int waited = 0;
-  for (int i = 0; i < kPlans; ++i) waited += scheduler.waiting_pays(offers) ? 1 : 0;
-  EXPECT_GT(waited, kPlans / 1000);
-  EXPECT_LE(2 * waited * kWait, 0.01 * kPlans * waits(0).step(4));
 }
 
 }  // namespace

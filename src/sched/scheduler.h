@@ -329,7 +329,9 @@ class Scheduler {
   void choose_paying(int own, int rows);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
   void grant_likeliest(const DraftCounts& drafts, int count);
-  double due_try(const DraftChoice& choice, int own);
+  using TryCosts = std::array<double, kDraftSources>;
+  TryCosts try_costs(int own) const;
+  static bool due_try(const DraftChoice& choice);
   void save_for_tries(int own);
   bool wants_try(int own, int waits);
   void try_again(int own);

@@ -98,5 +98,49 @@ TEST_F(StepTimesTest, WhatIsNotSeenAgainIsForgotten) {
   EXPECT_NEAR(ratio(4), 1, 0.01);
 }
 
+// Where steps go on by themselves, one with drafts has a wait beside what these add.
+class StepTimesOfWaitsTest : public StepTimesTest {
+ protected:
+  StepTimesOfWaitsTest() { times_ = StepTimes(with_wait()); }
+
+  static constexpr double kWait = 0.5;
+  static DraftLimits with_wait() {
+    DraftLimits with = limits();
+    with.wait = kWait;
+    return with;
+  }
+};
+
+TEST_F(StepTimesOfWaitsTest, AWaitIsPartOfWhatDraftsAdd) {
+  EXPECT_NEAR(times_.wait(4), kWait, 1e-6);
+  run(32, 4, 4, [](double own, double added) { return own + added + (added > 0 ? kWait : 0); });
+  EXPECT_NEAR(ratio(4), 1, 0.01);
+  EXPECT_NEAR(times_.wait(4), kWait, 0.01 * kWait);
+}
+
+// Whoever drafts: the dearer of the two says what it takes.
+TEST_F(StepTimesOfWaitsTest, AWaitTakesAsMuchMoreAsDraftsDo) {
+  for (const int by_model : {4, 0}) {
+    times_ = StepTimes(with_wait());
+    const double added = by_model > 0 ? 0.3 * 4 : 0.2 * 4;
+    for (int i = 0; i < 32; ++i) {
+      times_.add(4, 0, 0, 1.6);
+      times_.add(4, 4, by_model, 1.6 + 3 * (added + kWait));
+    }
+    EXPECT_NEAR(times_.wait(4), 3 * kWait, 0.03) << by_model;
+    EXPECT_NEAR(times_.wait(64), 3 * kWait, 0.03) << by_model;
+  }
+}
+
+// Each without drafts costs two waits.
+TEST_F(StepTimesOfWaitsTest, FewerStepsHaveNoDrafts) {
+  times_.add(2, 0, 0, 1.2);
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_FALSE(times_.wants_plain(2));
+    times_.add(2, 2, 2, 2.3);
+  }
+  EXPECT_TRUE(times_.wants_plain(2));
+}
+
 }  // namespace
 }  // namespace sluice::step_times_test
