@@ -34,6 +34,8 @@ class FakeModel final : public Model {
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
+    // The same for the guesses of the layer that drafts.
+    std::function<void(TokenId, Position, float*)> on_draft;
   };
 
   FakeModel() : FakeModel(Settings()) {}
@@ -68,9 +70,14 @@ class FakeModel final : public Model {
 
   bool drafts() const override { return settings_.drafts; }
   void draft(const Exec& exec, const StepTables& step, const CacheView&, int, float* logits, const Tap*) override {
-    run_in_order(exec, [rows = step.ids.size(), vocab = static_cast<std::size_t>(settings_.vocab), logits] {
+    run_in_order(exec, [this, step, vocab = static_cast<std::size_t>(settings_.vocab), logits] {
+      const std::size_t rows = step.ids.size();
       std::fill_n(logits, rows * vocab, 0.0F);
-      for (std::size_t row = 0; row < rows; ++row) logits[row * vocab] = 1000;
+      for (std::size_t row = 0; row < rows; ++row) {
+        float* const own = logits + row * vocab;
+        own[0] = 1000;
+        if (settings_.on_draft) settings_.on_draft(step.ids[row], step.positions[row], own);
+      }
     });
   }
 
