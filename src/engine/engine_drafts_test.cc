@@ -190,6 +190,25 @@ TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
   EXPECT_GT(stats.drafts.accepted_tokens, 50U);
 }
 
+// A prediction that ends where the answer goes on stands beside the model's drafts, which are taken and right.
+TEST(EngineDraftsTest, TheModelsDraftsAreNotThePredictions) {
+  EngineSetup options = with_drafts(4);
+  options.speculation.speculative = "auto";
+  FakeModel::Settings settings;
+  settings.drafts = true;
+  settings.on_logits = [](TokenId, Position, float* logits) { logits[0] = 1000; };
+  auto engine = make_engine(options, settings);
+  Answer answer;
+  Request r = request(answer, {1, 2, 3}, 200, kGreedy);
+  r.prediction.assign(40, 0);
+  r.prediction.insert(r.prediction.end(), 10, 1);
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  answer.wait();
+  EXPECT_GT(engine->stats().drafts.accepted_tokens, 100U);
+  const std::vector<Output> outputs = answer.outputs();
+  EXPECT_EQ(std::ranges::count(outputs, true, &Output::predicted), 4) << "those behind the first token alone";
+}
+
 // Drawn with the answer's own parameters.
 TEST(EngineDraftsTest, TheModelsDraftsOfSampledAnswersChangeNothing) {
   const auto prompt = random_tokens(10, 9);
