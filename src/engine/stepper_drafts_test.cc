@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -196,83 +194,6 @@ TEST(StepperDraftsTest, AWaitThatTakesLongIsNotPaidFor) {
   Ahead ahead(1, {.wait = 3});
   ahead.draft_by(many, always);
   EXPECT_LE(ahead.waits(100), 2);
-}
-
-// What a model drafts for sequences of which some may have fewer drafts than others: each has its own, depth by depth.
-TEST(StepperDraftsTest, EachSequenceHasTheModelsDraftsOfItsOwn) {
-  for (const char* device : {"cpu", "emulated"}) {
-    SCOPED_TRACE(device);
-    EngineSetup options = waits_where_it_pays();
-    options.machine.device = device;
-    options.speculation.speculative = "mtp";
-    options.speculation.speculative_adaptive = false;
-    FakeModel::Settings settings{.drafts = true};
-    const auto behind = [](TokenId token) { return (7 * token + 5) % 64; };
-    settings.on_draft = [behind](TokenId token, Position, float* logits) {
-      logits[0] = 0, logits[behind(token)] = 1000;
-    };
-    const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
-    Stepper stepper(runner.get(), options);
-    std::map<SequenceId, int> left;
-    for (int i = 0; i < 6; ++i) {
-      NewSequence given{.prompt = random_tokens(3 + i, static_cast<unsigned>(i)), .max_tokens = 3 + (5 * i) % 6};
-      left[stepper.add(given)] = given.max_tokens;
-    }
-    std::set<std::size_t> counts_beside;  // different ones in a step
-    while (!stepper.idle()) {
-      ASSERT_TRUE(stepper.step().ok());
-      const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());
-      std::set<std::size_t> counts;
-      for (std::size_t i = 0; i < sampled.size(); ++i)
-        stepper.draw(sampled[i], stepper.logits_row(i), {.temperature = 0});
-      stepper.send();
-      for (const SequenceId id : sampled) {
-        TokenId token = stepper.tokens(id).back();
-        const std::span<const TokenId> drafts = stepper.drafts(id);
-        for (const TokenId draft : drafts) EXPECT_EQ(draft, token = behind(token));
-        if (!drafts.empty()) counts.insert(drafts.size());
-      }
-      counts_beside.insert(counts.size());
-      const std::span<const DrawnToken> taken = stepper.take();
-      for (const DrawnToken& drawn : std::vector<DrawnToken>(taken.begin(), taken.end())) {
-        if (!drawn.id || !left.contains(drawn.id)) continue;
-        stepper.append(drawn.id, drawn.row->token);
-        if (--left.at(drawn.id) > 0) continue;
-        stepper.end(drawn.id);
-        left.erase(drawn.id);
-      }
-      stepper.settle_drafts();
-    }
-    EXPECT_GE(*counts_beside.rbegin(), 3U);
-  }
-}
-
-// Where the layer and the model say the same, a draft is drawn as its token is: with the noise of its position.
-TEST(StepperDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
-  EngineSetup options = waits_where_it_pays();
-  options.speculation.speculative = "mtp";
-  options.speculation.speculative_adaptive = false;
-  FakeModel::Settings settings{.drafts = true};
-  settings.on_logits = settings.on_draft = [](TokenId token, Position, float* logits) {
-    for (int i = 0; i < 64; ++i) logits[i] = static_cast<float>((i * 5 + token) % 64) / 64;
-  };
-  Stage stage(options, settings);
-  const SamplingParams sampling{.temperature = 1, .seed = 5};
-  NewSequence given{.prompt = {1, 2, 3}, .max_tokens = 60};
-  given.answer.sampling = sampling;
-  const SequenceId id = stage.stepper().add(given);
-  while (stage.stepper().generated(id) < 50) {
-    ASSERT_TRUE(stage.stepper().step().ok());
-    stage.stepper().draw(id, stage.stepper().logits_row(0), sampling);
-    stage.stepper().send();
-    const auto taken = stage.stepper().take();
-    for (const DrawnToken& drawn : std::vector<DrawnToken>(taken.begin(), taken.end())) {
-      if (drawn.id) stage.stepper().append(id, drawn.row->token);
-    }
-    stage.stepper().settle_drafts();
-  }
-  EXPECT_GE(stage.stats().drafts.drafted_tokens, 40U);
-  EXPECT_EQ(stage.stats().drafts.accepted_tokens, stage.stats().drafts.drafted_tokens);
 }
 
 }  // namespace
