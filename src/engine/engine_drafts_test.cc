@@ -190,6 +190,18 @@ TEST(EngineDraftsTest, TogetherAndPreemptedTheyAreAsAlone) {
   EXPECT_GT(stats.drafts.accepted_tokens, 50U);
 }
 
+// That the newest token is the first of the prediction says little: it counts where the answer begins.
+TEST(EngineDraftsTest, APredictionBeginsWithTheAnswer) {
+  FakeModel::Settings settings;
+  settings.on_logits = [](TokenId token, Position, float* logits) { logits[(token + 1) % 64] = 1000; };
+  for (const bool at_start : {true, false}) {
+    auto engine = make_engine(with_drafts(3), settings);
+    const Served served = serve(*engine, {1, 2}, 30, {at_start ? 3 : 20, 40, 40, 40, 40});
+    EXPECT_EQ(served.stats.drafts.drafted_tokens, at_start ? 3U : 0U);
+    EXPECT_EQ(served.stats.drafts.accepted_tokens, 0U);
+  }
+}
+
 // A prediction that ends where the answer goes on stands beside the model's drafts, which are taken and right.
 TEST(EngineDraftsTest, TheModelsDraftsAreNotThePredictions) {
   EngineSetup options = with_drafts(4);
