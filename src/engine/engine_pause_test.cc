@@ -72,7 +72,8 @@ TEST(EngineTurnTest, TheLoopSaysHowLongItHasBeenInAStep) {
   }
   EXPECT_EQ(engine->stats().turn_seconds, 0) << "it has nothing to do";
   const StepCounts counts = engine->stats().step_counts;
-  EXPECT_EQ(std::accumulate(counts.by_seconds.begin(), counts.by_seconds.end(), 0U), engine->stats().steps);
+  EXPECT_EQ(std::accumulate(counts.by_seconds.begin(), counts.by_seconds.end(), std::uint64_t{0}),
+            engine->stats().steps);
   EXPECT_GE(counts.rows, 14U) << "of the prompt, and of all tokens but the last";
   EXPECT_GE(counts.seconds, 0.02);
 }
