@@ -47,5 +47,31 @@ TEST(NarrowWeight, ItsValuesAreTheNearest) {
   EXPECT_GT(largest_code, 448 / 2 - 16);
 }
 
+// A largest value that is one of e4m3's is its largest code; NaN, subnormals and nothing but zeros.
+TEST(NarrowWeight, ExtremesOfABlock) {
+  ThreadPool pool(1);
+  constexpr int kIn = 4 * kNarrowBlock;
+  std::vector<float> values(kIn, 0.0F);
+  const auto value = [&values](int block, int k) -> float& {
+    return values[static_cast<std::size_t>(block * kNarrowBlock + k)];
+  };
+  value(0, 3) = -std::ldexp(448.0F, -5), value(0, 9) = std::ldexp(1.0F, -5);
+  value(1, 5) = std::numeric_limits<float>::quiet_NaN(), value(1, 6) = 3;
+  value(2, 0) = std::ldexp(1.0F, -130);
+  WeightView view{.format = WeightFormat::kF32, .out = 1, .in = kIn};
+  view.data = reinterpret_cast<const std::byte*>(values.data());
+  WeightView narrow = narrow_shape(view);
+  std::vector<std::byte> scales(narrow_scales(narrow)), codes(narrow.row_bytes());
+  write_narrow_scales(&pool, view, scales.data());
+  write_narrow(&pool, view, scales.data(), codes.data());
+  narrow.data = codes.data(), narrow.scales = scales.data();
+  const KeepDenormals exact;
+  EXPECT_EQ(narrow.element(0, 3), -448);
+  for (const int k : {3, 9}) EXPECT_EQ(narrow.element(0, k) * narrow.scale(0, k), value(0, k));
+  EXPECT_TRUE(std::isnan(narrow.scale(0, kNarrowBlock)));
+  EXPECT_EQ(narrow.element(0, 2 * kNarrowBlock) * narrow.scale(0, 2 * kNarrowBlock), value(2, 0));
+  EXPECT_EQ(narrow.element(0, 3 * kNarrowBlock) * narrow.scale(0, 3 * kNarrowBlock), 0);
+}
+
 }  // namespace
 }  // namespace sluice::narrow_weight_test
