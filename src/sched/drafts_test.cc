@@ -1,7 +1,9 @@
 // How many drafts a plan has, and for whom.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "sched/drafting_testing.h"
 
@@ -121,6 +123,67 @@ TEST(DraftsTest, ASequenceWithoutDraftsTriesAgain) {
   int drafts = 0;
   for (int i = 0; i < 1000 && drafts < 2; ++i) drafts = drafting.step(8, 8);
   EXPECT_GE(drafts, 2);
+}
+
+// Less and less often, counted from its last draft; and as at first when one was right, which alone makes none pay.
+TEST(DraftsTest, TriesAreFartherAndFartherApart) {
+  Drafting drafting(cost(0.3), 1);
+  for (int i = 0; i < 50; ++i) drafting.step(1, 1);  // all right
+  std::vector<int> gaps;
+  const auto wait_for_one = [&](int right) {
+    int steps = 1;
+    while (drafting.step(1, right) == 0) ++steps;
+    gaps.push_back(steps);
+  };
+  while (gaps.empty() || gaps.back() == 1) wait_for_one(0);
+  gaps.erase(gaps.begin(), gaps.end() - 1);
+  for (const int right : {0, 0, 1, 0}) wait_for_one(right);
+  EXPECT_THAT(gaps, ::testing::ElementsAre(48, 96, 192, 192, 48));
+}
+
+// One draft pays and a second that is as likely does not: it is that of whose turn is first.
+TEST(DraftsTest, OfEquallyLikelyDraftsNoMoreAreGivenThanPay) {
+  DraftLimits limits = cost(0.01);
+  for (std::size_t row = 3; row < limits.step_seconds.size(); ++row) limits.step_seconds[row] += 2;
+  Drafting two(limits, 2);
+  const SequenceId first = two.world().scheduler.decoding(0);
+  const StepPlan plan = two.plan(1);
+  for (const Span& span : plan.spans) EXPECT_EQ(span.drafts, span.sequence == first ? 1 : 0);
+}
+
+// Drafts go beyond the block of the newest token only if nobody waits for pages.
+TEST(DraftsTest, APageThatSomebodyWaitsForIsNotTaken) {
+  for (const bool waits : {false, true}) {
+    SchedulerLimits limits;
+    limits.max_batched_tokens = 256;
+    limits.max_seqs = 4;
+    limits.max_model_len = 600;
+    limits.latent_pages = 4;
+    limits.geometry = {.resume_pages = 0, .has_latents = true, .has_windows = false};
+    limits.drafts = {.most = 8, .adaptive = false, .step_seconds = {}};
+    SchedulerWorld world(limits);
+    world.add(0, {kBlockTokens - 8, 100});
+    world.step();
+    if (waits) world.add(1, {3 * kBlockTokens + 10, 10});  // all pages
+    PlanFacts facts = world.memory.answers(&world.scheduler);
+    facts.offers = {{SequenceId(0), DraftSource::kMtp, 8}};
+    const StepPlan plan = world.scheduler.plan(facts);
+    ASSERT_EQ(plan.spans.size(), 1U);
+    EXPECT_EQ(plan.spans[0].drafts, waits ? 7 : 8);
+  }
+}
+
+// What others were like is only where a sequence begins.
+TEST(DraftsTest, ANewSequenceLearnsQuicklyThatItDiffers) {
+  DraftRecord others;
+  for (int i = 0; i < 50; ++i) others.add(DraftSource::kMtp, 1, 0);
+  DraftRecord own = DraftRecord::like(others);
+  for (int i = 0; i < 4; ++i) {
+    own.add(DraftSource::kMtp, 1, 1);
+    others.add(DraftSource::kMtp, 1, 1);
+  }
+  EXPECT_GE(DraftRecord::chance(own.levels(DraftSource::kMtp)[0]), 0.5);
+  EXPECT_LE(DraftRecord::chance(others.levels(DraftSource::kMtp)[0]), 0.25);
 }
 
 // Where a second draft is never right, the first still is.
