@@ -21,6 +21,7 @@ struct CUevent_st {
 struct CUgraphNode_st {
   std::function<void()> work;
   CUgraphNode_st* after = nullptr;
+  bool early = false;
 };
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
@@ -74,11 +75,16 @@ Queue& queue() {
   return queue;
 }
 
-std::function<void()> call_of(const void* function, void** arguments, unsigned blocks) {
+std::function<void()> call_of(const void* function, void** arguments, FakeLaunch launch) {
   const auto* kernel = static_cast<const FakeKernel*>(function);
   const auto* from = static_cast<const std::byte*>(arguments[0]);
-  return [kernel, copy = std::vector<std::byte>(from, from + kernel->bytes), blocks,
-          teams = *static_cast<const int*>(arguments[1])] { kernel->run(copy.data(), blocks, teams); };
+  launch.teams = *static_cast<const int*>(arguments[1]);
+  launch.team_shared_bytes = *static_cast<const int*>(arguments[2]);
+  return
+      [kernel, copy = std::vector<std::byte>(from, from + kernel->bytes), launch] { kernel->run(copy.data(), launch); };
+}
+std::function<void()> call_of(const cudaKernelNodeParams& params) {
+  return call_of(params.func, params.kernelParams, {params.gridDim.x, params.blockDim.x, params.sharedMemBytes});
 }
 
 }  // namespace
@@ -195,7 +201,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
   ++fake_cuda().launches;
-  return queue().enqueue(call_of(function, arguments, config->gridDim.x));
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization) ++fake_cuda().early;
+  }
+  return queue().enqueue(call_of(
+      function, arguments, {config->gridDim.x, config->blockDim.x, static_cast<unsigned>(config->dynamicSmemBytes)}));
 }
 cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned) {
   if (!fake_cuda().has_graphs) return cudaErrorNotSupported;
@@ -208,7 +218,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, std::size_t,
                                    const cudaKernelNodeParams* params) {
-  graph->nodes.push_back({.work = call_of(params->func, params->kernelParams, params->gridDim.x)});
+  graph->nodes.push_back({.work = call_of(*params)});
   *node = &graph->nodes.back();
   return cudaSuccess;
 }
@@ -216,8 +226,9 @@ cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t, cudaLaunchAttribute
   return cudaSuccess;
 }
 cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
-                                     const cudaGraphEdgeData*, std::size_t) {
+                                     const cudaGraphEdgeData* edge, std::size_t) {
   (*to)->after = *from;
+  (*to)->early = edge->type == cudaGraphDependencyTypeProgrammatic;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
@@ -234,12 +245,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsi
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t ready, cudaGraphNode_t node,
                                              const cudaKernelNodeParams* params) {
   ++fake_cuda().nodes_changed;
-  ready->works[node] = call_of(params->func, params->kernelParams, params->gridDim.x);
+  ready->works[node] = call_of(*params);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t) {
   ++fake_cuda().graph_launches;
   for (CUgraphNode_st* node : ready->order) {
+    fake_cuda().early += node->early ? 1 : 0;
     if (const cudaError_t error = queue().enqueue(ready->works[node])) return error;
   }
   return cudaSuccess;

@@ -6,9 +6,14 @@
 
 namespace sluice {
 
+// How a kernel was started.
+struct FakeLaunch {
+  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  int teams = 0, team_shared_bytes = 0;
+};
 // What a test enqueues as the function of a kernel: called with a copy of its arguments.
 struct FakeKernel {
-  void (*run)(const void* kernel, unsigned blocks, int teams);
+  void (*run)(const void* kernel, const FakeLaunch& launch);
   std::size_t bytes;  // of its first argument
 };
 
@@ -20,6 +25,7 @@ struct FakeCuda {
   unsigned seed = 0;    // of when enqueued work is done by itself
   bool has_graphs = true;
   int launches = 0, graph_launches = 0, graphs_made = 0, nodes_changed = 0, graphs_alive = 0;
+  int early = 0;  // kernels that might start before the one ahead had ended
 };
 FakeCuda& fake_cuda();
 

@@ -16,15 +16,17 @@
 namespace sluice::launch_graphs_test {
 namespace {
 
-// x = x * factor + blocks + term, of one number: whatever is done twice, not at all or elsewhere shows.
+// x = x * factor + term + how it was started, of one number: whatever is done twice, not at all or elsewhere shows.
 struct Step {
   std::uint64_t* x;
   std::uint64_t factor, term;
 };
 template <int kKind>
-void run_step(const void* kernel, unsigned blocks, int teams) {
+void run_step(const void* kernel, const FakeLaunch& launch) {
   const Step step = *static_cast<const Step*>(kernel);
-  *step.x = *step.x * (step.factor * 2 + 1) + step.term * (kKind + 1) + blocks + static_cast<std::uint64_t>(teams);
+  *step.x = *step.x * (step.factor * 2 + 1) + step.term * (kKind + 1) + launch.blocks + 10U * launch.threads +
+            10'000U * launch.shared_bytes + (static_cast<std::uint64_t>(launch.teams) << 40) +
+            (static_cast<std::uint64_t>(launch.team_shared_bytes) << 50);
 }
 constexpr FakeKernel kKernels[] = {
     {run_step<0>, sizeof(Step)}, {run_step<1>, sizeof(Step)}, {run_step<2>, sizeof(Step)}};
@@ -34,6 +36,8 @@ struct Kernel {
   unsigned blocks = 1, threads = 32;
   std::uint64_t factor = 0, term = 0;
   bool waits = true;
+  int teams = 1;
+  unsigned shared_bytes = 0, team_shared_bytes = 0;
 };
 using Kernels = std::vector<Kernel>;
 
@@ -45,8 +49,25 @@ class LaunchGraphsTest : public ::testing::Test {
       const auto kind = static_cast<int>(random_() % 3);
       kernel = {
           kind, 1 + static_cast<unsigned>(random_() % 9), 32U * (1 + kind), random_(), random_(), random_() % 4 != 0};
+      change_shape(kernel);
     }
     return kernels;
+  }
+  // One of what the runtime or the kernel is told beside its arguments.
+  void change_shape(Kernel& kernel) {
+    switch (random_() % 4) {
+      case 0:
+        kernel.blocks += 1;
+        break;
+      case 1:
+        kernel.teams += 1;
+        break;
+      case 2:
+        kernel.shared_bytes += 16;
+        break;
+      default:
+        kernel.team_shared_bytes += 16;
+    }
   }
   // Runs them on the device, in a batch, and here; `at` is where the test is.
   void run(const Kernels& kernels, const char* at) {
@@ -59,13 +80,16 @@ class LaunchGraphsTest : public ::testing::Test {
       gpu_->enqueue({.function = &kKernels[kernel.kind],
                      .blocks = kernel.blocks,
                      .threads = kernel.threads,
+                     .shared_bytes = kernel.shared_bytes,
                      .waits = kernel.waits,
                      .kernel = &step,
                      .kernel_bytes = sizeof step,
-                     .teams = static_cast<int>(kernel.blocks) * 3});
+                     .teams = kernel.teams,
+                     .team_shared_bytes = static_cast<int>(kernel.team_shared_bytes)});
       Step here = step;
       here.x = &expected;
-      kKernels[kernel.kind].run(&here, kernel.blocks, static_cast<int>(kernel.blocks) * 3);
+      kKernels[kernel.kind].run(&here, {kernel.blocks, kernel.threads, kernel.shared_bytes, kernel.teams,
+                                        static_cast<int>(kernel.team_shared_bytes)});
     }
     gpu_->end_batch();
     std::uint64_t found = 0;
@@ -109,6 +133,7 @@ TEST_F(LaunchGraphsTest, ListsOfAllKindsGiveWhatTheirKernelsGiveOneByOne) {
   for (int turn = 0; turn < 2000; ++turn) {
     Kernels& list = lists[random_() % (turn % 2 == 0 ? 5 : lists.size())];
     if (random_() % 2 == 0) list[random_() % list.size()].term = random_();
+    if (random_() % 2 == 0) change_shape(list[random_() % list.size()]);
     gpu_->start_as_graphs(random_() % 8 != 0);
     run(list, "a turn");
     ASSERT_LE(fake_cuda().graphs_alive, most);
@@ -124,6 +149,51 @@ TEST_F(LaunchGraphsTest, ALongListStartsInPieces) {
   run(kernels, "third");
   EXPECT_EQ(gpu_->graph_starts(), starts + 3);
   EXPECT_EQ(fake_cuda().graphs_made, made);
+}
+
+// As a list and as graphs: those with a wait of their own behind a kernel, but for the first of a piece.
+TEST_F(LaunchGraphsTest, TheSameKernelsStartEarlyInAGraph) {
+  const Kernels kernels = random_kernels(300);
+  for (const bool early : {true, false, true}) {
+    gpu_->start_kernels_early(early);
+    int expected = 0;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      expected += early && kernels[i].waits && i != 0 && i != 32 && i != 32 + 128 ? 1 : 0;
+    }
+    for (const char* turn : {"first", "second", "third"}) {
+      const int before = fake_cuda().early;
+      run(kernels, turn);
+      EXPECT_EQ(fake_cuda().early - before, expected) << turn << ", early " << early;
+    }
+  }
+}
+
+TEST_F(LaunchGraphsTest, OfManyGraphsThoseStayThatWereUsedLast) {
+  const Kernels used = random_kernels(20);
+  for (const char* turn : {"first", "second"}) run(used, turn);
+  for (std::size_t i = 0; i < LaunchGraphs::kMostGraphs + 3; ++i) {
+    const Kernels other = random_kernels(21);
+    for (const char* turn : {"first", "second"}) run(other, turn);
+    const int made = fake_cuda().graphs_made;
+    run(used, "again");
+    ASSERT_EQ(fake_cuda().graphs_made, made) << i << " other graphs";
+  }
+}
+
+TEST_F(LaunchGraphsTest, ABatchIsStartedWhenItEnds) {
+  for (const char* turn : {"first", "second", "third"}) {
+    const int before = fake_cuda().launches + fake_cuda().graph_launches;
+    auto* const x = reinterpret_cast<std::uint64_t*>(memory_.data());
+    gpu_->begin_batch();
+    Step step{x, 1, 1};
+    const KernelLaunch launch{
+        .function = &kKernels[0], .blocks = 1, .threads = 32, .kernel = &step, .kernel_bytes = sizeof step, .teams = 1};
+    for (int i = 0; i < 20; ++i) gpu_->enqueue(launch);
+    EXPECT_EQ(fake_cuda().launches + fake_cuda().graph_launches, before) << turn;
+    gpu_->end_batch();
+    EXPECT_GT(fake_cuda().launches + fake_cuda().graph_launches, before) << turn;
+    gpu_->wait();
+  }
 }
 
 TEST_F(LaunchGraphsTest, OtherWorkInABatchKeepsItsPlace) {
@@ -143,7 +213,7 @@ TEST_F(LaunchGraphsTest, OtherWorkInABatchKeepsItsPlace) {
                      .kernel_bytes = sizeof step,
                      .teams = 1});
       step.x = &expected;
-      run_step<0>(&step, 1, 1);
+      run_step<0>(&step, {1, 32, 0, 1, 0});
       if (i % 13 == 12) {
         gpu_->copy({memory_.data() + 128, memory_.data(), sizeof expected});
         gpu_->fill(memory_.data(), std::byte{9}, 1);

@@ -319,7 +319,10 @@ struct DownAndSum {
   SLUICE_HD static int sums_of(const PairWeights& of) {
     return of.pairs + (of.with_shared ? 1 + of.shared.segments - of.low : 0);
   }
-  SLUICE_DEVICE int members() const { return weights.pairs + (weights.with_shared ? 2 : 0); }
+  // Of a strip: the pairs, and the shared expert's halves; behind one that is not there a warp would start no copy.
+  SLUICE_DEVICE int members() const {
+    return weights.pairs + (weights.with_shared ? (weights.high() > 0 ? 2 : 1) : 0);
+  }
   SLUICE_DEVICE int m_rows() const { return weights.pairs + (weights.with_shared ? 1 : 0); }
   SLUICE_DEVICE int first_strip(unsigned team) const {
     return static_cast<int>(static_cast<unsigned>(weights.routed.strips) * team / gridDim.x);
