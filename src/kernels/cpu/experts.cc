@@ -235,18 +235,18 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   make_tiles(exec, args, scratch);
-  const auto row_unit = [&](const LinearWeight& weight) {
-    return exec.pool->threads() > 1 ? linear.row_unit(weight) : 0;
-  };
   const auto of_activation = [&](int i) {
     const ExpertWeights& w = *group(i).weights;
     // A piece of the activations is whole blocks of the next inputs.
-    const int unit = std::lcm(std::lcm(row_unit(w.gate), row_unit(w.up)), input_block(w.down.input_form()));
+    const int unit = exec.pool->threads() > 1 ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)),
+                                                         input_block(w.down.input_form()))
+                                              : 0;
     return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
   };
   const auto of_down = [&](int i) {
     const LinearWeight& down = group(i).weights->down;
-    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, row_unit(down)};
+    const int unit = exec.pool->threads() > 1 ? linear.row_unit(down) : 0;
+    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, unit};
   };
   const auto activation = [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); };
   const auto down = [&](const LinearPiece& piece) {
@@ -260,8 +260,8 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   // One thread takes an expert after the other, whose weights lie side by side.
   const auto all = [&](int, int) {
     for (int i = 0; i < groups; ++i) {
-      LinearGrid(of_activation(i), activation_tile).walk_all(i, activation);
-      LinearGrid(of_down(i), out_tile).walk_all(i, down);
+      LinearGrid::walk_all(of_activation(i), activation_tile, i, activation);
+      LinearGrid::walk_all(of_down(i), out_tile, i, down);
     }
   };
   if (exec.pool->threads() == 1) {

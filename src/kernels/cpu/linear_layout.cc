@@ -1,6 +1,7 @@
 #include "kernels/cpu/linear_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -131,15 +132,19 @@ const LineFormat& line_format(const WeightView& view) {
 
 // Of one output and block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
+  if (!weight_format(view.format).has_codes()) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
   const BlockCodes form = block_codes(view.codes);
   if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
     return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
   }
-  if (view.format != WeightFormat::kCodes) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
   return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
 }
 
+// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
+// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 int ceil_div(int a, int b) {
+  const auto divisor = static_cast<unsigned>(b);
+  if (std::has_single_bit(divisor)) return (a + b - 1) >> std::countr_zero(divisor);
   return (a + b - 1) / b;
 }
 
