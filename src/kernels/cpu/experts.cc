@@ -187,22 +187,33 @@ void make_tiles(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scrat
   exec.pool->run(static_cast<int>(scratch.blocks.size()), std::ref(put));
 }
 
-void add_row(int count, const float* x, float* y) {
-  for (int i = 0; i < count; ++i) y[i] += x[i];
+// y = y + x, then + z, which null is not there.
+void add_rows(int count, const float* x, const float* z, float* y) {
+  if (z == nullptr) {
+    for (int i = 0; i < count; ++i) y[i] += x[i];
+  } else {
+    for (int i = 0; i < count; ++i) y[i] = (y[i] + x[i]) + z[i];
+  }
 }
 
+// Of a row's slots ascending, the shared expert last; two at a time, so that y is read and written half as often.
 void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const float* outputs, int begin, int end) {
   const Group* shared = args.shared != nullptr ? &scratch.groups.back() : nullptr;
+  const int count = args.slots + (shared != nullptr ? 1 : 0);
   for (int t = begin; t < end; ++t) {
     float* y = args.y + std::ptrdiff_t{t} * args.hidden;
     const std::int32_t* positions = scratch.positions.data() + std::ptrdiff_t{t} * args.slots;
+    const auto output = [&](int s) -> const float* {
+      if (s == count) return nullptr;
+      if (s == args.slots) return shared->out + std::ptrdiff_t{t} * args.hidden;
+      return outputs + std::ptrdiff_t{positions[s]} * args.hidden;
+    };
     if (args.slots > 0) {
-      std::copy_n(outputs + std::ptrdiff_t{positions[0]} * args.hidden, args.hidden, y);
+      std::copy_n(output(0), args.hidden, y);
     } else {
       std::fill_n(y, args.hidden, 0.0F);
     }
-    for (int s = 1; s < args.slots; ++s) add_row(args.hidden, outputs + std::ptrdiff_t{positions[s]} * args.hidden, y);
-    if (shared != nullptr) add_row(args.hidden, shared->out + std::ptrdiff_t{t} * args.hidden, y);
+    for (int s = std::min(args.slots, 1); s < count; s += 2) add_rows(args.hidden, output(s), output(s + 1), y);
   }
 }
 

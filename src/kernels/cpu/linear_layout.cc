@@ -143,9 +143,8 @@ std::size_t packed_scale_bytes_of(const WeightView& view) {
 // Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 // Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 int ceil_div(int a, int b) {
-  const auto divisor = static_cast<unsigned>(b);
-  if (std::has_single_bit(divisor)) return (a + b - 1) >> std::countr_zero(divisor);
-  return (a + b - 1) / b;
+  const bool power_of_two = (b & (b - 1)) == 0;
+  return power_of_two ? (a + b - 1) >> std::countr_zero(static_cast<unsigned>(b)) : (a + b - 1) / b;
 }
 
 }  // namespace
@@ -163,13 +162,6 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
   group_scale_bytes = kGroupOutputs * packed_scale_bytes_of(view);
   group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
                 static_cast<std::size_t>(blocks) * group_scale_bytes;
-}
-
-int LinearLayout::outputs_in(int tile) const {
-  return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
-}
-int LinearLayout::groups_in(int tile) const {
-  return ceil_div(outputs_in(tile), kGroupOutputs);
 }
 
 std::size_t LinearLayout::bytes() const {
