@@ -28,7 +28,7 @@ template <class V, int R>
     V acc[B][R][2];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r) acc[b][r][0] = acc[b][r][1] = V::zero();
     }
     for (int pair = 0; pair < kPairs; ++pair) {
@@ -39,7 +39,7 @@ template <class V, int R>
         for (int odd = 1; odd >= 0; --odd) {  // a line has the odd input's weights first
           const V w = V::load(whole + 2 * kGroupOutputs * at + (odd == 1 ? 0 : kGroupOutputs));
           const V h = V::load_half(half + 2 * kHalfGroupOutputs * at + (odd == 1 ? 0 : kHalfGroupOutputs));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
             const V input = V::broadcast(x[r * in + 2 * at + odd]);
             acc[b][r][0] = fma(input, w, acc[b][r][0]);
@@ -50,7 +50,7 @@ template <class V, int R>
     }
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r) y[r][0] = acc[b][r][0] + y[r][0], y[r][1] = acc[b][r][1] + y[r][1];
     }
   };
@@ -65,14 +65,25 @@ template <class V, int R>
   }
 }
 
+// run<R>(first row) for rows [begin, end), kMost at once at most, in parts as even as they come.
+template <int kMost, class Run>
+[[gnu::always_inline]] inline void in_parts(int begin, int end, const Run& run) {
+  const auto with = [&]<int R>(const auto& self, int row, int count) __attribute__((always_inline)) -> void {
+    if constexpr (R > 1) {
+      if (count < R) return self.template operator()<R - 1>(self, row, count);
+    }
+    run.template operator()<R>(row);
+  };
+  for (int parts = (end - begin + kMost - 1) / kMost; parts > 0; --parts) {
+    const int count = (end - begin + parts - 1) / parts;
+    with.template operator()<kMost>(with, begin, count);
+    begin += count;
+  }
+}
+
 void hc_product(const HcMixArgs& args, int begin, int end) {
   using V = F32x16;
-  int row = begin;
-  if constexpr (V::kDotHeads == 4) {
-    for (; row + 4 <= end; row += 4) product_rows<V, 4>(args, row);
-  }
-  for (; row + 2 <= end; row += 2) product_rows<V, 2>(args, row);
-  if (row < end) product_rows<V, 1>(args, row);
+  in_parts<V::kDotHeads == 4 ? 6 : 2>(begin, end, [&]<int R>(int row) { product_rows<V, R>(args, row); });
 }
 
 // (a_0 + a_2) + (a_1 + a_3) over k (of each row) or over j (of each column), in every entry.
@@ -139,12 +150,7 @@ template <class V, int R>
 }
 
 void hc_finish(const HcMixArgs& args, int begin, int end) {
-  using V = F32x16;
-  int row = begin;
-  for (; row + 4 <= end; row += 4) hc_finish_rows<V, 4>(args, row);
-  if (end - row == 3) return hc_finish_rows<V, 3>(args, row);
-  if (end - row == 2) return hc_finish_rows<V, 2>(args, row);
-  if (end - row == 1) return hc_finish_rows<V, 1>(args, row);
+  in_parts<5>(begin, end, [&]<int R>(int row) { hc_finish_rows<F32x16, R>(args, row); });
 }
 
 void hc_collapse(const HcCollapseArgs& args, int begin, int end) {
