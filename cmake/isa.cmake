@@ -14,6 +14,7 @@ set(SLUICE_ISAS
   "avx512 avx512 avx512bw"
   "avx512_vnni avx512 avx512_vnni -mavx512vnni"
   "avx512vbmi avx512 avx512vbmi -mavx512vbmi"
+  "avx512vbmi_vnni avx512 avx512vbmi -mavx512vbmi -mavx512vnni"
   "avx512_bf16 avx512 avx512_bf16 -mavx512vbmi -mavx512bf16"
   "avx512_amx avx512 amx_int8 -mavx512vbmi -mavx512vnni -mamx-tile -mamx-int8"
 )

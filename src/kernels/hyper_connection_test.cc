@@ -72,7 +72,7 @@ TEST(HyperConnection, SplitsAsInThePublishedExample) {
 
 TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
   Random random = Random::fixed(31);
-  for (int dim : {16, 100, 256}) {
+  for (int dim : {16, 96, 100, 256}) {
     for (bool head : {false, true}) {
       const Site site = random_site(random, dim, head);
       const int rows = dim == 100 ? 10 : 11;  // four at a time, and two or three
@@ -84,6 +84,10 @@ TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
         for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
           const auto alone = mixed(Exec{&pool, table}, site, dim, x.data() + t * stride, 1);
           EXPECT_TRUE(same_bits(alone, std::span(all).subspan(t * width, width))) << table->name << " row " << t;
+        }
+        for (int few = 2; few <= 8; ++few) {  // whose product may be another kernel's
+          const auto some = mixed(Exec{&pool, table}, site, dim, x.data(), few);
+          EXPECT_TRUE(same_bits(some, std::span(all).first(some.size()))) << table->name << ", " << few << " rows";
         }
       }
       if (head) continue;

@@ -72,7 +72,7 @@ TEST(KernelTable, ChoosesIntegerProductsByFeaturesAndRows) {
             "1-5 avx512_vnni::linear_mxfp4_int8_ahead, 6+ avx512_vnni::linear_mxfp4_int8");
   EXPECT_EQ(kernels_of(kZen4, "linear", "codes", "int8"), "1+ avx512_vnni::linear_codes_int8");
   EXPECT_EQ(kernels_of(kSapphireRapids, "linear", "mxfp4", "int8"),
-            "1-5 avx512_vnni::linear_mxfp4_int8_ahead, 6-11 avx512_vnni::linear_mxfp4_int8, "
+            "1-5 avx512vbmi_vnni::linear_mxfp4_int8_ahead, 6-11 avx512vbmi_vnni::linear_mxfp4_int8, "
             "12+ avx512_amx::linear_mxfp4_int8");
   EXPECT_EQ(kernels_of(kSapphireRapids.without(kVnni), "linear", "mxfp4", "int8"), "1+ avx512::linear_mxfp4_int8");
 }

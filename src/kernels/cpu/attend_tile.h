@@ -22,6 +22,7 @@ template <class V, class Products>
 class AttendTile : AttendRows {
   using Cell = typename Products::Cell;
   static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
+  static constexpr int kSoftmaxHeads = V::kDotHeads == 4 ? 4 : 1;  // whose maxima and sums fit in registers
 
  public:
   [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
@@ -172,20 +173,19 @@ class AttendTile : AttendRows {
     float* max = max_ + r * heads_ + head;
     float* sum = sum_ + r * heads_ + head;
     if ((seen_ >> r & 1U) == 0) {
-      for (int h = 0; h < heads; ++h) softmax(h, first, last, max[h], sum[h]);
+      softmax(heads, first, last, max, sum);
       weighted_values<V, Products>(scores_, score_stride_, heads, list_, first, last, args_.value_offset,
                                    args_.value_dims,
                                    [&](int h, int d, int left, V v) { store_up_to_16(v, out(r, head + h) + d, left); });
       return;
     }
-    float old_factor[kHeadBlock], new_factor[kHeadBlock];
+    float old_factor[kHeadBlock], new_factor[kHeadBlock], m[kHeadBlock], z[kHeadBlock];
+    softmax(heads, first, last, m, z);
     for (int h = 0; h < heads; ++h) {
-      float m, z;
-      softmax(h, first, last, m, z);
-      const float merged = m > max[h] ? m : max[h];
-      const V a = exp(V::broadcast(max[h] - merged)), b = exp(V::broadcast(m - merged));
+      const float merged = m[h] > max[h] ? m[h] : max[h];
+      const V a = exp(V::broadcast(max[h] - merged)), b = exp(V::broadcast(m[h] - merged));
       max[h] = merged;
-      sum[h] = fma(b, V::broadcast(z), a * V::broadcast(sum[h])).first_lane();
+      sum[h] = fma(b, V::broadcast(z[h]), a * V::broadcast(sum[h])).first_lane();
       old_factor[h] = a.first_lane();
       new_factor[h] = b.first_lane();
     }
@@ -207,31 +207,49 @@ class AttendTile : AttendRows {
     return queries_;
   }
 
-  // Turns the dot products of keys [first, last) into weights; gives their maximum and sum.
-  [[gnu::always_inline]] void softmax(int h, int first, int last, float& max, float& sum) {
+  // Turns the dot products of keys [first, last) into weights; gives their maxima and sums.
+  void softmax(int heads, int first, int last, float* max, float* sum) {
+    int h = 0;
+    for (; h + kSoftmaxHeads <= heads; h += kSoftmaxHeads) softmax_of<kSoftmaxHeads>(h, first, last, max, sum);
+    for (; h < heads; ++h) softmax_of<1>(h, first, last, max, sum);
+  }
+  // H heads side by side: the maximum, the exponentials and the sum of one alone are chains that mostly wait.
+  template <int H>
+  [[gnu::always_inline]] void softmax_of(int head, int first, int last, float* max, float* sum) {
     using I = typename V::Int;
-    float* s = scores_ + h * score_stride_;
     const V scale = V::broadcast(args_.scale), nothing = V::broadcast(-__builtin_inff());
     const auto inside = [&](int i) {
       const I index = I::iota() + I::broadcast(i);
       return greater(index, I::broadcast(first - 1)) & greater(I::broadcast(last), index);
     };
-    V m = nothing;
+    float* s[H];
+    V m[H], z[H];
+#pragma GCC unroll 4
+    for (int h = 0; h < H; ++h) s[h] = scores_ + (head + h) * score_stride_, m[h] = nothing, z[h] = V::zero();
     for (int i = first / 16 * 16; i < last; i += 16) {
-      const V scaled = V::load(s + i) * scale;
-      scaled.store(s + i);
-      m = max_of(select(inside(i), scaled, nothing), m);
+#pragma GCC unroll 4
+      for (int h = 0; h < H; ++h) {
+        const V scaled = V::load(s[h] + i) * scale;
+        scaled.store(s[h] + i);
+        m[h] = max_of(select(inside(i), scaled, nothing), m[h]);
+      }
     }
-    m = tree_max(m);
-    V z = V::zero();
+#pragma GCC unroll 4
+    for (int h = 0; h < H; ++h) m[h] = tree_max(m[h]);
     for (int i = first / 16 * 16; i < last; i += 16) {
-      const V w = select(inside(i), Products::rounded(exp(V::load(s + i) - m)), V::zero());
-      w.store(s + i);
-      z = z + w;
+#pragma GCC unroll 4
+      for (int h = 0; h < H; ++h) {
+        const V w = select(inside(i), Products::rounded(exp(V::load(s[h] + i) - m[h])), V::zero());
+        w.store(s[h] + i);
+        z[h] = z[h] + w;
+      }
     }
-    Products::pack_weights(s, first, last);
-    max = m.first_lane();
-    sum = tree_sum(z).first_lane();
+#pragma GCC unroll 4
+    for (int h = 0; h < H; ++h) {
+      Products::pack_weights(s[h], first, last);
+      max[head + h] = m[h].first_lane();
+      sum[head + h] = tree_sum(z[h]).first_lane();
+    }
   }
 
   const int dims_;               // in cells

@@ -187,22 +187,33 @@ void make_tiles(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scrat
   exec.pool->run(static_cast<int>(scratch.blocks.size()), std::ref(put));
 }
 
-void add_row(int count, const float* x, float* y) {
-  for (int i = 0; i < count; ++i) y[i] += x[i];
+// y = y + x, then + z, which null is not there.
+void add_rows(int count, const float* x, const float* z, float* y) {
+  if (z == nullptr) {
+    for (int i = 0; i < count; ++i) y[i] += x[i];
+  } else {
+    for (int i = 0; i < count; ++i) y[i] = (y[i] + x[i]) + z[i];
+  }
 }
 
+// Of a row's slots ascending, the shared expert last; two at a time, so that y is read and written half as often.
 void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const float* outputs, int begin, int end) {
   const Group* shared = args.shared != nullptr ? &scratch.groups.back() : nullptr;
+  const int count = args.slots + (shared != nullptr ? 1 : 0);
   for (int t = begin; t < end; ++t) {
     float* y = args.y + std::ptrdiff_t{t} * args.hidden;
     const std::int32_t* positions = scratch.positions.data() + std::ptrdiff_t{t} * args.slots;
+    const auto output = [&](int s) -> const float* {
+      if (s == count) return nullptr;
+      if (s == args.slots) return shared->out + std::ptrdiff_t{t} * args.hidden;
+      return outputs + std::ptrdiff_t{positions[s]} * args.hidden;
+    };
     if (args.slots > 0) {
-      std::copy_n(outputs + std::ptrdiff_t{positions[0]} * args.hidden, args.hidden, y);
+      std::copy_n(output(0), args.hidden, y);
     } else {
       std::fill_n(y, args.hidden, 0.0F);
     }
-    for (int s = 1; s < args.slots; ++s) add_row(args.hidden, outputs + std::ptrdiff_t{positions[s]} * args.hidden, y);
-    if (shared != nullptr) add_row(args.hidden, shared->out + std::ptrdiff_t{t} * args.hidden, y);
+    for (int s = std::min(args.slots, 1); s < count; s += 2) add_rows(args.hidden, output(s), output(s + 1), y);
   }
 }
 
@@ -235,18 +246,18 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   make_tiles(exec, args, scratch);
-  const auto row_unit = [&](const LinearWeight& weight) {
-    return exec.pool->threads() > 1 ? linear.row_unit(weight) : 0;
-  };
   const auto of_activation = [&](int i) {
     const ExpertWeights& w = *group(i).weights;
     // A piece of the activations is whole blocks of the next inputs.
-    const int unit = std::lcm(std::lcm(row_unit(w.gate), row_unit(w.up)), input_block(w.down.input_form()));
+    const int unit = exec.pool->threads() > 1 ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)),
+                                                         input_block(w.down.input_form()))
+                                              : 0;
     return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
   };
   const auto of_down = [&](int i) {
     const LinearWeight& down = group(i).weights->down;
-    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, row_unit(down)};
+    const int unit = exec.pool->threads() > 1 ? linear.row_unit(down) : 0;
+    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, unit};
   };
   const auto activation = [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); };
   const auto down = [&](const LinearPiece& piece) {
@@ -260,8 +271,8 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   // One thread takes an expert after the other, whose weights lie side by side.
   const auto all = [&](int, int) {
     for (int i = 0; i < groups; ++i) {
-      LinearGrid(of_activation(i), activation_tile).walk_all(i, activation);
-      LinearGrid(of_down(i), out_tile).walk_all(i, down);
+      LinearGrid::walk_all(of_activation(i), activation_tile, i, activation);
+      LinearGrid::walk_all(of_down(i), out_tile, i, down);
     }
   };
   if (exec.pool->threads() == 1) {

@@ -25,14 +25,15 @@ class BlockSums {
   // Rows beyond which there are pieces enough without.
   static constexpr int kMostRows = 128;
 
-  static bool can_cut(const HyperConnectionWeights& weights, int rows) {
+  // Whether weights are such, of whole blocks.
+  static bool are_lines(const HyperConnectionWeights& weights) {
     const auto fits = [&](const LinearWeight& weight) {
       return weight.out() == 0 || (weight.view().format == WeightFormat::kF32 && weight.packed_bytes() > 0 &&
                                    weight.input_form() == InputForm::kF32 && weight.out() <= kGroupOutputs &&
                                    weight.in() % weight.view().block_inputs() == 0 &&
                                    weight.view().block_inputs() == weights.fn[0].view().block_inputs());
     };
-    return rows <= kMostRows && fits(weights.fn[0]) && fits(weights.fn[1]);
+    return fits(weights.fn[0]) && fits(weights.fn[1]);
   }
 
   void compute(const Exec& exec, const HcMixArgs& args) {
@@ -94,9 +95,16 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
   BlockSums& sums = of_thread;  // the threads of the pool read this one's
   // Uncut, the chains of its blocks hide each other's latency: threads have to bring more than that.
   const std::int64_t macs = std::int64_t{1} * args.rows * mixes * in, threads = exec.pool->threads();
-  const bool cut = threads > 1 && macs >= threads * kForkMacs && BlockSums::can_cut(*args.weights, args.rows);
+  const bool lines = args.rows <= BlockSums::kMostRows && BlockSums::are_lines(*args.weights);
+  const bool shared = threads > 1 && macs >= threads * kForkMacs, cut = shared && lines;
+  constexpr int kFewRows = 8;
+  const bool together =
+      !shared && lines && args.rows <= kFewRows && first.out() == kGroupOutputs && second.out() == kHalfGroupOutputs;
   if (cut) {
     sums.compute(exec, args);
+  } else if (together) {
+    const auto product = [&](int, int) { exec.kernels->hc_product(args, 0, args.rows); };
+    exec.pool->run(1, std::ref(product));
   } else {
     const LinearJob jobs[] = {{&first, args.x, in, args.mixes, mixes},
                               {&second, args.x, in, args.mixes + first.out(), mixes}};

@@ -3,11 +3,88 @@
 // j + k.
 #include "kernels/hyper_connection.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/linear_layout.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
+
+// fn z of R rows: lines of 16 outputs and of 8 (cpu/linear_layout.h), so that each input is broadcast once for both.
+// The order is that of kernels/linear.h. Blocks side by side are chains enough for the latency of an fma.
+template <class V, int R>
+[[gnu::always_inline]] inline void product_rows(const HcMixArgs& args, int row) {
+  constexpr int kMixes = kGroupOutputs + kHalfGroupOutputs, kPairs = 64, kBlock = 2 * kPairs;
+  constexpr int kChains = V::kDotHeads == 4 ? 8 : 4, kBlocks = std::max(1, kChains / (2 * R));
+  const std::ptrdiff_t in = std::ptrdiff_t{kHcStreams} * args.dim;
+  const auto* whole = reinterpret_cast<const float*>(args.weights->fn[0].packed());
+  const auto* half = reinterpret_cast<const float*>(args.weights->fn[1].packed());
+  const float* x = args.x + row * in;
+  V y[R][2];
+  for (int r = 0; r < R; ++r) y[r][0] = y[r][1] = V::zero();
+  const auto blocks = [&]<int B>(std::ptrdiff_t first) __attribute__((always_inline)) {
+    V acc[B][R][2];
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) acc[b][r][0] = acc[b][r][1] = V::zero();
+    }
+    for (int pair = 0; pair < kPairs; ++pair) {
+#pragma GCC unroll 4
+      for (int b = 0; b < B; ++b) {
+        const std::ptrdiff_t at = (first + b) * kPairs + pair;
+#pragma GCC unroll 2
+        for (int odd = 1; odd >= 0; --odd) {  // a line has the odd input's weights first
+          const V w = V::load(whole + 2 * kGroupOutputs * at + (odd == 1 ? 0 : kGroupOutputs));
+          const V h = V::load_half(half + 2 * kHalfGroupOutputs * at + (odd == 1 ? 0 : kHalfGroupOutputs));
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            const V input = V::broadcast(x[r * in + 2 * at + odd]);
+            acc[b][r][0] = fma(input, w, acc[b][r][0]);
+            acc[b][r][1] = fma(input, h, acc[b][r][1]);
+          }
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) y[r][0] = acc[b][r][0] + y[r][0], y[r][1] = acc[b][r][1] + y[r][1];
+    }
+  };
+  const std::ptrdiff_t count = in / kBlock;
+  std::ptrdiff_t block = 0;
+  for (; block + kBlocks <= count; block += kBlocks) blocks.template operator()<kBlocks>(block);
+  for (; block < count; ++block) blocks.template operator()<1>(block);
+  for (int r = 0; r < R; ++r) {
+    float* to = args.mixes + static_cast<std::ptrdiff_t>(row + r) * kMixes;
+    y[r][0].store(to);
+    y[r][1].store_first(to + kGroupOutputs, kHalfGroupOutputs);
+  }
+}
+
+// run<R>(first row) for rows [begin, end), kMost at once at most, in parts as even as they come.
+template <int kMost, class Run>
+[[gnu::always_inline]] inline void in_parts(int begin, int end, const Run& run) {
+  const auto with = [&]<int R>(const auto& self, int row, int count) __attribute__((always_inline)) -> void {
+    if constexpr (R > 1) {
+      if (count < R) return self.template operator()<R - 1>(self, row, count);
+    }
+    run.template operator()<R>(row);
+  };
+  for (int parts = (end - begin + kMost - 1) / kMost; parts > 0; --parts) {
+    const int count = (end - begin + parts - 1) / parts;
+    with.template operator()<kMost>(with, begin, count);
+    begin += count;
+  }
+}
+
+void hc_product(const HcMixArgs& args, int begin, int end) {
+  using V = F32x16;
+  in_parts<V::kDotHeads == 4 ? 6 : 2>(begin, end, [&]<int R>(int row) { product_rows<V, R>(args, row); });
+}
 
 // (a_0 + a_2) + (a_1 + a_3) over k (of each row) or over j (of each column), in every entry.
 template <class V>
@@ -73,12 +150,7 @@ template <class V, int R>
 }
 
 void hc_finish(const HcMixArgs& args, int begin, int end) {
-  using V = F32x16;
-  int row = begin;
-  for (; row + 4 <= end; row += 4) hc_finish_rows<V, 4>(args, row);
-  if (end - row == 3) return hc_finish_rows<V, 3>(args, row);
-  if (end - row == 2) return hc_finish_rows<V, 2>(args, row);
-  if (end - row == 1) return hc_finish_rows<V, 1>(args, row);
+  in_parts<5>(begin, end, [&]<int R>(int row) { hc_finish_rows<F32x16, R>(args, row); });
 }
 
 void hc_collapse(const HcCollapseArgs& args, int begin, int end) {
@@ -122,6 +194,7 @@ void hc_expand(const HcExpandArgs& args, int begin, int end) {
 namespace {
 
 constexpr Kernel kKernels[] = {
+    SLUICE_KERNEL(hc_product, hc_product),
     SLUICE_KERNEL(hc_finish, hc_finish),
     SLUICE_KERNEL(hc_collapse, hc_collapse),
     SLUICE_KERNEL(hc_expand, hc_expand),

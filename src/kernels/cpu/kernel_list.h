@@ -40,8 +40,8 @@ struct LinearKernel {
   bool tiles = false;      // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
 
   constexpr bool takes(int rows, int block) const {
-    return rows >= rows_from && rows <= rows_to && block <= block_inputs && block % block_multiple == 0 &&
-           !(even_blocks && block % 2 != 0);
+    return rows >= rows_from && rows <= rows_to && block <= block_inputs &&
+           (block_multiple == 1 || block % block_multiple == 0) && !(even_blocks && block % 2 != 0);
   }
 };
 

@@ -12,6 +12,7 @@
   LIST(avx512_bf16, linear)           \
   LIST(avx512_bf16, attend)           \
   LIST(avx512_bf16, index_pairs)      \
+  LIST(avx512vbmi_vnni, linear_mxfp4) \
   LIST(avx512_vnni, linear_int8)      \
   LIST(avx512_vnni, index_fp4)        \
   LIST(avx512vbmi, linear_fp8)        \

@@ -30,6 +30,7 @@ constexpr Target kTargets[] = {
     {"avx512", Vectors::kAvx512, {kAvx512}},
     {"avx512_vnni", Vectors::kAvx512, {kVnni}},
     {"avx512vbmi", Vectors::kAvx512, {kAvx512Vbmi}},
+    {"avx512vbmi_vnni", Vectors::kAvx512, {kAvx512Vbmi, kVnni}},
     {"avx512_bf16", Vectors::kAvx512, {kBf16Dot}},
     {"avx512_amx", Vectors::kAvx512, {kAmx}},
 };

@@ -79,7 +79,8 @@ struct KernelTable {
   RowsKernel<LayerNormArgs> layer_norm = nullptr;
   RowsKernel<RopeHeadsArgs> rope_heads = nullptr;
   RowsKernel<HadamardArgs> hadamard = nullptr;
-  RowsKernel<HcMixArgs> hc_finish = nullptr;  // everything of hc_mix after fn z
+  RowsKernel<HcMixArgs> hc_product = nullptr;  // fn z, of weights in lines of 16 outputs and of 8
+  RowsKernel<HcMixArgs> hc_finish = nullptr;   // everything of hc_mix after fn z
   RowsKernel<HcCollapseArgs> hc_collapse = nullptr;
   RowsKernel<HcExpandArgs> hc_expand = nullptr;
   RowsKernel<RouteArgs> route = nullptr;

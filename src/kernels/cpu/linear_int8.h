@@ -28,7 +28,8 @@
 namespace sluice::cpu::SLUICE_ISA {
 
 // What a kind of weights says of its parts, of kPart inputs (32 or 16: then `half` is which of a block of inputs):
-// kFactors vectors of 16 outputs that scales give, where a sum of products begins, and y after it.
+// kFactors vectors of 16 outputs that scales give, where a sum of products begins, and y after it. May have
+// are_usual(scales), whether all of a whole tile's are such that load_usual_factors() does what load_factors() does.
 template <class V>
 struct Mxfp4Int8Scales {
   using I = typename V::Int;
@@ -299,10 +300,7 @@ class LinearInt8 {
     if constexpr (kDecoded) {
       factors = Factors<kAtOnce>::load(buffer + static_cast<std::size_t>(from) * kFactors * kBytes);
     } else {
-      const std::byte* scales = tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales;
-      if constexpr (Isa::kStreams) prefetch_lines(scales);
-#pragma GCC unroll 8
-      for (int g = 0; g < kAtOnce; ++g) Int8::load_factors(scales + at<kGroups>(from + g, kGroupScales), factors.v[g]);
+      load_factors<kGroups>(tile_.scales(block) + static_cast<std::size_t>(group_) * kGroupScales, from, factors);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -311,6 +309,28 @@ class LinearInt8 {
         y.set(r, from + g, Int8::finish(acc[r][g], factors.v[g], *x[r], block % kInputParts, y.get(r, from + g)));
       }
     }
+  }
+
+  // Of groups from `from` on. Those of a whole tile, side by side, are formed with fewer instructions where no scale of
+  // them is unusual, if Int8 can.
+  template <int kGroups, int kAtOnce>
+  [[gnu::always_inline]] void load_factors(const std::byte* scales, int from, Factors<kAtOnce>& factors) const {
+    if constexpr (Isa::kStreams) prefetch_lines(scales);
+    const auto load = [&](const auto& of_group) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int g = 0; g < kAtOnce; ++g) of_group(scales + at<kGroups>(from + g, kGroupScales), factors.v[g]);
+    };
+    if constexpr (kAtOnce % Isa::kTileGroups == 0 && requires { Int8::are_usual(scales); }) {
+      bool usual = Int8::are_usual(scales + at<kGroups>(from, kGroupScales));
+      if constexpr (kAtOnce > Isa::kTileGroups) {
+        usual = usual && Int8::are_usual(scales + at<kGroups>(from + Isa::kTileGroups, kGroupScales));
+      }
+      if (usual) [[likely]] {
+        return load([](const std::byte* at, V(&of)[kFactors])
+                        __attribute__((always_inline)) { Int8::load_usual_factors(at, of); });
+      }
+    }
+    load([](const std::byte* at, V(&of)[kFactors]) __attribute__((always_inline)) { Int8::load_factors(at, of); });
   }
 
   // The four codes from `at` on of each row.

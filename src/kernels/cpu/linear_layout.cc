@@ -1,6 +1,7 @@
 #include "kernels/cpu/linear_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -131,16 +132,19 @@ const LineFormat& line_format(const WeightView& view) {
 
 // Of one output and block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
+  if (!weight_format(view.format).has_codes()) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
   const BlockCodes form = block_codes(view.codes);
   if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
     return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
   }
-  if (view.format != WeightFormat::kCodes) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
   return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
 }
 
+// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
+// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
+  const bool power_of_two = (b & (b - 1)) == 0;
+  return power_of_two ? (a + b - 1) >> std::countr_zero(static_cast<unsigned>(b)) : (a + b - 1) / b;
 }
 
 }  // namespace
@@ -158,13 +162,6 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
   group_scale_bytes = kGroupOutputs * packed_scale_bytes_of(view);
   group_bytes = static_cast<std::size_t>(blocks - 1) * block_bytes + last_block_bytes +
                 static_cast<std::size_t>(blocks) * group_scale_bytes;
-}
-
-int LinearLayout::outputs_in(int tile) const {
-  return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
-}
-int LinearLayout::groups_in(int tile) const {
-  return ceil_div(outputs_in(tile), kGroupOutputs);
 }
 
 std::size_t LinearLayout::bytes() const {

@@ -18,6 +18,7 @@
 // that exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "kernels/linear.h"
@@ -48,8 +49,10 @@ inline bool has_half_lines(const WeightView& view) {
 struct LinearLayout {
   LinearLayout(const WeightView& view, int tile_groups);
 
-  int groups_in(int tile) const;   // 1..tile_groups
-  int outputs_in(int tile) const;  // not counting padding
+  int groups_in(int tile) const { return (outputs_in(tile) + kGroupOutputs - 1) / kGroupOutputs; }  // 1..tile_groups
+  int outputs_in(int tile) const {  // not counting padding
+    return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
+  }
   std::size_t tile_data(int tile) const { return static_cast<std::size_t>(tile * tile_groups) * group_bytes; }
   std::size_t bytes() const;
 

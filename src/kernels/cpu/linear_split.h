@@ -59,9 +59,16 @@ class LinearGrid {
     return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
 
+  // Calls run for all of a product. So few rows are one chunk, whose tiles are joined, whatever its grid is.
   template <class Run>
-  void walk_all(int item, const Run& run) const {
-    walk(item, 0, parts(), run);
+  static void walk_all(const LinearExtent& extent, int out_tile, int item, const Run& run) {
+    constexpr int kOneChunk = 24;
+    if (extent.rows <= kOneChunk) {
+      if (extent.rows > 0 && extent.out > 0) run(LinearPiece{item, 0, extent.rows, 0, extent.out});
+      return;
+    }
+    const LinearGrid grid(extent, out_tile);
+    grid.walk(item, 0, grid.parts(), run);
   }
   // Calls run for parts [at, end), those of whole tiles of a chunk joined.
   template <class Run>
@@ -163,7 +170,7 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
   std::vector<Placed>& grids = of_thread;  // the threads of the pool read this one's
   const auto all = [&](int, int) {
     for (int i = 0; i < firsts; ++i) first(i);
-    for (int i = 0; i < items; ++i) LinearGrid(extent(i), out_tile).walk_all(i, run);
+    for (int i = 0; i < items; ++i) LinearGrid::walk_all(extent(i), out_tile, i, run);
   };
   if (pool.threads() == 1) return pool.run(1, std::ref(all));
   grids.clear();

@@ -22,6 +22,11 @@ template <class Tile>
 void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile,
                    std::size_t least = 1) {
   if (rows <= 0) return;
+  constexpr int kFewRows = 8;  // which one thread takes together
+  if (rows == 1 || (rows <= kFewRows && exec.pool->threads() == 1)) {
+    const auto all = [&](int, int) { tile(0, rows); };
+    return exec.pool->run(1, std::ref(all));
+  }
   const std::size_t wanted = kRowTileOperations / std::max<std::size_t>(operations_per_row, 1);
   const int rows_per_tile = static_cast<int>(std::clamp<std::size_t>(wanted, least, 1024));
   const auto run = [&](int index, int) {

@@ -1,6 +1,7 @@
 #include "kernels/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
+#include "kernels/ref/linear.h"
 
 namespace sluice::ref {
 namespace {
@@ -47,6 +48,16 @@ void sinkhorn(float* a, float eps, int iterations) {
 }
 
 }  // namespace
+
+void hc_product(const HcMixArgs& args, int begin, int end) {
+  const auto& fn = args.weights->fn;
+  const std::ptrdiff_t in = fn[0].in(), mixes = fn[0].out() + fn[1].out();
+  float* y = args.mixes + begin * mixes;
+  for (const LinearWeight& weight : fn) {
+    scalar_linear({&weight, args.x + begin * in, in, y, mixes}, end - begin, 0, weight.out());
+    y += weight.out();
+  }
+}
 
 void hc_finish(const HcMixArgs& args, int begin, int end) {
   const float* base = args.weights->base;

@@ -10,6 +10,7 @@ void rms_norm(const RmsNormArgs& args, int begin, int end);
 void layer_norm(const LayerNormArgs& args, int begin, int end);
 void rope_heads(const RopeHeadsArgs& args, int begin, int end);
 void hadamard(const HadamardArgs& args, int begin, int end);
+void hc_product(const HcMixArgs& args, int begin, int end);
 void hc_finish(const HcMixArgs& args, int begin, int end);
 void hc_collapse(const HcCollapseArgs& args, int begin, int end);
 void hc_expand(const HcExpandArgs& args, int begin, int end);

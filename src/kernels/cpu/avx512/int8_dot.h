@@ -29,7 +29,7 @@ struct CodesTiling : Isa {
 };
 template <class Isa>
 struct Mxfp4Isa : CodesTiling<Isa> {
-  struct Int8 : PairsOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
+  struct Int8 : PairsOf<E2m1Bytes>, Mxfp4Scales {};
 };
 template <class Form>
 struct CodesInt8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, SignedBytes>,

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/avx512/vec.h"
+#include "kernels/cpu/linear_int8.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
@@ -33,6 +34,10 @@ struct WholeBytes : LineBytes {
   SLUICE_VEC static Bytes high(const std::byte* line) { return load_bytes(line + 64); }
 };
 
+// 2 e2m1 + 12 of every code, four times.
+SLUICE_VEC __m512i e2m1_bytes() {
+  return _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+}
 // A line of MXFP4 as 2 e2m1 + 12: low() the inputs 0 4 1 5, high() 2 6 3 7 (cpu/linear_layout.h).
 class E2m1Bytes : public LineBytes {
  public:
@@ -41,7 +46,24 @@ class E2m1Bytes : public LineBytes {
   SLUICE_VEC Bytes high(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::high(line)); }
 
  private:
-  __m512i values_ = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  __m512i values_ = e2m1_bytes();
+};
+
+// MXFP4's scales: factors of usual ones are sums of integers.
+struct Mxfp4Scales : Mxfp4Int8Scales<F32x16> {
+  static constexpr int kLeast = 2, kMost = 232;  // whose factors are normal numbers
+
+  // Of 64 outputs.
+  SLUICE_VEC static bool are_usual(const std::byte* scales) {
+    const __m512i above = _mm512_sub_epi8(_mm512_loadu_si512(scales), _mm512_set1_epi8(kLeast));
+    return _mm512_cmpgt_epu8_mask(above, _mm512_set1_epi8(static_cast<char>(kMost - kLeast))) == 0;
+  }
+  SLUICE_VEC static void load_usual_factors(const std::byte* scales, F32x16 (&factors)[kFactors]) {
+    const I32x16 exponent = shift_left<23>(I32x16::load_bytes(scales));
+    constexpr int kBias = 127, kHalf = 1;  // of e8m0, and the half of the scale
+    factors[0] = as_float(exponent - I32x16::broadcast((kBias + kHalf) << 23));
+    factors[1] = as_float(exponent + I32x16::broadcast(kQuantizedMagicBits - ((kBias + kHalf) << 23)));
+  }
 };
 
 // The sums of two pairs of products; a pair must fit 16 bits.

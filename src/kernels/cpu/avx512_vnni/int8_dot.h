@@ -22,7 +22,7 @@ struct Mxfp4Isa : Isa {
   static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
   static constexpr int int8_groups(int) { return 2 * Isa::kTileGroups; }
   static constexpr int kInt8DirectRows = 5, kInt8BufferFrom = 24;
-  struct Int8 : FoursOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
+  struct Int8 : FoursOf<E2m1Bytes>, Mxfp4Scales {};
 };
 template <class Isa>
 struct CodesTiling : Isa {

@@ -16,6 +16,7 @@ constexpr Kernel kKernels[] = {
     SLUICE_REF(layer_norm),
     SLUICE_REF(rope_heads),
     SLUICE_REF(hadamard),
+    SLUICE_REF(hc_product),
     SLUICE_REF(hc_finish),
     SLUICE_REF(hc_collapse),
     SLUICE_REF(hc_expand),
