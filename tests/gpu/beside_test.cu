@@ -2,6 +2,9 @@
 // both have written.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/shared/ops.h"
+#include "kernels/router.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_beside_test {
@@ -85,6 +88,52 @@ class GpuBeside : public Sm90Test {
 TEST_F(GpuBeside, RunsBesideTheKernelBeforeAndEndsBehindIt) {
   EXPECT_GT(run(200, false), 150);
   EXPECT_GT(run(200, true), 150);
+}
+
+// Ops whose kernels wait by themselves, as they read something else before.
+TEST_F(GpuBeside, RoutersReadNoLogitBeforeTheKernelAheadHasEnded) {
+  constexpr int kRows = 3, kSlots = 6;
+  for (const int experts : {64, 384}) {
+    const auto count = static_cast<std::size_t>(kRows * experts);
+    const OnDevice<float> logits(random_values(random_, count)), bias(random_values(random_, static_cast<std::size_t>(experts)));
+    OnDevice<float> weights(kRows * kSlots);
+    OnDevice<std::int32_t> ids(kRows * kSlots);
+    const auto run = [&] {
+      RouteArgs args{.rows = kRows, .experts = experts, .slots = kSlots, .logits = logits.data(), .bias = bias.data()};
+      args.ids = ids.data(), args.weights = weights.data();
+      cuda_ops::choose_experts(exec_, args);
+    };
+    LateInputs late;
+    late.add(logits);
+    run();
+    const auto chosen = ids.fetch();
+    const auto expected = weights.fetch();
+    late.try_all(exec_, run, [&](int time) {
+      EXPECT_EQ(ids.fetch(), chosen) << experts << " experts, time " << time;
+      EXPECT_EQ(weights.fetch(), expected) << experts << " experts, time " << time;
+      ids.poison(), weights.poison();
+    });
+  }
+}
+
+TEST_F(GpuBeside, NormsReadNoRowBeforeTheKernelAheadHasEnded) {
+  constexpr int kDim = 1024;
+  for (const int rows : {1, 40}) {
+    const auto count = static_cast<std::size_t>(rows * kDim);
+    const OnDevice<float> x(random_values(random_, count)), weight(random_values(random_, kDim));
+    OnDevice<float> y(count);
+    const auto run = [&] {
+      cuda_ops::rms_norm(exec_, {rows, kDim, x.data(), kDim, weight.data(), 1e-6F, y.data(), kDim});
+    };
+    LateInputs late;
+    late.add(x);
+    run();
+    const auto expected = y.fetch();
+    late.try_all(exec_, run, [&](int time) {
+      EXPECT_EQ(y.fetch(), expected) << rows << " rows, time " << time;
+      y.poison();
+    });
+  }
 }
 
 TEST_F(GpuBeside, WaitsWhereKernelsDoNotStartEarly) {

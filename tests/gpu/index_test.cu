@@ -2,7 +2,9 @@
 // whatever rows are computed together; and how far it is from f64.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -81,7 +83,15 @@ struct Shape {
   RowCodec codec;
   int heads, tokens_per_row, top_k, first_entry = 0;
   Keys keys = Keys::kRandom;
+  bool edges = false;  // queries are rounded as they are given: edge_value()
 };
+// Halfway between two codes of e2m1, or one, or a float beside it; times a power of two.
+float edge_value(std::mt19937& random) {
+  constexpr float kEdges[] = {0.0F, 0.25F, 0.5F, 0.75F, 1.0F, 1.25F, 1.5F, 1.75F, 2.0F, 2.5F, 3.0F, 3.5F, 4.0F, 5.0F, 6.0F};
+  float x = kEdges[random() % std::size(kEdges)];
+  if (random() % 3 == 0) x = std::nextafter(x, random() % 2 == 0 ? 0.0F : 8.0F);
+  return random() % 2 == 0 ? x : -x;
+}
 struct TestSpan {
   int rows, entries;  // that its last row sees
 };
@@ -108,6 +118,9 @@ class World {
     const std::size_t heads = static_cast<std::size_t>(rows() * shape.heads);
     std::vector<float> q = random_values(random_, heads * kDims), weights = random_values(random_, heads);
     for (float& x : q) x = shape.keys == Keys::kFew ? static_cast<float>(static_cast<int>(random_() % 3) - 1) : x;
+    for (std::size_t i = 0; shape.edges && i < q.size(); ++i) {
+      q[i] = std::ldexp(edge_value(random_), static_cast<int>(i / 32 % 7) - 3);
+    }
     for (float& x : weights) x = shape.keys == Keys::kFew ? static_cast<float>(static_cast<int>(random_() % 3) - 1) : x;
     rope_ = std::make_unique<OnDevice<float>>(
         random_values(random_, static_cast<std::size_t>(most_ * shape.tokens_per_row + 1) * kRope));
@@ -123,7 +136,7 @@ class World {
   int rows() const { return static_cast<int>(singles_.size()); }
 
   // Rows [first, first + count), in spans or each one of its own. scored: from formed queries, the scores as well.
-  testing::AssertionResult same(bool singly, int first, int count, bool scored) {
+  testing::AssertionResult same(bool singly, int first, int count, bool scored, bool late = false) {
     std::vector<RowSpan> spans;
     int done = 0;
     for (const RowSpan& span : singly ? singles_ : spans_) {
@@ -143,10 +156,14 @@ class World {
     args.weights = (scored ? formed_weights_ : weights_)->data() + std::ptrdiff_t{first} * shape_.heads;
     if (scored) args.scores = scores_->data(), args.scores_stride = most_;
     selected_->poison(), count_->poison(), scores_->poison();
+    LateInputs ahead;
+    if (late) ahead.add(*q_), ahead.add(*formed_q_), ahead.add(*weights_), ahead.add(*formed_weights_);
+    if (late) ahead.forget(), ahead.write(exec_);
     if (scored) {
       cuda_sm90::select_entries(exec_, args);
     } else {
-      args.query_rope = rope(), args.query_hadamard = true, args.query_simulation = shape_.codec;
+      if (!shape_.edges) args.query_rope = rope(), args.query_hadamard = true;
+      args.query_simulation = shape_.codec;
       args.weight_factor = kFactor;
       cuda_sm90::index_select(exec_, args);
     }
@@ -239,10 +256,12 @@ class World {
   // By the ops of the CPU's order.
   void form() {
     const Rotation turn = rope();
-    cuda_ops::rope_heads(exec_, {.rows = rows(), .heads = shape_.heads, .head_dim = kDims, .rope_dims = turn.dims, .offset = turn.offset,
-                                 .x = formed_q_->data(), .ldx = std::ptrdiff_t{shape_.heads} * kDims,
-                                 .positions = device_positions_->data(), .table = turn.table, .half_split = turn.half_split});
-    cuda_ops::hadamard(exec_, {rows() * shape_.heads, kDims, formed_q_->data()});
+    if (!shape_.edges) {
+      cuda_ops::rope_heads(exec_, {.rows = rows(), .heads = shape_.heads, .head_dim = kDims, .rope_dims = turn.dims, .offset = turn.offset,
+                                   .x = formed_q_->data(), .ldx = std::ptrdiff_t{shape_.heads} * kDims,
+                                   .positions = device_positions_->data(), .table = turn.table, .half_split = turn.half_split});
+      cuda_ops::hadamard(exec_, {rows() * shape_.heads, kDims, formed_q_->data()});
+    }
     cuda_ops::simulate_rows(exec_, {shape_.codec, kDims, 0, rows() * shape_.heads, formed_q_->data(), kDims});
     cuda_ops::scale(exec_, {rows(), shape_.heads, kFactor, formed_weights_->data()});
   }
@@ -310,7 +329,9 @@ const std::vector<Case>& cases() {
       {"prompts", {kFp4, 64, 4, 512}, {{301, 8220}, {281, 530}}},  // rows side by side that are and are not long
       {"ties", {kFp4, 64, 4, 512, 3, Keys::kFew}, lengths},
       {"ties, FP8", {kFp8, 5, 1, 100, 0, Keys::kFew}, {{1, 101}, {9, 5000}, {1, 20000}}},
-      {"all equal", {kFp4, 64, 4, 512, 0, Keys::kEqual}, lengths}};
+      {"all equal", {kFp4, 64, 4, 512, 0, Keys::kEqual}, lengths},
+      {"edges", {kFp4, 64, 4, 512, 0, Keys::kRandom, true}, {{1, 5000}, {5, 2000}}},
+      {"edges, FP8", {kFp8, 64, 4, 512, 0, Keys::kRandom, true}, {{1, 5000}, {5, 2000}}}};
   return all;
 }
 
@@ -332,6 +353,16 @@ TEST_F(GpuIndex, EveryRowHasTheBitsOfThePlainKernelAloneAndAmongOthers) {
       }
     }
     if (HasFailure()) return;
+  }
+}
+
+TEST_F(GpuIndex, ReadsNothingBeforeTheKernelAheadHasEnded) {
+  for (const RowCodec codec : {RowCodec::kIndexFp4, RowCodec::kIndexFp8}) {
+    World world(random_, exec_, {codec, 64, 4, 64}, {{1, 700}, {3, 300}, {1, 9000}});
+    for (const bool scored : {true, false}) {
+      EXPECT_TRUE(world.same(false, 0, world.rows(), scored, true)) << "all spans";
+      EXPECT_TRUE(world.same(true, 0, 1, scored, true)) << "one row";
+    }
   }
 }
 

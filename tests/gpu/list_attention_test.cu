@@ -214,7 +214,8 @@ class World {
   std::size_t row_values() const { return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.value_dims); }
 
   // Spans [first, first + count), or rows, each a span of its own.
-  const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, ListCut cut = ListCut::kFastest) {
+  const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, ListCut cut = ListCut::kFastest,
+                   bool late = false) {
     StepTables step;
     const auto& host = singly ? singles_ : spans_;
     step.spans = {(singly ? device_singles_ : device_spans_)->data(), host.size()};
@@ -237,6 +238,8 @@ class World {
     args.spans = step.spans.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     out_->poison();
     EXPECT_TRUE(cuda_sm90::takes_list(exec, args));
+    LateInputs ahead;
+    if (late) ahead.add(*q_), ahead.forget(), ahead.write(exec);
     cut == ListCut::kFastest ? cuda_sm90::attend_keys(exec, args) : cuda_sm90::attend_list(exec, args, cut);
     return out_->data();
   }
@@ -443,6 +446,20 @@ TEST_F(GpuListAttention, EveryRowHasTheBitsOfThePlainKernelHoweverTheWorkIsCut) 
       if (HasFailure()) break;
     }
     std::printf("%s: compared\n", of.name);
+  }
+}
+
+TEST_F(GpuListAttention, ReadsNoQueryBeforeTheKernelAheadHasEnded) {
+  for (const Case& of : cases()) {
+    World world(random_, of.shape, of.spans);
+    const std::size_t values = static_cast<std::size_t>(world.rows()) * world.row_values();
+    const OnDevice<float> expected(values);
+    for (const ListCut cut : {ListCut::kFastest, ListCut::kSegments, ListCut::kTiles}) {
+      gpu().copy({reinterpret_cast<std::byte*>(expected.data()),
+                  reinterpret_cast<const std::byte*>(world.run(exec_, false, 0, world.spans(), true, cut)), expected.bytes()});
+      const float* out = world.run(exec_, false, 0, world.spans(), true, cut, true);
+      EXPECT_EQ(different(out, expected.data(), values), 0U) << of.name << ", cut " << static_cast<int>(cut);
+    }
   }
 }
 
