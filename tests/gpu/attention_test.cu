@@ -439,11 +439,13 @@ TEST_F(GpuAttention, FinishesWhatItGivesAsTheOpsBehindItWould) {
 TEST_F(GpuAttention, ReadsNoQueryBeforeTheKernelAheadHasEnded) {
   for (const Shape& shape : {Shape{64, 512, 4, 512}, Shape{20, 128, 4, 0, 3}}) {
     for (const std::vector<TestSpan>& spans : {std::vector<TestSpan>{{1, 700}}, {{1, 300}, {3, 90}}, {{30, 100}}}) {
+      const bool brief = gpu_test_options().managed;
       World world(random_, shape, spans);
+      if (brief && world.rows() > 1) break;
       const auto expected = world.finished(exec_, 0, true, false, true);
       for (const bool forms_only : {true, false}) {
         for (const int cluster : {0, 1, 2, 4, 8}) {
-          if (cluster > 1 && shape.dims != 512) continue;
+          if ((cluster > 1 && shape.dims != 512) || (brief && cluster == 2)) continue;
           const auto given = world.finished(exec_, cluster, false, forms_only, true);
           for (const std::size_t i : {1U, 2U}) {
             if (i == 2 && cluster > 0) continue;  // made by attend()

@@ -28,7 +28,7 @@ struct GpuTestOptions {
   int repeat = 100;  // of a case
   CaseSizes sizes = CaseSizes::kAny;
   bool early = true;     // kernels start early (kernels/cuda/launch.h)
-  bool managed = false;  // each piece of a case in memory of its own
+  bool managed = false;  // each piece of a case in memory of its own; tests that take long under a sanitizer are brief
 };
 inline GpuTestOptions& gpu_test_options() {
   static GpuTestOptions options;
