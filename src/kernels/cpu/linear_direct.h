@@ -30,6 +30,9 @@ class LinearDirect {
     if constexpr (kBlocks > 1) {
       for (; block + kBlocks <= whole; block += kBlocks) kernel.template blocks<kBlocks>(block, tile.block);
     }
+    if constexpr (kBlocks > 2) {  // of a weight of so few blocks
+      for (; block + 2 <= whole; block += 2) kernel.template blocks<2>(block, tile.block);
+    }
     for (; block < tile.blocks; ++block) {
       kernel.template blocks<1>(block, std::min(tile.block, tile.in - block * tile.block));
     }
@@ -205,9 +208,10 @@ class LinearDirectRows {
  private:
   // The last tile of a weight whose outputs are no whole tiles: few kernels of its own, as each takes long to compile.
   static void narrow(const LinearTile& tile, const LinearJob& job, int row, int count) {
-    if constexpr (kNarrowGroups<Format> > 1) {
+    if constexpr (kNarrowRows<Format>) {
       int group = 0;
-      for (; group + kNarrowGroups<Format> <= tile.groups; group += kNarrowGroups<Format>) {
+      for (; kNarrowGroups<Format> > 1 && group + kNarrowGroups<Format> <= tile.groups;
+           group += kNarrowGroups<Format>) {
         with_rows<kNarrowGroups<Format>, kAlone>(tile, job, row, count, group);
       }
       for (; group < tile.groups; ++group) with_rows<1, kAlone>(tile, job, row, count, group);

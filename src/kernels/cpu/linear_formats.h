@@ -22,9 +22,12 @@ struct RowsAtOnce {
 };
 
 // Groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored as f32.
+// Formats that say so multiply several rows there, too, as routers' in bf16.
+template <class Format>
+inline constexpr bool kNarrowRows = requires { Format::kNarrowGroups; };
 template <class Format>
 inline constexpr int kNarrowGroups = [] {
-  if constexpr (requires { Format::kNarrowGroups; }) return Format::kNarrowGroups;
+  if constexpr (kNarrowRows<Format>) return Format::kNarrowGroups;
   return 1;
 }();
 
@@ -84,7 +87,7 @@ struct F32Weights {
 template <class V, RowsAtOnce kAtOnce>
 struct Bf16Weights {
   using Scale = Unscaled<V>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kNarrowGroups = 1;
   static constexpr RowsAtOnce kRows = kAtOnce;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 0;
   using Line = typename V::Int;
