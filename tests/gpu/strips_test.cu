@@ -126,7 +126,8 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
     int out, in;
     bool every_count;
   } kShapes[] = {{40, 192, true},     {256, 1024, true}, {512, 4096, false}, {200, 1100, false},
-                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}, {8200, 1152, false}};
+                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}, {8200, 1152, false},
+                 {4608, 4096, false}};  // the last: two strips to a team of several rows
   int products = 0;
   for (const WeightForm& form : kForms) {
     for (const auto& [out, in, every_count] : kShapes) {
