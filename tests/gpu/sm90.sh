@@ -69,7 +69,7 @@ fi
 if has digests; then
   for ((i = 0; i < 300; ++i)); do echo $(((i * 7919 + 13) % 251)); done >"$folder/ids"
   for of in "$model" "$folder"/*-like; do
-    for rows in 512 37; do
+    for rows in 512 37 3; do
       "$sluice" logits "$of" "${cuda[@]}" --ids-file "$folder/ids" --max-num-batched-tokens $rows --out "$folder/logits" >"$folder/log" 2>&1 || tail -n 2 "$folder/log"
       say "logits of $(basename "$of"), steps of $rows: $(sha256sum <"$folder/logits" | cut -c1-16)"
     done

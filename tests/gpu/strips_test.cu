@@ -126,7 +126,8 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
     int out, in;
     bool every_count;
   } kShapes[] = {{40, 192, true},     {256, 1024, true}, {512, 4096, false}, {200, 1100, false},
-                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}, {8200, 1152, false}};
+                 {1024, 2048, false}, {64, 8192, false}, {16, 64, false}, {8200, 1152, false},
+                 {4608, 4096, false}};  // the last: two strips to a team of several rows
   int products = 0;
   for (const WeightForm& form : kForms) {
     for (const auto& [out, in, every_count] : kShapes) {
@@ -245,6 +246,7 @@ class TestExperts {
       std::vector<std::int32_t> all(static_cast<std::size_t>(experts));
       for (int e = 0; e < experts; ++e) all[static_cast<std::size_t>(e)] = e;
       std::ranges::shuffle(all, random);
+      if (r % 7 < 2) std::fill(all.begin(), all.begin() + slots, all[0]);  // more pairs of an expert than of rows
       ids.insert(ids.end(), all.begin(), all.begin() + slots);
       for (int s = 0; s < slots; ++s) of_slots.push_back(0.1F + static_cast<float>(random() % 100) * 0.01F);
     }
@@ -399,7 +401,7 @@ TEST_F(GpuSpeedStrips, Products) {
     for (auto& value : values) value = static_cast<std::uint16_t>((random() & 0x81FFU) | 0x3E00U);
     const OnDevice<std::uint16_t> x(values);
     const OnDevice<float> y(static_cast<std::size_t>(head ? 256 : kMost) * of.out * of.groups);
-    for (const int rows : {1, 4, 8, 16, 32, 64, 128, 256, 2048, 4096}) {
+    for (const int rows : {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 2048, 4096}) {
       if ((head && rows > 256) || rows > most_rows()) continue;
       const int times = rows > 1000 ? 4 : 24;
       const double us = microseconds(times, [&](int i) {
@@ -439,7 +441,7 @@ TEST_F(GpuSpeedStrips, Experts) {
   const OnDevice<float> x(pairs), y(static_cast<std::size_t>(kMost) * kHidden);
   const OnDevice<float> of_slots(std::vector<float>(static_cast<std::size_t>(kMost) * kSlots, 0.2F));
   std::printf("copy %.0f GB/s\n", copy * 1e-9);
-  for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}) {
+  for (const int rows : {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}) {
     if (rows > most_rows()) continue;
     const int lists = rows >= 512 ? 1 : 8;  // of choices, so that few rows read other experts each time
     std::vector<std::int32_t> ids;

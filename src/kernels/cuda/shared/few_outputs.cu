@@ -171,7 +171,8 @@ bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& produ
       product.ldx % 4 != 0 || reinterpret_cast<std::uintptr_t>(product.x) % 16 != 0) {
     return false;
   }
-  if (rows == 1) return launch_few_outputs<FewOutputs<1, 1>>(exec, rows, product, 1);
+  constexpr int kAlone = 8;  // rows: more teams, each of which has its weights in registers before it waits
+  if (rows <= kAlone) return launch_few_outputs<FewOutputs<1, 1>>(exec, rows, product, 1);
   return launch_few_outputs<FewOutputs<4, 4>>(exec, rows, product, 4) ||
          launch_few_outputs<FewOutputs<2, 4>>(exec, rows, product, 2);
 }

@@ -66,19 +66,30 @@ struct WindowPool {
     PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
     PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
     const int own = args.overlap ? dim + channel : channel;
-    for (int i = first < 0 ? 0 : first; i <= ended.last; ++i) {
-      open = add_row(open, span, i, own);
-      if (args.overlap) next = add_row(next, span, i, channel);
-      if (i == ended.last && ended.window) {
-        pooled(open.a / open.s);
-        open = next;
-        next = empty();
-        if (args.boundaries != nullptr) store_boundary(open, span, ended.index, i, channel);
+    for (int from = first < 0 ? 0 : first; from <= ended.last; from += kAtOnce) {
+      const Tokens of_own = tokens(span, from, ended.last + 1, own);
+      const Tokens of_next = args.overlap ? tokens(span, from, ended.last + 1, channel) : Tokens{};
+      std::int32_t after[kAtOnce];
+      SLUICE_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        after[j] = from + j <= ended.last ? step.states_after[span.row_begin + from + j] : -1;
       }
-      const std::int32_t after = step.states_after[span.row_begin + i];
-      if (after < 0) continue;
-      store(open, state(after), channel);
-      if (args.overlap) store(next, state(after) + 3 * dim, channel);
+      SLUICE_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = from + j;
+        if (i > ended.last) break;
+        open = add_token(open, of_own.g[j], of_own.u[j]);
+        if (args.overlap) next = add_token(next, of_next.g[j], of_next.u[j]);
+        if (i == ended.last && ended.window) {
+          pooled(open.a / open.s);
+          open = next;
+          next = empty();
+          if (args.boundaries != nullptr) store_boundary(open, span, ended.index, i, channel);
+        }
+        if (after[j] < 0) continue;
+        store(open, state(after[j]), channel);
+        if (args.overlap) store(next, state(after[j]) + 3 * dim, channel);
+      }
     }
   }
 
@@ -87,14 +98,36 @@ struct WindowPool {
     if (!args.overlap) return empty();
     const int begin = first - args.ratio;
     PooledChannel acc = begin <= 0 ? load(state(span.state_in) + 3 * args.dim, channel) : empty();
-    for (int i = begin < 0 ? 0 : begin; i < first; ++i) acc = add_row(acc, span, i, channel);
+    for (int from = begin < 0 ? 0 : begin; from < first; from += kAtOnce) {
+      const Tokens some = tokens(span, from, first, channel);
+      SLUICE_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        if (from + j < first) acc = add_token(acc, some.g[j], some.u[j]);
+      }
+    }
     return acc;
   }
 
-  SLUICE_DEVICE PooledChannel add_row(const PooledChannel& acc, const RowSpan& span, int i, int column) const {
-    const int slot = (span.first_position + i) % args.ratio, width = args.overlap ? 2 * args.dim : args.dim;
-    const std::ptrdiff_t at = (span.row_begin + i) * args.ld + column;
-    return add_token(acc, args.gate[at] + args.ape[static_cast<std::ptrdiff_t>(slot) * width + column], args.kv[at]);
+  // Of rows [from, end) of the span the first few, all on their way at once.
+  static constexpr int kAtOnce = 4;
+  struct Tokens {
+    float g[kAtOnce], u[kAtOnce];
+  };
+  SLUICE_DEVICE Tokens tokens(const RowSpan& span, int from, int end, int column) const {
+    const int width = args.overlap ? 2 * args.dim : args.dim;
+    float gates[kAtOnce], places[kAtOnce];
+    Tokens some{};
+    SLUICE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = from + j < end ? from + j : end - 1, slot = (span.first_position + i) % args.ratio;
+      const std::ptrdiff_t at = (span.row_begin + i) * args.ld + column;
+      gates[j] = args.gate[at];
+      places[j] = args.ape[static_cast<std::ptrdiff_t>(slot) * width + column];
+      some.u[j] = args.kv[at];
+    }
+    SLUICE_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) some.g[j] = gates[j] + places[j];
+    return some;
   }
 
   // Behind the last token of a block, which is that of a window.

@@ -424,7 +424,7 @@ void stream_experts(const Exec& exec, const ExpertsArgs& args, int first, int ro
                     const StagedRows& from, const float* other, cuda_ops::Carver& carver) {
   const Memory work(args, shared != nullptr, rows, groups_of(args, rows), carver);
   if (multiplies_pairs(exec, args, rows, shared)) {
-    return multiply_pairs(exec, args, first, shared, from, other, work.m);
+    return multiply_pairs(exec, args, first, rows, shared, from, other, work.m);
   }
   few(args, rows) ? run<1>(exec, args, first, rows, shared, from, other, work)
                   : run<2>(exec, args, first, rows, shared, from, other, work);

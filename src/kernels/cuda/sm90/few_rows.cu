@@ -34,6 +34,7 @@ struct FewRows {
   int strip_warps;  // of a team work on a strip
   int stage_bytes;  // of a ring: a cell of weights and, unless all rows are copied at once, of the rows
   int row_bytes;    // of a row in shared memory, if all are
+  int rows_bytes;   // of all of them
 
   // The rows' values of a cell: of a step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
   struct Inputs {
@@ -86,8 +87,8 @@ struct FewRows {
     const int part = warp % strip_warps;
     const int first = part * w.segments / strip_warps;
     const int end = strip < w.strips ? (part + 1) * w.segments / strip_warps : first;
-    auto* sums =
-        reinterpret_cast<float*>(team.shared + kWarps * kAhead * stage_bytes) + of_team * w.segments * kSumsOfSegment;
+    auto* sums = reinterpret_cast<float*>(team.shared + kWarps * kAhead * stage_bytes + rows_bytes) +
+                 of_team * w.segments * kSumsOfSegment;
     Sums total;
     total.clear();
     run(product, StripAt(w, tile.group.data, strip < w.strips ? strip : 0), tile.group, lane, first, end, total,
@@ -235,8 +236,7 @@ struct FewRows {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (sums != nullptr) {
-          sums[segment * (kStripOutputs * 8 * kTiles) + row_of(lane, n, i) * kStripOutputs + output_of(lane, i)] =
-              chain.values[n][i];
+          sums[segment * kSumsOfSegment + row_of(lane, n, i) * kStripOutputs + output_of(lane, i)] = chain.values[n][i];
         } else {
           const float scale = at.template segment_scale<kKind>(segment, output_of(lane, i));
           total.values[n][i] = std::fma(chain.values[n][i], scale, total.values[n][i]);
@@ -271,7 +271,21 @@ struct FewLaunch {
   std::size_t shared = 0;
 };
 
-// False where it is a deep ring that would leave less than all teams at once on the processors.
+std::int64_t teams_of_processor(const Exec& exec, std::int64_t teams) {
+  return (teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
+}
+// Of a processor's shared memory the system has a part for each team. A team of the kernel of hyper-connections behind
+// takes so much.
+constexpr std::size_t kOfProcessor = std::size_t{228} << 10, kOfSystem = 1024, kRoomBehind = 54000;
+// Where two teams to a processor are enough for all, three on some would leave others with one.
+constexpr std::size_t kMoreThanAThird = kOfProcessor / 3 - kOfSystem + 16;
+// Whether so many teams are on the processors at once, and leave so much.
+bool all_at_once(const Exec& exec, std::int64_t teams, std::size_t shared, std::size_t room = 0) {
+  return static_cast<std::size_t>(teams_of_processor(exec, teams)) * (shared + kOfSystem) + room <= kOfProcessor;
+}
+
+// False where it is a deep ring that would leave less than all teams at once on the processors, or of several rows no
+// room for the kernel behind.
 template <StripKind kKind, int kTiles, int kAhead>
 bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products,
                  FewLaunch<FewRows<kKind, kTiles, kAhead>>* to) {
@@ -307,10 +321,18 @@ bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripP
   to->shared = rings(rows_of_cell) + sums_of_team(kernel.strip_warps);
   kernel.stage_bytes = kernel.kCellBytes + rows_of_cell * kRowStride;
   const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;  // rows in different banks
-  const std::size_t with_rows = rings(0) + static_cast<std::size_t>(rows_of_cell) * row_bytes;
+  const std::size_t rows_bytes = static_cast<std::size_t>(rows_of_cell) * row_bytes;
   const bool copied = rows.cut == StripRows::Cut::kWide || rows.cut == StripRows::Cut::kAny;
-  if (kernel.strip_warps == 1 && copied && with_rows <= kMostShared) {
-    kernel.row_bytes = static_cast<int>(row_bytes);
+  const auto with_rows_of = [&](int warps) { return rings(0) + rows_bytes + sums_of_team(warps); };
+  // Of several rows two strips to a team, which are copied for both, where that leaves a team for each processor.
+  const int half = kernel.strip_warps / 2;
+  const bool two = kTiles == 1 && rows_of_cell > 1 && rows.group_count == 0 && rows.cut == StripRows::Cut::kAny &&
+                   half > 0 && strips * half >= std::int64_t{kWarps} * cuda_ops::processors(exec) &&
+                   with_rows_of(half) <= kMostShared;
+  if (two) kernel.strip_warps = half;
+  const std::size_t with_rows = with_rows_of(kernel.strip_warps);
+  if ((two || (kernel.strip_warps == 1 && copied)) && with_rows <= kMostShared) {
+    kernel.row_bytes = static_cast<int>(row_bytes), kernel.rows_bytes = static_cast<int>(rows_bytes);
     kernel.stage_bytes = kernel.kCellBytes;
     to->shared = with_rows;
   }
@@ -320,10 +342,12 @@ bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripP
     kernel.launch.first_team[i] = static_cast<std::int32_t>(to->teams);
     to->teams += std::int64_t{(products[i].weight.strips + of_team - 1) / of_team} * rows.tiles();
   }
-  const std::int64_t of_processor = (to->teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
-  // The system has a part.
-  const std::size_t all_at_once = static_cast<std::size_t>(of_processor) * (to->shared + 1024);
-  return kAhead <= kCellsAhead<kKind, kTiles> || all_at_once <= kMostShared + 1024;
+  if (rows_of_cell == 1 && kernel.row_bytes != 0 && teams_of_processor(exec, to->teams) == 2) {
+    to->shared = std::max(to->shared, kMoreThanAThird);
+  }
+  const bool leaves_room = rows_of_cell > 1 && kernel.strip_warps > 1 && !two;
+  return kAhead <= kCellsAhead<kKind, kTiles> ||
+         all_at_once(exec, to->teams, to->shared, leaves_room ? kRoomBehind : 0);
 }
 
 template <StripKind kKind, int kTiles, int kAhead>
@@ -334,30 +358,39 @@ bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
   return true;
 }
 
+// With kMost cells on their way, or the most for which launch() does not return false; it does not for kLeast.
+template <int kLeast, int kMost, class Launch>
+void launch_deepest(const Launch& launch) {
+  if (launch.template operator()<kMost>()) return;
+  if constexpr (kMost > kLeast) launch_deepest<kLeast, kMost - 1>(launch);
+}
+
 template <StripKind kKind>
 void launch_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   if (rows.kernel_rows != kFewRows) {
     launch_few<kKind, 2, kCellsAhead<kKind, 2>>(exec, rows, products);
-  } else if (Cell<kKind>::kDeep == Cell<kKind>::kAhead ||
-             !launch_few<kKind, 1, Cell<kKind>::kDeep>(exec, rows, products)) {
-    launch_few<kKind, 1, kCellsAhead<kKind, 1>>(exec, rows, products);
+    return;
   }
+  constexpr int kLeast = Cell<kKind>::kAhead, kMost = Cell<kKind>::kDeep;
+  launch_deepest<kLeast, kMost>([&]<int kAhead>() { return launch_few<kKind, 1, kAhead>(exec, rows, products); });
 }
 
 }  // namespace
 
 void multiply_few_of_two(const Exec& exec, const StripRows& rows, std::span<const StripProduct> fp8,
                          std::span<const StripProduct> bf16) {
+  using Fp8 = Cell<StripKind::kFp8>;
   const auto launch = [&]<int kAhead>() {
     FewLaunch<FewRows<StripKind::kFp8, 1, kAhead>> first;
     FewLaunch<FewRows<StripKind::kBf16, 1, Cell<StripKind::kBf16>::kAhead>> second;
     if (!prepare_few(exec, rows, fp8, &first) || !prepare_few(exec, rows, bf16, &second)) return false;
-    const FewRowsOfTwo both{first.kernel, second.kernel, static_cast<int>(first.teams)};
-    cuda_ops::launch(exec, first.teams + second.teams, both, std::max(first.shared, second.shared));
+    const std::int64_t teams = first.teams + second.teams;
+    const std::size_t shared = std::max(first.shared, second.shared);
+    if (kAhead > Fp8::kAhead && !all_at_once(exec, teams, shared)) return false;
+    cuda_ops::launch(exec, teams, FewRowsOfTwo{first.kernel, second.kernel, static_cast<int>(first.teams)}, shared);
     return true;
   };
-  using Fp8 = Cell<StripKind::kFp8>;
-  if (!launch.operator()<Fp8::kDeep>()) launch.operator()<Fp8::kAhead>();
+  launch_deepest<Fp8::kAhead, Fp8::kDeep>(launch);
 }
 
 void multiply_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {

@@ -483,8 +483,8 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
               1};
     expand_and_mix(exec, kernel);
   };
-  constexpr int kMany = 512;
-  rows <= 4 ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
+  constexpr int kAlone = 5, kMany = 512;
+  rows <= kAlone ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
   const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
   constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
   cuda_ops::launch(exec, rows,
