@@ -6,8 +6,8 @@
 //   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
 // Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.
 // --memory managed: cases are not in one piece of pinned memory, but each array in managed memory of its own, where
-// compute-sanitizer sees what lies beside it; and tests of sm90 that would take it minutes are brief. --early off: no kernel starts before the one before it has ended. --json:
-// GoogleTest's report. SLUICE_TEST_SEED repeats a run.
+// compute-sanitizer sees what lies beside it; and tests of sm90 that would take it minutes are brief. --early off: no
+// kernel starts before the one before it has ended. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
