@@ -133,5 +133,22 @@ TEST(StepTime, TheLeastTimeOfARowCounts) {
   EXPECT_LT(table.back(), 0.015);
 }
 
+TEST(StepTime, WhatADraftOfTheModelTakes) {
+  constexpr double kDraft = 0.001;
+  for (const bool drafts : {true, false}) {
+    FakeModel::Settings settings{.drafts = drafts};
+    settings.on_draft = [](TokenId, Position, float*) { compute_for(kDraft); };
+    EngineSetup options;
+    options.cache.kv_cache_memory = 64 << 20;
+    options.model.max_model_len = 64;
+    options.speculation = {.speculative = drafts ? "mtp" : "off", .num_speculative_tokens = 4};
+    const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+    const double draft = measure_draft_times(*runner).draft;
+    EXPECT_GE(draft, drafts ? 0.9 * kDraft : 0);
+    EXPECT_LE(draft, drafts ? 3 * kDraft : 0);
+    EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::step_time_test

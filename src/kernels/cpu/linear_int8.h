@@ -321,6 +321,7 @@ class LinearInt8 {
       for (int g = 0; g < kAtOnce; ++g) of_group(scales + at<kGroups>(from + g, kGroupScales), factors.v[g]);
     };
     if constexpr (kAtOnce % Isa::kTileGroups == 0 && requires { Int8::are_usual(scales); }) {
+      static_assert(kAtOnce <= 2 * Isa::kTileGroups);
       bool usual = Int8::are_usual(scales + at<kGroups>(from, kGroupScales));
       if constexpr (kAtOnce > Isa::kTileGroups) {
         usual = usual && Int8::are_usual(scales + at<kGroups>(from + Isa::kTileGroups, kGroupScales));
