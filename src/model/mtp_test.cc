@@ -203,6 +203,11 @@ TEST_P(MtpTest, TheHeadOfDraftsIsNarrowerWhereTheProfileRounds) {
   const WeightFormat stored = formats(WeightRole::kLogits).front();
   EXPECT_EQ(formats(WeightRole::kDrafted), std::vector{rounds ? WeightFormat::kCodes : stored});
   EXPECT_NE(stored, WeightFormat::kCodes);
+  // V4's projection of X, four rows for each of a step's, has that form, too.
+  const auto as_codes = [](const BoundWeight& weight) {
+    return weight.name == "mtp.0.h_proj.weight" && weight.format == WeightFormat::kCodes;
+  };
+  EXPECT_EQ(std::ranges::count_if(report.weights, as_codes), rounds && !checkpoint_ ? 1 : 0);
 }
 
 // Several sequences at once, each with drafts of its own number, drawn where the logits are: the same as alone, and as

@@ -90,11 +90,12 @@ class Loader {
       return {};
     }
     LinearWeight& weight = **linear;
+    const bool of_drafts = spec.for_drafts || spec.coarse;
     const std::string part = fmt::format("{} from row {}{}{}", tensor.name, name.first_row,
-                                         name.transposed ? " transposed" : "", spec.for_drafts ? " for drafts" : "");
+                                         name.transposed ? " transposed" : "", of_drafts ? " for drafts" : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
-    } else if (spec.for_drafts && can_be_coarse(view, spec.inputs) && !decode) {
+    } else if (of_drafts && can_be_coarse(view, spec.inputs) && !decode) {
       bring(tensor);
       if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
       packer_.add(part, weight, coarse_shape(view), InputForm::kInt8,
@@ -211,7 +212,8 @@ class Loader {
 
   // Floats of a profile that rounds inputs, beside kernels that multiply codes.
   bool can_be_coarse(const WeightView& view, InputForm inputs) const {
-    const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
+    const bool floats =
+        view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32 || view.format == WeightFormat::kFp8;
     return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kCoarseBlock == 0 &&
            !weights_on_device(exec_);
   }

@@ -16,6 +16,7 @@
 #include "sched/drafts.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "sched/scheduler.h"
@@ -148,9 +149,13 @@ int Scheduler::worth(const DraftChoice& choice, const std::array<int, kDraftSour
 Scheduler::DraftCounts Scheduler::count_drafts() const {
   DraftCounts drafts{};
   for (const DraftChoice& choice : draft_choices_) {
-    std::array<int, kDraftSources>* const of = drafts.data();
+    std::array<int, kDraftSources>* const of = drafts.of.data();
     const auto source = static_cast<std::size_t>(choice.source);
-    for (int j = 0; j < choice.most; ++j) ++of[choice.levels[static_cast<std::size_t>(j)]][source];
+    for (int j = 0; j < choice.most; ++j) {
+      const std::size_t level = choice.levels[static_cast<std::size_t>(j)];
+      ++of[level][source];
+      drafts.levels |= std::uint64_t{1} << level;
+    }
   }
   return drafts;
 }
@@ -171,10 +176,12 @@ int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int wa
   double tokens = own, seconds = times_.own(own), best = least_gain(own) * tokens / seconds;
   seconds += waits * times_.wait(own);
   int taken = 0, best_taken = 0;
-  for (std::size_t level = drafts.size(); level-- > 0 && taken < rows;) {
+  for (std::uint64_t levels = drafts.levels; levels != 0 && taken < rows;) {  // of most plans few
+    const std::size_t level = static_cast<std::size_t>(std::bit_width(levels)) - 1;
+    levels ^= std::uint64_t{1} << level;
     const double chance = DraftRecord::chance(level);
     for (std::size_t source = 0; source < kDraftSources; ++source) {
-      for (int left = std::min(drafts[level][source], rows - taken); left > 0;) {
+      for (int left = std::min(drafts.of[level][source], rows - taken); left > 0;) {
         const int more = before + taken < measured ? 1 : left;
         tokens += more * chance;
         seconds += times_.added(own, before + taken, more, static_cast<DraftSource>(source));
@@ -196,10 +203,11 @@ void Scheduler::choose_paying(int own, int rows) {
 
 // The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
 void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
+  if (count == 0) return;            // as it mostly is
   int level = DraftRecord::kLevels;  // all of this one and those above are granted
   while (level > 0) {
     int here = 0;
-    for (const int of_source : drafts[static_cast<std::size_t>(level) - 1]) here += of_source;
+    for (const int of_source : drafts.of[static_cast<std::size_t>(level) - 1]) here += of_source;
     if (here > count) break;
     count -= here, --level;
   }
@@ -213,17 +221,28 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
 }
 
 // A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay,
-// and all of them take a small part of the time. What it adds to the step, by source; 0: it would not pay.
-Scheduler::TryCosts Scheduler::try_costs(int own) const {
-  const double seconds = times_.own(own), tokens = least_gain(own) * own;
-  const double waiting = times_.wait(own) / own;  // all of them may be due
-  TryCosts costs{};
-  for (std::size_t source = 0; source < kDraftSources; ++source) {
-    const double more = times_.added(own, rows_before_drafts(own), 1, static_cast<DraftSource>(source));
-    if (seconds > tokens * (more + waiting)) costs[source] = more;
+// and all of them take a small part of the time. What it adds to the step; 0: it would not pay.
+class Scheduler::TryCosts {
+ public:
+  TryCosts(const Scheduler& scheduler, int own) : scheduler_(scheduler), own_(own) { costs_.fill(-1); }
+  double of(DraftSource source) {  // of few sources, in few plans
+    double& cost = costs_[static_cast<std::size_t>(source)];
+    if (cost < 0) cost = find(source);
+    return cost;
   }
-  return costs;
-}
+
+ private:
+  double find(DraftSource source) const {
+    const StepTimes& times = scheduler_.times_;
+    const double more = times.added(own_, scheduler_.rows_before_drafts(own_), 1, source);
+    const double waiting = times.wait(own_) / own_;  // all of them may be due
+    return times.own(own_) > scheduler_.least_gain(own_) * own_ * (more + waiting) ? more : 0;
+  }
+
+  const Scheduler& scheduler_;
+  const int own_;
+  std::array<double, kDraftSources> costs_;
+};
 
 bool Scheduler::due_try(const DraftChoice& choice) {
   Entry& e = *choice.entry;
@@ -240,10 +259,10 @@ void Scheduler::save_for_tries(int own) {
 bool Scheduler::wants_try(int own, int waits) {
   save_for_tries(own);
   const double waiting = waits * times_.wait(own);
-  const TryCosts costs = try_costs(own);
+  TryCosts costs(*this, own);
   bool wants = false;
   for (const DraftChoice& choice : draft_choices_) {
-    const double more = due_try(choice) ? costs[static_cast<std::size_t>(choice.source)] : 0;
+    const double more = due_try(choice) ? costs.of(choice.source) : 0;
     wants = wants || (more > 0 && more + waiting <= seconds_for_tries_);
   }
   if (wants) seconds_for_tries_ -= waiting;
@@ -252,9 +271,9 @@ bool Scheduler::wants_try(int own, int waits) {
 
 void Scheduler::try_again(int own) {
   save_for_tries(own);
-  const TryCosts costs = try_costs(own);
+  TryCosts costs(*this, own);
   for (DraftChoice& choice : draft_choices_) {
-    const double more = due_try(choice) ? costs[static_cast<std::size_t>(choice.source)] : 0;
+    const double more = due_try(choice) ? costs.of(choice.source) : 0;
     if (more == 0 || more > seconds_for_tries_) continue;
     Entry& e = *choice.entry;
     seconds_for_tries_ -= more;

@@ -317,7 +317,11 @@ class Scheduler {
     DraftRecord::Levels levels;
     int granted = 0;
   };
-  using DraftCounts = std::array<std::array<int, kDraftSources>, DraftRecord::kLevels>;  // by chance and source
+  struct DraftCounts {
+    std::array<std::array<int, kDraftSources>, DraftRecord::kLevels> of;  // by chance and source
+    std::uint64_t levels;                                                 // bits of those that there are
+    static_assert(DraftRecord::kLevels == 64);
+  };
   void plan_drafts(const PlanFacts& facts);
   bool prompts_want() const { return limits_.mixed && (!prompts_.empty() || !waiting_.empty()); }
   int rows_for_drafts(int own) const;
@@ -329,8 +333,7 @@ class Scheduler {
   void choose_paying(int own, int rows);
   static int worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices);
   void grant_likeliest(const DraftCounts& drafts, int count);
-  using TryCosts = std::array<double, kDraftSources>;
-  TryCosts try_costs(int own) const;
+  class TryCosts;
   static bool due_try(const DraftChoice& choice);
   void save_for_tries(int own);
   bool wants_try(int own, int waits);

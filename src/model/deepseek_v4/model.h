@@ -6,7 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "base/aligned.h"
 #include "model/deepseek_v4/weights.h"
 #include "model/family_model.h"
 #include "model/model_plan.h"
@@ -77,6 +80,8 @@ class DeepSeekV4 final : public FamilyModel {
   int mtp_index() const { return config_.num_hidden_layers; }
   void write_mtp_keys(Step& step);
   void enter_mtp(Step& step, float* x);
+  void token_inputs(const Exec& exec, std::span<const TokenId> ids, float* out);
+  void compute_token_inputs(const Exec& exec, std::span<const TokenId> ids, float* out);
   PreviousRowsArgs previous_residuals(Step& step) const;
   const RopeTable& window_rope() const { return ropes_[0]; }
   const RopeTable& compress_rope() const { return ropes_[1]; }
@@ -85,6 +90,11 @@ class DeepSeekV4 final : public FamilyModel {
   Weights weights_;
   std::vector<LayerPlanes> planes_;
   std::unique_ptr<Workspace> workspace_;
+  struct TokenInputs {
+    AlignedBytes rows;             // [vocab, hidden]
+    std::vector<bool> known;       // [vocab]: whether the row is there
+    std::vector<TokenId> missing;  // of the current step
+  } token_inputs_;
 };
 
 }  // namespace sluice::v4

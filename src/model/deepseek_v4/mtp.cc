@@ -1,6 +1,8 @@
 // The layer for multi-token prediction (docs/models/deepseek_v4.md §10). Slot s of its keys belongs to token s: it is
 // made of that token and of X of the token before it, so it is a function of tokens 0..s as every other cached row is.
 // The row's position, s - 1, is that of X.
+#include <algorithm>
+
 #include "model/deepseek_v4/step.h"
 
 namespace sluice::v4 {
@@ -15,25 +17,67 @@ PreviousRowsArgs DeepSeekV4::previous_residuals(Step& step) const {
   return args;
 }
 
+// e_proj enorm(embed) of each token, [ids, hidden].
+void DeepSeekV4::compute_token_inputs(const Exec& exec, std::span<const TokenId> ids, float* out) {
+  Workspace& w = *workspace_;
+  const MtpWeights& mtp = weights_.mtp.front();
+  const int rows = static_cast<int>(ids.size()), hidden = config_.hidden_size;
+  float* const token = w.collapsed.floats(rows);
+  embed(exec, {ids, &weights_.embedding, 1, token});
+  const Rows e = w.normed.rows(rows, InputForms().add(mtp.e_proj));
+  add_norm(exec, {.rows = rows,
+                  .dim = hidden,
+                  .x = token,
+                  .norm = mtp.enorm.data(),
+                  .eps = static_cast<float>(config_.rms_norm_eps),
+                  .normed = e});
+  project(exec, rows, e, mtp.e_proj, contiguous_rows(out, hidden));
+}
+
+// The same, each token's computed once where the table of all tokens is small.
+void DeepSeekV4::token_inputs(const Exec& exec, std::span<const TokenId> ids, float* out) {
+  constexpr std::int64_t kMostBytes = 16 << 20;
+  const auto dim = static_cast<std::size_t>(config_.hidden_size), tokens = static_cast<std::size_t>(config_.vocab_size);
+  const std::size_t row_bytes = dim * sizeof(float);
+  if (weights_on_device(exec) || tokens * row_bytes > kMostBytes) return compute_token_inputs(exec, ids, out);
+  TokenInputs& table = token_inputs_;
+  if (table.known.empty()) table.rows = AlignedBytes(tokens * row_bytes), table.known.resize(tokens);
+  table.missing.clear();
+  for (const TokenId id : ids) {
+    auto known = table.known[static_cast<std::size_t>(id)];  // a reference
+    if (!known) table.missing.push_back(id);
+    known = true;
+  }
+  if (!table.missing.empty()) {
+    compute_token_inputs(exec, table.missing, out);
+    for (std::size_t i = 0; i < table.missing.size(); ++i) {
+      std::copy_n(out + i * dim, dim, table.rows.as<float>() + static_cast<std::size_t>(table.missing[i]) * dim);
+    }
+  }
+  const WeightView view{.out = config_.vocab_size, .in = config_.hidden_size, .data = table.rows.data()};
+  embed(exec, {ids, &view, 1, out});
+}
+
 // X' of the rows, from their tokens and `x`, X of the tokens before them: e_proj enorm(embed) + h_proj hnorm(x_j).
 // Leaves it in the streams, which `x` may be.
 void DeepSeekV4::enter_mtp(Step& step, float* x) {
   Workspace& w = step.w;
   const MtpWeights& mtp = weights_.mtp.front();
   const int rows = step.rows(), hidden = config_.hidden_size;
-  const auto eps = static_cast<float>(config_.rms_norm_eps);
-  float* const token = w.collapsed.floats(rows);
-  embed(step.exec, {step.tables.ids, &weights_.embedding, 1, token});
-  const Rows e = w.normed.rows(rows, InputForms().add(mtp.e_proj)), of_token = w.sub_layer.rows(rows);
-  add_norm(step.exec, {.rows = rows, .dim = hidden, .x = token, .norm = mtp.enorm.data(), .eps = eps, .normed = e});
-  project(step.exec, rows, e, mtp.e_proj, of_token);
+  float* const of_token = w.sub_layer.floats(rows);
+  token_inputs(step.exec, step.tables.ids, of_token);
 
   const int streams = kHcStreams * rows;
   const Rows z = w.mtp_inputs.rows(streams, InputForms().add(mtp.h_proj));
-  add_norm(step.exec, {.rows = streams, .dim = hidden, .x = x, .norm = mtp.hnorm.data(), .eps = eps, .normed = z});
+  add_norm(step.exec, {.rows = streams,
+                       .dim = hidden,
+                       .x = x,
+                       .norm = mtp.hnorm.data(),
+                       .eps = static_cast<float>(config_.rms_norm_eps),
+                       .normed = z});
   project(step.exec, ProjectArgs{.rows = streams, .x = z}.add({.weights = {&mtp.h_proj, 1},
                                                                .y = contiguous_rows(w.streams.floats(rows), hidden),
-                                                               .addend = of_token.values,
+                                                               .addend = of_token,
                                                                .shared = kHcStreams}));
 }
 
