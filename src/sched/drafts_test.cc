@@ -69,6 +69,20 @@ TEST(DraftsTest, StepsThatTakeLongerCount) {
   }
 }
 
+// Where all steps take longer for a while, those with drafts that were quicker are not compared with them.
+TEST(DraftsTest, SlowTimesMakeNoneCheaper) {
+  Drafting drafting(cost(0.4), 1);
+  int drafts_then = 0;
+  for (int i = 0; i < 990; ++i) {
+    const bool slow = i % 330 >= 300;
+    const int right = i % 20 < 9 ? 1 : 0;  // too few to pay
+    const int drafts =
+        drafting.step(1, right, DraftSource::kMtp, [&](int drafts) { return (slow ? 2 : 1) * (1 + 0.4 * drafts); });
+    if (slow) drafts_then += drafts;
+  }
+  EXPECT_LE(drafts_then, 1);
+}
+
 // The first step with drafts reads what lies in no cache yet: sequences went without drafts for hundreds of steps.
 TEST(DraftsTest, TheFirstStepAloneMakesNoneDearer) {
   Drafting drafting(cost(0.3), 1);

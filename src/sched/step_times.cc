@@ -10,6 +10,7 @@ constexpr double kLeastRow = 0.002;     // of a step of one row: where nothing m
 constexpr double kLeast = 0.5;          // of a ratio: what seems to cost nothing was compared with disturbed steps
 constexpr float kBelieved = 1.0F;       // of the limits, in steps of as many drafts as sequences
 constexpr float kForget = 1.0F / 2048;  // a step without drafts: who has none any more learns nothing of them
+constexpr int kPlains = 160;            // behind a step with drafts that say what one without took then
 constexpr double kPart = 0.6;           // of the steps add less: a little more than half of them, as they are estimates
 
 template <class Ring, class Value>
@@ -41,8 +42,17 @@ void StepTimes::Drafted::add(const Step& step) {
   put(steps, &count, step);
 }
 
+void StepTimes::Drafted::add_plain(double median) {
+  for (Step& step : steps) {
+    step.weight *= 1 - kForget;
+    if (step.plains == kPlains) continue;
+    ++step.plains;
+    step.plain = static_cast<float>(median);
+  }
+}
+
 // Each step says a ratio, and the limits say 1.
-void StepTimes::Drafted::weigh(double plain) {
+void StepTimes::Drafted::weigh() {
   struct Said {
     double ratio;
     float weight;
@@ -52,7 +62,7 @@ void StepTimes::Drafted::weigh(double plain) {
   said[used] = {1, kBelieved};
   float all = kBelieved;
   for (std::size_t i = 0; i < used; ++i) {
-    said[i] = {(steps[i].whole / plain - 1) / steps[i].added, steps[i].weight};
+    said[i] = {(steps[i].whole / steps[i].plain - 1) / steps[i].added, steps[i].weight};
     all += steps[i].weight;
   }
   // One alone does not make them dearer: the first reads weights that lie in no cache yet.
@@ -95,9 +105,8 @@ void StepTimes::add(int own, int drafts, int by_model, double seconds) {
   if (drafts == 0) {
     near.with_drafts = 0;
     near.plain.add(whole);
-    for (Drafted& drafted : near.drafted) {
-      for (Drafted::Step& step : drafted.steps) step.weight *= 1 - kForget;
-    }
+    const double median = near.plain.median();
+    for (Drafted& drafted : near.drafted) drafted.add_plain(median);
   } else {
     ++near.with_drafts;
     const double by_drafting = by_model * limits_.seconds[static_cast<std::size_t>(DraftSource::kMtp)];
@@ -108,10 +117,11 @@ void StepTimes::add(int own, int drafts, int by_model, double seconds) {
       near.drafted[static_cast<std::size_t>(kind)].add(
           {.whole = static_cast<float>(whole),
            .added = static_cast<float>(added),
-           .weight = std::min(1.0F, static_cast<float>(of_kind) / static_cast<float>(own))});
+           .weight = std::min(1.0F, static_cast<float>(of_kind) / static_cast<float>(own)),
+           .plain = static_cast<float>(near.plain.median())});
     }
   }
-  for (Drafted& drafted : near.drafted) drafted.weigh(near.plain.median());
+  for (Drafted& drafted : near.drafted) drafted.weigh();
 }
 
 }  // namespace sluice

@@ -40,17 +40,20 @@ class StepTimes {
     void add(double ratio);
     double median() const;  // 1: none yet
   };
-  // The last steps with drafts: all seconds to those of the limits without drafts, and what drafts add, by the limits.
+  // The last steps with drafts: all seconds to those of the limits without drafts, and what drafts add, by the limits;
+  // and the median of steps without drafts about then: it follows those that come, up to as many as it is of.
   struct Drafted {
     struct Step {
-      float whole, added, weight;
+      float whole, added, weight, plain;
+      int plains = 0;  // that came behind it, of those that count
     };
     std::array<Step, 16> steps{};
     int count = 0;
     double ratio = 1;  // of what drafts add to the limits
 
     void add(const Step& step);
-    void weigh(double plain);
+    void add_plain(double median);
+    void weigh();
   };
   struct Near {
     Plain plain;
