@@ -2,8 +2,7 @@
 // The inputs of linears in the form that a weight multiplies (kernels/linear_inputs.h), over sixteen lanes V.
 #include "kernels/linear_inputs.h"
 
-#include <cstring>
-
+#include "kernels/cpu/avx2/quantized_codes.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vec.h"
@@ -18,15 +17,6 @@ template <class V>
   if (i < count) prepare_bf16_inputs(count - i, x + i, to + i);
 }
 
-// Bytes 0 to 3 of `low` and `high` by turns: eight codes as kQuantizedOrder wants them.
-[[gnu::always_inline]] inline std::uint64_t interleave_bytes(std::uint32_t low, std::uint32_t high) {
-  const auto spread = [](std::uint64_t v) {
-    v = (v | (v << 16)) & 0x0000FFFF0000FFFFU;
-    return (v | (v << 8)) & 0x00FF00FF00FF00FFU;
-  };
-  return spread(low) | (spread(high) << 8);
-}
-
 template <class V>
 [[gnu::always_inline]] inline void quantize_whole_block(const float* x, QuantizedBlock& block) {
   using I = typename V::Int;
@@ -38,19 +28,10 @@ template <class V>
   block.scale = scale.scale;
   if (scale.inverse == 0.0F) return clear_codes(block);
   const V inverse = V::broadcast(scale.inverse), magic = V::broadcast(kQuantizedMagic);
-  const I magic_bits = as_bits(magic);
-  const I codes_low = as_bits(low * inverse + magic) - magic_bits;
-  const I codes_high = as_bits(high * inverse + magic) - magic_bits;
-  set_sums(sum_of_lanes(codes_low), sum_of_lanes(codes_high), block);
-  std::byte codes[kQuantizedInputs];
-  codes_low.store_bytes(codes);
-  codes_high.store_bytes(codes + 16);
-  for (int i = 0; i < kQuantizedInputs; i += 8) {
-    std::uint32_t four[2];
-    std::memcpy(four, codes + i, sizeof(four));
-    const std::uint64_t eight = interleave_bytes(four[0], four[1]);
-    std::memcpy(block.codes + i, &eight, sizeof(eight));
-  }
+  static_assert((kQuantizedMagicBits & 255) == 0, "the low byte of a rounded value is its code");
+  const std::int32_t lower = store_codes(as_bits(low * inverse + magic).low_bytes(), block.codes);
+  const std::int32_t upper = store_codes(as_bits(high * inverse + magic).low_bytes(), block.codes + 16);
+  set_sums(lower, upper, block);
 }
 
 void prepare_inputs(InputForm form, int count, const float* x, float* to) {

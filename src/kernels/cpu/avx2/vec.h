@@ -60,11 +60,11 @@ struct I32x16 {
   SLUICE_VEC void store_words(std::byte* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), low_words(*this));
   }
-  SLUICE_VEC void store_bytes(std::byte* p) const {  // the low byte of each lane
+  SLUICE_VEC __m128i low_bytes() const {  // of each lane
     const __m256i words = _mm256_and_si256(low_words(*this), _mm256_set1_epi16(0xFF));
-    const __m128i packed = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
+    return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   }
+  SLUICE_VEC void store_bytes(std::byte* p) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), low_bytes()); }
 };
 SLUICE_VEC I32x16 operator+(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
@@ -101,12 +101,6 @@ SLUICE_VEC std::int32_t max_of_lanes(I32x16 a) {
   __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
   return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
-}
-SLUICE_VEC std::int32_t sum_of_lanes(I32x16 a) {
-  const __m256i eight = _mm256_add_epi32(a.lo, a.hi);
-  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
 }
 SLUICE_VEC I32x16 min_of(I32x16 a, I32x16 b) {
   return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};

@@ -38,9 +38,8 @@ struct I32x16 {
     return {_mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi64(wide, 28)), _mm512_set1_epi32(15))};
   }
   SLUICE_VEC void store(std::int32_t* p) const { _mm512_storeu_si512(p, v); }
-  SLUICE_VEC void store_bytes(std::byte* p) const {  // the low byte of each lane
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
-  }
+  SLUICE_VEC __m128i low_bytes() const { return _mm512_cvtepi32_epi8(v); }  // of each lane
+  SLUICE_VEC void store_bytes(std::byte* p) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), low_bytes()); }
   SLUICE_VEC void store_words(std::byte* p) const {  // the low 16 bits of each lane
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
   }
@@ -77,9 +76,6 @@ SLUICE_VEC I32x16 max_of(I32x16 a, I32x16 b) {
 }
 SLUICE_VEC std::int32_t max_of_lanes(I32x16 a) {
   return _mm512_reduce_max_epi32(a.v);
-}
-SLUICE_VEC std::int32_t sum_of_lanes(I32x16 a) {
-  return _mm512_reduce_add_epi32(a.v);
 }
 SLUICE_VEC I32x16 min_of(I32x16 a, I32x16 b) {
   return {_mm512_min_epi32(a.v, b.v)};
