@@ -28,6 +28,7 @@ class FamilyModel : public Model {
   virtual void reserve(Scratch& scratch, std::size_t rows) = 0;
   // First in forward(): makes sure that the rotary tables have the step's positions.
   void begin(const StepTables& step);
+  int step_rows() const { return rows_; }  // at most, of a step
 
   Checkpoint checkpoint_;
   ModelConfig config_;

@@ -90,11 +90,7 @@ class DeepSeekV4 final : public FamilyModel {
   Weights weights_;
   std::vector<LayerPlanes> planes_;
   std::unique_ptr<Workspace> workspace_;
-  struct TokenInputs {
-    AlignedBytes rows;             // [vocab, hidden]
-    std::vector<bool> known;       // [vocab]: whether the row is there
-    std::vector<TokenId> missing;  // of the current step
-  } token_inputs_;
+  AlignedBytes token_inputs_;  // of the layer for multi-token prediction, [vocab, hidden]; empty: not made
 };
 
 }  // namespace sluice::v4

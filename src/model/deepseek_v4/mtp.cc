@@ -2,6 +2,8 @@
 // made of that token and of X of the token before it, so it is a function of tokens 0..s as every other cached row is.
 // The row's position, s - 1, is that of X.
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "model/deepseek_v4/step.h"
 
@@ -34,28 +36,24 @@ void DeepSeekV4::compute_token_inputs(const Exec& exec, std::span<const TokenId>
   project(exec, rows, e, mtp.e_proj, contiguous_rows(out, hidden));
 }
 
-// The same, each token's computed once where the table of all tokens is small.
+// The same, from a table of all tokens where that is small.
 void DeepSeekV4::token_inputs(const Exec& exec, std::span<const TokenId> ids, float* out) {
-  constexpr std::int64_t kMostBytes = 16 << 20;
+  constexpr std::size_t kMostBytes = 16 << 20;
   const auto dim = static_cast<std::size_t>(config_.hidden_size), tokens = static_cast<std::size_t>(config_.vocab_size);
-  const std::size_t row_bytes = dim * sizeof(float);
-  if (weights_on_device(exec) || tokens * row_bytes > kMostBytes) return compute_token_inputs(exec, ids, out);
-  TokenInputs& table = token_inputs_;
-  if (table.known.empty()) table.rows = AlignedBytes(tokens * row_bytes), table.known.resize(tokens);
-  table.missing.clear();
-  for (const TokenId id : ids) {
-    auto known = table.known[static_cast<std::size_t>(id)];  // a reference
-    if (!known) table.missing.push_back(id);
-    known = true;
-  }
-  if (!table.missing.empty()) {
-    compute_token_inputs(exec, table.missing, out);
-    for (std::size_t i = 0; i < table.missing.size(); ++i) {
-      std::copy_n(out + i * dim, dim, table.rows.as<float>() + static_cast<std::size_t>(table.missing[i]) * dim);
+  const std::size_t bytes = tokens * dim * sizeof(float);
+  if (weights_on_device(exec) || bytes > kMostBytes) return compute_token_inputs(exec, ids, out);
+  if (token_inputs_.size() == 0) {
+    token_inputs_ = AlignedBytes(bytes);
+    std::vector<TokenId> all(tokens);
+    std::iota(all.begin(), all.end(), 0);
+    const auto at_once = static_cast<std::size_t>(step_rows());
+    for (std::size_t first = 0; first < tokens; first += at_once) {
+      const std::span<const TokenId> some = std::span(all).subspan(first, std::min(at_once, tokens - first));
+      compute_token_inputs(exec, some, token_inputs_.as<float>() + first * dim);
     }
   }
-  const WeightView view{.out = config_.vocab_size, .in = config_.hidden_size, .data = table.rows.data()};
-  embed(exec, {ids, &view, 1, out});
+  const WeightView table{.out = config_.vocab_size, .in = config_.hidden_size, .data = token_inputs_.data()};
+  embed(exec, {ids, &table, 1, out});
 }
 
 // X' of the rows, from their tokens and `x`, X of the tokens before them: e_proj enorm(embed) + h_proj hnorm(x_j).
