@@ -8,7 +8,7 @@ import numpy
 import pytest
 import tokenizers
 
-from program import MODEL, ROOT, SANITIZED, TINY, fails, logits, sluice
+from program import BUILD, MODEL, ROOT, SANITIZED, TINY, fails, logits, sluice
 
 
 # --- bench ------------------------------------------------------------------------------------------------------------
@@ -71,6 +71,7 @@ def test_bad_bench(tmp_path):
         fails("bench", "--threads", threads, says=f"--threads: expected 0 alone, or other numbers, each once, found {threads}")
     fails("bench", "--json", tmp_path / "no" / "where.json", says="--json")
     fails("bench", tmp_path / "nothing", says="nothing")
+    fails("bench", BUILD / "test-data/oracles/llama-like", "--speculative", "mtp", says="multi-token prediction")
     longest = TINY["max_position_embeddings"]
     fails("bench", "--depth", longest, *SMALL_BENCH, says=["tokens of one sequence", str(longest)])
     fails("bench", "--prefill", "0", "--depth", "20000", *SMALL_BENCH[:-1], "8MB", code=3, says="--kv-cache-memory")
