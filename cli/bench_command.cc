@@ -111,7 +111,8 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
 EngineSetup engine_options(const BenchOptions& options) {
   EngineSetup engine = options.engine;
   engine.cache.enable_prefix_caching = false;
-  if (options.acceptance.empty() && options.engine.speculation.speculative == "auto") engine.speculation.speculative = "off";
+  if (options.acceptance.empty() && options.engine.speculation.speculative == "auto")
+    engine.speculation.speculative = "off";
   engine.speculation.speculative_adaptive = false;  // nothing is adapted: no costs are measured
   for (const int concurrency : options.concurrency)
     engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
