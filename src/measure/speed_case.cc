@@ -101,11 +101,12 @@ Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* ste
 }
 
 SpeedCases::Clock::time_point SpeedCases::begin() {
+  const Clock::time_point began = Clock::now();  // first, as the stages are parts of the time since then
   if (measures_stages_) {
     runner_->exec().pool->watch(&meter_);
     meter_.begin();
   }
-  return Clock::now();
+  return began;
 }
 
 // Until the device has done what it was asked. A device that has broken down is quick.
