@@ -1,9 +1,9 @@
 // The codes of half a QuantizedBlock (kernels/linear_inputs.h), in bytes of AVX: for AVX-512, too.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include "kernels/cpu/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
