@@ -41,7 +41,7 @@ class StepTimes {
     double median() const;  // 1: none yet
   };
   // The last steps with drafts: all seconds to those of the limits without drafts, and what drafts add, by the limits;
-  // and the median of steps without drafts about then: it follows those that come, up to as many as it is of.
+  // and the median of the steps without drafts of that time, which those behind it still change, 160 of them.
   struct Drafted {
     struct Step {
       float whole, added, weight, plain;
