@@ -8,7 +8,7 @@ SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidd
 WINDOWS = {"use_sliding_window": False, "sliding_window": 16, "max_window_layers": 2}
 EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2, "norm_topk_prob": True}
 LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 48, "qk_nope_head_dim": 16,
-          "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8, "n_shared_experts": 1,
+          "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 16, "n_shared_experts": 1,
           "first_k_dense_replace": 1, "moe_layer_freq": 1, "n_group": 4, "topk_group": 2,
           "routed_scaling_factor": 1.5, "ep_size": 1}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "beta_fast": 32, "beta_slow": 1,

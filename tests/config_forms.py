@@ -313,9 +313,12 @@ def apply(family, form):
     return config
 
 
+ALIASES = [{"num_experts", "num_local_experts", "n_routed_experts"}, {"torch_dtype", "dtype"}]
+
+
 def changed_keys(form):
     """The names of the form's keys, of which a refusal has to say one."""
     names = {part for path in [*form["set"], *form["drop"]] for part in path.split(".")}
     for value in form["set"].values():
         names |= set(value) if isinstance(value, dict) else set()
-    return names
+    return names.union(*(group for group in ALIASES if group & names))
