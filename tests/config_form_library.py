@@ -67,7 +67,7 @@ def logits_of(folder, ids, dtype="float32"):
 def repaired(family, config):
     """The form as sluice may read one that the library refuses: null is no value where the library's types ask for one,
     padding is never used, a missing model_type follows from architectures, and latent attention asks for neither head_dim nor
-    a number of key heads. None where that changes nothing."""
+    a number of key heads, and head_dim has a default in Mistral with layer_types, too. None where that changes nothing."""
     transformers = library()[1]
     types = transformers.CONFIG_MAPPING[family].__annotations__
     out = {key: value for key, value in config.items()
@@ -80,6 +80,8 @@ def repaired(family, config):
     if family in config_forms.LATENT:
         out.pop("head_dim", None)
         out["num_key_value_heads"] = out.get("num_attention_heads")
+    if family == "mistral" and "layer_types" in out and not out.get("head_dim"):  # its other class has no default
+        out["head_dim"] = out["hidden_size"] // (out.get("num_attention_heads") or 32)
     return None if out == config else out
 
 
@@ -111,6 +113,8 @@ def forms(seed, count):
     """So many different forms, with what the library makes of them: (family, form, shapes, rows or None, refusal). Both rows
     and a refusal are there where the repaired form alone has values."""
     draws, seen = random.Random(seed), set()
+    for family in sorted(config_forms.BASES):
+        yield family, {"set": {}, "drop": []}, *ask(family, config_forms.BASES[family]), None
     while count:
         family, config = config_forms.draw(draws)
         form = config_forms.difference(family, config)

@@ -240,9 +240,10 @@ def type_of(name, array, lossless, quantized, kinds):
     return kinds[sum(map(ord, name)) % len(kinds)] if "exps" not in name else kinds[0]
 
 
-def write_gguf_model(folder, path, quantized=False, split_kv=False, kinds=(Type.MXFP4, Type.Q8_0), edit=None, **options):
+def write_gguf_model(folder, path, quantized=False, split_kv=False, kinds=(Type.MXFP4, Type.Q8_0), edit=None, choose=None,
+                     quantize=gguf.quants.quantize, **options):
     """Returns official name -> values that the file holds. `kinds`: the block types, experts' first; `edit(writer)` adds
-    metadata."""
+    metadata; `choose(name, array)` names each tensor's type instead of `kinds`; `quantize(array, type)` makes the bytes."""
     config = json.loads((folder / "config.json").read_text())
     tensors, bf16 = read_checkpoint(folder)
     arch, metadata = ARCHITECTURES[config["model_type"]]
@@ -260,8 +261,8 @@ def write_gguf_model(folder, path, quantized=False, split_kv=False, kinds=(Type.
             held[parts[0][0]] = array
             continue
         array = np.ascontiguousarray(array, np.float32)
-        kind = type_of(name, array, parts[0][0] in bf16, quantized, kinds)
-        stored = gguf.quants.quantize(array, kind)
+        kind = choose(name, array) if choose else type_of(name, array, parts[0][0] in bf16, quantized, kinds)
+        stored = quantize(array, kind)
         writer.add_tensor(name, stored, raw_dtype=kind)
         held[name] = (parts, gguf.quants.dequantize(stored, kind))
     writer.write_header_to_file()

@@ -6,6 +6,7 @@ A form with "refused" and "rows" is one that sluice may load with these logits (
 Where "refused" stands alone, sluice has to refuse, too.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -105,6 +106,12 @@ def read():
         form = {"set": line["set"], "drop": line["drop"]}
         out.append(Form(len(out), line["family"], form, tables[line["tensors"]], rows, line.get("refused")))
     return out
+
+
+@functools.cache
+def base_shapes(family):
+    """The tensors of the family's complete config, whose form is stored, too."""
+    return next(form.shapes for form in read() if form.family == family and not form.form["set"] and not form.form["drop"])
 
 
 # --- the comparison -------------------------------------------------------------------------------------------------------
