@@ -1,6 +1,6 @@
 """The program `sluice`: usage, text, logits and inspection on the embedded model, and every exit code.
 
-`synth` is in synth_test.py; `bench`, `simulate` and `eval` are in reports_test.py.
+`synth` is in synth_test.py; `bench`, `simulate` and `eval` are in printed_reports_test.py.
 """
 
 import json

@@ -3,11 +3,15 @@
 build(case, folder) -> (model's path, {tensor: the values that its files stand for}). The keys of a case:
 
     "family", "set", "drop"   a form of config.json, as in config_forms.jsonl
-    "tensors"                 {name: shape}: more tensors, or null: none of this name
+    "shapes"                  all tensors, folded as in config_forms.jsonl, where they are not those of the complete config
+    "tensors"                 {name: shape}: more tensors, {pattern: [shape, indices...]}, or null: none of this name
     "weights"                 "F32" (by itself), "BF16", "F16", "F64"; {"fp8": [rows, columns], "scales": "BF16"};
-                              {"gguf": type of rows of 256, "narrow": type of other rows, "metadata": {key: [type, value]}}
+                              {"gguf": type of rows of 256, "narrow": type of other rows, "last": type of embeddings and head,
+                              "metadata": {key: [type, value]}, "renamed": {token: text}}
     "answer"                  a token that the model writes whatever it reads
-    "tokenizer"               merged into the small tokenizer.json (tiny_tokenizer.py) as RFC 7396 says
+    "scores"                  {token: logit}: the logits at every position; all other tokens have -1
+    "tokenizer"               merged into the small tokenizer.json (tiny_tokenizer.py) as RFC 7396 says; "sentence": one of
+                              SentencePiece's kind; "tiktoken": a tiktoken.model alone
     "files"                   {name: JSON or text}: what else lies in the folder; null: the file of this name does not
 """
 
@@ -37,25 +41,26 @@ def merged(base, patch):
 
 
 def shapes_of(case, config):
-    """The tensors of the family's complete config, with the sizes of this one, and the case's own."""
-    base, out = config_forms.BASES[case["family"]], {}
-    sizes = {base[key]: config[key] for key in ("vocab_size", "hidden_size", "intermediate_size")
-             if key in config and config[key] != base[key] and key != "intermediate_size"}
-    for name, shape in stored_forms.base_shapes(case["family"]).items():
-        out[name] = [sizes.get(n, n) if base["vocab_size"] != n or "embed" in name or "lm_head" in name else n
-                     for n in shape]
-    out |= case.get("tensors", {})
+    """The case's "shapes", or those of the family's complete config with this vocabulary; and the case's own tensors."""
+    out = stored_forms.unfold(case["shapes"]) if "shapes" in case else dict(stored_forms.base_shapes(case["family"]))
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        if name in out:
+            out[name] = [config["vocab_size"], out[name][1]]
+    for name, shape in case.get("tensors", {}).items():
+        out |= stored_forms.unfold({name: shape}) if shape and isinstance(shape[0], list) else {name: shape}
     return {name: shape for name, shape in out.items() if shape is not None}
 
 
-def always(shapes, token):
-    """Weights of a model that writes this token whatever it reads."""
+def always(shapes, scores):
+    """Weights of a model that has these logits {token: logit} whatever it reads."""
     out = {}
     for name, shape in shapes.items():
         fill = 1.0 if "embed" in name or "norm" in name else 0.0
         out[name] = np.full(shape, fill, np.float32)
-    out["lm_head.weight"][:] = -0.5
-    out["lm_head.weight"][token] = 0.5
+    head = out["lm_head.weight"]
+    head[:] = -1 / head.shape[1]
+    for token, score in scores.items():
+        head[int(token)] = score / head.shape[1]
     return out
 
 
@@ -130,7 +135,9 @@ def write_gguf(case, folder, path):
     def edit(writer):
         metadata = form.get("metadata", {})
         if "tokenizer" in case:
-            metadata = tiny_tokenizer.gguf_metadata() | metadata
+            sentence = case["tokenizer"] == "sentence"
+            made = tiny_tokenizer.sentence_gguf_metadata() if sentence else tiny_tokenizer.gguf_metadata(form.get("renamed", {}))
+            metadata = made | metadata
         for key, entry in metadata.items():
             if entry is not None:
                 getattr(writer, "add_" + entry[0])(key, entry[1])
@@ -138,11 +145,22 @@ def write_gguf(case, folder, path):
     return write_gguf_model(folder, path, choose=choose, quantize=quantize, edit=edit)
 
 
+def write_tokenizer(case, model):
+    tokenizer = case.get("tokenizer")
+    if tokenizer == "tiktoken":
+        (model / "tiktoken.model").write_text(tiny_tokenizer.tiktoken_model())
+    elif tokenizer == "sentence":
+        (model / "tokenizer.json").write_text(json.dumps(tiny_tokenizer.sentence_json()))
+    elif tokenizer is not None:
+        (model / "tokenizer.json").write_text(json.dumps(merged(tiny_tokenizer.tokenizer_json(), tokenizer)))
+
+
 def build(case, folder):
     folder = pathlib.Path(folder)
     config = config_forms.apply(case["family"], {"set": case.get("set", {}), "drop": case.get("drop", [])})
     shapes = shapes_of(case, config)
-    arrays = always(shapes, case["answer"]) if "answer" in case else {
+    scores = {case["answer"]: 30.0} if "answer" in case else case.get("scores")
+    arrays = always(shapes, scores) if scores else {
         name: tiny_checkpoint.values(name, shape) for name, shape in shapes.items()}
     weights = case.get("weights", "F32")
     model = folder / "model"
@@ -151,8 +169,7 @@ def build(case, folder):
         arrays = write_fp8(model / "model.safetensors", arrays, weights)
     if isinstance(weights, dict) and "gguf" in weights:
         return folder / "model.gguf", write_gguf(case, model, folder / "model.gguf")
-    if "tokenizer" in case:
-        (model / "tokenizer.json").write_text(json.dumps(merged(tiny_tokenizer.tokenizer_json(), case["tokenizer"])))
+    write_tokenizer(case, model)
     for name, content in case.get("files", {}).items():
         path = model / name
         path.unlink(missing_ok=True)

@@ -1,5 +1,7 @@
 """A small tokenizer of bytes and a few words, as tokenizer.json and as the metadata of GGUF files."""
 
+import base64
+
 WORDS = ["hello", " world", " the", " and", "user", "system"]
 SPECIALS = ["<|bos|>", "<|eos|>", "<|user|>", "<|end|>"]
 BOS, EOS, USER, END = range(320, 324)
@@ -48,12 +50,73 @@ def tokenizer_json():
                 "merges": [" ".join(pair) for pair in merges()]}}
 
 
-def gguf_metadata():
-    """{key: [type, value]} of the same vocabulary."""
+def gguf_metadata(renamed):
+    """{key: [type, value]} of the same vocabulary, but for these tokens' texts."""
     tokens = vocabulary() + SPECIALS + [f"<unused{n}>" for n in range(END + 1, SIZE)]
     types = [1 if not token.startswith("<unused") else 5 for token in tokens]
     for n in range(BOS, END + 1):
         types[n] = 3
+    tokens = [renamed.get(token, token) for token in tokens]
     return {"tokenizer.ggml.model": ["string", "gpt2"], "tokenizer.ggml.pre": ["string", "llama-bpe"],
             "tokenizer.ggml.tokens": ["array", tokens], "tokenizer.ggml.token_type": ["array", types],
             "tokenizer.ggml.merges": ["array", [" ".join(pair) for pair in merges()]]}
+
+
+# --- SentencePiece, as Llama 2 has it, and tiktoken, as Kimi-K2 has it ------------------------------------------------------
+
+SENTENCE_WORDS = ["▁hello", "▁world", "▁the", "▁and"]
+
+
+def sentence_merges():
+    return [(word[:n], word[n]) for word in SENTENCE_WORDS for n in range(1, len(word))]
+
+
+def sentence_vocabulary():
+    letters = sorted({letter for word in SENTENCE_WORDS for letter in word} | set("abcdefghijklmnopqrstuvwxyz,.!"))
+    pieces = dict.fromkeys(left + right for left, right in sentence_merges())
+    return ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)] + letters + list(pieces)
+
+
+def sentence_json():
+    """tokenizer.json as transformers converts a tokenizer.model of Llama 2."""
+    bos = {"SpecialToken": {"id": "<s>", "type_id": 0}}
+    text = [{"Sequence": {"id": name, "type_id": n}} for n, name in enumerate("AB")]
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [added(n, token) for n, token in enumerate(["<unk>", "<s>", "</s>"])],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "pre_tokenizer": None,
+            "post_processor": {"type": "TemplateProcessing", "single": [bos, text[0]], "pair": [bos, *text],
+                               "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": {token: n for n, token in enumerate(sentence_vocabulary())},
+                      "merges": [" ".join(pair) for pair in sentence_merges()]}}
+
+
+def sentence_gguf_metadata():
+    tokens = sentence_vocabulary()
+    ranks = {left + right: n for n, (left, right) in reversed(list(enumerate(sentence_merges())))}
+    scores = [-float(ranks.get(token, 1000)) if n >= 259 else 0.0 for n, token in enumerate(tokens)]
+    types = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
+    unused = [f"<unused{n}>" for n in range(len(tokens), SIZE)]
+    return {"tokenizer.ggml.model": ["string", "llama"], "tokenizer.ggml.pre": ["string", "default"],
+            "tokenizer.ggml.tokens": ["array", tokens + unused],
+            "tokenizer.ggml.scores": ["array", scores + [-10000.0] * len(unused)],
+            "tokenizer.ggml.token_type": ["array", types + [5] * len(unused)],
+            "tokenizer.ggml.add_bos_token": ["bool", True], "tokenizer.ggml.unknown_token_id": ["uint32", 0]}
+
+
+def tiktoken_ranks():
+    """The tokens' bytes, by rank."""
+    words = dict.fromkeys(word.encode()[:n] for word in WORDS for n in range(2, len(word) + 1))
+    tokens = [bytes([byte]) for byte in range(256)] + list(words)
+    return tokens + [f"\x00{n}".encode() for n in range(len(tokens), BOS)]
+
+
+def tiktoken_model():
+    return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tiktoken_ranks()))
