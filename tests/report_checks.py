@@ -77,13 +77,14 @@ def check_cut(model, size):
     """A server may answer from what it holds or refuse; it may not end."""
     with Server(model, *QUICK_START, "--no-pack-cache", "--max-model-len", "256", "--kv-cache-memory", "64MiB") as server:
         body = {"model": "model", "prompt": "hello", "max_tokens": 4, "temperature": 0}
-        before = fetch(server.url + "/v1/completions", json.dumps(body)).json()["choices"][0]["text"]
+        before = fetch(server.url + "/v1/completions", body).json()["choices"][0]["text"]
         os.truncate(model / "model.safetensors", size)
         time.sleep(1.2)  # it has a second to notice
         try:
-            after = fetch(server.url + "/v1/completions", json.dumps(body)).json()
+            after = fetch(server.url + "/v1/completions", body).json()
         except (OSError, http.client.HTTPException) as error:
             after = {"error": repr(error)}
+        time.sleep(0.3)  # until an ended process is seen as such
         if server.process.poll() is not None:
             return [f"the server ended with {server.process.returncode}"]
         same = after.get("choices", [{}])[0].get("text") == before
