@@ -1,4 +1,5 @@
-"""One complete tiny config.json of each family, as transformers writes them: where the walk of config_forms.py begins."""
+"""One complete tiny config.json of each family, as transformers writes them: where the walk of config_forms.py
+begins."""
 
 SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": 512, "hidden_act": "silu", "initializer_range": 0.02,

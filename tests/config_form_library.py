@@ -1,10 +1,12 @@
-"""What transformers makes of forms of config.json (config_forms.py): stored for the tests, or compared with sluice at once.
+"""What transformers makes of forms of config.json (config_forms.py): stored for the tests, or compared with sluice at
+once.
 
-    python config_form_library.py --write [--count 300] [--seed N]       writes tests/config_forms.jsonl anew
+    python config_form_library.py --write [--count 300] [--seed N]       writes tests/config_forms.jsonl.xz anew
     python config_form_library.py --count 1000 [--seed N] [--verbose]    compares so many fresh forms; SLUICE_BUILD_DIR
 
-This needs torch and transformers 5, which tests/requirements.txt does not bring. Logits are those of fp32 with eager attention.
-A form whose logits in fp64 are others (experts or keys of nearly equal score) says nothing of anybody, and is drawn again.
+This needs torch and transformers 5, which tests/requirements.txt does not bring. Logits are those of fp32 with eager
+attention. A form whose logits in fp64 are others (experts or keys of nearly equal score) says nothing of anybody, and
+is drawn again.
 """
 
 import argparse
@@ -66,8 +68,9 @@ def logits_of(folder, ids, dtype="float32"):
 
 def repaired(family, config):
     """The form as sluice may read one that the library refuses: null is no value where the library's types ask for one,
-    padding is never used, a missing model_type follows from architectures, and latent attention asks for neither head_dim nor
-    a number of key heads, and head_dim has a default in Mistral with layer_types, too. None where that changes nothing."""
+    padding is never used, a missing model_type follows from architectures, and latent attention asks for neither
+    head_dim nor a number of key heads, and head_dim has a default in Mistral with layer_types, too. None where that
+    changes nothing."""
     transformers = library()[1]
     types = transformers.CONFIG_MAPPING[family].__annotations__
     out = {key: value for key, value in config.items()
@@ -86,7 +89,8 @@ def repaired(family, config):
 
 
 def ask(family, config):
-    """(shapes, rows) of the library, rows float64; rows are None where they depend on rounding; raises LibraryRefused."""
+    """(shapes, rows) of the library, rows float64; rows are None where they depend on rounding; raises
+    LibraryRefused."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             shapes = shapes_of(config, folder)
@@ -110,8 +114,8 @@ base_shapes.known = {}
 
 
 def forms(seed, count):
-    """So many different forms, with what the library makes of them: (family, form, shapes, rows or None, refusal). Both rows
-    and a refusal are there where the repaired form alone has values."""
+    """So many different forms, with what the library makes of them: (family, form, shapes, rows or None, refusal).
+    Both rows and a refusal are there where the repaired form alone has values."""
     draws, seen = random.Random(seed), set()
     for family in sorted(config_forms.BASES):
         yield family, {"set": {}, "drop": []}, *ask(family, config_forms.BASES[family]), None

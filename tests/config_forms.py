@@ -1,4 +1,5 @@
-"""Forms of config.json: a random walk from a complete config, in steps that people, tools and versions of libraries take.
+"""Forms of config.json: a random walk from a complete config, in steps that people, tools and versions of libraries
+take.
 
     draw(random) -> (family, config)          a form; its keys are dropped, moved, doubled, null or of another family
     difference(family, config) -> form        {"set": {path: value}, "drop": [path]} against the family's base
@@ -29,7 +30,7 @@ def rope_dims(config):
     return config.get("qk_rope_head_dim") or config.get("head_dim") or 16
 
 
-# --- steps: each takes (random, config, family) and changes the config ----------------------------------------------------
+# --- steps: each takes (random, config, family) and changes the config ------------------------------------------------
 
 
 def drop_key(random, config, _):
@@ -239,8 +240,8 @@ def harmless(random, config, _):
     key, value = random.choice([
         ("hidden_act", "swish"), ("hidden_act", "gelu"), ("rms_norm_eps", 0.1), ("rms_norm_eps", 1e-12),
         ("torch_dtype", "half"), ("torch_dtype", "float8_e4m3fn"), ("dtype", "bfloat16"), ("use_cache", False),
-        ("initializer_range", 0.5), ("quantization_config", None), ("transformers_version", "9.9.9"), ("_name_or_path", ""),
-        ("auto_map", {"AutoConfig": "x.Y"}), ("ignored", {"a": [1, None]}), ("pretraining_tp", 2),
+        ("initializer_range", 0.5), ("quantization_config", None), ("transformers_version", "9.9.9"),
+        ("_name_or_path", ""), ("auto_map", {"AutoConfig": "x.Y"}), ("ignored", {"a": [1, None]}), ("pretraining_tp", 2),
         ("num_nextn_predict_layers", 1), ("num_mtp_layers", 1), ("output_attentions", True), ("layer_norm_eps", 0.3)])
     if key == "dtype":
         config.pop("torch_dtype", None)
@@ -276,7 +277,7 @@ def within(family, config):
     return not v2_norm and config.get("moe_layer_freq", 1) in (1, None) and config.get("num_hidden_layers", 3) <= 3
 
 
-# --- forms as differences -------------------------------------------------------------------------------------------------
+# --- forms as differences ---------------------------------------------------------------------------------------------
 
 
 def walk(base, config, at, form):

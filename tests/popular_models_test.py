@@ -1,8 +1,8 @@
-"""The most fetched files of the families, each remade small (popular_models.jsonl): it loads with the right logits, tokenises
-as its library does, and ends at its end token.
+"""The most fetched files of the families, each remade small (popular_models.jsonl): it loads with the right logits,
+tokenises as its library does, and ends at its end token.
 
-A line says the file's name and form; "end" is the token at which its answers end. The other keys are those of tests/reports.
-`python report_library.py popular_models.jsonl` fills in right values.
+A line says the file's name and form; "end" is the token at which its answers end. The other keys are those of
+tests/reports. `python report_library.py popular_models.jsonl` fills in right values.
 """
 
 import json
@@ -23,7 +23,8 @@ def ending(case, end):
     if isinstance(weights, dict):
         weights = {key: value for key, value in weights.items() if key in ("metadata", "renamed")} | {"gguf": "F16"} \
             if "gguf" in weights else "BF16"
-    keys = {key: value for key, value in case["set"].items() if key not in ("quantization_config", "tie_word_embeddings")}
+    keys = {key: value for key, value in case["set"].items()
+            if key not in ("quantization_config", "tie_word_embeddings")}
     head = {"lm_head.weight": [keys["vocab_size"], keys.get("hidden_size", 64)]}
     return case | {"set": keys, "weights": weights, "answer": end, "tensors": head}
 

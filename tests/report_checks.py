@@ -1,12 +1,13 @@
-"""Checks a case of tests/reports or popular_models.py against sluice: complaints(case, expect, folder) -> list of texts.
+"""Checks a case of tests/reports or popular_models.py against sluice: complaints(case, expect, folder) -> list of
+texts.
 
 The keys of "expect", of which a case may have several:
     "logits"    rows at stored_forms.POSITIONS of the columns stored_forms.COLUMNS, in units of 1e-4
     "refused"   words that the one-line message of a refusal has to have; "a|b": one of them
-    "tokens"    [[text, ids]]: a text, special tokens in it taken as such, and its ids with those that the tokenizer adds
+    "tokens"    [[text, ids]]: a text in which special tokens are such, and its ids with those that are added
     "prompt"    [messages, text]: a conversation as the model's template writes it
     "cut"       the size to which the weights' file is cut while the model is served: the server lives on
-    "answer"    {"to": text, "chat": true, "text", "reason", "tokens", "prompt_tokens"}: `sluice run`, six tokens at most
+    "answer"    {"to": text, "chat": true, "text", "reason", "tokens", "prompt_tokens"}: `sluice run`
 """
 
 import http.client
@@ -50,21 +51,23 @@ def check_tokens(folder, texts):
     first, *lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
     if "error" in first:
         return [first["error"]]
-    return [f"{text!r} became {found}, not {ids}" for (text, ids), found in zip(texts, lines, strict=True) if found != ids]
+    return [f"{text!r} became {found}, not {ids}"
+            for (text, ids), found in zip(texts, lines, strict=True) if found != ids]
 
 
 def check_prompt(folder, model_type, conversation):
     messages, right = conversation
     request = {"folder": str(folder), "model_type": model_type, "messages": messages, "add_generation_prompt": True}
-    done = subprocess.run([BUILD / "chat_lines"], input=json.dumps(request) + "\n", capture_output=True, text=True, timeout=60)
+    done = subprocess.run([BUILD / "chat_lines"], input=json.dumps(request) + "\n", capture_output=True, text=True,
+                          timeout=60)
     found = json.loads(done.stdout)
     return [] if found.get("text") == right else [f"the prompt is {found}, not {right!r}"]
 
 
 def check_answer(model, want):
     chat = [] if want.get("chat") else ["--raw"]
-    done = subprocess.run([SLUICE, "run", model, *QUICK_START, "--no-pack-cache", "--max-tokens", "6", "--temperature", "0",
-                           "-p", want["to"], *chat], capture_output=True, text=True, errors="replace", timeout=60)
+    done = subprocess.run([SLUICE, "run", model, *QUICK_START, "--no-pack-cache", "--max-tokens", "6",
+                           "--temperature", "0", "-p", want["to"], *chat], capture_output=True, text=True, errors="replace", timeout=60)
     said = re.search(r"prompt (\d+) tokens,.*; answer (\d+) tokens.*; (\w+)$", done.stderr, re.M)
     if done.returncode != 0 or not said:
         return [f"exit code {done.returncode}: {done.stderr.strip()}"]
@@ -75,7 +78,8 @@ def check_answer(model, want):
 
 def check_cut(model, size):
     """A server may answer from what it holds or refuse; it may not end."""
-    with Server(model, *QUICK_START, "--no-pack-cache", "--max-model-len", "256", "--kv-cache-memory", "64MiB") as server:
+    small = ["--no-pack-cache", "--max-model-len", "256", "--kv-cache-memory", "64MiB"]
+    with Server(model, *QUICK_START, *small) as server:
         body = {"model": "model", "prompt": "hello", "max_tokens": 4, "temperature": 0}
         before = fetch(server.url + "/v1/completions", body).json()["choices"][0]["text"]
         os.truncate(model / "model.safetensors", size)

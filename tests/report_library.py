@@ -2,8 +2,8 @@
 
     python report_library.py FILE.jsonl       rewrites the file: "logits": null, and the ids in "tokens": [[text, null]]
 
-Logits are those of transformers in fp32 with the values that the file's weights stand for; "shapes" are added where the case
-changes them. Ids are those of AutoTokenizer, so of all files in the folder. Needs torch and transformers 5.
+Logits are those of transformers in fp32 with the values that the file's weights stand for; "shapes" are added where
+the case changes them. Ids are those of AutoTokenizer, so of all files in the folder. Needs torch and transformers 5.
 """
 
 import json

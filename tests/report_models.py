@@ -1,17 +1,18 @@
-"""Models of the cases in tests/reports and of popular_models.py: small folders and GGUF files. Needs numpy, and gguf for these.
+"""Models of the cases in tests/reports and of popular_models.py: small folders and GGUF files. Needs numpy, and gguf
+for these.
 
 build(case, folder) -> (model's path, {tensor: the values that its files stand for}). The keys of a case:
 
     "family", "set", "drop"   a form of config.json, as in config_forms.jsonl
-    "shapes"                  all tensors, folded as in config_forms.jsonl, where they are not those of the complete config
+    "shapes"                  all tensors, folded as in stored forms, where they are not those of the complete config
     "tensors"                 {name: shape}: more tensors, {pattern: [shape, indices...]}, or null: none of this name
     "weights"                 "F32" (by itself), "BF16", "F16", "F64"; {"fp8": [rows, columns], "scales": "BF16"};
-                              {"gguf": type of rows of 256, "narrow": type of other rows, "last": type of embeddings and head,
-                              "metadata": {key: [type, value]}, "renamed": {token: text}}
+                              {"gguf": type of rows of 256, "narrow": type of other rows, "last": type of embeddings
+                              and head, "metadata": {key: [type, value]}, "renamed": {token: text}}
     "answer"                  a token that the model writes whatever it reads
     "scores"                  {token: logit}: the logits at every position; all other tokens have -1
-    "tokenizer"               merged into the small tokenizer.json (tiny_tokenizer.py) as RFC 7396 says; "sentence": one of
-                              SentencePiece's kind; "tiktoken": a tiktoken.model alone
+    "tokenizer"               merged into the small tokenizer.json (tiny_tokenizer.py) as RFC 7396 says; "sentence":
+                              one of SentencePiece's kind; "tiktoken": a tiktoken.model alone
     "files"                   {name: JSON or text}: what else lies in the folder; null: the file of this name does not
 """
 
@@ -41,7 +42,8 @@ def merged(base, patch):
 
 
 def shapes_of(case, config):
-    """The case's "shapes", or those of the family's complete config with this vocabulary; and the case's own tensors."""
+    """The case's "shapes", or those of the family's complete config with this vocabulary; and the case's own
+    tensors."""
     out = stored_forms.unfold(case["shapes"]) if "shapes" in case else dict(stored_forms.base_shapes(case["family"]))
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         if name in out:
@@ -136,7 +138,8 @@ def write_gguf(case, folder, path):
         metadata = form.get("metadata", {})
         if "tokenizer" in case:
             sentence = case["tokenizer"] == "sentence"
-            made = tiny_tokenizer.sentence_gguf_metadata() if sentence else tiny_tokenizer.gguf_metadata(form.get("renamed", {}))
+            made = (tiny_tokenizer.sentence_gguf_metadata() if sentence
+                    else tiny_tokenizer.gguf_metadata(form.get("renamed", {})))
             metadata = made | metadata
         for key, entry in metadata.items():
             if entry is not None:

@@ -1,14 +1,16 @@
-"""Stored forms of config.json with their right logits (config_forms.jsonl), and the comparison with sluice.
+"""Stored forms of config.json with their right logits (config_forms.jsonl.xz), and the comparison with sluice.
 
 A line is either {"tensors": {pattern: [shape, indices...]}}, one more table of tensors, or a form:
-{"family", "set", "drop", "tensors": number of its table, "rows": logits in units of 1e-4, "refused": the library's words}.
-A form with "refused" and "rows" is one that sluice may load with these logits (repaired() of config_form_library.py says why).
+{"family", "set", "drop", "tensors": number of its table, "rows": logits in units of 1e-4, "refused": the library's
+words}. A form with "refused" and "rows" is one that sluice may load with these logits (repaired() of
+config_form_library.py says why).
 Where "refused" stands alone, sluice has to refuse, too.
 """
 
 import functools
 import itertools
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -21,7 +23,7 @@ import numpy as np
 import config_forms
 import tiny_checkpoint
 
-FILE = pathlib.Path(__file__).parent / "config_forms.jsonl"
+FILE = pathlib.Path(__file__).parent / "config_forms.jsonl.xz"
 IDS = tiny_checkpoint.some_ids(100)
 POSITIONS = [1, 6, 17, 25, 41, 66, 99]
 COLUMNS = [3, 19, 37, 58, 71, 90]
@@ -40,11 +42,11 @@ class Form:
     refused: str | None
 
 
-# --- tables of tensors ----------------------------------------------------------------------------------------------------
+# --- tables of tensors ------------------------------------------------------------------------------------------------
 
 
 def fold(shapes):
-    """{pattern: [shape, indices...]}: names that differ in numbers alone, where all combinations of these are there."""
+    """{pattern: [shape, indices...]}: names that differ in numbers alone, in all combinations; 3 means [0, 1, 2]."""
     groups = {}
     for name, shape in shapes.items():
         pattern = re.sub(r"(?<=\.)\d+(?=\.)", "#", name)
@@ -56,7 +58,7 @@ def fold(shapes):
             for number in numbers:
                 out[filled(pattern, number)] = [list(shape)]
         else:
-            out[pattern] = [list(shape), *axes]
+            out[pattern] = [list(shape), *(len(axis) if axis == list(range(len(axis))) else axis for axis in axes)]
     return out
 
 
@@ -68,10 +70,10 @@ def filled(pattern, numbers):
 
 def unfold(table):
     return {filled(pattern, numbers): shape for pattern, (shape, *axes) in table.items()
-            for numbers in itertools.product(*axes)}
+            for numbers in itertools.product(*(range(axis) if isinstance(axis, int) else axis for axis in axes))}
 
 
-# --- the file -------------------------------------------------------------------------------------------------------------
+# --- the file ---------------------------------------------------------------------------------------------------------
 
 
 class Writer:
@@ -91,13 +93,14 @@ class Writer:
 
     def write(self):
         lines = [{"tensors": table} for table in self.tables] + self.lines
-        FILE.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        FILE.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
         return FILE.stat().st_size
 
 
 def read():
     tables, out = [], []
-    for text in FILE.read_text().splitlines():
+    for text in lzma.decompress(FILE.read_bytes()).decode().splitlines():
         line = json.loads(text)
         if "family" not in line:
             tables.append(unfold(line["tensors"]))
@@ -111,10 +114,10 @@ def read():
 @functools.cache
 def base_shapes(family):
     """The tensors of the family's complete config, whose form is stored, too."""
-    return next(form.shapes for form in read() if form.family == family and not form.form["set"] and not form.form["drop"])
+    return next(form.shapes for form in read() if form.family == family and form.form == {"set": {}, "drop": []})
 
 
-# --- the comparison -------------------------------------------------------------------------------------------------------
+# --- the comparison ---------------------------------------------------------------------------------------------------
 
 
 def compare(case, found):
@@ -125,7 +128,8 @@ def compare(case, found):
 
 
 def judge(case, program):
-    """(verdict, text). Verdicts: "equal", "loaded rightly", "refused, key named", "refused by both", and those of FAULTS."""
+    """(verdict, text). Verdicts: "equal", "loaded rightly", "refused, key named", "refused by both", and those of
+    FAULTS."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-form-", dir=os.environ.get("TMPDIR")))
     try:
         config = config_forms.apply(case.family, case.form)

@@ -22,7 +22,8 @@ def some_ids(count):
 
 
 def values(name, shape):
-    """The tensor of this name: float32 values that bf16 holds exactly, large enough that attention is far from uniform."""
+    """The tensor of this name: float32 values that bf16 holds exactly, large enough that attention is far from
+    uniform."""
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     out = np.random.Generator(np.random.Philox(key=seed)).standard_normal(shape, dtype=np.float32)
     if len(shape) == 1:

@@ -62,7 +62,7 @@ def gguf_metadata(renamed):
             "tokenizer.ggml.merges": ["array", [" ".join(pair) for pair in merges()]]}
 
 
-# --- SentencePiece, as Llama 2 has it, and tiktoken, as Kimi-K2 has it ------------------------------------------------------
+# --- SentencePiece, as Llama 2 has it, and tiktoken, as Kimi-K2 has it ------------------------------------------------
 
 SENTENCE_WORDS = ["▁hello", "▁world", "▁the", "▁and"]
 
