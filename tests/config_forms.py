@@ -241,7 +241,8 @@ def harmless(random, config, _):
         ("hidden_act", "swish"), ("hidden_act", "gelu"), ("rms_norm_eps", 0.1), ("rms_norm_eps", 1e-12),
         ("torch_dtype", "half"), ("torch_dtype", "float8_e4m3fn"), ("dtype", "bfloat16"), ("use_cache", False),
         ("initializer_range", 0.5), ("quantization_config", None), ("transformers_version", "9.9.9"),
-        ("_name_or_path", ""), ("auto_map", {"AutoConfig": "x.Y"}), ("ignored", {"a": [1, None]}), ("pretraining_tp", 2),
+        ("_name_or_path", ""), ("auto_map", {"AutoConfig": "x.Y"}),
+        ("ignored", {"a": [1, None]}), ("pretraining_tp", 2),
         ("num_nextn_predict_layers", 1), ("num_mtp_layers", 1), ("output_attentions", True), ("layer_norm_eps", 0.3)])
     if key == "dtype":
         config.pop("torch_dtype", None)

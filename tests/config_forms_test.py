@@ -1,7 +1,7 @@
 """Forms of config.json against stored logits of transformers: no silent difference, and each refusal names its key.
 
 The forms and values are in config_forms.jsonl.xz; tests/config_form_library.py makes them, and tries thousands of fresh
-ones. Where a form stands is printed as {"set", "drop"} against the complete config of its family (config_form_bases.py).
+ones. A form is printed as {"set", "drop"} against the complete config of its family (config_form_bases.py).
 """
 
 import collections

@@ -67,7 +67,8 @@ def check_prompt(folder, model_type, conversation):
 def check_answer(model, want):
     chat = [] if want.get("chat") else ["--raw"]
     done = subprocess.run([SLUICE, "run", model, *QUICK_START, "--no-pack-cache", "--max-tokens", "6",
-                           "--temperature", "0", "-p", want["to"], *chat], capture_output=True, text=True, errors="replace", timeout=60)
+                           "--temperature", "0", "-p", want["to"], *chat],
+                          capture_output=True, text=True, errors="replace", timeout=60)
     said = re.search(r"prompt (\d+) tokens,.*; answer (\d+) tokens.*; (\w+)$", done.stderr, re.M)
     if done.returncode != 0 or not said:
         return [f"exit code {done.returncode}: {done.stderr.strip()}"]

@@ -3,7 +3,7 @@ for these.
 
 build(case, folder) -> (model's path, {tensor: the values that its files stand for}). The keys of a case:
 
-    "family", "set", "drop"   a form of config.json, as in config_forms.jsonl
+    "family", "set", "drop"   a form of config.json, as config_forms.py has them
     "shapes"                  all tensors, folded as in stored forms, where they are not those of the complete config
     "tensors"                 {name: shape}: more tensors, {pattern: [shape, indices...]}, or null: none of this name
     "weights"                 "F32" (by itself), "BF16", "F16", "F64"; {"fp8": [rows, columns], "scales": "BF16"};
