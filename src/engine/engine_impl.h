@@ -113,7 +113,7 @@ class EngineImpl final : public Engine {
   void deliver(const DrawnToken& drawn);
   static Status accept(const SequenceAnswer& answer, TokenId token);
   void fail_step(const Status& status);
-  void fail_all(const Status& status, const char* what_helps);
+  void fail_all(const Status& status);
   void watch_files();  // a thread of its own
   bool files_are_sound();
   void notice_files();

@@ -2,6 +2,7 @@
 // step's tokens; a thread of its own asks a few times a second, so that it is noticed while nothing runs, too.
 #include <chrono>
 
+#include "base/log.h"
 #include "engine/engine_impl.h"
 #include "files/served_files.h"
 
@@ -40,7 +41,8 @@ void EngineImpl::notice_files() {
     if (changed_.ok() || !broken_.ok()) return;
     changed = changed_;
   }
-  fail_all(changed, "no answer is computed until the weights are reloaded");
+  log_error("all requests end, and no answer is computed until the weights are reloaded");
+  fail_all(changed);
 }
 
 }  // namespace sluice

@@ -261,7 +261,8 @@ void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
 void EngineImpl::deliver_all() {
   const std::span<const DrawnToken> taken = stepper_.take();
   if (const Status works = runner_->device_status(); !works.ok()) {
-    return fail_all(works, "restart the program to go on");
+    log_error("the device failed: {}; restart the program to go on", works.message());
+    return fail_all(works);
   }
   if (!files_are_sound()) return notice_files();  // after the step was computed, and before anybody hears of it
   for (const DrawnToken& drawn : taken) {
@@ -328,8 +329,7 @@ void EngineImpl::fail_step(const Status& status) {
 }
 
 // What was computed is lost or worthless: everybody hears of it, and nobody gets a token of it.
-void EngineImpl::fail_all(const Status& status, const char* what_helps) {
-  log_error("all requests end: {}; {}", status.message(), what_helps);
+void EngineImpl::fail_all(const Status& status) {
   {
     std::lock_guard lock(mutex_);
     broken_ = status;

@@ -61,8 +61,6 @@ Status ServedFiles::look() {
 Status ServedFiles::check_all(bool compares) {
   for (auto entry = entries_.begin(); changed_.ok() && entry != entries_.end(); ++entry) {
     changed_ = judge(*entry, compares);
-    if (changed_.ok()) continue;
-    log_error("weights: {}: {}", entry->file->path(), changed_.message());
   }
   return changed_;
 }
@@ -118,9 +116,10 @@ Status ServedFiles::judge_bytes(Entry& entry, const FileIdentity& now) {
 }
 
 Status ServedFiles::changed(const Entry& entry, std::string_view how) {
+  log_error("weights: {}: they have changed since they were opened: {}", entry.file->path(), how);
   return unavailable(fmt::format(
-      "the weights in {} have changed since they were opened: {}; nothing is computed from them any more: restore the "
-      "file, then reload the weights (POST /v1/weights/reload) or start again",
+      "the weights in {} have changed since they were opened ({}): restore the file, then reload the weights "
+      "(POST /v1/weights/reload) or start again",
       shown_name(entry.file->path()), how));
 }
 
