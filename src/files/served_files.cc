@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds kSettles{2};
 constexpr int kLooksPerName = 4;
 // An event comes a moment later than the times that it explains.
-constexpr int kEventLooks = 40;
+constexpr int kEventLooks = 20;
 constexpr std::chrono::milliseconds kEventPause{5};
 
 std::string shown_name(const std::string& path) {

@@ -308,8 +308,8 @@ void print_welcome(const Server& server, const ServedModel& model, const ServerO
   const std::string_view invitation = server.url().starts_with("http") ? "Open it in a browser, or try" : "Try";
   const std::string text =
       fmt::format("Serving {} on {}\n{}:\n  curl {}/v1/{} -H 'Content-Type: application/json' \\\n    -d '{}'\n",
-                  to_valid_utf8(options.served_model_name), server.url(), invitation, server.url(), path, body);
-  std::fputs(text.c_str(), stderr);  // fmt::print would throw where the disk is full
+                  options.served_model_name, server.url(), invitation, server.url(), path, body);
+  std::fputs(to_valid_utf8(text).c_str(), stderr);  // fmt::print would throw where the disk is full
   std::fflush(stderr);
 }
 
