@@ -31,7 +31,7 @@ class FakeModel final : public Model {
     int forgetful_rows = 0;
     bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
     int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
-    std::shared_ptr<ServedFiles> files;  // that it says it computes from
+    std::shared_ptr<ServedFiles> files;                        // that it says it computes from
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
