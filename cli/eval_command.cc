@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/utf8.h"
 #include "cli/eval_task.h"
 #include "cli/exit_code.h"
 #include "cli/generation.h"
@@ -212,8 +213,8 @@ Status evaluate(const EvalOptions& options) {
         write_results(options.json, results_json(items, evaluation, correct, model.engine->stats())));
   }
   fmt::print("{:<24} {:>6} {:>8} {:>8}\n", "task", "n", "correct", "%");
-  fmt::print("{:<24} {:>6} {:>8} {:>8.2f}\n", std::filesystem::path(options.task).stem().string(), items.size(),
-             correct, 100.0 * static_cast<double>(correct) / static_cast<double>(items.size()));
+  fmt::print("{:<24} {:>6} {:>8} {:>8.2f}\n", to_valid_utf8(std::filesystem::path(options.task).stem().string()),
+             items.size(), correct, 100.0 * static_cast<double>(correct) / static_cast<double>(items.size()));
   return {};
 }
 

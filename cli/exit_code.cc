@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "base/utf8.h"
+
 namespace sluice {
 
 int exit_code(const Status& status) {
@@ -26,7 +28,7 @@ int exit_code(const Status& status) {
 
 int report(const Status& status) {
   // fmt::print would throw where the disk is full.
-  if (!status.ok()) std::fputs(fmt::format("sluice: error: {}\n", status.message()).c_str(), stderr);
+  if (!status.ok()) std::fputs(fmt::format("sluice: error: {}\n", to_valid_utf8(status.message())).c_str(), stderr);
   return exit_code(status);
 }
 

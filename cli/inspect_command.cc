@@ -11,6 +11,7 @@
 #include "base/cpu_topology.h"
 #include "base/progress.h"
 #include "base/shared_cores.h"
+#include "base/utf8.h"
 #include "cache/memory_plan.h"
 #include "cli/exit_code.h"
 #include "cli/inspect_text.h"
@@ -120,7 +121,7 @@ Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));
   SLUICE_ASSIGN_OR_RETURN(const MemoryRequest request, memory_request(options.engine, plan.config));
 
-  fmt::print("{}\n\n{}\n", path, config_text(plan, tensors));
+  fmt::print("{}\n\n{}\n", to_valid_utf8(path), config_text(plan, tensors));
   fmt::print("{}\n", tensor_text(tensors, count_parameters(plan), options.tensors));
   fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));

@@ -3,8 +3,11 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "base/log.h"
+#include "base/mapping_guard.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/usage_error.h"
@@ -16,11 +19,23 @@ constexpr const char* kFooter =
     "Answers go to standard output, progress and logs to standard error.\n"
     "Exit codes: 0 success, 1 the task failed, 2 wrong usage or bad input, 3 short of a resource, 130 interrupted.";
 
+// A file that was cut while it was read: whatever was made of it is worthless.
+int report_lost(int code) {
+  const std::vector<std::string> lost = sluice::lost_ranges();
+  if (lost.empty() || code == sluice::kExitResources) return code;  // which has been said
+  const int failed = sluice::report(sluice::unavailable(
+      lost.front() +
+      ": could not be read to its end: it was cut meanwhile, or the disk has failed; nothing that was made of it "
+      "can be relied on"));
+  return code != 0 ? code : failed;
+}
+
 int run(const sluice::Invocation& invocation) {
   const sluice::Result<sluice::LogLevel> level = sluice::parse_log_level(invocation.log_level);
   if (!level.ok()) return sluice::report(level.status().with_context("--log-level"));
   sluice::set_log_level(*level);
-  const int code = invocation.run();
+  sluice::guard_mappings();
+  const int code = report_lost(invocation.run());
   if (std::fflush(stdout) == 0 || code != 0) return code;
   return sluice::report(sluice::internal_error("standard output: not everything could be written"));
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/utf8.h"
 #include "files/gguf_file.h"
 
 namespace sluice {
@@ -61,9 +62,9 @@ std::string model_name(const std::string& given, const std::string& path) {
   std::error_code error;
   fs::path absolute = fs::absolute(path, error).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
-  if (absolute.filename() == "config.json") return absolute.parent_path().filename().string();
+  if (absolute.filename() == "config.json") return to_valid_utf8(absolute.parent_path().filename().string());
   const bool is_file = is_gguf_path(path) || fs::is_regular_file(absolute, error);
-  return is_file ? absolute.stem().string() : absolute.filename().string();
+  return to_valid_utf8((is_file ? absolute.stem() : absolute.filename()).string());
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "cli/model_path.h"
 #include "config/model_config.h"
@@ -208,7 +209,7 @@ Status run_all(const SimulateOptions& options) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   SLUICE_RETURN_IF_ERROR(write_report(options.out, describe(options, job.model, job.cost, job.rate), reports));
   fmt::print("{}{:.0f} s simulated in {:.1f} s; {}/summary.json, latency.svg, load.svg, summary.svg\n",
-             to_text(reports), simulated, seconds, options.out);
+             to_text(reports), simulated, seconds, to_valid_utf8(options.out));
   for (const RunReport& report : reports) {
     if (report.refused > 0) fmt::print("{}: {} requests can never run and were refused\n", report.name, report.refused);
   }

@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "base/progress.h"
+#include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
 #include "cli/synth_gguf.h"
@@ -138,7 +139,7 @@ Status synthesise(const SynthOptions& options) {
   if (!written.ok()) return written.status();
   std::int64_t parameters = 0;
   for (const PlannedTensor& tensor : plan.tensors) parameters += tensor.parameters;
-  fmt::print("{}: {} tensors, {:.1f} M parameters, {}, seed {}\n", options.out, written->tensors,
+  fmt::print("{}: {} tensors, {:.1f} M parameters, {}, seed {}\n", to_valid_utf8(options.out), written->tensors,
              static_cast<double>(parameters) * 1e-6, format_bytes(static_cast<double>(written->bytes)), options.seed);
   return {};
 }

@@ -12,6 +12,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
 #include "cli/model_path.h"
+#include "files/json.h"
 #include "verify/verify.h"
 
 namespace sluice {
@@ -88,7 +89,7 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
                           {"text", laws.difference->text}};
   }
   std::ofstream file(path);
-  file << boost::json::serialize(json) << "\n";
+  file << dump_json(json) << "\n";
   file.close();
   return file ? Status() : resource_exhausted(fmt::format("--json {}: cannot be written", path));
 }

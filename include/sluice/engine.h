@@ -36,6 +36,10 @@ struct ModelOptions {
   int max_model_len = 0;   // tokens of prompt + answer; 0: the model's own limit
   bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
   bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
+  // Weights are mapped, and a file that another program cuts makes reading it raise SIGBUS. On: a handler for the whole
+  // process answers that in the engine's files, so that requests fail and the process lives; other SIGBUS go to the
+  // handler that was there before. Off: the program that embeds the engine has to see to it.
+  bool handle_sigbus = false;
 };
 
 // What decides the bits of an answer. Nothing else does (docs/laws.md).
@@ -214,6 +218,7 @@ struct EngineStats {  // a snapshot; counters since the start
   int running = 0, waiting = 0;
   int paused = 0;                               // of both
   std::array<int, kWaitReasons> waiting_for{};  // of those that wait, by WaitReason
+  bool failed = false;                          // health() is not ok
   double turn_seconds = 0;                      // that the step loop has been in the step it is in; 0: in none
   StepCounts step_counts;
   std::int64_t cache_bytes_total = 0, cache_bytes_used = 0;
@@ -245,6 +250,9 @@ class Engine {
   virtual void set_paused(RequestId /*id*/, bool /*paused*/) {}
 
   virtual EngineStats stats() const = 0;
+  // ok, or why it computes nothing any more: its device is lost, or a file of its weights has changed. In the second
+  // case reload_weights() helps.
+  virtual Status health() const { return {}; }
   // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
   // Whether the step loop takes a turn within `seconds`, and its device works.

@@ -33,12 +33,10 @@ std::string time_text() {
   return fmt::format("{}.{:03}", std::string_view(text, length), now.tv_nsec / 1'000'000);
 }
 
-// As a JSON string. Bytes that are no UTF-8 become U+FFFD: whatever reads the log must be able to.
+// As a JSON string. Bytes that are no UTF-8 become U+FFFD, as in all of a line: whatever reads the log must be able to.
 void append_quoted(std::string& out, std::string_view text) {
-  std::string valid;
-  append_lossy_utf8(text, valid);
   out += '"';
-  for (const char c : valid) {
+  for (const char c : to_valid_utf8(text)) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
@@ -108,7 +106,7 @@ void log_event(LogLevel level, std::string_view text, std::span<const LogField> 
     }
     line += "}\n";
   } else {
-    line = fmt::format("{} {:7} {}", time_text(), name_of(level), text);
+    line = fmt::format("{} {:7} {}", time_text(), name_of(level), to_valid_utf8(text));
     for (const LogField& field : fields) {
       line += fmt::format(" {}=", field.name);
       append_value(line, field.value);

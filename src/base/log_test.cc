@@ -28,6 +28,16 @@ TEST_F(LogTest, LinesBelowTheLevelAreDropped) {
   EXPECT_THAT(text, ::testing::MatchesRegex("....-..-.. ..:..:..[.]... error   loud 2\n"));
 }
 
+TEST_F(LogTest, LinesAreUtf8) {
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    set_log_format(format);
+    ::testing::internal::CaptureStderr();
+    log_info("{}: a file", "\xFF\xE2\x82");
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("\xEF\xBF\xBD\xEF\xBF\xBD: a file"));
+  }
+  set_log_format(LogFormat::kText);
+}
+
 TEST_F(LogTest, BracesInALineAreNotAFormat) {
   ::testing::internal::CaptureStderr();
   log_line(LogLevel::kInfo, "{}");

@@ -11,12 +11,15 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checksum.h"
+
 namespace sluice {
 namespace {
 
 // An open file descriptor, closed at the end of the scope.
 struct Descriptor {
   explicit Descriptor(int number) : fd(number) {}
+  int release() { return std::exchange(fd, -1); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
@@ -53,47 +56,56 @@ Result<FileIdentity> identify_file(const std::string& path) {
   return identify(file.fd, path);
 }
 
+FileMapping::FileMapping(std::string path, int fd, const FileIdentity& identity, const std::byte* data)
+    : path_(std::move(path)), fd_(fd), identity_(identity), data_(data) {
+  if (data_ != nullptr) range_.emplace(data_, identity_.bytes, path_);
+}
+
+FileMapping::~FileMapping() {
+  range_.reset();
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), identity_.bytes);
+  ::close(fd_);
+}
+
+Result<FileIdentity> FileMapping::identity_now() const {
+  return identify(fd_, path_);
+}
+
+// Two threads that come at once find the same.
+std::uint64_t FileMapping::content() const {
+  if (knows_content_) return content_;
+  content_ = checksum(bytes());
+  knows_content_ = true;
+  return content_;
+}
+
+std::optional<std::uint64_t> FileMapping::known_content() const {
+  return knows_content_ ? std::optional(content_.load()) : std::nullopt;
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
-  MappedFile mapped;
-  SLUICE_ASSIGN_OR_RETURN(mapped.identity_, identify(file.fd, path));
-  const std::size_t size = mapped.identity_.bytes;
-  mapped.path_ = path;
-  if (size == 0) return mapped;  // mmap refuses an empty length
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+  SLUICE_ASSIGN_OR_RETURN(const FileIdentity identity, identify(file.fd, path));
+  void* address = nullptr;  // mmap refuses an empty length
+  if (identity.bytes > 0) address = ::mmap(nullptr, identity.bytes, PROT_READ, MAP_SHARED, file.fd, 0);
   if (address == MAP_FAILED) {
-    return resource_exhausted(fmt::format("{}: cannot map {} bytes into memory: {}", path, size, std::strerror(errno)));
+    return resource_exhausted(
+        fmt::format("{}: cannot map {} bytes into memory: {}", path, identity.bytes, std::strerror(errno)));
   }
-  mapped.data_ = static_cast<const std::byte*>(address);
-  mapped.size_ = size;
+  MappedFile mapped;
+  mapped.mapping_ =
+      std::make_shared<const FileMapping>(path, file.release(), identity, static_cast<const std::byte*>(address));
   return mapped;
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      identity_(other.identity_),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(identity_, other.identity_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
 void MappedFile::advise(std::size_t offset, std::size_t length, int advice) const {
-  if (offset >= size_) return;
-  length = std::min(length, size_ - offset);
+  const auto all = bytes();
+  if (offset >= all.size()) return;
+  length = std::min(length, all.size() - offset);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t begin = offset / page * page;
-  ::madvise(const_cast<std::byte*>(data_) + begin, offset - begin + length, advice);
+  ::madvise(const_cast<std::byte*>(all.data()) + begin, offset - begin + length, advice);
 }
 
 void MappedFile::will_need(std::size_t offset, std::size_t length) const {
@@ -107,10 +119,10 @@ void MappedFile::populate(std::size_t offset, std::size_t length) const {
 #endif
 }
 void MappedFile::sequential() const {
-  advise(0, size_, MADV_SEQUENTIAL);
+  advise(0, size(), MADV_SEQUENTIAL);
 }
 void MappedFile::random_access() const {
-  advise(0, size_, MADV_RANDOM);
+  advise(0, size(), MADV_RANDOM);
 }
 void MappedFile::dont_need(std::size_t offset, std::size_t length) const {
   advise(offset, length, MADV_DONTNEED);

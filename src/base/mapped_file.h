@@ -1,16 +1,21 @@
 // MappedFile: a whole file mapped read-only into memory.
 //
-// Owns the mapping; spans into it live as long as the object does (moving it keeps them valid). The pages are shared
-// with the kernel's file cache, so that a mapped model costs memory only once. A file that another program shortens
-// while it is mapped raises SIGBUS on access, as with every mapping: replace model files by renaming, never in place.
+// Shares the mapping with those whom it is handed to; spans into it live as long as one of them does (moving it keeps
+// them valid). The pages are those of the kernel's file cache, so that a mapped model costs memory only once, and
+// another program that writes into the file changes the bytes here: replace model files by renaming, never in place.
+// Where it cuts the file, reading on raises SIGBUS, which base/mapping_guard.h answers by zeros.
 // Thread safety: a const object may be read from any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "base/mapping_guard.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -23,24 +28,57 @@ struct FileIdentity {
 };
 Result<FileIdentity> identify_file(const std::string& path);
 
+// The mapping, and the file itself, which stays open so that what becomes of it can be told.
+class FileMapping {
+ public:
+  // Takes the descriptor over. `data`: what mmap() returned for identity.bytes; null where there are none.
+  FileMapping(std::string path, int fd, const FileIdentity& identity, const std::byte* data);
+  ~FileMapping();
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, data_ == nullptr ? 0 : identity_.bytes}; }
+  const FileIdentity& identity() const { return identity_; }  // as it was when the file was opened
+  int descriptor() const { return fd_; }
+  Result<FileIdentity> identity_now() const;
+  // Bytes of it could not be read: since then all of them are zeros.
+  bool lost() const { return range_.has_value() && range_->lost(); }
+
+  // The checksum of all bytes, which reads them the first time only; nothing: it has never been asked for.
+  std::uint64_t content() const;
+  std::optional<std::uint64_t> known_content() const;
+
+ private:
+  const std::string path_;
+  const int fd_;
+  const FileIdentity identity_;
+  const std::byte* const data_;
+  std::optional<GuardedRange> range_;
+  mutable std::atomic<std::uint64_t> content_{0};
+  mutable std::atomic<bool> knows_content_{false};
+};
+
 class MappedFile {
  public:
   // Fails with kNotFound when the file is missing, and with kInvalidArgument when it is not a readable regular file.
   // An empty file is fine and gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
-  MappedFile() = default;
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile() = default;  // of no file: it has no bytes
+  MappedFile(MappedFile&&) = default;
+  MappedFile& operator=(MappedFile&&) = default;
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
 
-  const std::string& path() const { return path_; }
-  std::size_t size() const { return size_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return mapping_->path(); }
+  std::size_t size() const { return bytes().size(); }
+  std::span<const std::byte> bytes() const {
+    return mapping_ != nullptr ? mapping_->bytes() : std::span<const std::byte>();
+  }
   // As it was when the file was opened.
-  const FileIdentity& identity() const { return identity_; }
+  const FileIdentity& identity() const { return mapping_->identity(); }
+  const std::shared_ptr<const FileMapping>& share() const { return mapping_; }
 
   // Hints to the kernel about [offset, offset + length); they never fail and change no result.
   void will_need(std::size_t offset, std::size_t length) const;  // start reading ahead
@@ -52,10 +90,7 @@ class MappedFile {
  private:
   void advise(std::size_t offset, std::size_t length, int advice) const;
 
-  std::string path_;
-  FileIdentity identity_;
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  std::shared_ptr<const FileMapping> mapping_;
 };
 
 // The content of a small text file (a config, a template); refuses more than `max_bytes`.

@@ -114,4 +114,10 @@ void append_lossy_utf8(std::string_view text, std::string& out) {
   }
 }
 
+std::string to_valid_utf8(std::string_view text) {
+  std::string out;
+  append_lossy_utf8(text, out);
+  return out;
+}
+
 }  // namespace sluice

@@ -38,6 +38,9 @@ void append_utf8(char32_t code_point, std::string& out);
 // Appends `text` with every invalid sequence, and an incomplete one at the end, replaced by U+FFFD.
 void append_lossy_utf8(std::string_view text, std::string& out);
 
+// A copy with the same replaced, for names from files, flags and the environment, which may be any bytes.
+std::string to_valid_utf8(std::string_view text);
+
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
 }  // namespace sluice

@@ -48,7 +48,9 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
       last_token_(Clock::now()) {
   stepper_.record_in(&recorder_);
   publish_stats();
+  files_ = runner_->files();
   thread_ = std::thread([this] { run(); });
+  if (files_ != nullptr) watcher_ = std::thread([this] { watch_files(); });
 }
 
 EngineImpl::~EngineImpl() {
@@ -58,7 +60,9 @@ EngineImpl::~EngineImpl() {
   }
   wake_.notify_all();
   task_done_.notify_all();
+  watch_.notify_all();
   thread_.join();
+  if (watcher_.joinable()) watcher_.join();
 }
 
 Status EngineImpl::check_ids(const char* field, const std::vector<std::int32_t>& ids) const {
@@ -136,6 +140,7 @@ Result<RequestId> EngineImpl::submit(Request request) {
   {
     std::lock_guard lock(mutex_);
     if (stop_) return unavailable("the engine is shutting down");
+    if (!changed_.ok()) return changed_;
     if (!broken_.ok()) return broken_;
     id = ++last_request_id_;
     arrivals_.push_back({id, std::move(request)});
@@ -170,14 +175,19 @@ EngineStats EngineImpl::stats() const {
     const Clock::duration turn = Clock::now().time_since_epoch() - Clock::duration(began);
     stats.turn_seconds = std::max(0.0, std::chrono::duration<double>(turn).count());
   }
+  stats.failed = !changed_.ok() || !broken_.ok();
   stats.seconds_since_last_token =
       any_token_ ? std::chrono::duration<double>(Clock::now() - last_token_).count() : kNever;
   return stats;
 }
 
-bool EngineImpl::is_broken() const {
+Status EngineImpl::health() const {
   std::lock_guard lock(mutex_);
-  return !broken_.ok();
+  return changed_.ok() ? broken_ : changed_;
+}
+
+bool EngineImpl::is_broken() const {
+  return !health().ok();
 }
 
 bool EngineImpl::self_test(double seconds) {
@@ -219,7 +229,7 @@ bool EngineImpl::take_inbox() {
   std::unique_lock lock(mutex_);
   const auto is_told = [&] {
     return stop_ || !arrivals_.empty() || !cancels_.empty() || !pauses_.empty() || !tasks_.empty() ||
-           stepper_.outstanding();
+           stepper_.outstanding() || (broken_.ok() && !changed_.ok());
   };
   const bool blocked = stepper_.idle() ? stepper_.paused() > 0 && swap_ != nullptr : stepper_.blocked();
   if (blocked) {

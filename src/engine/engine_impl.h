@@ -36,6 +36,7 @@ class EngineImpl final : public Engine {
   void cancel(RequestId id, int choice) override;
   void set_paused(RequestId id, bool paused) override;
   EngineStats stats() const override;
+  Status health() const override;
   bool self_test(double seconds) override;
   bool ping(double seconds) override;
   bool reset_prefix_cache(double seconds) override;
@@ -113,6 +114,9 @@ class EngineImpl final : public Engine {
   static Status accept(const SequenceAnswer& answer, TokenId token);
   void fail_step(const Status& status);
   void fail_all(const Status& status);
+  void watch_files();  // a thread of its own
+  bool files_are_sound();
+  void notice_files();
   void audit() const;
   void finish(SequenceId id, Output output);
   // A choice has ended; the last one ends the request. The pending request may be gone afterwards.
@@ -140,8 +144,10 @@ class EngineImpl final : public Engine {
   std::shared_ptr<const std::string> version_;  // of the weights
   RequestId last_request_id_ = 0;
   bool stop_ = false;
-  Status broken_;      // of the device; ok: it works
-  EngineStats stats_;  // without seconds_since_last_token
+  Status broken_;   // why nothing is computed any more: the device is lost, or `changed_`; ok: it works
+  Status changed_;  // which file of the weights has changed; ok: none
+  std::shared_ptr<ServedFiles> files_;  // of the model; null: none
+  EngineStats stats_;                   // without seconds_since_last_token
   Clock::time_point last_token_;
   bool any_token_ = false;
 
@@ -158,10 +164,12 @@ class EngineImpl final : public Engine {
   StepCounts step_counts_;
   Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once
 
+  std::condition_variable watch_;  // the end, for the thread that watches the files
+
   // Since when the loop has been in this turn, on the clock's own scale; 0: it waits for something to do.
   std::atomic<Clock::rep> turn_began_{0};
 
-  std::thread thread_;  // last: it starts once the rest exists
+  std::thread watcher_, thread_;  // last: they start once the rest exists
 };
 
 // Engine::start(), with hooks.

@@ -31,6 +31,7 @@ class FakeModel final : public Model {
     int forgetful_rows = 0;
     bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
     int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
+    std::shared_ptr<ServedFiles> files;                        // that it says it computes from
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits;
@@ -66,6 +67,7 @@ class FakeModel final : public Model {
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
 
+  std::shared_ptr<ServedFiles> files() const override { return settings_.files; }
   Status prepare(Device&, int, Position) override { return {}; }
 
   bool drafts() const override { return settings_.drafts; }

@@ -6,6 +6,7 @@
 
 #include "base/cpu_topology.h"
 #include "base/log.h"
+#include "base/mapping_guard.h"
 #include "base/progress.h"
 #include "base/shared_cores.h"
 #include "config/generation_config.h"
@@ -104,6 +105,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
+  if (options.model.handle_sigbus) guard_mappings();
   return start_engine(options);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mapped_file.h"
+#include "base/mapping_guard.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "files/json.h"
@@ -78,7 +79,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& folder, Reload
   swap->version = report.weights_version;
   swap->aborts = mode == ReloadMode::kAbort;
   std::unique_lock lock(mutex_);
-  if (!broken_.ok()) return broken_;
+  if (!broken_.ok() && changed_.ok()) return broken_;  // of another model's files it is mended by this
   swap_ = swap;
   wake_.notify_one();
   task_done_.wait(lock, [&] { return swap->done || stop_; });
@@ -112,11 +113,17 @@ void EngineImpl::swap_model() {
     while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
   }
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
+  // A sound file that has the old one's bytes has its version, too: nothing that was computed since may be found under
+  // it.
+  if (!health().ok()) stepper_.reset_prefix_cache();
   swap->model =
       runner_->replace_model(std::move(swap->model), swap->version);  // the old one goes where it was asked for
   {
     const std::lock_guard lock(mutex_);
     version_ = std::make_shared<std::string>(swap->version);
+    files_ = runner_->files();
+    changed_ = broken_ = Status();
+    forget_lost_ranges();
     swap->done = true;
     swap_ = nullptr;
   }

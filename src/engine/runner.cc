@@ -241,8 +241,10 @@ std::unique_ptr<Model> Runner::replace_model(std::unique_ptr<Model> model, std::
 
 Status Runner::run_step(std::span<const StepSpan> spans, const Tap* tap) {
   SLUICE_RETURN_IF_ERROR(begin(spans, tap));
-  for (const StepSpan& span : spans) settle(span.sequence, span.keep ? span.rows() : 0, span.chain);
-  return {};
+  const std::shared_ptr<ServedFiles> served = files();
+  Status same = served != nullptr ? served->check() : Status();
+  for (const StepSpan& span : spans) settle(span.sequence, same.ok() && span.keep ? span.rows() : 0, span.chain);
+  return same;
 }
 
 Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {

@@ -132,6 +132,7 @@ class Runner {
   //   kInvalidArgument    no spans, an empty span, a sequence that is closed or named twice, an id outside the
   //                       vocabulary, logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
+  //   kUnavailable        a file of the weights has changed, maybe while the step was computed
   Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
   // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
@@ -182,6 +183,8 @@ class Runner {
   // The device's status: not ok once it has broken down. Then nothing that it computed can be trusted: whoever has
   // taken tokens or logits must check before using them.
   Status device_status() const { return device_->status(); }
+  // The files that what it computes depends on; null: none, or a device has all of them in its own memory.
+  std::shared_ptr<ServedFiles> files() const { return computes_later() ? nullptr : model_->files(); }
   // Waits until all steps are computed, for measuring times.
   void wait() const { device_->wait(); }
   // A step may still be computed when begin() has returned.

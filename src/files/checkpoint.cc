@@ -147,6 +147,11 @@ std::vector<const MappedFile*> Checkpoint::mappings() const {
   return mappings;
 }
 
+void Checkpoint::serve() {
+  served_ = std::make_shared<ServedFiles>();
+  for (const MappedFile* file : mappings()) served_->add(file->share());
+}
+
 const std::byte* Checkpoint::keep(AlignedBytes bytes) {
   kept_.push_back(std::move(bytes));
   return kept_.back().data();

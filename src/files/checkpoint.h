@@ -20,6 +20,7 @@
 #include "files/gguf_names.h"
 #include "files/made_tensors.h"
 #include "files/safetensors.h"
+#include "files/served_files.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -56,6 +57,10 @@ class Checkpoint {
   // All its files, always in the same order.
   std::vector<const MappedFile*> mappings() const;
 
+  // Begins to watch all its files, which a model is about to be computed from; null before.
+  void serve();
+  const std::shared_ptr<ServedFiles>& served() const { return served_; }
+
   // Keeps bytes that were made from tensors for as long as the checkpoint lives, and returns them.
   const std::byte* keep(AlignedBytes bytes);
   void keep(std::shared_ptr<const void> what) { kept_alive_.push_back(std::move(what)); }
@@ -73,6 +78,7 @@ class Checkpoint {
   std::shared_ptr<const GgufTensors> gguf_;
   std::shared_ptr<const MadeTensors> made_;
   std::string version_;
+  std::shared_ptr<ServedFiles> served_;
   std::vector<AlignedBytes> kept_;
   std::vector<std::shared_ptr<const void>> kept_alive_;
   std::vector<const TensorView*> tensors_;

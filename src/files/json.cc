@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace sluice {
 namespace {
 
@@ -272,6 +274,7 @@ std::string dump_json(const json::value& value) {
 }
 
 void append_json_string(std::string& out, std::string_view text) {
+  if (valid_utf8_prefix(text) != text.size()) return append_json_string(out, to_valid_utf8(text));
   out += '"';
   for (const char c : text) {
     switch (c) {

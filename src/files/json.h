@@ -30,7 +30,8 @@ std::string dump_json_python(const boost::json::value& value);
 // (NaN, infinities).
 std::string dump_json(const boost::json::value& value);
 
-// Appends `text` as a JSON string with its quotes; escapes only what must be escaped.
+// Appends `text` as a JSON string with its quotes; escapes only what must be escaped. Every string of an answer comes
+// through here: bytes that are no UTF-8 (of a file's name, say) become U+FFFD.
 void append_json_string(std::string& out, std::string_view text);
 
 // Appends a finite number as Python's repr: the shortest digits that read back to the same f64.

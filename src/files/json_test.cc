@@ -179,5 +179,13 @@ TEST(DescribeJson, ShortensOnCharacterBoundaries) {
   EXPECT_TRUE(parse_json(shown, "shown").ok());
 }
 
+TEST(DumpJson, StringsAndKeysAreUtf8WhateverTheyWereMadeOf) {
+  const boost::json::value value = {{"\xFF key", "caf\xC3\xA9 \xE2\x82 \xED\xA0\x80 \xC0\xAF\xF0\x9F"}};
+  const std::string lost = "\xEF\xBF\xBD";
+  EXPECT_EQ(dump_json(value), "{\"" + lost + " key\":\"caf\xC3\xA9 " + lost + " " + lost + lost + lost + " " + lost +
+                                  lost + lost + "\"}");
+  EXPECT_TRUE(parse_json(dump_json(value), "it").ok());
+}
+
 }  // namespace
 }  // namespace sluice::json_test

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/utf8.h"
 #include "load/traffic_report.h"
 #include "report/plot.h"
 
@@ -19,7 +20,7 @@ constexpr const char* kStyle =
 
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : to_valid_utf8(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')

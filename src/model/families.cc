@@ -78,6 +78,8 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, is_dummy(options.model) ? make_dummy(folder, config, options.model)
                                                                    : Checkpoint::open(folder, gguf_names));
+  checkpoint.serve();
+  const std::shared_ptr<ServedFiles> files = checkpoint.served();
   if (report != nullptr) report->weights_version = weights_version(checkpoint);
   Loading loading;
   loading.packing.pack = options.model.pack;
@@ -85,7 +87,9 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   loading.mtp = options.mtp;
   loading.progress = progress;
   loading.report = report;
-  return family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
+  auto model = family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
+  SLUICE_RETURN_IF_ERROR(files->check());  // rather than what is wrong with a file that was changed meanwhile
+  return model;
 }
 
 Result<bool> has_mtp(const ModelOptions& model) {

@@ -16,6 +16,7 @@ class FamilyModel : public Model {
   const ModelConfig& config() const final { return config_; }
   const NumericsProfile& profile() const final { return profile_; }
   const CacheLayout& cache_layout() const final { return layout_; }
+  std::shared_ptr<ServedFiles> files() const final { return checkpoint_.served(); }
   Status prepare(Device& device, int rows, Position positions) final;
   // The bytes that prepare() would take. For a model without weights, which is not used otherwise.
   std::size_t step_bytes(int rows, Position positions);

@@ -41,6 +41,9 @@ class Model {
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
                        const Tap* tap) = 0;
 
+  // The files that it computes from, or computed its weights from; null: none.
+  virtual std::shared_ptr<ServedFiles> files() const { return nullptr; }
+
   // What the next forward() calls hand out beside; null: nothing. It must outlive them.
   void set_exports(const StepExports* exports) { exports_ = exports; }
 

@@ -73,11 +73,11 @@ std::string PackCache::making_path_of(const PackedKey& key) const {
 Result<PackedFile> PackCache::find(const PackedKey& key, std::size_t bytes, ThreadPool& pool,
                                    const std::function<void(std::size_t, std::size_t)>& progress) const {
   const std::string path = path_of(key);
-  auto found = PackedFile::open(path, key, bytes, pool, progress);
   std::error_code ignored;
-  if (found.ok()) {
-    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  } else if (found.status().code() != StatusCode::kNotFound) {
+  // Before it is opened, as its times are watched from then on.
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  auto found = PackedFile::open(path, key, bytes, pool, progress);
+  if (!found.ok() && found.status().code() != StatusCode::kNotFound) {
     log_warning("packed weights: {}; they are packed again", found.status().message());
     fs::remove(path, ignored);
   }

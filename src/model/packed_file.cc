@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "files/served_files.h"
 
 namespace sluice {
 namespace {
@@ -72,15 +73,27 @@ Result<PackedFile> PackedFile::open(const std::string& path, const PackedKey& ke
   PackedFile opened;
   SLUICE_ASSIGN_OR_RETURN(opened.file_, MappedFile::open(path));
   SLUICE_RETURN_IF_ERROR(opened.check_header(key, bytes));
+  opened.bytes_ = bytes;
   SLUICE_RETURN_IF_ERROR(opened.check_bytes(pool, progress));
   return opened;
 }
 
 std::span<const std::byte> PackedFile::bytes() const {
-  const auto file = file_.bytes();
-  Header header;
-  std::memcpy(&header, file.data(), sizeof(header));
-  return file.subspan(kPayload, header.bytes);
+  return file_.bytes().subspan(kPayload, bytes_);
+}
+
+std::function<bool()> PackedFile::comparison() const {
+  const std::size_t bytes_used = bytes().size();
+  if (bytes_used > ServedFiles::kComparedBytes) return {};
+  std::vector<std::uint64_t> sums(parts_of(bytes_used));
+  std::memcpy(sums.data(), file_.bytes().data() + kPayload + bytes_used, sums.size() * sizeof(sums[0]));
+  return [file = file_.share(), bytes_used, sums = std::move(sums)] {
+    const auto payload = file->bytes().subspan(kPayload, bytes_used);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (checksum(payload.subspan(i * kPart, std::min(kPart, bytes_used - i * kPart))) != sums[i]) return false;
+    }
+    return true;
+  };
 }
 
 Status PackedFile::check_header(const PackedKey& key, std::size_t bytes) const {

@@ -33,11 +33,17 @@ class PackedFile {
 
   std::span<const std::byte> bytes() const;
 
+  // What ServedFiles asks: the file, and whether its bytes are still those of the checksums that it had; empty: there
+  // are too many.
+  const std::shared_ptr<const FileMapping>& share() const { return file_.share(); }
+  std::function<bool()> comparison() const;
+
  private:
   Status check_header(const PackedKey& key, std::size_t bytes) const;
   Status check_bytes(ThreadPool& pool, const std::function<void(std::size_t, std::size_t)>& progress) const;
 
   MappedFile file_;
+  std::size_t bytes_ = 0;  // as the header said
 };
 
 // Writes one. Thread safety: one thread at a time.

@@ -104,6 +104,7 @@ Status WeightPacker::finish(Checkpoint& checkpoint, const LoadProgress& progress
       auto file = std::make_shared<PackedFile>(std::move(found).value());
       point_all(file->bytes().data());
       outcome_ = fmt::format("mapped from {}", cache->path_of(key));
+      if (checkpoint.served() != nullptr) checkpoint.served()->add(file->share(), file->comparison());
       checkpoint.keep(std::move(file));
       return {};
     }

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "base/temp_folder_testing.h"
@@ -63,6 +66,7 @@ class WeightPackerTest : public ::testing::TestWithParam<const KernelTable*> {
     view.in = kIn;
     view.data = loaded.checkpoint.find("w")->data;
     const Exec exec{&pool_, GetParam()};
+    loaded.checkpoint.serve();
     WeightPacker packer(exec, options_);
     packer.add("w", *loaded.weight, view, inputs);
     packer.add("w transposed", *loaded.transpose, transposed_shape(view), inputs,
@@ -94,6 +98,29 @@ TEST_P(WeightPackerTest, TheSecondStartMapsTheSameBytes) {
   EXPECT_EQ(second.bytes(), first);
   options_.cache = false;
   EXPECT_EQ(load().outcome, "packed now");
+}
+
+// A start that finds the form touches it, and one that makes room removes it.
+TEST_P(WeightPackerTest, AKeptFormThatChangesWhileItIsUsedIsNoticed) {
+  for (const bool damaged : {false, true}) {
+    load();
+    const Loaded used = load();
+    ASSERT_THAT(used.outcome, StartsWith("mapped from "));
+    ServedFiles& files = *used.checkpoint.served();
+    EXPECT_TRUE(files.check().ok()) << files.check().message();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that times tick
+    const std::string path = used.outcome.substr(std::string("mapped from ").size());
+    if (damaged) {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp((std::streamoff{2} << 20) + 100);
+      file.put('\xA5').put('\x5A');
+    } else {
+      EXPECT_THAT(load().outcome, StartsWith("mapped from "));
+      std::filesystem::remove(path);
+    }
+    EXPECT_EQ(files.check().ok(), !damaged) << files.check().message();
+    EXPECT_EQ(files.look().ok(), !damaged);
+  }
 }
 
 TEST_P(WeightPackerTest, AFormOfOtherFilesIsNeverUsed) {

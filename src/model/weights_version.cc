@@ -22,7 +22,7 @@ std::string weights_version(const Checkpoint& checkpoint) {
     const std::span<const std::byte> bytes = file->bytes();
     words.push_back(bytes.size());
     if (all <= kWholeChecksumBytes || bytes.size() <= kSample * kSamples) {
-      words.push_back(checksum(bytes));
+      words.push_back(file->share()->content());
       continue;
     }
     const FileIdentity& identity = file->identity();

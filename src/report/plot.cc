@@ -6,6 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/utf8.h"
+
 namespace sluice {
 namespace {
 
@@ -25,7 +27,7 @@ const char* colour(std::size_t series) {
 
 std::string escape(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : to_valid_utf8(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -379,6 +379,17 @@ TEST_F(ApiTest, HealthAsksTheEngineForATokenWhenItIsIdle) {
   EXPECT_EQ(get("/health").status, 503);
 }
 
+TEST_F(ApiTest, HealthOfAFailedEngineIsSaidAtOnce) {
+  engine_.idle_seconds = 1;
+  engine_.failed = unavailable("the weights in \xFF have changed");
+  for (const char* path : {"/health", "/health/ready", "/health/live"}) {
+    const TestAnswer answer = get(path);
+    EXPECT_EQ(answer.status, 503) << path;
+    EXPECT_EQ(text_at(parsed(answer.body), "error/message"), "the weights in \xEF\xBF\xBD have changed");
+  }
+  EXPECT_EQ(engine_.self_tests(), 0);
+}
+
 TEST_F(ApiTest, Metrics) {
   say("one");
   chat();

@@ -41,6 +41,7 @@ class FakeEngine final : public Engine {
   int cache_tokens = 1 << 20;  // what prompt and answer have room for
   bool turns = true;           // what ping says
   bool alive = true;           // what self_test says
+  Status failed;               // what health says
   bool resets = true;          // what reset_prefix_cache says
   int cached_tokens = 0;
   std::chrono::milliseconds admitted_after{0};  // when requests get memory, after they came
@@ -106,6 +107,7 @@ class FakeEngine final : public Engine {
     ++self_tests_;
     return alive;
   }
+  Status health() const override { return failed; }
   bool ping(double) override { return turns; }
   bool reset_prefix_cache(double) override {
     const std::lock_guard lock(mutex_);

@@ -18,8 +18,12 @@ void respond_all(std::vector<HttpExchangePtr> waiting, const HttpResponse& respo
   for (const HttpExchangePtr& exchange : waiting) exchange->respond(response);
 }
 
+HttpResponse unhealthy(const std::string& why) {
+  return error_response({503, why, "", "unavailable"});
+}
+
 HttpResponse health_response(bool alive) {
-  if (!alive) return error_response({503, "the engine made no token within 2 seconds", "", "unavailable"});
+  if (!alive) return unhealthy("the engine made no token within 2 seconds");
   HttpResponse response;
   response.body = R"({"status":"ok"})";
   return response;
@@ -27,7 +31,14 @@ HttpResponse health_response(bool alive) {
 
 }  // namespace
 
+bool HealthCheck::answer_failed(const HttpExchangePtr& exchange) {
+  const Status health = engine_.health();
+  if (!health.ok()) exchange->respond(unhealthy(health.message()));
+  return !health.ok();
+}
+
 void HealthCheck::answer(HttpExchangePtr exchange) {
+  if (answer_failed(exchange)) return;
   if (engine_.stats().seconds_since_last_token <= kFreshSeconds) return exchange->respond(health_response(true));
   bool first = false;
   {
@@ -50,14 +61,15 @@ void HealthCheck::self_test() {
 
 void HealthCheck::answer_ready(HttpExchangePtr exchange) {
   if (!stopping_) return answer(std::move(exchange));
-  exchange->respond(error_response({503, "the server is shutting down", "", "unavailable"}));
+  exchange->respond(unhealthy("the server is shutting down"));
 }
 
 void HealthCheck::answer_live(HttpExchangePtr exchange) {
+  if (answer_failed(exchange)) return;
   const double turn = engine_.stats().turn_seconds;
   if (most_turn_seconds_ > 0 && turn > most_turn_seconds_) {
     const std::string message = fmt::format("the engine has been in one step for {:.0f} seconds", turn);
-    return exchange->respond(error_response({503, message, "", "unavailable"}));
+    return exchange->respond(unhealthy(message));
   }
   bool first = false;
   {
@@ -77,7 +89,7 @@ void HealthCheck::live_test() {
   }
   HttpResponse response;
   response.body = R"({"status":"ok"})";
-  if (!turns) response = error_response({503, "the engine does not respond", "", "unavailable"});
+  if (!turns) response = unhealthy("the engine does not respond");
   respond_all(std::move(waiting), response);
 }
 

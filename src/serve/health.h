@@ -1,11 +1,12 @@
 // GET /health, /health/live, /health/ready: does the engine still generate tokens, does its loop still turn, should it
 // get requests?
 //
-// Live: 200 unless the loop has not turned for as long as the watchdog allows, or the device is lost: then only a new
-// start helps. Once that is so, the answer comes at once.
-// Ready: as /health, but 503 from the moment on when the server is told to stop. Health: 200 if it generated one in the
-// last five seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests
-// that come meanwhile share the self-test. Thread safety: every method may be called from any thread.
+// All of them are 503 at once, with the reason, when the engine has failed: its device is lost, or a file of its
+// weights has changed. Live: 200 unless that is so, or the loop has not turned for as long as the watchdog allows: then
+// only a new start helps, or, with changed files, loading them again. Once that is so, the answer comes at once. Ready:
+// as /health, but 503 from the moment on when the server is told to stop. Health: 200 if it generated one in the last
+// five seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests that
+// come meanwhile share the self-test. Thread safety: every method may be called from any thread.
 #pragma once
 
 #include <atomic>
@@ -29,6 +30,7 @@ class HealthCheck {
   void stop() { stopping_ = true; }  // not ready any more
 
  private:
+  bool answer_failed(const HttpExchangePtr& exchange);
   void self_test();
   void live_test();
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "files/json.h"
 #include "serve/access.h"
 #include "serve/admission.h"
@@ -31,6 +32,12 @@ namespace {
 // Cancelled requests end within a step of the engine; their clients are told so.
 constexpr std::chrono::milliseconds kCancelTimeout{2000};
 
+// Clients read the name in answers and give it back in requests, and both are UTF-8.
+ServerOptions with_valid_name(ServerOptions options) {
+  options.served_model_name = to_valid_utf8(options.served_model_name);
+  return options;
+}
+
 using Endpoint = void (*)(ApiContext&, const HttpExchangePtr&);
 
 }  // namespace
@@ -38,13 +45,13 @@ using Endpoint = void (*)(ApiContext&, const HttpExchangePtr&);
 class Server::Impl {
  public:
   Impl(const ServedModel& model, const ServerOptions& options)
-      : options_(options),
+      : options_(with_valid_name(options)),
         context_{model.engine,
                  model.tokenizer,
                  model.chat,
                  MessageStarts(model.tokenizer, model.chat),
                  {model.defaults, options.strict_fields},
-                 options.served_model_name,
+                 options_.served_model_name,
                  static_cast<std::int64_t>(std::time(nullptr)),
                  ServerMetrics(model.engine),
                  options.now,
@@ -302,7 +309,7 @@ void print_welcome(const Server& server, const ServedModel& model, const ServerO
   const std::string text =
       fmt::format("Serving {} on {}\n{}:\n  curl {}/v1/{} -H 'Content-Type: application/json' \\\n    -d '{}'\n",
                   options.served_model_name, server.url(), invitation, server.url(), path, body);
-  std::fputs(text.c_str(), stderr);  // fmt::print would throw where the disk is full
+  std::fputs(to_valid_utf8(text).c_str(), stderr);  // fmt::print would throw where the disk is full
   std::fflush(stderr);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "watch/exports.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ std::string_view error_kind(int status) {
 // A label's value.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : to_valid_utf8(text)) {
     if (c == '\n') {
       out += "\\n";
     } else {
@@ -97,6 +98,8 @@ void add_engine_metrics(Metrics& metrics, const EngineStats& stats) {
                          return HistogramValue{StepCounts::kRows, stats.step_counts.by_rows,
                                                static_cast<double>(stats.step_counts.rows)};
                        });
+  gauge("sluice_engine_failed", "1: no answer is computed, as a file of the weights has changed or the device is lost.",
+        [](const Stats& s) { return s.failed ? 1 : 0; });
   gauge("sluice_engine_turn_seconds", "How long the step loop has been in the step it is in; 0: it has nothing to do.",
         [](const Stats& s) { return s.turn_seconds; });
   counter("sluice_engine_steps_total", "Steps of the engine.", [](const Stats& s) { return s.steps; });
