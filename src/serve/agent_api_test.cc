@@ -145,7 +145,6 @@ TEST_F(AgentApiTest, ResponsesErrorsNameTheFieldsOfTheClient) {
           "unevaluatedItems");
   refused(R"(,"reasoning":{"effort":"enormous"})", hi, "reasoning.effort", "enormous");
   refused("", R"([{"role":"robot","content":"x"}])", "input[0].role", "robot");
-  refused("", R"([{"role":"user","content":"x"},{"type":"poem"}])", "input[1].type", "poem");
   refused("", R"([{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])", "input[0].content[0].type",
           "reads text only");
   refused("", R"([{"role":"user","content":"x"},{"type":"reasoning","encrypted_content":"slr1.x:y"}])",
@@ -293,6 +292,47 @@ TEST_F(AgentApiTest, MessagesGoIntoThePromptAsInChat) {
   // The last message of the assistant goes on.
   ASSERT_EQ(message("", R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"It is"}])").status, 200);
   EXPECT_TRUE(last_prompt().ends_with("It is")) << last_prompt();
+}
+
+// What nobody here knows, or what another server's model wrote, is left out of a history and named.
+TEST_F(AgentApiTest, HistoriesOfOtherServersGoOn) {
+  say("x");
+  const auto goes_on = [this](const TestAnswer& answer, std::string_view named) {
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_THAT(answer.head, HasSubstr(std::string(named)));
+  };
+  const auto with_block = [this](std::string_view block) {
+    return message("", fmt::format(R"([{{"role":"user","content":"Hi"}},{{"role":"assistant","content":[{},)"
+                                   R"({{"type":"text","text":"Yes."}}]}},{{"role":"user","content":"Go on"}}])",
+                                   block));
+  };
+  goes_on(with_block(R"({"type":"server_tool_use","id":"s","name":"web_search","input":{}})"),
+          "messages[1].content[0]%20(server_tool_use)");
+  goes_on(with_block(R"({"type":"of_next_year"})"), "messages[1].content[0]%20(of_next_year)");
+  for (const char* signature : {R"(,"signature":"EqoBCkgIARABGAIiQ")", R"(,"signature":"")", ""}) {
+    goes_on(with_block(fmt::format(R"({{"type":"thinking","thinking":"a"{}}})", signature)),
+            "messages[1].content[0]%20(thinking%20of%20another%20server)");
+    EXPECT_EQ(last_prompt().find("<think>a"), std::string::npos) << last_prompt();
+  }
+  for (const char* input : {"null", "[]", "5", R"("x")"}) {
+    EXPECT_EQ(with_block(fmt::format(R"({{"type":"tool_use","id":"c","name":"f","input":{}}})", input)).status, 200);
+  }
+  EXPECT_EQ(message(R"(,"thinking":{"type":"between_tools"})").status, 200);
+  EXPECT_TRUE(last_prompt().ends_with("<think>")) << last_prompt();
+  goes_on(message(R"(,"thinking":{"type":"of_next_year"})"), "thinking.type%20(of_next_year)");
+
+  const auto with_item = [this](std::string_view item) {
+    return post("/v1/responses", fmt::format(R"({{"input":[{},{{"role":"user","content":"Hi"}}]}})", item));
+  };
+  goes_on(with_item(R"({"type":"compaction","encrypted_content":"abc"})"), "input[0]%20(compaction)");
+  goes_on(with_item(R"({"type":"reasoning","summary":[],"encrypted_content":"gAAAAAB"})"),
+          "input[0]%20(reasoning%20of%20another%20server)");
+  EXPECT_EQ(with_item(R"({"type":"reasoning","summary":[],"encrypted_content":"slr1.0:x"})").status, 400)
+      << "a seal of our own over a changed text";
+  for (const char* arguments : {R"(,"arguments":null)", R"(,"arguments":{"a":1})", R"(,"arguments":"null")", ""}) {
+    const std::string call = R"({"type":"function_call","call_id":"c","name":"f")" + std::string(arguments) + "}";
+    EXPECT_EQ(with_item(call).status, 200) << arguments;
+  }
 }
 
 TEST_F(AgentApiTest, MessagesErrorsHaveTheirOwnForm) {

@@ -18,10 +18,6 @@ constexpr Field read(std::string_view name, unsigned places, FieldType type, std
                      std::string_view text, double low = 0, double high = 0) {
   return {name, places, FieldUse::kRead, type, low, high, preset, text};
 }
-constexpr Field above(Field field) {
-  field.above_low = true;
-  return field;
-}
 constexpr Field only(std::string_view name, std::string_view value, unsigned places = kInBoth,
                      std::string_view hint = "") {
   return {name, places, FieldUse::kOnly, kAny, 0, 0, hint, value};
@@ -65,7 +61,7 @@ constexpr Field kFields[] = {
     read("max_tokens", kInBoth, kInteger, "what fits (chat), 16 (completions)", "the longest answer; 0: none, and nothing is computed but what `prompt_logprobs` or `echo` with `logprobs` ask for", 0, kMostTokens),
     read("max_completion_tokens", kInBoth, kInteger, "`max_tokens`", "the same", 0, kMostTokens),
     read("temperature", kInBoth | kAnswers, kNumber, "the model's, else 1", "0 is greedy", kTemperatures.low, kMaxApiTemperature),
-    above(read("top_p", kInBoth | kAnswers, kNumber, "the model's, else 1", "the likeliest tokens with this probability in all", 0, kTopPs.high)),
+    read("top_p", kInBoth | kAnswers, kNumber, "the model's, else 1", "the likeliest tokens with this probability in all; 0: the likeliest one", 0, kTopPs.high),
     read("top_k", kInBoth | kAnswers, kInteger, "the model's, else 0", "so many tokens at most; 0 and -1: all", kTopKs.low, kTopKs.high),
     read("min_p", kInBoth | kAnswers, kNumber, "0", "tokens with at least this share of the best one's probability", kMinPs.low, kMinPs.high),
     read("seed", kInBoth | kAnswers, kBits64, "drawn for each prompt", "one seed gives one answer, whatever else runs"),
@@ -298,7 +294,7 @@ constexpr Field kFields[] = {
     read("tool_choice.name", kMessagesCalls, kString, "", "with `tool`"),
     read("tool_choice.disable_parallel_tool_use", kMessagesCalls, kBoolean, "false", "as `parallel_tool_calls` false in chat"),
     read("thinking", kMessagesCalls, kObject, "the model's", "reasoning on or off"),
-    read("thinking.type", kMessagesCalls, kString, "", "`enabled`, `adaptive` or `disabled`"),
+    read("thinking.type", kMessagesCalls, kString, "", "`disabled`, or `enabled`, `adaptive`, `between_tools`, which all turn it on"),
     read("thinking.budget_tokens", kMessagesCalls, kInteger, "", "as `thinking_token_budget` in chat, where that has an effect", 1, kMostTokens),
     ignored("thinking.display", kMessagesCalls),
     read("output_config", kMessagesCalls, kObject, "", "of what form the answer is"),
@@ -376,6 +372,11 @@ const Field* find_field(FieldPlaces place, std::string_view path) {
   return found == kByName.end() ? nullptr : found->second;
 }
 
+bool Field::empty_counts() const {
+  constexpr std::string_view kTexts[] = {"messages", "prompt", "input", "tokens"};
+  return name.find_first_of(".[") != std::string_view::npos || std::ranges::find(kTexts, name) != std::end(kTexts);
+}
+
 std::string Field::range() const {
   if (type == kStrings) return fmt::format("up to {}", high);
   if (type == kTokenIds) return fmt::format("up to {}", high);
@@ -384,15 +385,13 @@ std::string Field::range() const {
     if (bound == kMostTokens) return "2^31-1";
     return type == kInteger ? fmt::format("{:.0f}", bound) : fmt::format("{}", static_cast<float>(bound));
   };
-  return fmt::format("{}{}…{}", above_low ? "above " : "", shown(low), shown(high));
+  return fmt::format("{}…{}", shown(low), shown(high));
 }
 
 std::string Field::expected() const {
   switch (type) {
     case kNumber:
-      return above_low
-                 ? fmt::format("a number above {} and at most {}", static_cast<float>(low), static_cast<float>(high))
-                 : fmt::format("a number from {} to {}", static_cast<float>(low), static_cast<float>(high));
+      return fmt::format("a number from {} to {}", static_cast<float>(low), static_cast<float>(high));
     case kInteger:
       return fmt::format("an integer from {:.0f} to {:.0f}", low, high);
     case kBits64:
