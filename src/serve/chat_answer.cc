@@ -75,6 +75,7 @@ class ChatStreamWriter final : public AnswerWriter {
     exports_[static_cast<std::size_t>(choice)].add(delta);
     for (const ChatDelta& text : delta.text) append_chunk(out, choice, delta_json(text), "", std::exchange(tokens, {}));
     if (delta.finished && delta.failure.ok()) {
+      stop_reason_ = stop_reason_json(delta, form_);
       append_chunk(out, choice, "{}", delta.finish_reason, std::exchange(tokens, {}));
     }
   }
@@ -124,7 +125,7 @@ class ChatStreamWriter final : public AnswerWriter {
     chunk += ',';
     append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
     chunk += R"(,"finish_reason":)";
-    chunk += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+    chunk += finish_reason.empty() ? "null" : fmt::format(R"("{}","stop_reason":{})", finish_reason, stop_reason_);
     if (form_.token_ids) append_ids(chunk, "token_ids", std::exchange(ids_[static_cast<std::size_t>(choice)], {}));
     if (!finish_reason.empty() && !form_.prompts.empty()) {
       exports_[static_cast<std::size_t>(choice)].append(chunk, form_.prompt_of(0).size(), form_);
@@ -141,7 +142,8 @@ class ChatStreamWriter final : public AnswerWriter {
   std::vector<std::vector<std::int32_t>> ids_;  // likewise
   std::vector<ExportReport> exports_;           // for its last one
   bool begun_ = false;
-  Usage usage_;  // so far
+  std::string stop_reason_;  // of the choice whose last chunk is written
+  Usage usage_;              // so far
 };
 
 // One choice of a whole answer, gathered from its deltas.
@@ -152,7 +154,9 @@ class ChatChoice {
     ids_.insert(ids_.end(), delta.token_ids.begin(), delta.token_ids.end());
     exports_.add(delta);
     for (const ChatDelta& text : delta.text) add(text);
-    if (delta.finished) finish_reason_ = delta.finish_reason;
+    if (!delta.finished) return;
+    finish_reason_ = delta.finish_reason;
+    stop_reason_ = stop_reason_json(delta, form);
   }
 
   // {"index":0,"message":{...},"logprobs":...,"finish_reason":"..."}
@@ -171,7 +175,8 @@ class ChatChoice {
     append_calls(out);
     out += "},";
     append_logprobs(out, tokens_, form.logprobs);
-    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}")", finish_reason_);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","stop_reason":{})", finish_reason_,
+                   stop_reason_);
     if (form.token_ids) append_ids(out, "token_ids", ids_);
     if (!form.prompts.empty()) exports_.append(out, form.prompt_of(0).size(), form);
     out += '}';
@@ -218,7 +223,7 @@ class ChatChoice {
   std::vector<std::int32_t> ids_;
   ExportReport exports_;
   std::vector<Call> calls_;
-  std::string finish_reason_;
+  std::string finish_reason_, stop_reason_ = "null";
 };
 
 class ChatWholeWriter final : public AnswerWriter {

@@ -18,7 +18,7 @@ constexpr std::size_t kPieceBytes = 64 << 10;
 constexpr int kMostWindowBits = 24;  // of zstd: 16 MiB, the memory that a frame may ask for
 
 // "GZIP " -> "gzip"
-std::string name_of(std::string_view coding) {
+std::string coding_name(std::string_view coding) {
   while (!coding.empty() && (coding.front() == ' ' || coding.front() == '\t')) coding.remove_prefix(1);
   while (!coding.empty() && (coding.back() == ' ' || coding.back() == '\t')) coding.remove_suffix(1);
   std::string out(coding.substr(0, 40));
@@ -86,12 +86,12 @@ Decoded decode_zstd(std::string_view body, std::size_t max_bytes) {
 }  // namespace
 
 bool is_coded(std::string_view content_encoding) {
-  const std::string name = name_of(content_encoding);
+  const std::string name = coding_name(content_encoding);
   return !name.empty() && name != "identity";
 }
 
 Decoded decode_body(std::string_view body, std::string_view content_encoding, std::size_t max_bytes) {
-  const std::string name = name_of(content_encoding);
+  const std::string name = coding_name(content_encoding);
   if (name == "zstd") return decode_zstd(body, max_bytes);
   if (name == "gzip" || name == "x-gzip" || name == "deflate") return inflate_body(body, name, max_bytes);
   return ApiError{415,

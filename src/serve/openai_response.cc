@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
@@ -70,6 +71,16 @@ void append_token_text(std::string& out, std::string_view bytes) {
   std::string text;
   append_lossy_utf8(bytes, text);
   append_json_string(out, text);
+}
+
+std::string stop_reason_json(const GenerationDelta& delta, const AnswerForm& form) {
+  std::string out;
+  if (!delta.stop_string.empty()) {
+    append_json_string(out, delta.stop_string);
+  } else if (delta.stop_token && std::ranges::find(form.stop_token_ids, *delta.stop_token) != form.stop_token_ids.end()) {
+    out = fmt::format("{}", *delta.stop_token);
+  }
+  return out.empty() ? "null" : out;
 }
 
 void append_logprob(std::string& out, float logprob) {

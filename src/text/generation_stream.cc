@@ -47,6 +47,7 @@ GenerationDelta GenerationStream::push(const Output& output) {
       out.top.push_back(output.top);
     }
     const bool is_end_token = output.finished && output.reason == FinishReason::kStop;
+    if (is_end_token) out.stop_token = output.token;
     if (!is_end_token && !hides(*output.token)) pass_on(stop_.push(detokenizer_.push(*output.token)), out);
   }
   if (stop_.stopped()) {

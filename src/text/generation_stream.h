@@ -31,6 +31,7 @@ struct GenerationDelta {
   bool finished = false;
   std::string_view finish_reason;  // "stop", "length" or "tool_calls", when finished and not failed
   std::string stop_string;         // the one that ended the answer, when finished; else ""
+  std::optional<std::int32_t> stop_token;  // the same of an end token or stop token
   Status failure;                  // why the answer failed, when finished
 };
 
