@@ -261,6 +261,7 @@ std::string openapi_json() {
            {"/v1/chat/completions", posting("a chat answer, whole or streamed", kInChat)},
            {"/v1/completions", posting("the continuation of a raw prompt", kInCompletion)},
            {"/v1/responses", posting("an answer as items, whole or streamed", kInResponses)},
+           {"/v1/responses/input_tokens", posting("the number of a prompt's tokens", kInResponses)},
            {"/v1/messages", posting("an answer as content blocks, whole or streamed", kInMessages)},
            {"/v1/messages/count_tokens", posting("the number of a prompt's tokens", kInCount)},
            {"/v1/score", posting("what the model says of given texts", kInScore)},

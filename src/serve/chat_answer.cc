@@ -14,35 +14,6 @@ namespace {
 
 using Kind = ChatDelta::Kind;
 
-// {"token":"...","logprob":-0.1,"bytes":[104,105]   without the closing brace
-void append_token(std::string& out, const TokenLogprob& token, const AnswerForm& form) {
-  const std::string bytes = form.token_text(token.token);
-  out += R"({"token":)";
-  append_token_text(out, bytes);
-  out += R"(,"logprob":)";
-  append_logprob(out, token.logprob);
-  out += R"(,"bytes":[)";
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", static_cast<unsigned char>(bytes[i]));
-  }
-  out += ']';
-}
-
-// The items of logprobs.content, with a comma before each but the first of the answer.
-void append_tokens(std::string& out, const GenerationDelta& delta, const AnswerForm& form) {
-  for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
-    if (!out.empty()) out += ',';
-    append_token(out, delta.chosen[i], form);
-    out += R"(,"top_logprobs":[)";
-    for (std::size_t k = 0; k < delta.top[i].size(); ++k) {
-      if (k > 0) out += ',';
-      append_token(out, delta.top[i][k], form);
-      out += '}';
-    }
-    out += "]}";
-  }
-}
-
 void append_logprobs(std::string& out, std::string_view tokens, bool asked_for) {
   out += R"("logprobs":)";
   if (asked_for) {
@@ -69,7 +40,7 @@ class ChatStreamWriter final : public AnswerWriter {
     if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     usage_ = so_far;
     std::string& tokens = tokens_[static_cast<std::size_t>(choice)];
-    append_tokens(tokens, delta, form_);
+    append_token_logprobs(tokens, delta, form_);
     std::vector<std::int32_t>& ids = ids_[static_cast<std::size_t>(choice)];
     ids.insert(ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     exports_[static_cast<std::size_t>(choice)].add(delta);
@@ -150,7 +121,7 @@ class ChatStreamWriter final : public AnswerWriter {
 class ChatChoice {
  public:
   void add(const GenerationDelta& delta, const AnswerForm& form) {
-    append_tokens(tokens_, delta, form);
+    append_token_logprobs(tokens_, delta, form);
     ids_.insert(ids_.end(), delta.token_ids.begin(), delta.token_ids.end());
     exports_.add(delta);
     for (const ChatDelta& text : delta.text) add(text);
@@ -175,8 +146,7 @@ class ChatChoice {
     append_calls(out);
     out += "},";
     append_logprobs(out, tokens_, form.logprobs);
-    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","stop_reason":{})", finish_reason_,
-                   stop_reason_);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","stop_reason":{})", finish_reason_, stop_reason_);
     if (form.token_ids) append_ids(out, "token_ids", ids_);
     if (!form.prompts.empty()) exports_.append(out, form.prompt_of(0).size(), form);
     out += '}';

@@ -70,6 +70,7 @@ class Server::Impl {
     add("POST", "/v1/completions", completions);
     add("POST", "/v1/score", score);
     add("POST", "/v1/responses", responses);
+    add("POST", "/v1/responses/input_tokens", count_input_tokens);
     add("POST", "/v1/messages", messages);
     add("POST", "/v1/messages/count_tokens", count_tokens);
     add("POST", "/v1/chat/completions/render", render_prompt);
