@@ -149,8 +149,6 @@ TEST_F(AgentApiTest, ResponsesErrorsNameTheFieldsOfTheClient) {
           "reads text only");
   refused("", R"([{"role":"user","content":"x"},{"type":"reasoning","encrypted_content":"slr1.x:y"}])",
           "input[1].encrypted_content", "unchanged");
-  refused("", R"([{"type":"function_call_output","output":"x"}])", "input[0].call_id", "call_id");
-  refused("", R"([{"type":"item_reference","id":"x"}])", "input[0].type", "send the item itself");
   refused("", "[]", "input", "at least one item");
   refused("", "7", "input", "a text or an array");
   refused(R"(,"tools":[{"type":"web_search"},{"type":"function"}])", hi, "tools[1].name", "the name of a function");
@@ -415,6 +413,9 @@ TEST_F(AgentApiTest, HistoriesOfOtherServersGoOn) {
   const auto with_item = [this](std::string_view item) {
     return post("/v1/responses", fmt::format(R"({{"input":[{},{{"role":"user","content":"Hi"}}]}})", item));
   };
+  goes_on(with_item(R"({"type":"item_reference","id":"x"})"), "input[0]%20(item_reference)");
+  goes_on(with_item(R"({"id":"x"})"), "input[0]%20(item_reference)");
+  EXPECT_EQ(with_item(R"({"type":"function_call_output","output":"x"})").status, 200);
   goes_on(with_item(R"({"type":"compaction","encrypted_content":"abc"})"), "input[0]%20(compaction)");
   goes_on(with_item(R"({"type":"reasoning","summary":[],"encrypted_content":"gAAAAAB"})"),
           "input[0]%20(reasoning%20of%20another%20server)");

@@ -68,20 +68,17 @@ class ResponsesReader {
     for_each_object(fields_, "input", *input, [this](RequestFields& item, const std::string& path) {
       std::optional<std::string> type;
       item.read("type", type);
-      const std::string kind = type.value_or("message");
+      const std::string kind = type.value_or(item.find("role") != nullptr ? "message" : "item_reference");
       if (kind == "message") return read_message(item, path);
       if (kind == "function_call" || kind == "custom_tool_call") return read_call(item, path, kind);
       if (kind == "function_call_output" || kind == "custom_tool_call_output") return read_output(item, path);
       if (kind == "reasoning") return read_reasoning_item(item, path);
-      if (kind == "item_reference") {
-        return item.refuse("type", path + ".type: no item is kept here; send the item itself", "unsupported_value");
-      }
       leave_out(item, path, kind);
     });
   }
 
-  // Items of tools that run elsewhere and of types that nobody here knows: API makers add some every month, and a
-  // refusal would end the conversation.
+  // Items of tools that run elsewhere, references to items, none of which is kept here, and types that nobody here
+  // knows: API makers add some every month, and a refusal would end the conversation.
   void leave_out(RequestFields& item, const std::string& path, std::string_view kind) {
     fields_.ignored().push_back(path + " (" + std::string(kind.substr(0, 100)) + ")");
     item.forget();
@@ -147,9 +144,8 @@ class ResponsesReader {
   void read_output(RequestFields& item, const std::string& path) {
     std::optional<std::string> id;
     item.read("call_id", id);
-    if (!id || id->empty()) return item.fail("call_id", "the call_id of a function_call");
     json::value content = read_parts(item, "output", {"input_text", "output_text", "text"}, true);
-    if (!item.error()) talk_.add_result(*id, std::move(content), path);
+    if (!item.error()) talk_.add_result(id.value_or(""), std::move(content), path);
   }
 
   // Sealed text, else the text, else its summary.
