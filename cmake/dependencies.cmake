@@ -30,6 +30,14 @@ find_library(SSL_STATIC libssl.a REQUIRED)
 add_library(ssl-static STATIC IMPORTED)
 set_target_properties(ssl-static PROPERTIES IMPORTED_LOCATION ${SSL_STATIC} INTERFACE_LINK_LIBRARIES crypto-static)
 
+# zlib and zstd: the bodies of requests that clients compress.
+find_library(ZLIB_STATIC libz.a REQUIRED)
+add_library(zlib-static STATIC IMPORTED)
+set_target_properties(zlib-static PROPERTIES IMPORTED_LOCATION ${ZLIB_STATIC})
+find_library(ZSTD_STATIC libzstd.a REQUIRED)
+add_library(zstd-static STATIC IMPORTED)
+set_target_properties(zstd-static PROPERTIES IMPORTED_LOCATION ${ZSTD_STATIC})
+
 # AUTO: the tests are built where GoogleTest is installed, so that the program alone needs none of it.
 if(SLUICE_TESTS STREQUAL "AUTO")
   find_package(GTest QUIET)

@@ -28,7 +28,7 @@ install(DIRECTORY models/sluice-tiny-v4 DESTINATION share/sluice/models)
 install(FILES LICENSE DESTINATION share/doc/sluice RENAME copyright)
 install(FILES README.md DESTINATION share/doc/sluice)
 # The licences of what is linked in, as Debian has them.
-foreach(package libboost1.81-dev libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev libssl-dev libstdc++-12-dev)
+foreach(package libboost1.81-dev libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev libssl-dev zlib1g-dev libzstd-dev libstdc++-12-dev)
   if(EXISTS /usr/share/doc/${package}/copyright)
     install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/sluice/third-party RENAME ${package})
   endif()

@@ -9,6 +9,7 @@ import schemathesis
 TALK = [{"role": "user", "content": "hi"}]
 PROMPTS = {"/v1/chat/completions": {"messages": TALK}, "/v1/chat/completions/render": {"messages": TALK},
            "/v1/completions": {"prompt": "Once upon"}, "/v1/responses": {"input": "hi"},
+           "/v1/responses/input_tokens": {"input": "hi"},
            "/v1/messages": {"messages": TALK, "max_tokens": 9}, "/v1/messages/count_tokens": {"messages": TALK},
            "/tokenize": {"prompt": "hi"}, "/v1/score": {"prompt": "hi"}}
 

@@ -79,7 +79,7 @@ def test_openapi(server):
         Draft202012Validator.check_schema(schema)
         validator = Draft202012Validator(schema)
         # What it says is what the server does.
-        for more in ({}, {"temperature": 0.5}, {"temperature": 3}, {"top_p": 0}, {"top_p": 0.1}, {"n": 0}, {"stop": "x"},
+        for more in ({}, {"temperature": 0.5}, {"temperature": 3}, {"top_p": -1}, {"top_p": 0.1}, {"n": 0}, {"stop": "x"},
                      {"stop": [""]}, {"stop_token_ids": [-1]}, {"seed": "x"}, {"seed": 2**40}, 
                      {"use_beam_search": True}, {"use_beam_search": False}, {"stream": 1}, {"temperature": None},
                      {"response_format": {"type": "text"}}, {"response_format": {"type": 5}}, {"ignore_eos": "no"}):

@@ -521,7 +521,7 @@ def test_unknown_model(server):
 
 
 @pytest.mark.parametrize("field, value", [
-    ("temperature", 9), ("temperature", "hot"), ("top_p", 0), ("max_tokens", -1), ("n", 0), ("n", 257), ("best_of", 0),
+    ("temperature", 9), ("temperature", "hot"), ("top_p", -0.1), ("max_tokens", -1), ("n", 0), ("n", 257), ("best_of", 0),
     ("priority", "high"), ("cache_salt", 5), ("stop", [""] * 3),
     ("top_logprobs", 99), ("tool_choice", "required"), ("presence_penalty", 3), ("use_beam_search", True), ("seed", "x"),
     ("messages", []), ("messages", [{"role": "robot", "content": "x"}]), ("logit_bias", {"1": 500})])

@@ -7,13 +7,14 @@
 #include <string_view>
 
 #include "serve/openai_response.h"
+#include "serve/responses_tools.h"
 
 namespace sluice {
 
-// `echo`: what the answer says of its request, in the place of what it says by itself. `seals_reasoning`: reasoning has
-// "encrypted_content", to be sent back.
-std::unique_ptr<AnswerWriter> make_responses_writer(AnswerForm form, boost::json::object echo, bool seals_reasoning,
-                                                    bool stream);
+// `echo`: what the answer says of its request, in the place of what it says by itself. `tools`: those that the model
+// calls by other names. `seals_reasoning`: reasoning has "encrypted_content", to be sent back.
+std::unique_ptr<AnswerWriter> make_responses_writer(AnswerForm form, boost::json::object echo, ClientTools tools,
+                                                    bool seals_reasoning, bool stream);
 // `context_tokens`: what prompt and answer have room for.
 std::unique_ptr<AnswerWriter> make_messages_writer(AnswerForm form, int context_tokens, bool stream);
 

@@ -145,13 +145,10 @@ TEST_F(AgentApiTest, ResponsesErrorsNameTheFieldsOfTheClient) {
           "unevaluatedItems");
   refused(R"(,"reasoning":{"effort":"enormous"})", hi, "reasoning.effort", "enormous");
   refused("", R"([{"role":"robot","content":"x"}])", "input[0].role", "robot");
-  refused("", R"([{"role":"user","content":"x"},{"type":"poem"}])", "input[1].type", "poem");
   refused("", R"([{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])", "input[0].content[0].type",
           "reads text only");
   refused("", R"([{"role":"user","content":"x"},{"type":"reasoning","encrypted_content":"slr1.x:y"}])",
           "input[1].encrypted_content", "unchanged");
-  refused("", R"([{"type":"function_call_output","output":"x"}])", "input[0].call_id", "call_id");
-  refused("", R"([{"type":"item_reference","id":"x"}])", "input[0].type", "send the item itself");
   refused("", "[]", "input", "at least one item");
   refused("", "7", "input", "a text or an array");
   refused(R"(,"tools":[{"type":"web_search"},{"type":"function"}])", hi, "tools[1].name", "the name of a function");
@@ -168,6 +165,97 @@ TEST_F(AgentApiTest, ToolsThatCannotRunAreLeftOutAndNamed) {
   EXPECT_EQ(tools.as_array().size(), 1U);
   EXPECT_THAT(message(R"(,"tools":[{"type":"bash_20250124","name":"bash"}])").head,
               HasSubstr("tools[0]%20(bash_20250124)"));
+}
+
+// How coding agents send the functions of their servers.
+constexpr std::string_view kSpaces =
+    R"(,"tools":[{"type":"namespace","name":"mcp__weather","description":"W","tools":[{"type":"function","name":)"
+    R"("get_weather","parameters":{"type":"object"}},{"type":"web_search"}]}])";
+constexpr std::string_view kTwoSpaces =
+    R"(,"tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"get_weather"}]},)"
+    R"({"type":"namespace","name":"b","tools":[{"type":"function","name":"get_weather"}]}])";
+
+TEST_F(AgentApiTest, FunctionsOfNamespacesAreOnOffer) {
+  say(kCall);
+  const TestAnswer whole = respond(kSpaces);
+  EXPECT_THAT(whole.head, HasSubstr("tools[0].tools[1]%20(web_search)"));
+  const json::value answer = parsed(whole.body);
+  EXPECT_EQ(text_at(answer, "output/1/type"), "function_call") << whole.body;
+  EXPECT_EQ(text_at(answer, "output/1/name"), "get_weather");
+  EXPECT_EQ(text_at(answer, "output/1/namespace"), "mcp__weather");
+  EXPECT_EQ(text_at(answer, "tools/0/tools/0/name"), "get_weather");
+  const std::vector<Event> events = named_events(respond(std::string(kSpaces) + R"(,"stream":true)").body);
+  EXPECT_EQ(text_at(events.back().data, "response/output/1/namespace"), "mcp__weather");
+
+  // Two namespaces with one name: the model knows them by both, and what it calls goes back by the client's names.
+  std::string call(kCall);
+  call.replace(call.find("get_weather"), 11, "b__get_weather");
+  say(call);
+  const std::string history =
+      R"([{"type":"function_call","call_id":"c","name":"get_weather","namespace":"a","arguments":)"
+      R"("{}"},{"type":"function_call_output","call_id":"c","output":"x"}])";
+  const json::value told = parsed(respond(kTwoSpaces, history).body);
+  EXPECT_EQ(text_at(told, "output/1/name"), "get_weather");
+  EXPECT_EQ(text_at(told, "output/1/namespace"), "b");
+  EXPECT_THAT(last_prompt(), HasSubstr("name=\"a__get_weather\""));
+  const std::string named = std::string(kTwoSpaces) + R"(,"tool_choice":{"type":"function","name":"get_weather")";
+  const TestAnswer chosen = respond(named + R"(,"namespace":"b"})");
+  EXPECT_EQ(chosen.status, 200) << chosen.body;
+  EXPECT_EQ(respond(named + R"(,"namespace":"c"})").status, 400);
+}
+
+TEST_F(AgentApiTest, CustomToolsTakeText) {
+  constexpr std::string_view kPatch =
+      R"(,"tools":[{"type":"custom","name":"get_weather","format":{"type":"grammar","syntax":"lark","definition":)"
+      R"("start: /x/"}}])";
+  std::string call(kCall);
+  call.replace(call.find("name=\"city\""), 11, "name=\"input\"");
+  say(call);
+  const TestAnswer whole = respond(kPatch);
+  EXPECT_THAT(whole.head, HasSubstr("tools[0].format"));
+  const json::value answer = parsed(whole.body);
+  EXPECT_EQ(text_at(answer, "output/1/type"), "custom_tool_call") << whole.body;
+  EXPECT_EQ(text_at(answer, "output/1/input"), "Lisbon");
+  EXPECT_THAT(last_prompt(), HasSubstr("start: /x/"));
+  std::string streamed;
+  for (const Event& event : named_events(respond(std::string(kPatch) + R"(,"stream":true)").body)) {
+    if (event.type == "response.custom_tool_call_input.delta") streamed += text_at(event.data, "delta");
+    EXPECT_NE(event.type, "response.function_call_arguments.delta");
+  }
+  EXPECT_EQ(streamed, "Lisbon");
+  const TestAnswer back =
+      respond(kPatch, R"([{"type":"custom_tool_call","call_id":"c","name":"get_weather","input":"Rome"},)"
+                      R"({"type":"custom_tool_call_output","call_id":"c","output":"rain"}])");
+  EXPECT_EQ(back.status, 200) << back.body;
+  EXPECT_THAT(last_prompt(), HasSubstr("Rome"));
+}
+
+TEST_F(AgentApiTest, ResponsesTellLogProbabilities) {
+  say("one two");
+  const std::string asked = R"(,"top_logprobs":1,"include":["message.output_text.logprobs"])";
+  const json::value whole = parsed(respond(asked).body);
+  const json::value items = at(whole, "output/0/content/0/logprobs");
+  ASSERT_TRUE(items.is_array() && !items.get_array().empty()) << dump_json(whole);
+  std::string text;
+  for (const json::value& item : items.get_array()) text += text_at(item, "token");
+  EXPECT_EQ(text, "one two");
+  std::string streamed;
+  for (const Event& event : named_events(respond(asked + R"(,"stream":true)").body)) {
+    if (event.type != "response.output_text.delta") continue;
+    const json::value tokens = at(event.data, "logprobs");
+    for (const json::value& item : tokens.as_array()) streamed += text_at(item, "token");
+  }
+  EXPECT_EQ(streamed, "one two");
+}
+
+TEST_F(AgentApiTest, ResponsesCountTokensAndTakeTruncation) {
+  say("x");
+  const json::value counted = parsed(post("/v1/responses/input_tokens", R"({"input":"Hi"})").body);
+  EXPECT_EQ(text_at(counted, "object"), "response.input_tokens");
+  const json::value answer = parsed(respond(R"(,"truncation":"auto")").body);
+  EXPECT_EQ(number_at(counted, "input_tokens"), number_at(answer, "usage/input_tokens"));
+  EXPECT_EQ(text_at(answer, "truncation"), "auto");
+  expect_error(respond(R"(,"truncation":"some")"), 400, "truncation", "\"auto\" or \"disabled\"");
 }
 
 TEST_F(AgentApiTest, AFailureEndsAStreamInItsApisWords) {
@@ -293,6 +381,50 @@ TEST_F(AgentApiTest, MessagesGoIntoThePromptAsInChat) {
   // The last message of the assistant goes on.
   ASSERT_EQ(message("", R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"It is"}])").status, 200);
   EXPECT_TRUE(last_prompt().ends_with("It is")) << last_prompt();
+}
+
+// What nobody here knows, or what another server's model wrote, is left out of a history and named.
+TEST_F(AgentApiTest, HistoriesOfOtherServersGoOn) {
+  say("x");
+  const auto goes_on = [this](const TestAnswer& answer, std::string_view named) {
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_THAT(answer.head, HasSubstr(std::string(named)));
+  };
+  const auto with_block = [this](std::string_view block) {
+    return message("", fmt::format(R"([{{"role":"user","content":"Hi"}},{{"role":"assistant","content":[{},)"
+                                   R"({{"type":"text","text":"Yes."}}]}},{{"role":"user","content":"Go on"}}])",
+                                   block));
+  };
+  goes_on(with_block(R"({"type":"server_tool_use","id":"s","name":"web_search","input":{}})"),
+          "messages[1].content[0]%20(server_tool_use)");
+  goes_on(with_block(R"({"type":"of_next_year"})"), "messages[1].content[0]%20(of_next_year)");
+  for (const char* signature : {R"(,"signature":"EqoBCkgIARABGAIiQ")", R"(,"signature":"")", ""}) {
+    goes_on(with_block(fmt::format(R"({{"type":"thinking","thinking":"a"{}}})", signature)),
+            "messages[1].content[0]%20(thinking%20of%20another%20server)");
+    EXPECT_EQ(last_prompt().find("<think>a"), std::string::npos) << last_prompt();
+  }
+  for (const char* input : {"null", "[]", "5", R"("x")"}) {
+    EXPECT_EQ(with_block(fmt::format(R"({{"type":"tool_use","id":"c","name":"f","input":{}}})", input)).status, 200);
+  }
+  EXPECT_EQ(message(R"(,"thinking":{"type":"between_tools"})").status, 200);
+  EXPECT_TRUE(last_prompt().ends_with("<think>")) << last_prompt();
+  goes_on(message(R"(,"thinking":{"type":"of_next_year"})"), "thinking.type%20(of_next_year)");
+
+  const auto with_item = [this](std::string_view item) {
+    return post("/v1/responses", fmt::format(R"({{"input":[{},{{"role":"user","content":"Hi"}}]}})", item));
+  };
+  goes_on(with_item(R"({"type":"item_reference","id":"x"})"), "input[0]%20(item_reference)");
+  goes_on(with_item(R"({"id":"x"})"), "input[0]%20(item_reference)");
+  EXPECT_EQ(with_item(R"({"type":"function_call_output","output":"x"})").status, 200);
+  goes_on(with_item(R"({"type":"compaction","encrypted_content":"abc"})"), "input[0]%20(compaction)");
+  goes_on(with_item(R"({"type":"reasoning","summary":[],"encrypted_content":"gAAAAAB"})"),
+          "input[0]%20(reasoning%20of%20another%20server)");
+  EXPECT_EQ(with_item(R"({"type":"reasoning","summary":[],"encrypted_content":"slr1.0:x"})").status, 400)
+      << "a seal of our own over a changed text";
+  for (const char* arguments : {R"(,"arguments":null)", R"(,"arguments":{"a":1})", R"(,"arguments":"null")", ""}) {
+    const std::string call = R"({"type":"function_call","call_id":"c","name":"f")" + std::string(arguments) + "}";
+    EXPECT_EQ(with_item(call).status, 200) << arguments;
+  }
 }
 
 TEST_F(AgentApiTest, MessagesErrorsHaveTheirOwnForm) {

@@ -1,4 +1,4 @@
-// /v1/responses, /v1/messages and /v1/messages/count_tokens: chat by other names.
+// /v1/responses, /v1/messages and the calls that count their prompts: chat by other names.
 #include <fmt/format.h>
 
 #include <utility>
@@ -25,8 +25,9 @@ ApiResult<GenerationPlan> plan_agent(ApiContext& context, ApiResult<AgentRequest
 
 ApiResult<GenerationPlan> plan_responses(ApiContext& context, std::string_view body) {
   return plan_agent(context, read_responses_request(body, context.rules), "resp_", [](AgentRequest& request) {
-    return MakeWriter([echo = std::move(request.echo), seals = request.seals_reasoning](AnswerForm form, bool stream) {
-      return make_responses_writer(std::move(form), echo, seals, stream);
+    return MakeWriter([echo = std::move(request.echo), tools = std::move(request.client_tools),
+                       seals = request.seals_reasoning](AnswerForm form, bool stream) {
+      return make_responses_writer(std::move(form), echo, tools, seals, stream);
     });
   });
 }
@@ -41,8 +42,9 @@ ApiResult<GenerationPlan> plan_messages(ApiContext& context, std::string_view bo
                     });
 }
 
-ApiResult<std::string> count(ApiContext& context, const HttpExchangePtr& exchange) {
-  auto read = read_messages_request(exchange->request().body, kInCount, context.rules);
+// The number of tokens of the prompt that a body stands for; the answer begins with `begin`.
+ApiResult<std::string> count(ApiContext& context, const HttpExchangePtr& exchange, ApiResult<AgentRequest> read,
+                             std::string_view begin) {
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);
   auto& request = std::get<AgentRequest>(read);
   auto chat = as_chat_request(request, context.rules);
@@ -50,7 +52,16 @@ ApiResult<std::string> count(ApiContext& context, const HttpExchangePtr& exchang
   const auto rendered = render_chat(context, std::get<ChatCompletionRequest>(chat));
   if (const auto* error = std::get_if<ApiError>(&rendered)) return by_client_names(*error, request);
   name_ignored(context, exchange, request.ignored);
-  return fmt::format(R"({{"input_tokens":{}}})", std::get<RenderedChat>(rendered).encoded.ids.size());
+  return fmt::format(R"({}"input_tokens":{}}})", begin, std::get<RenderedChat>(rendered).encoded.ids.size());
+}
+
+ApiResult<std::string> count_messages(ApiContext& context, const HttpExchangePtr& exchange) {
+  return count(context, exchange, read_messages_request(exchange->request().body, kInCount, context.rules), "{");
+}
+
+ApiResult<std::string> count_responses(ApiContext& context, const HttpExchangePtr& exchange) {
+  return count(context, exchange, read_responses_request(exchange->request().body, context.rules),
+               R"({"object":"response.input_tokens",)");
 }
 
 }  // namespace
@@ -64,7 +75,11 @@ void messages(ApiContext& context, const HttpExchangePtr& exchange) {
 }
 
 void count_tokens(ApiContext& context, const HttpExchangePtr& exchange) {
-  answer_on_worker(context, exchange, count);
+  answer_on_worker(context, exchange, count_messages);
+}
+
+void count_input_tokens(ApiContext& context, const HttpExchangePtr& exchange) {
+  answer_on_worker(context, exchange, count_responses);
 }
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 
 #include "serve/openai_request.h"
 #include "serve/request_fields.h"
+#include "serve/responses_tools.h"
 
 namespace sluice {
 
@@ -49,6 +50,7 @@ struct AgentRequest {
   std::vector<std::string> message_paths, tool_paths;                // where each of chat's came from
   std::vector<std::pair<std::string_view, std::string_view>> names;  // fields of chat, and what the client calls them
   std::vector<std::string> ignored;
+  ClientTools client_tools;          // /v1/responses: those that the model knows by other names
   boost::json::object echo;          // /v1/responses: what the answer says of its request
   bool seals_reasoning = false;      // /v1/responses: the answer's reasoning comes with a seal
   bool shortens_to_context = false;  // a limit that the context has no room for is what it has room for

@@ -20,8 +20,8 @@ constexpr std::string_view kHead = R"(# Fields of requests
 Written by `sluice api`, from the table by which requests are checked; `GET /openapi.json` says the same to programs. How the
 server answers: [the server](server.md).
 
-A value of another type or out of range is a 400 that names the field. Empty values (null, `""`, `[]`, `{}`) are accepted for any
-field. A field whose effect is missing here is a 400 unless it asks for nothing; one that nobody knows is ignored and named in
+A value of another type or out of range is a 400 that names the field. Empty values (null, `""`, `[]`, `{}`) of a field
+at the top of a body count as absent, but for `messages`, `prompt`, `input` and `tokens`. A field whose effect is missing here is a 400 unless it asks for nothing; one that nobody knows is ignored and named in
 the answer's header `X-Sluice-Ignored`, or refused with `--strict-fields`.
 
 )";
@@ -72,7 +72,7 @@ json::object schema_of(const Field& field) {
     const auto bound = [&](double value) {
       return field.type == FieldType::kInteger ? json::value(static_cast<std::int64_t>(value)) : json::value(value);
     };
-    out[field.above_low ? "exclusiveMinimum" : "minimum"] = bound(field.low);
+    out["minimum"] = bound(field.low);
     out["maximum"] = bound(field.high);
   };
   switch (field.type) {
@@ -261,6 +261,7 @@ std::string openapi_json() {
            {"/v1/chat/completions", posting("a chat answer, whole or streamed", kInChat)},
            {"/v1/completions", posting("the continuation of a raw prompt", kInCompletion)},
            {"/v1/responses", posting("an answer as items, whole or streamed", kInResponses)},
+           {"/v1/responses/input_tokens", posting("the number of a prompt's tokens", kInResponses)},
            {"/v1/messages", posting("an answer as content blocks, whole or streamed", kInMessages)},
            {"/v1/messages/count_tokens", posting("the number of a prompt's tokens", kInCount)},
            {"/v1/score", posting("what the model says of given texts", kInScore)},

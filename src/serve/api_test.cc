@@ -148,7 +148,8 @@ TEST_F(ApiTest, ACutToolCallIsNoJson) {
   EXPECT_GT(open, 5);
   EXPECT_EQ(text_at(parsed(chat(std::string(kTools) + R"(,"stop":["slo"])").body),
                     "choices/0/message/tool_calls/0/function/arguments"),
-            R"({"city": "O)");
+            R"({"city": "Oslo"})")
+      << "stop strings are about the text that the client gets";
 }
 
 TEST_F(ApiTest, StopStringsEndTheAnswerAndTheRequest) {

@@ -14,35 +14,6 @@ namespace {
 
 using Kind = ChatDelta::Kind;
 
-// {"token":"...","logprob":-0.1,"bytes":[104,105]   without the closing brace
-void append_token(std::string& out, const TokenLogprob& token, const AnswerForm& form) {
-  const std::string bytes = form.token_text(token.token);
-  out += R"({"token":)";
-  append_token_text(out, bytes);
-  out += R"(,"logprob":)";
-  append_logprob(out, token.logprob);
-  out += R"(,"bytes":[)";
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", static_cast<unsigned char>(bytes[i]));
-  }
-  out += ']';
-}
-
-// The items of logprobs.content, with a comma before each but the first of the answer.
-void append_tokens(std::string& out, const GenerationDelta& delta, const AnswerForm& form) {
-  for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
-    if (!out.empty()) out += ',';
-    append_token(out, delta.chosen[i], form);
-    out += R"(,"top_logprobs":[)";
-    for (std::size_t k = 0; k < delta.top[i].size(); ++k) {
-      if (k > 0) out += ',';
-      append_token(out, delta.top[i][k], form);
-      out += '}';
-    }
-    out += "]}";
-  }
-}
-
 void append_logprobs(std::string& out, std::string_view tokens, bool asked_for) {
   out += R"("logprobs":)";
   if (asked_for) {
@@ -69,12 +40,13 @@ class ChatStreamWriter final : public AnswerWriter {
     if (delta.weights_version != nullptr) form_.head.weights_version = *delta.weights_version;
     usage_ = so_far;
     std::string& tokens = tokens_[static_cast<std::size_t>(choice)];
-    append_tokens(tokens, delta, form_);
+    append_token_logprobs(tokens, delta, form_);
     std::vector<std::int32_t>& ids = ids_[static_cast<std::size_t>(choice)];
     ids.insert(ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     exports_[static_cast<std::size_t>(choice)].add(delta);
     for (const ChatDelta& text : delta.text) append_chunk(out, choice, delta_json(text), "", std::exchange(tokens, {}));
     if (delta.finished && delta.failure.ok()) {
+      stop_reason_ = stop_reason_json(delta, form_);
       append_chunk(out, choice, "{}", delta.finish_reason, std::exchange(tokens, {}));
     }
   }
@@ -124,7 +96,7 @@ class ChatStreamWriter final : public AnswerWriter {
     chunk += ',';
     append_logprobs(chunk, tokens, form_.logprobs && !tokens.empty());
     chunk += R"(,"finish_reason":)";
-    chunk += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+    chunk += finish_reason.empty() ? "null" : fmt::format(R"("{}","stop_reason":{})", finish_reason, stop_reason_);
     if (form_.token_ids) append_ids(chunk, "token_ids", std::exchange(ids_[static_cast<std::size_t>(choice)], {}));
     if (!finish_reason.empty() && !form_.prompts.empty()) {
       exports_[static_cast<std::size_t>(choice)].append(chunk, form_.prompt_of(0).size(), form_);
@@ -141,18 +113,21 @@ class ChatStreamWriter final : public AnswerWriter {
   std::vector<std::vector<std::int32_t>> ids_;  // likewise
   std::vector<ExportReport> exports_;           // for its last one
   bool begun_ = false;
-  Usage usage_;  // so far
+  std::string stop_reason_;  // of the choice whose last chunk is written
+  Usage usage_;              // so far
 };
 
 // One choice of a whole answer, gathered from its deltas.
 class ChatChoice {
  public:
   void add(const GenerationDelta& delta, const AnswerForm& form) {
-    append_tokens(tokens_, delta, form);
+    append_token_logprobs(tokens_, delta, form);
     ids_.insert(ids_.end(), delta.token_ids.begin(), delta.token_ids.end());
     exports_.add(delta);
     for (const ChatDelta& text : delta.text) add(text);
-    if (delta.finished) finish_reason_ = delta.finish_reason;
+    if (!delta.finished) return;
+    finish_reason_ = delta.finish_reason;
+    stop_reason_ = stop_reason_json(delta, form);
   }
 
   // {"index":0,"message":{...},"logprobs":...,"finish_reason":"..."}
@@ -171,7 +146,7 @@ class ChatChoice {
     append_calls(out);
     out += "},";
     append_logprobs(out, tokens_, form.logprobs);
-    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}")", finish_reason_);
+    fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","stop_reason":{})", finish_reason_, stop_reason_);
     if (form.token_ids) append_ids(out, "token_ids", ids_);
     if (!form.prompts.empty()) exports_.append(out, form.prompt_of(0).size(), form);
     out += '}';
@@ -218,7 +193,7 @@ class ChatChoice {
   std::vector<std::int32_t> ids_;
   ExportReport exports_;
   std::vector<Call> calls_;
-  std::string finish_reason_;
+  std::string finish_reason_, stop_reason_ = "null";
 };
 
 class ChatWholeWriter final : public AnswerWriter {

@@ -1,94 +1,25 @@
 // The answers of /v1/completions.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iterator>
 #include <memory>
-#include <set>
 #include <utility>
 
-#include "base/utf8.h"
 #include "files/json.h"
+#include "serve/completion_logprobs.h"
 #include "serve/openai_response.h"
 
 namespace sluice {
 namespace {
 
-// The four parallel lists of a choice's "logprobs".
-struct LogprobLists {
-  std::string tokens, token_logprobs, top_logprobs, text_offset;
-  std::size_t offset = 0;  // in characters
-
-  void add(const GenerationDelta& delta, const AnswerForm& form) {
-    for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
-      add(delta.chosen[i].token, &delta.chosen[i].logprob, delta.top[i], form);
-    }
-  }
-
-  // Of an echoed prompt; the tokens that have none say null.
-  void add(const std::vector<std::int32_t>& prompt, const PromptLogprobs& logprobs, const AnswerForm& form) {
-    for (std::size_t i = 0; i < prompt.size(); ++i) {
-      if (i < static_cast<std::size_t>(logprobs.start)) {
-        add(prompt[i], nullptr, {}, form);
-        continue;
-      }
-      const PromptLogprob& own = logprobs.tokens[i - static_cast<std::size_t>(logprobs.start)];
-      const auto top = std::min(own.top.size(), static_cast<std::size_t>(form.top_logprobs));
-      add(prompt[i], &own.logprob, {own.top.begin(), own.top.begin() + static_cast<std::ptrdiff_t>(top)}, form);
-    }
-  }
-
-  std::string take() {
-    return fmt::format(R"({{"tokens":[{}],"token_logprobs":[{}],"top_logprobs":[{}],"text_offset":[{}]}})",
-                       std::exchange(tokens, {}), std::exchange(token_logprobs, {}), std::exchange(top_logprobs, {}),
-                       std::exchange(text_offset, {}));
-  }
-
- private:
-  void add(std::int32_t token, const float* logprob, const std::vector<TokenLogprob>& top, const AnswerForm& form) {
-    for (std::string* list : {&tokens, &token_logprobs, &top_logprobs, &text_offset}) {
-      if (!list->empty()) *list += ',';
-    }
-    std::string text;
-    append_lossy_utf8(form.token_text(token), text);
-    append_json_string(tokens, text);
-    if (logprob != nullptr) {
-      append_logprob(token_logprobs, *logprob);
-      add_top({token, *logprob}, top, form);
-    } else {
-      token_logprobs += "null";
-      top_logprobs += "null";
-    }
-    fmt::format_to(std::back_inserter(text_offset), "{}", offset);
-    for (const char byte : text) offset += (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U ? 1 : 0;
-  }
-
-  // An object by text; tokens that read alike (parts of characters) keep the best one.
-  void add_top(const TokenLogprob& chosen, const std::vector<TokenLogprob>& top, const AnswerForm& form) {
-    std::vector<TokenLogprob> all = top;
-    all.push_back(chosen);
-    std::set<std::string> seen;
-    top_logprobs += '{';
-    for (const TokenLogprob& token : all) {
-      std::string text;
-      append_lossy_utf8(form.token_text(token.token), text);
-      if (!seen.insert(text).second) continue;
-      if (seen.size() > 1) top_logprobs += ',';
-      append_json_string(top_logprobs, text);
-      top_logprobs += ':';
-      append_logprob(top_logprobs, token.logprob);
-    }
-    top_logprobs += '}';
-  }
-};
-
-// {"index":0,"text":"...","logprobs":...,"finish_reason":... and `more`}
+// {"index":0,"text":"...","logprobs":...,"finish_reason":...,"stop_reason":... and `more`}
 void append_choice(std::string& out, int index, std::string_view text, std::string_view logprobs,
-                   std::string_view finish_reason, std::string_view more) {
+                   std::string_view finish_reason, std::string_view stop_reason, std::string_view more) {
   fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", index);
   append_json_string(out, text);
   fmt::format_to(std::back_inserter(out), R"(,"logprobs":{},"finish_reason":)", logprobs);
   out += finish_reason.empty() ? "null" : fmt::format("\"{}\"", finish_reason);
+  fmt::format_to(std::back_inserter(out), R"(,"stop_reason":{})", stop_reason);
   out += more;
   out += '}';
 }
@@ -109,8 +40,9 @@ class CompletionStreamWriter final : public AnswerWriter {
     usage_ = so_far;
     Choice& of = choices_[static_cast<std::size_t>(choice)];
     if (form_.echo_logprobs && delta.prompt_logprobs != nullptr) {
-      of.logprobs.add(form_.prompt_of(choice), *delta.prompt_logprobs, form_);
-      append_chunk(out, choice, form_.echo[static_cast<std::size_t>(choice)], "");
+      const std::string& echo = form_.echo[static_cast<std::size_t>(choice)];
+      of.logprobs.add_prompt(echo, form_.prompt_of(choice), *delta.prompt_logprobs, form_);
+      append_chunk(out, choice, echo, "");
     }
     if (form_.logprobs) of.logprobs.add(delta, form_);
     of.token_ids.insert(of.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
@@ -118,6 +50,7 @@ class CompletionStreamWriter final : public AnswerWriter {
     std::string text;
     for (const ChatDelta& piece : delta.text) text += piece.text;
     const bool last = delta.finished && delta.failure.ok();
+    if (last) of.stop_reason = stop_reason_json(delta, form_);
     if (!text.empty() || last) append_chunk(out, choice, text, last ? delta.finish_reason : "");
   }
 
@@ -146,7 +79,8 @@ class CompletionStreamWriter final : public AnswerWriter {
     }
     append_head(chunk, form_.head, "text_completion");
     chunk += R"(,"choices":[)";
-    append_choice(chunk, choice, text, of.logprobs.tokens.empty() ? "null" : of.logprobs.take(), finish_reason, more);
+    append_choice(chunk, choice, text, of.logprobs.empty() ? "null" : of.logprobs.take(), finish_reason,
+                  of.stop_reason, more);
     chunk += ']';
     append_usage_so_far(chunk, usage_, form_);
     chunk += '}';
@@ -154,9 +88,10 @@ class CompletionStreamWriter final : public AnswerWriter {
   }
 
   struct Choice {  // what waits for its next chunk
-    LogprobLists logprobs;
+    CompletionLogprobs logprobs;
     std::vector<std::int32_t> token_ids;
-    ExportReport exports;  // for its last one
+    ExportReport exports;             // for its last one
+    std::string stop_reason = "null";  // of its last one
     bool begun = false;
   };
   AnswerForm form_;
@@ -178,13 +113,17 @@ class CompletionWholeWriter final : public AnswerWriter {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
     if (delta.prompt_logprobs != nullptr) {
       choice.prompt_logprobs = delta.prompt_logprobs;
-      if (form_.echo_logprobs) choice.logprobs.add(form_.prompt_of(index), *delta.prompt_logprobs, form_);
+      if (form_.echo_logprobs) {
+        choice.logprobs.add_prompt(choice.text, form_.prompt_of(index), *delta.prompt_logprobs, form_);
+      }
     }
     if (form_.logprobs) choice.logprobs.add(delta, form_);
     choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
     choice.exports.add(delta);
     for (const ChatDelta& piece : delta.text) choice.text += piece.text;
-    if (delta.finished) choice.finish_reason = delta.finish_reason;
+    if (!delta.finished) return;
+    choice.finish_reason = delta.finish_reason;
+    choice.stop_reason = stop_reason_json(delta, form_);
   }
 
   void end(const Usage& usage, std::string& out) override {
@@ -204,7 +143,7 @@ class CompletionWholeWriter final : public AnswerWriter {
         }
       }
       append_choice(out, static_cast<int>(i), choice.text, form_.logprobs ? choice.logprobs.take() : "null",
-                    choice.finish_reason, more);
+                    choice.finish_reason, choice.stop_reason, more);
     }
     out += "],";
     append_usage(out, usage);
@@ -214,11 +153,12 @@ class CompletionWholeWriter final : public AnswerWriter {
  private:
   struct Choice {
     std::string text;
-    LogprobLists logprobs;
+    CompletionLogprobs logprobs;
     std::vector<std::int32_t> token_ids;
     std::shared_ptr<const PromptLogprobs> prompt_logprobs;
     ExportReport exports;
     std::string_view finish_reason;
+    std::string stop_reason = "null";
   };
   AnswerForm form_;
   std::vector<Choice> choices_;

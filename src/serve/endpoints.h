@@ -10,19 +10,20 @@
 
 namespace sluice {
 
-void chat_completions(ApiContext& context, const HttpExchangePtr& exchange);  // POST /v1/chat/completions
-void completions(ApiContext& context, const HttpExchangePtr& exchange);       // POST /v1/completions
-void score(ApiContext& context, const HttpExchangePtr& exchange);             // POST /v1/score
-void responses(ApiContext& context, const HttpExchangePtr& exchange);         // POST /v1/responses
-void messages(ApiContext& context, const HttpExchangePtr& exchange);          // POST /v1/messages
-void count_tokens(ApiContext& context, const HttpExchangePtr& exchange);      // POST /v1/messages/count_tokens
-void render_prompt(ApiContext& context, const HttpExchangePtr& exchange);     // POST /v1/chat/completions/render
-void tokenize(ApiContext& context, const HttpExchangePtr& exchange);          // POST /tokenize
-void detokenize(ApiContext& context, const HttpExchangePtr& exchange);        // POST /detokenize
-void show_tokenizer(ApiContext& context, const HttpExchangePtr& exchange);    // GET /tokenizer_info
-void list_models(ApiContext& context, const HttpExchangePtr& exchange);       // GET /v1/models
-void show_model(ApiContext& context, const HttpExchangePtr& exchange);        // GET /v1/models/{id}
-void show_metrics(ApiContext& context, const HttpExchangePtr& exchange);      // GET /metrics
+void chat_completions(ApiContext& context, const HttpExchangePtr& exchange);    // POST /v1/chat/completions
+void completions(ApiContext& context, const HttpExchangePtr& exchange);         // POST /v1/completions
+void score(ApiContext& context, const HttpExchangePtr& exchange);               // POST /v1/score
+void responses(ApiContext& context, const HttpExchangePtr& exchange);           // POST /v1/responses
+void messages(ApiContext& context, const HttpExchangePtr& exchange);            // POST /v1/messages
+void count_input_tokens(ApiContext& context, const HttpExchangePtr& exchange);  // POST /v1/responses/input_tokens
+void count_tokens(ApiContext& context, const HttpExchangePtr& exchange);        // POST /v1/messages/count_tokens
+void render_prompt(ApiContext& context, const HttpExchangePtr& exchange);       // POST /v1/chat/completions/render
+void tokenize(ApiContext& context, const HttpExchangePtr& exchange);            // POST /tokenize
+void detokenize(ApiContext& context, const HttpExchangePtr& exchange);          // POST /detokenize
+void show_tokenizer(ApiContext& context, const HttpExchangePtr& exchange);      // GET /tokenizer_info
+void list_models(ApiContext& context, const HttpExchangePtr& exchange);         // GET /v1/models
+void show_model(ApiContext& context, const HttpExchangePtr& exchange);          // GET /v1/models/{id}
+void show_metrics(ApiContext& context, const HttpExchangePtr& exchange);        // GET /metrics
 void show_openapi(ApiContext& context, const HttpExchangePtr& exchange);
 void show_index(ApiContext& context, const HttpExchangePtr& exchange);       // GET /
 void show_cache(ApiContext& context, const HttpExchangePtr& exchange);       // GET /debug/cache

@@ -18,10 +18,6 @@ constexpr Field read(std::string_view name, unsigned places, FieldType type, std
                      std::string_view text, double low = 0, double high = 0) {
   return {name, places, FieldUse::kRead, type, low, high, preset, text};
 }
-constexpr Field above(Field field) {
-  field.above_low = true;
-  return field;
-}
 constexpr Field only(std::string_view name, std::string_view value, unsigned places = kInBoth,
                      std::string_view hint = "") {
   return {name, places, FieldUse::kOnly, kAny, 0, 0, hint, value};
@@ -65,7 +61,7 @@ constexpr Field kFields[] = {
     read("max_tokens", kInBoth, kInteger, "what fits (chat), 16 (completions)", "the longest answer; 0: none, and nothing is computed but what `prompt_logprobs` or `echo` with `logprobs` ask for", 0, kMostTokens),
     read("max_completion_tokens", kInBoth, kInteger, "`max_tokens`", "the same", 0, kMostTokens),
     read("temperature", kInBoth | kAnswers, kNumber, "the model's, else 1", "0 is greedy", kTemperatures.low, kMaxApiTemperature),
-    above(read("top_p", kInBoth | kAnswers, kNumber, "the model's, else 1", "the likeliest tokens with this probability in all", 0, kTopPs.high)),
+    read("top_p", kInBoth | kAnswers, kNumber, "the model's, else 1", "the likeliest tokens with this probability in all; 0: the likeliest one", 0, kTopPs.high),
     read("top_k", kInBoth | kAnswers, kInteger, "the model's, else 0", "so many tokens at most; 0 and -1: all", kTopKs.low, kTopKs.high),
     read("min_p", kInBoth | kAnswers, kNumber, "0", "tokens with at least this share of the best one's probability", kMinPs.low, kMinPs.high),
     read("seed", kInBoth | kAnswers, kBits64, "drawn for each prompt", "one seed gives one answer, whatever else runs"),
@@ -80,7 +76,7 @@ constexpr Field kFields[] = {
     read("best_of", kInBoth, kInteger, "`n`", "so many choices are made, and the `n` likeliest are the answer; at least `n`, with `stream` equal to it", 1, kMaxApiChoices),
     read("priority", kInBoth | kAnswers | kInScore, kInteger, "0", "lower goes first; with `--scheduling-policy priority` only", -kMaxPriority, kMaxPriority),
     read("cache_salt", kInBoth | kAnswers | kInScore, kString, "", "up to 256 bytes; cached prompts are shared with requests of the same salt only"),
-    read("stop", kInBoth | kInResponses, kStrings, "", "the answer ends before any of these texts, also in its reasoning", 0, kMaxStopStrings),
+    read("stop", kInBoth | kInResponses, kStrings, "", "the answer ends before any of these texts, in its content or its reasoning; calls are not searched", 0, kMaxStopStrings),
     read("stop_token_ids", kInBoth | kAnswers, kTokenIds, "", "the answer ends with any of these tokens", 0, kMaxStopTokenIds),
     read("include_stop_str_in_output", kInBoth | kAnswers, kBoolean, "false", "the stop string that ends the answer is part of it"),
     read("skip_special_tokens", kInBoth, kBoolean, "true", "special tokens are not part of the text, but where a chat's parser reads them; the end token never is"),
@@ -190,7 +186,7 @@ constexpr Field kFields[] = {
     // POST /v1/responses
     read("model", kInResponses, kString, "the model that is served", "its served name; another one is a 404"),
     read("input", kInResponses, kAny, "", "a text, or the items of the conversation; required"),
-    read("input[].type", kInResponses, kString, "`message`", "`message`, `function_call`, `function_call_output` or `reasoning`; items of tools that this server cannot run are left out and named"),
+    read("input[].type", kInResponses, kString, "`message`", "`message`, `function_call`, `function_call_output`, `custom_tool_call`, `custom_tool_call_output` or `reasoning`; items of other types are left out and named"),
     read("input[].role", kInResponses, kString, "", "of a message: `system`, `developer`, `user` or `assistant`"),
     read("input[].content", kInResponses, kAny, "", "of a message: a text or an array of parts; of reasoning: parts of type `reasoning_text`"),
     read("input[].content[].type", kInResponses, kString, "", "`input_text`, `output_text`, `refusal` or `reasoning_text`"),
@@ -198,7 +194,7 @@ constexpr Field kFields[] = {
     read("input[].content[].refusal", kInResponses, kString, "", "the text of a `refusal`"),
     read("input[].call_id", kInResponses, kString, "", "which call it is, or which one this output answers"),
     read("input[].name", kInResponses, kString, "", "of the function that was called"),
-    read("input[].arguments", kInResponses, kString, "", "of the call, as JSON text"),
+    read("input[].arguments", kInResponses, kAny, "", "of the call, as JSON text"),
     read("input[].output", kInResponses, kAny, "", "of a function: a text or an array of `input_text` parts"),
     read("input[].output[].type", kInResponses, kString, "", "`input_text`, or another one, which the prompt names"),
     read("input[].output[].text", kInResponses, kString, "", "the text"),
@@ -206,6 +202,8 @@ constexpr Field kFields[] = {
     read("input[].summary", kInResponses, kArray, "", "of reasoning, taken where there is nothing else of it"),
     read("input[].summary[].type", kInResponses, kString, "", "`summary_text`"),
     read("input[].summary[].text", kInResponses, kString, "", "the text"),
+    read("input[].namespace", kInResponses, kString, "", "of the function that was called, if it has one"),
+    read("input[].input", kInResponses, kString, "", "of a call of a custom tool, its text"),
     ignored("input[].id", kInResponses),
     ignored("input[].status", kInResponses),
     ignored("input[].phase", kInResponses),
@@ -215,19 +213,35 @@ constexpr Field kFields[] = {
     read("max_output_tokens", kInResponses, kInteger, "what fits", "the longest answer, reasoning included", 0, kMostTokens),
     read("stream", kInResponses, kBoolean, "false", "server-sent events"),
     ignored("stream_options", kInResponses),
-    read("tools", kInResponses, kArray, "", "functions that the model may call; tools of other types are left out and named"),
-    read("tools[].type", kInResponses, kString, "", "`function`"),
-    read("tools[].name", kInResponses, kString, "", "the function's name"),
+    read("tools", kInResponses, kArray, "", "functions, namespaces of functions and custom tools that the model may call; tools of other types are left out and named"),
+    read("tools[].type", kInResponses, kString, "", "`function`, `namespace` or `custom`"),
+    read("tools[].name", kInResponses, kString, "", "the function's name, or the namespace's"),
+    read("tools[].tools", kInResponses, kArray, "", "of a namespace: its functions and custom tools"),
+    read("tools[].tools[].type", kInResponses, kString, "", "`function` or `custom`"),
+    read("tools[].tools[].name", kInResponses, kString, "", "its name within the namespace"),
+    read("tools[].tools[].description", kInResponses, kString, "", "what it does"),
+    read("tools[].tools[].parameters", kInResponses, kObject, "", "the JSON Schema of its arguments"),
+    read("tools[].tools[].strict", kInResponses, kBoolean, "false", "as in chat"),
+    read("tools[].tools[].format", kInResponses, kObject, "`{\"type\": \"text\"}`", "as `tools[].format`"),
+    read("tools[].tools[].format.type", kInResponses, kString, "", "`text` or `grammar`"),
+    read("tools[].tools[].format.syntax", kInResponses, kString, "", "`lark` or `regex`"),
+    read("tools[].tools[].format.definition", kInResponses, kString, "", "the grammar"),
+    read("tools[].format", kInResponses, kObject, "`{\"type\": \"text\"}`", "of a custom tool: the model is told of its grammar, which is not enforced"),
+    read("tools[].format.type", kInResponses, kString, "", "`text` or `grammar`"),
+    read("tools[].format.syntax", kInResponses, kString, "", "`lark` or `regex`"),
+    read("tools[].format.definition", kInResponses, kString, "", "the grammar"),
     read("tools[].description", kInResponses, kString, "", "what it does"),
     read("tools[].parameters", kInResponses, kObject, "", "the JSON Schema of its arguments"),
     read("tools[].strict", kInResponses, kBoolean, "false", "as in chat"),
     read("tool_choice", kInResponses, kAny, "`auto`", "as in chat; `{\"type\": \"function\", \"name\": …}` names one, and `{\"type\": \"allowed_tools\", …}` leaves some on offer"),
-    read("tool_choice.type", kInResponses, kString, "", "`function` or `allowed_tools`"),
+    read("tool_choice.type", kInResponses, kString, "", "`function`, `custom` or `allowed_tools`"),
     read("tool_choice.name", kInResponses, kString, "", "of the function"),
+    read("tool_choice.namespace", kInResponses, kString, "", "of the function, if it has one"),
     read("tool_choice.mode", kInResponses, kString, "`auto`", "of `allowed_tools`: `auto` or `required`"),
     read("tool_choice.tools", kInResponses, kArray, "", "of `allowed_tools`: `{\"type\": \"function\", \"name\": …}`"),
     read("tool_choice.tools[].type", kInResponses, kString, "", "`function`"),
     read("tool_choice.tools[].name", kInResponses, kString, "", "of the function"),
+    read("tool_choice.tools[].namespace", kInResponses, kString, "", "of the function, if it has one"),
     read("reasoning", kInResponses, kObject, "", "how much is reasoned"),
     read("reasoning.effort", kInResponses, kString, "the model's", "as `reasoning_effort` in chat"),
     ignored("reasoning.summary", kInResponses),
@@ -240,14 +254,14 @@ constexpr Field kFields[] = {
     read("text.format.name", kInResponses, kString, "", "the answer repeats it"),
     ignored("text.format.description", kInResponses),
     ignored("text.verbosity", kInResponses),
-    read("include", kInResponses, kArray, "", "`reasoning.encrypted_content`: reasoning comes with its text sealed, to be sent back; others are ignored and named"),
+    read("include", kInResponses, kArray, "", "`reasoning.encrypted_content`: reasoning comes with its text sealed, to be sent back; `message.output_text.logprobs`: log-probabilities of the answer's text; others are ignored and named"),
     read("metadata", kInResponses, kObject, "", "the answer repeats it"),
     only("previous_response_id", "null", kInResponses, "no answer is kept here: send the conversation as `input`"),
     only("conversation", "null", kInResponses, "no conversation is kept here: send it as `input`"),
     only("prompt", "null", kInResponses, "no prompt is kept here: send it as `input`"),
     only("background", "false", kInResponses),
-    only("truncation", R"("disabled")", kInResponses),
-    only("top_logprobs", "0", kInResponses),
+    read("truncation", kInResponses, kString, "`disabled`", "`auto` or `disabled`; an input that is too long is a 400 either way"),
+    read("top_logprobs", kInResponses, kInteger, "0", "log-probabilities of the answer's text, and so many of the best at each token", 0, kMaxTopLogprobs),
     ignored("store", kInResponses),
     ignored("max_tool_calls", kInResponses),
     ignored("client_metadata", kInResponses),
@@ -280,7 +294,7 @@ constexpr Field kFields[] = {
     ignored("system[].cache_control", kMessagesCalls),
     ignored("system[].citations", kMessagesCalls),
     read("max_tokens", kInMessages, kInteger, "", "the longest answer, reasoning included; one that the context has no room for is what it has room for; required", 0, kMostTokens),
-    read("stop_sequences", kInMessages, kStrings, "", "the answer ends before any of these texts, also in its reasoning", 0, kMaxStopStrings),
+    read("stop_sequences", kInMessages, kStrings, "", "the answer ends before any of these texts, in its content or its reasoning; calls are not searched", 0, kMaxStopStrings),
     read("stream", kInMessages, kBoolean, "false", "server-sent events"),
     read("tools", kMessagesCalls, kArray, "", "that the model may call; tools of the maker's own types are left out and named"),
     read("tools[].type", kMessagesCalls, kString, "`custom`", "`custom`"),
@@ -298,7 +312,7 @@ constexpr Field kFields[] = {
     read("tool_choice.name", kMessagesCalls, kString, "", "with `tool`"),
     read("tool_choice.disable_parallel_tool_use", kMessagesCalls, kBoolean, "false", "as `parallel_tool_calls` false in chat"),
     read("thinking", kMessagesCalls, kObject, "the model's", "reasoning on or off"),
-    read("thinking.type", kMessagesCalls, kString, "", "`enabled`, `adaptive` or `disabled`"),
+    read("thinking.type", kMessagesCalls, kString, "", "`disabled`, or `enabled`, `adaptive`, `between_tools`, which all turn it on"),
     read("thinking.budget_tokens", kMessagesCalls, kInteger, "", "as `thinking_token_budget` in chat, where that has an effect", 1, kMostTokens),
     ignored("thinking.display", kMessagesCalls),
     read("output_config", kMessagesCalls, kObject, "", "of what form the answer is"),
@@ -376,6 +390,11 @@ const Field* find_field(FieldPlaces place, std::string_view path) {
   return found == kByName.end() ? nullptr : found->second;
 }
 
+bool Field::empty_counts() const {
+  constexpr std::string_view kTexts[] = {"messages", "prompt", "input", "tokens"};
+  return name.find_first_of(".[") != std::string_view::npos || std::ranges::find(kTexts, name) != std::end(kTexts);
+}
+
 std::string Field::range() const {
   if (type == kStrings) return fmt::format("up to {}", high);
   if (type == kTokenIds) return fmt::format("up to {}", high);
@@ -384,15 +403,13 @@ std::string Field::range() const {
     if (bound == kMostTokens) return "2^31-1";
     return type == kInteger ? fmt::format("{:.0f}", bound) : fmt::format("{}", static_cast<float>(bound));
   };
-  return fmt::format("{}{}…{}", above_low ? "above " : "", shown(low), shown(high));
+  return fmt::format("{}…{}", shown(low), shown(high));
 }
 
 std::string Field::expected() const {
   switch (type) {
     case kNumber:
-      return above_low
-                 ? fmt::format("a number above {} and at most {}", static_cast<float>(low), static_cast<float>(high))
-                 : fmt::format("a number from {} to {}", static_cast<float>(low), static_cast<float>(high));
+      return fmt::format("a number from {} to {}", static_cast<float>(low), static_cast<float>(high));
     case kInteger:
       return fmt::format("an integer from {:.0f} to {:.0f}", low, high);
     case kBits64:

@@ -52,8 +52,9 @@ struct Field {
   double low = 0, high = 0;
   std::string_view preset = {};  // what holds where it is absent; "": nothing. Of kOnly what to use instead
   std::string_view text = {};    // the effect, in Markdown; of kOnly the one value
-  bool above_low = false;        // `low` itself is out of range
 
+  // Whether "", [] and {} say something here. They count as absent in all other fields at the top of a body.
+  bool empty_counts() const;
   std::string expected() const;  // "a number from 0 to 2": for messages
   std::string range() const;     // "0…2": for the document
 };

@@ -84,7 +84,7 @@ std::vector<std::string> wrong_values(const Field& field) {
   if (field.type == FieldType::kInteger || field.type == FieldType::kBits64) out.emplace_back("1.5");
   if (is_number) {
     out.push_back(fmt::format("{:.0f}", field.high + 1));
-    out.push_back(field.above_low ? fmt::format("{}", field.low) : fmt::format("{:.0f}", field.low - 1));
+    out.push_back(fmt::format("{:.0f}", field.low - 1));
   }
   if (field.type == FieldType::kBoolean) out.insert(out.end(), {"1", R"("true")"});
   if (field.type == FieldType::kString) out.insert(out.end(), {"1", "true"});

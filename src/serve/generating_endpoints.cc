@@ -137,6 +137,9 @@ AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, cons
   form.token_text = [&tokenizer = context.tokenizer](std::int32_t id) {
     return std::string(tokenizer.token_bytes(id));
   };
+  form.is_special = [&tokenizer = context.tokenizer](std::int32_t id) { return tokenizer.is_special(id); };
+  form.shows_special = options.shown.special_tokens;
+  form.stop_token_ids = options.stop_token_ids;
   return form;
 }
 

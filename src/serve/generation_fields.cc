@@ -21,7 +21,8 @@ void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, Gene
   fields.read_seed("seed", options.seed);
   SamplingParams& out = options.sampling;
   out.temperature = temperature ? static_cast<float>(*temperature) : defaults.temperature;
-  out.top_p = top_p ? static_cast<float>(*top_p) : defaults.top_p;
+  // 0 keeps one token, the likeliest, as the smallest share above 0 does.
+  out.top_p = top_p ? std::max(static_cast<float>(*top_p), kTopPs.low) : defaults.top_p;
   out.top_k = top_k ? static_cast<int>(*top_k) : defaults.top_k;
   out.min_p = static_cast<float>(min_p.value_or(0.0));
 }

@@ -17,7 +17,7 @@ namespace sluice {
 
 struct HttpRequest {
   std::string method;  // "GET", upper case as sent
-  std::string path;    // without scheme, host and query, not percent-decoded
+  std::string path;    // without scheme, host, query, empty segments and a slash at its end; not percent-decoded
   std::string body;
   std::string host;                                // of the target, else of the header Host; "" in HTTP/1.0 without
   std::string origin;                              // the header Origin, which browsers send
@@ -34,6 +34,7 @@ struct HttpRequest {
   bool is_admin = false;                                               // it came with an admin's key
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  // after which its answer is of no use
   std::shared_ptr<void> ticket = {};                                   // its place in limits, as long as it runs
+  std::shared_ptr<void> body_room = {};                                // of a decoded body, in the limit of all of them
 
   // The first of this name, which is in lower case; "" without one.
   std::string_view header(std::string_view name) const {

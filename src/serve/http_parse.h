@@ -81,6 +81,16 @@ inline std::string header_of(const boost::beast::http::request<boost::beast::htt
   return found == message.end() ? std::string() : std::string(found->value());
 }
 
+// Without empty segments and without a slash at its end: base URLs are typed by people, with "//" and "/" behind.
+inline std::string plain_path(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out += c;
+  }
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out.empty() ? "/" : out;
+}
+
 // A target in absolute form names the host itself.
 inline void read_target_and_header(const boost::beast::http::request<boost::beast::http::string_body>& message,
                                    HttpRequest& out) {
@@ -94,8 +104,7 @@ inline void read_target_and_header(const boost::beast::http::request<boost::beas
     target.remove_prefix(end);
     break;
   }
-  out.path = std::string(target.substr(0, target.find('?')));
-  if (out.path.empty()) out.path = "/";
+  out.path = plain_path(std::string_view(target).substr(0, target.find('?')));
   for (const auto& field : message) {
     std::string name(field.name_string());
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

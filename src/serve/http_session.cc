@@ -142,6 +142,11 @@ asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
       co_await refuse_with(unknown, parser);
       co_return false;
     }
+    HttpRequest request;
+    if (const std::optional<ApiError> refusal = check_header(parser, request)) {
+      co_await refuse_with(*refusal, parser);
+      co_return false;
+    }
     socket_.add(kContinue);
     const Failure failure = co_await socket_.write(options().write_timeout);
     if (failure) co_return false;
@@ -159,6 +164,13 @@ asio::awaitable<bool> HttpSession::read_body(Parser& parser) {
   co_return true;
 }
 
+// RFC 9110 10.1.1: what the header decides is answered before a client sends the body for nothing.
+std::optional<ApiError> HttpSession::check_header(Parser& parser, HttpRequest& request) const {
+  request.method = std::string(parser.get().method_string());
+  read_target_and_header(parser.get(), request);
+  return options().check_header ? options().check_header(request) : std::nullopt;
+}
+
 // Answers a request that could not be read, where an answer makes sense, and ends the connection.
 asio::awaitable<void> HttpSession::refuse(Failure failure, Parser& parser) {
   const ApiError error = protocol_error(failure, options());
@@ -168,15 +180,19 @@ asio::awaitable<void> HttpSession::refuse(Failure failure, Parser& parser) {
 asio::awaitable<void> HttpSession::refuse_with(const ApiError& error, Parser& parser) {
   const HttpResponse response = error_response(error);
   HttpRequest request;
-  if (parser.is_header_done()) read_target_and_header(parser.get(), request);
+  // A body that says it is too long ends the parser before the header counts as done.
+  const bool has_header = !parser.get().target().empty();
+  if (has_header) check_header(parser, request);
   if (request.record.id.empty()) request.record.id = random_id("req-");
-  const HttpFraming framing{
-      .keep_alive = false, .content_length = response.body.size(), .request_id = request.record.id};
+  const HttpFraming framing{.keep_alive = false,
+                            .content_length = response.body.size(),
+                            .allow_origin = request.allow_origin,
+                            .request_id = request.record.id};
   socket_.take_bytes_sent();
   socket_.add(response_head(response, framing) + response.body);
   const Failure failure = co_await socket_.write(options().write_timeout);
   HttpSummary summary;
-  if (parser.is_header_done()) {
+  if (has_header) {
     summary.method = std::string(parser.get().method_string());
     summary.path = request.path;
   }

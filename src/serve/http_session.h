@@ -104,6 +104,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::awaitable<void> refuse(Failure failure, Parser& parser);
   boost::asio::awaitable<void> refuse_with(const ApiError& error, Parser& parser);
   boost::asio::awaitable<void> linger();
+  std::optional<ApiError> check_header(Parser& parser, HttpRequest& request) const;
   void watch_peer();
   void peer_is_readable();
   void watch_for_reset();

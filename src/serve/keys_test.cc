@@ -186,9 +186,10 @@ TEST_F(KeysTest, CallsThatGenerateNothingHaveTheLimitsThatMakeSense) {
       {"/detokenize", R"({"tokens":[300]})"},
       {"/v1/chat/completions/render", R"({"messages":[{"role":"user","content":"x"}]})"},
       {"/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"x"}]})"},
+      {"/v1/responses/input_tokens", R"({"input":"x"})"},
   };
   options_.keys = {.keys = {"ann:a", "bob:b"}};
-  options_.key_limits.requests_per_minute = 5;
+  options_.key_limits.requests_per_minute = 6;
   options_.key_limits.tokens_per_minute = 3;
   options_.key_limits.max_running = 1;
   say("one");

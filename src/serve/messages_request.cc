@@ -112,12 +112,14 @@ class MessagesReader {
       flush(role, message_path);
       return read_result(block, path);
     }
-    if (type != "text") {
+    const bool is_seen = type == "image" || type == "document" || !type;
+    if (is_seen) {
       return block.refuse("type",
                           path + ".type: expected text" + (role == "user" ? " or tool_result" : "") + ", found " +
                               type.value_or("nothing") + "; this model reads text only",
                           "unsupported_value");
     }
+    if (type != "text") return leave_out(block, path, *type);
     block.read("text", text);
     if (!text) return block.fail("text", "a text");
     texts_.push_back(json::object{{"type", "text"}, {"text", *text}});
@@ -159,25 +161,28 @@ class MessagesReader {
     block.read("type", type);
     if (type == "tool_use") return read_call(block, path);
     if (type == "thinking") return read_reasoning(block, path);
-    if (type == "redacted_thinking") {
-      fields_.ignored().push_back(path + " (redacted_thinking)");
-      return block.forget();
-    }
-    if (type != "text") return block.fail("type", "text, thinking or tool_use");
+    if (!type) return block.fail("type", "text, thinking or tool_use");
+    if (type != "text") return leave_out(block, path, *type);
     block.read("text", text);
     if (!text) return block.fail("text", "a text");
     talk_.add_text(*text, path);
+  }
+
+  // Blocks of tools that run elsewhere, reasoning that nobody here can read, and types that nobody here knows: API
+  // makers add some every month, and a refusal would end the conversation.
+  void leave_out(RequestFields& block, const std::string& path, std::string_view type) {
+    fields_.ignored().push_back(path + " (" + std::string(type.substr(0, 100)) + ")");
+    block.forget();
   }
 
   void read_call(RequestFields& block, const std::string& path) {
     std::optional<std::string> id, name;
     block.read("id", id);
     block.read("name", name);
-    const json::object* input = block.read_object("input");
+    const json::value* input = block.find("input");
     if (!id || id->empty()) return block.fail("id", "an id");
     if (!name || name->empty()) return block.fail("name", "the name of a tool");
-    if (input == nullptr && !block.error()) return block.fail("input", "an object");
-    if (input != nullptr) talk_.add_call(*id, *name, json::string(dump_json(*input)), path);
+    talk_.add_call(*id, *name, json::string(input != nullptr ? dump_json(*input) : "{}"), path);
   }
 
   void read_reasoning(RequestFields& block, const std::string& path) {
@@ -185,11 +190,9 @@ class MessagesReader {
     block.read("thinking", text);
     block.read("signature", signature);
     if (!text) return block.fail("thinking", "a text");
-    if (signature.value_or("") != reasoning_seal(*text)) {
-      return block.refuse("signature",
-                          path +
-                              ".signature: expected that of an answer of Sluice's for this text, unchanged; leave the "
-                              "block out if it comes from another server",
+    if (!is_own_seal(signature.value_or(""))) return leave_out(block, path, "thinking of another server");
+    if (signature != reasoning_seal(*text)) {
+      return block.refuse("signature", path + ".signature: expected the signature that Sluice gave this text, unchanged",
                           "invalid_signature");
     }
     talk_.add_reasoning(*text, path);
@@ -255,9 +258,9 @@ class MessagesReader {
     std::optional<std::int64_t> budget;
     inner.read("type", type);
     inner.read("budget_tokens", budget);
-    if (type != "enabled" && type != "adaptive" && type != "disabled") {
-      inner.fail("type", "enabled, adaptive or disabled");
-    }
+    if (!type) inner.fail("type", "enabled, adaptive, between_tools or disabled");
+    const bool is_known = type == "enabled" || type == "adaptive" || type == "between_tools" || type == "disabled";
+    if (!is_known && type) fields_.ignored().push_back("thinking.type (" + type->substr(0, 100) + ")");
     inner.finish();
     thinks_ = type != "disabled";
     out_.chat["thinking"] = json::object{{"type", thinks_ ? "enabled" : "disabled"}};

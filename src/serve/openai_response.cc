@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
@@ -11,6 +12,23 @@
 #include "files/json.h"
 
 namespace sluice {
+namespace {
+
+// {"token":"...","logprob":-0.1,"bytes":[104,105]   without the closing brace
+void append_token(std::string& out, const TokenLogprob& token, const AnswerForm& form) {
+  const std::string bytes = form.token_text(token.token);
+  out += R"({"token":)";
+  append_token_text(out, bytes);
+  out += R"(,"logprob":)";
+  append_logprob(out, token.logprob);
+  out += R"(,"bytes":[)";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ",", static_cast<unsigned char>(bytes[i]));
+  }
+  out += ']';
+}
+
+}  // namespace
 
 std::string random_id(std::string_view prefix) {
   constexpr std::string_view kAlphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -70,6 +88,31 @@ void append_token_text(std::string& out, std::string_view bytes) {
   std::string text;
   append_lossy_utf8(bytes, text);
   append_json_string(out, text);
+}
+
+std::string stop_reason_json(const GenerationDelta& delta, const AnswerForm& form) {
+  std::string out;
+  if (!delta.stop_string.empty()) {
+    append_json_string(out, delta.stop_string);
+  } else if (delta.stop_token &&
+             std::ranges::find(form.stop_token_ids, *delta.stop_token) != form.stop_token_ids.end()) {
+    out = fmt::format("{}", *delta.stop_token);
+  }
+  return out.empty() ? "null" : out;
+}
+
+void append_token_logprobs(std::string& out, const GenerationDelta& delta, const AnswerForm& form) {
+  for (std::size_t i = 0; i < delta.chosen.size(); ++i) {
+    if (!out.empty()) out += ',';
+    append_token(out, delta.chosen[i], form);
+    out += R"(,"top_logprobs":[)";
+    for (std::size_t k = 0; k < delta.top[i].size(); ++k) {
+      if (k > 0) out += ',';
+      append_token(out, delta.top[i][k], form);
+      out += '}';
+    }
+    out += "]}";
+  }
 }
 
 void append_logprob(std::string& out, float logprob) {

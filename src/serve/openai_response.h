@@ -67,6 +67,11 @@ struct AnswerForm {
     return prompts[static_cast<std::size_t>(choice) * prompts.size() / static_cast<std::size_t>(choices)];
   }
   std::function<std::string(std::int32_t)> token_text;
+  std::function<bool(std::int32_t)> is_special;
+  bool shows_special = false;                // in the answer's text
+  std::vector<std::int32_t> stop_token_ids;  // the client's
+
+  bool hides(std::int32_t token) const { return !shows_special && is_special(token); }
 };
 
 std::unique_ptr<AnswerWriter> make_chat_writer(AnswerForm form, bool stream);
@@ -108,6 +113,11 @@ class ExportReport {
   ExportedRows rows_;
   std::size_t tokens_ = 0;  // of the answer
 };
+// The items of a list of log-probabilities, of the tokens of `delta`, with a comma before each but the first of `out`:
+// {"token":"...","logprob":-0.1,"bytes":[104],"top_logprobs":[...]}
+void append_token_logprobs(std::string& out, const GenerationDelta& delta, const AnswerForm& form);
+// Why an answer stopped, as vLLM tells it: the stop string, the id of the client's stop token, or null.
+std::string stop_reason_json(const GenerationDelta& delta, const AnswerForm& form);
 // A log-probability; JSON has no infinities, so -inf is written as -9999, as OpenAI does.
 void append_logprob(std::string& out, float logprob);
 

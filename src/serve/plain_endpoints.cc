@@ -74,11 +74,12 @@ void show_index(ApiContext& context, const HttpExchangePtr& exchange) {
   if (wants_page(exchange->request())) return show_page(context, exchange);
   std::string out = R"({"server":"sluice","model":)";
   append_json_string(out, context.model_name);
-  out += R"(,"endpoints":["POST /v1/chat/completions","POST /v1/completions","POST /v1/responses","POST /v1/messages",)"
-         R"("POST /v1/messages/count_tokens","POST /v1/chat/completions/render","POST /tokenize","POST /detokenize",)"
-         R"("POST /v1/score","GET /tokenizer_info","GET /v1/models","GET /health",)"
-         R"("GET /metrics","GET /openapi.json","GET /debug/cache","POST /debug/cache/reset",)"
-         R"("GET /debug/engine/stream","GET /debug/engine/trace","GET /debug/engine/perfetto"]})";
+  out +=
+      R"(,"endpoints":["POST /v1/chat/completions","POST /v1/completions","POST /v1/responses","POST /v1/messages",)"
+      R"("POST /v1/messages/count_tokens","POST /v1/responses/input_tokens","POST /v1/chat/completions/render","POST /tokenize","POST /detokenize",)"
+      R"("POST /v1/score","GET /tokenizer_info","GET /v1/models","GET /health",)"
+      R"("GET /metrics","GET /openapi.json","GET /debug/cache","POST /debug/cache/reset",)"
+      R"("GET /debug/engine/stream","GET /debug/engine/trace","GET /debug/engine/perfetto"]})";
   respond_json(exchange, std::move(out));
 }
 

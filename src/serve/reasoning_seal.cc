@@ -23,6 +23,10 @@ std::string sealed_reasoning(std::string_view text) {
   return reasoning_seal(text) + ":" + std::string(text);
 }
 
+bool is_own_seal(std::string_view seal) {
+  return seal.starts_with(kName);
+}
+
 std::optional<std::string> unsealed_reasoning(std::string_view sealed) {
   const std::size_t end = kName.size() + kDigits;
   if (sealed.size() <= end || sealed[end] != ':') return std::nullopt;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <boost/json/array.hpp>
 #include <boost/json/string.hpp>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -23,6 +24,16 @@ std::optional<double> as_number(const json::value& value) {
   if (value.is_uint64()) return static_cast<double>(value.get_uint64());
   if (value.is_double()) return value.get_double();
   return std::nullopt;
+}
+
+// JSON has one kind of number: 10.0 is the integer 10. Beyond 2^53 a double stands for several integers.
+std::optional<std::int64_t> as_integer(const json::value& value) {
+  constexpr double kMostExact = 9007199254740992.0;
+  if (value.is_int64()) return value.get_int64();
+  if (!value.is_double()) return std::nullopt;
+  const double number = value.get_double();
+  if (!(std::abs(number) <= kMostExact) || number != std::trunc(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
 }
 
 std::string as_string(const json::value& value) {
@@ -48,9 +59,10 @@ const Field& RequestFields::field(std::string_view key) const {
 }
 
 const json::value* RequestFields::find(std::string_view key) {
-  SLUICE_DCHECK(field(key).name.size() > 0, "what is read is in the table of fields");
+  const Field& row = field(key);
   const json::value* value = object_.if_contains(key);
-  return value == nullptr || value->is_null() ? nullptr : value;
+  if (value == nullptr || value->is_null()) return nullptr;
+  return is_empty_json(*value) && !row.empty_counts() ? nullptr : value;
 }
 
 void RequestFields::read(std::string_view key, std::optional<double>& out) {
@@ -58,9 +70,7 @@ void RequestFields::read(std::string_view key, std::optional<double>& out) {
   if (value == nullptr) return;
   const Field& row = field(key);
   const std::optional<double> number = as_number(*value);
-  if (!number || !(*number >= row.low && *number <= row.high) || (row.above_low && *number == row.low)) {
-    return fail(key);
-  }
+  if (!number || !(*number >= row.low && *number <= row.high)) return fail(key);
   out = number;
 }
 
@@ -68,11 +78,9 @@ void RequestFields::read(std::string_view key, std::optional<std::int64_t>& out)
   const json::value* value = find(key);
   if (value == nullptr) return;
   const Field& row = field(key);
-  if (!value->is_int64() || static_cast<double>(value->get_int64()) < row.low ||
-      static_cast<double>(value->get_int64()) > row.high) {
-    return fail(key);
-  }
-  out = value->get_int64();
+  const std::optional<std::int64_t> number = as_integer(*value);
+  if (!number || static_cast<double>(*number) < row.low || static_cast<double>(*number) > row.high) return fail(key);
+  out = number;
 }
 
 void RequestFields::read(std::string_view key, std::optional<bool>& out) {
@@ -92,10 +100,10 @@ void RequestFields::read(std::string_view key, std::optional<std::string>& out) 
 void RequestFields::read_seed(std::string_view key, std::optional<std::uint64_t>& out) {
   const json::value* value = find(key);
   if (value == nullptr) return;
-  if (value->is_int64()) {
-    out = std::bit_cast<std::uint64_t>(value->get_int64());
-  } else if (value->is_uint64()) {
+  if (value->is_uint64()) {
     out = value->get_uint64();
+  } else if (const std::optional<std::int64_t> number = as_integer(*value); number) {
+    out = std::bit_cast<std::uint64_t>(*number);
   } else {
     fail(key);
   }
@@ -198,6 +206,8 @@ bool is_empty_json(const json::value& value) {
 }
 
 std::variant<json::object, ApiError> parse_request_object(std::string_view body) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // RFC 8259 8.1: some clients write it
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
   if (const std::size_t valid = valid_utf8_prefix(body); valid < body.size()) {
     return ApiError{400, fmt::format("request body: expected UTF-8, found an invalid byte at offset {}", valid), "",
                     "invalid_json"};

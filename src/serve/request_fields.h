@@ -2,7 +2,7 @@
 // wrong type, a value out of range and an effect that is missing are each an ApiError that names the key, what was
 // expected and what was found. Only what the table knows can be read.
 //
-// The first error sticks; later reads change nothing. null counts as absent. A variable is written only on success.
+// The first error sticks; later reads change nothing. null counts as absent, and "", [] and {} where the table says so. A variable is written only on success.
 // Ownership: keeps a pointer to the object, which must outlive it. Thread safety: a local object.
 #pragma once
 
@@ -27,7 +27,7 @@ class RequestFields {
   // An object below a key of another one, which must outlive it.
   RequestFields(RequestFields& above, std::string_view key, const boost::json::object& object);
 
-  // The value of a key that is there and not null.
+  // The value of a key that is there and does not count as absent.
   const boost::json::value* find(std::string_view key);
 
   void read(std::string_view key, std::optional<double>& out);

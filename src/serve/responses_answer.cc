@@ -20,20 +20,23 @@ using Kind = ChatDelta::Kind;
 // An item of the output: what was reasoned, said, or called.
 struct ResponsesItem {
   Kind kind;  // kReasoning, kContent or kToolCall
-  std::string id, call_id, name, text;
+  std::string id, call_id, text;
+  ClientTool tool = {};  // the one that is called
+  std::string logprobs = {};
   std::string_view status = "in_progress";
 };
 
 // The one part of an item's content.
-std::string part_json(Kind kind, std::string_view text) {
+std::string part_json(Kind kind, std::string_view text, std::string_view logprobs) {
   if (kind == Kind::kReasoning) return fmt::format(R"({{"type":"reasoning_text","text":{}}})", quoted_json(text));
-  return fmt::format(R"({{"type":"output_text","annotations":[],"logprobs":[],"text":{}}})", quoted_json(text));
+  return fmt::format(R"({{"type":"output_text","annotations":[],"logprobs":[{}],"text":{}}})", logprobs,
+                     quoted_json(text));
 }
 
 class ResponsesWriter final : public AnswerWriter {
  public:
-  ResponsesWriter(AnswerForm form, json::object echo, bool seals, bool stream)
-      : form_(std::move(form)), echo_(std::move(echo)), seals_(seals), streams_(stream) {}
+  ResponsesWriter(AnswerForm form, json::object echo, ClientTools tools, bool seals, bool stream)
+      : form_(std::move(form)), echo_(std::move(echo)), tools_(std::move(tools)), seals_(seals), streams_(stream) {}
 
   void begin(const Usage& /*so_far*/, std::string& out) override {
     event(out, "response.created", R"("response":)" + response("in_progress", "", nullptr, nullptr));
@@ -42,6 +45,7 @@ class ResponsesWriter final : public AnswerWriter {
 
   void delta(int /*choice*/, const GenerationDelta& delta, const Usage& /*so_far*/, std::string& out) override {
     if (delta.weights_version != nullptr) weights_version_ = *delta.weights_version;
+    if (form_.logprobs) append_token_logprobs(logprobs_, delta, form_);
     for (const ChatDelta& text : delta.text) add(text, out);
     if (!delta.finished) return;
     if (delta.finish_reason == "length") ending_ = "incomplete";
@@ -77,16 +81,21 @@ class ResponsesWriter final : public AnswerWriter {
 
   void open(Kind kind, std::string_view name, std::string& out) {
     close(out, "completed");
-    const std::string_view prefix = kind == Kind::kReasoning ? "rs_" : kind == Kind::kContent ? "msg_" : "fc_";
-    items_.push_back(
-        {kind, random_id(prefix), kind == Kind::kToolCall ? random_id("call_") : "", std::string(name), ""});
+    const bool is_call = kind == Kind::kToolCall;
+    const auto known = tools_.find(name);
+    const ClientTool tool = known != tools_.end() ? known->second : ClientTool{std::string(name), "", false};
+    const std::string_view prefix = kind == Kind::kReasoning ? "rs_"
+                                    : !is_call               ? "msg_"
+                                    : tool.is_custom         ? "ctc_"
+                                                             : "fc_";
+    items_.push_back({kind, random_id(prefix), is_call ? random_id("call_") : "", "", tool});
     is_open_ = true;
     if (!streams_) return;
     event(out, "response.output_item.added",
           fmt::format(R"("output_index":{},"item":{})", items_.size() - 1, item_json(items_.back())));
-    if (kind == Kind::kToolCall) return;
+    if (is_call) return;
     event(out, "response.content_part.added",
-          fmt::format(R"({},"content_index":0,"part":{})", place(), part_json(kind, "")));
+          fmt::format(R"({},"content_index":0,"part":{})", place(), part_json(kind, "", "")));
   }
 
   void add(const ChatDelta& delta, std::string& out) {
@@ -94,8 +103,12 @@ class ResponsesWriter final : public AnswerWriter {
     const Kind kind = is_call ? Kind::kToolCall : delta.kind;
     if (delta.kind == Kind::kToolCall) return open(kind, delta.text, out);
     if (!is_open_ || items_.back().kind != kind) open(kind, "", out);
-    items_.back().text += delta.text;
-    if (!streams_) return;
+    ResponsesItem& item = items_.back();
+    item.text += delta.text;
+    // Tokens belong to the text that they let pass; those of reasoning and of calls have no place in this API.
+    const std::string logprobs = std::exchange(logprobs_, {});
+    if (kind == Kind::kContent && !logprobs.empty()) item.logprobs += (item.logprobs.empty() ? "" : ",") + logprobs;
+    if (!streams_ || item.tool.is_custom) return;
     const std::string text = quoted_json(delta.text);
     switch (kind) {
       case Kind::kReasoning:
@@ -103,7 +116,7 @@ class ResponsesWriter final : public AnswerWriter {
                      fmt::format(R"({},"content_index":0,"delta":{})", place(), text));
       case Kind::kContent:
         return event(out, "response.output_text.delta",
-                     fmt::format(R"({},"content_index":0,"delta":{},"logprobs":[])", place(), text));
+                     fmt::format(R"({},"content_index":0,"delta":{},"logprobs":[{}])", place(), text, logprobs));
       default:
         return event(out, "response.function_call_arguments.delta", fmt::format(R"({},"delta":{})", place(), text));
     }
@@ -115,15 +128,20 @@ class ResponsesWriter final : public AnswerWriter {
     item.status = status;
     if (!streams_) return;
     const std::string text = quoted_json(item.text);
-    if (item.kind == Kind::kToolCall) {
+    if (item.tool.is_custom) {
+      const std::string input = quoted_json(custom_input(item.text));
+      event(out, "response.custom_tool_call_input.delta", fmt::format(R"({},"delta":{})", place(), input));
+      event(out, "response.custom_tool_call_input.done", fmt::format(R"({},"input":{})", place(), input));
+    } else if (item.kind == Kind::kToolCall) {
       event(out, "response.function_call_arguments.done",
-            fmt::format(R"({},"name":{},"arguments":{})", place(), quoted_json(item.name), text));
+            fmt::format(R"({},"name":{},"arguments":{})", place(), quoted_json(item.tool.name), text));
     } else {
       const bool reasons = item.kind == Kind::kReasoning;
       event(out, reasons ? "response.reasoning_text.done" : "response.output_text.done",
-            fmt::format(R"({},"content_index":0,"text":{}{})", place(), text, reasons ? "" : R"(,"logprobs":[])"));
+            fmt::format(R"({},"content_index":0,"text":{}{})", place(), text,
+                        reasons ? "" : fmt::format(R"(,"logprobs":[{}])", item.logprobs)));
       event(out, "response.content_part.done",
-            fmt::format(R"({},"content_index":0,"part":{})", place(), part_json(item.kind, item.text)));
+            fmt::format(R"({},"content_index":0,"part":{})", place(), part_json(item.kind, item.text, item.logprobs)));
     }
     event(out, "response.output_item.done",
           fmt::format(R"("output_index":{},"item":{})", items_.size() - 1, item_json(item)));
@@ -134,18 +152,29 @@ class ResponsesWriter final : public AnswerWriter {
     switch (item.kind) {
       case Kind::kReasoning: {
         std::string out = fmt::format(R"({{"type":"reasoning","id":"{}","summary":[],"content":[{}],"status":"{}")",
-                                      item.id, is_new ? "" : part_json(item.kind, item.text), item.status);
+                                      item.id, is_new ? "" : part_json(item.kind, item.text, ""), item.status);
         if (seals_ && !is_new) out += R"(,"encrypted_content":)" + quoted_json(sealed_reasoning(item.text));
         return out + "}";
       }
       case Kind::kContent:
         return fmt::format(R"({{"type":"message","id":"{}","role":"assistant","content":[{}],"status":"{}"}})", item.id,
-                           is_new ? "" : part_json(item.kind, item.text), item.status);
+                           is_new ? "" : part_json(item.kind, item.text, item.logprobs), item.status);
       default:
-        return fmt::format(
-            R"({{"type":"function_call","id":"{}","call_id":"{}","name":{},"arguments":{},"status":"{}"}})", item.id,
-            item.call_id, quoted_json(item.name), quoted_json(item.text), item.status);
+        return call_json(item);
     }
+  }
+
+  static std::string call_json(const ResponsesItem& item) {
+    const ClientTool& tool = item.tool;
+    const std::string space = tool.space.empty() ? "" : R"(,"namespace":)" + quoted_json(tool.space);
+    if (tool.is_custom) {
+      return fmt::format(
+          R"({{"type":"custom_tool_call","id":"{}","call_id":"{}","name":{}{},"input":{},"status":"{}"}})", item.id,
+          item.call_id, quoted_json(tool.name), space, quoted_json(custom_input(item.text)), item.status);
+    }
+    return fmt::format(
+        R"({{"type":"function_call","id":"{}","call_id":"{}","name":{}{},"arguments":{},"status":"{}"}})", item.id,
+        item.call_id, quoted_json(tool.name), space, quoted_json(item.text), item.status);
   }
 
   std::string response(std::string_view status, std::string_view incomplete_reason, const Usage* usage,
@@ -200,10 +229,12 @@ class ResponsesWriter final : public AnswerWriter {
 
   const AnswerForm form_;
   const json::object echo_;
+  const ClientTools tools_;
   const bool seals_, streams_;
   int sequence_number_ = 0;
   std::string weights_version_;  // once something was computed
   std::vector<ResponsesItem> items_;
+  std::string logprobs_;  // of tokens whose text has yet to pass
   bool is_open_ = false;  // the last item
   std::string_view ending_ = "completed";
 };
@@ -223,9 +254,9 @@ void append_named_event(std::string& out, std::string_view type, std::string_vie
   append_event(out, data);
 }
 
-std::unique_ptr<AnswerWriter> make_responses_writer(AnswerForm form, json::object echo, bool seals_reasoning,
-                                                    bool stream) {
-  return std::make_unique<ResponsesWriter>(std::move(form), std::move(echo), seals_reasoning, stream);
+std::unique_ptr<AnswerWriter> make_responses_writer(AnswerForm form, json::object echo, ClientTools tools,
+                                                    bool seals_reasoning, bool stream) {
+  return std::make_unique<ResponsesWriter>(std::move(form), std::move(echo), std::move(tools), seals_reasoning, stream);
 }
 
 }  // namespace sluice

@@ -1,26 +1,16 @@
 // The bodies of /v1/responses.
 #include <algorithm>
-#include <array>
 #include <boost/json/string.hpp>
 #include <optional>
 
 #include "serve/agent_request.h"
 #include "serve/reasoning_seal.h"
+#include "serve/responses_tools.h"
 
 namespace sluice {
 namespace {
 
 namespace json = boost::json;
-
-// Items of tools that run at OpenAI's, and of agents' own tools of types that this server does not offer.
-constexpr std::array<std::string_view, 20> kForeignItems = {
-    "web_search_call",      "file_search_call",        "computer_call",
-    "computer_call_output", "code_interpreter_call",   "image_generation_call",
-    "local_shell_call",     "local_shell_call_output", "shell_call",
-    "shell_call_output",    "apply_patch_call",        "apply_patch_call_output",
-    "custom_tool_call",     "custom_tool_call_output", "mcp_list_tools",
-    "mcp_approval_request", "mcp_approval_response",   "mcp_call",
-    "tool_search_call",     "tool_search_output"};
 
 class ResponsesReader {
  public:
@@ -37,12 +27,13 @@ class ResponsesReader {
     for (const std::string_view key : {"model", "stream"}) copy(key, key);
     copy("max_output_tokens", "max_tokens");
     read_instructions();
+    tools_.read(fields_);
     read_input();
-    read_tools();
     read_tool_choice();
     read_reasoning();
     read_text();
     read_include();
+    read_truncation();
     if (const json::object* metadata = fields_.read_object("metadata")) out_.echo["metadata"] = *metadata;
     fields_.finish();
     if (fields_.error()) return *fields_.error();
@@ -77,20 +68,20 @@ class ResponsesReader {
     for_each_object(fields_, "input", *input, [this](RequestFields& item, const std::string& path) {
       std::optional<std::string> type;
       item.read("type", type);
-      const std::string kind = type.value_or("message");
+      const std::string kind = type.value_or(item.find("role") != nullptr ? "message" : "item_reference");
       if (kind == "message") return read_message(item, path);
-      if (kind == "function_call") return read_call(item, path);
-      if (kind == "function_call_output") return read_output(item, path);
+      if (kind == "function_call" || kind == "custom_tool_call") return read_call(item, path, kind);
+      if (kind == "function_call_output" || kind == "custom_tool_call_output") return read_output(item, path);
       if (kind == "reasoning") return read_reasoning_item(item, path);
-      if (kind == "item_reference") {
-        return item.refuse("type", path + ".type: no item is kept here; send the item itself", "unsupported_value");
-      }
-      if (std::ranges::find(kForeignItems, kind) == kForeignItems.end()) {
-        return item.fail("type", "message, function_call, function_call_output or reasoning");
-      }
-      fields_.ignored().push_back(path + " (" + kind + ")");
-      item.forget();
+      leave_out(item, path, kind);
     });
+  }
+
+  // Items of tools that run elsewhere, references to items, none of which is kept here, and types that nobody here
+  // knows: API makers add some every month, and a refusal would end the conversation.
+  void leave_out(RequestFields& item, const std::string& path, std::string_view kind) {
+    fields_.ignored().push_back(path + " (" + std::string(kind.substr(0, 100)) + ")");
+    item.forget();
   }
 
   // The texts of a content's parts, in chat's form; a part of another type is an error, or `names` it.
@@ -137,21 +128,24 @@ class ResponsesReader {
     talk_.add(*role, std::move(content), path);
   }
 
-  void read_call(RequestFields& item, const std::string& path) {
-    std::optional<std::string> id, name, arguments;
+  void read_call(RequestFields& item, const std::string& path, std::string_view kind) {
+    std::optional<std::string> id, input;
     item.read("call_id", id);
-    item.read("name", name);
-    item.read("arguments", arguments);
-    if (!name || name->empty()) return item.fail("name", "the name of a function");
-    talk_.add_call(id.value_or(""), *name, json::string(arguments.value_or("{}")), path);
+    const std::string name = read_tool_name(item);
+    if (name.empty()) return item.fail("name", "the name of a function");
+    if (kind == "custom_tool_call") {
+      item.read("input", input);
+      return talk_.add_call(id.value_or(""), name, json::string(custom_arguments(input.value_or(""))), path);
+    }
+    const json::value* arguments = item.find("arguments");
+    talk_.add_call(id.value_or(""), name, arguments != nullptr ? *arguments : json::value("{}"), path);
   }
 
   void read_output(RequestFields& item, const std::string& path) {
     std::optional<std::string> id;
     item.read("call_id", id);
-    if (!id || id->empty()) return item.fail("call_id", "the call_id of a function_call");
     json::value content = read_parts(item, "output", {"input_text", "output_text", "text"}, true);
-    if (!item.error()) talk_.add_result(*id, std::move(content), path);
+    if (!item.error()) talk_.add_result(id.value_or(""), std::move(content), path);
   }
 
   // Sealed text, else the text, else its summary.
@@ -159,12 +153,11 @@ class ResponsesReader {
     std::optional<std::string> sealed;
     item.read("encrypted_content", sealed);
     if (sealed && !sealed->empty()) {
+      if (!is_own_seal(*sealed)) return leave_out(item, path, "reasoning of another server");
       const std::optional<std::string> text = unsealed_reasoning(*sealed);
       if (!text) {
         return item.refuse("encrypted_content",
-                           path +
-                               ".encrypted_content: expected what an answer of Sluice's had, unchanged; leave the "
-                               "item out if it comes from another server",
+                           path + ".encrypted_content: expected the content of an answer of Sluice's, unchanged",
                            "invalid_encrypted_content");
       }
       return talk_.add_reasoning(*text, path);
@@ -174,47 +167,7 @@ class ResponsesReader {
     if (!text.empty()) talk_.add_reasoning(text, path);
   }
 
-  void read_tools() {
-    const json::value* tools = fields_.find("tools");
-    if (tools == nullptr) return;
-    for_each_object(fields_, "tools", *tools, [&](RequestFields& tool, const std::string& path) {
-      std::optional<std::string> type, name, description;
-      std::optional<bool> strict;
-      tool.read("type", type);
-      if (!type) return tool.fail("type", "\"function\"");
-      if (*type != "function") {
-        fields_.ignored().push_back(path + " (" + *type + ")");
-        return tool.forget();
-      }
-      tool.read("name", name);
-      tool.read("description", description);
-      tool.read("strict", strict);
-      if (!name || name->empty()) return tool.fail("name", "the name of a function");
-      json::object function{{"name", *name}};
-      if (description) function["description"] = *description;
-      if (const json::object* parameters = tool.read_object("parameters")) function["parameters"] = *parameters;
-      if (strict) function["strict"] = *strict;
-      tools_.push_back(json::object{{"type", "function"}, {"function", function}});
-      function["type"] = "function";
-      shown_tools_.push_back(std::move(function));
-      tool_paths_.push_back(path);
-    });
-  }
-
-  // Those that `allowed_tools` leaves on offer.
-  void keep(const std::vector<std::string>& names) {
-    json::array kept;
-    for (std::size_t i = 0; i < tools_.size(); ++i) {
-      const json::value& name = tools_[i].at("function").at("name");
-      if (std::ranges::find(names, std::string_view(name.get_string())) == names.end()) continue;
-      kept.push_back(tools_[i]);
-      out_.tool_paths.push_back(tool_paths_[i]);
-    }
-    tools_ = std::move(kept);
-  }
-
   void read_tool_choice() {
-    out_.tool_paths = tool_paths_;
     const json::value* choice = fields_.find("tool_choice");
     if (choice != nullptr && choice->is_object()) {
       RequestFields inner(fields_, "tool_choice", choice->get_object());
@@ -223,33 +176,41 @@ class ResponsesReader {
     } else if (choice != nullptr) {
       out_.chat["tool_choice"] = *choice;
     }
+    out_.tool_paths = tools_.paths();
+    out_.client_tools = tools_.names();
     if (choice != nullptr) out_.echo["tool_choice"] = *choice;
-    if (!shown_tools_.empty()) out_.echo["tools"] = std::move(shown_tools_);
-    if (!tools_.empty()) out_.chat["tools"] = std::move(tools_);
+    if (json::array shown = tools_.take_shown(); !shown.empty()) out_.echo["tools"] = std::move(shown);
+    if (!tools_.empty()) out_.chat["tools"] = tools_.functions();
+  }
+
+  // The name for the model of the tool that these keys name.
+  std::string read_tool_name(RequestFields& of) {
+    std::optional<std::string> name, space;
+    of.read("name", name);
+    of.read("namespace", space);
+    return name ? tools_.model_name(*name, space.value_or("")) : "";
   }
 
   void read_named_choice(RequestFields& inner) {
-    std::optional<std::string> type, name, mode;
+    std::optional<std::string> type, mode;
     inner.read("type", type);
-    inner.read("name", name);
     inner.read("mode", mode);
+    const std::string name = read_tool_name(inner);
     const json::value* allowed = inner.find("tools");
-    if (type == "function" && name) {
-      out_.chat["tool_choice"] = json::object{{"type", "function"}, {"function", json::object{{"name", *name}}}};
+    if ((type == "function" || type == "custom") && !name.empty()) {
+      out_.chat["tool_choice"] = json::object{{"type", "function"}, {"function", json::object{{"name", name}}}};
       return;
     }
     if (type != "allowed_tools" || allowed == nullptr) {
-      return inner.fail("type", "\"function\" with a name, or \"allowed_tools\" with tools");
+      return inner.fail("type", "\"function\" or \"custom\" with a name, or \"allowed_tools\" with tools");
     }
     std::vector<std::string> names;
-    for_each_object(inner, "tools", *allowed, [&names](RequestFields& tool, const std::string& /*path*/) {
-      std::optional<std::string> kind, of;
+    for_each_object(inner, "tools", *allowed, [&](RequestFields& tool, const std::string& /*path*/) {
+      std::optional<std::string> kind;
       tool.read("type", kind);
-      tool.read("name", of);
-      if (kind == "function" && of) names.push_back(*of);
+      if (kind == "function" || kind == "custom") names.push_back(read_tool_name(tool));
     });
-    out_.tool_paths.clear();
-    keep(names);
+    tools_.keep(names);
     out_.chat["tool_choice"] = mode.value_or("auto");
   }
 
@@ -292,8 +253,21 @@ class ResponsesReader {
     inner.finish();
   }
 
+  // "auto" lets a server leave out old items of an input that is too long. Nothing is left out here: it is an error.
+  void read_truncation() {
+    std::optional<std::string> truncation;
+    fields_.read("truncation", truncation);
+    if (!truncation) return;
+    if (*truncation != "auto" && *truncation != "disabled") fields_.fail("truncation", "\"auto\" or \"disabled\"");
+    out_.echo["truncation"] = *truncation;
+  }
+
   void read_include() {
     const json::value* include = fields_.find("include");
+    if (const json::value* top = fields_.find("top_logprobs")) {
+      out_.chat["logprobs"] = true;
+      out_.chat["top_logprobs"] = *top;
+    }
     if (include == nullptr) return;
     if (!include->is_array()) return fields_.fail("include");
     for (const json::value& item : include->get_array()) {
@@ -301,6 +275,8 @@ class ResponsesReader {
       const std::string_view name = item.get_string();
       if (name == "reasoning.encrypted_content") {
         out_.seals_reasoning = true;
+      } else if (name == "message.output_text.logprobs") {
+        out_.chat["logprobs"] = true;
       } else {
         fields_.ignored().push_back("include (" + std::string(name.substr(0, 100)) + ")");
       }
@@ -311,8 +287,7 @@ class ResponsesReader {
   RequestFields fields_;
   AgentRequest out_;
   ChatConversation talk_;
-  json::array tools_, shown_tools_;
-  std::vector<std::string> tool_paths_;
+  ResponsesTools tools_;
 };
 
 }  // namespace

@@ -39,14 +39,27 @@ void Router::route(const HttpExchangePtr& exchange) const {
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
   }
   if (allowed.empty()) {
+    const std::string_view meant = meant_by(request.path);
+    const std::string hint = meant.empty() ? "" : fmt::format("; did you mean {}?", meant);
     return exchange->respond(
-        error_response({404, fmt::format("no such path: {}", quoted(request.path)), "", "not_found"}));
+        error_response({404, fmt::format("no such path: {}{}", quoted(request.path), hint), "", "not_found"}));
   }
   HttpResponse response = error_response(
       {405, fmt::format("{}: expected method {}, found {}", quoted(request.path), allowed, quoted(request.method)), "",
        "method_not_allowed"});
   response.allow = allowed;
   exchange->respond(std::move(response));
+}
+
+std::string_view Router::meant_by(std::string_view path) const {
+  std::string_view longest, shortest;  // at the end of `path`; that end with it
+  for (const Route& route : routes_) {
+    if (route.path.size() <= 1 || route.path.ends_with('*')) continue;
+    if (path.ends_with(route.path) && route.path.size() > longest.size()) longest = route.path;
+    const bool is_shorter = shortest.empty() || route.path.size() < shortest.size();
+    if (path.size() > 1 && is_shorter && route.path.ends_with(path)) shortest = route.path;
+  }
+  return longest.empty() ? shortest : longest;
 }
 
 std::string_view Router::route_of(std::string_view path) const {

@@ -19,6 +19,8 @@ class Router {
   void route(const HttpExchangePtr& exchange) const;
   // The path of the route that a request's path belongs to, "other" if none: a label with few values.
   std::string_view route_of(std::string_view path) const;
+  // The path that was probably meant: "/v1/v1/models" and "/models" are "/v1/models". "" without a likely one.
+  std::string_view meant_by(std::string_view path) const;
 
  private:
   struct Route {

@@ -18,6 +18,7 @@
 #include "serve/admission.h"
 #include "serve/answer_constraint.h"
 #include "serve/api_context.h"
+#include "serve/content_coding.h"
 #include "serve/endpoints.h"
 #include "serve/health.h"
 #include "serve/request_log.h"
@@ -70,11 +71,13 @@ class Server::Impl {
                  TaskQueue(1),
                  TaskQueue(options.workers)},
         access_(options.http.hosts, options.cors_origins),
+        decoder_(options.http.max_body_bytes, options.http.max_bodies_bytes),
         health_(model.engine, options.watchdog_seconds) {
     add("POST", "/v1/chat/completions", chat_completions);
     add("POST", "/v1/completions", completions);
     add("POST", "/v1/score", score);
     add("POST", "/v1/responses", responses);
+    add("POST", "/v1/responses/input_tokens", count_input_tokens);
     add("POST", "/v1/messages", messages);
     add("POST", "/v1/messages/count_tokens", count_tokens);
     add("POST", "/v1/chat/completions/render", render_prompt);
@@ -109,6 +112,7 @@ class Server::Impl {
     SLUICE_RETURN_IF_ERROR(start_traces());
     HttpServerOptions http = options_.http;
     http.now = options_.now;
+    http.check_header = [this](HttpRequest& request) { return check_header(request); };
     SLUICE_ASSIGN_OR_RETURN(http_, HttpServer::start(
                                        http, [this](const HttpExchangePtr& exchange) { answer(exchange); },
                                        [this](const HttpSummary& summary) { observe(summary); }));
@@ -149,12 +153,22 @@ class Server::Impl {
 
  private:
   // Requests may come before start() knows on what it listens.
-  void answer(const HttpExchangePtr& exchange) {
+  void learn_address() {
     std::call_once(knows_address_, [this] {
       const bool is_loopback = is_loopback_.get_future().get();
       access_.set_loopback(is_loopback);
       context_.is_loopback = is_loopback;
     });
+  }
+
+  std::optional<ApiError> check_header(HttpRequest& request) {
+    learn_address();
+    if (auto error = access_.check(request)) return error;
+    return access_.check_key(request);
+  }
+
+  void answer(const HttpExchangePtr& exchange) {
+    learn_address();
     HttpRequest& request = exchange->request();
     read_traceparent(request.header("traceparent"), traces_ != nullptr, request.record);
     if (const auto error = access_.check(exchange->request())) return exchange->respond(error_response(*error));
@@ -165,7 +179,18 @@ class Server::Impl {
     if (const auto error = set_deadline(context_, exchange->request())) {
       return exchange->respond(error_response(*error));
     }
-    router_.route(exchange);
+    if (request.body.empty() || !is_coded(request.header("content-encoding"))) return router_.route(exchange);
+    context_.workers.run([this, exchange] { decode(exchange); });
+  }
+
+  // Decoding takes too long for the network thread, which routes the request afterwards.
+  void decode(const HttpExchangePtr& exchange) {
+    if (const auto error = decoder_.decode(exchange->request())) {
+      HttpResponse response = error_response(*error);
+      if (error->status == 415) response.headers = fmt::format("Accept-Encoding: {}\r\n", kKnownCodings);
+      return exchange->respond(std::move(response));
+    }
+    exchange->post([this, exchange] { router_.route(exchange); });
   }
 
   void add(const char* method, const char* path, Endpoint endpoint) {
@@ -246,6 +271,7 @@ class Server::Impl {
   const ServerOptions options_;
   ApiContext context_;
   Access access_;
+  BodyDecoder decoder_;
   HealthCheck health_;
   Router router_;
   std::promise<bool> is_loopback_;

@@ -133,9 +133,8 @@ struct ChatDelta {
 
 // Why an answer ends.
 enum class AnswerEnd {
-  kComplete,    // the model ended it
-  kStopString,  // a stop string of the client follows; the text before it is complete
-  kCut,         // it ran out of tokens, in the middle of whatever it was
+  kComplete,  // the model ended it
+  kCut,       // it ran out of tokens, in the middle of whatever it was
 };
 
 // Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end
@@ -148,9 +147,8 @@ class ChatOutputParser {
 
   virtual std::vector<ChatDelta> push(std::string_view text) = 0;
   // The answer has ended; later pushes give nothing. If the model ended it, what was held back is passed on and the
-  // arguments of an open call are completed. Otherwise the arguments of that call end where the model did, as text that
-  // is not JSON, so that nobody executes half a call; if the answer was cut, a possible beginning of a marker is
-  // dropped.
+  // arguments of an open call are completed. If the answer was cut, the arguments of that call end where the model did,
+  // as text that is not JSON, so that nobody executes half a call, and a possible beginning of a marker is dropped.
   virtual std::vector<ChatDelta> finish(AnswerEnd end) = 0;
   // Whether there were tool calls and all are complete: then the finish reason of a regular end is "tool_calls".
   virtual bool had_tool_calls() const = 0;

@@ -106,14 +106,14 @@ Status parse_content(const json::object& object, const std::string& what, ChatMe
   return {};
 }
 
-// Text that is no JSON passes: a model may have written it, and the conversation must be able to go on.
-Result<std::string> parse_arguments(const json::value* value, const std::string& what) {
-  if (value && value->is_object()) return dump_json_python(*value);
-  if (!value || !value->is_string()) return unexpected(what, "the JSON text of an object", value);
+// Text that is no JSON, and JSON that is no object, pass as they are: a model wrote them, and the conversation must be
+// able to go on. Models write null for functions without parameters: that, and nothing, is an empty object.
+std::string parse_arguments(const json::value* value) {
+  if (value == nullptr || value->is_null()) return "{}";
+  if (!value->is_string()) return dump_json_python(*value);
   std::string text(value->get_string());
-  const auto parsed = parse_json(text, what);
-  if (parsed.ok() && !parsed->is_object()) return unexpected(what, "the JSON text of an object", value);
-  return text;
+  const auto parsed = parse_json(text, "arguments");
+  return parsed.ok() && parsed->is_null() ? "{}" : text;
 }
 
 Result<ChatToolCall> parse_tool_call(const json::value& value, const std::string& what) {
@@ -128,8 +128,7 @@ Result<ChatToolCall> parse_tool_call(const json::value& value, const std::string
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(function.status());
   if (call.name.empty()) return invalid_argument(what + ": function: key 'name': expected a name, found \"\"");
-  SLUICE_ASSIGN_OR_RETURN(call.arguments,
-                          parse_arguments(function.find("arguments"), what + ": function: key 'arguments'"));
+  call.arguments = parse_arguments(function.find("arguments"));
   return call;
 }
 

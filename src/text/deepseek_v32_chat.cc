@@ -77,7 +77,8 @@ class Renderer {
         append_turn(out, index);
         return {};
       case ChatRole::kDeveloper:
-        return append_developer(out, index);
+        append_developer(out, index);
+        return {};
       case ChatRole::kAssistant:
         return append_assistant(out, index);
       case ChatRole::kTool:
@@ -108,15 +109,10 @@ class Renderer {
     open_answer(out, thinking_ && static_cast<int>(index) == last_user_);
   }
 
-  Status append_developer(ChatPrompt& out, std::size_t index) const {
-    const std::string said = content(messages_[index]);
-    if (said.empty()) {
-      return invalid_argument("developer message: expected a content that is not empty, found \"\"");
-    }
+  void append_developer(ChatPrompt& out, std::size_t index) const {
     append_attachments(out.open_message(text::kUser), messages_[index]);
-    out.text.own(text::kDeveloperContent).client(said);
+    out.text.own(text::kDeveloperContent).client(content(messages_[index]));
     append_turn(out, index);
-    return {};
   }
 
   Status append_assistant(ChatPrompt& out, std::size_t index) {

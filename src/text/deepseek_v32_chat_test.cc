@@ -120,7 +120,8 @@ TEST(DeepSeekV32Chat, Developer) {
       kTools + "}]";
   EXPECT_EQ(render(message, {.thinking = true}), std::string("<｜User｜>") + kToolsText + kFormatText +
                                                      "\n\n# The user's message is: D<｜Assistant｜><think>");
-  EXPECT_THAT(render(R"([{"role": "developer", "content": ""}])"), HasSubstr("not empty"));
+  EXPECT_EQ(render(R"([{"role": "developer", "content": ""}])", {.thinking = true}),
+            "<｜User｜>\n\n# The user's message is: <｜Assistant｜><think>");
 }
 
 constexpr char kReasoned[] = R"([{"role": "user", "content": "a"},

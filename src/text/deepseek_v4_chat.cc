@@ -105,7 +105,8 @@ class Renderer {
         append_attachments(out.text, message);
         return {};
       case ChatRole::kDeveloper:
-        return append_developer(out, message);
+        append_developer(out, message);
+        return {};
       case ChatRole::kUser:
         append_blocks(out.open_message(text::kUser), chat_.turns[index].blocks);
         return {};
@@ -145,14 +146,9 @@ class Renderer {
     out.reasoning_open = with_reasoning;
   }
 
-  static Status append_developer(ChatPrompt& out, const ChatMessage& message) {
-    const std::string content = join_content(message.content, "\n\n");
-    if (content.empty()) {
-      return invalid_argument("developer message: expected a content that is not empty, found \"\"");
-    }
-    out.open_message(text::kUser).client(content);
+  static void append_developer(ChatPrompt& out, const ChatMessage& message) {
+    out.open_message(text::kUser).client(join_content(message.content, "\n\n"));
     append_attachments(out.text, message);
-    return {};
   }
 
   void append_assistant(ChatPrompt& out, std::size_t index) const {

@@ -47,16 +47,16 @@ GenerationDelta GenerationStream::push(const Output& output) {
       out.top.push_back(output.top);
     }
     const bool is_end_token = output.finished && output.reason == FinishReason::kStop;
-    if (!is_end_token && !hides(*output.token)) pass_on(stop_.push(detokenizer_.push(*output.token)), out);
+    if (is_end_token) out.stop_token = output.token;
+    if (!is_end_token && !hides(*output.token)) pass_on(detokenizer_.push(*output.token), out);
   }
   if (stop_.stopped()) {
     finish(FinishReason::kStop, out);
   } else if (output.finished && (output.reason == FinishReason::kStop || output.reason == FinishReason::kLength)) {
     // Half a character at the end of a cut chat answer may be part of a marker.
     const bool drop_rest = parser_ != nullptr && output.reason == FinishReason::kLength;
-    if (!drop_rest) pass_on(stop_.push(detokenizer_.finish()), out);
-    if (!stop_.stopped()) pass_on(stop_.finish(), out);
-    finish(stop_.stopped() ? FinishReason::kStop : output.reason, out);
+    if (!drop_rest) pass_on(detokenizer_.finish(), out);
+    finish(output.reason, out);
   } else if (output.finished) {
     finished_ = out.finished = true;
     out.failure = output.reason == FinishReason::kCancelled ? unavailable("the request was cancelled") : output.status;
@@ -71,29 +71,40 @@ bool GenerationStream::hides(std::int32_t token) const {
 }
 
 void GenerationStream::pass_on(std::string_view text, GenerationDelta& out) {
-  if (text.empty()) return;
-  std::vector<ChatDelta> deltas;
-  if (parser_ != nullptr) {
-    deltas = parser_->push(text);
-  } else {
-    deltas.push_back({ChatDelta::Kind::kContent, std::string(text), 0});
-  }
+  if (text.empty() || stop_.stopped()) return;
+  if (parser_ != nullptr) return deliver(parser_->push(text), out);
+  deliver({{ChatDelta::Kind::kContent, std::string(text), 0}}, out);
+}
+
+void GenerationStream::deliver(std::vector<ChatDelta> deltas, GenerationDelta& out) {
   count_reasoning(deltas);
-  std::move(deltas.begin(), deltas.end(), std::back_inserter(out.text));
+  for (ChatDelta& delta : deltas) {
+    if (stop_.stopped()) return;
+    const bool is_text = delta.kind == ChatDelta::Kind::kContent || delta.kind == ChatDelta::Kind::kReasoning;
+    if (!is_text || delta.kind != text_kind_) deliver_held(out);
+    if (is_text) {
+      text_kind_ = delta.kind;
+      delta.text = stop_.push(delta.text);
+      if (delta.text.empty()) continue;
+    }
+    out.text.push_back(std::move(delta));
+  }
+}
+
+void GenerationStream::deliver_held(GenerationDelta& out) {
+  if (std::string held = stop_.finish(); !held.empty()) out.text.push_back({text_kind_, std::move(held), 0});
 }
 
 void GenerationStream::finish(FinishReason reason, GenerationDelta& out) {
   finished_ = out.finished = true;
-  out.finish_reason = reason == FinishReason::kStop ? "stop" : "length";
+  if (!stop_.stopped() && parser_ != nullptr) {
+    deliver(parser_->finish(reason == FinishReason::kLength ? AnswerEnd::kCut : AnswerEnd::kComplete), out);
+  }
+  if (!stop_.stopped()) deliver_held(out);
+  const bool is_stop = stop_.stopped() || reason == FinishReason::kStop;
+  out.finish_reason = is_stop ? "stop" : "length";
   out.stop_string = stop_.found();
-  if (parser_ == nullptr) return;
-  const AnswerEnd end = stop_.stopped()                   ? AnswerEnd::kStopString
-                        : reason == FinishReason::kLength ? AnswerEnd::kCut
-                                                          : AnswerEnd::kComplete;
-  std::vector<ChatDelta> rest = parser_->finish(end);
-  count_reasoning(rest);
-  std::move(rest.begin(), rest.end(), std::back_inserter(out.text));
-  if (reason == FinishReason::kStop && parser_->had_tool_calls()) out.finish_reason = "tool_calls";
+  if (is_stop && parser_ != nullptr && parser_->had_tool_calls()) out.finish_reason = "tool_calls";
 }
 
 // A token belongs to the text that its arrival lets pass; those that were held back go with the text that follows.

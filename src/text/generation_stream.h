@@ -1,9 +1,10 @@
 // GenerationStream: from the engine's tokens to the text of an answer.
 //
-//   token -> detokeniser (whole characters) -> stop strings -> the chat encoding's parser -> deltas
+//   token -> detokeniser (whole characters) -> the chat encoding's parser -> stop strings -> deltas
 //
-// The end token gives no text. Stop strings are looked for in everything that the model writes, reasoning and markers
-// included. Thread safety: belongs to one choice of one request.
+// The end token gives no text. Stop strings are looked for in the text that the client gets, content and reasoning each
+// by itself: the markup, names and arguments of calls have none, so that no stop string cuts a call.
+// Thread safety: belongs to one choice of one request.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,10 @@ struct GenerationDelta {
   std::shared_ptr<const std::string> weights_version;     // of the model that computed it
   std::shared_ptr<const ExportedRows> exported;           // when asked for
   bool finished = false;
-  std::string_view finish_reason;  // "stop", "length" or "tool_calls", when finished and not failed
-  std::string stop_string;         // the one that ended the answer, when finished; else ""
-  Status failure;                  // why the answer failed, when finished
+  std::string_view finish_reason;          // "stop", "length" or "tool_calls", when finished and not failed
+  std::string stop_string;                 // the one that ended the answer, when finished; else ""
+  std::optional<std::int32_t> stop_token;  // the same of an end token or stop token
+  Status failure;                          // why the answer failed, when finished
 };
 
 // What of the answer is its text.
@@ -57,6 +59,8 @@ class GenerationStream {
 
  private:
   void pass_on(std::string_view text, GenerationDelta& out);
+  void deliver(std::vector<ChatDelta> deltas, GenerationDelta& out);
+  void deliver_held(GenerationDelta& out);
   void finish(FinishReason reason, GenerationDelta& out);
   void count_reasoning(const std::vector<ChatDelta>& text);
   bool hides(std::int32_t token) const;
@@ -65,6 +69,7 @@ class GenerationStream {
   std::optional<AnswerMarkup> markup_;  // all other special tokens are hidden from the parser
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;
+  ChatDelta::Kind text_kind_ = ChatDelta::Kind::kContent;  // of the text that stop_ has seen last
   std::unique_ptr<ChatOutputParser> parser_;
   bool logprobs_;
   bool finished_ = false;

@@ -75,5 +75,98 @@ TEST(GenerationStream, SpecialTokensAreHiddenButForWhatTheParserReads) {
             "|f|{}");
 }
 
+// "(reasoning)content|name|arguments" and the finish reason of bytes that come one by one, with stop strings. `cut`: so
+// many of them are the whole answer.
+std::string stopped(const ChatParserNames& names, std::string_view text, const std::vector<std::string>& stops,
+                    std::size_t cut = std::string::npos) {
+  static const auto tokens = tokenizer({});
+  GenerationStream stream(*tokens, stops, false, make_chat_parser(names, false, true));
+  std::string out;
+  ChatDelta::Kind last = Kind::kToolCallArguments;
+  const auto add = [&](const GenerationDelta& delta) {
+    for (const ChatDelta& d : delta.text) {
+      if (d.kind == Kind::kToolCall) out += "|" + d.text + "|";
+      if (d.kind == Kind::kReasoning && last != Kind::kReasoning) out += "R:";
+      if (d.kind == Kind::kContent && last != Kind::kContent) out += "C:";
+      if (d.kind != Kind::kToolCall) out += d.text;
+      last = d.kind;
+    }
+    if (delta.finished) out += "=" + std::string(delta.finish_reason);
+  };
+  for (std::size_t i = 0; i < std::min(cut, text.size()); ++i) {
+    Output output;
+    output.token = static_cast<unsigned char>(text[i]);
+    output.finished = i + 1 == cut;
+    output.reason = FinishReason::kLength;
+    add(stream.push(output));
+  }
+  Output end;
+  end.token = 'e';
+  end.finished = true;
+  end.reason = FinishReason::kStop;
+  add(stream.push(end));
+  return out;
+}
+
+struct Syntax {
+  ChatParserNames names;
+  std::string_view call;
+};
+constexpr std::string_view kDsml =
+    "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"k\" string=\"true\">a b\n"
+    "Observation:</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>";
+const std::vector<Syntax>& syntaxes() {
+  static const std::vector<Syntax> kAll = {
+      {{"deepseek_v4", "none"}, kDsml},
+      {{"hermes", "none"},
+       "\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"k\": \"a b\\nObservation:\"}}\n</tool_call>"},
+      {{"llama3_json", "none"}, "\n\n{\"name\": \"f\", \"parameters\": {\"k\": \"a b\\nObservation:\"}}"},
+      {{"deepseek_v31", "none"},
+       "\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"k\": \"a b\\nObservation:\"}"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {{"deepseek_v3", "none"},
+       "\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"k\": \"a "
+       "b\\nObservation:\"}\n```"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+  };
+  return kAll;
+}
+
+TEST(GenerationStream, StopStringsNeverCutACall) {
+  for (const Syntax& syntax : syntaxes()) {
+    for (const char* stop : {"\n", "\"", "<", ">", "{", "}", ":", "name", "f", "k", "Observation:", " ", "｜",
+                             "parameter", "\n\n", "tool", "</", "a b"}) {
+      EXPECT_EQ(stopped(syntax.names, syntax.call, {stop}), R"(|f|{"k": "a b\nObservation:"}=tool_calls)")
+          << syntax.names.tool_call << " " << stop;
+    }
+    EXPECT_EQ(stopped(syntax.names, "I look." + std::string(syntax.call), {"look"}), "C:I =stop");
+    if (syntax.names.tool_call == "llama3_json") continue;  // whose calls come first
+    EXPECT_EQ(stopped(syntax.names, "I look." + std::string(syntax.call), {".\n"}),
+              R"(C:I look.|f|{"k": "a b\nObservation:"}=tool_calls)");
+  }
+}
+
+TEST(GenerationStream, ACutAnywhereShowsNoMarkup) {
+  for (const Syntax& syntax : syntaxes()) {
+    for (std::size_t cut = 1; cut < syntax.call.size(); ++cut) {
+      for (const std::vector<std::string>& stops : {std::vector<std::string>(), {"\n"}, {"<"}, {"zz"}}) {
+        const std::string told = stopped(syntax.names, syntax.call, stops, cut);
+        const std::size_t content = told.find("C:");  // blank lines at most
+        const bool is_clean = content == std::string::npos || told[told.find_first_not_of('\n', content + 2)] == '=';
+        EXPECT_TRUE(is_clean) << syntax.names.tool_call << " " << cut << ": " << told;
+      }
+    }
+  }
+}
+
+TEST(GenerationStream, StopStringsAreLookedForInReasoningAndContentApart) {
+  const ChatParserNames thinks{"none", "think"};
+  EXPECT_EQ(stopped(thinks, "<think>ab</think>cd", {"b"}), "R:a=stop");
+  EXPECT_EQ(stopped(thinks, "<think>ab</think>cd", {"d"}), "R:abC:c=stop");
+  EXPECT_EQ(stopped(thinks, "<think>ab</think>cd", {"bc"}), "R:abC:cd=stop") << "they are two texts";
+  EXPECT_EQ(stopped(thinks, "<think>ab</think>bc", {"bb", "</think>"}), "R:abC:bc=stop");
+  EXPECT_EQ(stopped({"none", "none"}, "abcabd", {"abd"}), "C:abc=stop");
+}
+
 }  // namespace
 }  // namespace sluice::generation_stream_test

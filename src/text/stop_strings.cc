@@ -57,6 +57,7 @@ std::string StopMatcher::push(std::string_view text) {
 }
 
 std::string StopMatcher::finish() {
+  for (Pattern& pattern : patterns_) pattern.matched = 0;
   return std::exchange(held_, {});
 }
 

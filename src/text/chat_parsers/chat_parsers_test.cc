@@ -361,11 +361,10 @@ TEST(ChatParsers, AStopStringWithinACallLeavesItOpen) {
   const MakeParser dsml = maker("deepseek_v4");
   const std::string opening = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n";
   const std::string parameter = "<｜DSML｜parameter name=\"a\" string=\"true\">x <";
-  EXPECT_EQ(parse_end(dsml, opening + parameter, AnswerEnd::kStopString).calls[0].second, "{\"a\": \"x <");
   EXPECT_EQ(parse_end(dsml, opening + parameter, AnswerEnd::kCut).calls[0].second, "{\"a\": \"x ");
   EXPECT_EQ(parse_end(dsml, opening, AnswerEnd::kCut).calls[0].second, "{");
   EXPECT_EQ(parse_end(dsml, opening + "{\"a\": 1}", AnswerEnd::kCut).calls[0].second, "{\"a\": 1");
-  EXPECT_EQ(parse_end(dsml, "1 <", AnswerEnd::kStopString).content, "1 <");
+  EXPECT_EQ(parse_end(dsml, "1 <", AnswerEnd::kComplete).content, "1 <");
   EXPECT_EQ(parse_end(maker("hermes"), "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 12", AnswerEnd::kCut)
                 .calls[0]
                 .second,

@@ -1,5 +1,7 @@
 #include "text/chat_parsers/json_call.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/json/value.hpp>
 #include <utility>
 
@@ -10,6 +12,8 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMaxKeyBytes = 4096;
+
+constexpr std::array<std::string_view, 5> kCallKeys = {"name", "arguments", "parameters", "type", "id"};
 
 // The text of a JSON string.
 std::string decoded(const std::string& json) {
@@ -84,6 +88,7 @@ std::size_t JsonCallReader::push_key(std::string_view text) {
   raw_ += json_.take();
   if (json_.status() == JsonPrefix::Status::kComplete) {
     key_ = decoded(raw_);
+    has_other_keys_ = has_other_keys_ || std::ranges::find(kCallKeys, key_) == kCallKeys.end();
     state_ = State::kColon;
   } else if (json_.status() == JsonPrefix::Status::kBroken || raw_.size() > kMaxKeyBytes) {
     status_ = Status::kBroken;
@@ -137,6 +142,13 @@ void JsonCallReader::pass_on_arguments() {
 void JsonCallReader::end_object() {
   status_ = Status::kComplete;
   if (!started_ && !name_.empty() && !needs_arguments_) pass_on_arguments();
+}
+
+bool JsonCallReader::may_be_call() const {
+  if (status_ == Status::kBroken || has_other_keys_) return false;
+  if (state_ != State::kKeyText) return true;
+  return std::ranges::any_of(kCallKeys,
+                             [&](std::string_view key) { return ("\"" + std::string(key)).starts_with(raw_); });
 }
 
 void JsonCallReader::finish(AnswerEnd end) {

@@ -30,6 +30,8 @@ class JsonCallReader {
 
   Status status() const { return status_; }
   bool has_started() const { return started_; }
+  // Whether what was read so far has nothing that a call has not.
+  bool may_be_call() const;
 
  private:
   enum class State : std::uint8_t { kObject, kKeyOrEnd, kKey, kKeyText, kColon, kValue, kAfterValue };
@@ -53,6 +55,7 @@ class JsonCallReader {
   std::string name_;       // of the function, "" if not known
   std::string arguments_;  // complete arguments that wait for the name
   bool has_arguments_ = false;
+  bool has_other_keys_ = false;
   bool is_streaming_ = false;  // the value being read is passed on as it comes
   bool started_ = false;
 };

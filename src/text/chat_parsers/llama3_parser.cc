@@ -24,17 +24,19 @@ std::vector<ChatDelta> Llama3OutputParser::finish(AnswerEnd end) {
   const bool is_cut = end == AnswerEnd::kCut;
   switch (state_) {
     case State::kStart:
+      if (!is_cut) sink_.content(pending_);  // blanks, before whatever was to come
+      break;
     case State::kContent:
       if (is_cut) drop_unfinished_marker(pending_);
       sink_.content(pending_);
       break;
-    case State::kCall:
+    case State::kCall: {
+      const bool may_be_call = opening_ == kPythonTag || sink_.has_whole_calls() || call_->may_be_call();
       call_->finish(end);
-      if (call_->has_started()) break;
-      // Without the tag or another call before it, any object may begin like this.
-      if (is_cut && (opening_ == kPythonTag || sink_.has_whole_calls())) break;
+      if (call_->has_started() || (is_cut && may_be_call)) break;
       sink_.content(opening_ + pending_);
       break;
+    }
     case State::kBetween:  // what is left parts calls that did not come
     case State::kDone:
       break;
