@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -29,7 +30,11 @@ class Conversation {
  public:
   Conversation(const LoadedModel& model, const ChatEncoding& chat, const ChatOptions& options,
                const SamplingParams& sampling)
-      : model_(model), chat_(chat), sampling_(sampling), max_tokens_(options.text.max_tokens) {
+      : model_(model),
+        chat_(chat),
+        sampling_(sampling),
+        rules_(token_rules(options.text)),
+        max_tokens_(options.text.max_tokens) {
     request_.thinking = options.thinking;
     start_over(options.system);
   }
@@ -86,6 +91,7 @@ class Conversation {
     GenerationRequest request;
     SLUICE_RETURN_IF_ERROR(request.set_conversation(*model_.tokenizer, chat_, request_));
     request.sampling = sampling_;
+    request.rules = rules_;
     request.max_tokens = max_tokens_;
     const auto stats =
         generate(model_, std::move(request), [&printer](const ChatDelta& delta) { printer.print(delta); });
@@ -98,19 +104,23 @@ class Conversation {
   const LoadedModel& model_;
   const ChatEncoding& chat_;
   const SamplingParams sampling_;
+  const std::shared_ptr<const TokenRules> rules_;
   const int max_tokens_;
   std::string system_;
   ChatRequest request_;
 };
 
-Status converse(const ChatOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const SamplingParams sampling, sampling_params(options.text));
+Status converse(const ChatOptions& given) {
+  ChatOptions options = given;
+  SLUICE_RETURN_IF_ERROR(sampling_params(options.text).status());
   EngineSetup engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());
 
+  apply_defaults(model.generation, options.text);
+  SLUICE_ASSIGN_OR_RETURN(const SamplingParams sampling, sampling_params(options.text));
   Conversation conversation(model, *chat, options, sampling);
   const bool interactive = isatty(STDIN_FILENO) == 1;
   if (interactive)

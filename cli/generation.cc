@@ -77,6 +77,7 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
                                                   .max_tokens = max_tokens,
                                                   .stop_token_ids = model.engine->end_token_ids(),
                                                   .sampling = request.sampling,
+                                                  .rules = std::move(request.rules),
                                                   .cache_salt = "",
                                                   .message_starts = std::move(request.message_starts),
                                                   .on_output = [&queue](Output o) { queue.push(0, std::move(o)); },

@@ -45,7 +45,8 @@ struct GenerationRequest {
   std::vector<std::int32_t> message_starts = {};  // as Request has them
   std::unique_ptr<ChatOutputParser> parser;       // null: raw text
   SamplingParams sampling;
-  int max_tokens = 0;  // cut to what the context still holds
+  std::shared_ptr<const TokenRules> rules = {};  // null: none
+  int max_tokens = 0;                            // cut to what the context still holds
 
   // The prompt, its message starts and the parser of a conversation's next answer.
   Status set_conversation(const Tokenizer& tokenizer, const ChatEncoding& chat, const ChatRequest& conversation);

@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/engine_impl.h"
 #include "files/gguf_file.h"
 #include "text/stand_in_tokenizer.h"
+#include "text/tokenizer_companions.h"
 
 namespace sluice {
 
@@ -31,8 +33,7 @@ std::string folder_of(const std::string& model) {
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config) {
   const std::string folder = folder_of(model.folder);
-  std::error_code error;
-  const bool has_one = is_gguf_path(folder) || std::filesystem::exists(folder + "/tokenizer.json", error);
+  const bool has_one = is_gguf_path(folder) || has_tokenizer_files(folder);
   if (has_one) return Tokenizer::load(folder);
   if (model.load_format != "dummy") {
     return not_found(fmt::format(
@@ -46,6 +47,29 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
   return stand_in_tokenizer(config.vocab_size, config.bos_token_id, config.eos_token_ids);
 }
 
+namespace {
+
+// Whether nothing but the model's own files says how conversations are written.
+bool is_of_the_folder(const ChatEncodingOptions& options) {
+  return options.template_file.empty() && options.parsers.tool_call.empty() && options.parsers.reasoning.empty();
+}
+
+// Defaults of requests that cannot be kept are left out, and said once.
+void settle_generation(LoadedModel& model) {
+  GenerationConfig& generation = model.generation;
+  if (!generation.unsupported.empty()) {
+    log_warning("generation_config.json: not supported, and left out of answers: {}",
+                fmt::join(generation.unsupported, ", "));
+  }
+  if (!generation.has_penalties() || model.engine->takes_penalties()) return;
+  log_warning(
+      "generation_config.json: presence, frequency and repetition penalties are not supported on this device, and are "
+      "left out of answers; --device cpu has them");
+  generation.presence_penalty = generation.frequency_penalty = generation.repetition_penalty = std::nullopt;
+}
+
+}  // namespace
+
 Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEncodingOptions& chat_options) {
   LoadedModel model;
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(options.model.folder));
@@ -55,10 +79,16 @@ Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEn
   Result<std::unique_ptr<ChatEncoding>> chat = load_chat_encoding(config.model_type, folder, chat_options);
   if (chat.ok()) {
     model.chat = std::move(chat).value();
+  } else if (is_of_the_folder(chat_options) && chat.status().code() == StatusCode::kInvalidArgument) {
+    log_warning("{}; raw completions work without it, and conversations are refused", chat.status().message());
+    model.chat = unusable_chat(chat.status(), folder);
   } else if (chat.status().code() != StatusCode::kNotFound) {
     return chat.status();
   }
-  SLUICE_ASSIGN_OR_RETURN(model.engine, start_engine(options));
+  std::vector<std::int32_t> ends;
+  if (const auto id = model.tokenizer->eos_id()) ends.push_back(*id);
+  SLUICE_ASSIGN_OR_RETURN(model.engine, start_engine(options, model.generation, ends));
+  settle_generation(model);
   return model;
 }
 

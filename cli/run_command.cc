@@ -45,12 +45,15 @@ Status run(const RunOptions& given) {
         "--raw: the text goes to the model as it is; --thinking and --system need the chat encoding");
   }
   GenerationRequest request;
-  SLUICE_ASSIGN_OR_RETURN(request.sampling, sampling_params(options.text));
+  SLUICE_RETURN_IF_ERROR(sampling_params(options.text).status());
   SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder, resolve_model(given.engine.model));
   std::string text = options.prompt;
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
   options.engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(options.engine, options.chat));
+  apply_defaults(model.generation, options.text);
+  SLUICE_ASSIGN_OR_RETURN(request.sampling, sampling_params(options.text));
+  request.rules = token_rules(options.text);
   SLUICE_RETURN_IF_ERROR(encode_prompt(model, options, text, request));
   request.max_tokens = options.text.max_tokens;
 

@@ -21,6 +21,10 @@ SamplingDefaults sampling_defaults(const GenerationConfig& generation) {
   if (generation.temperature) defaults.temperature = *generation.temperature;
   if (generation.top_p) defaults.top_p = *generation.top_p;
   if (generation.top_k) defaults.top_k = *generation.top_k;
+  if (generation.min_p) defaults.min_p = *generation.min_p;
+  if (generation.presence_penalty) defaults.presence_penalty = *generation.presence_penalty;
+  if (generation.frequency_penalty) defaults.frequency_penalty = *generation.frequency_penalty;
+  if (generation.repetition_penalty) defaults.repetition_penalty = *generation.repetition_penalty;
   if (generation.do_sample == false) defaults.temperature = 0.0F;
   return defaults;
 }

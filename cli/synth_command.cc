@@ -36,7 +36,8 @@ Status write_text(const std::string& path, const std::string& text) {
 
 // The files that a tokenizer folder has; tokenizer.json must be there.
 Status copy_tokenizer(const std::string& from, const std::string& to) {
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "generation_config.json"}) {
     const std::string path = fmt::format("{}/{}", from, name);
     std::error_code error;
     if (!fs::exists(path, error) && name != std::string_view("tokenizer.json")) continue;

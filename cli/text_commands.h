@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "config/generation_config.h"
 #include "model/engine_setup.h"
 #include "serve/api_keys.h"
 #include "serve/key_limits.h"
@@ -25,16 +27,22 @@ namespace sluice {
 // Options that `run` and `chat` share: how an answer is sampled.
 
 struct TextOptions {
-  float temperature = 0.0F;  // 0: greedy
-  float top_p = 1.0F;
-  int top_k = 0;
-  float min_p = 0.0F;
+  float temperature = 0.0F;    // 0: greedy
+  std::optional<float> top_p;  // none: the model's, as for the next ones
+  std::optional<int> top_k;
+  std::optional<float> min_p;
+  std::optional<float> presence_penalty, frequency_penalty, repetition_penalty;
   std::optional<std::uint64_t> seed;  // none: drawn anew
   int max_tokens = 512;
 };
 
+// Takes what the flags leave open from generation_config.json.
+void apply_defaults(const GenerationConfig& generation, TextOptions& options);
+
 // Checked; the message of an error names the flag's meaning, its range and the value.
 Result<SamplingParams> sampling_params(const TextOptions& options);
+// Null: none. What the ranges do not allow is found by the engine.
+std::shared_ptr<const TokenRules> token_rules(const TextOptions& options);
 
 // sluice run: one answer to stdout.
 

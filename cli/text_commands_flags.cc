@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
@@ -19,6 +20,17 @@ void add_text_flags(CLI::App& command, TextOptions& options) {
   command.add_option("--top-p", options.top_p, "Keep the likeliest tokens up to this probability")->group(kGroup);
   command.add_option("--top-k", options.top_k, "Keep this many of the likeliest tokens; 0: all")->group(kGroup);
   command.add_option("--min-p", options.min_p, "Drop tokens below this part of the best one's probability")
+      ->group(kGroup);
+  command
+      .add_option(
+          "--repetition-penalty", options.repetition_penalty,
+          "Divide the logits of tokens that prompt or answer have; by default the model's, as for top-p, top-k, "
+          "min-p and the next two")
+      ->group(kGroup);
+  command
+      .add_option("--presence-penalty", options.presence_penalty, "Taken from the logit of tokens that the answer has")
+      ->group(kGroup);
+  command.add_option("--frequency-penalty", options.frequency_penalty, "The same, times how often the answer has it")
       ->group(kGroup);
   command.add_option("--seed", options.seed, "The same seed gives the same answer; by default a new one")
       ->group(kGroup);
@@ -101,12 +113,32 @@ void add_text_commands(CLI::App& app, Invocation& invocation) {
   add_chat(app, invocation);
 }
 
+void apply_defaults(const GenerationConfig& generation, TextOptions& options) {
+  const auto fill = [](auto& option, const auto& value) {
+    if (!option) option = value;
+  };
+  fill(options.top_p, generation.top_p);
+  fill(options.top_k, generation.top_k);
+  fill(options.min_p, generation.min_p);
+  fill(options.presence_penalty, generation.presence_penalty);
+  fill(options.frequency_penalty, generation.frequency_penalty);
+  fill(options.repetition_penalty, generation.repetition_penalty);
+}
+
+std::shared_ptr<const TokenRules> token_rules(const TextOptions& options) {
+  TokenRules rules;
+  rules.presence_penalty = options.presence_penalty.value_or(rules.presence_penalty);
+  rules.frequency_penalty = options.frequency_penalty.value_or(rules.frequency_penalty);
+  rules.repetition_penalty = options.repetition_penalty.value_or(rules.repetition_penalty);
+  return rules.any() ? std::make_shared<const TokenRules>(std::move(rules)) : nullptr;
+}
+
 Result<SamplingParams> sampling_params(const TextOptions& options) {
   SamplingParams params;
   params.temperature = options.temperature;
-  params.top_p = options.top_p;
-  params.top_k = options.top_k;
-  params.min_p = options.min_p;
+  params.top_p = options.top_p.value_or(params.top_p);
+  params.top_k = options.top_k.value_or(params.top_k);
+  params.min_p = options.min_p.value_or(params.min_p);
   if (options.seed) {
     params.seed = *options.seed;
   } else {

@@ -50,7 +50,8 @@ def qwen3(tmp_path_factory):
     model = folder / "model"
     subprocess.run([BUILD / "sluice", "synth", folder / "config.json", model, "--tokenizer", EMBEDDED], check=True,
                    capture_output=True)
-    config = json.loads((EMBEDDED / "tokenizer_config.json").read_text()) | {"add_bos_token": True}
+    config = json.loads((EMBEDDED / "tokenizer_config.json").read_text()) | {
+        "add_bos_token": True, "tokenizer_class": "LlamaTokenizerFast"}
     (model / "tokenizer_config.json").write_text(json.dumps(config))
     (model / "chat_template.jinja").write_text((TEMPLATES / "qwen3.jinja").read_text())
     return model

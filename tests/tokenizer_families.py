@@ -118,5 +118,7 @@ def tokenizer_config(family):
         name = {"__type": "AddedToken", "content": specials[0], "lstrip": False, "normalized": True, "rstrip": False,
                 "single_word": False}
     config = {"bos_token": name, "eos_token": specials[min(1, len(specials) - 1)], "unk_token": None}
+    if family["bos"] == "config":
+        config["tokenizer_class"] = "LlamaTokenizerFast"  # DeepSeek's, whose flag counts
     return config | ({"add_bos_token": family["bos"] == "config", "add_eos_token": False}
                      if family["bos"] != "template" else {})

@@ -280,8 +280,12 @@ class Engine {
   virtual int max_model_len() const = 0;
   // The largest Request::max_tokens that submit() accepts for a prompt of this length; 0: such a prompt is refused.
   virtual int most_tokens(int prompt_tokens) const = 0;
-  virtual std::vector<std::int32_t> end_token_ids() const = 0;  // of config.json and generation_config.json
-  virtual std::string profile_name() const = 0;                 // e.g. "default int8 kv=fp8 index=fp4"
+  // Of config.json and generation_config.json, and of the tokenizer where the caller named its own.
+  virtual std::vector<std::int32_t> end_token_ids() const = 0;
+  // Whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are refused
+  // else.
+  virtual bool takes_penalties() const { return true; }
+  virtual std::string profile_name() const = 0;  // e.g. "default int8 kv=fp8 index=fp4"
   virtual std::string isa_name() const = 0;
 };
 

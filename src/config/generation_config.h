@@ -18,7 +18,13 @@ struct GenerationConfig {
   std::optional<float> temperature;  // these in the ranges of sluice/sampling.h
   std::optional<float> top_p;
   std::optional<int> top_k;
+  std::optional<float> min_p;
+  std::optional<float> presence_penalty, frequency_penalty, repetition_penalty;
   std::vector<std::int32_t> eos_token_ids;
+  // Keys that ask for what answers here do not have ("no_repeat_ngram_size"), each with its value: "typical_p 0.9".
+  std::vector<std::string> unsupported;
+
+  bool has_penalties() const;
 };
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, std::string_view what);
@@ -30,6 +36,7 @@ Result<GenerationConfig> load_generation_config(const std::string& model);
 class JsonFields;
 
 // The ids below `key`, each from 0 to `max`; none when the key is absent or null. A failure goes into `fields`.
+// Ids that mean none, -1 and 4294967295, are left out with a warning.
 std::vector<std::int32_t> read_token_ids(JsonFields& fields, std::string_view key, std::int32_t max);
 
 }  // namespace sluice

@@ -18,7 +18,46 @@ namespace json = boost::json;
 
 constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
 
-// Of the tokenizer's keys.
+// What ends an answer in the models that people run, by its text: many files name only one of several end tokens.
+constexpr std::string_view kEndTexts[] = {
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+    "<eos>",
+};
+
+// <|end|> ends a channel, not the answer, where calls and returns have tokens of their own.
+void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
+  const GgufValue* value = GgufFields(model, "tokenizer.ggml.").find("tokens");
+  const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
+  if (array == nullptr || array->type != GgufType::kString) return;
+  const auto has = [&](std::string_view text) {
+    return std::ranges::find(array->strings, text) != array->strings.end();
+  };
+  const bool has_channels = has("<|return|>") && has("<|call|>");
+  for (std::size_t id = 0; id < array->strings.size(); ++id) {
+    const std::string_view text = array->strings[id];
+    if (has_channels && text == "<|end|>") continue;
+    if (std::ranges::find(kEndTexts, text) != std::end(kEndTexts)) ends.insert(static_cast<std::int64_t>(id));
+  }
+}
+
+// Of the tokenizer's keys, and its tokens.
 Status write_token_ids(const GgufModel& model, json::object& config) {
   GgufFields fields(model, "tokenizer.ggml.");
   std::int64_t id = -1;
@@ -30,6 +69,7 @@ Status write_token_ids(const GgufModel& model, json::object& config) {
     fields.read(key, id, 0, INT32_MAX);
     if (id >= 0) ends.insert(id);
   }
+  add_ends_by_text(model, ends);
   if (!ends.empty()) config["eos_token_id"] = json::array(ends.begin(), ends.end());
   return fields.status();
 }

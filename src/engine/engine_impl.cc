@@ -75,10 +75,14 @@ Status EngineImpl::check_ids(const char* field, const std::vector<std::int32_t>&
   return {};
 }
 
+bool EngineImpl::takes_penalties() const {
+  const Device* device = runner_->exec().device;
+  return device == nullptr || device == &cpu_device();
+}
+
 Status EngineImpl::check_rules(const TokenRules& rules) const {
   SLUICE_RETURN_IF_ERROR(validate(rules, vocab_size()));
-  const Device* device = runner_->exec().device;
-  if (!rules.changes_logits() || device == nullptr || device == &cpu_device()) return {};
+  if (!rules.changes_logits() || takes_penalties()) return {};
   return invalid_argument(
       "presence_penalty, frequency_penalty, repetition_penalty, logit_bias: not supported on this device; use --device "
       "cpu, or leave them out");

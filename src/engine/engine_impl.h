@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "config/generation_config.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
 #include "engine/stepper.h"
@@ -53,6 +54,7 @@ class EngineImpl final : public Engine {
   int max_model_len() const override { return runner_->max_model_len(); }
   int most_tokens(int prompt_tokens) const override { return stepper_.most_tokens(prompt_tokens); }
   std::vector<std::int32_t> end_token_ids() const override { return end_token_ids_; }
+  bool takes_penalties() const override;
   std::string profile_name() const override { return profile_; }
   std::string isa_name() const override { return runner_->isa_name(); }
 
@@ -172,8 +174,10 @@ class EngineImpl final : public Engine {
   std::thread watcher_, thread_;  // last: they start once the rest exists
 };
 
-// Engine::start(), with hooks.
-Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options);
+// Engine::start(), with hooks, the generation_config.json that was read already, and end tokens besides those of it and
+// of config.json. Ids beyond the vocabulary are left out, with a warning.
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options, const GenerationConfig& generation,
+                                             const std::vector<std::int32_t>& more_ends);
 // The same over an existing runner, which was made with these options.
 Result<std::unique_ptr<Engine>> start_engine(std::unique_ptr<Runner> runner, const EngineSetup& options,
                                              std::vector<std::int32_t> end_token_ids);

@@ -106,16 +106,28 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
 
 Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
   if (options.model.handle_sigbus) guard_mappings();
-  return start_engine(options);
+  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model.folder));
+  return start_engine(options, generation, {});
 }
 
-Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options) {
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options, const GenerationConfig& generation,
+                                             const std::vector<std::int32_t>& more_ends) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
-  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model.folder));
-  std::vector<std::int32_t> ends = runner->model().config().eos_token_ids;
-  for (const std::int32_t id : generation.eos_token_ids) {
-    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
-  }
+  const auto vocab = static_cast<std::int32_t>(runner->vocab_size());
+  std::vector<std::int32_t> ends;
+  const auto add = [&](const std::vector<std::int32_t>& ids, std::string_view source) {
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocab) {
+        log_warning("{}: {} names the end token {}, but the model's vocabulary has {} tokens; it is left out",
+                    options.model.folder, source, id, vocab);
+      } else if (std::ranges::find(ends, id) == ends.end()) {
+        ends.push_back(id);
+      }
+    }
+  };
+  add(runner->model().config().eos_token_ids, "the configuration");
+  add(generation.eos_token_ids, "generation_config.json");
+  add(more_ends, "the tokenizer");
   return start_engine(std::move(runner), options, std::move(ends));
 }
 

@@ -29,6 +29,7 @@ class JsonFields {
   JsonFields(const boost::json::value& value, std::string what);
 
   const Status& status() const { return status_; }
+  const std::string& what() const { return what_; }
   // The key is there and not null.
   bool has(std::string_view key) const { return find(key) != nullptr; }
   // The value of a key that is there and not null, else nullptr.

@@ -7,6 +7,7 @@
 #include "jinja/marks.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
+#include "jinja/safe_text.h"
 
 namespace sluice::jinja {
 
@@ -184,11 +185,15 @@ Value add_sequences(Run& run, const Sequence& a, const Sequence& b) {
 }
 
 Value add_texts(Run& run, const Value& a, const Value& b) {
+  if (a.is_safe_text() != b.is_safe_text()) {
+    const Value left = escaped(run, a), right = escaped(run, b);
+    return run.failed() ? Value() : run.as_safe(add_texts(run, left, right));
+  }
   if (!run.fits(a.bytes().size() + b.bytes().size())) return {};
   MarkedText out;
   append_marked(run, a, out);
   append_marked(run, b, out);
-  return run.marked(std::move(out));
+  return run.as_safe(run.marked(std::move(out)), a.is_safe_text());
 }
 
 }  // namespace
@@ -204,13 +209,13 @@ Value arithmetic(Run& run, Operator operation, const Value& a, const Value& b) {
       }
       break;
     case Operator::kMultiply:
-      if (a.is_text() && b.is_integral()) return repeat_text(run, a.bytes(), b.as_int());
-      if (b.is_text() && a.is_integral()) return repeat_text(run, b.bytes(), a.as_int());
+      if (a.is_text() && b.is_integral()) return settled_safe(run, repeat_text(run, a.bytes(), b.as_int()), a);
+      if (b.is_text() && a.is_integral()) return settled_safe(run, repeat_text(run, b.bytes(), a.as_int()), b);
       if (is_list_or_tuple(a) && b.is_integral()) return repeat_items(run, *a.sequence(), b.as_int());
       if (is_list_or_tuple(b) && a.is_integral()) return repeat_items(run, *b.sequence(), a.as_int());
       break;
     case Operator::kModulo:
-      if (a.is_text()) return format_percent(run, a.bytes(), b);
+      if (a.is_text()) return format_percent(run, a, b);
       break;
     default:
       break;

@@ -10,8 +10,8 @@ namespace sluice::jinja {
 
 // The filters of templates, {{ value | filter(arguments) }}: those of Jinja2 that chat templates use.
 //
-// tojson is Python's json.dumps with ensure_ascii off, as chat templates expect; safe changes nothing,
-// because nothing is escaped. Thread safety: as the run.
+// tojson is Python's json.dumps with ensure_ascii off, as chat templates expect; what safe does is in safe_text.h.
+// Thread safety: as the run.
 
 struct FilterEntry {
   std::string_view name;

@@ -6,6 +6,7 @@
 #include "jinja/builtins.h"
 #include "jinja/marks.h"
 #include "jinja/operations.h"
+#include "jinja/safe_text.h"
 
 namespace sluice::jinja {
 
@@ -233,7 +234,8 @@ Value Evaluator::call(const Value& callee, Arguments arguments) {
   if (callee.is(Value::Kind::kFunction)) {
     const Function& function = callee.function();
     if (function.macro != nullptr) return call_macro(function, std::move(arguments));
-    return settled(run_, function.native(run_, function.self, arguments), function.self, arguments);
+    Value result = settled_safe(run_, function.native(run_, function.self, arguments), function.self);
+    return settled(run_, std::move(result), function.self, arguments);
   }
   if (callee.is_undefined()) {
     run_.fail_undefined(callee);

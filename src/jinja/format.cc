@@ -7,6 +7,7 @@
 
 #include "jinja/operations.h"
 #include "jinja/print.h"
+#include "jinja/safe_text.h"
 
 namespace sluice::jinja {
 
@@ -259,8 +260,11 @@ const Value* field(Run& run, std::string_view name, const Arguments& arguments, 
 
 }  // namespace
 
-Value format_percent(Run& run, std::string_view format, const Value& arguments) {
-  return PercentFormatter(run, format, arguments).format();
+Value format_percent(Run& run, const Value& format, const Value& arguments) {
+  if (!format.is_safe_text()) return PercentFormatter(run, format.bytes(), arguments).format();
+  const Value escaped = escaped_operand(run, arguments);
+  if (run.failed()) return {};
+  return run.as_safe(PercentFormatter(run, format.bytes(), escaped).format());
 }
 
 Value format_braces(Run& run, std::string_view format, const Arguments& arguments) {

@@ -23,11 +23,12 @@ bool is_loose(const Value& value) {
 }
 
 Value as_client(Run& run, const Value& value) {
-  if (is_loose_text(value)) return run.marked(MarkedText().client(value.bytes()));
+  if (is_loose_text(value)) return run.as_safe(run.marked(MarkedText().client(value.bytes())), value.is_safe_text());
   if (!is_loose(value)) return value;
   std::vector<Value> items;
   for (const Value& item : value.items()) {
-    items.push_back(is_loose_text(item) ? run.marked(MarkedText().client(item.bytes())) : item);
+    items.push_back(
+        is_loose_text(item) ? run.as_safe(run.marked(MarkedText().client(item.bytes())), item.is_safe_text()) : item);
   }
   return run.sequence(std::move(items), value.sequence()->flavor);
 }

@@ -6,6 +6,7 @@
 
 #include "jinja/builtins.h"
 #include "jinja/marks.h"
+#include "jinja/safe_text.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -134,7 +135,7 @@ bool find_item(Run& run, const Value& value, const Value& key, Value& out) {
   }
   if (value.is_text() && key.is_integral() && place(key.as_int(), value.text().length, index)) {
     run.work(value.text().is_ascii() ? 0 : index / 64);
-    out = run.part(value, slice(value.text(), index, index + 1));
+    out = settled_safe(run, run.part(value, slice(value.text(), index, index + 1)), value);
     return true;
   }
   return false;
@@ -369,7 +370,8 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
     if (!read_places(run, text.length, from, to, step, places) || !run.work(text.bytes.size() / 64)) return {};
     if (places.step == 1) {
       const auto begin = static_cast<std::size_t>(places.begin);
-      return run.part(value, slice(text, begin, static_cast<std::size_t>(std::max(places.begin, places.end))));
+      const auto end = static_cast<std::size_t>(std::max(places.begin, places.end));
+      return settled_safe(run, run.part(value, slice(text, begin, end)), value);
     }
     std::vector<std::size_t> offsets;  // of every code point
     if (!run.fits(text.length * sizeof(std::size_t) / 8)) return {};
@@ -377,7 +379,7 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
     std::string out;
     for_each_place(
         places, [&](std::size_t i) { out.append(text.bytes, offsets[i], code_point_bytes(text.bytes, offsets[i])); });
-    return settled(run, run.text(std::move(out)), value, {});
+    return settled_safe(run, settled(run, run.text(std::move(out)), value, {}), value);
   }
   if (!has_index(value)) {
     run.fail(value.is(Kind::kDict) ? "unhashable type: 'slice'"

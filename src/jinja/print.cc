@@ -263,7 +263,10 @@ void append_repr(Run& run, const Value& value, std::string& out) {
     case Kind::kFloat:
       return append_real(out, value.as_real());
     case Kind::kText:
-      if (run.work(value.bytes().size() / 64)) append_text_repr(value.bytes(), out);
+      if (!run.work(value.bytes().size() / 64)) return;
+      if (value.is_safe_text()) out += "Markup(";
+      append_text_repr(value.bytes(), out);
+      if (value.is_safe_text()) out += ')';
       return;
     case Kind::kSequence:
       if (value.sequence()->flavor == Sequence::Flavor::kRange) break;

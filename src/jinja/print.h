@@ -30,7 +30,7 @@ struct JsonForm {
 void append_json(Run& run, const Value& value, const JsonForm& form, std::string& out);
 
 // format % arguments: %s %r %d %i %x %f %e %g and %%, with flags, width and precision; %(name)s with a dict.
-Value format_percent(Run& run, std::string_view format, const Value& arguments);
+Value format_percent(Run& run, const Value& format, const Value& arguments);
 // "{} {0} {name}".format(...), without format specifications.
 Value format_braces(Run& run, std::string_view format, const Arguments& arguments);
 

@@ -63,6 +63,15 @@ Value Run::part(const Value& text, std::string_view part) {
   return marked(MarkedText().part(text.bytes(), text.text().clients, begin, begin + part.size()));
 }
 
+Value Run::as_safe(const Value& text, bool is_safe) {
+  if (failed() || !text.is_text() || text.text().is_safe == is_safe) return text;
+  if (!fits(text.bytes().size())) return {};
+  const Text& from = text.text();
+  auto copy = std::make_shared<Text>(&meter_, MarkedText{.bytes = from.bytes, .clients = from.clients}, from.has_marks);
+  copy->is_safe = is_safe;
+  return checked(Value(std::shared_ptr<const Text>(std::move(copy))));
+}
+
 Value Run::sequence(std::vector<Value> items, Sequence::Flavor flavor) {
   if (!work(items.size() / 4)) return {};
   return checked(Value(std::make_shared<const Sequence>(&meter_, flavor, std::move(items))));

@@ -57,6 +57,8 @@ class Run {
   Value text(std::string bytes);
   Value marked(MarkedText text);
   Value part(const Value& text, std::string_view part);
+  // The same text as one that is safe, or is not.
+  Value as_safe(const Value& text, bool is_safe = true);
   Value sequence(std::vector<Value> items, Sequence::Flavor flavor = Sequence::Flavor::kList);
   Value list(std::vector<Value> items) { return sequence(std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(std::move(items), Sequence::Flavor::kTuple); }

@@ -6,6 +6,7 @@
 #include "jinja/bound_arguments.h"
 #include "jinja/builtins.h"
 #include "jinja/operations.h"
+#include "jinja/safe_text.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -91,7 +92,9 @@ Value last(Run& run, const Value& input, const Arguments& arguments) {
 
 Value reverse(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "reverse", arguments, {});
-  if (input.is_text()) return run.fits(input.bytes().size()) ? run.text(reversed(input.bytes())) : Value();
+  if (input.is_text()) {
+    return run.fits(input.bytes().size()) ? settled_safe(run, run.text(reversed(input.bytes())), input) : Value();
+  }
   const auto items = iterate(run, input);
   if (run.failed()) return {};
   std::vector<Value> turned(items->items.rbegin(), items->items.rend());

@@ -114,8 +114,8 @@ bool is_sequence(const Value& v) {
 bool is_callable(const Value& v) {
   return v.is(Kind::kFunction) || v.is(Kind::kLoop) || v.is_undefined();
 }
-bool is_escaped(const Value& /*v*/) {
-  return false;
+bool is_escaped(const Value& v) {
+  return v.is_safe_text();
 }
 
 constexpr std::array kTests = {

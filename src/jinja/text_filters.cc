@@ -8,6 +8,7 @@
 #include "jinja/marks.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
+#include "jinja/safe_text.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -18,11 +19,12 @@ Value as_text(Run& run, const Value& input) {
   return marked_text(run, input);
 }
 
-template <std::string (*kChange)(std::string_view)>
+template <std::string (*kChange)(std::string_view), bool kStaysSafe = true>
 Value change(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "the filter", arguments, {});
   const Value text = as_text(run, input);
-  return run.failed() || !run.fits(text.bytes().size()) ? Value() : run.text(kChange(text.bytes()));
+  if (run.failed() || !run.fits(text.bytes().size())) return {};
+  return run.as_safe(run.text(kChange(text.bytes())), kStaysSafe && text.is_safe_text());
 }
 
 // The first letter of every word in upper case; words begin after white space and - ( { [ <.
@@ -45,42 +47,28 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 Value unchanged(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "the filter", arguments, {});
   const Value text = as_text(run, input);
   return run.failed() || !run.fits(text.bytes().size()) ? Value() : text;
 }
 
+Value safe(Run& run, const Value& input, const Arguments& arguments) {
+  const BoundArguments args(run, "safe", arguments, {});
+  return run.as_safe(as_text(run, input));
+}
+
+template <bool kForced>
+Value escape(Run& run, const Value& input, const Arguments& arguments) {
+  const BoundArguments args(run, "escape", arguments, {});
+  return escaped(run, kForced ? run.as_safe(as_text(run, input), false) : input);
+}
+
 Value trim(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "trim", arguments, {"chars"});
   const Value text = as_text(run, input);
-  return run.failed() ? Value() : strip_text(run, text, args.value(0), /*left=*/true, /*right=*/true);
+  if (run.failed()) return {};
+  return settled_safe(run, strip_text(run, text, args.value(0), /*left=*/true, /*right=*/true), text);
 }
 
 Value replace(Run& run, const Value& input, const Arguments& arguments) {
@@ -89,13 +77,13 @@ Value replace(Run& run, const Value& input, const Arguments& arguments) {
   if (run.failed()) return {};
   const std::string old_part = to_str(run, args.value(0));
   const Value new_part = marked_text(run, args.value(1));
-  return replace_text(run, text, old_part, new_part, args.integer(2, -1));
+  return run.as_safe(replace_text(run, text, old_part, new_part, args.integer(2, -1)), false);
 }
 
 Value center(Run& run, const Value& input, const Arguments& arguments) {
   const BoundArguments args(run, "center", arguments, {"width"});
   const Value text = as_text(run, input);
-  return run.failed() ? Value() : pad_text(run, text, args.integer(0, 80), " ", true, true);
+  return run.failed() ? Value() : settled_safe(run, pad_text(run, text, args.integer(0, 80), " ", true, true), text);
 }
 
 Value indent(Run& run, const Value& input, const Arguments& arguments) {
@@ -126,7 +114,7 @@ Value indent(Run& run, const Value& input, const Arguments& arguments) {
     }
     out += line.bytes();
   }
-  return run.text(std::move(out));
+  return settled_safe(run, run.text(std::move(out)), input);
 }
 
 Value truncate(Run& run, const Value& input, const Arguments& arguments) {
@@ -141,7 +129,9 @@ Value truncate(Run& run, const Value& input, const Arguments& arguments) {
   if (static_cast<Int>(text.text().length) - leeway <= length) return text;
   std::string_view kept = slice(text.text(), 0, static_cast<std::size_t>(length - end_length));
   if (!args.truth(1)) kept = kept.substr(0, kept.rfind(' '));
-  return run.text(std::string(kept).append(end));
+  if (!text.is_safe_text()) return run.text(std::string(kept).append(end));
+  const Value escaped_end = escaped(run, run.text(std::string(end)));
+  return run.failed() ? Value() : run.as_safe(run.text(std::string(kept).append(escaped_end.bytes())));
 }
 
 Value wordcount(Run& run, const Value& input, const Arguments& arguments) {
@@ -165,13 +155,13 @@ Value format(Run& run, const Value& input, const Arguments& arguments) {
   if (run.failed()) return {};
   if (arguments.named.empty()) {
     const Value values = run.tuple(arguments.positional);
-    return run.failed() ? Value() : format_percent(run, text.bytes(), values);
+    return run.failed() ? Value() : format_percent(run, text, values);
   }
   if (!arguments.positional.empty()) run.fail("format: positional or named arguments, not both");
   Dict::Entries entries;
   for (const auto& [name, value] : arguments.named) entries.emplace_back(run.text(name), value);
   const Value names = run.dict(std::move(entries));
-  return run.failed() ? Value() : format_percent(run, text.bytes(), names);
+  return run.failed() ? Value() : format_percent(run, text, names);
 }
 
 Value join(Run& run, const Value& input, const Arguments& arguments) {
@@ -222,13 +212,13 @@ constexpr std::array kTextFilters = {
     FilterEntry{"replace", replace},
     FilterEntry{"upper", change<upper>},
     FilterEntry{"lower", change<lower>},
-    FilterEntry{"title", change<title_words>},
+    FilterEntry{"title", change<title_words, false>},
     FilterEntry{"capitalize", change<capitalize>},
     FilterEntry{"string", unchanged},
-    FilterEntry{"safe", unchanged},
-    FilterEntry{"escape", change<escape_html>},
-    FilterEntry{"e", change<escape_html>},
-    FilterEntry{"forceescape", change<escape_html>},
+    FilterEntry{"safe", safe},
+    FilterEntry{"escape", escape<false>},
+    FilterEntry{"e", escape<false>},
+    FilterEntry{"forceescape", escape<true>},
     FilterEntry{"indent", indent},
     FilterEntry{"center", center},
     FilterEntry{"truncate", truncate},

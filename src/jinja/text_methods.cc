@@ -7,6 +7,7 @@
 #include "jinja/builtins.h"
 #include "jinja/operations.h"
 #include "jinja/print.h"
+#include "jinja/safe_text.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -144,7 +145,9 @@ Value replace_method(Run& run, const Value& self, const Arguments& arguments) {
   const std::string_view old_part = args.text(0);
   const Value new_part = args.has(1) ? args.value(1) : run.text({});
   args.text(1);  // fails for what is no text
-  return run.failed() ? Value() : replace_text(run, self, old_part, new_part, args.integer(2, -1));
+  if (run.failed()) return {};
+  return replace_text(run, self, old_part, self.is_safe_text() ? escaped(run, new_part) : new_part,
+                      args.integer(2, -1));
 }
 
 Value join_method(Run& run, const Value& self, const Arguments& arguments) {
@@ -152,6 +155,11 @@ Value join_method(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed()) return {};
   const auto items = iterate(run, args.value(0));
   if (items == nullptr) return {};
+  if (self.is_safe_text()) {
+    std::vector<Value> parts;
+    for (const Value& part : items->items) parts.push_back(escaped(run, part));
+    return run.failed() ? Value() : join_texts(run, parts, self);
+  }
   for (const Value& part : items->items) {
     if (!part.is_text()) run.fail("join: expected str items, found " + std::string(part.type_name()));
   }
@@ -223,7 +231,9 @@ Value zfill(Run& run, const Value& self, const Arguments& arguments) {
 }
 
 Value format_method(Run& run, const Value& self, const Arguments& arguments) {
-  return format_braces(run, self.bytes(), arguments);
+  if (!self.is_safe_text()) return format_braces(run, self.bytes(), arguments);
+  const Arguments escapes = escaped_arguments(run, arguments);
+  return run.failed() ? Value() : format_braces(run, self.bytes(), escapes);
 }
 
 Value unsupported(Run& run, const Value& /*self*/, const Arguments& /*arguments*/) {

@@ -113,6 +113,10 @@ const Dict& Value::dict() const {
   return value != nullptr ? **value : kNone;
 }
 
+bool Value::is_safe_text() const {
+  return is_text() && text().is_safe;
+}
+
 std::string_view Value::hint() const {
   const auto& hint = std::get<Undefined>(data_).hint;
   return hint ? std::string_view(hint->message) : "a value is undefined";

@@ -63,6 +63,7 @@ struct Text {
   std::string bytes;
   std::vector<ByteRange> clients;  // as MarkedText has them
   bool has_marks;                  // false: made by an operation that does not tell where its bytes are from (marks.h)
+  bool is_safe = false;            // markupsafe's Markup: what is added to it is escaped (safe_text.h)
   std::size_t length;              // in code points
   Charge charge;
 
@@ -120,6 +121,7 @@ class Value {
   bool is_undefined() const { return is(Kind::kUndefined); }
   bool is_none() const { return is(Kind::kNone); }
   bool is_text() const { return is(Kind::kText); }
+  bool is_safe_text() const;
   bool is_number() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
   bool is_integral() const { return is(Kind::kBool) || is(Kind::kInt); }  // Python's bool is an int
 

@@ -270,6 +270,30 @@ TEST_F(ApiTest, SamplingDefaultsComeFromTheModelAndSeedsAreDrawn) {
   EXPECT_NE(engine_.seen()[3].sampling.seed, engine_.seen()[4].sampling.seed);
 }
 
+TEST_F(ApiTest, PenaltiesOfTheModelAreARequestsDefaults) {
+  defaults_.min_p = 0.2F;
+  defaults_.repetition_penalty = 1.3F;
+  defaults_.presence_penalty = 0.5F;
+  complete();
+  chat();
+  post("/v1/responses", R"({"input":"Hi"})");
+  post("/v1/messages", R"({"max_tokens":5,"messages":[{"role":"user","content":"Hi"}]})");
+  complete(R"(,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":1.5,"min_p":0)");
+  complete(R"(,"repetition_penalty":1,"presence_penalty":0)");
+  const auto seen = engine_.seen();
+  ASSERT_EQ(seen.size(), 6U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    ASSERT_NE(seen[i].rules, nullptr) << i;
+    EXPECT_FLOAT_EQ(seen[i].rules->repetition_penalty, 1.3F);
+    EXPECT_FLOAT_EQ(seen[i].rules->presence_penalty, 0.5F);
+    EXPECT_FLOAT_EQ(seen[i].sampling.min_p, 0.2F);
+  }
+  EXPECT_EQ(seen[4].rules->repetition_penalty, 1.0F);
+  EXPECT_EQ(seen[4].rules->frequency_penalty, 1.5F);
+  EXPECT_EQ(seen[4].sampling.min_p, 0.0F);
+  EXPECT_EQ(seen[5].rules, nullptr);
+}
+
 TEST_F(ApiTest, PromptsBeyondTheContext) {
   engine_.context_tokens = 20;
   expect_error(complete(R"(,"max_tokens":19)"), 400, "max_tokens", "20 tokens");

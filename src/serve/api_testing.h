@@ -76,7 +76,7 @@ class ApiTest : public ::testing::Test {
     options_.served_model_name = "tiny";
   }
   void start() {
-    auto server = Server::start({engine_, tokenizer(), chat_.get(), {0.6F, 0.9F, 40}}, options_);
+    auto server = Server::start({engine_, tokenizer(), chat_.get(), defaults_}, options_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
   }
@@ -114,6 +114,7 @@ class ApiTest : public ::testing::Test {
 
   FakeEngine engine_;
   std::unique_ptr<ChatEncoding> chat_;
+  SamplingDefaults defaults_{.temperature = 0.6F, .top_p = 0.9F, .top_k = 40};  // of the model
   ServerOptions options_;
   std::unique_ptr<Server> server_;
 };

@@ -24,7 +24,7 @@ void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, Gene
   // 0 keeps one token, the likeliest, as the smallest share above 0 does.
   out.top_p = top_p ? std::max(static_cast<float>(*top_p), kTopPs.low) : defaults.top_p;
   out.top_k = top_k ? static_cast<int>(*top_k) : defaults.top_k;
-  out.min_p = static_cast<float>(min_p.value_or(0.0));
+  out.min_p = min_p ? static_cast<float>(*min_p) : defaults.min_p;
 }
 
 // {"ID": bias}
@@ -51,7 +51,7 @@ void read_logit_bias(RequestFields& fields, TokenRules& out) {
   }
 }
 
-void read_rules(RequestFields& fields, GenerationOptions& out) {
+void read_rules(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
   std::optional<double> presence, frequency, repetition;
   std::optional<std::int64_t> min_tokens;
   fields.read("presence_penalty", presence);
@@ -61,9 +61,12 @@ void read_rules(RequestFields& fields, GenerationOptions& out) {
   fields.read_strings("bad_words", out.bad_words);
   fields.read_token_ids("allowed_token_ids", out.rules.allowed_token_ids);
   read_logit_bias(fields, out.rules);
-  out.rules.presence_penalty = static_cast<float>(presence.value_or(0));
-  out.rules.frequency_penalty = static_cast<float>(frequency.value_or(0));
-  out.rules.repetition_penalty = static_cast<float>(repetition.value_or(1));
+  const auto given = [](const std::optional<double>& value, float absent) {
+    return value ? static_cast<float>(*value) : absent;
+  };
+  out.rules.presence_penalty = given(presence, defaults.presence_penalty);
+  out.rules.frequency_penalty = given(frequency, defaults.frequency_penalty);
+  out.rules.repetition_penalty = given(repetition, defaults.repetition_penalty);
   out.rules.min_tokens = static_cast<int>(min_tokens.value_or(0));
   if (out.max_tokens && out.rules.min_tokens > *out.max_tokens) {
     fields.fail("min_tokens", fmt::format("at most {} (max_tokens)", *out.max_tokens));
@@ -180,7 +183,7 @@ void read_generation_options(RequestFields& fields, const SamplingDefaults& defa
   read_sampling(fields, defaults, out);
   read_logprob_kind(fields, out.sampling);
   read_limits(fields, out);
-  read_rules(fields, out);
+  read_rules(fields, defaults, out);
   read_streaming(fields, out);
   read_choices(fields, out);
   read_reports(fields, out);

@@ -36,6 +36,8 @@ struct SamplingDefaults {
   float temperature = 1.0F;
   float top_p = 1.0F;
   int top_k = 0;
+  float min_p = 0.0F;
+  float presence_penalty = 0.0F, frequency_penalty = 0.0F, repetition_penalty = 1.0F;
 };
 
 struct RequestRules {

@@ -39,7 +39,30 @@ Result<std::unique_ptr<ChatEncoding>> make_own(const OwnEncoding& own, const std
                           "--tool-call-parser and --reasoning-parser");
 }
 
+class UnusableChat final : public ChatEncoding {
+ public:
+  explicit UnusableChat(Status why) : why_(std::move(why)) {}
+  Result<ChatPrompt> render(const ChatRequest& /*request*/) const override { return why_; }
+  std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const override {
+    return make_chat_parser(kNoParsers, reasoning_open, has_tools);
+  }
+  AnswerMarkup answer_markup() const override { return sluice::answer_markup(kNoParsers); }
+  std::vector<std::string_view> role_markers() const override { return {}; }
+
+ private:
+  inline static const ChatParserNames kNoParsers{.tool_call = "none", .reasoning = "none"};
+  Status why_;
+};
+
 }  // namespace
+
+std::unique_ptr<ChatEncoding> unusable_chat(const Status& why, const std::string& model_folder) {
+  std::string_view words = why.message();
+  const std::size_t end = words.starts_with(model_folder) ? words.find(": ", model_folder.size()) : words.npos;
+  if (end != words.npos) words.remove_prefix(end + 2);
+  return std::make_unique<UnusableChat>(invalid_argument(
+      "this model's chat template cannot be read, so only raw completions work: " + std::string(words)));
+}
 
 std::string_view to_string(ChatRole role) {
   switch (role) {

@@ -195,4 +195,8 @@ Result<std::unique_ptr<ChatEncoding>> make_chat_encoding(std::string_view model_
 Result<std::unique_ptr<ChatEncoding>> load_chat_encoding(std::string_view model_type, const std::string& model_folder,
                                                          const ChatEncodingOptions& options = {});
 
+// Stands for the encoding of a model whose own template cannot be read: it says `why` to every conversation, without
+// the path of the model.
+std::unique_ptr<ChatEncoding> unusable_chat(const Status& why, const std::string& model_folder);
+
 }  // namespace sluice

@@ -75,12 +75,102 @@ json::value deepseek_v3() {
                    byte_level(false)});
 }
 
+// Chinese characters of every plane, the radicals and iteration marks among them.
+constexpr std::string_view kHan =
+    R"(\x{2E80}-\x{2E99}\x{2E9B}-\x{2EF3}\x{2F00}-\x{2FD5}\x{3005}\x{3007}\x{3021}-\x{3029}\x{3038}-\x{303B})"
+    R"(\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FA6D}\x{FA70}-\x{FAD9}\x{16FE2}-\x{16FE3}\x{16FF0}-\x{16FF1})"
+    R"(\x{20000}-\x{2A6DF}\x{2A700}-\x{2B739}\x{2B740}-\x{2B81D}\x{2B820}-\x{2CEA1}\x{2CEB0}-\x{2EBE0})"
+    R"(\x{2EBF0}-\x{2EE5D}\x{2F800}-\x{2FA1D}\x{30000}-\x{3134A}\x{31350}-\x{323AF})";
+
+// Letters up to a change of case, with what follows an apostrophe; a run of Chinese characters is a word of its own.
+json::value kimi_k2() {
+  const std::string letter = "(?![" + std::string(kHan) + "])";
+  const std::string upper = "(?:" + letter + R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]))";
+  const std::string lower = "(?:" + letter + R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]))";
+  const std::string before = R"([^\r\n\p{L}\p{N}]?)", behind = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
+  return sequence(
+      {split("[" + std::string(kHan) + "]+|" + before + upper + "*" + lower + "+" + behind + "|" + before + upper +
+             "+" + lower + "*" + behind + R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+       byte_level(false)});
+}
+
+// Mistral's of 2024: letters up to a change of case.
+json::value tekken() {
+  return sequence({split(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                         R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)"
+                         R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+                   byte_level(false)});
+}
+
+// Marks count as letters.
+json::value qwen35() {
+  return sequence(
+      {split(R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+             R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+       byte_level(false)});
+}
+
+// Signs of a line end stay with the next word.
+json::value seed_coder() {
+  return sequence({split(R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                         R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+                   byte_level(false)});
+}
+
+json::value deepseek_coder() {
+  return sequence({split("[\r\n]"), split(R"(\s?\p{L}+)"), split(R"(\s?\p{P}+)"),
+                   split(R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)"), digits(), byte_level(false)});
+}
+
+json::value gpt2() {
+  return byte_level(true);
+}
+
+// How files that name no pre-tokenizer have been read since there are names: punctuation and symbols apart, then as
+// GPT-2 does, and numbers in threes.
+json::value unnamed() {
+  return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"),
+                   split(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))"),
+                   split(R"(\p{N}+)"), split("[0-9][0-9][0-9]"), byte_level(false)});
+}
+
+constexpr GgufPretokenizer kLlamaBpe{.pre_tokenizer = llama_bpe, .ignore_merges = true, .add_bos = true};
+constexpr GgufPretokenizer kQwen2{.pre_tokenizer = qwen2, .nfc = true};
+constexpr GgufPretokenizer kSmollm{.pre_tokenizer = smollm};
+constexpr GgufPretokenizer kDeepSeekV3{.pre_tokenizer = deepseek_v3, .add_bos = true};
+constexpr GgufPretokenizer kGpt2{.pre_tokenizer = gpt2};
+constexpr GgufPretokenizer kUnnamed{.pre_tokenizer = unnamed};
+
+constexpr GgufPretokenizer named(std::string_view name, GgufPretokenizer as) {
+  as.name = name;
+  return as;
+}
+
 constexpr GgufPretokenizer kPretokenizers[] = {
-    {.name = "llama-bpe", .pre_tokenizer = llama_bpe, .ignore_merges = true, .add_bos = true},
-    {.name = "qwen2", .pre_tokenizer = qwen2, .nfc = true},
-    {.name = "smollm", .pre_tokenizer = smollm},
+    named("llama-bpe", kLlamaBpe),
+    named("llama3", kLlamaBpe),
+    named("llama-v3", kLlamaBpe),
+    named("falcon3", kLlamaBpe),
+    named("pixtral", kLlamaBpe),
+    {.name = "smaug-bpe", .pre_tokenizer = llama_bpe},
+    named("qwen2", kQwen2),
+    named("deepseek-r1-qwen", kQwen2),
+    {.name = "megrez", .pre_tokenizer = qwen2},
+    {.name = "qwen35", .pre_tokenizer = qwen35, .nfc = true},
+    named("smollm", kSmollm),
+    named("starcoder", kSmollm),
+    named("refact", kSmollm),
+    named("codeshell", kSmollm),
     {.name = "deepseek-llm", .pre_tokenizer = deepseek_llm, .add_bos = true},
-    {.name = "deepseek-v3", .pre_tokenizer = deepseek_v3, .add_bos = true},
+    {.name = "deepseek-coder", .pre_tokenizer = deepseek_coder, .add_bos = true},
+    named("deepseek-v3", kDeepSeekV3),
+    {.name = "kimi-k2", .pre_tokenizer = kimi_k2},
+    {.name = "tekken", .pre_tokenizer = tekken, .ignore_merges = true, .add_bos = true},
+    {.name = "seed-coder", .pre_tokenizer = seed_coder},
+    named("gpt-2", kGpt2),
+    named("olmo", kGpt2),
+    named("mellum", kGpt2),
+    named("default", kUnnamed),
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // The metadata are turned into the equivalent tokenizer.json and tokenizer_config.json, so that they are checked and
 // read like these. Supported: byte-level BPE ("tokenizer.ggml.model" gpt2) with the pre-tokenizers
-// ("tokenizer.ggml.pre") llama-bpe, qwen2, smollm, deepseek-llm and deepseek-v3.
+// ("tokenizer.ggml.pre") of the table at the end.
 // Thread safety: pure functions.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace sluice {
 
 struct GgufTokenizerJson {
-  boost::json::value tokenizer;  // tokenizer.json
+  boost::json::value tokenizer;  // tokenizer.json, and beside its keys "spare_tokens": ids that no text becomes
   boost::json::value config;     // tokenizer_config.json: special tokens, and the templates of chats
 };
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model);
@@ -28,14 +28,14 @@ Result<boost::json::value> gguf_tokenizer_config(const GgufModel& model);
 // Source: the tokenizer.json files of the models after which they are named. Thread safety: pure functions.
 
 struct GgufPretokenizer {
-  std::string_view name;
-  boost::json::value (*pre_tokenizer)();  // the value of that key
-  bool nfc = false;                       // the normalizer is NFC, else there is none
-  bool ignore_merges = false;             // a word that is a token stays whole
-  bool add_bos = false;                   // unless tokenizer.ggml.add_bos_token says otherwise
+  std::string_view name = {};
+  boost::json::value (*pre_tokenizer)() = nullptr;  // the value of that key
+  bool nfc = false;                                 // the normalizer is NFC, else there is none
+  bool ignore_merges = false;                       // a word that is a token stays whole
+  bool add_bos = false;                             // unless tokenizer.ggml.add_bos_token says otherwise
 };
 
-// Null for a name that is not known.
+// Null for a name that is not known. Files that name none are "default".
 const GgufPretokenizer* find_gguf_pretokenizer(std::string_view name);
 // The known names, split by ", ".
 std::string gguf_pretokenizer_names();

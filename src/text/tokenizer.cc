@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <utility>
 
-#include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "text/gguf_tokenizer.h"
+#include "text/tokenizer_companions.h"
 #include "text/tokenizer_parser.h"
 
 namespace sluice {
@@ -42,13 +41,16 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& folder) {
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufModel> model, GgufModel::open(folder));
     return from_gguf(*model);
   }
-  const std::filesystem::path path(folder);
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file((path / "tokenizer.json").string()));
-  Result<std::string> config = read_text_file((path / "tokenizer_config.json").string());
-  if (!config.ok() && config.status().code() != StatusCode::kNotFound) return config.status();
-  Result<std::unique_ptr<Tokenizer>> tokenizer = from_json(text, config.ok() ? *config : std::string());
-  if (!tokenizer.ok()) return tokenizer.status().with_context(folder);
-  return tokenizer;
+  const auto read = [&]() -> Result<TokenizerParts> {
+    SLUICE_ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder));
+    SLUICE_ASSIGN_OR_RETURN(const MergedTokenizer merged, merge_tokenizer_files(std::move(files)));
+    return parse_tokenizer(merged.tokenizer, &merged.config);
+  };
+  auto state = std::make_unique<State>();
+  Result<TokenizerParts> parts = read();
+  if (!parts.ok()) return parts.status().with_context(folder);
+  state->parts = std::move(parts).value();
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::from_json(std::string_view text, std::string_view config_text) {

@@ -39,10 +39,11 @@ struct EncodedText {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there; or the
-  // metadata of the GGUF file that `folder` is.
+  // Reads tokenizer.json in `folder`, or vocab.json and merges.txt, with the files beside it (tokenizer_companions.h);
+  // or the metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
-  // The same from the text of the two files; an empty `config_text` stands for a missing file.
+  // From the text of a tokenizer.json whose added tokens are all that there are, and of a tokenizer_config.json that
+  // names BOS and EOS; an empty `config_text` stands for none.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view config_text = {});
   static Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufModel& model);
   ~Tokenizer();

@@ -6,6 +6,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
+#include "base/log.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 #include "text/bpe_vocabulary.h"
@@ -80,6 +81,25 @@ Status register_added_tokens(const std::unordered_map<std::string_view, std::int
   return {};
 }
 
+// The key "spare_tokens", which only a GGUF file's tokens have (gguf_tokenizer.h): ids with a text and no way to them.
+Status register_spare_tokens(JsonFields& root, BpeVocabulary& vocabulary) {
+  const boost::json::value* list = root.find("spare_tokens");
+  if (list == nullptr || !list->is_array()) return {};
+  std::string bytes;
+  for (const boost::json::value& item : list->get_array()) {
+    JsonFields fields(item, std::string(kFile) + ": key 'spare_tokens'");
+    std::int32_t id = 0;
+    std::string content;
+    fields.require("id", id, 0, kMaxTokenId);
+    fields.require("content", content);
+    if (fields.status().ok() && vocabulary.has_id(id)) fields.fail("id", "an id of its own");
+    SLUICE_RETURN_IF_ERROR(fields.status());
+    bytes.clear();
+    vocabulary.add(id, append_alphabet_bytes(content, bytes) ? bytes : content, /*findable=*/false);
+  }
+  return {};
+}
+
 // The decoder says how bytes are written in the vocabulary; only the byte-level one (or none stated) fits.
 Status check_decoder(const JsonFields& root) {
   if (!root.has("decoder")) return {};
@@ -126,8 +146,8 @@ Status read_named_token(JsonFields& config, std::string_view key, const Tokenize
       return {};
     }
   }
-  config.fail(key, "the text of a token");
-  return config.status();
+  log_warning("{}: key '{}': no token has the text {}; there is none then", kConfigFile, key, describe_json(value));
+  return {};
 }
 
 Status read_config(const boost::json::value& value, TokenizerParts& parts) {
@@ -175,6 +195,7 @@ Result<TokenizerParts> parse_tokenizer(const boost::json::value& value, const bo
   parts.bpe = std::move(model.bpe);
   SLUICE_ASSIGN_OR_RETURN(parts.added_tokens, parse_added_tokens(root));
   SLUICE_RETURN_IF_ERROR(register_added_tokens(model.literal_ids, parts));
+  SLUICE_RETURN_IF_ERROR(register_spare_tokens(root, *parts.vocabulary));
   const auto is_token = [&](std::int32_t id) { return parts.vocabulary->has_id(id); };
   SLUICE_RETURN_IF_ERROR(parse_post_processor(value_of("post_processor"),
                                               fmt::format("{}: key 'post_processor'", kFile), is_token, parts.prefix,

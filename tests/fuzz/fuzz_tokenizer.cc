@@ -1,11 +1,15 @@
 // tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them.
 #include <algorithm>
+#include <boost/json/value.hpp>
+#include <utility>
 
 #include "files/json.h"
 #include "fuzz_target.h"
 #include "text/chat_template/chat_templates.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_companions.h"
+#include "text/tokenizer_parser.h"
 
 namespace sluice {
 namespace {
@@ -21,11 +25,25 @@ void check_text(const Tokenizer& tokenizer, std::string_view text, EncodeOptions
   fuzz_expect(*tokenizer.encode(text, options) == *ids, "the same text gave other ids");
 }
 
+// The two files as those of a folder, read by one of the library's classes.
+void check_companions(std::string_view text, const boost::json::value& config, std::size_t kind) {
+  const auto tokenizer = parse_json(text, "tokenizer.json");
+  if (!tokenizer.ok() || !config.is_object()) return;
+  TokenizerFiles files;
+  files.tokenizer = *tokenizer;
+  files.config = files.special_tokens_map = config.get_object();
+  files.kind = static_cast<TokenizerClass>(kind % 4);
+  const auto merged = merge_tokenizer_files(std::move(files));
+  if (!merged.ok()) return fuzz_expect(!merged.status().message().empty(), "an error without a message");
+  (void)parse_tokenizer(merged->tokenizer, &merged->config).ok();
+}
+
 void check(std::string_view input) {
   const std::size_t zero = std::min(input.find('\0'), input.size());
   const std::string_view config = input.substr(std::min(zero + 1, input.size()));
   const auto json = parse_json(config, "tokenizer_config.json");
   if (json.ok()) (void)parse_chat_templates(*json, "tokenizer_config.json").ok();
+  if (json.ok()) check_companions(input.substr(0, zero), *json, input.size());
   const auto tokenizer = Tokenizer::from_json(input.substr(0, zero), config);
   if (!tokenizer.ok()) return fuzz_expect(!tokenizer.status().message().empty(), "an error without a message");
   for (const bool special : {true, false}) {
@@ -43,6 +61,9 @@ FuzzTarget fuzz_target() {
   FuzzTarget target = {.name = "tokenizer", .check = check};
   for (const char* key : {"version",
                           "added_tokens",
+                          "added_tokens_decoder",
+                          "additional_special_tokens",
+                          "eos_token",
                           "normalizer",
                           "pre_tokenizer",
                           "post_processor",

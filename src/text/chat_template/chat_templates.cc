@@ -10,6 +10,7 @@
 #include "files/json_fields.h"
 #include "jinja/parser.h"
 #include "text/gguf_tokenizer.h"
+#include "text/tokenizer_companions.h"
 
 namespace sluice {
 
@@ -61,7 +62,43 @@ bool exists(const std::string& path) {
 
 Status read_template_file(const std::string& path, const std::string& name, ChatTemplates& out) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, jinja::kMaxTemplateBytes));
-  return add_chat_template(out, name, text, path);
+  // What a rendering says goes to clients: it names the file, not the place where it lies.
+  const std::filesystem::path file(path);
+  const Status added = add_chat_template(out, name, text, file.filename().string());
+  return added.ok() ? added : added.with_context(file.parent_path().string());
+}
+
+// The files additional_chat_templates/NAME.jinja, in the order of their names.
+Status read_additional_templates(const std::string& folder, ChatTemplates& out) {
+  std::error_code error;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/additional_chat_templates", error)) {
+    if (entry.path().extension() == ".jinja") paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  for (const std::filesystem::path& path : paths) {
+    std::erase_if(out.templates, [&](const NamedChatTemplate& named) { return named.name == path.stem(); });
+    SLUICE_RETURN_IF_ERROR(read_template_file(path.string(), path.stem().string(), out));
+  }
+  return {};
+}
+
+// `config` is the tokenizer_config.json.
+Result<ChatTemplates> read_folder_templates(const std::string& folder, json::object config) {
+  const std::string template_path = folder + "/chat_template.jinja", old_path = folder + "/chat_template.json";
+  const json::value* given = config.if_contains("chat_template");
+  ChatTemplates templates;
+  if (exists(template_path)) {
+    SLUICE_RETURN_IF_ERROR(read_template_file(template_path, "default", templates));
+  } else if ((given == nullptr || given->is_null()) && exists(old_path)) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(old_path, kMaxConfigBytes));
+    SLUICE_ASSIGN_OR_RETURN(const json::value file, parse_json(text, old_path));
+    SLUICE_ASSIGN_OR_RETURN(templates, parse_chat_templates(file, "chat_template.json"));
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(templates, parse_chat_templates(std::move(config), "tokenizer_config.json"));
+  }
+  SLUICE_RETURN_IF_ERROR(read_additional_templates(folder, templates));
+  return templates;
 }
 
 }  // namespace
@@ -114,23 +151,17 @@ Result<ChatTemplates> load_chat_templates(const std::string& folder, bool only_t
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufModel> model, GgufModel::open(folder));
     SLUICE_ASSIGN_OR_RETURN(json::value config, gguf_tokenizer_config(*model));
     if (only_tokens) config.as_object().erase("chat_template");
-    return parse_chat_templates(config, folder);
+    return parse_chat_templates(config, std::filesystem::path(folder).filename().string());
   }
-  const std::string config_path = folder + "/tokenizer_config.json";
-  const std::string template_path = folder + "/chat_template.jinja";
-  json::value config = json::object();
-  if (exists(config_path)) {
-    SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(config_path, kMaxConfigBytes));
-    SLUICE_ASSIGN_OR_RETURN(config, parse_json(text, config_path));
+  Result<TokenizerFiles> files = read_tokenizer_files(folder, /*with_vocabulary=*/false);
+  if (!files.ok()) return files.status().with_context(folder);
+  Result<json::object> tokens = special_tokens(*files);
+  if (!tokens.ok()) return tokens.status().with_context(folder);
+  ChatTemplates templates;
+  if (!only_tokens) {
+    SLUICE_ASSIGN_OR_RETURN(templates, read_folder_templates(folder, std::move(files->config)));
   }
-  const bool has_file = !only_tokens && exists(template_path);
-  // The file goes before it.
-  if ((has_file || only_tokens) && config.is_object()) config.get_object().erase("chat_template");
-  SLUICE_ASSIGN_OR_RETURN(ChatTemplates templates, parse_chat_templates(config, config_path));
-  if (!has_file) return templates;
-  SLUICE_RETURN_IF_ERROR(read_template_file(template_path, "default", templates));
-  const std::string tools_path = folder + "/additional_chat_templates/tool_use.jinja";
-  if (exists(tools_path)) SLUICE_RETURN_IF_ERROR(read_template_file(tools_path, "tool_use", templates));
+  templates.special_tokens = std::move(tokens).value();
   return templates;
 }
 

@@ -1,8 +1,9 @@
 // ChatTemplates: the Jinja templates that a model brings for its conversations, and the special tokens that they name.
 //
 // A folder has them in chat_template.jinja (and additional_chat_templates/NAME.jinja), else in the key "chat_template"
-// of tokenizer_config.json: a text, or a list of {"name", "template"}. A GGUF file has them in its metadata. With tools
-// "tool_use" is taken if there is one, else "default". Thread safety: plain values.
+// of tokenizer_config.json: a text, or a list of {"name", "template"}; else in that key of chat_template.json. A GGUF
+// file has them in its metadata. With tools "tool_use" is taken if there is one, else "default". Thread safety: plain
+// values.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -23,7 +24,7 @@ struct NamedChatTemplate {
 
 struct ChatTemplates {
   std::vector<NamedChatTemplate> templates = {};
-  // "bos_token": "<s>" and the like, as tokenizer_config.json names them; additional_special_tokens is a list.
+  // "bos_token": "<s>" and the like, as the tokenizer's files name them; additional_special_tokens is a list.
   boost::json::object special_tokens = {};
 
   // The one to take; nullptr if there is none.

@@ -1,0 +1,53 @@
+// The files that lie beside a tokenizer.json, and what they make of it.
+//
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json name special tokens, add tokens and change the
+// flags of those that tokenizer.json has; vocab.json and merges.txt stand in for a tokenizer.json that is missing.
+// What counts in which order is that of `transformers` 5: the files are turned into one equivalent tokenizer.json and
+// one tokenizer_config.json, which the parser of these reads (tokenizer_parser.h).
+//
+// Thread safety: pure functions; values of JSON are plain values.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+// The class of the library that a folder's files choose. It decides what the tokens that nobody names are by default,
+// and for some what a text is cut by, whatever tokenizer.json says.
+enum class TokenizerClass : std::uint8_t { kBackend, kLlama, kQwen2, kGpt2 };
+
+struct TokenizerFiles {
+  std::string folder;
+  std::string model_type;  // of config.json
+  std::string class_name;  // as the files write it; "" where they do not
+  TokenizerClass kind = TokenizerClass::kBackend;
+  bool is_converted = false;     // `tokenizer` is made of vocab.json and merges.txt
+  boost::json::value tokenizer;  // tokenizer.json
+  boost::json::object config;    // tokenizer_config.json; empty where the folder has none, as the next two
+  boost::json::object special_tokens_map;
+  boost::json::object added_tokens;
+};
+
+// Whether the folder has a tokenizer that Tokenizer::load reads.
+bool has_tokenizer_files(const std::string& folder);
+
+// Reads them. Without `with_vocabulary` only the small ones: enough for special_tokens().
+Result<TokenizerFiles> read_tokenizer_files(const std::string& folder, bool with_vocabulary = true);
+
+// The special tokens by their names, each a text: "bos_token": "<s>". In the order in which the library adds them to a
+// vocabulary; "additional_special_tokens" is a list, and comes last.
+Result<boost::json::object> special_tokens(const TokenizerFiles& files);
+
+struct MergedTokenizer {
+  boost::json::value tokenizer;  // a tokenizer.json with every token
+  boost::json::value config;     // bos_token and eos_token, and whether a text gets them
+};
+Result<MergedTokenizer> merge_tokenizer_files(TokenizerFiles files);
+
+}  // namespace sluice
