@@ -16,6 +16,7 @@
 #include "engine/runner.h"
 #include "engine/step_time.h"
 #include "engine/thread_choice.h"
+#include "files/model_path.h"
 #include "kernels/cpu_features.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
@@ -107,7 +108,10 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
   return start_engine(options);
 }
 
-Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options) {
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& given) {
+  EngineSetup options = given;
+  const ModelUse use = options.model.load_format == "dummy" ? ModelUse::kDummy : ModelUse::kWeights;
+  SLUICE_ASSIGN_OR_RETURN(options.model.folder, find_model(options.model.folder, use));
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
   SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model.folder));
   std::vector<std::int32_t> ends = runner->model().config().eos_token_ids;

@@ -11,6 +11,7 @@
 
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "files/model_path.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_parser.h"
 
