@@ -1,7 +1,10 @@
 #include "files/checkpoint.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -111,6 +114,21 @@ TEST(SafetensorsWriter, FailuresLeaveNoFile) {
   EXPECT_THAT(write_safetensors(folder.file("x"), {wrong}).message(),
               HasSubstr("expected 9 bytes for U8 [9], found 8"));
   EXPECT_FALSE(write_safetensors(folder.file("no/such/folder/x"), {bytes_tensor("t", 8)}).ok());
+}
+
+TEST(SafetensorsWriter, WritesToDevicesAndPipesThemselves) {
+  const TempFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_TRUE(write_safetensors(pipe, {bytes_tensor("t", 8)}).ok());
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::uint64_t header = 0;
+  EXPECT_EQ(::read(reader, &header, sizeof(header)), 8);
+  EXPECT_GT(header, 0U);
+  ::close(reader);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_FALSE(write_safetensors(folder.path(), {bytes_tensor("t", 8)}).ok()) << "a folder";
 }
 
 TEST(Checkpoint, OneFile) {
