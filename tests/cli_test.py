@@ -86,7 +86,7 @@ def test_wrong_usage():
 
 def test_bad_models(tmp_path):
     fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder", "(known: smollm2)"])
-    fails("run", MODEL / "config.json", "-p", "x", says="expected a folder")
+    fails("run", MODEL / "config.json", "-p", "x", says="a JSON file, which has no weights")
     fails("run", tmp_path, "-p", "x", says="found an empty folder")
     shutil.copy(MODEL / "config.json", tmp_path)
     fails("run", tmp_path, "-p", "x", says="expected a tokenizer.json beside config.json, found none")
