@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,14 +21,14 @@
 #include "engine/device_plan.h"
 #include "engine/engine_options.h"
 #include "files/checkpoint.h"
-#include "files/gguf_file.h"
+#include "files/model_path.h"
 #include "kernels/linear.h"
+#include "model/dummy_checkpoint.h"
 #include "model/model_plan.h"
+#include "model/own_head.h"
 
 namespace sluice {
 namespace {
-
-namespace fs = std::filesystem;
 
 // "layers.2.x" before "layers.10.a": numbers count as numbers.
 bool natural_less(const InspectedTensor& a, const InspectedTensor& b) {
@@ -108,15 +107,14 @@ Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const M
 
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
-  std::error_code error;
-  const bool config_only = options.engine.model.load_format == "dummy" ||  // which reads no more
-                           (fs::is_regular_file(path, error) && !is_gguf_path(path));
+  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // which have no more to read
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
-  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   std::optional<Checkpoint> checkpoint;
   if (!config_only) {
     SLUICE_ASSIGN_OR_RETURN(checkpoint, Checkpoint::open(path, gguf_names));
+    untie_own_head(*checkpoint, config);
   }
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), options.engine));
   const Checkpoint* opened = checkpoint ? &*checkpoint : nullptr;
   SLUICE_ASSIGN_OR_RETURN(const std::vector<InspectedTensor> tensors, list_tensors(plan, opened));
   SLUICE_ASSIGN_OR_RETURN(const MemoryRequest request, memory_request(options.engine, plan.config));

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "engine/engine_impl.h"
-#include "files/gguf_file.h"
+#include "files/model_path.h"
 #include "text/stand_in_tokenizer.h"
 #include "text/tokenizer_companions.h"
 
@@ -25,8 +25,7 @@ namespace {
 // Where the small files of a model lie.
 std::string folder_of(const std::string& model) {
   std::error_code error;
-  const bool is_config = std::filesystem::is_regular_file(model, error) && !is_gguf_path(model);
-  return is_config ? std::filesystem::absolute(model, error).parent_path().string() : model;
+  return is_config_path(model) ? std::filesystem::absolute(model, error).parent_path().string() : model;
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 #include <system_error>
 
 #include "base/utf8.h"
-#include "files/gguf_file.h"
+#include "files/hub_cache.h"
+#include "files/model_path.h"
 
 namespace sluice {
 namespace {
@@ -29,32 +30,28 @@ Result<std::string> find_embedded_model() {
   return not_found(fmt::format("the embedded model: expected it in {}, found neither; name a model folder", tried));
 }
 
+Result<std::string> resolve(const std::string& given, ModelUse use) {
+  if (given.empty()) return find_embedded_model();
+  std::error_code error;
+  if (is_known_model(given) && !fs::exists(given, error)) return bring_known_model(given);
+  Result<std::string> found = find_model(given, use);
+  if (found.ok() || !found.status().message().ends_with(kNoSuchModel)) return found;
+  return not_found(
+      fmt::format("{}, and no model is known by this name (known: {})", found.status().message(), known_models()));
+}
+
 }  // namespace
 
 Result<std::string> resolve_model_folder(const std::string& given) {
-  if (given.empty()) return find_embedded_model();
-  std::error_code error;
-  if (!fs::exists(given, error)) {
-    if (is_known_model(given)) return bring_known_model(given);
-    return not_found(
-        fmt::format("model {}: there is no such folder or file, and no model is known by this name (known: {})", given,
-                    known_models()));
-  }
-  const bool is_folder = fs::is_directory(given, error);
-  if (is_gguf_path(given) || (is_folder && fs::exists(fs::path(given) / "config.json", error))) return given;
-  return invalid_argument(
-      fmt::format("model {}: expected a folder with config.json and *.safetensors, or a .gguf file, found {}", given,
-                  is_folder ? "a folder without config.json" : "another file"));
+  return resolve(given, ModelUse::kWeights);
 }
 
 Result<std::string> resolve_model_or_config(const std::string& given) {
-  std::error_code error;
-  if (fs::is_regular_file(given, error)) return given;
-  return resolve_model_folder(given);
+  return resolve(given, ModelUse::kWeightsOrConfig);
 }
 
 Result<std::string> resolve_model(const ModelOptions& model) {
-  return model.load_format == "dummy" ? resolve_model_or_config(model.folder) : resolve_model_folder(model.folder);
+  return resolve(model.folder, model.load_format == "dummy" ? ModelUse::kDummy : ModelUse::kWeights);
 }
 
 std::string model_name(const std::string& given, const std::string& path) {
@@ -62,6 +59,7 @@ std::string model_name(const std::string& given, const std::string& path) {
   std::error_code error;
   fs::path absolute = fs::absolute(path, error).lexically_normal();
   if (absolute.filename().empty()) absolute = absolute.parent_path();
+  if (std::string id = hub_id_of_snapshot(absolute.string()); !id.empty()) return to_valid_utf8(id);
   if (absolute.filename() == "config.json") return to_valid_utf8(absolute.parent_path().filename().string());
   const bool is_file = is_gguf_path(path) || fs::is_regular_file(absolute, error);
   return to_valid_utf8((is_file ? absolute.stem() : absolute.filename()).string());

@@ -19,8 +19,8 @@
 #include "config/model_config.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
-#include "files/gguf_file.h"
 #include "files/json.h"
+#include "files/model_path.h"
 #include "model/model_plan.h"
 #include "sim/cost_model.h"
 #include "sim/load_estimate.h"
@@ -65,8 +65,7 @@ Result<RetentionRules> retention_without(const std::vector<std::string>& names) 
 }
 
 Result<CostModel> calibrate(EngineSetup engine, const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error) && !is_gguf_path(path)) {
+  if (is_config_path(path)) {
     return invalid_argument("--cost calibrate measures a checkpoint, and a config.json has no weights: give --cost");
   }
   engine.model.folder = path;

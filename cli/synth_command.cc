@@ -12,7 +12,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
 #include "cli/synth_gguf.h"
-#include "files/gguf_file.h"
+#include "files/model_path.h"
 #include "files/safetensors_writer.h"
 #include "model/model_plan.h"
 #include "model/synth_weights.h"

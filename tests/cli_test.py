@@ -86,8 +86,8 @@ def test_wrong_usage():
 
 def test_bad_models(tmp_path):
     fails("run", tmp_path / "nowhere", "-p", "x", says=["nowhere", "no such folder", "(known: smollm2)"])
-    fails("run", MODEL / "config.json", "-p", "x", says="expected a folder")
-    fails("run", tmp_path, "-p", "x", says="found a folder without config.json")
+    fails("run", MODEL / "config.json", "-p", "x", says="a JSON file, which has no weights")
+    fails("run", tmp_path, "-p", "x", says="found an empty folder")
     shutil.copy(MODEL / "config.json", tmp_path)
     fails("run", tmp_path, "-p", "x", says="expected a tokenizer.json beside config.json, found none")
     fails("logits", tmp_path, "--ids", "1", "--out", tmp_path / "x", says=["safetensors", "--load-format dummy"])

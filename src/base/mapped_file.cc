@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/file_form.h"
 
 namespace sluice {
 namespace {
@@ -29,7 +32,13 @@ struct Descriptor {
 };
 
 Status open_failure(const std::string& path, int error) {
-  if (error == ENOENT || error == ENOTDIR) return not_found(fmt::format("{}: no such file", path));
+  if (error == ENOENT || error == ENOTDIR) {
+    std::error_code no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+    if (no_link) return not_found(fmt::format("{}: no such file", path));
+    return not_found(fmt::format("{}: no such file: it is a link to {}, which does not exist; was it downloaded whole?",
+                                 path, target.string()));
+  }
   return invalid_argument(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)));
 }
 
@@ -83,6 +92,14 @@ std::optional<std::uint64_t> FileMapping::known_content() const {
   return knows_content_ ? std::optional(content_.load()) : std::nullopt;
 }
 
+Result<bool> path_exists(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0) return true;
+  const int error = errno;
+  if (error == ENOENT || error == ENOTDIR) return false;
+  return invalid_argument(fmt::format("{}: cannot be reached: {}", path, std::strerror(error)));
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
@@ -96,6 +113,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile mapped;
   mapped.mapping_ =
       std::make_shared<const FileMapping>(path, file.release(), identity, static_cast<const std::byte*>(address));
+  SLUICE_RETURN_IF_ERROR(check_no_lfs_pointer(path, {static_cast<const char*>(address), mapped.size()}, mapped.size()));
   return mapped;
 }
 
@@ -128,6 +146,17 @@ void MappedFile::dont_need(std::size_t offset, std::size_t length) const {
   advise(offset, length, MADV_DONTNEED);
 }
 
+Result<std::string> read_first_bytes(const std::string& path, std::size_t count) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return open_failure(path, errno);
+  SLUICE_ASSIGN_OR_RETURN(const FileIdentity identity, identify(file.fd, path));
+  std::string bytes(std::min<std::uint64_t>(count, identity.bytes), '\0');
+  const ssize_t got = ::pread(file.fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) return invalid_argument(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+  bytes.resize(static_cast<std::size_t>(got));
+  return bytes;
+}
+
 Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
@@ -146,6 +175,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
     done += static_cast<std::size_t>(got);
   }
   text.resize(done);
+  SLUICE_RETURN_IF_ERROR(check_no_lfs_pointer(path, text, done));
   return text;
 }
 

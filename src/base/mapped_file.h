@@ -28,6 +28,10 @@ struct FileIdentity {
 };
 Result<FileIdentity> identify_file(const std::string& path);
 
+// Whether there is a file or folder of this name. An error, which says why, where the system does not tell: above all
+// "Permission denied".
+Result<bool> path_exists(const std::string& path);
+
 // The mapping, and the file itself, which stays open so that what becomes of it can be told.
 class FileMapping {
  public:
@@ -61,7 +65,8 @@ class FileMapping {
 
 class MappedFile {
  public:
-  // Fails with kNotFound when the file is missing, and with kInvalidArgument when it is not a readable regular file.
+  // Fails with kNotFound when the file is missing, and with kInvalidArgument when it is not a readable regular file, or
+  // a git-lfs pointer.
   // An empty file is fine and gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
@@ -92,6 +97,9 @@ class MappedFile {
 
   std::shared_ptr<const FileMapping> mapping_;
 };
+
+// The first `count` bytes of a regular file, or fewer if it has no more.
+Result<std::string> read_first_bytes(const std::string& path, std::size_t count);
 
 // The content of a small text file (a config, a template); refuses more than `max_bytes`.
 Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes = std::size_t{256} << 20);

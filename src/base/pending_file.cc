@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,12 @@ namespace sluice {
 Result<PendingFile> PendingFile::create(const std::string& path) {
   PendingFile file;
   file.path_ = path;
+  struct stat there{};
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    file.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);  // fails for a folder
+    if (file.fd_ < 0) return file.failure("written");
+    return file;
+  }
   file.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
   file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return file.failure("created");
@@ -28,7 +35,7 @@ PendingFile::PendingFile(PendingFile&& other) noexcept
 PendingFile::~PendingFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Status PendingFile::write(std::span<const std::byte> bytes) {
@@ -43,9 +50,10 @@ Status PendingFile::write(std::span<const std::byte> bytes) {
 
 Status PendingFile::finish() {
   const int fd = std::exchange(fd_, -1);
-  if (::close(fd) == 0 && std::rename(temporary_.c_str(), path_.c_str()) == 0) return {};
+  const bool closed = ::close(fd) == 0;
+  if (closed && (temporary_.empty() || std::rename(temporary_.c_str(), path_.c_str()) == 0)) return {};
   Status status = failure("completed");
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
   return status;
 }
 

@@ -74,6 +74,16 @@ Status write_token_ids(const GgufModel& model, json::object& config) {
   return fields.status();
 }
 
+// Some files count the layers for multi-token prediction among their blocks; those are the last ones.
+std::int64_t predicting_blocks(const GgufModel& model, std::int64_t blocks) {
+  std::int64_t predicting = 0;
+  while (predicting < blocks &&
+         model.find(fmt::format("blk.{}.nextn.eh_proj.weight", blocks - predicting - 1)) != nullptr) {
+    ++predicting;
+  }
+  return predicting;
+}
+
 Status write_common(const GgufModel& model, GgufFields& fields, json::object& config) {
   const TensorView* embedding = model.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
@@ -86,7 +96,8 @@ Status write_common(const GgufModel& model, GgufFields& fields, json::object& co
   config["tie_word_embeddings"] = model.find("output.weight") == nullptr;
   config["hidden_act"] = "silu";
   writer.integer("hidden_size", "embedding_length");
-  writer.integer("num_hidden_layers", "block_count");
+  const std::int64_t blocks = writer.integer("num_hidden_layers", "block_count");
+  config["num_hidden_layers"] = blocks - predicting_blocks(model, blocks);
   writer.integer("num_attention_heads", "attention.head_count");
   writer.optional_integer("num_key_value_heads", "attention.head_count_kv");
   writer.integer("max_position_embeddings", "context_length");

@@ -13,6 +13,7 @@
 #include "config/model_families.h"
 #include "files/json.h"
 #include "files/json_fields.h"
+#include "files/model_path.h"
 
 namespace sluice {
 namespace {

@@ -17,12 +17,17 @@
 #include "engine/runner.h"
 #include "engine/step_time.h"
 #include "engine/thread_choice.h"
+#include "files/model_path.h"
 #include "kernels/cpu_features.h"
 #include "kernels/device.h"
 #include "kernels/isa.h"
 
 namespace sluice {
 namespace {
+
+ModelUse use_of(const ModelOptions& model) {
+  return model.load_format == "dummy" ? ModelUse::kDummy : ModelUse::kWeights;
+}
 
 void log_load(const LoadReport& report, const Model& model, const std::string& folder, const Exec& exec) {
   const double seconds = std::max(report.seconds, 1e-6);
@@ -106,12 +111,15 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
 
 Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
   if (options.model.handle_sigbus) guard_mappings();
-  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(options.model.folder));
+  SLUICE_ASSIGN_OR_RETURN(const std::string folder, find_model(options.model.folder, use_of(options.model)));
+  SLUICE_ASSIGN_OR_RETURN(const GenerationConfig generation, load_generation_config(folder));
   return start_engine(options, generation, {});
 }
 
-Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options, const GenerationConfig& generation,
+Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& given, const GenerationConfig& generation,
                                              const std::vector<std::int32_t>& more_ends) {
+  EngineSetup options = given;
+  SLUICE_ASSIGN_OR_RETURN(options.model.folder, find_model(options.model.folder, use_of(options.model)));
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
   const auto vocab = static_cast<std::int32_t>(runner->vocab_size());
   std::vector<std::int32_t> ends;

@@ -13,6 +13,7 @@
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "files/json.h"
+#include "files/model_path.h"
 #include "kernels/isa.h"
 
 namespace sluice {
@@ -56,10 +57,11 @@ std::string EngineImpl::weights_version() const {
   return *version_;
 }
 
-Result<std::string> EngineImpl::reload_weights(const std::string& folder, ReloadMode mode) {
+Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadMode mode) {
   const std::unique_lock one(reload_mutex_, std::try_to_lock);
   if (!one.owns_lock()) return unavailable("weights: others are being loaded; ask again when they are");
   if (runner_->computes_later()) return invalid_argument("weights: they are reloaded on the CPU only (--device cpu)");
+  SLUICE_ASSIGN_OR_RETURN(const std::string folder, find_model(given, ModelUse::kWeights));
   EngineSetup options = runner_->options();
   SLUICE_RETURN_IF_ERROR(same_geometry(options.model.folder, folder));
   options.model.folder = folder;

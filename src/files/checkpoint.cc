@@ -3,83 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json/object.hpp>
-#include <boost/json/string.hpp>
-#include <filesystem>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "files/gguf_tensors.h"
-#include "files/json.h"
+#include "files/model_path.h"
+#include "files/weight_files.h"
 
 namespace sluice {
 namespace {
 
-namespace json = boost::json;
-
-constexpr std::string_view kSingleFile = "model.safetensors";
-constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-
-bool exists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
-}
-
-// A shard lies in the folder itself: a name with a path in it could read any file of the machine.
-Status check_shard_name(std::string_view name) {
-  if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
-      name.find('\\') == std::string_view::npos && name.find('\0') == std::string_view::npos) {
-    return {};
-  }
-  std::string quoted;
-  append_json_string(quoted, name);
-  return invalid_argument(fmt::format("weight_map: expected the name of a file in the same folder, found {}", quoted));
-}
-
-using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
-
-Result<WeightMap> read_weight_map(const std::string& index_path) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(index_path));
-  SLUICE_ASSIGN_OR_RETURN(const json::value index, parse_json(text, index_path));
-  const json::value* map = index.is_object() ? index.get_object().if_contains("weight_map") : nullptr;
-  if (map == nullptr || !map->is_object()) {
-    return invalid_argument(fmt::format("{}: key 'weight_map': expected an object of tensor names and files, found {}",
-                                        index_path, describe_json(map)));
-  }
-  WeightMap weight_map;
-  for (const auto& [tensor, shard] : map->get_object()) {
-    if (!shard.is_string()) {
-      return invalid_argument(fmt::format("{}: weight_map: tensor {}: expected a file name, found {}", index_path,
-                                          std::string_view(tensor), describe_json(&shard)));
-    }
-    SLUICE_RETURN_IF_ERROR(check_shard_name(shard.get_string()).with_context(index_path));
-    weight_map.emplace(tensor, shard.get_string());
-  }
-  if (weight_map.empty()) return invalid_argument(fmt::format("{}: weight_map: it names no tensor", index_path));
-  return weight_map;
-}
+constexpr std::string_view kBasePrefix = "model.";
 
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::string& path, GgufNaming naming) {
   Checkpoint checkpoint;
   checkpoint.path_ = path;
-  const std::string index_path = fmt::format("{}/{}", path, kIndexFile);
-  if (is_gguf_path(path)) {
-    SLUICE_RETURN_IF_ERROR(checkpoint.open_gguf(naming));
-  } else if (exists(fmt::format("{}/{}", path, kSingleFile))) {
-    SLUICE_RETURN_IF_ERROR(checkpoint.open_shard(std::string(kSingleFile)));
-    SLUICE_RETURN_IF_ERROR(checkpoint.sort_table());
-  } else if (exists(index_path)) {
-    SLUICE_RETURN_IF_ERROR(checkpoint.open_index(index_path));
-  } else {
-    return not_found(fmt::format(
-        "{}: expected a model folder with {} or {}, or a .gguf file, found none of them (--load-format dummy makes "
-        "random weights)",
-        path, kSingleFile, kIndexFile));
-  }
+  SLUICE_RETURN_IF_ERROR(is_gguf_path(path) ? checkpoint.open_gguf(naming) : checkpoint.open_folder());
   return checkpoint;
 }
 
@@ -102,17 +44,19 @@ void Checkpoint::leave(std::span<const std::byte> bytes) const {
   if (made_ != nullptr) made_->leave(bytes);
 }
 
-Status Checkpoint::open_index(const std::string& index_path) {
-  SLUICE_ASSIGN_OR_RETURN(const WeightMap weight_map, read_weight_map(index_path));
-  std::set<std::string> shards;
-  for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
-  for (const std::string& shard : shards) SLUICE_RETURN_IF_ERROR(open_shard(shard).with_context(index_path));
+Status Checkpoint::open_folder() {
+  SLUICE_ASSIGN_OR_RETURN(const WeightFiles found, find_weight_files(path_));
+  note_ = found.note;
+  for (const std::string& name : found.names) {
+    const Status opened = open_shard(name);
+    if (!opened.ok()) return found.index.empty() ? opened : opened.with_context(found.index);
+  }
   SLUICE_RETURN_IF_ERROR(sort_table());
-  for (const auto& [tensor, shard] : weight_map) {
-    const TensorView* found = find(tensor);
-    if (found != nullptr && found->file == shard) continue;
-    return invalid_argument(fmt::format("{}: tensor {}: expected in {}, found {}", index_path, tensor, shard,
-                                        found == nullptr ? "in no shard" : "in " + std::string(found->file)));
+  for (const auto& [tensor, shard] : found.weight_map) {
+    const TensorView* view = find_exactly(tensor);
+    if (view != nullptr && view->file == std::string_view(shard).substr(shard.rfind('/') + 1)) continue;
+    return invalid_argument(fmt::format("{}: tensor {}: expected in {}, found {}", found.index, tensor, shard,
+                                        view == nullptr ? "in no shard" : "in " + std::string(view->file)));
   }
   return {};
 }
@@ -167,6 +111,12 @@ Status Checkpoint::sort_table() {
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {
+  const TensorView* found = find_exactly(name);
+  if (found != nullptr || !name.starts_with(kBasePrefix)) return found;
+  return find_exactly(name.substr(kBasePrefix.size()));
+}
+
+const TensorView* Checkpoint::find_exactly(std::string_view name) const {
   const auto found = std::ranges::lower_bound(
       tensors_, name, {}, [](const TensorView* tensor) -> std::string_view { return tensor->name; });
   return found != tensors_.end() && (*found)->name == name ? *found : nullptr;

@@ -1,6 +1,6 @@
 // Checkpoint: the weights of a model, as one table of named tensors, whatever files hold them.
 //
-// Opens model.safetensors, or the shards that model.safetensors.index.json lists, or a GGUF file, whose tensors get the
+// Opens the safetensors files of a folder (files/weight_files.h), or a GGUF file, whose tensors get the
 // names and shapes that they have in the family's official checkpoints. Opening maps and checks the files but reads no
 // weights. A model binds its weights by name from here and knows nothing about files.
 // Thread safety: const after opening, except for keep().
@@ -29,7 +29,7 @@ class GgufTensors;
 
 class Checkpoint {
  public:
-  // `path`: a model folder, or a file whose name ends in ".gguf", whose tensors get the names that `naming` gives them
+  // `path`: a model folder, or a GGUF file (files/model_path.h), whose tensors get the names that `naming` gives them
   // (gguf_names of config/gguf_config.h serves all families); without it they keep the file's names.
   // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
   // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
@@ -42,7 +42,12 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   // Sorted by name. The views live as long as the checkpoint (moving it keeps them valid).
   const std::vector<const TensorView*>& tensors() const { return tensors_; }
+  // A file that was saved from the base model has its names without "model.": where "model.norm.weight" is not found,
+  // "norm.weight" is it.
   const TensorView* find(std::string_view name) const;
+  bool is_gguf() const { return gguf_ != nullptr; }
+  // Something worth a line to the user; usually empty.
+  const std::string& note() const { return note_; }
   std::size_t total_bytes() const { return total_bytes_; }
   // The safetensors files.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
@@ -67,13 +72,14 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  Status open_index(const std::string& index_path);
+  const TensorView* find_exactly(std::string_view name) const;
+  Status open_folder();
   Status open_shard(const std::string& name);
   Status open_gguf(GgufNaming naming);
   void add(const std::vector<TensorView>& tensors);
   Status sort_table();
 
-  std::string path_;
+  std::string path_, note_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::shared_ptr<const GgufTensors> gguf_;
   std::shared_ptr<const MadeTensors> made_;

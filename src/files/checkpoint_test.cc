@@ -1,7 +1,10 @@
 #include "files/checkpoint.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -113,6 +116,21 @@ TEST(SafetensorsWriter, FailuresLeaveNoFile) {
   EXPECT_FALSE(write_safetensors(folder.file("no/such/folder/x"), {bytes_tensor("t", 8)}).ok());
 }
 
+TEST(SafetensorsWriter, WritesToDevicesAndPipesThemselves) {
+  const TempFolder folder;
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_TRUE(write_safetensors(pipe, {bytes_tensor("t", 8)}).ok());
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::uint64_t header = 0;
+  EXPECT_EQ(::read(reader, &header, sizeof(header)), 8);
+  EXPECT_GT(header, 0U);
+  ::close(reader);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_FALSE(write_safetensors(folder.path(), {bytes_tensor("t", 8)}).ok()) << "a folder";
+}
+
 TEST(Checkpoint, OneFile) {
   const TempFolder folder;
   ASSERT_TRUE(write_checkpoint(folder.path(), {bytes_tensor("b", 8), bytes_tensor("a", 4)}, 100).ok());
@@ -148,9 +166,41 @@ TEST(Checkpoint, ShardsRoundTrip) {
               HasSubstr("expected a folder without weights"));
 }
 
+TEST(Checkpoint, ShardsWithoutAnIndexCountThemselves) {
+  const TempFolder folder;
+  write_one(folder, "model-00001-of-00002.safetensors", {bytes_tensor("a", 4)});
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("expected 2 shards, as their names say"));
+  std::filesystem::create_directory(folder.file("more"));
+  write_one(folder, "more/model-00002-of-00002.safetensors", {bytes_tensor("b", 4)});
+  EXPECT_EQ(error_of(folder.path()), "(accepted)");
+  write_one(folder, "consolidated.safetensors", {bytes_tensor("a", 4)});  // a second copy
+  EXPECT_EQ(Checkpoint::open(folder.path())->files().size(), 2U);
+  write_one(folder, "adapter_model.safetensors", {bytes_tensor("c", 4)});
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("found an adapter (LoRA) beside the weights"));
+}
+
+TEST(Checkpoint, OneFileOfAnyName) {
+  const TempFolder folder;
+  write_one(folder, "weights.safetensors", {bytes_tensor("norm.weight", 4)});
+  ASSERT_EQ(error_of(folder.path()), "(accepted)");
+  EXPECT_NE(Checkpoint::open(folder.path())->find("model.norm.weight"), nullptr);
+  write_one(folder, "other.safetensors", {bytes_tensor("a", 4)});
+  EXPECT_THAT(error_of(folder.path()),
+              HasSubstr("found several without either: other.safetensors, weights.safetensors"));
+}
+
+TEST(Checkpoint, NamesWhatLiesThereInstead) {
+  const TempFolder folder;
+  folder.write("pytorch_model.bin", "PK");
+  EXPECT_THAT(error_of(folder.path()),
+              HasSubstr("only PyTorch's weights, which are not read (pytorch_model.bin); convert"));
+  folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 4976698672\n");
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("of 4976698672 bytes, found the git-lfs pointer"));
+}
+
 TEST(Checkpoint, RefusesFoldersWithoutWeights) {
   const TempFolder folder;
-  EXPECT_THAT(error_of(folder.path()), HasSubstr("or a .gguf file, found none of them"));
+  EXPECT_THAT(error_of(folder.path()), HasSubstr("found an empty folder (--load-format dummy"));
   EXPECT_EQ(Checkpoint::open(folder.file("missing")).status().code(), StatusCode::kNotFound);
 }
 
@@ -168,17 +218,18 @@ TEST(Checkpoint, RefusesBrokenIndexes) {
   EXPECT_THAT(error_of_index("{}"), HasSubstr("found nothing"));
   EXPECT_THAT(error_of_index(R"({"weight_map":{}})"), HasSubstr("names no tensor"));
   EXPECT_THAT(error_of_index(R"({"weight_map":{"a":1}})"), HasSubstr("tensor a: expected a file name, found 1"));
-  EXPECT_THAT(error_of_index(R"({"weight_map":{"a":"two.safetensors"}})"), HasSubstr("two.safetensors: no such file"));
+  EXPECT_THAT(error_of_index(R"({"weight_map":{"a":"two.safetensors"}})"),
+              HasSubstr("names 1 file, and one is missing: two.safetensors"));
   EXPECT_THAT(error_of_index(R"({"weight_map":{"z":"one.safetensors"}})"),
               HasSubstr("tensor z: expected in one.safetensors, found in no shard"));
 }
 
 TEST(Checkpoint, RefusesShardNamesThatLeaveTheFolder) {
   const TempFolder folder;
-  for (const char* name :
-       {"../one.safetensors", "/etc/passwd", "sub/one.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+  for (const char* name : {"../one.safetensors", "/etc/passwd", "sub/../../one.safetensors", "sub//one", "..", ".", "",
+                           "a\\\\b", "a\\u0000b"}) {
     folder.write("model.safetensors.index.json", std::string(R"({"weight_map":{"a":")") + name + R"("}})");
-    EXPECT_THAT(error_of(folder.path()), HasSubstr("expected the name of a file in the same folder")) << name;
+    EXPECT_THAT(error_of(folder.path()), HasSubstr("expected the name of a file in the model's folder")) << name;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/file_form.h"
 #include "base/utf8.h"
 #include "files/gguf_types.h"
 #include "files/gguf_writer.h"
@@ -212,7 +213,9 @@ class GgufFile::Parser {
   Status read_header() {
     const auto magic = cursor_.take(kMagic.size(), "a GGUF header");
     if (!magic.ok() || std::memcmp(magic->data(), kMagic.data(), kMagic.size()) != 0) {
-      return invalid_argument("expected a file that begins with \"GGUF\", found another; it is no GGUF file");
+      const std::string_view form = foreign_form({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()});
+      return invalid_argument(fmt::format("expected a file that begins with \"GGUF\", found {}; it is no GGUF file",
+                                          form.empty() ? "another" : form));
     }
     std::uint32_t version = 0;
     SLUICE_RETURN_IF_ERROR(cursor_.read(version, "the version"));
@@ -328,10 +331,6 @@ Result<std::unique_ptr<GgufFile>> GgufFile::open(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, parse(mapping.bytes(), path));
   file->mapping_ = std::move(mapping);
   return file;
-}
-
-bool is_gguf_path(std::string_view path) {
-  return path.ends_with(".gguf");
 }
 
 }  // namespace sluice

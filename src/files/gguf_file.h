@@ -72,7 +72,4 @@ class GgufModel {
   std::vector<const TensorView*> tensors_;
 };
 
-// Whether a model path names a GGUF file: by its ending ".gguf".
-bool is_gguf_path(std::string_view path);
-
 }  // namespace sluice

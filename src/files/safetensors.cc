@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_form.h"
 #include "files/json.h"
 
 namespace sluice {
@@ -117,6 +118,14 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
   return file;
 }
 
+namespace {
+
+Status other_form(std::string_view form) {
+  return invalid_argument(fmt::format("expected a safetensors file, found {}", form));
+}
+
+}  // namespace
+
 Status SafetensorsFile::read_header() {
   const std::span<const std::byte> bytes = file_.bytes();
   if (bytes.size() < kLengthBytes) {
@@ -124,12 +133,16 @@ Status SafetensorsFile::read_header() {
   }
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);  // little-endian, as every machine this builds for
+  // Only where it cannot be a header's length: some lengths begin as other forms do.
+  const std::string_view form = foreign_form({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (length > kMaxSafetensorsHeaderBytes || length > bytes.size() - kLengthBytes) {
+    if (!form.empty()) return other_form(form);
     return invalid_argument(
         fmt::format("expected a header of at most {} bytes, found a length of {}; not a safetensors file, or truncated",
                     std::min(kMaxSafetensorsHeaderBytes, bytes.size() - kLengthBytes), length));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
+  if (!text.starts_with('{') && !form.empty()) return other_form(form);
   if (!text.starts_with('{')) return invalid_argument("expected a header that begins with '{'; not a safetensors file");
   SLUICE_ASSIGN_OR_RETURN(const json::value header, parse_json(text, "header"));
   const std::span<const std::byte> payload = bytes.subspan(kLengthBytes + length);

@@ -9,6 +9,7 @@
 #include "model/dummy_checkpoint.h"
 #include "model/model.h"
 #include "model/model_plan.h"
+#include "model/own_head.h"
 #include "model/weights_version.h"
 
 namespace sluice {
@@ -78,6 +79,7 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, is_dummy(options.model) ? make_dummy(folder, config, options.model)
                                                                    : Checkpoint::open(folder, gguf_names));
+  untie_own_head(checkpoint, config);
   checkpoint.serve();
   const std::shared_ptr<ServedFiles> files = checkpoint.served();
   if (report != nullptr) report->weights_version = weights_version(checkpoint);
@@ -98,8 +100,9 @@ Result<bool> has_mtp(const ModelOptions& model) {
   if (is_dummy(model)) return true;
   SLUICE_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(model.folder, gguf_names));
   const std::string prefix = family_of(config).mtp_prefix(config);
-  return std::ranges::any_of(checkpoint.tensors(),
-                             [&](const TensorView* tensor) { return tensor->name.starts_with(prefix); });
+  return std::ranges::any_of(checkpoint.tensors(), [&](const TensorView* tensor) {
+    return tensor->name.starts_with(prefix) || ("model." + tensor->name).starts_with(prefix);
+  });
 }
 
 Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {

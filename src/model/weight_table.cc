@@ -11,6 +11,8 @@
 
 #include "base/block_codes.h"
 #include "kernels/narrow_weight.h"
+#include "model/own_head.h"
+#include "model/unused_tensors.h"
 #include "model/weight_packer.h"
 
 namespace sluice {
@@ -119,16 +121,13 @@ class Loader {
 
   std::size_t bytes_done() const { return bytes_done_; }
 
-  std::string unknown_tensors() const {
-    std::size_t unknown = 0;
-    std::string first;
+  // What no spec has asked for.
+  std::vector<const TensorView*> unused() const {
+    std::vector<const TensorView*> unused;
     for (const TensorView* tensor : checkpoint_.tensors()) {
-      if (used_.contains(tensor->name) || left_.contains(tensor->name)) continue;
-      if (unknown++ < 3) first += (first.empty() ? "" : ", ") + tensor->name;
+      if (!used_.contains(tensor->name) && !left_.contains(tensor->name)) unused.push_back(tensor);
     }
-    return unknown == 0 ? ""
-                        : fmt::format("{} tensors of the checkpoint are not used: {}{}", unknown, first,
-                                      unknown > 3 ? ", ..." : "");
+    return unused;
   }
 
  private:
@@ -337,6 +336,14 @@ Status missing_error(const std::vector<const WeightSpec*>& missing, const Checkp
                         i + 1 < missing.size() ? "," : "");
   }
   if (missing.size() > 5) text += " ...";
+  if (const std::string hint = naming_hint(checkpoint, missing.front()->names.front().name); !hint.empty())
+    return invalid_argument(text + hint);
+  const bool no_head = missing.size() == 1 && missing.front()->names.back().name == kHeadName;
+  if (no_head) {
+    return invalid_argument(text +
+                            "; it was saved without its head: take one with it, or set 'tie_word_embeddings' in "
+                            "config.json if the embedding is the head");
+  }
   const bool of_mtp = std::ranges::all_of(missing, [](const WeightSpec* spec) { return !spec->group.empty(); });
   return invalid_argument(text + (of_mtp ? "; it cannot draft tokens: leave speculation with MTP out"
                                          : "; is it complete, and does config.json belong to it?"));
@@ -357,12 +364,12 @@ std::vector<std::string> scale_names(const std::string& weight_name) {
   return names;
 }
 
-Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
-                    const QuantizationConfig& quantization, const Loading& loading) {
+Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table, const ModelConfig& config,
+                    const Loading& loading) {
   const auto start = std::chrono::steady_clock::now();
   LoadReport* const report = loading.report;
   WeightPacker packer(exec, loading.packing);
-  Loader loader(exec, checkpoint, quantization, packer);
+  Loader loader(exec, checkpoint, config.quantization, packer);
   std::vector<const WeightSpec*> missing;
   std::vector<std::pair<const WeightSpec*, std::size_t>> bound;  // with the bytes of the checkpoint
   for (const auto& spec : table) {
@@ -381,6 +388,8 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
     bound.emplace_back(&spec, loader.bytes_done() - bytes_before);
   }
   if (!missing.empty()) return missing_error(missing, checkpoint);
+  SLUICE_ASSIGN_OR_RETURN(UnusedTensors unused, judge_unused(loader.unused(), checkpoint, config));
+  for (const TensorView* tensor : unused.harmless) loader.leave(tensor);
   SLUICE_RETURN_IF_ERROR(packer.finish(checkpoint, loading.progress));
   if (weights_on_device(exec)) {
     std::vector<const WeightSpec*> specs;
@@ -393,7 +402,9 @@ Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable&
     report->packed_bytes = packer.packed_bytes();
     report->packing = packer.outcome();
     for (const auto& [spec, bytes] : bound) report->weights.push_back(describe(*spec, bytes));
-    if (auto note = loader.unknown_tensors(); !note.empty()) report->notes.push_back(std::move(note));
+    for (const std::string& note : {unused.note, checkpoint.note()}) {
+      if (!note.empty()) report->notes.push_back(note);
+    }
   }
   return {};
 }

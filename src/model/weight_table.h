@@ -51,11 +51,11 @@ struct WeightSpec {
 using WeightTable = std::vector<WeightSpec>;
 
 // Finds, checks and binds every spec, in memory that the ops of `exec` read. A missing or
-// misshapen tensor is an error that names it, what was expected and what was found; tensors that no spec asks for
-// become a note. Groups are bound with loading.mtp only. The checkpoint must outlive what is bound; it keeps the copies
-// that are made for that.
-Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table,
-                    const QuantizationConfig& quantization, const Loading& loading);
+// misshapen tensor is an error that names it, what was expected and what was found, and so is one that no spec asks
+// for, unless it is harmless (model/unused_tensors.h). Groups are bound with loading.mtp only. The checkpoint must
+// outlive what is bound; it keeps the copies that are made for that.
+Status load_weights(const Exec& exec, Checkpoint& checkpoint, const WeightTable& table, const ModelConfig& config,
+                    const Loading& loading);
 
 // The names under which the scales of a weight may be found, the official one first.
 std::vector<std::string> scale_names(const std::string& weight_name);

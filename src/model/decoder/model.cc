@@ -22,7 +22,7 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
   const InputForm inputs = model->profile_.inputs;
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
 

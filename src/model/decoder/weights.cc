@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "model/own_head.h"
+
 namespace sluice::decoder {
 namespace {
 
@@ -17,8 +19,10 @@ class TableBuilder {
 
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
-    add("model.embed_tokens.weight", words, &w.embedding);
-    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, &w.head);
+    add(kEmbeddingName, words, &w.embedding);
+    if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
+    add(c_.tie_word_embeddings ? kEmbeddingName : kHeadName, words, &w.head);
+    if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
     table_.back().role = WeightRole::kLogits;
     add("model.norm.weight", {hidden()}, &w.norm);
     w.layers.resize(decoder_.windows.size());

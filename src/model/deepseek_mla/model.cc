@@ -35,7 +35,7 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
   std::unique_ptr<DeepSeekMla> model(
       new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
 

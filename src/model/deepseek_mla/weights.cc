@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "model/own_head.h"
+
 namespace sluice::mla {
 namespace {
 
@@ -19,9 +21,9 @@ class TableBuilder {
 
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
-    add("model.embed_tokens.weight", words, WeightFormat::kBf16, &w.embedding);
-    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, WeightFormat::kBf16, &w.head,
-        inputs_);
+    add(kEmbeddingName, words, WeightFormat::kBf16, &w.embedding);
+    if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
+    head(words, w.head);
     table_.back().role = WeightRole::kLogits;
     floats("model.norm.weight", {hidden()}, w.norm);
     w.layers.resize(mla_.sparse_layers.size());
@@ -43,6 +45,10 @@ class TableBuilder {
   void floats(const std::string& name, const Shape& shape, Param<float>& into,
               WeightFormat stored = WeightFormat::kBf16) {
     add(name, shape, stored, &into);
+  }
+  void head(const Shape& words, LinearWeight& into) {
+    add(c_.tie_word_embeddings ? kEmbeddingName : kHeadName, words, WeightFormat::kBf16, &into, inputs_);
+    if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
   }
   // Linears that FP8 checkpoints store in FP8.
   void linear(const std::string& name, const Shape& shape, LinearWeight& into, bool routed_expert = false) {
@@ -138,8 +144,7 @@ class TableBuilder {
     table_.back().left = true;
     add(name + ".shared_head.head.weight", words, WeightFormat::kBf16, &into.own_head, inputs_);
     table_.back().left = true;
-    add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, WeightFormat::kBf16, &into.head,
-        inputs_);
+    head(words, into.head);
     table_.back().for_drafts = true;
     layer(name + ".", true, into.block);
     group_.clear();

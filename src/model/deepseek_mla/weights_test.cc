@@ -32,7 +32,7 @@ TEST_F(MlaWeightsTest, APredictionLayerThatIsDeclaredAndAbsentIsNotMissed) {
   EXPECT_THAT(load([](boost::json::object& config) { config["num_nextn_predict_layers"] = 0; }), IsEmpty());
 }
 
-TEST_F(MlaWeightsTest, AMissingLayerIsAnErrorAndASpareOneANote) {
+TEST_F(MlaWeightsTest, MissingAndSpareLayersAreErrors) {
   EXPECT_THAT(load([](boost::json::object& config) {
                 config["num_hidden_layers"] = 5;
                 config["num_nextn_predict_layers"] = 0;
@@ -42,7 +42,7 @@ TEST_F(MlaWeightsTest, AMissingLayerIsAnErrorAndASpareOneANote) {
                 config["num_hidden_layers"] = 3;
                 config["num_nextn_predict_layers"] = 0;
               }),
-              ElementsAre(HasSubstr("tensors of the checkpoint are not used: model.layers.3.")));
+              ElementsAre(HasSubstr("it is of layer 3, and 'num_hidden_layers' is 3")));
 }
 
 TEST_F(MlaWeightsTest, AShapeThatTheConfigDoesNotMeanIsNamed) {

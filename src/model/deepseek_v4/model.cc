@@ -35,7 +35,7 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
   std::unique_ptr<DeepSeekV4> model(
       new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
-  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_.quantization, loading));
+  SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));
 }

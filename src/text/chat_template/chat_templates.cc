@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "files/json.h"
 #include "files/json_fields.h"
+#include "files/model_path.h"
 #include "jinja/parser.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_companions.h"

@@ -1,0 +1,20 @@
+// What a file is that is not what it was taken for, told by its first bytes, so that messages can name the cause.
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+// ok unless the file at `path`, of `size` bytes that begin with `first`, is a git-lfs pointer: what a clone without
+// git-lfs has in the place of each large file.
+Status check_no_lfs_pointer(const std::string& path, std::string_view first, std::size_t size);
+
+// "a zip archive, as PyTorch writes", "an HTML page", ...; "" for a form that is not known.
+std::string_view foreign_form(std::string_view first);
+
+}  // namespace sluice

@@ -1,0 +1,20 @@
+// A head of its own where the config says that the embedding is the head (tie_word_embeddings).
+// Thread safety: pure.
+#pragma once
+
+#include "config/model_config.h"
+#include "files/checkpoint.h"
+
+namespace sluice {
+
+inline constexpr const char* kHeadName = "lm_head.weight";
+inline constexpr const char* kEmbeddingName = "model.embed_tokens.weight";
+
+// A checkpoint that holds both was trained with both: its config is made to say so, as transformers does. One that
+// holds the head alone uses it as the embedding, too (the weight tables).
+inline void untie_own_head(const Checkpoint& checkpoint, ModelConfig& config) {
+  const bool both = checkpoint.find(kHeadName) != nullptr && checkpoint.find(kEmbeddingName) != nullptr;
+  if (both) config.tie_word_embeddings = false;
+}
+
+}  // namespace sluice
