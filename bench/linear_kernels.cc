@@ -185,7 +185,10 @@ void bench_linear(KernelBench& bench) {
                              {"q8_0", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ8_0},
                              {"q4_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ4_K},
                              {"q5_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ5_K},
-                             {"q6_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ6_K}}) {
+                             {"q6_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ6_K},
+                             {"q2_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ2_K},
+                             {"q3_k", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kQ3_K},
+                             {"iq4_xs", kCodes, ScaleFormat::kNone, 1408, 2048, DType::kIQ4_XS}}) {
     bench_shape(bench, shape, InputForm::kBf16);
     bench_shape(bench, shape, InputForm::kInt8);
   }

@@ -229,6 +229,30 @@ def token_metadata(writer, config):
         writer.add_eos_token_id(config["eos_token_id"])
 
 
+# Where the f16 numbers of a block are, the scale first.
+F16_FIELDS = {Type.Q8_0: [0], Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q2_K: [80, 82],
+              Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0],
+              Type.IQ4_XS: [0], Type.MXFP4: []}
+
+
+def quantized_blocks(array, kind):
+    """The array in blocks; of types that the package only reads random ones of the array's spread."""
+    try:
+        return gguf.quants.quantize(array, kind)
+    except NotImplementedError:
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+    rng = np.random.default_rng(array.view(np.uint32).sum())
+    blocks = rng.integers(0, 256, (array.size // elements, size), np.uint8)
+
+    def spread(scale):
+        for at in F16_FIELDS[kind]:
+            blocks[:, at:at + 2] = np.array([scale], np.float16).view(np.uint8)
+        return gguf.quants.dequantize(blocks, kind).std()
+
+    spread(array.std() / spread(1.0))
+    return blocks.reshape(*array.shape[:-1], array.shape[-1] // elements * size)
+
+
 def type_of(name, array, lossless, quantized, kinds):
     """As a file of mixed types has them: experts and linears in blocks, embeddings and routers BF16, the rest F32."""
     if array.ndim < 2 or "hc_" in name or "_ape" in name:
@@ -241,7 +265,7 @@ def type_of(name, array, lossless, quantized, kinds):
 
 
 def write_gguf_model(folder, path, quantized=False, split_kv=False, kinds=(Type.MXFP4, Type.Q8_0), edit=None, choose=None,
-                     quantize=gguf.quants.quantize, **options):
+                     quantize=quantized_blocks, **options):
     """Returns official name -> values that the file holds. `kinds`: the block types, experts' first; `edit(writer)` adds
     metadata; `choose(name, array)` names each tensor's type instead of `kinds`; `quantize(array, type)` makes the bytes."""
     config = json.loads((folder / "config.json").read_text())

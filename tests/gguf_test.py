@@ -17,15 +17,14 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from gguf_models import write_gguf_model  # noqa: E402
+from gguf_models import F16_FIELDS, write_gguf_model  # noqa: E402
 from seed import SEED  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR", ROOT / "build"))
 
-BLOCK_TYPES = [Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.MXFP4]
-F16_FIELDS = {Type.Q8_0: [0], Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2],
-              Type.Q6_K: [208], Type.MXFP4: []}
+BLOCK_TYPES = [Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K,
+               Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS, Type.MXFP4]
 
 
 def read_tensors(path, *options):
@@ -85,6 +84,15 @@ def blocks_of(kind, rng, count):
     return blocks
 
 
+def f64_values(rng):
+    """Of every magnitude that f32 has, halfway between two of its values, and beyond it."""
+    exponents = rng.integers(-155, 135, (64, 62))
+    values = np.concatenate([np.ldexp(rng.normal(0, 1, exponents.shape), exponents), np.full((64, 2), np.inf)], axis=1)
+    values[:, -1] = np.nan
+    values[0, :31] = np.ldexp(2 * rng.integers(2**23, 2**24, 31) + 1.0, exponents[0, :31])
+    return values
+
+
 def test_every_block_type_bit_for_bit(tmp_path):
     rng = np.random.default_rng(SEED)
     stored = {}
@@ -93,6 +101,7 @@ def test_every_block_type_bit_for_bit(tmp_path):
         stored[f"rows.{kind.name}"] = blocks.reshape(4, 48, -1), kind
     stored["rows.F16"] = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(256, 256), Type.F16
     stored["rows.BF16"] = np.arange(65536, dtype=np.uint16).view(np.uint8).reshape(256, 512), Type.BF16
+    stored["rows.F64"] = f64_values(rng), Type.F64
     stored["rows.F32"] = rng.integers(0, 2**32, 4096, np.uint32).view(np.float32).reshape(64, 64), Type.F32
     ids = rng.integers(-2**31, 2**31, (7, 5)).astype(np.int32)
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "none")
@@ -110,10 +119,11 @@ def test_every_block_type_bit_for_bit(tmp_path):
     with np.errstate(all="ignore"):
         for name, (array, kind) in stored.items():
             assert ours[name][0] == kind.name
-            same_bits(ours[name][1], gguf.quants.dequantize(array, kind), name)
+            values = array.astype(np.float32) if kind == Type.F64 else gguf.quants.dequantize(array, kind)
+            same_bits(ours[name][1], values, name)
 
 
-@pytest.mark.parametrize("kind", [Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.MXFP4])
+@pytest.mark.parametrize("kind", [Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.MXFP4])
 def test_quantized_by_the_package(tmp_path, kind):
     rng = np.random.default_rng(SEED)
     values = rng.normal(0, 1, (40, 96)).astype(np.float32)
@@ -198,6 +208,47 @@ def test_models_in_blocks(tmp_path, kind, split):
     ids = load_file(ORACLES / kind / "golden.safetensors")["input_ids"][:150]
     ours, theirs = logits(path, ids, tmp_path / "a.safetensors"), logits(official, ids, tmp_path / "b.safetensors")
     assert np.abs(ours - theirs).max() < KINDS[kind][0]
+
+
+def wide_model(folder, kind, edits):
+    """A random checkpoint whose rows are whole blocks of 256."""
+    config = json.loads((ORACLES / kind / "config.json").read_text()) | edits
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    out = folder / "model"
+    subprocess.run([BUILD / "sluice", "synth", str(folder), str(out), "--store", "f32", "--seed", str(SEED % 2**32),
+                    "--log-level", "error"], check=True)
+    return out
+
+
+WIDE = {"v2-lite-like": {"hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 256, "kv_lora_rank": 256,
+                         "qk_nope_head_dim": 64, "v_head_dim": 64, "vocab_size": 256},
+        "llama-like": {"hidden_size": 256, "intermediate_size": 256, "vocab_size": 256, "tie_word_embeddings": False,
+                       "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}}
+ROWS_OF_256 = [Type.Q5_0, Type.Q5_1, Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K, Type.IQ4_NL, Type.IQ4_XS]
+
+
+@pytest.mark.parametrize("kind,types", [("v2-lite-like", [t]) for t in ROWS_OF_256] + [("llama-like", ROWS_OF_256)],
+                         ids=[t.name for t in ROWS_OF_256] + ["mixed"])
+def test_models_of_every_block_type(tmp_path, kind, types):
+    """Embeddings, linears, experts and the halves of kv_b, each in blocks of the type."""
+    official = wide_model(tmp_path / "wide", kind, WIDE[kind])
+    split = kind == "v2-lite-like" and gguf.GGML_QUANT_SIZES[types[0]][0] == 32  # its keys have rows of 64
+    held = write_gguf_model(official, tmp_path / "m.gguf", quantized=True, split_kv=split, kinds=types)
+    check_tensors(tmp_path / "m.gguf", held)
+    save_file(held, official / "model.safetensors")
+    ids = np.random.default_rng(SEED).integers(0, 256, 80)
+    ours, theirs = logits(tmp_path / "m.gguf", ids, tmp_path / "a"), logits(official, ids, tmp_path / "b")
+    assert np.abs(theirs).max() > 0.1, f"seed {SEED}"
+    assert np.abs(ours - theirs).max() < 1e-3, f"seed {SEED}"
+
+
+def test_types_that_are_not_read_are_named(tmp_path):
+    for kind in (Type.IQ2_XXS, Type.IQ3_S, Type.TQ1_0):
+        block = np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8)
+        write_gguf(tmp_path / "m.gguf", {"w": (block, kind)})
+        out = subprocess.run([BUILD / "sluice", "inspect", str(tmp_path / "m.gguf")], capture_output=True, text=True)
+        assert out.returncode == 2 and f"{kind.name} ({kind.value})" in out.stderr
 
 
 def test_split_files_give_the_same_logits(tmp_path):

@@ -1,4 +1,4 @@
-// The block types of GGUF files, as integers with scales. For each part of a row, 32 neighbours (16 for Q6_K),
+// The block types of GGUF files, as integers with scales. For each part of a row, 32 neighbours (16 for some types),
 //   value = scale * code          or, if the type has minima,
 //   value = scale * code + min
 // with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. A type is a
@@ -21,10 +21,17 @@ struct BlockCodes {
   int lowest = 0;  // the lowest code, at most 0
   bool min = false;
   bool f16 = false;  // scale and min are f16 numbers
+  bool iq4 = false;  // codes are the sixteen of iq4_code(), which 4 bits number
 
   friend bool operator==(const BlockCodes&, const BlockCodes&) = default;
 };
 BlockCodes block_codes(DType dtype);
+
+// The codes of the types IQ4, which lie the closer the nearer they are to 0.
+SLUICE_HD constexpr int iq4_code(int number) {
+  constexpr std::int8_t kCodes[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kCodes[number];
+}
 
 struct CodedPart {
   float scale = 0, min = 0;

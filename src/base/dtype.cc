@@ -35,9 +35,15 @@ constexpr Entry kEntries[] = {
     {DType::kQ8_0, {32, 2 + 32}, "Q8_0"},
     {DType::kQ4_0, {32, 2 + 16}, "Q4_0"},
     {DType::kQ4_1, {32, 2 + 2 + 16}, "Q4_1"},
+    {DType::kQ5_0, {32, 2 + 4 + 16}, "Q5_0"},
+    {DType::kQ5_1, {32, 2 + 2 + 4 + 16}, "Q5_1"},
+    {DType::kQ2_K, {256, 16 + 64 + 2 + 2}, "Q2_K"},
+    {DType::kQ3_K, {256, 32 + 64 + 12 + 2}, "Q3_K"},
     {DType::kQ4_K, {256, 2 + 2 + 12 + 128}, "Q4_K"},
     {DType::kQ5_K, {256, 2 + 2 + 12 + 32 + 128}, "Q5_K"},
     {DType::kQ6_K, {256, 128 + 64 + 16 + 2}, "Q6_K"},
+    {DType::kIQ4_NL, {32, 2 + 16}, "IQ4_NL"},
+    {DType::kIQ4_XS, {256, 2 + 2 + 4 + 128}, "IQ4_XS"},
     {DType::kMXFP4, {32, 1 + 16}, "MXFP4"},
 };
 static_assert(std::size(kEntries) == kDTypeCount + kBlockDTypeCount);

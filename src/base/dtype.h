@@ -33,9 +33,15 @@ enum class DType : std::uint8_t {
   kQ8_0,
   kQ4_0,
   kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
   kMXFP4,
 };
 

@@ -71,14 +71,24 @@ void read_common(JsonFields& fields, ModelConfig& config) {
   config.eos_token_ids = read_token_ids(fields, "eos_token_id", last_id);
 }
 
+// Of a checkpoint in another scheme: the failure, and a way out.
+Status other_quantization(const Status& failure, std::string_view method) {
+  return invalid_argument(fmt::format(
+      "{}; weights quantised by {} are not read: use the model's checkpoint in bf16 or in FP8 with a scale for each "
+      "block, or a GGUF file of it",
+      failure.message(), method));
+}
+
 // Only DeepSeek's own scheme: e4m3 weights with a scale for each block.
 Status read_quantization(const JsonFields& fields, QuantizationConfig& quantization) {
   if (!fields.has("quantization_config")) return {};
   JsonFields entry = fields.child("quantization_config");
   std::string method;
   std::string format = "e4m3";
-  entry.require("quant_method", method);
+  if (!entry.has("quant_method") && (entry.has("load_in_4bit") || entry.has("load_in_8bit"))) method = "bitsandbytes";
+  if (method.empty()) entry.require("quant_method", method);
   if (method != "fp8") entry.fail("quant_method", "\"fp8\"");
+  if (!entry.status().ok() && !method.empty()) return other_quantization(entry.status(), method);
   entry.read("fmt", format);
   if (format != "e4m3") entry.fail("fmt", "\"e4m3\"");
   std::vector<std::int32_t> block = {quantization.block_rows, quantization.block_columns};

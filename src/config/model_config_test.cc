@@ -328,8 +328,11 @@ TEST(ModelConfigErrors, UnsupportedVariants) {
   EXPECT_THAT(error_with({{"norm_topk_prob", false}}), HasSubstr("expected true, found false"));
   EXPECT_THAT(error_with({{"tie_word_embeddings", true}}), HasSubstr("expected false, found true"));
   EXPECT_THAT(error_with({{"hidden_act", "gelu"}}), HasSubstr("\"silu\""));
-  EXPECT_THAT(error_with({{"quantization_config", {{"quant_method", "gptq"}}}}),
-              HasSubstr("key 'quantization_config': key 'quant_method': expected \"fp8\", found \"gptq\""));
+  EXPECT_THAT(
+      error_with({{"quantization_config", {{"quant_method", "gptq"}}}}),
+      HasSubstr("key 'quantization_config': key 'quant_method': expected \"fp8\", found \"gptq\"; weights quantised "
+                "by gptq are not read: use the model's checkpoint in bf16"));
+  EXPECT_THAT(error_with({{"quantization_config", {{"load_in_4bit", true}}}}), HasSubstr("quantised by bitsandbytes"));
   EXPECT_THAT(error_with({{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 0}}}}}),
               HasSubstr("'weight_block_size'"));
   EXPECT_THAT(error_with({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),

@@ -45,9 +45,15 @@ TEST(GgufBlocks, ValuesAreTheReferences) {
       {DType::kQ8_0, {0}, 0xa980583752a731f8, 0x1.54aap+1F, 0x1.e8f4p+1F, -0x1.6cb6p+1F, -0x1.80cp+0F},
       {DType::kQ4_0, {0}, 0xb77d54b154b981bc, -0x1.80cp-4F, 0x1.008p-4F, -0x1.80cp-4F, 0.0F},
       {DType::kQ4_1, {0, 2}, 0xc8f8c090a4334f2a, -0x1.cc08p-1F, -0x1.3e3p+0F, -0x1.161cp+0F, -0x1.fc2p-1F},
+      {DType::kQ5_0, {0}, 0x49ec62ac905b0625, 0x1.209p-2F, -0x1.008p-4F, 0x1.c0ep-2F, 0x1.008p-5F},
+      {DType::kQ5_1, {0, 2}, 0x09d99b3d860fa96b, -0x1.8be8p-1F, -0x1.3bcp-1F, -0x1.8be8p-1F, -0x1.362cp+0F},
+      {DType::kQ2_K, {80, 82}, 0xbc13b4745dd2f674, 0x1.0884p+0F, 0.0F, 0x1.18b9p+2F, 0x1.12b6p+2F},
+      {DType::kQ3_K, {108}, 0xabce6f99df88e80a, 0x1.44a2p+1F, -0x1.b0d8p+1F, 0x1.008p-4F, 0x1.50a8p+0F},
       {DType::kQ4_K, {0, 2}, 0xa69cc21071362db5, 0x1.41d05p+6F, 0x1.171bp+6F, 0x1.dd9b4p+4F, 0x1.8f9e4p+5F},
       {DType::kQ5_K, {0, 2}, 0xe06c8593413e32c7, 0x1.7fef5p+6F, 0x1.171bp+6F, 0x1.8b1bap+5F, 0x1.9ea5cp+5F},
       {DType::kQ6_K, {208}, 0x36c16bc90d392724, -0x1.6672ep+5F, 0x1.a8d4p+5F, -0x1.5faf8p+3F, -0x1.e0fp+0F},
+      {DType::kIQ4_NL, {0}, 0x474e8d1c0aa6d3fc, -0x1.188cp+0F, 0x1.90c8p-1F, -0x1.188cp+0F, 0x1.008p-5F},
+      {DType::kIQ4_XS, {0}, 0x7601120406b21a8a, 0x1.0482p+1F, -0x1.008p-5F, -0x1.25124p+4F, -0x1.008p-1F},
       {DType::kMXFP4, {}, 0xb8b4e2f4e330e863, 0.0F, 0x1.8p-115F, 0x1.8p-116F, 0x1.8p-115F},
   };
   for (const Pinned& p : pinned) {
@@ -109,6 +115,7 @@ TEST(GgufBlocks, PlainFloatsAreWidened) {
   EXPECT_EQ(decode(DType::kBF16, {0xC0, 0x3F, 0x80, 0xFF}), (std::vector<float>{1.5F, -INFINITY}));
   EXPECT_EQ(decode(DType::kF16, {0x00, 0x3E, 0x01, 0x80}), (std::vector<float>{1.5F, -0x1p-24F}));
   EXPECT_EQ(decode(DType::kF32, {0, 0, 0xC0, 0x3F}), (std::vector<float>{1.5F}));
+  EXPECT_EQ(decode(DType::kF64, {0x01, 0, 0, 0, 0, 0, 0xF8, 0x3F}), (std::vector<float>{1.5F}));
   EXPECT_FALSE(is_dequantizable(DType::kF8E4M3));
   EXPECT_FALSE(is_dequantizable(DType::kI32));
 }

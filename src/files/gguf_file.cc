@@ -159,8 +159,10 @@ Result<DType> read_tensor_type(Cursor& cursor) {
   std::uint32_t code = 0;
   SLUICE_RETURN_IF_ERROR(cursor.read(code, "a tensor type"));
   if (const std::optional<DType> known = gguf_tensor_dtype(code)) return *known;
-  return invalid_argument(fmt::format("expected one of the types {}, found type {}; convert it to one of these",
-                                      gguf_tensor_type_names(), code));
+  return invalid_argument(
+      fmt::format("expected one of the types {}, found {}; use a file of another quantisation, "
+                  "such as Q4_K_M, or convert it to one of these types",
+                  gguf_tensor_type_names(), gguf_tensor_code_name(code)));
 }
 
 Result<std::vector<std::int64_t>> read_shape(Cursor& cursor) {

@@ -167,8 +167,10 @@ TEST(GgufFile, RefusesWrongTensors) {
   EXPECT_THAT(error_of(GgufBuilder().tensor("t", {32, 8}, kQ4_K, data)),
               HasSubstr("expected rows of whole Q4_K blocks of 256 elements"));
   EXPECT_THAT(error_of(GgufBuilder().tensor("t", {}, kQ8_0, data)), HasSubstr("whole Q8_0 blocks"));
-  EXPECT_THAT(error_of(GgufBuilder().tensor("t", {32}, 6, data)),
-              AllOf(HasSubstr("expected one of the types F32 (0), F16 (1)"), HasSubstr("found type 6")));
+  EXPECT_THAT(error_of(GgufBuilder().tensor("t", {32}, 99, data)),
+              AllOf(HasSubstr("expected one of the types F32 (0), F16 (1)"), HasSubstr("found type 99")));
+  EXPECT_THAT(error_of(GgufBuilder().tensor("t", {256}, 16, data)),
+              HasSubstr("found IQ2_XXS (16); use a file of another quantisation"));
   EXPECT_THAT(error_of(GgufBuilder().tensor("", {1}, kF32, data)), HasSubstr("expected a tensor name of 1 to 63"));
   EXPECT_EQ(error_of(GgufBuilder().tensor(std::string(63, 'n'), {1}, kF32, data)), "(accepted)");
   EXPECT_THAT(error_of(GgufBuilder().tensor(std::string(64, 'n'), {1}, kF32, data)), HasSubstr("1 to 63 bytes"));

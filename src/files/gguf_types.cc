@@ -20,9 +20,10 @@ struct TensorType {
   DType dtype;
 };
 constexpr TensorType kTensorTypes[] = {
-    {0, DType::kF32},  {1, DType::kF16},   {2, DType::kQ4_0},   {3, DType::kQ4_1},
-    {8, DType::kQ8_0}, {12, DType::kQ4_K}, {13, DType::kQ5_K},  {14, DType::kQ6_K},
-    {26, DType::kI32}, {30, DType::kBF16}, {39, DType::kMXFP4},
+    {0, DType::kF32},   {1, DType::kF16},   {2, DType::kQ4_0},    {3, DType::kQ4_1},    {6, DType::kQ5_0},
+    {7, DType::kQ5_1},  {8, DType::kQ8_0},  {10, DType::kQ2_K},   {11, DType::kQ3_K},   {12, DType::kQ4_K},
+    {13, DType::kQ5_K}, {14, DType::kQ6_K}, {20, DType::kIQ4_NL}, {23, DType::kIQ4_XS}, {26, DType::kI32},
+    {28, DType::kF64},  {30, DType::kBF16}, {39, DType::kMXFP4},
 };
 
 }  // namespace
@@ -35,6 +36,21 @@ std::optional<DType> gguf_tensor_dtype(std::uint32_t code) {
 std::optional<std::uint32_t> gguf_tensor_code(DType dtype) {
   const auto* known = std::ranges::find(kTensorTypes, dtype, &TensorType::dtype);
   return known == std::end(kTensorTypes) ? std::nullopt : std::optional(known->code);
+}
+
+// The types that are numbered and not read.
+std::string gguf_tensor_code_name(std::uint32_t code) {
+  struct Name {
+    std::uint32_t code;
+    std::string_view name;
+  };
+  static constexpr Name kNames[] = {
+      {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+      {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {27, "I64"},     {29, "IQ1_M"},
+      {34, "TQ1_0"}, {35, "TQ2_0"}, {40, "NVFP4"},   {41, "Q1_0"},
+  };
+  const auto* named = std::ranges::find(kNames, code, &Name::code);
+  return named == std::end(kNames) ? fmt::format("type {}", code) : fmt::format("{} ({})", named->name, code);
 }
 
 std::string gguf_tensor_type_names() {
@@ -95,7 +111,7 @@ void dequantize_blocks(DType dtype, const Byte* bytes, std::size_t elements, flo
 
 bool is_dequantizable(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kMXFP4 ||
-         block_codes(dtype).inputs > 0;
+         dtype == DType::kF64 || block_codes(dtype).inputs > 0;
 }
 
 void dequantize(DType dtype, const std::byte* data, std::size_t elements, float* out) {
@@ -107,6 +123,12 @@ void dequantize(DType dtype, const std::byte* data, std::size_t elements, float*
     widen<f16>(bytes, elements, out);
   } else if (dtype == DType::kBF16) {
     widen<bf16>(bytes, elements, out);
+  } else if (dtype == DType::kF64) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      double value;
+      std::memcpy(&value, bytes + i * sizeof value, sizeof value);
+      out[i] = static_cast<float>(value);
+    }
   } else {
     const auto block = static_cast<std::size_t>(dtype_block(dtype).elements);
     SLUICE_CHECK(is_dequantizable(dtype) && elements % block == 0, "whole blocks of a type that stands for numbers");

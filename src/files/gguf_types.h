@@ -18,6 +18,8 @@ inline constexpr std::size_t kGgufMaxDimensions = 4;
 
 std::optional<DType> gguf_tensor_dtype(std::uint32_t code);
 std::optional<std::uint32_t> gguf_tensor_code(DType dtype);
+// "IQ2_XXS (16)", or "type 99" of a number without a name: of types that are not read.
+std::string gguf_tensor_code_name(std::uint32_t code);
 // "F32 (0), F16 (1), ..."
 std::string gguf_tensor_type_names();
 
@@ -28,7 +30,7 @@ std::string gguf_tensor_type_names();
 // Infinite or NaN scales give infinities and NaN. Thread safety: pure functions. Not to be called where denormals are
 // flushed (base/thread_pool.h): some values are.
 
-// F32, F16, BF16 and the block types.
+// F32, F16, BF16, F64, whose values are rounded to f32, and the block types.
 bool is_dequantizable(DType dtype);
 
 // Writes the `elements` values (whole blocks of them) stored at `data` (any alignment) as f32. `dtype` is

@@ -50,7 +50,7 @@ Status check_no_overlaps(const std::vector<TensorView>& tensors);
 
 // Whether read_rows() can read it: floats of at least 16 bits, blocks, and whatever has `rows`.
 bool has_float_rows(const TensorView& tensor);
-// Rows [first, first + count) as f32, exactly.
+// Rows [first, first + count) as f32: exactly, but for F64, whose values are rounded.
 void read_rows(const TensorView& tensor, std::int64_t first, std::int64_t count, float* out);
 
 }  // namespace sluice

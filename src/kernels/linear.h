@@ -29,7 +29,7 @@
 //             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once; NaN from a scale of 2^106 on
 //             p = fma(sum(codes of x), min, p)                if the weight has minima
 //             y = fma(p, s, y)
-// Integer codes (kCodes; B is 32, or 16 for Q6_K) have scale = 1 if the inputs are floats: their weights are
+// Integer codes (kCodes; B is 32, or 16 for some types) have scale = 1 if the inputs are floats: their weights are
 // scale * code, or scale * code + min, each product and sum rounded to f32 (base/block_codes.h). Transposed codes give
 // the bits of the same values stored as f32: B is 128.
 //

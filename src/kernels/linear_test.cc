@@ -491,6 +491,14 @@ TEST(Linear, PackedWeightsStayAsSmallAsStored) {
       EXPECT_EQ(table.linear.packing.packed_bytes(weight.view()), 512U * weight.view().row_bytes())
           << dtype_name(codes);
     }
+    // In 4 or 8 bits a code, with f32 scales (and minima) for each 32 or 16.
+    constexpr std::pair<DType, std::size_t> kBytesOf32[] = {
+        {DType::kQ5_0, 34}, {DType::kQ5_1, 40}, {DType::kQ2_K, 32},   {DType::kQ3_K, 24},
+        {DType::kQ4_K, 24}, {DType::kQ5_K, 40}, {DType::kIQ4_NL, 20}, {DType::kIQ4_XS, 20}};
+    for (const auto& [codes, bytes] : kBytesOf32) {
+      const RandomWeight weight(random, {.format = WeightFormat::kCodes, .codes = codes}, 512, 256);
+      EXPECT_EQ(table.linear.packing.packed_bytes(weight.view()), 512U * 256U / 32U * bytes) << dtype_name(codes);
+    }
   }
 }
 

@@ -60,9 +60,21 @@ std::vector<std::byte> random_rows(Random random, const WeightForm& form, int ou
 }  // namespace
 
 std::vector<std::size_t> scale_places(DType codes) {
-  if (codes == DType::kQ6_K) return {208};
-  if (codes == DType::kQ8_0 || codes == DType::kQ4_0) return {0};
-  return {0, 2};
+  switch (codes) {
+    case DType::kQ6_K:
+      return {208};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108};
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    default:
+      return {0};
+  }
 }
 
 std::string describe(const WeightForm& form) {

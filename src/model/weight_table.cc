@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/block_codes.h"
 #include "kernels/narrow_weight.h"
 #include "model/own_head.h"
+#include "model/scale_tensors.h"
 #include "model/unused_tensors.h"
 #include "model/weight_packer.h"
 
@@ -284,23 +286,37 @@ class Loader {
                                           tensor.name, tensor.file, view.block_out, rows));
     }
     rows = (rows + view.block_out - 1) / view.block_out;
-    SLUICE_RETURN_IF_ERROR(check_shape(*scales, expected));
+    SLUICE_RETURN_IF_ERROR(check_scale_shape(tensor, view, *scales, expected));
     const bool f32_scales = weight_format(view.format).f32_scales;
+    view.scales = scales->data;
     if (scales->dtype == DType::kF8E8M0 || scales->dtype == DType::kU8) {
       view.scale_format = ScaleFormat::kE8m0;  // raw bytes: a numeric cast would destroy them
     } else if (scales->dtype == DType::kF32 && f32_scales) {
       view.scale_format = ScaleFormat::kF32;
+    } else if (are_half_scales(*scales) && f32_scales) {
+      view.scale_format = ScaleFormat::kF32;
+      view.scales = widened(*scales);
     } else {
-      return wrong_dtype(*scales, f32_scales ? "e8m0 or f32 scales" : "e8m0 scales");
+      return wrong_dtype(*scales, f32_scales ? "e8m0, f32, bf16 or f16 scales" : "e8m0 scales");
     }
-    view.scales = scales->data;
     return {};
+  }
+
+  // As f32, made once for all views of a tensor.
+  const std::byte* widened(const TensorView& scales) {
+    const std::byte*& kept = widened_[&scales];
+    if (kept == nullptr) {
+      bring(scales);
+      kept = checkpoint_.keep(widened_scales(scales));
+    }
+    return kept;
   }
 
   const Exec& exec_;
   Checkpoint& checkpoint_;
   const QuantizationConfig& quantization_;
   std::set<std::string, std::less<>> used_, left_;
+  std::map<const TensorView*, const std::byte*> widened_;
   WeightPacker& packer_;
   std::size_t bytes_done_ = 0;
 };

@@ -1,8 +1,11 @@
 // The formats and scales of cpu/linear_tile.h that need no instruction of their own, over sixteen lanes V.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "base/block_codes.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
@@ -29,6 +32,13 @@ template <class Format>
 inline constexpr int kNarrowGroups = [] {
   if constexpr (kNarrowRows<Format>) return Format::kNarrowGroups;
   return 1;
+}();
+
+// The codes of IQ4 by their numbers.
+alignas(64) inline constexpr std::array<float, 16> kIq4Codes = [] {
+  std::array<float, 16> codes{};
+  for (int i = 0; i < 16; ++i) codes[static_cast<std::size_t>(i)] = static_cast<float>(iq4_code(i));
+  return codes;
 }();
 
 // pair() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.

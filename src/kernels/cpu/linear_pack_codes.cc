@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -9,6 +10,18 @@
 
 namespace sluice {
 namespace {
+
+// IQ4's numbers of its codes, from -128 on.
+constexpr auto kIq4Numbers = [] {
+  std::array<std::uint8_t, 256> numbers{};
+  for (int i = 0; i < 16; ++i) numbers[static_cast<std::size_t>(iq4_code(i) + 128)] = static_cast<std::uint8_t>(i);
+  return numbers;
+}();
+// What stands for a code in a line.
+std::uint32_t number_of(const BlockCodes& form, int code) {
+  if (form.iq4) return kIq4Numbers[static_cast<std::size_t>(code + 128)];
+  return static_cast<std::uint32_t>(code + (form.bits == 4 ? -form.lowest : 128));
+}
 
 // One output's place in the block of a tile that is being packed.
 struct Place {
@@ -37,7 +50,7 @@ void put_part(const BlockCodes& form, const CodedPart& part, const Place& place)
     std::uint32_t low = 0, high = 0;
     if (form.bits == 4) {
       for (unsigned i = 0; i < kLineInputs; ++i) {
-        low |= static_cast<std::uint32_t>(part.codes[k + kNibbleOrder[i]] - form.lowest) << (4 * i);
+        low |= number_of(form, part.codes[k + kNibbleOrder[i]]) << (4 * i);
       }
     } else {
       for (unsigned i = 0; i < 4; ++i) {
@@ -118,17 +131,12 @@ CodePlace code_place(const BlockCodes& form, int i) {
   return {at / 4 * 64 + at % 4, 0};
 }
 
-// Codes are counted from `offset` on, so that what is not there is a weight of 0.
-int code_offset(const BlockCodes& form) {
-  return form.bits == 4 ? -form.lowest : 128;
-}
-
 // The codes of one input, of sixteen outputs.
 void put_codes(const BlockCodes& form, const std::int8_t* codes, const CodePlace& place, std::byte* line) {
   const auto mask = static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit;
   for (std::size_t o = 0; o < kGroupOutputs; ++o) {
     std::byte& byte = line[4 * o + place.byte];
-    byte = (byte & ~mask) | static_cast<std::byte>((codes[o] + code_offset(form)) << place.bit);
+    byte = (byte & ~mask) | static_cast<std::byte>(number_of(form, codes[o]) << place.bit);
   }
 }
 
@@ -139,7 +147,8 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
   const int first = tile * layout.tile_groups * kGroupOutputs, groups = layout.groups_in(tile);
   const std::size_t stride = static_cast<std::size_t>(groups) * layout.line_bytes;
   const std::size_t line_scales = (form.min ? 2 : 1) * static_cast<std::size_t>(layout.step_inputs);  // floats
-  const int nothing = form.bits == 4 ? code_offset(form) * 0x11 : code_offset(form);
+  // What is not there is a weight of 0: of IQ4, which has no code 0, because of its scale.
+  const int nothing = static_cast<int>(number_of(form, 0)) * (form.bits == 4 ? 0x11 : 1);
   for (int block = 0; block < layout.blocks; ++block) {
     const int begin = block * layout.block, count = std::min(layout.block, layout.in - begin);
     const std::size_t lines = static_cast<std::size_t>((count + layout.step_inputs - 1) / layout.step_inputs) * stride;

@@ -7,7 +7,7 @@
 //   mxfp4            eight to a word: nibble i the magnitude of value i, bit 8i + 7 the sign of value i, bit 8i + 3
 //                    that of value 4 + i
 //   codes4           two to a byte, the first in the low half; codes less the least one
-//   codes8           a byte each, signed
+//   codes8           a byte each, signed; also those of IQ4, and of parts of 16
 // Behind the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, each
 // with its minimum behind it where the type has minima, f16 or f32 (base/block_codes.h); nothing without scales. The
 // scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.

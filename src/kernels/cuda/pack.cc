@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kChunkBytes = 16;
 
-// What a format becomes; codes of 8 bits become kCodes8.
+// What a format becomes; codes of 8 bits, those of IQ4 and 16 of 4 bits, which would fill half a piece, become kCodes8.
 constexpr struct {
   WeightFormat format;
   CudaWeightKind kind;
@@ -26,8 +26,9 @@ constexpr struct {
 CudaWeightKind kind_of(const WeightView& view) {
   const auto* found = std::ranges::find(kKinds, view.format, &std::remove_extent_t<decltype(kKinds)>::format);
   SLUICE_CHECK(found != std::end(kKinds), "CUDA's kernels take every format");
-  const bool codes8 = view.format == WeightFormat::kCodes && block_codes(view.codes).bits == 8;
-  return codes8 ? CudaWeightKind::kCodes8 : found->kind;
+  if (view.format != WeightFormat::kCodes) return found->kind;
+  const BlockCodes form = block_codes(view.codes);
+  return form.bits == 8 || form.iq4 || form.inputs < 32 ? CudaWeightKind::kCodes8 : found->kind;
 }
 
 // By CudaWeightKind: the inputs in 16 bytes. By CudaScaleKind: the bytes of a scale with its minimum.

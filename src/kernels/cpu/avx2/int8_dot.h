@@ -9,8 +9,17 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The bytes of low() and high() are signed: the 128 is off again, so that the products of a pair, of absolute values,
-// fit. An input's code is never -128, whose sign could not be changed.
+// For signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign could
+// not be changed.
+template <class Values>
+struct SignedPairsOf : Values {
+  SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m256i x) {
+    const auto of = [&](__m256i w) { return dot_of_pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); };
+    return acc + I32x16{of(weights.lo), of(weights.hi)};
+  }
+};
+
+// The bytes of low() and high() are signed: the 128 is off again.
 struct WholeBytes : LineBytes {
   SLUICE_VEC static const std::byte* load(const std::byte* line) { return line; }
   SLUICE_VEC static Bytes low(const std::byte* line) {
@@ -19,10 +28,6 @@ struct WholeBytes : LineBytes {
     return {_mm256_xor_si256(stored.lo, by), _mm256_xor_si256(stored.hi, by)};
   }
   SLUICE_VEC static Bytes high(const std::byte* line) { return low(line + 64); }
-  SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m256i x) {
-    const auto of = [&](__m256i w) { return dot_of_pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); };
-    return acc + I32x16{of(weights.lo), of(weights.hi)};
-  }
 };
 
 template <class Isa>
@@ -35,8 +40,12 @@ struct Mxfp4Isa : CodesTiling<Isa> {
   struct Int8 : PairsOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
 };
 template <class Form>
-struct CodesInt8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, WholeBytes>,
-                   CodesInt8Scales<F32x16, Form, Form::kBits == 4 ? Form::kOffset : 0> {};
+using SignedCodes = SignedPairsOf<std::conditional_t<Form::kIq4, Iq4Bytes<0>, WholeBytes>>;
+template <class Form>
+inline constexpr bool kUnsignedCodes = Form::kBits == 4 && !Form::kIq4;
+template <class Form>
+struct CodesInt8 : std::conditional_t<kUnsignedCodes<Form>, PairsOf<Nibbles>, SignedCodes<Form>>,
+                   CodesInt8Scales<F32x16, Form, kUnsignedCodes<Form> ? Form::kOffset : 0> {};
 
 using AheadIsa = LinearIsa;  // no kernel of its own
 

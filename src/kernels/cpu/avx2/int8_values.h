@@ -2,13 +2,29 @@
 // cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "base/block_codes.h"
 #include "kernels/cpu/avx2/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
+
+// A line of MXFP4 as 2 e2m1 + 12, and one of IQ4 as code + kOffset.
+struct E2m1Table {
+  SLUICE_VEC static __m128i bytes() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
+};
+template <int kOffset>
+struct Iq4Table {
+  SLUICE_VEC static __m128i bytes() { return _mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())); }
+  alignas(16) static constexpr std::array<std::uint8_t, 16> kBytes = [] {
+    std::array<std::uint8_t, 16> bytes{};
+    for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(iq4_code(i) + kOffset);
+    return bytes;
+  }();
+};
 
 struct LineBytes {
   struct Bytes {
@@ -41,8 +57,9 @@ struct Nibbles : LineBytes {
   }
 };
 
-// A line of MXFP4 as 2 e2m1 + 12.
-class E2m1Bytes : public LineBytes {
+// What nibbles number: Table::bytes() are sixteen.
+template <class Table>
+class NumberedBytes : public LineBytes {
  public:
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
   SLUICE_VEC Bytes low(Bytes line) const { return look_up(Nibbles::low(line)); }
@@ -52,9 +69,11 @@ class E2m1Bytes : public LineBytes {
   SLUICE_VEC Bytes look_up(Bytes codes) const {
     return {_mm256_shuffle_epi8(values_, codes.lo), _mm256_shuffle_epi8(values_, codes.hi)};
   }
-  __m256i values_ =
-      _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  __m256i values_ = _mm256_broadcastsi128_si256(Table::bytes());
 };
+using E2m1Bytes = NumberedBytes<E2m1Table>;
+template <int kOffset>
+using Iq4Bytes = NumberedBytes<Iq4Table<kOffset>>;
 
 // The sums of two pairs of products; a pair must fit 16 bits.
 SLUICE_VEC __m256i dot_of_pairs(__m256i positive, __m256i x) {

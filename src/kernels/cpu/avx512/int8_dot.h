@@ -9,17 +9,22 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Signed: the 128 is off again, so that the products of a pair, of absolute values, fit. An input's code is never
-// -128, whose sign could not be changed.
+// For signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign could
+// not be changed.
+template <class Values>
+struct SignedPairsOf : Values {
+  SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {
+    const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(weights), _mm512_setzero_si512(), x);
+    return acc + I32x16{dot_of_pairs(_mm512_abs_epi8(weights), signed_x)};
+  }
+};
+
+// Signed: the 128 is off again.
 struct SignedBytes : WholeBytes {
   SLUICE_VEC static Bytes low(const std::byte* line) {
     return _mm512_xor_si512(load_bytes(line), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
   SLUICE_VEC static Bytes high(const std::byte* line) { return low(line + 64); }
-  SLUICE_VEC static I32x16 add_dot(I32x16 acc, Bytes weights, __m512i x) {
-    const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(weights), _mm512_setzero_si512(), x);
-    return acc + I32x16{dot_of_pairs(_mm512_abs_epi8(weights), signed_x)};
-  }
 };
 
 template <class Isa>
@@ -32,8 +37,12 @@ struct Mxfp4Isa : CodesTiling<Isa> {
   struct Int8 : PairsOf<E2m1Bytes>, Mxfp4Scales {};
 };
 template <class Form>
-struct CodesInt8 : std::conditional_t<Form::kBits == 4, PairsOf<Nibbles>, SignedBytes>,
-                   CodesInt8Scales<F32x16, Form, Form::kBits == 4 ? Form::kOffset : 0> {};
+using SignedCodes = SignedPairsOf<std::conditional_t<Form::kIq4, Iq4Bytes<0>, SignedBytes>>;
+template <class Form>
+inline constexpr bool kUnsignedCodes = Form::kBits == 4 && !Form::kIq4;
+template <class Form>
+struct CodesInt8 : std::conditional_t<kUnsignedCodes<Form>, PairsOf<Nibbles>, SignedCodes<Form>>,
+                   CodesInt8Scales<F32x16, Form, kUnsignedCodes<Form> ? Form::kOffset : 0> {};
 
 using AheadIsa = LinearIsa;  // no kernel of its own
 

@@ -2,10 +2,12 @@
 // cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "base/block_codes.h"
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/linear_int8.h"
 
@@ -47,6 +49,23 @@ class E2m1Bytes : public LineBytes {
 
  private:
   __m512i values_ = e2m1_bytes();
+};
+
+// A line of IQ4 as code + kOffset, in the same places.
+template <int kOffset>
+class Iq4Bytes : public LineBytes {
+ public:
+  SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
+  SLUICE_VEC Bytes low(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::low(line)); }
+  SLUICE_VEC Bytes high(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::high(line)); }
+
+ private:
+  alignas(16) static constexpr std::array<std::uint8_t, 16> kBytes = [] {
+    std::array<std::uint8_t, 16> bytes{};
+    for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(iq4_code(i) + kOffset);
+    return bytes;
+  }();
+  __m512i values_ = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())));
 };
 
 // MXFP4's scales: factors of usual ones are sums of integers.

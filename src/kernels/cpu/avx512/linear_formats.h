@@ -34,6 +34,11 @@ struct StreamingIsa : LinearIsa {
   static constexpr bool kStreams = true;
 };
 
+// The codes that the low four bits of each lane number.
+SLUICE_VEC F32x16 iq4_codes(I32x16 numbers) {
+  return {_mm512_permutexvar_ps(numbers.v, _mm512_load_ps(kIq4Codes.data()))};
+}
+
 // The bf16 of every e2m1 code, twice.
 alignas(64) inline constexpr std::array<std::uint16_t, 32> kE2m1Bf16 = [] {
   constexpr std::uint16_t kMagnitudes[] = {0, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0};

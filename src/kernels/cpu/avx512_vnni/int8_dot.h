@@ -31,8 +31,10 @@ struct CodesTiling : Isa {
   static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
 };
 template <class Form>
-struct CodesInt8 : FoursOf<std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>,
-                   CodesInt8Scales<F32x16, Form, Form::kOffset> {};
+using CodeBytes =
+    std::conditional_t<Form::kIq4, Iq4Bytes<Form::kOffset>, std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>;
+template <class Form>
+struct CodesInt8 : FoursOf<CodeBytes<Form>>, CodesInt8Scales<F32x16, Form, Form::kOffset> {};
 
 using AheadIsa = StreamingIsa;
 
