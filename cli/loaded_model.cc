@@ -9,6 +9,7 @@
 #include "engine/engine_impl.h"
 #include "files/gguf_file.h"
 #include "text/stand_in_tokenizer.h"
+#include "text/tokenizer_files.h"
 
 namespace sluice {
 
@@ -31,12 +32,11 @@ std::string folder_of(const std::string& model) {
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config) {
   const std::string folder = folder_of(model.folder);
-  std::error_code error;
-  const bool has_one = is_gguf_path(folder) || std::filesystem::exists(folder + "/tokenizer.json", error);
+  const bool has_one = is_gguf_path(folder) || has_tokenizer_file(folder);
   if (has_one) return Tokenizer::load(folder);
   if (model.load_format != "dummy") {
     return not_found(fmt::format(
-        "{}: expected a tokenizer.json beside config.json, found none; without one only token ids work: sluice logits",
+        "{}: expected a tokenizer.json (or tokenizer.model, tiktoken.model) beside config.json, found none; without one only token ids work: sluice logits",
         folder));
   }
   log_warning(

@@ -22,13 +22,6 @@ FORMS = int(os.environ.get("SLUICE_TEST_FORMS", "300"))
 REFUSED = ["cannot match the empty text", "behind Fuse or ByteLevel", "expected ByteLevel, as the pre-tokenizer is ByteLevel", "look-behind"]
 
 
-def reference_of(text):
-    try:
-        return tokenizers.Tokenizer.from_str(text)
-    except Exception:  # what the package refuses need not be read
-        return None
-
-
 def unless_it_panics(call):
     """None where the package panics, as on texts that a Replace shortens and a Prepend lengthens."""
     try:
@@ -36,6 +29,13 @@ def unless_it_panics(call):
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
+        return None
+
+
+def reference_of(text):
+    try:
+        return unless_it_panics(lambda: tokenizers.Tokenizer.from_str(text))
+    except Exception:  # what the package refuses need not be read
         return None
 
 

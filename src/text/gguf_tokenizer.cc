@@ -90,6 +90,7 @@ Status write_templates(const GgufModel& model, json::object& config) {
 struct Source {
   const GgufModel& model;
   GgufFields fields;
+  bool is_sentencepiece = false;
   const GgufPretokenizer* pre = nullptr;
   const std::vector<std::string_view>* tokens = nullptr;
 
@@ -97,7 +98,16 @@ struct Source {
   Status read() {
     std::string kind, pre_name;
     fields.require("model", kind);
-    if (fields.status().ok() && kind != "gpt2") fields.fail("model", "gpt2, byte-level BPE, the only supported kind");
+    is_sentencepiece = kind == "llama";
+    if (fields.status().ok() && kind != "gpt2" && !is_sentencepiece) {
+      fields.fail("model", "one of the supported gpt2 (byte-level BPE), llama (SentencePiece's BPE)");
+    }
+    if (is_sentencepiece) {
+      static constexpr GgufPretokenizer kNone = {.name = "", .pre_tokenizer = nullptr, .add_bos = true};
+      pre = &kNone;
+      tokens = read_strings(fields, "tokens");
+      return fields.status();
+    }
     fields.require("pre", pre_name);
     pre = find_gguf_pretokenizer(pre_name);
     if (pre == nullptr) fields.fail("pre", fmt::format("a supported pre-tokenizer ({})", gguf_pretokenizer_names()));
@@ -109,6 +119,12 @@ struct Source {
 Result<json::value> write_config(Source& source) {
   GgufFields& fields = source.fields;
   json::object config;
+  if (source.is_sentencepiece) {  // what llama.cpp takes where the keys are not there
+    for (const auto& [key, id] : {std::pair("bos_token", 1U), std::pair("eos_token", 2U)}) {
+      const bool named = fields.find(std::string(key) + "_id") != nullptr;
+      if (!named && id < source.tokens->size()) config[key] = (*source.tokens)[id];
+    }
+  }
   write_token(fields, "bos_token_id", *source.tokens, "bos_token", config);
   write_token(fields, "eos_token_id", *source.tokens, "eos_token", config);
   write_token(fields, "unknown_token_id", *source.tokens, "unk_token", config);
@@ -117,7 +133,7 @@ Result<json::value> write_config(Source& source) {
   fields.read("add_bos_token", add_bos);
   fields.read("add_eos_token", add_eos);
   fields.read("add_space_prefix", add_space);
-  if (add_space) fields.fail("add_space_prefix", "false");
+  if (add_space && !source.is_sentencepiece) fields.fail("add_space_prefix", "false");
   if (add_bos && !config.contains("bos_token")) fields.fail("bos_token_id", "the token that begins a text");
   if (add_eos && !config.contains("eos_token")) fields.fail("eos_token_id", "the token that ends a text");
   config["add_bos_token"] = add_bos;
@@ -138,6 +154,12 @@ Result<json::value> gguf_tokenizer_config(const GgufModel& model) {
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model) {
   Source source(model);
   SLUICE_RETURN_IF_ERROR(source.read());
+  if (source.is_sentencepiece) {
+    GgufTokenizerJson out;
+    SLUICE_ASSIGN_OR_RETURN(out.config, write_config(source));
+    SLUICE_ASSIGN_OR_RETURN(out.tokenizer, gguf_sentencepiece_json(model));
+    return out;
+  }
   const auto* merges = read_strings(source.fields, "merges");
   SLUICE_RETURN_IF_ERROR(source.fields.status());
   GgufTokenizerJson out;

@@ -62,9 +62,10 @@ class Pretokenizer::Run {
   // A part of the text, and of what the patterns see of it: same length, same boundaries.
   struct View {
     std::string_view text, shape;
-    bool at_start;  // nothing of the whole text is before it
+    std::optional<std::size_t> inserted;  // Pretokenizer::split
     View part(std::size_t begin, std::size_t end) const {
-      return {text.substr(begin, end - begin), shape.substr(begin, end - begin), at_start && begin == 0};
+      return {text.substr(begin, end - begin), shape.substr(begin, end - begin),
+              inserted && begin <= *inserted ? std::optional(*inserted - begin) : std::nullopt};
     }
   };
 
@@ -73,7 +74,7 @@ class Pretokenizer::Run {
     if (stage == pretokenizer_.prefix_stage_ && view.text[0] != ' ') {
       prefixed_text_.assign(1, ' ').append(view.text);
       prefixed_shape_.assign(1, ' ').append(view.shape);
-      view = {prefixed_text_, prefixed_shape_, view.at_start};
+      view = {prefixed_text_, prefixed_shape_, plus(view.inserted, 1)};
     }
     if (stage == pretokenizer_.stages_.size()) {
       sink_(view.text);
@@ -81,13 +82,20 @@ class Pretokenizer::Run {
     }
     const Stage& now = pretokenizer_.stages_[stage];
     if (!now.marking) return apply_split(stage, view);
+    const Marking& marking = *now.marking;
+    const bool wanted = marking.prepend == Prepend::kAlways || (marking.prepend == Prepend::kFirst && view.inserted);
+    const bool prepends = wanted && !view.text.starts_with(' ') && !view.text.starts_with(marking.mark);
     std::string text, shape;
-    mark_spaces(view.text, view.at_start, *now.marking, text);
-    mark_spaces(view.shape, view.at_start, *now.marking, shape);
-    return apply_split(stage, {text, shape, view.at_start});
+    mark_spaces(view.text, prepends, marking.mark, text);
+    mark_spaces(view.shape, prepends, marking.mark, shape);
+    return apply_split(stage, {text, shape, plus(view.inserted, prepends ? marking.mark.size() : 0)});
   }
 
  private:
+  static std::optional<std::size_t> plus(std::optional<std::size_t> inserted, std::size_t more) {
+    return inserted ? std::optional(*inserted + more) : std::nullopt;
+  }
+
   Status apply_split(std::size_t stage, View view) {
     const Stage& now = pretokenizer_.stages_[stage];
     if (!now.regex) return apply_from(stage + 1, view);
@@ -95,13 +103,12 @@ class Pretokenizer::Run {
     return streams ? apply_streaming(stage, view) : apply_merging(stage, view);
   }
 
-  static void mark_spaces(std::string_view text, bool at_start, const Marking& marking, std::string& out) {
-    out.reserve(text.size() + text.size() / 2 + marking.mark.size());
-    const bool wanted = marking.prepend == Prepend::kAlways || (marking.prepend == Prepend::kFirst && at_start);
-    if (wanted && !text.starts_with(' ') && !text.starts_with(marking.mark)) out += marking.mark;
+  static void mark_spaces(std::string_view text, bool prepends, std::string_view mark, std::string& out) {
+    out.reserve(text.size() + text.size() / 2 + mark.size());
+    if (prepends) out += mark;
     for (const char c : text) {
       if (c == ' ') {
-        out += marking.mark;
+        out += mark;
       } else {
         out.push_back(c);
       }
@@ -141,9 +148,10 @@ class Pretokenizer::Run {
   std::string prefixed_text_, prefixed_shape_;
 };
 
-Status Pretokenizer::split(std::string_view text, bool at_start, PretokenizerScratch& scratch, const Sink& sink) const {
+Status Pretokenizer::split(std::string_view text, std::optional<std::size_t> inserted, PretokenizerScratch& scratch,
+                           const Sink& sink) const {
   const std::string_view shape = stages_.empty() ? text : regex_shape(text, scratch.shape);
-  return Run(*this, scratch.regex, sink).apply_from(0, {text, shape, at_start});
+  return Run(*this, scratch.regex, sink).apply_from(0, {text, shape, inserted});
 }
 
 }  // namespace sluice

@@ -34,10 +34,11 @@ class Pretokenizer {
   bool byte_level() const { return byte_level_; }
 
   // Calls sink(word) for each word of `text` (valid UTF-8), in order; no word is empty, and a word is valid only during
-  // the call. `at_start` says that the text is not a later part of another. Time is linear in the text as far as the
-  // patterns' own backtracking allows.
+  // the call. `inserted` is how many bytes of it were put before what the whole text begins with; none where the text
+  // is a later part. Time is linear in the text as far as the patterns' own backtracking allows.
   using Sink = std::function<void(std::string_view word)>;
-  Status split(std::string_view text, bool at_start, PretokenizerScratch& scratch, const Sink& sink) const;
+  Status split(std::string_view text, std::optional<std::size_t> inserted, PretokenizerScratch& scratch,
+               const Sink& sink) const;
 
  private:
   enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };

@@ -12,6 +12,7 @@
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "text/gguf_tokenizer.h"
+#include "text/tokenizer_files.h"
 #include "text/tokenizer_parser.h"
 
 namespace sluice {
@@ -43,10 +44,22 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& folder) {
     return from_gguf(*model);
   }
   const std::filesystem::path path(folder);
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file((path / "tokenizer.json").string()));
+  const Result<std::string> text = read_text_file((path / "tokenizer.json").string());
+  if (!text.ok() && text.status().code() != StatusCode::kNotFound) return text.status();
   Result<std::string> config = read_text_file((path / "tokenizer_config.json").string());
   if (!config.ok() && config.status().code() != StatusCode::kNotFound) return config.status();
-  Result<std::unique_ptr<Tokenizer>> tokenizer = from_json(text, config.ok() ? *config : std::string());
+  const std::string config_text = config.ok() ? *config : std::string();
+  if (!text.ok()) {
+    Result<std::optional<OtherTokenizer>> other = read_other_tokenizer(folder, config_text);
+    if (!other.ok()) return other.status().with_context(folder);
+    if (!other->has_value()) return text.status();
+    auto state = std::make_unique<State>();
+    Result<TokenizerParts> parts = parse_tokenizer((*other)->tokenizer, &(*other)->config);
+    if (!parts.ok()) return parts.status().with_context(folder + " (as tokenizer.json)");
+    state->parts = std::move(parts).value();
+    return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
+  }
+  Result<std::unique_ptr<Tokenizer>> tokenizer = from_json(*text, config_text);
   if (!tokenizer.ok()) return tokenizer.status().with_context(folder);
   return tokenizer;
 }
@@ -134,16 +147,19 @@ Status Tokenizer::encode_part(std::string_view text, bool at_start, bool parse_s
   return parts.normalized_tokens.split(
       normalized, parse_special, /*marks=*/nullptr,
       [&](std::string_view part) {
-        return encode_words(part, at_start && part.data() == normalized.data(), scratch, out);
+        const auto begin = static_cast<std::size_t>(part.data() - normalized.data());
+        const std::optional<std::size_t> inserted = at_start ? scratch.normalizer.inserted : std::nullopt;
+        return encode_words(part, inserted && begin <= *inserted ? std::optional(*inserted - begin) : std::nullopt,
+                            scratch, out);
       },
       [&](std::int32_t id, std::size_t /*offset*/) { out.push_back(id); });
 }
 
 // A part of the normalized text without any added token.
-Status Tokenizer::encode_words(std::string_view text, bool at_start, Scratch& scratch,
+Status Tokenizer::encode_words(std::string_view text, std::optional<std::size_t> inserted, Scratch& scratch,
                                std::vector<std::int32_t>& out) const {
   const Bpe& bpe = *state_->parts.bpe;
-  return state_->parts.pretokenizer->split(text, at_start, scratch.pretokenizer,
+  return state_->parts.pretokenizer->split(text, inserted, scratch.pretokenizer,
                                            [&](std::string_view word) { bpe.encode_word(word, scratch.bpe, out); });
 }
 

@@ -39,7 +39,7 @@ struct EncodedText {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json in `folder`, and tokenizer_config.json (which names BOS and EOS) when it is there; or the
+  // Reads tokenizer.json in `folder` (else tokenizer.model or tiktoken.model), and tokenizer_config.json (which names BOS and EOS) when it is there; or the
   // metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
   // The same from the text of the two files; an empty `config_text` stands for a missing file.
@@ -83,7 +83,8 @@ class Tokenizer {
   Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options, const Search& search) const;
   Status encode_part(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
                      std::vector<std::int32_t>& out) const;
-  Status encode_words(std::string_view text, bool at_start, Scratch& scratch, std::vector<std::int32_t>& out) const;
+  Status encode_words(std::string_view text, std::optional<std::size_t> inserted, Scratch& scratch,
+                      std::vector<std::int32_t>& out) const;
 
   std::unique_ptr<State> state_;
 };

@@ -91,6 +91,10 @@ Status TokenDecoder::add_step(const std::string& type, JsonFields& fields, const
   if (fused_ && known->second != Kind::kStrip) {
     return invalid_argument(fmt::format("{}: expected nothing but Strip behind Fuse or ByteLevel, found {}", what, type));
   }
+  const bool of_bytes = std::ranges::find(steps_, Kind::kByteFallback, &Step::kind) != steps_.end();
+  if (of_bytes && known->second == Kind::kByteLevel) {
+    return invalid_argument(what + ": expected ByteFallback or ByteLevel, found both");
+  }
   if (steps_.size() + ends_.size() == kMaxDecoders) {
     return invalid_argument(fmt::format("{}: expected at most {} decoders, found more", what, kMaxDecoders));
   }

@@ -5,6 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer_added_tokens.h"
 
@@ -12,6 +13,11 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMaxNormalizers = 64;
+
+void take_from_start(std::size_t bytes, std::optional<std::size_t>& inserted) {
+  if (!inserted) return;
+  inserted = bytes <= *inserted ? std::optional(*inserted - bytes) : std::nullopt;
+}
 
 }  // namespace
 
@@ -91,6 +97,11 @@ Result<bool> TokenizerNormalizer::apply_step(const Step& step, std::string_view 
       const bool compatible = step.kind == Kind::kNfkc || step.kind == Kind::kNfkd;
       if (is_certainly_normal(text, composed && !compatible)) return false;
       append_normal_form(text, compatible, composed, out);
+      if (scratch.inserted == 0 && !text.empty()) {  // all that the first character becomes begins where it did
+        std::string first;
+        append_normal_form(text.substr(0, decode_utf8(text).length), compatible, composed, first);
+        scratch.inserted = first.size() - 1;
+      }
       return true;
     }
     case Kind::kLowercase:
@@ -100,18 +111,29 @@ Result<bool> TokenizerNormalizer::apply_step(const Step& step, std::string_view 
       append_without_accents(text, out);
       return true;
     case Kind::kStrip:
+      if (step.left) take_from_start(text.size() - strip_white_space(text, true, false).size(), scratch.inserted);
       out = strip_white_space(text, step.left, step.right);
       return true;
     case Kind::kPrepend:
       if (text.empty()) return false;
       out.append(step.content).append(text);
+      if (scratch.inserted) *scratch.inserted += step.content.size();
       return true;
     case Kind::kReplace:
       break;
   }
+  const std::optional<std::size_t> before = scratch.inserted;
   const std::string_view shape = regex_shape(text, scratch.shape);
   SLUICE_RETURN_IF_ERROR(step.pattern->for_each_piece(
       shape, scratch.regex, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+        if (is_match && before && begin <= *before) {
+          if (end <= *before) {
+            *scratch.inserted += step.content.size() - (end - begin);
+          } else {  // what stands for the first character begins where it did
+            scratch.inserted =
+                step.content.empty() ? std::nullopt : std::optional(out.size() + step.content.size() - 1);
+          }
+        }
         out.append(is_match ? std::string_view(step.content) : text.substr(begin, end - begin));
         return {};
       }));
@@ -119,6 +141,7 @@ Result<bool> TokenizerNormalizer::apply_step(const Step& step, std::string_view 
 }
 
 Result<std::string_view> TokenizerNormalizer::apply(std::string_view text, NormalizerScratch& scratch) const {
+  scratch.inserted = 0;
   for (const Step& step : steps_) {
     SLUICE_ASSIGN_OR_RETURN(const bool changed, apply_step(step, text, scratch));
     if (!changed) continue;

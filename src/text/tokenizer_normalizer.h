@@ -19,6 +19,8 @@ namespace sluice {
 struct NormalizerScratch {
   RegexScratch regex;
   std::string text, next, shape;
+  // How many bytes of the normalized text are put before what the text began with; none where that was taken away.
+  std::optional<std::size_t> inserted;
 };
 
 class TokenizerNormalizer {
