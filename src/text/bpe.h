@@ -1,5 +1,6 @@
 // Byte-pair encoding of one word (a piece that the pre-tokenizer cut): start from one token per byte (or per character,
-// bpe_characters.h), then merge the adjacent pair of lowest rank, leftmost first among equals, until no pair has a rule.
+// bpe_characters.h), then merge the adjacent pair of lowest rank, leftmost first among equals, until no pair has a
+// rule.
 //
 // Time: O(n log n) in the length of the word; short words are found in a bounded cache.
 // Thread safety: a const Bpe may be used from any thread; a BpeScratch by one at a time.
@@ -98,7 +99,7 @@ class Bpe {
   std::array<std::int32_t, 256> byte_tokens_{};
   bool drops_bytes_ = false;  // some byte of UTF-8 has no token
   std::optional<BpeCharacters> characters_;
-  std::vector<Rule> rules_;   // open addressing by pair, a power of two, at most half full
+  std::vector<Rule> rules_;  // open addressing by pair, a power of two, at most half full
   std::size_t rule_count_ = 0;
   std::uint32_t next_rank_ = 0;
 };

@@ -1,5 +1,5 @@
-// The first symbols of a word in a vocabulary of characters, as SentencePiece has it: one token a character; a character
-// without a token becomes the tokens of its bytes ("<0xE2>"), else the unknown token, else nothing.
+// The first symbols of a word in a vocabulary of characters, as SentencePiece has it: one token a character; a
+// character without a token becomes the tokens of its bytes ("<0xE2>"), else the unknown token, else nothing.
 //
 // Thread safety: a const object may be used from any thread.
 #pragma once
@@ -31,8 +31,8 @@ class BpeCharacters {
 
   const BpeVocabulary* vocabulary_;
   Options options_;
-  std::array<std::int32_t, 128> ascii_{};   // the tokens of these characters
-  std::array<std::int32_t, 256> bytes_{};   // of "<0x00>" to "<0xFF>"; kNoToken throughout without byte_fallback
+  std::array<std::int32_t, 128> ascii_{};  // the tokens of these characters
+  std::array<std::int32_t, 256> bytes_{};  // of "<0x00>" to "<0xFF>"; kNoToken throughout without byte_fallback
 };
 
 }  // namespace sluice

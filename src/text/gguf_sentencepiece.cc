@@ -33,12 +33,13 @@ Result<std::vector<SentencePiece>> read_pieces(const GgufModel& model, GgufField
   for (std::size_t i = 0; i < count; ++i) {
     const std::string_view text = texts->strings[i];
     if (text.empty() || valid_utf8_prefix(text) != text.size()) {
-      return invalid_argument(fmt::format("{}: key 'tokenizer.ggml.tokens': expected texts in UTF-8, found none at {}",
-                                          model.path(), i));
+      return invalid_argument(
+          fmt::format("{}: key 'tokenizer.ggml.tokens': expected texts in UTF-8, found none at {}", model.path(), i));
     }
     if (std::isnan(scores[i])) fields.fail("scores", "an array of numbers");
     const bool known = types[i] >= 1 && types[i] <= 6;
-    pieces[i] = {std::string(text), static_cast<float>(scores[i]), known ? static_cast<PieceType>(types[i]) : PieceType::kNormal};
+    pieces[i] = {std::string(text), static_cast<float>(scores[i]),
+                 known ? static_cast<PieceType>(types[i]) : PieceType::kNormal};
   }
   SLUICE_RETURN_IF_ERROR(fields.status());
   return pieces;

@@ -1,7 +1,8 @@
 // The tokenizer and the chat templates that a GGUF file carries in its metadata.
 //
 // The metadata are turned into the equivalent tokenizer.json and tokenizer_config.json, so that they are checked and
-// read like these. Supported: SentencePiece's BPE ("tokenizer.ggml.model" llama), and byte-level BPE (gpt2) with the pre-tokenizers
+// read like these. Supported: SentencePiece's BPE ("tokenizer.ggml.model" llama), and byte-level BPE (gpt2) with the
+// pre-tokenizers
 // ("tokenizer.ggml.pre") llama-bpe, qwen2, smollm, deepseek-llm and deepseek-v3.
 // Thread safety: pure functions.
 #pragma once

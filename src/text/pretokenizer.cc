@@ -118,18 +118,19 @@ class Pretokenizer::Run {
   Status apply_streaming(std::size_t index, View view) {
     const Stage& stage = pretokenizer_.stages_[index];
     const bool drop_matches = stage.behavior == Behavior::kRemoved;
-    return stage.regex->for_each_piece(view.shape, regex_, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
-      if (stage.invert) is_match = !is_match;
-      if (is_match && drop_matches) return {};
-      return apply_from(index + 1, view.part(begin, end));
-    });
+    return stage.regex->for_each_piece(view.shape, regex_,
+                                       [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+                                         if (stage.invert) is_match = !is_match;
+                                         if (is_match && drop_matches) return {};
+                                         return apply_from(index + 1, view.part(begin, end));
+                                       });
   }
 
   Status apply_merging(std::size_t index, View view) {
     const Stage& stage = pretokenizer_.stages_[index];
     std::vector<Piece> pieces;
-    SLUICE_RETURN_IF_ERROR(
-        stage.regex->for_each_piece(view.shape, regex_, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+    SLUICE_RETURN_IF_ERROR(stage.regex->for_each_piece(
+        view.shape, regex_, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
           pieces.push_back({begin, end, is_match != stage.invert});
           return {};
         }));

@@ -11,9 +11,9 @@ namespace sluice {
 namespace {
 
 // The general categories; Cs cannot occur in UTF-8.
-constexpr std::array<std::string_view, 30> kCategories = {
-    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
-    "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cn", "Co", "Cs"};
+constexpr std::array<std::string_view, 30> kCategories = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
+                                                          "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
+                                                          "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cn", "Co", "Cs"};
 constexpr std::uint32_t kAllCategories = (std::uint32_t{1} << kCategories.size()) - 1;
 
 // The categories that a short name covers: "L" all of "Lu" to "Lo"; none for another name.
@@ -38,25 +38,64 @@ constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})" SLUICE_CIRC
 
 // Classes that have the same name with and without a backslash. Source: Oniguruma's doc/RE.
 constexpr Named kClasses[] = {
-    {"alnum", R"(\p{Alphabetic}\p{Nd})"}, {"alpha", R"(\p{Alphabetic})"}, {"alphabetic", R"(\p{Alphabetic})"},
-    {"ascii", R"(\x00-\x7F)"},            {"blank", R"(\p{Zs}\t)"},       {"cntrl", R"(\p{Cc})"},
-    {"digit", R"(\p{Nd})"},               {"lower", R"(\p{Lowercase})"},  {"lowercase", R"(\p{Lowercase})"},
-    {"punct", R"(\p{P}\p{S})"},      {"space", R"(\s)"},             {"whitespace", R"(\s)"},
-    {"upper", R"(\p{Uppercase})"},        {"uppercase", R"(\p{Uppercase})"}, {"word", kWord},
-    {"xdigit", "0-9A-Fa-f"},              {"any", R"(\x00-\x{10FFFF})"},
+    {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    {"alpha", R"(\p{Alphabetic})"},
+    {"alphabetic", R"(\p{Alphabetic})"},
+    {"ascii", R"(\x00-\x7F)"},
+    {"blank", R"(\p{Zs}\t)"},
+    {"cntrl", R"(\p{Cc})"},
+    {"digit", R"(\p{Nd})"},
+    {"lower", R"(\p{Lowercase})"},
+    {"lowercase", R"(\p{Lowercase})"},
+    {"punct", R"(\p{P}\p{S})"},
+    {"space", R"(\s)"},
+    {"whitespace", R"(\s)"},
+    {"upper", R"(\p{Uppercase})"},
+    {"uppercase", R"(\p{Uppercase})"},
+    {"word", kWord},
+    {"xdigit", "0-9A-Fa-f"},
+    {"any", R"(\x00-\x{10FFFF})"},
 };
 
 constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
-    {"letter", "L"},           {"uppercaseletter", "Lu"},  {"lowercaseletter", "Ll"},    {"titlecaseletter", "Lt"},
-    {"modifierletter", "Lm"},  {"otherletter", "Lo"},      {"mark", "M"},                {"combiningmark", "M"},
-    {"nonspacingmark", "Mn"},  {"spacingmark", "Mc"},      {"enclosingmark", "Me"},      {"number", "N"},
-    {"decimalnumber", "Nd"},   {"letternumber", "Nl"},     {"othernumber", "No"},        {"punctuation", "P"},
-    {"connectorpunctuation", "Pc"}, {"dashpunctuation", "Pd"}, {"openpunctuation", "Ps"}, {"closepunctuation", "Pe"},
-    {"initialpunctuation", "Pi"},   {"finalpunctuation", "Pf"}, {"otherpunctuation", "Po"}, {"symbol", "S"},
-    {"mathsymbol", "Sm"},      {"currencysymbol", "Sc"},   {"modifiersymbol", "Sk"},     {"othersymbol", "So"},
-    {"separator", "Z"},        {"spaceseparator", "Zs"},   {"lineseparator", "Zl"},      {"paragraphseparator", "Zp"},
-    {"other", "C"},            {"control", "Cc"},          {"format", "Cf"},             {"unassigned", "Cn"},
-    {"privateuse", "Co"},      {"surrogate", "Cs"},
+    {"letter", "L"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"mark", "M"},
+    {"combiningmark", "M"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"enclosingmark", "Me"},
+    {"number", "N"},
+    {"decimalnumber", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"punctuation", "P"},
+    {"connectorpunctuation", "Pc"},
+    {"dashpunctuation", "Pd"},
+    {"openpunctuation", "Ps"},
+    {"closepunctuation", "Pe"},
+    {"initialpunctuation", "Pi"},
+    {"finalpunctuation", "Pf"},
+    {"otherpunctuation", "Po"},
+    {"symbol", "S"},
+    {"mathsymbol", "Sm"},
+    {"currencysymbol", "Sc"},
+    {"modifiersymbol", "Sk"},
+    {"othersymbol", "So"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"lineseparator", "Zl"},
+    {"paragraphseparator", "Zp"},
+    {"other", "C"},
+    {"control", "Cc"},
+    {"format", "Cf"},
+    {"unassigned", "Cn"},
+    {"privateuse", "Co"},
+    {"surrogate", "Cs"},
 };
 
 std::string simplify(std::string_view name) {
@@ -77,6 +116,7 @@ std::string short_name(std::string name) {
 }  // namespace
 
 void PatternClass::add(std::string_view items) {
+  if (items_.empty() && items.starts_with('^')) items_ += '\\';
   items_ += items;
   only_categories_ = false;
 }
@@ -114,6 +154,7 @@ void PatternClass::intersect() {
 // "[A]", or what is several classes as "(?:[A]|B)".
 std::string PatternClass::union_pattern() const {
   if (nested_.empty()) return items_.empty() ? "(?!)" : "[" + items_ + "]";
+  if (items_.empty() && nested_.size() == 1) return nested_[0].pattern();
   std::string out = "(?:";
   if (!items_.empty()) out += "[" + items_ + "]|";
   for (std::size_t i = 0; i < nested_.size(); ++i) out += (i > 0 ? "|" : "") + nested_[i].pattern();
@@ -139,7 +180,8 @@ std::string PatternClass::pattern() const {
     // Alone, "\\p{L}" and "\\s" need no brackets.
     const bool one_property = items_.starts_with("\\p{") && items_.find('}') + 1 == items_.size();
     if (one_property && negated_) return "\\P" + items_.substr(2);
-    if (one_property || (!negated_ && (items_ == "\\s" || items_ == "\\S" || items_ == "\\d" || items_ == "\\D"))) return items_;
+    if (one_property || (!negated_ && (items_ == "\\s" || items_ == "\\S" || items_ == "\\d" || items_ == "\\D")))
+      return items_;
     if (!negated_) return union_pattern();
     return items_.empty() ? "(?s:.)" : "[^" + items_ + "]";
   }
@@ -171,9 +213,11 @@ std::optional<PatternClass> named_class(std::string_view name, bool posix) {
     out.add(known->items);
     return out;
   }
-  const bool is_name = !simple.empty() && std::ranges::all_of(simple, [](unsigned char c) { return std::isalnum(c) != 0; });
+  const bool is_name =
+      !simple.empty() && std::ranges::all_of(simple, [](unsigned char c) { return std::isalnum(c) != 0; });
   if (posix || !is_name) return std::nullopt;
-  const auto* long_name = std::ranges::find(kLongNames, std::string_view(simple), &std::pair<std::string_view, std::string_view>::first);
+  const auto* long_name =
+      std::ranges::find(kLongNames, std::string_view(simple), &std::pair<std::string_view, std::string_view>::first);
   if (out.add_category(long_name != std::end(kLongNames) ? long_name->second : short_name(simple), false)) return out;
   // A bare script means Script_Extensions to PCRE2.
   out.add(fmt::format("\\p{{sc:{}}}", simple));

@@ -107,7 +107,8 @@ class Translator {
     std::size_t end = 1;
     while (end < rest().size() && (is_digit(rest()[end]) || rest()[end] == ',')) ++end;
     const std::string_view body = rest().substr(1, end - 1);
-    const bool well_formed = end < rest().size() && rest()[end] == '}' && body.size() > (body.starts_with(",") ? 1 : 0) &&
+    const bool well_formed = end < rest().size() && rest()[end] == '}' &&
+                             body.size() > (body.starts_with(",") ? 1 : 0) &&
                              std::count(body.begin(), body.end(), ',') <= 1;
     if (!well_formed) {
       replace(1, "\\{");
@@ -132,9 +133,10 @@ class Translator {
       return spelling;
     }
     ++position_;
-    while (position_ < pattern_.size() && (static_cast<unsigned char>(pattern_[position_]) & 0xC0U) == 0x80) ++position_;
+    while (position_ < pattern_.size() && (static_cast<unsigned char>(pattern_[position_]) & 0xC0U) == 0x80)
+      ++position_;
     const std::string_view text = pattern_.substr(begin, position_ - begin);
-    return std::string(text == "-" || text == "^" ? "\\" : "") + std::string(text);
+    return std::string(text == "-" ? "\\" : "") + std::string(text);
   }
 
   // Whether a class of its own begins here, as "\w", "\p{L}" or "[:alpha:]"; it is added to `set` then.

@@ -113,8 +113,7 @@ Result<bool> SplitRegex::find(std::string_view text, std::size_t from, RegexScra
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch.state_->match_data);
   match = {bounds[0], bounds[1]};
-  SLUICE_CHECK(match.begin >= from && match.end >= match.begin && match.end <= text.size(),
-               "a match lies in the text");
+  SLUICE_CHECK(match.begin >= from && match.end >= match.begin && match.end <= text.size(), "a match lies in the text");
   return true;
 }
 

@@ -78,8 +78,8 @@ class SplitRegex {
 };
 
 // Turns a regular expression for Oniguruma, which the patterns of tokenizer.json are written for, into one that means
-// the same to PCRE2 (UTF, UCP and MULTILINE set), which runs it here; fails with the construct and its byte offset where
-// that cannot be done. Thread safety: pure functions.
+// the same to PCRE2 (UTF, UCP and MULTILINE set), which runs it here; fails with the construct and its byte offset
+// where that cannot be done. Thread safety: pure functions.
 //
 // Known are literals, ".", "^", "$", alternation, groups (plain, named, and (?: (?i: (?-i: (?m: (?x: (?= (?! (?<= (?<!
 // (?>), character classes with ranges, nested classes, intersections and POSIX names, \s \d \w \h \p{..} and their

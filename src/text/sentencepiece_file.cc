@@ -171,12 +171,13 @@ Result<SentencePieceFile> parse_sentencepiece(std::string_view bytes) {
   SLUICE_RETURN_IF_ERROR(inner);
   if (file.pieces.empty()) return malformed("no pieces");
   for (const std::string* piece : {&file.unk_piece, &file.bos_piece, &file.eos_piece}) {
-    if (valid_utf8_prefix(*piece) != piece->size()) return malformed("the name of a special token that is no valid UTF-8");
+    if (valid_utf8_prefix(*piece) != piece->size())
+      return malformed("the name of a special token that is no valid UTF-8");
   }
   if (file.model_type != 2) {
     const char* kind = file.model_type == 1 ? "unigram" : file.model_type == 3 ? "word" : "char";
-    return invalid_argument(
-        fmt::format("{}: trainer_spec.model_type: expected BPE, the only supported kind, found {}", kSentencePieceFile, kind));
+    return invalid_argument(fmt::format("{}: trainer_spec.model_type: expected BPE, the only supported kind, found {}",
+                                        kSentencePieceFile, kind));
   }
   return file;
 }

@@ -97,7 +97,8 @@ Result<json::value> llama_tokenizer(const SentencePieceFile& file, const json::o
   for (std::size_t i = 0; i < file.pieces.size(); ++i) {
     const SentencePiece& piece = file.pieces[i];
     if (!ids.emplace(piece.text, static_cast<std::int32_t>(i)).second) continue;
-    if (piece.type == PieceType::kUnknown || piece.type == PieceType::kControl || piece.type == PieceType::kUserDefined) {
+    if (piece.type == PieceType::kUnknown || piece.type == PieceType::kControl ||
+        piece.type == PieceType::kUserDefined) {
       added.push_back(added_token(static_cast<std::int64_t>(i), piece.text, piece.type != PieceType::kUserDefined));
     }
   }
@@ -108,7 +109,9 @@ Result<json::value> llama_tokenizer(const SentencePieceFile& file, const json::o
   json::object model = bpe_model(file.pieces);
   model["merges"] = to_json(merges);
   return json::value{{"added_tokens", std::move(added)},
-                     {"pre_tokenizer", metaspace(!adds_space ? "never" : legacy ? "always" : "first")},
+                     {"pre_tokenizer", metaspace(!adds_space ? "never"
+                                                 : legacy    ? "always"
+                                                             : "first")},
                      {"decoder", sentencepiece_decoder(true, adds_space)},
                      {"model", std::move(model)}};
 }
@@ -147,7 +150,8 @@ json::array normalizers_of(const SentencePieceFile& file, bool legacy) {
 Result<json::value> other_tokenizer(const SentencePieceFile& file, const json::object& config) {
   if (file.has_character_map) {
     return invalid_argument(
-        "tokenizer.model: normalizer_spec.precompiled_charsmap: expected none, as only the identity is supported, found "
+        "tokenizer.model: normalizer_spec.precompiled_charsmap: expected none, as only the identity is supported, "
+        "found "
         "a map; convert the tokenizer with transformers' save_pretrained, or name LlamaTokenizer as tokenizer_class, "
         "which ignores it");
   }

@@ -20,12 +20,11 @@ namespace json = boost::json;
 constexpr std::string_view kTiktokenFile = "tiktoken.model";
 
 // The words of Kimi-K2 and Moonlight.
-constexpr std::string_view kKimiPattern =
-    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
-    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
-    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kKimiPattern = R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+                                          R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                                          R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+                                          R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+                                          R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // Behind the vocabulary: so many special tokens, whether they have a name or not.
 constexpr std::int64_t kKimiSpecialTokens = 256 + 2;
 
@@ -58,8 +57,8 @@ struct Token {
 
 Status read_line(std::string_view line, std::size_t number, std::vector<Token>& tokens) {
   const auto failure = [&](std::string_view expected) {
-    return invalid_argument(fmt::format("{}: line {}: expected {}, found \"{}\"", kTiktokenFile, number, expected,
-                                        line.substr(0, 60)));
+    return invalid_argument(
+        fmt::format("{}: line {}: expected {}, found \"{}\"", kTiktokenFile, number, expected, line.substr(0, 60)));
   };
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos) return failure("a token in base64, a space and its rank");
@@ -102,7 +101,8 @@ Result<json::object> bpe_model(const std::vector<Token>& tokens) {
   vocab.reserve(tokens.size());
   for (const Token& token : tokens) {
     if (!ranks.emplace(token.bytes, token.rank).second) {
-      return invalid_argument(fmt::format("{}: expected tokens that differ, found one twice, at rank {}", kTiktokenFile, token.rank));
+      return invalid_argument(
+          fmt::format("{}: expected tokens that differ, found one twice, at rank {}", kTiktokenFile, token.rank));
     }
     vocab.emplace(spell(token.bytes), token.rank);
   }

@@ -3,8 +3,8 @@
 // (docs/models/deepseek_v4.md §14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package id by id.
 //
 // A text is cut at its added tokens ("<think>"), the parts between are normalized, cut into words by the
-// pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact bytes of
-// each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
+// pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact bytes
+// of each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
 //
 // Thread safety: a const Tokenizer may be used from any number of threads.
 #pragma once
@@ -39,8 +39,8 @@ struct EncodedText {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json in `folder` (else tokenizer.model or tiktoken.model), and tokenizer_config.json (which names BOS and EOS) when it is there; or the
-  // metadata of the GGUF file that `folder` is.
+  // Reads tokenizer.json in `folder` (else tokenizer.model or tiktoken.model), and tokenizer_config.json (which names
+  // BOS and EOS) when it is there; or the metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
   // The same from the text of the two files; an empty `config_text` stands for a missing file.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view config_text = {});
@@ -59,7 +59,8 @@ class Tokenizer {
   // They are a whole text: the space that a vocabulary of characters puts before it ("▁Hello") is taken away again.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
-  // The bytes of one token within a text (" Hello" of "▁Hello", one byte of "<0xE2>"), valid as long as the tokenizer; empty for an unknown id.
+  // The bytes of one token within a text (" Hello" of "▁Hello", one byte of "<0xE2>"), valid as long as the tokenizer;
+  // empty for an unknown id.
   std::string_view token_bytes(std::int32_t id) const;
 
   // The id of an added token by its text, or of a token of the vocabulary by its bytes (" the", not "Ġthe").

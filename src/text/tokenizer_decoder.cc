@@ -89,11 +89,13 @@ Status TokenDecoder::add_step(const std::string& type, JsonFields& fields, const
     return fields.status();
   }
   if (fused_ && known->second != Kind::kStrip) {
-    return invalid_argument(fmt::format("{}: expected nothing but Strip behind Fuse or ByteLevel, found {}", what, type));
+    return invalid_argument(
+        fmt::format("{}: expected nothing but Strip behind Fuse or ByteLevel, found {}", what, type));
   }
+  // Neighbouring bytes are one token to what is behind ByteFallback.
   const bool of_bytes = std::ranges::find(steps_, Kind::kByteFallback, &Step::kind) != steps_.end();
-  if (of_bytes && known->second == Kind::kByteLevel) {
-    return invalid_argument(what + ": expected ByteFallback or ByteLevel, found both");
+  if (of_bytes && !fused_ && (known->second == Kind::kByteLevel || known->second == Kind::kStrip)) {
+    return invalid_argument(fmt::format("{}: expected no {} directly behind ByteFallback, found one", what, type));
   }
   if (steps_.size() + ends_.size() == kMaxDecoders) {
     return invalid_argument(fmt::format("{}: expected at most {} decoders, found more", what, kMaxDecoders));
@@ -153,8 +155,8 @@ Status TokenDecoder::apply(const Step& step, bool first, RegexScratch& scratch, 
   if (valid_utf8_prefix(token) != token.size()) return {};  // a byte
   std::string shape_buffer, out;
   const std::string_view shape = regex_shape(token, shape_buffer);
-  SLUICE_RETURN_IF_ERROR(step.pattern->for_each_piece(
-      shape, scratch, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+  SLUICE_RETURN_IF_ERROR(
+      step.pattern->for_each_piece(shape, scratch, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
         out.append(is_match ? std::string_view(step.mark) : std::string_view(token).substr(begin, end - begin));
         return {};
       }));

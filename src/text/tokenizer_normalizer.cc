@@ -45,14 +45,20 @@ Status TokenizerNormalizer::add(const boost::json::value& value, const std::stri
 }
 
 Status TokenizerNormalizer::add_step(const std::string& type, JsonFields& fields, const std::string& what) {
-  static constexpr std::pair<std::string_view, Kind> kKinds[] = {
-      {"NFC", Kind::kNfc},           {"NFD", Kind::kNfd},         {"NFKC", Kind::kNfkc},
-      {"NFKD", Kind::kNfkd},         {"Lowercase", Kind::kLowercase}, {"StripAccents", Kind::kStripAccents},
-      {"Strip", Kind::kStrip},       {"Replace", Kind::kReplace}, {"Prepend", Kind::kPrepend}};
+  static constexpr std::pair<std::string_view, Kind> kKinds[] = {{"NFC", Kind::kNfc},
+                                                                 {"NFD", Kind::kNfd},
+                                                                 {"NFKC", Kind::kNfkc},
+                                                                 {"NFKD", Kind::kNfkd},
+                                                                 {"Lowercase", Kind::kLowercase},
+                                                                 {"StripAccents", Kind::kStripAccents},
+                                                                 {"Strip", Kind::kStrip},
+                                                                 {"Replace", Kind::kReplace},
+                                                                 {"Prepend", Kind::kPrepend}};
   const auto* known = std::ranges::find(kKinds, type, &std::pair<std::string_view, Kind>::first);
   if (known == std::end(kKinds)) {
-    fields.fail("type",
-                "one of the supported Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend");
+    fields.fail(
+        "type",
+        "one of the supported Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend");
     return fields.status();
   }
   if (steps_.size() == kMaxNormalizers) {

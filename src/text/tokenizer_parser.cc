@@ -96,7 +96,8 @@ Status spell_tokens(TokenizerParts& parts) {
   const auto spell = [&](std::int32_t id, bool first) -> Status {
     text.clear();
     const auto added = parts.added_texts.find(id);
-    const std::string_view token = added != parts.added_texts.end() ? std::string_view(added->second) : tokens.bytes(id);
+    const std::string_view token =
+        added != parts.added_texts.end() ? std::string_view(added->second) : tokens.bytes(id);
     return parts.decoder.append_token(token, first, scratch, text);
   };
   for (std::int32_t id = 0; id < tokens.size(); ++id) {
@@ -185,8 +186,8 @@ Result<TokenizerParts> parse_tokenizer(const boost::json::value& value, const bo
   SLUICE_ASSIGN_OR_RETURN(parts.pretokenizer, Pretokenizer::from_json(value_of("pre_tokenizer"),
                                                                       fmt::format("{}: key 'pre_tokenizer'", kFile)));
   const bool byte_level = parts.pretokenizer->byte_level();
-  SLUICE_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::from_json(value_of("decoder"), byte_level,
-                                                                 fmt::format("{}: key 'decoder'", kFile)));
+  SLUICE_ASSIGN_OR_RETURN(
+      parts.decoder, TokenDecoder::from_json(value_of("decoder"), byte_level, fmt::format("{}: key 'decoder'", kFile)));
   SLUICE_ASSIGN_OR_RETURN(BpeParts model,
                           parse_bpe_model(value_of("model"), byte_level, fmt::format("{}: key 'model'", kFile)));
   parts.vocabulary = std::move(model.vocabulary);

@@ -53,8 +53,8 @@ Result<TokenizerParts> parse_tokenizer(const boost::json::value& tokenizer, cons
 // Thread safety: pure functions.
 
 // Reads the value of the key "post_processor": null, ByteLevel (which changes no ids), TemplateProcessing,
-// RobertaProcessing, BertProcessing, or a Sequence of these, and appends to `prefix` and `suffix`. `what` names the value in messages; `is_token` says which
-// ids exist.
+// RobertaProcessing, BertProcessing, or a Sequence of these, and appends to `prefix` and `suffix`. `what` names the
+// value in messages; `is_token` says which ids exist.
 Status parse_post_processor(const boost::json::value& value, const std::string& what,
                             const std::function<bool(std::int32_t)>& is_token, std::vector<std::int32_t>& prefix,
                             std::vector<std::int32_t>& suffix);

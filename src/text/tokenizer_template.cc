@@ -98,9 +98,10 @@ Status parse_post_processor(const boost::json::value& value, const std::string& 
   }
   const boost::json::value* list = fields.find("processors");
   if (type != "Sequence" || list == nullptr || !list->is_array()) {
-    fields.fail("type",
-                "one of the supported ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence (with an "
-                "array 'processors')");
+    fields.fail(
+        "type",
+        "one of the supported ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence (with an "
+        "array 'processors')");
     return fields.status();
   }
   for (std::size_t i = 0; i < list->get_array().size(); ++i) {

@@ -1,11 +1,14 @@
-// tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them.
+// tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them. An input that
+// begins with "SPM" or "TIK" is a tokenizer.model or a tiktoken.model instead.
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 
 #include "files/json.h"
 #include "fuzz_target.h"
 #include "text/chat_template/chat_templates.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_files.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +24,22 @@ void check_text(const Tokenizer& tokenizer, std::string_view text, EncodeOptions
   fuzz_expect(*tokenizer.encode(text, options) == *ids, "the same text gave other ids");
 }
 
+void check_file(std::string_view name, std::string_view bytes) {
+  for (const std::string_view type : {"TikTokenTokenizer", "LlamaTokenizer"}) {
+    const auto other = parse_other_tokenizer(name, bytes, "{\"tokenizer_class\": \"" + std::string(type) + "\"}");
+    if (!other.ok()) {
+      fuzz_expect(!other.status().message().empty(), "an error without a message");
+      continue;
+    }
+    const auto tokenizer =
+        Tokenizer::from_json(boost::json::serialize(other->tokenizer), boost::json::serialize(other->config));
+    if (tokenizer.ok()) check_text(**tokenizer, "It's  a naïve\n\n 日本語 <s>", {.add_special_tokens = true});
+  }
+}
+
 void check(std::string_view input) {
+  if (input.starts_with("SPM")) return check_file("tokenizer.model", input.substr(3));
+  if (input.starts_with("TIK")) return check_file("tiktoken.model", input.substr(3));
   const std::size_t zero = std::min(input.find('\0'), input.size());
   const std::string_view config = input.substr(std::min(zero + 1, input.size()));
   const auto json = parse_json(config, "tokenizer_config.json");
@@ -69,6 +87,10 @@ FuzzTarget fuzz_target() {
                           "String",
                           "behavior",
                           "invert",
+                          "decoders",
+                          "replacement",
+                          "prepend_scheme",
+                          "merge_ranks",
                           "individual_digits",
                           "single",
                           "pair",
@@ -94,6 +116,18 @@ FuzzTarget fuzz_target() {
   }
   for (const char* value : {"\"BPE\"",
                             "\"NFC\"",
+                            "\"NFKD\"",
+                            "\"Replace\"",
+                            "\"Prepend\"",
+                            "\"Metaspace\"",
+                            "\"Punctuation\"",
+                            "\"ByteFallback\"",
+                            "\"Fuse\"",
+                            "\"Strip\"",
+                            "&&[^",
+                            "[:alpha:]",
+                            "\\\\w",
+                            "\\\\b",
                             "\"ByteLevel\"",
                             "\"Split\"",
                             "\"Digits\"",
