@@ -35,9 +35,10 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
   const bool has_one = is_gguf_path(folder) || has_tokenizer_files(folder);
   if (has_one) return Tokenizer::load(folder);
   if (model.load_format != "dummy") {
-    return not_found(fmt::format(
-        "{}: expected a tokenizer.json beside config.json, found none; without one only token ids work: sluice logits",
-        folder));
+    return not_found(
+        fmt::format("{}: expected a tokenizer.json (or tokenizer.model, tiktoken.model) beside config.json, found "
+                    "none; without one only token ids work: sluice logits",
+                    folder));
   }
   log_warning(
       "{}: has no tokenizer.json beside it: every byte of a text is a token, and any other id of an answer is printed "

@@ -53,17 +53,31 @@ Bpe Bpe::create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t
   return bpe;
 }
 
+Bpe Bpe::create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges,
+                const BpeCharacters& characters) {
+  Bpe bpe;
+  bpe.vocabulary_ = &vocabulary;
+  bpe.ignore_merges_ = ignore_merges;
+  bpe.characters_ = characters;
+  bpe.grow_table(expected_merges);
+  return bpe;
+}
+
 void Bpe::add_merge(std::int32_t left, std::int32_t right, std::int32_t merged) {
+  add_merge(left, right, merged, next_rank_++);
+}
+
+void Bpe::add_merge(std::int32_t left, std::int32_t right, std::int32_t merged, std::uint32_t rank) {
   if (2 * (rule_count_ + 1) > rules_.size()) grow_table(2 * rule_count_ + 16);
   const std::uint64_t pair = pair_key(left, right);
   Rule& rule = rules_[slot_of(pair)];
   if (rule.pair == kNoPair) ++rule_count_;
-  rule = {pair, next_rank_++, merged};
+  rule = {pair, rank, merged};
 }
 
 void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (word.size() > BpeScratch::kMaxCachedBytes) return encode_uncached(word, scratch, out);
-  if (word.size() <= 1 && !drops_bytes_) {
+  if (word.size() <= 1 && !drops_bytes_ && !characters_) {
     if (!word.empty()) out.push_back(byte_tokens_[static_cast<unsigned char>(word[0])]);
     return;
   }
@@ -87,34 +101,45 @@ void Bpe::encode_uncached(std::string_view word, BpeScratch& scratch, std::vecto
   if (ignore_merges_) {
     if (const std::int32_t id = vocabulary_->find(word); id != kNoToken) return out.push_back(id);
   }
-  if (!drops_bytes_) return merge(word, scratch, out);
-  scratch.kept_.clear();
-  for (const char c : word) {
-    if (byte_tokens_[static_cast<unsigned char>(c)] != kNoToken) scratch.kept_.push_back(c);
+  if (characters_) {
+    std::vector<std::int32_t>& first = scratch.first_;
+    first.clear();
+    characters_->append(word, first);
+    merge(first.size(), [&](std::size_t i) { return first[i]; }, scratch, out);
+    if (first.capacity() > kKeptEntries) std::vector<std::int32_t>().swap(first);
+    return;
   }
-  merge(scratch.kept_, scratch, out);
+  if (drops_bytes_) {
+    scratch.kept_.clear();
+    for (const char c : word) {
+      if (byte_tokens_[static_cast<unsigned char>(c)] != kNoToken) scratch.kept_.push_back(c);
+    }
+    word = scratch.kept_;
+  }
+  merge(word.size(), [&](std::size_t i) { return byte_tokens_[static_cast<unsigned char>(word[i])]; }, scratch, out);
 }
 
-void Bpe::merge(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() <= kShortWord) {
-    merge_short(word, out);
+template <class First>
+void Bpe::merge(std::size_t count, const First& first, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
+  if (count <= kShortWord) {
+    merge_short(count, first, out);
   } else {
-    merge_long(word, scratch, out);
+    merge_long(count, first, scratch, out);
   }
 }
 
-void Bpe::merge_short(std::string_view word, std::vector<std::int32_t>& out) const {
+template <class First>
+void Bpe::merge_short(std::size_t count, const First& first, std::vector<std::int32_t>& out) const {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::array<std::int32_t, kShortWord> ids;
   std::array<std::int32_t, kShortWord> merged;  // [i]: what symbols i and i + 1 give
   std::array<std::uint32_t, kShortWord> ranks;  // [i]: of that merge, or kNone
-  std::size_t count = word.size();
   const auto look_up = [&](std::size_t i) {
     const Rule* rule = i + 1 < count ? find_rule(ids[i], ids[i + 1]) : nullptr;
     ranks[i] = rule != nullptr ? rule->rank : kNone;
     merged[i] = rule != nullptr ? rule->merged : kNoToken;
   };
-  for (std::size_t i = 0; i < count; ++i) ids[i] = byte_tokens_[static_cast<unsigned char>(word[i])];
+  for (std::size_t i = 0; i < count; ++i) ids[i] = first(i);
   for (std::size_t i = 0; i < count; ++i) look_up(i);
   while (count > 1) {
     const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(count);
@@ -132,21 +157,22 @@ void Bpe::merge_short(std::string_view word, std::vector<std::int32_t>& out) con
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-void Bpe::merge_long(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const {
+template <class First>
+void Bpe::merge_long(std::size_t symbol_count, const First& first, BpeScratch& scratch,
+                     std::vector<std::int32_t>& out) const {
   using Candidate = BpeScratch::Candidate;
   // A min-heap: the lowest rank first, the leftmost of equals. A candidate stays in the heap when its symbols are gone;
   // it is recognised when it comes up, because what its place gives then is longer than what was noted.
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
   };
-  const auto count = static_cast<std::int32_t>(word.size());
+  const auto count = static_cast<std::int32_t>(symbol_count);
   auto& symbols = scratch.symbols_;
   auto& heap = scratch.heap_;
   symbols.clear();
   heap.clear();
   for (std::int32_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<unsigned char>(word[static_cast<std::size_t>(i)]);
-    symbols.push_back({byte_tokens_[byte], i - 1, i + 1 < count ? i + 1 : -1});
+    symbols.push_back({first(static_cast<std::size_t>(i)), i - 1, i + 1 < count ? i + 1 : -1});
   }
   for (std::int32_t i = 0; i < count; ++i) note_candidate(i, scratch);
   std::make_heap(heap.begin(), heap.end(), later);

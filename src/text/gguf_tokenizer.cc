@@ -129,6 +129,7 @@ Status write_templates(const GgufModel& model, json::object& config) {
 struct Source {
   const GgufModel& model;
   GgufFields fields;
+  bool is_sentencepiece = false;
   const GgufPretokenizer* pre = nullptr;
   const std::vector<std::string_view>* tokens = nullptr;
   bool warns;  // of what is odd; both files are read at a start, and once is enough
@@ -137,7 +138,16 @@ struct Source {
   Status read() {
     std::string kind, pre_name = "default";
     fields.require("model", kind);
-    if (fields.status().ok() && kind != "gpt2") fields.fail("model", "gpt2, byte-level BPE, the only supported kind");
+    is_sentencepiece = kind == "llama";
+    if (fields.status().ok() && kind != "gpt2" && !is_sentencepiece) {
+      fields.fail("model", "one of the supported gpt2 (byte-level BPE), llama (SentencePiece's BPE)");
+    }
+    if (is_sentencepiece) {
+      static constexpr GgufPretokenizer kNone = {.name = "", .pre_tokenizer = nullptr, .add_bos = true};
+      pre = &kNone;
+      tokens = read_strings(fields, "tokens");
+      return fields.status();
+    }
     if (!fields.has("pre")) pre_name = guess_pretokenizer();
     fields.read("pre", pre_name);
     pre = find_gguf_pretokenizer(pre_name);
@@ -169,6 +179,12 @@ struct Source {
 Result<json::value> write_config(Source& source) {
   GgufFields& fields = source.fields;
   json::object config;
+  if (source.is_sentencepiece) {  // what llama.cpp takes where the keys are not there
+    for (const auto& [key, id] : {std::pair("bos_token", 1U), std::pair("eos_token", 2U)}) {
+      const bool named = fields.find(std::string(key) + "_id") != nullptr;
+      if (!named && id < source.tokens->size()) config[key] = (*source.tokens)[id];
+    }
+  }
   write_token(fields, "bos_token_id", *source.tokens, "bos_token", source.warns, config);
   write_token(fields, "eos_token_id", *source.tokens, "eos_token", source.warns, config);
   write_token(fields, "unknown_token_id", *source.tokens, "unk_token", source.warns, config);
@@ -177,7 +193,7 @@ Result<json::value> write_config(Source& source) {
   fields.read("add_bos_token", add_bos);
   fields.read("add_eos_token", add_eos);
   fields.read("add_space_prefix", add_space);
-  if (add_space) fields.fail("add_space_prefix", "false");
+  if (add_space && !source.is_sentencepiece) fields.fail("add_space_prefix", "false");
   add_bos = add_bos && config.contains("bos_token");
   add_eos = add_eos && config.contains("eos_token");
   config["add_bos_token"] = add_bos;
@@ -198,6 +214,12 @@ Result<json::value> gguf_tokenizer_config(const GgufModel& model) {
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model) {
   Source source(model, /*may_warn=*/true);
   SLUICE_RETURN_IF_ERROR(source.read());
+  if (source.is_sentencepiece) {
+    GgufTokenizerJson out;
+    SLUICE_ASSIGN_OR_RETURN(out.config, write_config(source));
+    SLUICE_ASSIGN_OR_RETURN(out.tokenizer, gguf_sentencepiece_json(model));
+    return out;
+  }
   const std::vector<std::string_view> no_merges;
   const bool has_merges = source.fields.has("merges");
   if (!has_merges) log_warning("{}: no key 'tokenizer.ggml.merges': every byte is a token of its own", model.path());

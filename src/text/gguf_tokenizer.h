@@ -1,8 +1,8 @@
 // The tokenizer and the chat templates that a GGUF file carries in its metadata.
 //
 // The metadata are turned into the equivalent tokenizer.json and tokenizer_config.json, so that they are checked and
-// read like these. Supported: byte-level BPE ("tokenizer.ggml.model" gpt2) with the pre-tokenizers
-// ("tokenizer.ggml.pre") of the table at the end.
+// read like these. Supported: SentencePiece's BPE ("tokenizer.ggml.model" llama), and byte-level BPE (gpt2) with the
+// pre-tokenizers ("tokenizer.ggml.pre") of the table at the end.
 // Thread safety: pure functions.
 #pragma once
 
@@ -20,6 +20,10 @@ struct GgufTokenizerJson {
   boost::json::value config;     // tokenizer_config.json: special tokens, and the templates of chats
 };
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model);
+
+// The first of a file of SentencePiece's kind: special tokens are found in the text as they are written, and each part
+// between them begins with a space ("add_space_prefix"), as in llama.cpp.
+Result<boost::json::value> gguf_sentencepiece_json(const GgufModel& model);
 
 // The second of them alone.
 Result<boost::json::value> gguf_tokenizer_config(const GgufModel& model);

@@ -62,8 +62,10 @@ class Pretokenizer::Run {
   // A part of the text, and of what the patterns see of it: same length, same boundaries.
   struct View {
     std::string_view text, shape;
+    std::optional<std::size_t> inserted;  // Pretokenizer::split
     View part(std::size_t begin, std::size_t end) const {
-      return {text.substr(begin, end - begin), shape.substr(begin, end - begin)};
+      return {text.substr(begin, end - begin), shape.substr(begin, end - begin),
+              inserted && begin <= *inserted ? std::optional(*inserted - begin) : std::nullopt};
     }
   };
 
@@ -72,53 +74,64 @@ class Pretokenizer::Run {
     if (stage == pretokenizer_.prefix_stage_ && view.text[0] != ' ') {
       prefixed_text_.assign(1, ' ').append(view.text);
       prefixed_shape_.assign(1, ' ').append(view.shape);
-      view = {prefixed_text_, prefixed_shape_};
+      view = {prefixed_text_, prefixed_shape_, plus(view.inserted, 1)};
     }
     if (stage == pretokenizer_.stages_.size()) {
       sink_(view.text);
       return {};
     }
-    switch (pretokenizer_.stages_[stage].behavior) {
-      case Behavior::kIsolated:
-      case Behavior::kRemoved:
-        return apply_streaming(stage, view);
-      default:
-        return apply_merging(stage, view);
-    }
+    const Stage& now = pretokenizer_.stages_[stage];
+    if (!now.marking) return apply_split(stage, view);
+    const Marking& marking = *now.marking;
+    const bool wanted = marking.prepend == Prepend::kAlways || (marking.prepend == Prepend::kFirst && view.inserted);
+    const bool prepends = wanted && !view.text.starts_with(' ') && !view.text.starts_with(marking.mark);
+    std::string text, shape;
+    mark_spaces(view.text, prepends, marking.mark, text);
+    mark_spaces(view.shape, prepends, marking.mark, shape);
+    return apply_split(stage, {text, shape, plus(view.inserted, prepends ? marking.mark.size() : 0)});
   }
 
  private:
-  // Calls visit(begin, end, is_match) for each match of the stage and each part between matches, in order.
-  template <class Visit>
-  Status for_each_piece(const Stage& stage, std::string_view shape, const Visit& visit) {
-    std::size_t position = 0;
-    while (position < shape.size()) {
-      RegexMatch match{};
-      SLUICE_ASSIGN_OR_RETURN(const bool found, stage.regex.find(shape, position, regex_, match));
-      const std::size_t gap_end = found ? match.begin : shape.size();
-      if (gap_end > position) SLUICE_RETURN_IF_ERROR(visit(position, gap_end, stage.invert));
-      if (!found) break;
-      SLUICE_RETURN_IF_ERROR(visit(match.begin, match.end, !stage.invert));
-      position = match.end;
+  static std::optional<std::size_t> plus(std::optional<std::size_t> inserted, std::size_t more) {
+    return inserted ? std::optional(*inserted + more) : std::nullopt;
+  }
+
+  Status apply_split(std::size_t stage, View view) {
+    const Stage& now = pretokenizer_.stages_[stage];
+    if (!now.regex) return apply_from(stage + 1, view);
+    const bool streams = now.behavior == Behavior::kIsolated || now.behavior == Behavior::kRemoved;
+    return streams ? apply_streaming(stage, view) : apply_merging(stage, view);
+  }
+
+  static void mark_spaces(std::string_view text, bool prepends, std::string_view mark, std::string& out) {
+    out.reserve(text.size() + text.size() / 2 + mark.size());
+    if (prepends) out += mark;
+    for (const char c : text) {
+      if (c == ' ') {
+        out += mark;
+      } else {
+        out.push_back(c);
+      }
     }
-    return {};
   }
 
   Status apply_streaming(std::size_t index, View view) {
     const Stage& stage = pretokenizer_.stages_[index];
     const bool drop_matches = stage.behavior == Behavior::kRemoved;
-    return for_each_piece(stage, view.shape, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
-      if (is_match && drop_matches) return {};
-      return apply_from(index + 1, view.part(begin, end));
-    });
+    return stage.regex->for_each_piece(view.shape, regex_,
+                                       [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+                                         if (stage.invert) is_match = !is_match;
+                                         if (is_match && drop_matches) return {};
+                                         return apply_from(index + 1, view.part(begin, end));
+                                       });
   }
 
   Status apply_merging(std::size_t index, View view) {
     const Stage& stage = pretokenizer_.stages_[index];
     std::vector<Piece> pieces;
-    SLUICE_RETURN_IF_ERROR(
-        for_each_piece(stage, view.shape, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
-          pieces.push_back({begin, end, is_match});
+    SLUICE_RETURN_IF_ERROR(stage.regex->for_each_piece(
+        view.shape, regex_, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+          pieces.push_back({begin, end, is_match != stage.invert});
           return {};
         }));
     if (stage.behavior == Behavior::kMergedWithPrevious) merge_into_previous(pieces);
@@ -136,9 +149,10 @@ class Pretokenizer::Run {
   std::string prefixed_text_, prefixed_shape_;
 };
 
-Status Pretokenizer::split(std::string_view text, PretokenizerScratch& scratch, const Sink& sink) const {
-  const std::string_view shape = regex_shape(text, scratch.shape);
-  return Run(*this, scratch.regex, sink).apply_from(0, {text, shape});
+Status Pretokenizer::split(std::string_view text, std::optional<std::size_t> inserted, PretokenizerScratch& scratch,
+                           const Sink& sink) const {
+  const std::string_view shape = stages_.empty() ? text : regex_shape(text, scratch.shape);
+  return Run(*this, scratch.regex, sink).apply_from(0, {text, shape, inserted});
 }
 
 }  // namespace sluice

@@ -86,15 +86,13 @@ Result<SplitRegex> SplitRegex::compile(std::string_view pattern, bool literal) {
     return invalid_argument(fmt::format("expected a valid regular expression, found \"{}\": {} at byte {}", translated,
                                         pcre2_message(error), offset));
   }
-  std::uint32_t matches_empty = 0;
-  pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
-  if (matches_empty != 0) {
-    return invalid_argument(
-        fmt::format("expected a pattern that cannot match the empty string, found \"{}\"", pattern));
-  }
   // Where it is not available the interpreter does the same, slower.
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
-  return SplitRegex(std::move(code));
+  std::uint32_t matches_empty = 0;
+  pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  SplitRegex regex(std::move(code));
+  regex.matches_empty_ = matches_empty != 0;
+  return regex;
 }
 
 Result<bool> SplitRegex::find(std::string_view text, std::size_t from, RegexScratch& scratch, RegexMatch& match) const {
@@ -115,8 +113,7 @@ Result<bool> SplitRegex::find(std::string_view text, std::size_t from, RegexScra
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch.state_->match_data);
   match = {bounds[0], bounds[1]};
-  SLUICE_CHECK(match.begin >= from && match.end > match.begin && match.end <= text.size(),
-               "a match is never empty and lies in the text");
+  SLUICE_CHECK(match.begin >= from && match.end >= match.begin && match.end <= text.size(), "a match lies in the text");
   return true;
 }
 

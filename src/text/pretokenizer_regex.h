@@ -27,18 +27,44 @@ class RegexScratch {
 };
 
 struct RegexMatch {
-  std::size_t begin, end;  // in bytes; never empty
+  std::size_t begin, end;  // in bytes; they may be equal
 };
 
 class SplitRegex {
  public:
-  // Compiles a regular expression in the common subset of Oniguruma and PCRE2, or with
-  // `literal` a string to be found as it is. A pattern that can match the empty string is refused.
+  // Compiles a regular expression as Oniguruma reads it, or with `literal` a string to be found as it is.
   static Result<SplitRegex> compile(std::string_view pattern, bool literal);
 
   SplitRegex(SplitRegex&&) noexcept;
   SplitRegex& operator=(SplitRegex&&) noexcept;
   ~SplitRegex();
+
+  // Whether some text has a match of no characters.
+  bool matches_empty() const { return matches_empty_; }
+
+  // Calls visit(begin, end, is_match) for each match in `text` and each part between matches, in order. Matches may be
+  // empty, but none lies at the end of the one before it; parts between are not empty.
+  template <class Visit>
+  Status for_each_piece(std::string_view text, RegexScratch& scratch, const Visit& visit) const {
+    std::size_t position = 0;  // what is before it was visited
+    std::size_t from = 0;
+    std::size_t last_end = std::string_view::npos;
+    while (from < text.size() || (from == text.size() && matches_empty_)) {
+      RegexMatch match{};
+      SLUICE_ASSIGN_OR_RETURN(const bool found, find(text, from, scratch, match));
+      if (!found) break;
+      if (match.end == match.begin && match.end == last_end) {
+        do {
+          ++from;
+        } while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0U) == 0x80);
+        continue;
+      }
+      if (match.begin > position) SLUICE_RETURN_IF_ERROR(visit(position, match.begin, false));
+      SLUICE_RETURN_IF_ERROR(visit(match.begin, match.end, true));
+      position = from = last_end = match.end;
+    }
+    return position < text.size() ? visit(position, text.size(), false) : Status();
+  }
 
   // Finds the first match in `text` (valid UTF-8) that begins at or after byte `from`; true if there is one. Fails only
   // when the machine lacks the memory for it, or the pattern needs more backtracking than can ever be useful.
@@ -48,16 +74,17 @@ class SplitRegex {
   struct Code;
   explicit SplitRegex(std::unique_ptr<Code> code);
   std::unique_ptr<Code> code_;
+  bool matches_empty_ = false;
 };
 
-// Whether a regular expression means the same to PCRE2, which runs it here, and to Oniguruma, for which the patterns of
-// tokenizer.json are written. Thread safety: pure functions.
-
-// The pattern for PCRE2 (UTF, UCP and MULTILINE set), or a failure that says which construct, at which byte offset, is
-// not supported. Accepted is what both understand alike: literals, ".", "^", "$", alternation, groups (plain, and (?:
-// (?i: (?= (?! (?<= (?<! (?>), flat character classes, \s \S \d \D \r \n \t \f \p{..} \P{..} \x{..} and escaped
-// punctuation, the quantifiers ? * + (greedy, lazy, possessive) and {n} {n,} {n,m} (greedy). Script names are
-// rewritten, because a bare one means Script_Extensions to PCRE2.
+// Turns a regular expression for Oniguruma, which the patterns of tokenizer.json are written for, into one that means
+// the same to PCRE2 (UTF, UCP and MULTILINE set), which runs it here; fails with the construct and its byte offset
+// where that cannot be done. Thread safety: pure functions.
+//
+// Known are literals, ".", "^", "$", alternation, groups (plain, named, and (?: (?i: (?-i: (?m: (?x: (?= (?! (?<= (?<!
+// (?>), character classes with ranges, nested classes, intersections and POSIX names, \s \d \w \h \p{..} and their
+// opposites, \b \B \A \z \Z \R \X \N \O, escapes of one character, and quantifiers. Not known are back references,
+// \G, \K, \y, octal and control characters, absent groups and conditions.
 Result<std::string> translate_pattern(std::string_view pattern);
 
 }  // namespace sluice

@@ -24,7 +24,7 @@ Result<Pretokenizer> parse(std::string_view json_text) {
 Words words_of(const Pretokenizer& pretokenizer, std::string_view text) {
   PretokenizerScratch scratch;
   Words words;
-  const Status status = pretokenizer.split(text, scratch, [&](std::string_view word) { words.emplace_back(word); });
+  const Status status = pretokenizer.split(text, 0, scratch, [&](std::string_view word) { words.emplace_back(word); });
   EXPECT_TRUE(status.ok()) << status.message();
   return words;
 }
@@ -98,21 +98,44 @@ TEST(Pretokenizer, Digits) {
   EXPECT_THAT(words_of(*parse(sequence(R"({"type": "Digits"})")), "a12½b"), ElementsAre("a", "12½", "b"));
 }
 
+TEST(Pretokenizer, EmptyMatchesSplitToo) {
+  EXPECT_THAT(split(R"json({"Regex": "(?=[A-Z])"})json", "Isolated", "aBCd"), ElementsAre("a", "B", "Cd"));
+  EXPECT_THAT(split(R"({"Regex": "x*"})", "Isolated", "axxé"), ElementsAre("a", "xx", "é"));
+  EXPECT_THAT(split(R"({"Regex": "\\b"})", "Removed", "½ a_1!"), ElementsAre("½", " ", "a_1", "!"));
+}
+
+TEST(Pretokenizer, MetaspaceMarksSpacesAndTheStart) {
+  const auto words = [](std::string_view scheme, std::string_view text) {
+    const auto pretokenizer = parse(R"({"type": "Metaspace", "prepend_scheme": ")" + std::string(scheme) + "\"}");
+    EXPECT_FALSE(pretokenizer->byte_level());
+    return words_of(*pretokenizer, text);
+  };
+  EXPECT_THAT(words("always", "a  b"), ElementsAre("▁a", "▁", "▁b"));
+  EXPECT_THAT(words("always", " a"), ElementsAre("▁a"));
+  EXPECT_THAT(words("never", "a b"), ElementsAre("a", "▁b"));
+  const auto first = parse(R"({"type": "Metaspace", "prepend_scheme": "first", "split": false})");
+  EXPECT_THAT(words_of(*first, "a b"), ElementsAre("▁a▁b"));
+  PretokenizerScratch scratch;
+  Words later;
+  EXPECT_TRUE(
+      first->split("a b", std::nullopt, scratch, [&](std::string_view word) { later.emplace_back(word); }).ok());
+  EXPECT_THAT(later, ElementsAre("a▁b"));
+}
+
 TEST(Pretokenizer, WhatIsNotSupportedIsNamed) {
   const auto message = [](std::string_view text) {
     const auto result = parse(text);
     return result.ok() ? std::string("ok") : result.status().message();
   };
-  EXPECT_THAT(message("null"), HasSubstr("pre_tokenizer"));
-  EXPECT_THAT(message(R"({"type": "Metaspace"})"), HasSubstr("Sequence, Split, Digits, ByteLevel"));
-  EXPECT_THAT(message(R"({"type": "Metaspace"})"), HasSubstr("\"Metaspace\""));
-  EXPECT_THAT(message(R"({"type": "Digits"})"), HasSubstr("ByteLevel"));
+  EXPECT_THAT(message(R"({"type": "UnicodeScripts"})"), HasSubstr("Sequence, Split, Digits, ByteLevel"));
+  EXPECT_THAT(message(R"({"type": "UnicodeScripts"})"), HasSubstr("\"UnicodeScripts\""));
+  EXPECT_THAT(message(R"({"type": "Metaspace", "replacement": "ab"})"), HasSubstr("key 'replacement'"));
+  EXPECT_THAT(message(R"({"type": "Metaspace", "prepend_scheme": "last"})"), HasSubstr("key 'prepend_scheme'"));
+  EXPECT_THAT(message(R"({"type": "FixedLength", "length": 0})"), HasSubstr("key 'length'"));
   EXPECT_THAT(message(sequence(kByteLevel)), HasSubstr("behind ByteLevel"));
   EXPECT_THAT(message(R"({"type": "Sequence"})"), HasSubstr("pretokenizers"));
   EXPECT_THAT(message(sequence(R"({"type": "Split", "pattern": {"String": "a"}, "behavior": "Odd"})")),
               HasSubstr("[0]: key 'behavior'"));
-  EXPECT_THAT(message(sequence(R"({"type": "Split", "pattern": {"Regex": "a*"}, "behavior": "Isolated"})")),
-              HasSubstr("empty string"));
   EXPECT_THAT(message(sequence(R"({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"})")),
               HasSubstr("regular expression"));
   EXPECT_THAT(message(sequence(R"({"type": "Split", "pattern": {}, "behavior": "Isolated"})")), HasSubstr("'Regex'"));
@@ -134,28 +157,41 @@ TEST(PatternCheck, AcceptsWhatBothLibrariesReadAlike) {
     ASSERT_TRUE(translated.ok()) << translated.status().message();
     EXPECT_EQ(*translated, pattern);
   }
-  EXPECT_EQ(*translate_pattern(R"([\p{Han}\P{^Greek}])"), R"([\p{sc:Han}\P{^sc:Greek}])");
+  EXPECT_EQ(*translate_pattern(R"([\p{Han}\P{^Greek}])"), R"([\p{sc:han}\p{sc:greek}])");
+}
+
+TEST(PatternCheck, TranslatesWhatTheyReadDifferently) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {R"([\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}&&[^\p{Han}a]])", R"([^\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{sc:han}a])"},
+      {"[a-z&&[^aeiou]]", "(?:(?=[a-z])[^aeiou])"},
+      {"[^a&&[b]]", "(?:(?!(?:(?=[a])[b]))(?s:.))"},
+      {"[a[b-c]]", "[ab-c]"},
+      {"[a[^b]]", "(?:[a]|[^b])"},
+      {"[[:digit:]x]", R"([\p{Nd}x])"},
+      {R"(\p{Uppercase_Letter})", R"(\p{Lu})"},
+      {R"(\h\H)", "[0-9A-Fa-f][^0-9A-Fa-f]"},
+      {"(?m:.)(?<name>a)", "(?s:.)(a)"},
+      {"a{,2}|{x", R"(a{0,2}|\{x)"},
+  };
+  for (const auto& [pattern, expected] : cases) EXPECT_EQ(*translate_pattern(pattern), expected) << pattern;
 }
 
 TEST(PatternCheck, RefusesWhatTheyReadDifferently) {
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {R"(\w+)", "\"\\w\" at byte 0"},
-      {R"(a\h)", "\"\\h\" at byte 1"},
-      {"[a[b]]", "nested"},
-      {"[a&&b]", "intersection"},
-      {"[[:alpha:]]", "nested"},
+      {R"(a\G)", "\"\\G\" at byte 1"},
+      {R"([\R])", "\"\\R\""},
+      {"[[:alfa:]]", "POSIX"},
+      {R"([\w-a])", "range"},
       {"[]a]", "first character"},
       {"[^]a]", "first character"},
       {"[ab", "without its end"},
       {"a{2}+", "suffix"},
       {"a{2}?", "suffix"},
-      {"a{,2}", "brace"},
-      {"a{x", "brace"},
       {"(*UTF)a", "control verb"},
-      {"(?m:a)", "group \"(?m:\""},
+      {"(?~ab)", "group \"(?~a\""},
       {"a(?i)b", "group"},
       {R"(\p)", "property"},
-      {R"(\p{a b})", "property"},
+      {R"(\p{a=b})", "property"},
       {R"(\pL)", "property"},
       {R"(\xC3)", "not ASCII"},
       {R"(\x{})", "malformed"},

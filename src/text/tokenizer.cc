@@ -12,6 +12,7 @@
 #include "files/model_path.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_companions.h"
+#include "text/tokenizer_files.h"
 #include "text/tokenizer_parser.h"
 
 namespace sluice {
@@ -25,7 +26,7 @@ constexpr std::size_t kMaxTextBytes = std::numeric_limits<std::int32_t>::max();
 struct Tokenizer::Scratch {
   PretokenizerScratch pretokenizer;
   BpeScratch bpe;
-  std::string normalized;
+  NormalizerScratch normalizer;
 };
 
 struct Tokenizer::State {
@@ -37,12 +38,28 @@ struct Tokenizer::State {
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
+namespace {
+
+// Of tokenizer.model or tiktoken.model. special_tokens_map.json counts where tokenizer_config.json says nothing.
+Result<TokenizerParts> read_other_parts(const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder, /*with_vocabulary=*/false));
+  for (const auto& [key, value] : files.special_tokens_map) {
+    if (!files.config.contains(key)) files.config[key] = value;
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto other, read_other_tokenizer(folder, dump_json(files.config)));
+  if (!other) return not_found("expected a tokenizer.json, found none");
+  return parse_tokenizer(other->tokenizer, &other->config);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& folder) {
   if (is_gguf_path(folder)) {
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufModel> model, GgufModel::open(folder));
     return from_gguf(*model);
   }
   const auto read = [&]() -> Result<TokenizerParts> {
+    if (has_other_tokenizer(folder) && !has_json_tokenizer(folder)) return read_other_parts(folder);
     SLUICE_ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder));
     SLUICE_ASSIGN_OR_RETURN(const MergedTokenizer merged, merge_tokenizer_files(std::move(files)));
     return parse_tokenizer(merged.tokenizer, &merged.config);
@@ -116,7 +133,7 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Encod
         // Marks are those of the text before it is normalized, so a client's byte anywhere in the part counts.
         const auto begin = static_cast<std::size_t>(part.data() - text.data());
         const bool is_own = search.marks == nullptr || search.marks->is_own(begin, begin + part.size());
-        return encode_part(part, options.parse_special && is_own, *scratch, ids);
+        return encode_part(part, begin == 0, options.parse_special && is_own, *scratch, ids);
       },
       [&](std::int32_t id, std::size_t offset) {
         if (is_special(id)) search.on_token(offset, ids.size());
@@ -130,34 +147,49 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Encod
 }
 
 // A part of the text without raw added tokens.
-Status Tokenizer::encode_part(std::string_view text, bool parse_special, Scratch& scratch,
+Status Tokenizer::encode_part(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
                               std::vector<std::int32_t>& out) const {
   const TokenizerParts& parts = state_->parts;
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view normalized, parts.normalizer.apply(text, scratch.normalizer));
   return parts.normalized_tokens.split(
-      parts.normalizer.apply(text, scratch.normalized), parse_special,
-      /*marks=*/nullptr, [&](std::string_view part) { return encode_words(part, scratch, out); },
+      normalized, parse_special, /*marks=*/nullptr,
+      [&](std::string_view part) {
+        const auto begin = static_cast<std::size_t>(part.data() - normalized.data());
+        const std::optional<std::size_t> inserted = at_start ? scratch.normalizer.inserted : std::nullopt;
+        return encode_words(part, inserted && begin <= *inserted ? std::optional(*inserted - begin) : std::nullopt,
+                            scratch, out);
+      },
       [&](std::int32_t id, std::size_t /*offset*/) { out.push_back(id); });
 }
 
 // A part of the normalized text without any added token.
-Status Tokenizer::encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const {
+Status Tokenizer::encode_words(std::string_view text, std::optional<std::size_t> inserted, Scratch& scratch,
+                               std::vector<std::int32_t>& out) const {
   const Bpe& bpe = *state_->parts.bpe;
-  return state_->parts.pretokenizer->split(text, scratch.pretokenizer,
+  return state_->parts.pretokenizer->split(text, inserted, scratch.pretokenizer,
                                            [&](std::string_view word) { bpe.encode_word(word, scratch.bpe, out); });
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
+  const TokenizerParts& parts = state_->parts;
   std::string text;
+  bool at_start = true;
   for (const std::int32_t id : ids) {
-    if (!skip_special || !is_special(id)) text.append(token_bytes(id));
+    if ((skip_special && is_special(id)) || !has_token(id)) continue;
+    const auto first = at_start ? parts.first_spellings.find(id) : parts.first_spellings.end();
+    text.append(first != parts.first_spellings.end() ? first->second : token_bytes(id));
+    at_start = false;
   }
+  parts.decoder.strip(text);
   return text;
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id) const {
   const TokenizerParts& parts = state_->parts;
+  if (parts.spellings != nullptr) return parts.spellings->bytes(id);
   // An added token stands for its text even where that could be read as an alphabet of bytes.
   if (const auto added = parts.added_by_id.find(id); added != parts.added_by_id.end()) {
+    if (const auto text = parts.added_texts.find(id); text != parts.added_texts.end()) return text->second;
     return parts.added_tokens[added->second].content;
   }
   return parts.vocabulary->bytes(id);
@@ -168,7 +200,7 @@ std::optional<std::int32_t> Tokenizer::token_to_id(std::string_view text) const 
   if (const auto added = parts.added_by_content.find(text); added != parts.added_by_content.end()) {
     return parts.added_tokens[added->second].id;
   }
-  const std::int32_t id = parts.vocabulary->find(text);
+  const std::int32_t id = (parts.spellings != nullptr ? parts.spellings : parts.vocabulary)->find(text);
   return id == kNoToken ? std::nullopt : std::optional(id);
 }
 

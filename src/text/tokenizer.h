@@ -1,10 +1,10 @@
-// Tokenizer: text to token ids and back, by byte-level byte-pair encoding, as a Hugging Face tokenizer.json or the
-// metadata of a GGUF file describe it (docs/models/deepseek_v4.md §14.1 for DeepSeek's). Encoding agrees with the
-// `tokenizers` package id by id.
+// Tokenizer: text to token ids and back, by byte-pair encoding of bytes or of characters, as a Hugging Face
+// tokenizer.json, a SentencePiece or tiktoken file, or the metadata of a GGUF file describe it
+// (docs/models/deepseek_v4.md §14.1 for DeepSeek's). Encoding agrees with the `tokenizers` package id by id.
 //
-// A text is cut at its added tokens ("<think>"), the parts between are normalized (nothing, or NFC), cut into words by
-// the pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact
-// bytes of each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
+// A text is cut at its added tokens ("<think>"), the parts between are normalized, cut into words by the
+// pre-tokenizer's regular expressions, and each word is encoded by merging pairs. Decoding gives back the exact bytes
+// of each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
 //
 // Thread safety: a const Tokenizer may be used from any number of threads.
 #pragma once
@@ -40,7 +40,7 @@ struct EncodedText {
 class Tokenizer {
  public:
   // Reads tokenizer.json in `folder`, or vocab.json and merges.txt, with the files beside it (tokenizer_companions.h);
-  // or the metadata of the GGUF file that `folder` is.
+  // else tokenizer.model or tiktoken.model (tokenizer_files.h); or the metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
   // From the text of a tokenizer.json whose added tokens are all that there are, and of a tokenizer_config.json that
   // names BOS and EOS; an empty `config_text` stands for none.
@@ -57,9 +57,11 @@ class Tokenizer {
   Result<EncodedText> encode(const MarkedText& text, std::span<const std::size_t> places = {}) const;
 
   // The bytes of the tokens, one after the other; with `skip_special` without special tokens. Unknown ids are skipped.
+  // They are a whole text: the space that a vocabulary of characters puts before it ("▁Hello") is taken away again.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
 
-  // The bytes of one token, valid as long as the tokenizer; empty for an unknown id.
+  // The bytes of one token within a text (" Hello" of "▁Hello", one byte of "<0xE2>"), valid as long as the tokenizer;
+  // empty for an unknown id.
   std::string_view token_bytes(std::int32_t id) const;
 
   // The id of an added token by its text, or of a token of the vocabulary by its bytes (" the", not "Ġthe").
@@ -81,8 +83,10 @@ class Tokenizer {
   explicit Tokenizer(std::unique_ptr<State> state);
   struct Search;
   Result<std::vector<std::int32_t>> encode(std::string_view text, EncodeOptions options, const Search& search) const;
-  Status encode_part(std::string_view text, bool parse_special, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  Status encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const;
+  Status encode_part(std::string_view text, bool at_start, bool parse_special, Scratch& scratch,
+                     std::vector<std::int32_t>& out) const;
+  Status encode_words(std::string_view text, std::optional<std::size_t> inserted, Scratch& scratch,
+                      std::vector<std::int32_t>& out) const;
 
   std::unique_ptr<State> state_;
 };

@@ -75,6 +75,12 @@ std::size_t skip_space_right(std::string_view text, std::size_t end) {
 
 }  // namespace
 
+std::string_view strip_white_space(std::string_view text, bool left, bool right) {
+  const std::size_t begin = left ? skip_space_right(text, 0) : 0;
+  const std::size_t end = right ? skip_space_left(text, text.size(), begin) : text.size();
+  return text.substr(begin, end - begin);
+}
+
 void AddedTokenMatcher::add(std::string_view pattern, const AddedToken& token) {
   std::int32_t node = 0;
   for (const char c : pattern) {

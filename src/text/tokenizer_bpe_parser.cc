@@ -3,6 +3,8 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <limits>
+#include <span>
 
 #include "files/json.h"
 #include "files/json_fields.h"
@@ -25,9 +27,6 @@ Status check_options(JsonFields& fields) {
     fields.read(key, affix);
     if (fields.status().ok() && !affix.empty()) fields.fail(key, "null or \"\"");
   }
-  bool byte_fallback = false;
-  fields.read("byte_fallback", byte_fallback);
-  if (fields.status().ok() && byte_fallback) fields.fail("byte_fallback", "false, as bytes are tokens already");
   return fields.status();
 }
 
@@ -55,13 +54,30 @@ std::int32_t read_unknown(JsonFields& fields, const BpeParts& parts) {
   } else if (const auto literal = parts.literal_ids.find(text); literal != parts.literal_ids.end()) {
     id = literal->second;
   }
-  if (text.empty() || has_every_byte(*parts.vocabulary)) return kNoToken;
+  bool byte_fallback = false;
+  fields.read("byte_fallback", byte_fallback);
+  if (has_every_byte(*parts.vocabulary)) return kNoToken;
+  if (byte_fallback) fields.fail("byte_fallback", "false, as in 'vocab' some bytes have no token");
+  if (text.empty()) return kNoToken;
   if (id == kNoToken) fields.fail("unk_token", "null or a token of 'vocab', as there some bytes have no token");
   if (fused) fields.fail("fuse_unk", "false, as in 'vocab' some bytes have no token");
   return id;
 }
 
-Status read_vocabulary(JsonFields& fields, const std::string& what, BpeParts& parts) {
+// What becomes of characters that are no tokens.
+BpeCharacters::Options read_fallbacks(JsonFields& fields, const BpeParts& parts) {
+  BpeCharacters::Options options;
+  std::string text;
+  fields.read("unk_token", text);
+  fields.read("fuse_unk", options.fuse_unknown);
+  fields.read("byte_fallback", options.byte_fallback);
+  if (text.empty()) return options;
+  options.unknown = parts.vocabulary->find(text);
+  if (options.unknown == kNoToken) fields.fail("unk_token", "null or a token of 'vocab'");
+  return options;
+}
+
+Status read_vocabulary(JsonFields& fields, bool byte_level, const std::string& what, BpeParts& parts) {
   const boost::json::value* value = fields.find("vocab");
   if (value == nullptr || !value->is_object()) {
     fields.fail("vocab", "an object that gives each token its id");
@@ -86,6 +102,10 @@ Status read_vocabulary(JsonFields& fields, const std::string& what, BpeParts& pa
                       what, token, narrow_id));
     }
     bytes.clear();
+    if (!byte_level) {
+      parts.vocabulary->add(narrow_id, token, true);
+      continue;
+    }
     const bool in_alphabet = append_alphabet_bytes(token, bytes);
     parts.vocabulary->add(narrow_id, in_alphabet ? std::string_view(bytes) : token, in_alphabet);
     if (!in_alphabet) parts.literal_ids.emplace(token, narrow_id);
@@ -111,7 +131,15 @@ bool merge_sides(const boost::json::value& value, std::string_view& left, std::s
   return !left.empty() && !right.empty();
 }
 
-Status read_merges(const boost::json::array& merges, const std::string& what, BpeParts& parts) {
+// Appends the bytes of a token as the vocabulary has them; false if it can be no byte-level token.
+bool append_bytes(std::string_view token, bool byte_level, std::string& bytes) {
+  if (byte_level) return append_alphabet_bytes(token, bytes);
+  bytes += token;
+  return true;
+}
+
+Status read_merges(const boost::json::array& merges, std::span<const std::int32_t> ranks, bool byte_level,
+                   const std::string& what, BpeParts& parts) {
   std::string bytes;
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const auto failure = [&](std::string_view expected) {
@@ -121,9 +149,9 @@ Status read_merges(const boost::json::array& merges, const std::string& what, Bp
     std::string_view left, right;
     if (!merge_sides(merges[i], left, right)) return failure("two tokens, as \"a b\" or [\"a\", \"b\"]");
     bytes.clear();
-    const bool left_in_alphabet = append_alphabet_bytes(left, bytes);
+    const bool left_in_alphabet = append_bytes(left, byte_level, bytes);
     const std::size_t left_size = bytes.size();
-    const bool right_in_alphabet = append_alphabet_bytes(right, bytes);
+    const bool right_in_alphabet = append_bytes(right, byte_level, bytes);
     if (!left_in_alphabet || !right_in_alphabet) {
       // Such a rule can never apply, but what it names must be there all the same.
       const bool known = parts.literal_ids.contains(std::string(left) + std::string(right));
@@ -137,32 +165,49 @@ Status read_merges(const boost::json::array& merges, const std::string& what, Bp
     if (left_id == kNoToken || right_id == kNoToken || joined_id == kNoToken) {
       return failure("tokens that are in 'vocab', alone and joined");
     }
-    parts.bpe->add_merge(left_id, right_id, joined_id);
+    if (ranks.empty()) {
+      parts.bpe->add_merge(left_id, right_id, joined_id);
+    } else {
+      parts.bpe->add_merge(left_id, right_id, joined_id, static_cast<std::uint32_t>(ranks[i]));
+    }
   }
   return {};
 }
 
 }  // namespace
 
-Result<BpeParts> parse_bpe_model(const boost::json::value& value, const std::string& what) {
+Result<BpeParts> parse_bpe_model(const boost::json::value& value, bool byte_level, const std::string& what) {
   JsonFields fields(value, what);
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(check_options(fields));
   bool ignore_merges = false;
+  std::vector<std::int32_t> ranks;
   fields.read("ignore_merges", ignore_merges);
+  fields.read("merge_ranks", ranks, 0, std::numeric_limits<std::int32_t>::max());
   SLUICE_RETURN_IF_ERROR(fields.status());
   const boost::json::value* merges = fields.find("merges");
   if (merges == nullptr || !merges->is_array()) {
     fields.fail("merges", "an array of pairs of tokens");
     return fields.status();
   }
+  const std::size_t merge_count = merges->get_array().size();
+  if (!ranks.empty() && ranks.size() != merge_count) {
+    fields.fail("merge_ranks", fmt::format("an array of {} ranks, one a merge", merge_count));
+    return fields.status();
+  }
   BpeParts parts;
-  SLUICE_RETURN_IF_ERROR(read_vocabulary(fields, what, parts));
-  SLUICE_RETURN_IF_ERROR(check_byte_tokens(*parts.vocabulary, what));
-  const std::int32_t unknown = read_unknown(fields, parts);
-  SLUICE_RETURN_IF_ERROR(fields.status());
-  parts.bpe = Bpe::create(*parts.vocabulary, ignore_merges, merges->get_array().size(), unknown);
-  SLUICE_RETURN_IF_ERROR(read_merges(merges->get_array(), what, parts));
+  SLUICE_RETURN_IF_ERROR(read_vocabulary(fields, byte_level, what, parts));
+  if (byte_level) {
+    SLUICE_RETURN_IF_ERROR(check_byte_tokens(*parts.vocabulary, what));
+    const std::int32_t unknown = read_unknown(fields, parts);
+    SLUICE_RETURN_IF_ERROR(fields.status());
+    parts.bpe = Bpe::create(*parts.vocabulary, ignore_merges, merge_count, unknown);
+  } else {
+    const BpeCharacters::Options fallbacks = read_fallbacks(fields, parts);
+    SLUICE_RETURN_IF_ERROR(fields.status());
+    parts.bpe = Bpe::create(*parts.vocabulary, ignore_merges, merge_count, BpeCharacters(*parts.vocabulary, fallbacks));
+  }
+  SLUICE_RETURN_IF_ERROR(read_merges(merges->get_array(), ranks, byte_level, what, parts));
   return parts;
 }
 

@@ -43,10 +43,17 @@ Result<std::vector<AddedToken>> parse_added_tokens(JsonFields& root) {
   return tokens;
 }
 
+// The id that the base vocabulary gives a text, else kNoToken.
+std::int32_t find_base_token(std::string_view text, const TokenizerParts& parts) {
+  if (!parts.pretokenizer->byte_level()) return parts.vocabulary->find(text);
+  std::string bytes;
+  return append_alphabet_bytes(text, bytes) ? parts.vocabulary->find(bytes) : kNoToken;
+}
+
 // Enters the added tokens into the tables; those that the base vocabulary lacks become tokens of it.
 Status register_added_tokens(const std::unordered_map<std::string_view, std::int32_t>& literal_ids,
                              TokenizerParts& parts) {
-  std::string bytes, buffer;
+  NormalizerScratch scratch;
   for (std::size_t i = 0; i < parts.added_tokens.size(); ++i) {
     const AddedToken& token = parts.added_tokens[i];
     const auto clash = [&](std::string_view found) {
@@ -57,19 +64,17 @@ Status register_added_tokens(const std::unordered_map<std::string_view, std::int
     };
     if (!parts.added_by_id.emplace(token.id, i).second) return clash("another added token with this id");
     if (!parts.added_by_content.emplace(token.content, i).second) return clash("another added token with this text");
-    std::int32_t base_id = kNoToken;
-    bytes.clear();
-    if (append_alphabet_bytes(token.content, bytes)) {
-      base_id = parts.vocabulary->find(bytes);
-    } else if (const auto found = literal_ids.find(token.content); found != literal_ids.end()) {
+    std::int32_t base_id = find_base_token(token.content, parts);
+    if (const auto found = literal_ids.find(token.content); base_id == kNoToken && found != literal_ids.end()) {
       base_id = found->second;
     }
     if (base_id != kNoToken && base_id != token.id)
       return clash(fmt::format("the text in 'model.vocab' as {}", base_id));
     if (base_id == kNoToken && parts.vocabulary->has_id(token.id)) return clash("the id taken in 'model.vocab'");
     if (token.normalized) {
-      const std::string_view pattern = parts.normalizer.apply(token.content, buffer);
-      parts.normalized_tokens.add(pattern, token);
+      SLUICE_ASSIGN_OR_RETURN(const std::string_view pattern, parts.normalizer.apply(token.content, scratch));
+      if (!pattern.empty()) parts.normalized_tokens.add(pattern, token);
+      if (pattern != token.content) parts.added_texts.emplace(token.id, pattern);
     } else {
       parts.raw_tokens.add(token.content, token);
     }
@@ -100,25 +105,39 @@ Status register_spare_tokens(JsonFields& root, BpeVocabulary& vocabulary) {
   return {};
 }
 
-// The decoder says how bytes are written in the vocabulary; only the byte-level one (or none stated) fits.
-Status check_decoder(const JsonFields& root) {
-  if (!root.has("decoder")) return {};
-  JsonFields fields = root.child("decoder");
-  std::string type;
-  fields.require("type", type);
-  if (fields.status().ok() && type == "Sequence") {
-    const boost::json::value* list = fields.find("decoders");
-    const bool only_one = list != nullptr && list->is_array() && list->get_array().size() == 1;
-    if (!only_one) {
-      fields.fail("decoders", "an array of one ByteLevel decoder");
-      return fields.status();
+// What the tokens of a vocabulary of characters stand for, by way of the decoder.
+Status spell_tokens(TokenizerParts& parts) {
+  if (parts.pretokenizer->byte_level()) return {};
+  const BpeVocabulary& tokens = *parts.vocabulary;
+  parts.spellings = std::make_unique<BpeVocabulary>();
+  RegexScratch scratch;
+  std::string text;
+  std::vector<std::int32_t> bytes;  // tokens of bytes, which are found only where no other is
+  const auto spell = [&](std::int32_t id, bool first) -> Status {
+    text.clear();
+    const auto added = parts.added_texts.find(id);
+    const std::string_view token =
+        added != parts.added_texts.end() ? std::string_view(added->second) : tokens.bytes(id);
+    return parts.decoder.append_token(token, first, scratch, text);
+  };
+  for (std::int32_t id = 0; id < tokens.size(); ++id) {
+    if (!tokens.has_id(id)) continue;
+    SLUICE_RETURN_IF_ERROR(spell(id, false));
+    const bool is_byte = text.size() == 1 && tokens.bytes(id).size() > 1;
+    if (is_byte) {
+      bytes.push_back(id);
+    } else {
+      parts.spellings->add(id, text, !parts.added_by_id.contains(id));
     }
-    JsonFields inner(list->get_array()[0], fmt::format("{}: key 'decoder': key 'decoders'[0]", kFile));
-    inner.require("type", type);
-    SLUICE_RETURN_IF_ERROR(inner.status());
+    if (!parts.decoder.first_differs()) continue;
+    SLUICE_RETURN_IF_ERROR(spell(id, true));
+    if (is_byte || text != parts.spellings->bytes(id)) parts.first_spellings.emplace(id, text);
   }
-  if (fields.status().ok() && type != "ByteLevel") fields.fail("type", "the only supported ByteLevel");
-  return fields.status();
+  for (const std::int32_t id : bytes) {
+    SLUICE_RETURN_IF_ERROR(spell(id, false));
+    parts.spellings->add(id, text, true);
+  }
+  return {};
 }
 
 // The id of a token that tokenizer_config.json names by its text, or by an object with the key "content".
@@ -139,12 +158,9 @@ Status read_named_token(JsonFields& config, std::string_view key, const Tokenize
     id = parts.added_tokens[added->second].id;
     return {};
   }
-  std::string bytes;
-  if (append_alphabet_bytes(text, bytes)) {
-    if (const std::int32_t found = parts.vocabulary->find(bytes); found != kNoToken) {
-      id = found;
-      return {};
-    }
+  if (const std::int32_t found = find_base_token(text, parts); found != kNoToken) {
+    id = found;
+    return {};
   }
   log_warning("{}: key '{}': no token has the text {}; there is none then", kConfigFile, key, describe_json(value));
   return {};
@@ -189,13 +205,17 @@ Result<TokenizerParts> parse_tokenizer(const boost::json::value& value, const bo
                                                                            fmt::format("{}: key 'normalizer'", kFile)));
   SLUICE_ASSIGN_OR_RETURN(parts.pretokenizer, Pretokenizer::from_json(value_of("pre_tokenizer"),
                                                                       fmt::format("{}: key 'pre_tokenizer'", kFile)));
-  SLUICE_RETURN_IF_ERROR(check_decoder(root));
-  SLUICE_ASSIGN_OR_RETURN(BpeParts model, parse_bpe_model(value_of("model"), fmt::format("{}: key 'model'", kFile)));
+  const bool byte_level = parts.pretokenizer->byte_level();
+  SLUICE_ASSIGN_OR_RETURN(
+      parts.decoder, TokenDecoder::from_json(value_of("decoder"), byte_level, fmt::format("{}: key 'decoder'", kFile)));
+  SLUICE_ASSIGN_OR_RETURN(BpeParts model,
+                          parse_bpe_model(value_of("model"), byte_level, fmt::format("{}: key 'model'", kFile)));
   parts.vocabulary = std::move(model.vocabulary);
   parts.bpe = std::move(model.bpe);
   SLUICE_ASSIGN_OR_RETURN(parts.added_tokens, parse_added_tokens(root));
   SLUICE_RETURN_IF_ERROR(register_added_tokens(model.literal_ids, parts));
   SLUICE_RETURN_IF_ERROR(register_spare_tokens(root, *parts.vocabulary));
+  SLUICE_RETURN_IF_ERROR(spell_tokens(parts));
   const auto is_token = [&](std::int32_t id) { return parts.vocabulary->has_id(id); };
   SLUICE_RETURN_IF_ERROR(parse_post_processor(value_of("post_processor"),
                                               fmt::format("{}: key 'post_processor'", kFile), is_token, parts.prefix,

@@ -57,6 +57,19 @@ Status read_template(JsonFields& fields, const std::string& what, const IsToken&
   return fields.status();
 }
 
+// The id of "sep" or "cls": [TEXT, ID].
+Status read_pair(JsonFields& fields, std::string_view key, const IsToken& is_token, std::vector<std::int32_t>& ids) {
+  const boost::json::value* pair = fields.find(key);
+  const bool well_formed =
+      pair != nullptr && pair->is_array() && pair->get_array().size() == 2 && pair->get_array()[1].is_int64();
+  const std::int64_t id = well_formed ? pair->get_array()[1].get_int64() : -1;
+  const bool known = id >= 0 && id <= kMaxTokenId && is_token(static_cast<std::int32_t>(id));
+  if (!known) fields.fail(key, "a pair of a token's text and id");
+  SLUICE_RETURN_IF_ERROR(fields.status());
+  ids.push_back(static_cast<std::int32_t>(id));
+  return {};
+}
+
 }  // namespace
 
 Status parse_post_processor(const boost::json::value& value, const std::string& what, const IsToken& is_token,
@@ -75,9 +88,20 @@ Status parse_post_processor(const boost::json::value& value, const std::string& 
     suffix.insert(suffix.end(), behind.begin(), behind.end());
     return {};
   }
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    std::vector<std::int32_t> before, behind;
+    SLUICE_RETURN_IF_ERROR(read_pair(fields, "cls", is_token, before));
+    SLUICE_RETURN_IF_ERROR(read_pair(fields, "sep", is_token, behind));
+    prefix.insert(prefix.begin(), before.begin(), before.end());
+    suffix.insert(suffix.end(), behind.begin(), behind.end());
+    return {};
+  }
   const boost::json::value* list = fields.find("processors");
   if (type != "Sequence" || list == nullptr || !list->is_array()) {
-    fields.fail("type", "one of the supported ByteLevel, TemplateProcessing, Sequence (with an array 'processors')");
+    fields.fail(
+        "type",
+        "one of the supported ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, Sequence (with an "
+        "array 'processors')");
     return fields.status();
   }
   for (std::size_t i = 0; i < list->get_array().size(); ++i) {

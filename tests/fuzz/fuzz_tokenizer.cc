@@ -1,5 +1,7 @@
-// tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them.
+// tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them. An input that
+// begins with "SPM" or "TIK" is a tokenizer.model or a tiktoken.model instead.
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_companions.h"
+#include "text/tokenizer_files.h"
 #include "text/tokenizer_parser.h"
 
 namespace sluice {
@@ -38,7 +41,22 @@ void check_companions(std::string_view text, const boost::json::value& config, s
   (void)parse_tokenizer(merged->tokenizer, &merged->config).ok();
 }
 
+void check_file(std::string_view name, std::string_view bytes) {
+  for (const std::string_view type : {"TikTokenTokenizer", "LlamaTokenizer"}) {
+    const auto other = parse_other_tokenizer(name, bytes, "{\"tokenizer_class\": \"" + std::string(type) + "\"}");
+    if (!other.ok()) {
+      fuzz_expect(!other.status().message().empty(), "an error without a message");
+      continue;
+    }
+    const auto tokenizer =
+        Tokenizer::from_json(boost::json::serialize(other->tokenizer), boost::json::serialize(other->config));
+    if (tokenizer.ok()) check_text(**tokenizer, "It's  a naïve\n\n 日本語 <s>", {.add_special_tokens = true});
+  }
+}
+
 void check(std::string_view input) {
+  if (input.starts_with("SPM")) return check_file("tokenizer.model", input.substr(3));
+  if (input.starts_with("TIK")) return check_file("tiktoken.model", input.substr(3));
   const std::size_t zero = std::min(input.find('\0'), input.size());
   const std::string_view config = input.substr(std::min(zero + 1, input.size()));
   const auto json = parse_json(config, "tokenizer_config.json");
@@ -90,6 +108,10 @@ FuzzTarget fuzz_target() {
                           "String",
                           "behavior",
                           "invert",
+                          "decoders",
+                          "replacement",
+                          "prepend_scheme",
+                          "merge_ranks",
                           "individual_digits",
                           "single",
                           "pair",
@@ -115,6 +137,18 @@ FuzzTarget fuzz_target() {
   }
   for (const char* value : {"\"BPE\"",
                             "\"NFC\"",
+                            "\"NFKD\"",
+                            "\"Replace\"",
+                            "\"Prepend\"",
+                            "\"Metaspace\"",
+                            "\"Punctuation\"",
+                            "\"ByteFallback\"",
+                            "\"Fuse\"",
+                            "\"Strip\"",
+                            "&&[^",
+                            "[:alpha:]",
+                            "\\\\w",
+                            "\\\\b",
                             "\"ByteLevel\"",
                             "\"Split\"",
                             "\"Digits\"",
