@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "files/json.h"
 #include "files/model_path.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_companions.h"
