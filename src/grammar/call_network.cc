@@ -33,13 +33,20 @@ Result<Dfa> texts_beginning(std::string_view text) {
 class CallNetwork {
  public:
   explicit CallNetwork(const CallGrammar& grammar)
-      : grammar_(grammar), markup_(*grammar.markup), text_(builder_, /*compact=*/false) {}
+      : grammar_(grammar),
+        markup_(*grammar.markup),
+        text_(builder_, /*compact=*/false),
+        answer_text_(builder_, grammar.compact_schema) {}
 
   Result<Network> compile() {
     if (!markup_.parameter.empty()) SLUICE_RETURN_IF_ERROR(text_.ban(markup_.ends_parameter));
     const std::int32_t root = builder_.add_rule("answer");
     SLUICE_RETURN_IF_ERROR(add_calls());
-    SLUICE_RETURN_IF_ERROR(grammar_.forced ? add_forced(builder_.start(root)) : add_free(builder_.start(root)));
+    if (grammar_.forced || !grammar_.schema.empty()) {
+      SLUICE_RETURN_IF_ERROR(add_bound(builder_.start(root)));
+    } else {
+      SLUICE_RETURN_IF_ERROR(add_free(builder_.start(root)));
+    }
     return builder_.finish(root);
   }
 
@@ -98,7 +105,8 @@ class CallNetwork {
     builder_.add_empty(builder_.add_literal(from, block().substr(without)), names_);
   }
 
-  Status add_forced(std::int32_t start) {
+  // The answer calls, or it is JSON of the schema, if there is one.
+  Status add_bound(std::int32_t start) {
     std::int32_t at = start;
     if (grammar_.may_think) {
       const std::int32_t open = builder_.add_state();
@@ -109,11 +117,24 @@ class CallNetwork {
       builder_.add_empty(start, at);
       builder_.add_empty(builder_.add_literal(thought, kThinkEnd), at);
     }
+    if (!grammar_.forced) SLUICE_RETURN_IF_ERROR(add_schema(at));
     for (int breaks = 0; breaks <= 2; ++breaks) {
       add_block(at);
       if (breaks < 2) at = builder_.add_literal(at, "\n");
     }
     return {};
+  }
+
+  // No string of the JSON holds the text that a parser takes for the beginning of a call.
+  Status add_schema(std::int32_t at) {
+    SLUICE_RETURN_IF_ERROR(answer_text_.ban(std::array{markup_.begins}));
+    SLUICE_ASSIGN_OR_RETURN(boost::json::value schema, parse_json(grammar_.schema, "schema"));
+    const Result<std::int32_t> rule = SchemaNetwork(std::move(schema), builder_, answer_text_).add();
+    if (!rule.ok()) return rule.status().with_context(grammar_.where);
+    const std::int32_t end = builder_.add_state();
+    builder_.add_call(at, *rule, end);
+    builder_.set_end(end);
+    return answer_text_.status();
   }
 
   // Returns the state within the reasoning, before its end.
@@ -159,7 +180,7 @@ class CallNetwork {
   const CallGrammar& grammar_;
   const CallMarkup& markup_;
   NetworkBuilder builder_;
-  JsonText text_;
+  JsonText text_, answer_text_;
   std::map<std::string, std::int32_t> arguments_;  // by schema
   std::int32_t names_ = -1;
 };

@@ -1,6 +1,7 @@
 // Calls of tools as a grammar: answers that call, by a model's markup, functions that are on offer.
 //
 //   forced     up to two line breaks, then calls, to the end of the answer
+//   schema     the same, or else JSON of the schema
 //   otherwise  any bytes; where the markup of a call begins, calls, to the end of the answer
 // Each call names one of the tools and has arguments that are an object: of the schema of a strict tool, any of
 // others. Strings in tagged parameters are raw texts. Thread safety: pure functions.
@@ -28,9 +29,12 @@ struct CallGrammar {
   const CallMarkup* markup = nullptr;
   std::vector<Tool> tools = {};  // not empty
   bool forced = false;
-  bool parallel = true;    // more than one call
-  bool may_think = false;  // <think>...</think> may stand before it all
-  bool may_go_on = false;  // line breaks may follow the calls: who bans the end token needs another one
+  bool parallel = true;         // more than one call
+  bool may_think = false;       // <think>...</think> may stand before it all
+  bool may_go_on = false;       // line breaks may follow the calls: who bans the end token needs another one
+  std::string schema = {};      // of an answer that does not call; "": none
+  bool compact_schema = false;  // its JSON has no white space
+  std::string where = {};       // the schema's, for errors
 
   bool operator==(const CallGrammar&) const = default;
 };

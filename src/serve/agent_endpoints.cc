@@ -20,6 +20,9 @@ ApiResult<GenerationPlan> plan_agent(ApiContext& context, ApiResult<AgentRequest
   if (auto* error = std::get_if<ApiError>(&chat)) return std::move(*error);
   auto plan = plan_chat(context, std::move(std::get<ChatCompletionRequest>(chat)), id_prefix, writer_for(request));
   if (auto* error = std::get_if<ApiError>(&plan)) return by_client_names(std::move(*error), request);
+  for (std::string& name : std::get<GenerationPlan>(plan).options.ignored) {
+    if (name.find("].function.") != std::string::npos) name = by_client_names({200, name, "", ""}, request).message;
+  }
   return plan;
 }
 

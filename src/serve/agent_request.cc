@@ -92,6 +92,7 @@ ApiResult<ChatCompletionRequest> as_chat_request(const AgentRequest& request, co
   auto& chat = std::get<ChatCompletionRequest>(parsed);
   chat.options.ignored.insert(chat.options.ignored.end(), request.ignored.begin(), request.ignored.end());
   chat.options.shortens_to_context = request.shortens_to_context;
+  chat.tool_choice.strict_by_default = request.strict_by_default;
   return parsed;
 }
 

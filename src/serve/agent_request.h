@@ -53,6 +53,7 @@ struct AgentRequest {
   ClientTools client_tools;          // /v1/responses: those that the model knows by other names
   boost::json::object echo;          // /v1/responses: what the answer says of its request
   bool seals_reasoning = false;      // /v1/responses: the answer's reasoning comes with a seal
+  bool strict_by_default = false;    // functions that do not say `strict` are, where they can be enforced
   bool shortens_to_context = false;  // a limit that the context has no room for is what it has room for
 };
 

@@ -152,9 +152,15 @@ std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engin
   };
 }
 
+ApiError prefix_error(const std::string& field) {
+  return {400, field + ": expected a continued message that a text of it begins with, found another one", field,
+          "invalid_value"};
+}
+
 ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars,
                                                                   const GenerationOptions& options,
-                                                                  const std::string& behind) {
+                                                                  const std::string& behind,
+                                                                  const std::string& continued) {
   if (!options.constraint) return std::shared_ptr<const TokenConstraint>();
   const auto grammar = grammars.get(*options.constraint);
   if (!grammar.ok()) {
@@ -165,7 +171,8 @@ ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& 
     return ApiError{400, options.constraint_field + ": this model names no end token, so that no answer can end",
                     options.constraint_field, "unsupported_constraint"};
   }
-  const Matcher matcher(*grammar);
+  Matcher matcher(*grammar);
+  if (!continued.empty() && !matcher.accept_bytes(continued)) return prefix_error(options.constraint_field);
   if (behind.empty()) return std::shared_ptr<const TokenConstraint>(std::make_shared<Matcher>(matcher));
   return std::shared_ptr<const TokenConstraint>(std::make_shared<BehindMarker>(behind, matcher));
 }

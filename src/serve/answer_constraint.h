@@ -24,9 +24,12 @@ std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engin
                                                              const CallMarkup* markup = nullptr);
 
 // Null: the request asks for none. `behind`: text of the answer behind which the constraint begins; "": at once.
-// Compiles, which may take long.
+// `continued`: the beginning of the bound text, with which the answer goes on. Compiles, which may take long.
 ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars,
                                                                   const GenerationOptions& options,
-                                                                  const std::string& behind);
+                                                                  const std::string& behind,
+                                                                  const std::string& continued = "");
+// No text that meets the constraint of this field begins as the message that is to be continued.
+ApiError prefix_error(const std::string& field);
 
 }  // namespace sluice

@@ -40,9 +40,13 @@ void read_format(RequestFields& fields, ChatCompletionRequest& out) {
     out.chat.response_format = *schema;
   }
   out.chat.format_is_enforced = true;
-  if (out.options.constraint && !out.chat.tools.empty()) {
+  // Beside tools, the answer calls or is JSON of the schema.
+  const bool is_schema = out.options.constraint && out.options.constraint->kind == GrammarSource::Kind::kJsonSchema;
+  if (out.options.constraint && !is_schema && !out.chat.tools.empty()) {
     fields.refuse(out.options.constraint_field,
-                  out.options.constraint_field + ": not supported together with tools; set tool_choice to \"none\"",
+                  out.options.constraint_field +
+                      ": only a JSON schema is supported together with tools; set tool_choice "
+                      "to \"none\"",
                   "unsupported_value");
   }
 }

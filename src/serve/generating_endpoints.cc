@@ -166,6 +166,29 @@ ApiResult<RenderedChat> render_chat(const ApiContext& context, const ChatComplet
   return RenderedChat{std::move(prompt).value(), std::move(encoded).value()};
 }
 
+namespace {
+
+// The text of the message that the answer goes on with, as far as the answer's own text continues it.
+std::string continued_text(const ChatRequest& chat) {
+  const auto message = continued_message(chat);
+  if (!message.ok() || *message == nullptr || ends_in_reasoning(**message)) return "";
+  return join_content((*message)->content, "");
+}
+
+ApiResult<std::shared_ptr<const TokenConstraint>> constrain_chat(ApiContext& context, ChatCompletionRequest& request,
+                                                                 bool reasoning_open) {
+  const std::string continued = continued_text(request.chat);
+  const bool calls = may_call(request) && call_markup(context.chat) != nullptr;
+  if (!request.options.constraint || calls) {
+    return make_tool_constraint(context.call_grammars, *context.chat, request, reasoning_open, continued,
+                                request.options.ignored);
+  }
+  return make_constraint(context.grammars, request.options, reasoning_open ? std::string(kReasoningEnd) : "",
+                         continued);
+}
+
+}  // namespace
+
 ApiResult<GenerationPlan> plan_chat(ApiContext& context, ChatCompletionRequest request, std::string_view id_prefix,
                                     const MakeWriter& make_writer) {
   if (auto error = check_ids(context, request.options.sampling.logprob_ids, "logprob_token_ids")) {
@@ -182,11 +205,7 @@ ApiResult<GenerationPlan> plan_chat(ApiContext& context, ChatCompletionRequest r
   if (auto error = check_length(context, prompt->ids.size(), request.options.max_tokens, "messages")) {
     return *std::move(error);
   }
-  auto constraint = make_constraint(context.grammars, request.options,
-                                    prompt->reasoning_open ? std::string(kReasoningEnd) : std::string());
-  if (std::holds_alternative<std::shared_ptr<const TokenConstraint>>(constraint) && !request.options.constraint) {
-    constraint = make_tool_constraint(context.call_grammars, *context.chat, request, prompt->reasoning_open);
-  }
+  auto constraint = constrain_chat(context, request, prompt->reasoning_open);
   if (auto* error = std::get_if<ApiError>(&constraint)) return std::move(*error);
   GenerationPlan plan;
   AnswerForm form = make_form(context, id_prefix, request.options, 1);

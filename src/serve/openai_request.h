@@ -81,6 +81,7 @@ struct ToolChoice {
   bool forced = false;                  // the answer is a call
   std::vector<std::string> names = {};  // that may be called; empty: all
   bool parallel = true;                 // more than one call
+  bool strict_by_default = false;       // what does not say `strict` is, where it can be enforced
 };
 
 struct ChatCompletionRequest {

@@ -23,6 +23,7 @@ class ResponsesReader {
                   {"reasoning_effort", "reasoning.effort"},
                   {"response_format.json_schema", "text.format"},
                   {"response_format", "text.format"}};
+    out_.strict_by_default = true;
     copy_shared_fields(body_, kInResponses, out_.chat);
     for (const std::string_view key : {"model", "stream"}) copy(key, key);
     copy("max_output_tokens", "max_tokens");

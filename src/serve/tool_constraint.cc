@@ -6,6 +6,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/string.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "grammar/behind_marker.h"
 #include "grammar/matcher.h"
 #include "grammar/reasoning_budget.h"
+#include "serve/answer_constraint.h"
 
 namespace sluice {
 namespace {
@@ -63,9 +65,16 @@ std::vector<const json::object*> offered(const ChatRequest& chat) {
   return out;
 }
 
-bool is_strict(const json::object& tool) {
+std::optional<bool> said_strict(const json::object& tool) {
   const json::value* strict = tool.if_contains("strict");
-  return strict != nullptr && strict->is_bool() && strict->get_bool();
+  return strict != nullptr && strict->is_bool() ? std::optional(strict->get_bool()) : std::nullopt;
+}
+
+// The schema that the arguments of a call must meet. Without parameters: a function of none, as OpenAI has it.
+std::string schema_of(const json::object& tool) {
+  const json::value* schema = tool.if_contains("parameters");
+  const bool has_one = schema != nullptr && !schema->is_null();
+  return has_one ? dump_json(*schema) : R"({"type":"object","additionalProperties":false})";
 }
 
 std::string where(std::size_t index, std::string_view key) {
@@ -146,51 +155,112 @@ std::vector<std::int32_t> banned_call_tokens(const Tokenizer& tokenizer, const C
   return out;
 }
 
-ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCache& grammars, const ChatEncoding& chat,
-                                                                       const ChatCompletionRequest& request,
-                                                                       bool reasoning_open) {
-  using Constraint = std::shared_ptr<const TokenConstraint>;
-  const ToolChoice& choice = request.tool_choice;
-  if (!may_call(request)) return Constraint();
-  const AnswerMarkup markup = chat.answer_markup();
-  GrammarSource source{.kind = GrammarSource::Kind::kCalls};
-  source.calls = {.markup = markup.calls,
-                  .forced = choice.forced,
-                  .parallel = choice.parallel,
-                  .may_think = markup.may_open_reasoning && !reasoning_open,
-                  .may_go_on = request.options.rules.min_tokens > 0};
+namespace {
+
+// Which tools an answer may call, with the schemas that bind their arguments.
+struct BoundTools {
+  std::vector<CallGrammar::Tool> tools;
+  std::vector<bool> is_wish;  // of each: its schema binds where it can be enforced
   bool any_strict = false;
+};
+
+BoundTools bind_tools(const ChatCompletionRequest& request) {
+  const ToolChoice& choice = request.tool_choice;
+  BoundTools out;
   std::size_t index = 0;
   for (const json::object* tool : offered(request.chat)) {
     const std::string place = where(index++, "parameters");
     const std::string_view name = text_at(*tool, "name");
     if (!choice.names.empty() && std::ranges::find(choice.names, name) == choice.names.end()) continue;
-    CallGrammar::Tool& out = source.calls.tools.emplace_back(std::string(name));
-    if (!is_strict(*tool)) continue;
-    any_strict = true;
-    out.where = place;
-    const json::value* schema = tool->if_contains("parameters");
-    if (schema != nullptr && !schema->is_null()) out.schema = dump_json(*schema);
-    // Without parameters: a function of none, as OpenAI has it.
-    if (out.schema.empty()) out.schema = R"({"type":"object","additionalProperties":false})";
+    CallGrammar::Tool& bound = out.tools.emplace_back(std::string(name));
+    const std::optional<bool> strict = said_strict(*tool);
+    const bool has_schema = tool->contains("parameters") && !tool->at("parameters").is_null();
+    const bool is_wish = !strict && has_schema && (choice.forced || choice.strict_by_default);
+    out.is_wish.push_back(is_wish);
+    if (!is_wish && !strict.value_or(false)) continue;
+    out.any_strict = out.any_strict || !is_wish;
+    bound.where = place;
+    bound.schema = schema_of(*tool);
   }
+  return out;
+}
+
+// The grammar with every schema; if that cannot be, without those of the wishes that cannot be enforced by themselves,
+// and if that is too much, without any wish.
+Result<std::shared_ptr<const TokenMasks>> grammar_of(GrammarCache& grammars, GrammarSource source,
+                                                     const std::vector<bool>& is_wish,
+                                                     std::vector<std::string>& ignored) {
+  auto grammar = grammars.get(source);
+  if (grammar.ok() || std::ranges::none_of(is_wish, [](bool wish) { return wish; })) return grammar;
+  std::vector<std::string> dropped;
+  const auto drop = [&dropped](CallGrammar::Tool& tool) {
+    dropped.push_back(tool.where + " (not enforced)");
+    tool.schema.clear();
+  };
+  for (std::size_t i = 0; i < is_wish.size(); ++i) {
+    CallGrammar::Tool& tool = source.calls.tools[i];
+    GrammarSource alone = source;
+    alone.calls.tools = {tool};
+    if (is_wish[i] && !compile(alone).ok()) drop(tool);
+  }
+  grammar = grammars.get(source);
+  if (!grammar.ok()) {
+    for (std::size_t i = 0; i < is_wish.size(); ++i) {
+      if (is_wish[i] && !source.calls.tools[i].schema.empty()) drop(source.calls.tools[i]);
+    }
+    grammar = grammars.get(source);
+  }
+  if (grammar.ok()) ignored.insert(ignored.end(), dropped.begin(), dropped.end());
+  return grammar;
+}
+
+}  // namespace
+
+ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCache& grammars, const ChatEncoding& chat,
+                                                                       const ChatCompletionRequest& request,
+                                                                       bool reasoning_open,
+                                                                       const std::string& continued,
+                                                                       std::vector<std::string>& ignored) {
+  using Constraint = std::shared_ptr<const TokenConstraint>;
+  const ToolChoice& choice = request.tool_choice;
+  if (!may_call(request)) return Constraint();
+  const AnswerMarkup markup = chat.answer_markup();
+  BoundTools bound = bind_tools(request);
   if (markup.calls == nullptr) {
-    if (!choice.forced && !any_strict) return Constraint();
+    if (!choice.forced && !bound.any_strict) return Constraint();
     return ApiError{400,
                     "tools: neither a forced call nor a strict schema can be enforced, as this model's chat template "
                     "shows no syntax of calls that is known; --tool-call-parser names one",
                     "tools", "unsupported_value"};
   }
   if (request.options.ignore_eos) return Constraint();
-  const auto grammar = grammars.get(source);
+  GrammarSource source{.kind = GrammarSource::Kind::kCalls};
+  source.calls = {.markup = markup.calls,
+                  .tools = std::move(bound.tools),
+                  .forced = choice.forced,
+                  .parallel = choice.parallel,
+                  .may_think = markup.may_open_reasoning && !reasoning_open,
+                  .may_go_on = request.options.rules.min_tokens > 0};
+  const bool has_schema = request.options.constraint.has_value();
+  if (has_schema) {
+    source.calls.schema = request.options.constraint->text;
+    source.calls.compact_schema = request.options.constraint->compact;
+    source.calls.where = request.options.constraint_field;
+  }
+  const auto grammar = grammar_of(grammars, std::move(source), bound.is_wish, ignored);
   if (!grammar.ok()) {
     const std::string& message = grammar.status().message();
-    return ApiError{400, message.starts_with("tools") ? message : "tools: " + message, "tools",
-                    "unsupported_constraint"};
+    const bool is_of_schema = has_schema && message.starts_with(request.options.constraint_field);
+    return ApiError{400, is_of_schema || message.starts_with("tools") ? message : "tools: " + message,
+                    is_of_schema ? request.options.constraint_field : "tools", "unsupported_constraint"};
   }
-  const Matcher matcher(*grammar);
+  Matcher matcher(*grammar);
+  if (has_schema && !continued.empty() && !matcher.accept_bytes(continued)) {
+    return prefix_error(request.options.constraint_field);
+  }
   if (!reasoning_open) return Constraint(std::make_shared<Matcher>(matcher));
-  return Constraint(std::make_shared<BehindMarker>(std::string(kReasoningEnd), matcher, /*may_end=*/!choice.forced));
+  return Constraint(std::make_shared<BehindMarker>(std::string(kReasoningEnd), matcher,
+                                                   /*may_end=*/!choice.forced && !has_schema));
 }
 
 std::shared_ptr<const TokenConstraint> bound_reasoning(GrammarCache& grammars, const ChatEncoding& chat,

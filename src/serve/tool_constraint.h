@@ -27,11 +27,15 @@ bool may_call(const ChatCompletionRequest& request);
 std::vector<std::int32_t> banned_call_tokens(const Tokenizer& tokenizer, const ChatEncoding& chat,
                                              const ChatCompletionRequest& request);
 
-// Null: the request has no tools, or nothing that could be enforced. `reasoning_open`: of the prompt. Compiles, which
-// may take milliseconds. An error: what cannot be enforced.
+// Null: the request has no tools, or nothing that could be enforced. A schema of the answer (options.constraint) binds
+// an answer that does not call. `reasoning_open`: of the prompt. `continued`: the text that the answer goes on with.
+// Compiles, which may take milliseconds. An error: what cannot be enforced, though the request says `strict`. Schemas
+// of other tools that cannot be enforced are named in `ignored`.
 ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCache& grammars, const ChatEncoding& chat,
                                                                        const ChatCompletionRequest& request,
-                                                                       bool reasoning_open);
+                                                                       bool reasoning_open,
+                                                                       const std::string& continued,
+                                                                       std::vector<std::string>& ignored);
 
 // The constraint of an answer whose reasoning has a budget, over `inner`, which may be null; else `inner`.
 std::shared_ptr<const TokenConstraint> bound_reasoning(GrammarCache& grammars, const ChatEncoding& chat,

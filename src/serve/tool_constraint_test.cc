@@ -174,9 +174,15 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
     request.chat.tools = {json::object{{"name", "weather"}, {"parameters", json::parse(kStrict)}, {"strict", true}},
                           json::object{{"name", "weather_at"}}, json::object{{"name", "time"}}};
     request.tool_choice = {.forced = forced, .parallel = parallel};
-    const auto made = make_tool_constraint(grammars_, chat(reasoning), request, reasoning == Reasoning::kOpen);
+    return constraint(request, reasoning);
+  }
+
+  std::unique_ptr<TokenConstraint> constraint(const ChatCompletionRequest& request, Reasoning reasoning,
+                                              const std::string& continued = "") {
+    const auto made =
+        make_tool_constraint(grammars_, chat(reasoning), request, reasoning == Reasoning::kOpen, continued, ignored_);
     const auto* const out = std::get_if<0>(&made);
-    EXPECT_NE(out, nullptr);
+    EXPECT_NE(out, nullptr) << std::get<ApiError>(made).message;
     return (*out)->copy();
   }
 
@@ -228,6 +234,7 @@ class CallSyntax : public ::testing::TestWithParam<std::string_view> {
   const std::vector<std::string> tokens_ = vocabulary();
   std::shared_ptr<const TokenTrie> trie_;
   GrammarCache grammars_{[this] { return trie_; }};
+  std::vector<std::string> ignored_;
   const SyntaxChat plain_{{.tool_call = std::string(GetParam()), .reasoning = "none"}};
   const SyntaxChat thinking_{{.tool_call = std::string(GetParam()), .reasoning = "think"}};
   const DeepSeekV32Chat v32_;
@@ -311,6 +318,88 @@ TEST_P(CallSyntax, FreeAnswersCallOnlyWhatIsOnOffer) {
     }
   }
   EXPECT_GT(std::ranges::min(called), 0);
+}
+
+// The answer calls, or it is JSON of the schema: every whole answer is one of them.
+TEST_P(CallSyntax, ASchemaBesideToolsBindsAnswersThatDoNotCall) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  ChatCompletionRequest request;
+  request.chat.tools = {json::object{{"name", "time"}}};
+  request.options.constraint = GrammarSource{.text = std::string(kStrict)};
+  request.options.constraint_field = "response_format.json_schema.schema";
+  int called = 0, told = 0;
+  for (int round = 0; round < kRounds || ((called == 0 || told == 0) && round < kMostRounds); ++round) {
+    const Reasoning reasoning = kReasoning[static_cast<std::size_t>(round) % kReasoning.size()];
+    bool ended = false;
+    // Half of them begin as the schema's texts do, so that both kinds come.
+    const auto constraint = this->constraint(request, reasoning);
+    std::vector<std::int32_t> ids;
+    if (round % 2 == 0 && reasoning == Reasoning::kNone && constraint->accept('{')) ids.push_back('{');
+    const std::vector<std::int32_t> rest = write(*constraint, random, 600, &ended);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    if (!ended) continue;
+    std::string text;
+    for (const std::int32_t id : ids) text += tokens_[static_cast<std::size_t>(id)];
+    SCOPED_TRACE(text);
+    const std::vector<ChatDelta> deltas = read(ids, ids.size(), reasoning, AnswerEnd::kComplete);
+    if (calls_of(deltas).empty()) {
+      expect_valid(content_of(deltas));
+      ++told;
+    } else {
+      EXPECT_EQ(content_of(deltas), "");
+      ++called;
+    }
+  }
+  EXPECT_GT(called, 0);
+  EXPECT_GT(told, 0);
+}
+
+TEST_P(CallSyntax, SchemasBindForcedCallsWithoutStrict) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  ChatCompletionRequest request;
+  request.chat.tools = {json::object{{"name", "weather"}, {"parameters", json::parse(kStrict)}}};
+  request.tool_choice = {.forced = true, .parallel = false};
+  int whole = 0;
+  for (int round = 0; round < kMostRounds && whole == 0; ++round) {
+    bool ended = false;
+    const std::vector<std::int32_t> ids = write(*constraint(request, Reasoning::kNone), random, 600, &ended);
+    if (!ended) continue;
+    ++whole;
+    for (const Call& call : calls_of(read(ids, ids.size(), Reasoning::kNone, AnswerEnd::kComplete))) {
+      expect_valid(call.arguments);
+    }
+  }
+  // Random raw texts of tagged parameters hardly ever end; the other syntaxes' do.
+  if (chat(Reasoning::kNone).answer_markup().calls->parameter.empty()) {
+    EXPECT_GT(whole, 0);
+  }
+  EXPECT_TRUE(ignored_.empty());
+  // A schema that cannot be enforced binds nothing, and is named; strict: false asks for nothing.
+  const json::object odd = {{"name", "odd"}, {"parameters", {{"type", "object"}, {"unevaluatedProperties", false}}}};
+  request.chat.tools.emplace_back(odd);
+  constraint(request, Reasoning::kNone);
+  EXPECT_THAT(ignored_, ::testing::ElementsAre("tools[1].function.parameters (not enforced)"));
+  ignored_.clear();
+  request.chat.tools[1].get_object()["strict"] = false;
+  constraint(request, Reasoning::kNone);
+  EXPECT_TRUE(ignored_.empty());
+}
+
+TEST_P(CallSyntax, AConstraintReadsWhatTheAnswerContinues) {
+  ChatCompletionRequest request;
+  request.chat.tools = {json::object{{"name", "time"}}};
+  request.options.constraint = GrammarSource{.text = std::string(kStrict)};
+  request.options.constraint_field = "response_format.json_schema.schema";
+  const auto bound = constraint(request, Reasoning::kNone, R"({"city": "Os)");
+  EXPECT_TRUE(accepts(*bound, R"(lo", "days": 3})"));
+  EXPECT_TRUE(bound->accept(end()));
+  const auto refused = make_tool_constraint(grammars_, chat(Reasoning::kNone), request, false, "x", ignored_);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
+  EXPECT_THAT(std::get<ApiError>(refused).message, ::testing::HasSubstr("a continued message"));
 }
 
 // Behind it a call is one whatever the reasoning held, and has a name that is on offer.
