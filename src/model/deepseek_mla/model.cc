@@ -9,10 +9,10 @@
 namespace sluice::mla {
 namespace {
 
-// (nope + rope)^-1/2, with YaRN times g(mscale_all_dim)^2 (docs/models/deepseek_v3.md §1).
+// (nope + rope)^-1/2, with mscale_all_dim of scaled rotary embeddings times its g^2 (docs/models/deepseek_v3.md §1).
 float softmax_scale(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
-  const double m = rope.yarn && rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;
+  const double m = rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;
   return static_cast<float>(m * m / std::sqrt(static_cast<double>(config.mla().qk_head_dim())));
 }
 
