@@ -182,7 +182,10 @@ std::optional<std::int64_t> ConfigReader::read_integer(std::string_view key) {
     fields_.read(at, value, static_cast<std::int64_t>(found.min), static_cast<std::int64_t>(found.max));
     return value;
   }
-  if (found.null_is_none && fields_.is_null(at)) return std::nullopt;
+  if (found.null != KeyNull::kAbsent && fields_.is_null(at)) {
+    if (found.null == KeyNull::kRefused) fields_.fail(at, "an integer");
+    return std::nullopt;
+  }
   if (found.absent == kRequired) fields_.fail(at, "a value");
   if (!is_literal(found.absent)) return std::nullopt;
   if (found.type == KeyType::kSize) defaults_.push_back(fmt::format("{} {}", found.name, found.absent));
@@ -210,7 +213,7 @@ double ConfigReader::number(std::string_view key) {
 bool ConfigReader::flag(std::string_view key) {
   const ConfigKey& found = row(key);
   const std::string_view at = place(found);
-  bool value = found.absent == "true";
+  bool value = found.absent == "true" && !(found.null == KeyNull::kNone && fields_.is_null(at));
   fields_.read(at, value);
   expect_values(found, at, value ? "true" : "false");
   return value;
@@ -277,7 +280,8 @@ std::string table_text(const ConfigTable& table) {
     if (!key.winner.empty()) add(fmt::format("`{}` wins", key.winner));
     if (!key.standin.empty()) add(fmt::format("else `{}`", key.standin));
     if (!key.values.empty()) add(fmt::format("only {}", values_text(key.values, key.type == KeyType::kText)));
-    if (key.null_is_none) add("null: none");
+    if (key.null == KeyNull::kNone) add(key.type == KeyType::kFlag ? "null: false" : "null: none");
+    if (key.null == KeyNull::kRefused) add("null is refused");
     if (!key.rule.empty()) add(std::string(key.rule));
     const std::string absent = key.absent == kRequired   ? "required"
                                : key.absent == kComputed ? ""

@@ -16,6 +16,12 @@
 
 namespace sluice {
 
+enum class KeyNull {
+  kAbsent,   // the same as an absent key
+  kNone,     // none; of a flag: false
+  kRefused,  // the library fails
+};
+
 enum class KeyType {
   kSize,     // an integer that shapes tensors
   kInteger,  // any other
@@ -36,7 +42,7 @@ struct ConfigKey {
   std::string_view standin = {};  // a name that counts where the key is absent
   std::string_view values = {};   // the only texts (or the only flag) that are computed, "a|b"
   std::string_view rule = {};     // what it must agree with, for readers of the documentation
-  bool null_is_none = false;      // null is a value, none; elsewhere it is the same as an absent key
+  KeyNull null = KeyNull::kAbsent;
 };
 
 inline constexpr std::string_view kRequired = "(required)", kComputed = "(computed)";

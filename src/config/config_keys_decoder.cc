@@ -22,7 +22,7 @@ constexpr ConfigKey window_key(std::string_view rule) {
           .min = 1,
           .max = 1 << 30,
           .rule = rule,
-          .null_is_none = true};
+          .null = KeyNull::kNone};
 }
 constexpr ConfigKey kWindowLayers = {.name = "max_window_layers",
                                      .type = KeyType::kInteger,
@@ -60,7 +60,11 @@ constexpr ConfigKey kMistral[] = {
     size_key("head_dim", kComputed, kMaxWidth, kPerHead),
     positions_key("131072"),
     kEpsKey,
-    window_key("of every layer"),
+    window_key("of every layer, or of some by layer_types"),
+    {.name = "layer_types",
+     .type = KeyType::kTexts,
+     .absent = kComputed,
+     .rule = "full_attention or sliding_attention, one a layer; only with head_dim and sliding_window"},
 };
 
 constexpr ConfigKey kQwen2[] = {

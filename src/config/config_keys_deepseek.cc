@@ -6,6 +6,10 @@
 namespace sluice {
 namespace {
 
+constexpr ConfigKey null_is_false(ConfigKey key) {
+  key.null = KeyNull::kNone;
+  return key;
+}
 constexpr ConfigKey scaling(std::string_view absent) {
   return {.name = "routed_scaling_factor", .type = KeyType::kNumber, .absent = absent, .min = 1e-6, .max = 1e6};
 }
@@ -16,7 +20,7 @@ constexpr ConfigKey queries_rank(std::string_view rule) {
           .min = 1,
           .max = kMaxWidth,
           .rule = rule,
-          .null_is_none = true};
+          .null = KeyNull::kNone};
 }
 constexpr ConfigKey kKvRank = size_key("kv_lora_rank", "512", kMaxWidth);
 constexpr ConfigKey kRopeDims = {
@@ -24,20 +28,20 @@ constexpr ConfigKey kRopeDims = {
 constexpr ConfigKey kNopeDims = size_key("qk_nope_head_dim", "128", 1 << 16);
 constexpr ConfigKey kValueDims = size_key("v_head_dim", "128", 1 << 16);
 constexpr ConfigKey shared_experts(std::string_view absent) {
-  return {.name = "n_shared_experts", .type = KeyType::kSize, .absent = absent, .max = 64, .null_is_none = true};
+  return {.name = "n_shared_experts", .type = KeyType::kSize, .absent = absent, .max = 64, .null = KeyNull::kNone};
 }
 constexpr ConfigKey routed_experts(std::string_view absent, std::string_view winner) {
   return {
       .name = "n_routed_experts", .type = KeyType::kSize, .absent = absent, .min = 1, .max = 1 << 16, .winner = winner};
 }
-constexpr ConfigKey groups(std::string_view absent) {
+constexpr ConfigKey groups(std::string_view absent, KeyNull null) {
   return {.name = "n_group",
           .type = KeyType::kInteger,
           .absent = absent,
           .min = 1,
           .max = 1 << 16,
           .rule = "divides n_routed_experts",
-          .null_is_none = true};
+          .null = null};
 }
 constexpr ConfigKey kept_groups(std::string_view absent) {
   return integer_key("topk_group", absent, 1, 1 << 16, "of n_group, with num_experts_per_tok experts at least");
@@ -84,7 +88,7 @@ constexpr ConfigKey kV2[] = {
      .values = "greedy|group_limited_greedy",
      .rule = "greedy: n_group does not count"},
     fixed_key("scoring_func", "softmax"),
-    groups("none"),
+    groups("none", KeyNull::kAbsent),
     kept_groups("none"),
     integer_key("first_k_dense_replace", "0", 0, 1 << 16),
     kFrequency,
@@ -108,17 +112,17 @@ constexpr ConfigKey kV3[] = {
     kNopeDims,
     kRopeDims,
     kValueDims,
-    flag_key("rope_interleave", "true", "pairs of neighbours"),
+    null_is_false(flag_key("rope_interleave", "true", "pairs of neighbours")),
     kBias,
     routed_experts("256", "num_local_experts"),
     shared_experts("1"),
     integer_key("num_experts_per_tok", "8", 1, 1 << 16, "at most n_routed_experts"),
     size_key("moe_intermediate_size", "2048", kMaxWidth),
     scaling("2.5"),
-    flag_key("norm_topk_prob", "true"),
+    null_is_false(flag_key("norm_topk_prob", "true")),
     fixed_key("topk_method", "noaux_tc"),
     fixed_key("scoring_func", "sigmoid"),
-    groups("8"),
+    groups("8", KeyNull::kRefused),
     kept_groups("4"),
     integer_key("first_k_dense_replace", "3", 0, 1 << 16),
     kFrequency,
@@ -154,10 +158,10 @@ constexpr ConfigKey kV32[] = {
     integer_key("num_experts_per_tok", "8", 1, 1 << 16, "at most n_routed_experts"),
     size_key("moe_intermediate_size", "2048", kMaxWidth),
     scaling("2.5"),
-    flag_key("norm_topk_prob", "true"),
+    null_is_false(flag_key("norm_topk_prob", "true")),
     fixed_key("topk_method", "noaux_tc"),
     fixed_key("scoring_func", "sigmoid"),
-    groups("8"),
+    groups("8", KeyNull::kRefused),
     kept_groups("4"),
     mlp_types_key("wins over first_k_dense_replace"),
     integer_key("first_k_dense_replace", "3", 0, 1 << 16),

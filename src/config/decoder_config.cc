@@ -26,6 +26,22 @@ void read_heads(ConfigReader& reader, ModelConfig& config) {
   if (config.head_dim % 2 != 0) reader.fail("head_dim", "an even number");
 }
 
+// layer_types: which layers have the window; 0: there is none.
+void read_layer_types(ConfigReader& reader, const std::vector<std::string>& types, int window, DecoderConfig& decoder) {
+  const std::size_t layers = decoder.windows.size();
+  if (types.size() < layers) {
+    return reader.fail("layer_types", fmt::format("a type for each of num_hidden_layers = {}", layers));
+  }
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (types[i] == "full_attention" || types[i] == "attention") continue;
+    if (types[i] != "sliding_attention") {
+      return reader.fail("layer_types", "types full_attention or sliding_attention");
+    }
+    if (window == 0) return reader.fail("sliding_window", "the window of its sliding layers");
+    decoder.windows[i] = window;
+  }
+}
+
 // Which layers of Qwen2 and Qwen3 have a window. Without layer_types those from max_window_layers on, with
 // use_sliding_window.
 void read_some_windows(ConfigReader& reader, DecoderConfig& decoder) {
@@ -38,22 +54,10 @@ void read_some_windows(ConfigReader& reader, DecoderConfig& decoder) {
     for (auto i = static_cast<std::size_t>(first); asked && i < layers; ++i) decoder.windows[i] = window;
     return;
   }
-  if (types.size() < layers) {
-    return reader.fail("layer_types", fmt::format("a type for each of num_hidden_layers = {}", layers));
+  if (!asked && std::ranges::find(types, "sliding_attention") != types.end()) {
+    return reader.fail("use_sliding_window", "true, as layer_types has sliding layers");
   }
-  for (std::size_t i = 0; i < layers; ++i) {
-    if (types[i] == "full_attention" || types[i] == "attention") continue;
-    if (types[i] != "sliding_attention") {
-      return reader.fail("layer_types", "types full_attention or sliding_attention");
-    }
-    if (!asked && reader.given("use_sliding_window")) {
-      return reader.fail("use_sliding_window", "true, as layer_types has sliding layers");
-    }
-    if (window == 0 || (!asked && !reader.given("sliding_window"))) {
-      return reader.fail("sliding_window", "the window of its sliding layers");
-    }
-    decoder.windows[i] = window;
-  }
+  read_layer_types(reader, types, window, decoder);
 }
 
 void read_experts(ConfigReader& reader, ModelConfig& config, DecoderConfig& decoder) {
@@ -103,7 +107,15 @@ Status read_llama_config(ConfigReader& reader, ModelConfig& config) {
 
 Status read_mistral_config(ConfigReader& reader, ModelConfig& config) {
   DecoderConfig decoder = read_start(reader, config);
-  std::ranges::fill(decoder.windows, reader.maybe_integer("sliding_window").value_or(0));
+  const int window = reader.maybe_integer("sliding_window").value_or(0);
+  if (!reader.given("layer_types")) {
+    std::ranges::fill(decoder.windows, window);
+    return finish(reader, config, std::move(decoder));
+  }
+  // The library takes such a model for a Ministral, which has no default of head_dim.
+  if (!reader.given("head_dim")) reader.fail("head_dim", "a value, as there are layer_types");
+  if (window == 0) reader.fail("sliding_window", "a window, as there are layer_types");
+  read_layer_types(reader, reader.texts("layer_types"), window, decoder);
   return finish(reader, config, std::move(decoder));
 }
 

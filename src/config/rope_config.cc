@@ -25,8 +25,8 @@ constexpr auto kRopeTypes = std::to_array<RopeType>({
     {"default", "", ""},
     {"linear", "factor", ""},
     {"dynamic", "factor", ""},
-    {"yarn", "",
-     "factor original_max_position_embeddings beta_fast beta_slow truncate attention_factor mscale mscale_all_dim"},
+    {"yarn", "factor",
+     "original_max_position_embeddings beta_fast beta_slow truncate attention_factor mscale mscale_all_dim"},
     {"longrope", "short_factor long_factor", "factor original_max_position_embeddings attention_factor"},
     {"llama3", "factor low_freq_factor high_freq_factor", "original_max_position_embeddings"},
     {"proportional", "", "factor partial_rotary_factor"},
@@ -130,6 +130,8 @@ class RopeReader {
   void read_yarn() {
     rope_.yarn = true;
     rope_.original_max_position_embeddings = original_positions();
+    if (!scaling_.has("factor") && !scaling_.is_null("factor"))
+      scaling_.fail("factor", "a number, or null to have it follow");
     read_factor();
     for (auto [key, value, absent] :
          {std::tuple{"beta_fast", &rope_.beta_fast, 32.0}, {"beta_slow", &rope_.beta_slow, 1.0}}) {
