@@ -16,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
 #include "cli/model_path.h"
+#include "config/model_config.h"
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
@@ -101,6 +102,17 @@ Status check_size(const Runner& runner, const Task& task, int greedy) {
                   task.positions.size(), format_bytes(static_cast<double>(bytes))));
 }
 
+// LongRoPE's factors follow from the longest sequence: the one that there is, unless --max-model-len says more.
+Status choose_longest(const Task& task, int greedy, ModelOptions& model) {
+  if (model.max_model_len > 0) return {};
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config, load_model_config(model.folder));
+  const std::size_t tokens = task.ids.size() + static_cast<std::size_t>(std::max(greedy - 1, 0));
+  if (config.rope.longrope() && tokens <= static_cast<std::size_t>(config.max_position_embeddings)) {
+    model.max_model_len = static_cast<int>(tokens);
+  }
+  return {};
+}
+
 // The logits of task.positions, in chunks of at most `chunk` rows; appended to `out`. The last id's logits are those of
 // the runner afterwards when `last` is set.
 Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, bool last, std::vector<float>& out) {
@@ -164,6 +176,7 @@ Status compute_logits(const LogitsOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
   engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
+  SLUICE_RETURN_IF_ERROR(choose_longest(task, options.greedy, engine.model));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_RETURN_IF_ERROR(check_size(*runner, task, options.greedy));
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());

@@ -80,17 +80,69 @@ TEST(DecoderConfig, WindowsInBothForms) {
   EXPECT_THAT(windows({}), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(windows({{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 3}}),
               ElementsAre(0, 0, 0, 64));
+  EXPECT_THAT(windows({{"use_sliding_window", true}, {"sliding_window", 64}}), ElementsAre(0, 0, 0, 0));  // from 28 on
+  EXPECT_THAT(windows({{"use_sliding_window", true}, {"max_window_layers", 0}}), ElementsAre(4096, 4096, 4096, 4096));
+  EXPECT_THAT(windows({{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", nullptr}}),
+              ElementsAre(0, 0, 0, 0));
   // The window is given even when it is off.
   EXPECT_THAT(windows({{"use_sliding_window", false}, {"sliding_window", 64}, {"max_window_layers", 3}}),
               ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(windows({{"layer_types", types}, {"sliding_window", 64}}), ElementsAre(0, 64, 0, 64));
-  EXPECT_THAT(windows({{"layer_types", types}, {"sliding_window", 64}, {"use_sliding_window", false}}),
-              ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"layer_types", types}})), HasSubstr("'sliding_window'"));
+  const json::object by_types = {
+      {"layer_types", types}, {"sliding_window", 64}, {"use_sliding_window", true}, {"max_window_layers", 3}};
+  EXPECT_THAT(windows(by_types), ElementsAre(0, 64, 0, 64));
+  const auto error = [&](const char* key, const json::value& value) {
+    json::object changes = by_types;
+    changes[key] = value;
+    return error_of(small("Qwen2ForCausalLM", changes));
+  };
+  EXPECT_THAT(error("use_sliding_window", false), HasSubstr("'use_sliding_window': expected true, as layer_types"));
+  EXPECT_THAT(error("sliding_window", nullptr), HasSubstr("'sliding_window'"));
   EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"layer_types", json::array{"full_attention"}}})),
               HasSubstr("a type for each of num_hidden_layers = 4"));
   EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"layer_types", json::array(4, "linear_attention")}})),
               HasSubstr("types full_attention or sliding_attention"));
+}
+
+TEST(DecoderConfig, EachFamilyHasItsOwnRuleForWindows) {
+  const json::object keys = {{"layer_types", json::array(4, "full_attention")},
+                             {"use_sliding_window", true},
+                             {"sliding_window", 64},
+                             {"max_window_layers", 3},
+                             {"head_dim", 32}};
+  const auto windows = [&](const char* architecture) { return parse(small(architecture, keys)).decoder().windows; };
+  EXPECT_THAT(windows("LlamaForCausalLM"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(windows("Qwen3ForCausalLM"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(windows("Qwen3MoeForCausalLM"), ElementsAre(64, 64, 64, 64));
+  EXPECT_THAT(windows("MistralForCausalLM"), ElementsAre(0, 0, 0, 0));
+  const auto mistral = [](const json::object& changes) {
+    return parse(small("MistralForCausalLM", changes)).decoder().windows;
+  };
+  EXPECT_THAT(mistral({}), ElementsAre(4096, 4096, 4096, 4096));
+  EXPECT_THAT(mistral({{"sliding_window", 16}, {"use_sliding_window", false}}), ElementsAre(16, 16, 16, 16));
+  EXPECT_THAT(mistral({{"sliding_window", nullptr}}), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(error_of(small("MistralForCausalLM", {{"layer_types", json::array(4, "full_attention")}})),
+              HasSubstr("key 'head_dim'"));
+}
+
+TEST(DecoderConfig, AbsentKeysHaveTheFamilysDefaults) {
+  const auto without = [](const char* architecture, std::initializer_list<const char*> keys) {
+    json::object config = small(architecture);
+    for (const char* key : keys) config.erase(key);
+    return parse(config);
+  };
+  const ModelConfig llama =
+      without("LlamaForCausalLM", {"rms_norm_eps", "max_position_embeddings", "num_key_value_heads"});
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.max_position_embeddings, 2048);
+  EXPECT_EQ(llama.num_key_value_heads, 4);
+  EXPECT_EQ(without("Qwen3ForCausalLM", {}).head_dim, 128);
+  EXPECT_THAT(without("Qwen3ForCausalLM", {"intermediate_size"}).default_sizes,
+              ElementsAre("head_dim 128", "intermediate_size 22016"));
+  EXPECT_EQ(without("Qwen3MoeForCausalLM", {"num_experts"}).moe.n_routed_experts, 128);
+  json::object config = small("MistralForCausalLM");
+  config.erase("num_key_value_heads");
+  EXPECT_THAT(error_of(config),
+              HasSubstr("a divisor of num_attention_heads (4) (where it is absent, mistral's default 8"));
 }
 
 TEST(DecoderConfig, ExpertsInBothForms) {
@@ -142,16 +194,20 @@ TEST(DecoderConfig, Llama3Scaling) {
   EXPECT_TRUE(rope.llama3 && !rope.yarn);
   EXPECT_EQ(rope.factor, 8.0);
   EXPECT_EQ(rope.attention_factor, 1.0);
-  scaling["high_freq_factor"] = 1.0;
-  EXPECT_THAT(error_of(small("LlamaForCausalLM", {{"rope_scaling", scaling}})), HasSubstr("more than low_freq_factor"));
-  scaling["rope_type"] = "longrope";
+  scaling.erase("high_freq_factor");
+  EXPECT_THAT(error_of(small("LlamaForCausalLM", {{"rope_scaling", scaling}})), HasSubstr("key 'high_freq_factor'"));
+  scaling["rope_type"] = "mrope";
   EXPECT_THAT(error_of(small("LlamaForCausalLM", {{"rope_scaling", scaling}})),
-              HasSubstr("\"yarn\", \"llama3\" or \"default\""));
+              HasSubstr("key 'rope_type': expected one of \"default\", \"linear\""));
 }
 
 TEST(DecoderConfig, VariantsThatDoNotExistHereAreNamed) {
-  EXPECT_THAT(error_of(small("LlamaForCausalLM", {{"mlp_bias", true}})), HasSubstr("'mlp_bias': expected false"));
-  EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"hidden_act", "gelu"}})), HasSubstr("\"silu\", found \"gelu\""));
+  EXPECT_EQ(error_of(small("Qwen2ForCausalLM", {{"hidden_act", "swish"}})), "(accepted)");
+  EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"hidden_act", "gelu"}})),
+              HasSubstr("expected \"silu\" or \"swish\", found \"gelu\""));
+  EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"is_causal", false}})), HasSubstr("'is_causal': expected true"));
+  EXPECT_THAT(error_of(small("Qwen2ForCausalLM", {{"per_layer_config", {{"0", json::object()}}}})),
+              HasSubstr("'per_layer_config'"));
 }
 
 }  // namespace

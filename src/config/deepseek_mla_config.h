@@ -10,7 +10,7 @@
 namespace sluice {
 
 struct ModelConfig;
-class JsonFields;
+class ConfigReader;
 
 struct DeepSeekMlaConfig {
   int q_lora_rank = 0;  // 0: queries come straight from the hidden state
@@ -18,6 +18,8 @@ struct DeepSeekMlaConfig {
   int qk_nope_head_dim = 0;
   int qk_rope_head_dim = 0;  // even
   int v_head_dim = 0;
+  bool attention_bias = false;      // of the projections q_a, kv_a and o
+  bool mlp_bias = false;            // of those of dense feed-forward layers and shared experts
   bool rope_interleave = true;      // pairs of the queries' and keys' rotary dims
   int intermediate_size = 0;        // of dense feed-forward layers
   std::vector<bool> sparse_layers;  // [num_hidden_layers]: a mixture of experts; from either form's keys
@@ -30,10 +32,10 @@ struct DeepSeekMlaConfig {
   int qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
 
-// Fill `config` from the keys of config.json, official or newer form (official keys win when both are there).
-// config.moe describes what the router computes: V2 normalises instead of scaling, so the factor is 1 then.
-Status read_deepseek_v2_config(JsonFields& fields, ModelConfig& config);
-Status read_deepseek_v3_config(JsonFields& fields, ModelConfig& config);
-Status read_deepseek_v32_config(JsonFields& fields, ModelConfig& config);
+// Fill `config` from the keys of config.json, official or newer form. config.moe describes what the router computes: V2
+// normalises instead of scaling, so the factor is 1 then.
+Status read_deepseek_v2_config(ConfigReader& reader, ModelConfig& config);
+Status read_deepseek_v3_config(ConfigReader& reader, ModelConfig& config);
+Status read_deepseek_v32_config(ConfigReader& reader, ModelConfig& config);
 
 }  // namespace sluice

@@ -97,15 +97,13 @@ TEST(MlaConfig, TheFamilyDecidesWhatNewerFormsLeaveOut) {
   json::object config = official("v2");
   for (const char* key : {"scoring_func", "topk_method"}) config.erase(key);
   EXPECT_EQ(parse(config)->moe.scoring_func, "softmax");
+  EXPECT_EQ(parse(config)->moe.n_group, 1);  // greedy, whatever the groups are
+  config["topk_method"] = "group_limited_greedy";
   EXPECT_EQ(parse(config)->moe.n_group, 8);
-  config["topk_method"] = "greedy";  // whatever the groups are
-  EXPECT_EQ(parse(config)->moe.n_group, 1);
   config = official("v3");
   for (const char* key : {"scoring_func", "topk_method", "norm_topk_prob"}) config.erase(key);
   EXPECT_EQ(parse(config)->moe.scoring_func, "sigmoid");
   EXPECT_TRUE(parse(config)->moe.norm_topk_prob);
-  config["n_group"] = config["topk_group"] = nullptr;
-  EXPECT_EQ(parse(config)->moe.n_group, 1);
   config["head_dim"] = 64;  // the rotary dims by another name
   EXPECT_EQ(parse(config)->head_dim, 192);
 }
@@ -121,8 +119,10 @@ TEST(MlaConfig, RopeInBothForms) {
   config.erase("rope_theta");
   config["rope_parameters"] = parameters;
   EXPECT_EQ(parse(config)->rope, rope);
-  config["rope_theta"] = 20000;  // the official key wins
-  EXPECT_EQ(parse(config)->rope.theta, 20000.0);
+  config["rope_theta"] = 20000;  // the inner one wins
+  EXPECT_EQ(parse(config)->rope, rope);
+  config["original_max_position_embeddings"] = 64;  // the outer one wins
+  EXPECT_EQ(parse(config)->rope.original_max_position_embeddings, 64);
 
   json::object scaling = official("v3")["rope_scaling"].as_object();
   const auto attention_factor = [&] {
@@ -149,8 +149,38 @@ TEST(MlaConfig, SparseLayers) {
   EXPECT_EQ(parse(config)->mla().sparse_layers, (std::vector<bool>{false, true, true, false, true, true}));
 }
 
+TEST(MlaConfig, AbsentKeysHaveTheFamilysDefaults) {
+  const auto without = [](const char* name, std::initializer_list<const char*> keys) {
+    json::object config = official(name);
+    for (const char* key : keys) config.erase(key);
+    return parse(config).value();
+  };
+  const std::initializer_list<const char*> keys = {
+      "routed_scaling_factor", "n_shared_experts",      "n_group",       "topk_group", "topk_method", "q_lora_rank",
+      "kv_lora_rank",          "first_k_dense_replace", "norm_topk_prob"};
+  const ModelConfig v3 = without("v3", keys);
+  EXPECT_EQ(v3.moe.routed_scaling_factor, 2.5);
+  EXPECT_EQ(v3.moe.n_shared_experts, 1);
+  EXPECT_EQ(v3.moe.n_group, 8);
+  EXPECT_EQ(v3.moe.topk_group, 4);
+  EXPECT_TRUE(v3.moe.norm_topk_prob);
+  EXPECT_EQ(v3.mla().q_lora_rank, 1536);
+  EXPECT_EQ(v3.mla().kv_lora_rank, 512);
+  EXPECT_EQ(std::ranges::count(v3.mla().sparse_layers, false), 3);
+  const ModelConfig v2 = without("v2", keys);
+  EXPECT_EQ(v2.moe.routed_scaling_factor, 1.0);
+  EXPECT_EQ(v2.moe.n_shared_experts, 2);
+  EXPECT_EQ(v2.moe.n_group, 1);
+  EXPECT_FALSE(v2.moe.norm_topk_prob);
+  EXPECT_EQ(std::ranges::count(v2.mla().sparse_layers, false), 0);
+  json::object config = official("v3");
+  config["rope_interleave"] = config["norm_topk_prob"] = config["q_lora_rank"] = nullptr;  // null is not absent
+  EXPECT_FALSE(parse(config)->mla().rope_interleave);
+  EXPECT_FALSE(parse(config)->moe.norm_topk_prob);
+  EXPECT_EQ(parse(config)->mla().q_lora_rank, 0);
+}
+
 TEST(MlaConfigErrors, NameKeyExpectationAndFinding) {
-  EXPECT_THAT(error_with("v2", {{"kv_lora_rank", nullptr}}), HasSubstr("key 'kv_lora_rank': expected a value"));
   EXPECT_THAT(error_with("v2", {{"qk_rope_head_dim", 63}}), HasSubstr("an even number, found 63"));
   EXPECT_THAT(error_with("v2", {{"topk_method", "noaux_tc"}}), HasSubstr("\"greedy\" or \"group_limited_greedy\""));
   EXPECT_THAT(error_with("v2", {{"scoring_func", "sigmoid"}}), HasSubstr("key 'scoring_func': expected \"softmax\""));
@@ -159,19 +189,18 @@ TEST(MlaConfigErrors, NameKeyExpectationAndFinding) {
   EXPECT_THAT(error_with("v3", {{"n_group", 7}}), HasSubstr("a divisor of n_routed_experts (256)"));
   EXPECT_THAT(error_with("v3", {{"n_group", 256}}), HasSubstr("two experts a group"));
   EXPECT_THAT(error_with("v3", {{"topk_group", 9}}), HasSubstr("key 'topk_group': expected an integer from 1 to 8"));
-  EXPECT_THAT(error_with("v3", {{"topk_group", nullptr}}), HasSubstr("key 'topk_group': expected a value"));
+  EXPECT_THAT(error_with("v2", {{"topk_group", nullptr}}), HasSubstr("key 'topk_group': expected a value"));
+  EXPECT_THAT(error_with("v2", {{"n_group", nullptr}}), HasSubstr("key 'n_group': expected the groups of topk_method"));
+  EXPECT_THAT(error_with("v3", {{"n_group", nullptr}}), HasSubstr("key 'n_group': expected an integer, found null"));
   EXPECT_THAT(error_with("v3", {{"topk_group", 1}, {"num_experts_per_tok", 40}}), HasSubstr("groups of 32"));
-  EXPECT_THAT(error_with("v3", {{"attention_bias", true}}), HasSubstr("key 'attention_bias': expected false"));
-  EXPECT_THAT(error_with("v3", {{"first_k_dense_replace", nullptr}}), HasSubstr("key 'first_k_dense_replace'"));
   EXPECT_THAT(error_with("v3", {{"first_k_dense_replace", nullptr}, {"mlp_layer_types", {"dense"}}}),
               HasSubstr("a type for each of num_hidden_layers = 61"));
-  EXPECT_THAT(error_with("v3", {{"layer_types", {"sliding_attention"}}}), HasSubstr("full_attention for every layer"));
+  EXPECT_THAT(error_with("v3.2", {{"layer_types", {"full_attention"}}}),
+              HasSubstr("indexed_attention for every layer"));
   EXPECT_THAT(error_with("v3.2", {{"index_head_dim", 96}}), HasSubstr("a power of two of at least qk_rope_head_dim"));
-  EXPECT_THAT(error_with("v3.2", {{"q_lora_rank", nullptr}}), HasSubstr("key 'q_lora_rank': expected a value"));
   EXPECT_THAT(error_with("v3.2", {{"index_topk", 0}}), HasSubstr("key 'index_topk'"));
-  EXPECT_THAT(error_with("v3", {{"rope_scaling", {{"type", "dynamic"}}}}), HasSubstr("key 'rope_scaling': key 'type'"));
-  EXPECT_THAT(error_with("v3", {{"rope_scaling", {{"type", "yarn"}, {"factor", 4}}}}),
-              HasSubstr("key 'original_max_position_embeddings'"));
+  EXPECT_THAT(error_with("v3", {{"rope_scaling", {{"type", "dynamic"}}}}),
+              HasSubstr("key 'rope_scaling': key 'factor'"));
 }
 
 // Absurd values of every key are refused or accepted, and what is accepted can be used without another check.

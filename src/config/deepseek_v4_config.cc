@@ -8,67 +8,49 @@
 #include <cmath>
 #include <limits>
 
+#include "config/config_keys.h"
 #include "config/model_config.h"
-#include "files/json_fields.h"
 
 namespace sluice {
 namespace {
 
-void read_moe(JsonFields& fields, const QuantizationConfig& quantization, MoeConfig& moe) {
-  fields.require("n_routed_experts", moe.n_routed_experts, 1, 1 << 16);
-  fields.require("n_shared_experts", moe.n_shared_experts, 0, 64);
-  fields.require("num_experts_per_tok", moe.num_experts_per_tok, 1, std::max(moe.n_routed_experts, 1));
-  fields.require("moe_intermediate_size", moe.moe_intermediate_size, 1, kMaxWidth);
-  fields.require("routed_scaling_factor", moe.routed_scaling_factor, 1e-6, 1e6);
-  double limit = 0.0;
-  fields.require("swiglu_limit", limit, 0.0, 1e6);
+void read_moe(ConfigReader& reader, const QuantizationConfig& quantization, MoeConfig& moe) {
+  moe.n_routed_experts = reader.integer("n_routed_experts");
+  moe.n_shared_experts = reader.integer("n_shared_experts");
+  moe.num_experts_per_tok = reader.integer("num_experts_per_tok");
+  if (moe.num_experts_per_tok > moe.n_routed_experts) {
+    reader.fail("num_experts_per_tok", fmt::format("an integer from 1 to {}", moe.n_routed_experts));
+  }
+  moe.moe_intermediate_size = reader.integer("moe_intermediate_size");
+  moe.routed_scaling_factor = reader.number("routed_scaling_factor");
+  const double limit = reader.number("swiglu_limit");
   if (limit > 0.0) moe.swiglu_limit = limit;  // 0: no clamp
   moe.scoring_func = "sqrtsoftplus";
-  moe.expert_dtype_is_given = fields.has("expert_dtype");
+  moe.expert_dtype_is_given = reader.given("expert_dtype");
   moe.expert_dtype = quantization.fp8 ? "fp4" : "bf16";
-  fields.read("expert_dtype", moe.expert_dtype);
+  reader.fields().read("expert_dtype", moe.expert_dtype);
   if (moe.expert_dtype != "fp4" && moe.expert_dtype != "fp8" && moe.expert_dtype != "bf16") {
-    fields.fail("expert_dtype", "\"fp4\", \"fp8\" or \"bf16\"");
+    reader.fail("expert_dtype", "\"fp4\", \"fp8\" or \"bf16\"");
   }
 }
 
-// Keys that may be there, but with one value only.
-void check_fixed_choices(JsonFields& fields) {
-  const auto expect_text = [&](std::string_view key, std::string_view expected) {
-    std::string text(expected);
-    fields.read(key, text);
-    if (text != expected) fields.fail(key, fmt::format("\"{}\"", expected));
-  };
-  const auto expect_flag = [&](std::string_view key, bool expected) {
-    bool flag = expected;
-    fields.read(key, flag);
-    if (flag != expected) fields.fail(key, expected ? "true" : "false");
-  };
-  expect_text("hidden_act", "silu");
-  expect_text("scoring_func", "sqrtsoftplus");
-  expect_text("topk_method", "noaux_tc");
-  expect_flag("norm_topk_prob", true);
-  expect_flag("attention_bias", false);
-  expect_flag("mlp_bias", false);
-  expect_flag("tie_word_embeddings", false);
-}
-
-void read_attention(JsonFields& fields, const ModelConfig& config, DeepSeekV4Config& v4) {
-  if (config.num_key_value_heads != 1) fields.fail("num_key_value_heads", "1");
-  fields.require("q_lora_rank", v4.q_lora_rank, 1, kMaxWidth);
-  fields.require("o_lora_rank", v4.o_lora_rank, 1, kMaxWidth);
-  fields.require("o_groups", v4.o_groups, 1, config.num_attention_heads);
-  if (fields.status().ok() && config.num_attention_heads % v4.o_groups != 0) {
-    fields.fail("o_groups", fmt::format("a divisor of num_attention_heads ({})", config.num_attention_heads));
+void read_attention(ConfigReader& reader, ModelConfig& config, DeepSeekV4Config& v4) {
+  config.num_key_value_heads = reader.maybe_integer("num_key_value_heads").value_or(config.num_attention_heads);
+  if (config.num_key_value_heads != 1) reader.fail("num_key_value_heads", "1");
+  v4.q_lora_rank = reader.integer("q_lora_rank");
+  v4.o_lora_rank = reader.integer("o_lora_rank");
+  v4.o_groups = reader.integer("o_groups");
+  if (reader.status().ok() && config.num_attention_heads % v4.o_groups != 0) {
+    reader.fail("o_groups", fmt::format("a divisor of num_attention_heads ({})", config.num_attention_heads));
   }
-  fields.require("sliding_window", v4.sliding_window, 1, 1 << 20);
-  fields.require("index_n_heads", v4.index_n_heads, 1, 1 << 16);
-  fields.require("index_head_dim", v4.index_head_dim, 1, 1 << 16);
-  if (fields.status().ok() &&
+  v4.sliding_window = reader.integer("sliding_window");
+  v4.index_n_heads = reader.integer("index_n_heads");
+  v4.index_head_dim = reader.integer("index_head_dim");
+  if (reader.status().ok() &&
       (!std::has_single_bit(static_cast<unsigned>(v4.index_head_dim)) || v4.index_head_dim < v4.qk_rope_head_dim)) {
-    fields.fail("index_head_dim", fmt::format("a power of two of at least qk_rope_head_dim ({})", v4.qk_rope_head_dim));
+    reader.fail("index_head_dim", fmt::format("a power of two of at least qk_rope_head_dim ({})", v4.qk_rope_head_dim));
   }
-  fields.require("index_topk", v4.index_topk, 1, 1 << 20);
+  v4.index_topk = reader.integer("index_topk");
 }
 
 // partial_rotary_factor of the newer form, at the top or among the rope parameters; 0 when there is none.
@@ -101,30 +83,28 @@ void read_rope_dim(JsonFields& fields, int head_dim, DeepSeekV4Config& v4) {
   }
 }
 
-void read_hyper_connections(JsonFields& fields, DeepSeekV4Config& v4) {
-  fields.require("hc_mult", v4.hc_mult, 4, 4);  // no checkpoint has another number of streams
-  fields.require("hc_sinkhorn_iters", v4.hc_sinkhorn_iters, 1, 1000);
-  fields.require("hc_eps", v4.hc_eps, 0.0, 1.0);
+void read_hyper_connections(ConfigReader& reader, DeepSeekV4Config& v4) {
+  v4.hc_mult = reader.integer("hc_mult");  // no checkpoint has another number of streams
+  v4.hc_sinkhorn_iters = reader.integer("hc_sinkhorn_iters");
+  v4.hc_eps = reader.number("hc_eps");
 }
 
 }  // namespace
 
-Status read_deepseek_v4_config(JsonFields& fields, ModelConfig& config) {
+Status read_deepseek_v4_config(ConfigReader& reader, ModelConfig& config) {
   DeepSeekV4Config v4;
-  fields.require("head_dim", config.head_dim, 2, kMaxWidth);
-  read_rope_dim(fields, config.head_dim, v4);
-  read_attention(fields, config, v4);
-  read_moe(fields, config.quantization, config.moe);
-  read_hyper_connections(fields, v4);
-  check_fixed_choices(fields);
-  int predict_layers = 0;
-  fields.read("num_nextn_predict_layers", predict_layers, 0, kMaxPredictLayers);
+  config.head_dim = reader.integer("head_dim");
+  read_rope_dim(reader.fields(), config.head_dim, v4);
+  read_attention(reader, config, v4);
+  read_moe(reader, config.quantization, config.moe);
+  read_hyper_connections(reader, v4);
+  const int predict_layers = reader.integer("num_nextn_predict_layers");
   for (const char* key : {"dspark_block_size", "dspark_noise_token_id", "dspark_target_layer_ids"}) {
-    v4.dspark |= fields.has(key);
+    v4.dspark |= reader.given(key);
   }
-  SLUICE_RETURN_IF_ERROR(fields.status());
-  SLUICE_RETURN_IF_ERROR(read_deepseek_v4_layers(fields, config.num_hidden_layers, predict_layers, v4));
-  SLUICE_RETURN_IF_ERROR(read_deepseek_v4_rope(fields, config));
+  SLUICE_RETURN_IF_ERROR(reader.status());
+  SLUICE_RETURN_IF_ERROR(read_deepseek_v4_layers(reader.fields(), config.num_hidden_layers, predict_layers, v4));
+  SLUICE_RETURN_IF_ERROR(read_deepseek_v4_rope(reader.fields(), config));
   config.family = std::move(v4);
   return {};
 }

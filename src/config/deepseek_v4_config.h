@@ -9,7 +9,7 @@
 namespace sluice {
 
 struct ModelConfig;
-class JsonFields;
+class ConfigReader;
 
 // What differs from layer to layer.
 struct DeepSeekV4Layer {
@@ -39,7 +39,7 @@ struct DeepSeekV4Config {
 };
 
 // Fills `config` from the keys of config.json, official or newer form (official keys win when both are there).
-Status read_deepseek_v4_config(JsonFields& fields, ModelConfig& config);
+Status read_deepseek_v4_config(ConfigReader& reader, ModelConfig& config);
 
 // The parts of a DeepSeek-V4 config that come in two forms: the official keys, and those of the newer transformers
 // form. Where both are there, the official keys win. See docs/models/deepseek_v4.md §1.1, §1.2.

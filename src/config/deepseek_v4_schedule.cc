@@ -112,6 +112,7 @@ std::vector<bool> hash_routing(JsonFields& fields, int layer_count) {
 
 // YaRN's keys, below rope_scaling or an entry of rope_parameters. Leaves theta alone.
 void read_layer_yarn(JsonFields& fields, RopeConfig& rope) {
+  check_rope_keys(fields, "main compress");
   std::string type = "default";
   fields.read("type", type);
   fields.read("rope_type", type);
@@ -124,6 +125,7 @@ void read_layer_yarn(JsonFields& fields, RopeConfig& rope) {
   fields.read("beta_slow", rope.beta_slow, 1e-3, rope.beta_fast);
   double attention_factor = 1.0;
   fields.read("attention_factor", attention_factor, 1.0, 1.0);  // V4 never scales cos and sin
+  fields.read("truncate", rope.truncate);
 }
 
 Status read_nested_rope(const JsonFields& parameters, RopeConfig& rope, const char* key) {

@@ -6,6 +6,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cmath>
+#include <cstdint>
 #include <set>
 
 #include "files/json.h"
@@ -60,14 +61,16 @@ void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
 // Of the tokenizer's keys, and its tokens.
 Status write_token_ids(const GgufModel& model, json::object& config) {
   GgufFields fields(model, "tokenizer.ggml.");
-  std::int64_t id = -1;
-  fields.read("bos_token_id", id, 0, INT32_MAX);
-  if (id >= 0) config["bos_token_id"] = id;
+  constexpr std::int64_t kNoId = UINT32_MAX;  // means none
+  const auto read = [&](std::string_view key) {
+    std::int64_t id = -1;
+    fields.read(key, id, INT64_MIN, INT64_MAX);
+    return id == kNoId ? -1 : id;
+  };
+  if (const std::int64_t id = read("bos_token_id"); id >= 0) config["bos_token_id"] = id;
   std::set<std::int64_t> ends;
   for (const std::string_view key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
-    id = -1;
-    fields.read(key, id, 0, INT32_MAX);
-    if (id >= 0) ends.insert(id);
+    if (const std::int64_t id = read(key); id >= 0) ends.insert(id);
   }
   add_ends_by_text(model, ends);
   if (!ends.empty()) config["eos_token_id"] = json::array(ends.begin(), ends.end());
@@ -177,7 +180,9 @@ double GgufConfigWriter::number(std::string_view official, std::string_view key,
 
 json::object* GgufConfigWriter::rope() {
   number("rope_theta", "rope.freq_base", 10000.0);
-  std::string type = "none";
+  double factor = 0;  // 0: none
+  fields_.read(fields_.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", factor);
+  std::string type = factor != 0 ? "linear" : "none";
   fields_.read("rope.scaling.type", type);
   if (type == "none" || !fields_.status().ok()) return nullptr;
   if (type != "linear" && type != "yarn") {
@@ -186,9 +191,9 @@ json::object* GgufConfigWriter::rope() {
   }
   json::object scaling{{"type", type}};
   GgufConfigWriter writer(fields_, scaling);
-  writer.number("factor", "rope.scaling.factor");
+  scaling["factor"] = factor != 0 ? factor : 1.0;
   if (type == "yarn") {
-    writer.integer("original_max_position_embeddings", "rope.scaling.original_context_length");
+    writer.optional_integer("original_max_position_embeddings", "rope.scaling.original_context_length");
     writer.number("beta_fast", "rope.scaling.yarn_beta_fast", 32.0);
     writer.number("beta_slow", "rope.scaling.yarn_beta_slow", 1.0);
   }

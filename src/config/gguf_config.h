@@ -16,7 +16,7 @@
 namespace sluice {
 
 // Tensor shapes decide the vocabulary's size and whether the output is tied; end tokens are the tokenizer's eos, eot
-// and eom.
+// and eom; ids that no token has mean none.
 Result<ModelConfig> gguf_model_config(const GgufModel& model);
 // The same for the file at `path`.
 Result<ModelConfig> load_gguf_config(const std::string& path);
@@ -35,7 +35,8 @@ class GgufConfigWriter {
   double number(std::string_view official, std::string_view key, double absent);
 
   // rope_theta, and rope_scaling for "rope.scaling.type" linear and yarn with its factor, original context and betas.
-  // Returns YaRN's object, to be completed, or null.
+  // A factor without a type is linear, and "rope.scale_linear" is the factor's older name, as for llama.cpp. Returns
+  // YaRN's object, to be completed, or null.
   boost::json::object* rope();
 
  private:

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <filesystem>
 
 #include "base/mapped_file.h"
-#include "config/generation_config.h"
+#include "config/config_keys.h"
 #include "config/gguf_config.h"
 #include "config/model_families.h"
 #include "files/json.h"
@@ -18,57 +20,123 @@
 namespace sluice {
 namespace {
 
-// Upper bounds that no model comes near; products of two of them stay far from the limits of 64 bits.
-constexpr int kMaxVocabulary = 1 << 24;
-constexpr int kMaxLayers = 4096;
-constexpr int kMaxHeads = 1 << 16;
-constexpr int kMaxPositions = 1 << 30;
 constexpr std::int64_t kMaxExperts = 1 << 17;  // of all layers; each is three tensors, to be listed and looked for
+constexpr std::string_view kCausal = "ForCausalLM", kBase = "Model";
 
-// By "architectures", or by "model_type" where that is missing.
+bool has_architecture(const ModelFamily& family, std::string_view name) {
+  if (name == family.architecture || (!name.empty() && name == family.other_architecture)) return true;
+  const std::string_view stem = family.architecture.substr(0, family.architecture.size() - kCausal.size());
+  return name.starts_with(stem) && name.substr(stem.size()) == kBase;
+}
+
+const ModelFamily* family_of_type(std::string_view model_type) {
+  for (const ModelFamily& family : model_families()) {
+    if (model_type == family.model_type || (!model_type.empty() && model_type == family.other_model_type))
+      return &family;
+  }
+  return nullptr;
+}
+
+const ModelFamily* family_of_architectures(const std::vector<std::string>& architectures) {
+  for (const ModelFamily& family : model_families()) {
+    for (const std::string& name : architectures) {
+      if (has_architecture(family, name)) return &family;
+    }
+  }
+  return nullptr;
+}
+
+// By "model_type", as in the transformers library; "architectures" must not mean another family. Where "model_type" is
+// missing, by "architectures".
 const ModelFamily* find_family(JsonFields& fields) {
   std::vector<std::string> architectures;
   std::string model_type;
   fields.read("architectures", architectures);
   fields.read("model_type", model_type);
-  for (const ModelFamily& family : model_families()) {
-    if (architectures.empty() ? family.model_type == model_type
-                              : std::ranges::find(architectures, family.architecture) != architectures.end()) {
-      return &family;
-    }
+  const std::string supported =
+      fmt::format("a supported architecture ({})", fmt::join(supported_architectures(), ", "));
+  const ModelFamily* by_type = family_of_type(model_type);
+  const ModelFamily* by_name = family_of_architectures(architectures);
+  if (!architectures.empty() && by_name == nullptr) {
+    fields.fail("architectures", supported);
+  } else if (by_name == nullptr && by_type == nullptr) {
+    fields.fail(model_type.empty() ? "architectures" : "model_type", supported);
+  } else if (!model_type.empty() && by_name != nullptr && by_type != by_name) {
+    fields.fail("model_type",
+                fmt::format("\"{}\", the type of 'architectures' {}, as models of another type are computed "
+                            "otherwise",
+                            by_name->model_type, fmt::join(architectures, ", ")));
   }
-  const std::string key = architectures.empty() && !model_type.empty() ? "model_type" : "architectures";
-  fields.fail(key, fmt::format("a supported architecture ({})", fmt::join(supported_architectures(), ", ")));
-  return nullptr;
+  return by_type != nullptr ? by_type : by_name;
 }
 
-// One of the names that PyTorch gives to dtypes; newer files call the key "dtype".
+// One of the names that PyTorch gives to dtypes, by itself or as the value of {"": name}. Nothing depends on it.
 std::string read_torch_dtype(JsonFields& fields) {
-  const std::string_view key = fields.has("torch_dtype") ? "torch_dtype" : "dtype";
+  constexpr auto kDtypes = std::to_array<std::string_view>(
+      {"auto",        "bfloat16",        "bool",           "double",        "float",
+       "float16",     "float32",         "float64",        "float8_e4m3fn", "float8_e4m3fnuz",
+       "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "half",          "int16",
+       "int32",       "int64",           "int8",           "int",           "long",
+       "short",       "uint16",          "uint32",         "uint64",        "uint8"});
+  const std::string_view key = fields.has("dtype") ? "dtype" : "torch_dtype";
   std::string dtype;
-  fields.read(key, dtype);
+  const boost::json::value* value = fields.find(key);
+  if (value != nullptr && value->is_object()) {
+    JsonFields parts = fields.child(key);
+    parts.read("", dtype);
+    fields.merge(parts);
+  } else {
+    fields.read(key, dtype);
+  }
   if (dtype.starts_with("torch.")) dtype.erase(0, std::string_view("torch.").size());
-  if (!dtype.empty() && dtype != "bfloat16" && dtype != "float16" && dtype != "float32" && dtype != "auto") {
-    fields.fail(key, "\"bfloat16\", \"float16\" or \"float32\"");
+  if (!dtype.empty() && std::ranges::find(kDtypes, dtype) == kDtypes.end()) {
+    fields.fail(key, "the name of a dtype, such as \"bfloat16\", \"float16\" or \"float32\"");
   }
   return dtype;
 }
 
-void read_common(JsonFields& fields, ModelConfig& config) {
-  fields.require("vocab_size", config.vocab_size, 1, kMaxVocabulary);
-  fields.require("hidden_size", config.hidden_size, 1, kMaxWidth);
-  fields.require("num_hidden_layers", config.num_hidden_layers, 1, kMaxLayers);
-  fields.require("num_attention_heads", config.num_attention_heads, 1, kMaxHeads);
-  config.num_key_value_heads = config.num_attention_heads;
-  fields.read("num_key_value_heads", config.num_key_value_heads, 1, kMaxHeads);
-  fields.read("head_dim", config.head_dim, 1, kMaxWidth);
-  fields.require("max_position_embeddings", config.max_position_embeddings, 1, kMaxPositions);
-  fields.require("rms_norm_eps", config.rms_norm_eps, 0.0, 1.0);
-  fields.read("tie_word_embeddings", config.tie_word_embeddings);
-  config.torch_dtype = read_torch_dtype(fields);
-  const int last_id = std::max(config.vocab_size - 1, 0);
-  fields.read("bos_token_id", config.bos_token_id, 0, last_id);
-  config.eos_token_ids = read_token_ids(fields, "eos_token_id", last_id);
+// The ids below `key`, one or a list. Those that no token has mean none: they become a note.
+std::vector<std::int32_t> read_special_ids(JsonFields& fields, std::string_view key, ModelConfig& config) {
+  std::vector<std::int32_t> ids;
+  const boost::json::value* value = fields.find(key);
+  if (value == nullptr) return ids;
+  const auto add = [&](const boost::json::value& item) {
+    const bool whole = item.is_int64() || item.is_uint64();
+    if (!whole) return fields.fail(key, "a token id or a list of them");
+    const bool inside = item.is_int64() && item.get_int64() >= 0 && item.get_int64() < config.vocab_size;
+    if (inside) return ids.push_back(static_cast<std::int32_t>(item.get_int64()));
+    config.notes.push_back(
+        fmt::format("config.json: key '{}': no token has the id {}, so it means none", key, describe_json(&item)));
+  };
+  if (!value->is_array()) {
+    add(*value);
+  } else {
+    for (const boost::json::value& item : value->get_array()) add(item);
+  }
+  return ids;
+}
+
+void read_common(ConfigReader& reader, ModelConfig& config) {
+  config.vocab_size = reader.integer("vocab_size");
+  config.hidden_size = reader.integer("hidden_size");
+  config.num_hidden_layers = reader.integer("num_hidden_layers");
+  config.num_attention_heads = reader.integer("num_attention_heads");
+  config.max_position_embeddings = reader.integer("max_position_embeddings");
+  config.rms_norm_eps = reader.number("rms_norm_eps");
+  config.tie_word_embeddings = reader.flag("tie_word_embeddings");
+  config.torch_dtype = read_torch_dtype(reader.fields());
+  const std::vector<std::int32_t> begins = read_special_ids(reader.fields(), "bos_token_id", config);
+  if (!begins.empty()) config.bos_token_id = begins.front();
+  config.eos_token_ids = read_special_ids(reader.fields(), "eos_token_id", config);
+  reader.check_fixed_values();
+}
+
+void note_unknown_keys(const ConfigReader& reader, ModelConfig& config) {
+  const std::vector<std::string> unknown = reader.unknown_keys();
+  if (unknown.empty()) return;
+  config.notes.push_back(fmt::format("config.json: models of type '{}' have no {} '{}'; nothing depends on {}",
+                                     config.model_type, unknown.size() == 1 ? "key" : "keys",
+                                     fmt::join(unknown, "', '"), unknown.size() == 1 ? "it" : "them"));
 }
 
 // Of a checkpoint in another scheme: the failure, and a way out.
@@ -114,22 +182,26 @@ std::vector<std::string_view> supported_architectures() {
 }
 
 Result<ModelConfig> parse_model_config(std::string_view json, std::string_view what) {
-  SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(json, what));
+  SLUICE_ASSIGN_OR_RETURN(const boost::json::value value, parse_json(json, what, {.of_python = true}));
   JsonFields fields(value, std::string(what));
   const ModelFamily* family = find_family(fields);
   SLUICE_RETURN_IF_ERROR(fields.status());
   ModelConfig config;
   config.architecture = family->architecture;
   config.model_type = family->model_type;
-  read_common(fields, config);
+  ConfigReader reader(fields, *family->keys);
+  read_common(reader, config);
   SLUICE_RETURN_IF_ERROR(fields.status());
   SLUICE_RETURN_IF_ERROR(read_quantization(fields, config.quantization));
-  SLUICE_RETURN_IF_ERROR(family->read_config(fields, config));
+  SLUICE_RETURN_IF_ERROR(family->read_config(reader, config));
   if (const std::int64_t experts = std::int64_t{config.num_hidden_layers} * config.moe.n_routed_experts;
       experts > kMaxExperts) {
     return invalid_argument(fmt::format("{}: expected at most {} routed experts in all layers, found {} x {}", what,
                                         kMaxExperts, config.num_hidden_layers, config.moe.n_routed_experts));
   }
+  note_unknown_keys(reader, config);
+  config.default_sizes = reader.defaults();
+  choose_rope_factors(0, config);
   return config;
 }
 

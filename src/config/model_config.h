@@ -23,6 +23,11 @@ namespace sluice {
 // Limits on what a config may ask for.
 inline constexpr int kMaxWidth = 1 << 20;  // hidden, intermediate and low-rank sizes
 inline constexpr int kMaxPredictLayers = 64;
+// No model comes near these; products of two of them stay far from the limits of 64 bits.
+inline constexpr int kMaxVocabulary = 1 << 24;
+inline constexpr int kMaxLayers = 4096;
+inline constexpr int kMaxHeads = 1 << 16;
+inline constexpr int kMaxPositions = 1 << 30;
 
 struct MoeConfig {
   int n_routed_experts = 0;
@@ -61,12 +66,14 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   std::string torch_dtype;                  // "bfloat16"; "" when the config does not say ("dtype" in newer configs)
   std::int32_t bos_token_id = -1;           // -1: none
-  std::vector<std::int32_t> eos_token_ids;  // "eos_token_id", one or a list
+  std::vector<std::int32_t> eos_token_ids;  // "eos_token_id", one or a list; all in the vocabulary
   RopeConfig rope;                          // V4: the window layers and MTP
   RopeConfig compress_rope;                 // V4: the CSA and HCA layers; other families do not use it
   MoeConfig moe;
   QuantizationConfig quantization;
   std::variant<DeepSeekV4Config, DeepSeekMlaConfig, DecoderConfig> family;
+  std::vector<std::string> notes;          // what a person should know of the file: ids that no token has, other keys
+  std::vector<std::string> default_sizes;  // "head_dim 128": sizes that the file leaves to the family's defaults
 
   const DeepSeekV4Config& v4() const { return std::get<DeepSeekV4Config>(family); }
   const DeepSeekMlaConfig& mla() const { return std::get<DeepSeekMlaConfig>(family); }

@@ -1,5 +1,6 @@
 #include "config/model_families.h"
 
+#include "config/config_keys.h"
 #include "config/decoder_config.h"
 #include "config/deepseek_mla_config.h"
 #include "config/deepseek_v4_config.h"
@@ -9,14 +10,15 @@ namespace {
 
 // Every supported family, once.
 constexpr ModelFamily kFamilies[] = {
-    {"DeepseekV4ForCausalLM", "deepseek_v4", read_deepseek_v4_config},
-    {"DeepseekV32ForCausalLM", "deepseek_v32", read_deepseek_v32_config},
-    {"DeepseekV3ForCausalLM", "deepseek_v3", read_deepseek_v3_config},
-    {"DeepseekV2ForCausalLM", "deepseek_v2", read_deepseek_v2_config},
-    {"LlamaForCausalLM", "llama", read_llama_config},
-    {"Qwen2ForCausalLM", "qwen2", read_qwen2_config},
-    {"Qwen3ForCausalLM", "qwen3", read_qwen3_config},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", read_qwen3_moe_config},
+    {"DeepseekV4ForCausalLM", "deepseek_v4", &kDeepSeekV4Table, read_deepseek_v4_config},
+    {"DeepseekV32ForCausalLM", "deepseek_v32", &kDeepSeekV32Table, read_deepseek_v32_config},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", &kDeepSeekV3Table, read_deepseek_v3_config, "kimi_k2"},
+    {"DeepseekV2ForCausalLM", "deepseek_v2", &kDeepSeekV2Table, read_deepseek_v2_config},
+    {"LlamaForCausalLM", "llama", &kLlamaTable, read_llama_config, {}, "LLaMAForCausalLM"},
+    {"MistralForCausalLM", "mistral", &kMistralTable, read_mistral_config},
+    {"Qwen2ForCausalLM", "qwen2", &kQwen2Table, read_qwen2_config},
+    {"Qwen3ForCausalLM", "qwen3", &kQwen3Table, read_qwen3_config},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", &kQwen3MoeTable, read_qwen3_moe_config},
 };
 
 }  // namespace

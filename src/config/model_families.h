@@ -10,14 +10,18 @@
 
 namespace sluice {
 
+struct ConfigTable;
 struct ModelConfig;
-class JsonFields;
+class ConfigReader;
 
 struct ModelFamily {
-  std::string_view architecture;  // in config.json
-  std::string_view model_type;    // the same in the newer form
+  std::string_view architecture;  // in config.json; without its end "ForCausalLM", "Model" means the same
+  std::string_view model_type;    // decides, as in the transformers library
+  const ConfigTable* keys;        // what its config.json may say
   // Reads what config.json says beyond what every family has, and sets ModelConfig::family.
-  Status (*read_config)(JsonFields& fields, ModelConfig& config);
+  Status (*read_config)(ConfigReader& reader, ModelConfig& config);
+  std::string_view other_model_type = {};    // another name of it
+  std::string_view other_architecture = {};  // too
 };
 
 std::span<const ModelFamily> model_families();

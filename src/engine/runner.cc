@@ -21,8 +21,15 @@ namespace {
 // Steps of more rows have work enough to hide what starting their kernels takes.
 constexpr int kMostBatchedRows = 256;
 
-Result<int> resolve_max_model_len(int asked, int models_own) {
+Result<int> resolve_max_model_len(int asked, const ModelConfig& config) {
+  const int models_own = config.max_position_embeddings;
   if (asked == 0) return models_own;
+  if (asked > models_own && config.rope.dynamic) {
+    return invalid_argument(
+        fmt::format("--max-model-len: expected 1 to {} (config.json: rope type \"dynamic\"), found {}: beyond "
+                    "max_position_embeddings each token would change what the ones before it computed",
+                    models_own, asked));
+  }
   if (asked < 1 || asked > models_own) {
     return invalid_argument(fmt::format(
         "--max-model-len: expected 1 to {}, the model's own limit (0: that limit), found {}", models_own, asked));
@@ -74,8 +81,7 @@ Result<std::unique_ptr<Runner>> Runner::create(std::unique_ptr<Model> model, con
 
 Status Runner::set_up(const EngineSetup& options) {
   vocab_size_ = static_cast<std::size_t>(model_->config().vocab_size);
-  SLUICE_ASSIGN_OR_RETURN(max_model_len_,
-                          resolve_max_model_len(options.model.max_model_len, model_->config().max_position_embeddings));
+  SLUICE_ASSIGN_OR_RETURN(max_model_len_, resolve_max_model_len(options.model.max_model_len, model_->config()));
   step_rows_ = resolve_step_rows(options);
   SLUICE_ASSIGN_OR_RETURN(const std::size_t budget, cache_budget(options));
   const MemoryRequest request{.budget_bytes = budget,

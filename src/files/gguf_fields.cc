@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -40,6 +41,16 @@ const GgufValue* GgufFields::find(std::string_view key) const {
 void GgufFields::read(std::string_view key, std::int64_t& out, std::int64_t min, std::int64_t max) {
   const GgufValue* value = find(key);
   if (value == nullptr || !status_.ok()) return;
+  if (std::holds_alternative<GgufArray>(*value)) {
+    std::vector<std::int64_t> values;
+    read(key, values, min, max);
+    if (!status_.ok()) return;
+    if (values.empty() || std::ranges::count(values, values.front()) != std::ssize(values)) {
+      return fail(key, "an integer, or an array of one value for every layer");
+    }
+    out = values.front();
+    return;
+  }
   const auto number = as_integer(*value);
   if (!number || *number < min || *number > max) return fail(key, fmt::format("an integer from {} to {}", min, max));
   out = *number;

@@ -25,7 +25,7 @@ class GgufFields {
   bool has(std::string_view key) const { return find(key) != nullptr; }
   const GgufValue* find(std::string_view key) const;
 
-  // Optional keys: absent leaves `out` as it is.
+  // Optional keys: absent leaves `out` as it is. For an integer there may be an array of equal ones, one a layer.
   void read(std::string_view key, std::int64_t& out, std::int64_t min, std::int64_t max);
   // The f64 with the same shortest decimal as the stored f32 (1e-06, not 9.99999997e-07), as in a config.json.
   void read(std::string_view key, double& out);

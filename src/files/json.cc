@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/value_stack.hpp>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -17,6 +19,9 @@ namespace {
 
 namespace json = boost::json;
 
+// Text that stands for NaN and infinity while a file of Python's is parsed. Nobody writes such numbers.
+constexpr std::string_view kNanMark = "-0e-000000000", kInfinityMark = "1e999999999";
+
 // What the parser calls: builds the value and refuses what Boost.JSON would let pass.
 class ValueBuilder {
  public:
@@ -25,6 +30,8 @@ class ValueBuilder {
   static constexpr std::size_t max_array_size = std::size_t(-1);
   static constexpr std::size_t max_key_size = std::size_t(-1);
   static constexpr std::size_t max_string_size = std::size_t(-1);
+
+  explicit ValueBuilder(bool of_python = false) : of_python_(of_python) {}
 
   const std::string& complaint() const { return complaint_; }
   json::value release() { return stack_.release(); }
@@ -92,9 +99,11 @@ class ValueBuilder {
     double number = 0.0;
     const auto [end, code] = std::from_chars(number_.data(), number_.data() + number_.size(), number);
     if (code == std::errc::result_out_of_range) {
-      if (std::abs(approximation) > 1.0) return fail("a number beyond the range of 64-bit floats", error);
-      number = std::copysign(0.0, approximation);
+      const bool large = std::abs(approximation) > 1.0;
+      if (large && !of_python_) return fail("a number beyond the range of 64-bit floats", error);
+      number = std::copysign(large ? std::numeric_limits<double>::infinity() : 0.0, approximation);
     }
+    if (of_python_ && number_ == kNanMark) number = std::numeric_limits<double>::quiet_NaN();
     number_.clear();
     stack_.push_double(number);
     return true;
@@ -117,12 +126,95 @@ class ValueBuilder {
     return false;
   }
 
+  const bool of_python_;
   json::value_stack stack_;
   std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
   std::string key_;                                    // the parts so far
   std::string number_;                                 // the parts so far
   std::string complaint_;
 };
+
+// A text of Python's as RFC 8259 has it, and how to find a place of it in the source.
+struct StandardText {
+  struct Shift {
+    std::size_t from;       // in `text`
+    std::ptrdiff_t longer;  // `text` up to there than the source
+  };
+  std::string text;
+  std::vector<Shift> shifts;
+  bool different = false;
+
+  bool changed() const { return different; }
+  std::size_t source(std::size_t offset) const {
+    std::ptrdiff_t longer = 0;
+    for (const Shift& shift : shifts) {
+      if (shift.from <= offset) longer = shift.longer;
+    }
+    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(offset) - longer);
+  }
+  void append(std::string_view part, std::size_t source_size) {
+    text += part;
+    different = true;
+    if (part.size() == source_size) return;
+    const std::ptrdiff_t before = shifts.empty() ? 0 : shifts.back().longer;
+    shifts.push_back(
+        {text.size(), before + static_cast<std::ptrdiff_t>(part.size()) - static_cast<std::ptrdiff_t>(source_size)});
+  }
+};
+
+// The code unit of an escape \uXXXX at `at`, or -1.
+int escaped_unit(std::string_view text, std::size_t at) {
+  if (text.substr(at, 2) != "\\u" || at + 6 > text.size()) return -1;
+  int unit = -1;
+  const char* end = text.data() + at + 6;
+  const auto [stop, error] = std::from_chars(text.data() + at + 2, end, unit, 16);
+  return error == std::errc{} && stop == end ? unit : -1;
+}
+
+// Copies the string that begins behind the quote at `at`, with lone surrogates replaced; returns where it goes on.
+std::size_t copy_string(std::string_view source, std::size_t at, StandardText& to) {
+  const auto is_high = [](int unit) { return unit >= 0xD800 && unit < 0xDC00; };
+  const auto is_low = [](int unit) { return unit >= 0xDC00 && unit < 0xE000; };
+  while (at < source.size()) {
+    const char c = source[at];
+    if (c != '\\') {
+      to.text += c;
+      ++at;
+      if (c == '"') break;
+      continue;
+    }
+    const int unit = escaped_unit(source, at);
+    const std::size_t size = unit < 0 ? 2 : is_high(unit) && is_low(escaped_unit(source, at + 6)) ? 12 : 6;
+    if (size == 6 && (is_high(unit) || is_low(unit))) {
+      to.append("\\ufffd", 6);
+    } else {
+      to.text += source.substr(at, size);
+    }
+    at = std::min(at + size, source.size());
+  }
+  return at;
+}
+
+StandardText standard_text(std::string_view source) {
+  StandardText to;
+  to.text.reserve(source.size());
+  for (std::size_t at = 0; at < source.size();) {
+    const std::string_view rest = source.substr(at);
+    if (rest.front() == '"') {
+      to.text += '"';
+      at = copy_string(source, at + 1, to);
+    } else if (rest.starts_with("NaN")) {
+      to.append(kNanMark, 3);
+      at += 3;
+    } else if (rest.starts_with("Infinity")) {
+      to.append(kInfinityMark, 8);
+      at += 8;
+    } else {
+      to.text += source[at++];
+    }
+  }
+  return to;
+}
 
 // "what: line L, column C: complaint". Columns count characters, so UTF-8 continuation bytes do not count.
 Status error_at(std::string_view text, std::size_t offset, std::string_view what, std::string_view complaint) {
@@ -247,9 +339,11 @@ void dump(std::string& out, const json::value& value, const DumpStyle& style) {
 Result<json::value> parse_json(std::string_view text, std::string_view what, JsonLimits limits) {
   json::parse_options options;
   options.max_depth = limits.max_depth;
-  json::basic_parser<ValueBuilder> parser(options);
+  json::basic_parser<ValueBuilder> parser(options, limits.of_python);
   json::error_code error;
-  std::size_t offset = parser.write_some(false, text.data(), text.size(), error);
+  const StandardText standard = limits.of_python ? standard_text(text) : StandardText();
+  const std::string_view parsed = standard.changed() ? std::string_view(standard.text) : text;
+  std::size_t offset = standard.source(parser.write_some(false, parsed.data(), parsed.size(), error));
   if (error) {
     const std::string& complaint = parser.handler().complaint();
     return error_at(text, offset, what, complaint.empty() ? syntax_complaint(error, text, offset, limits) : complaint);

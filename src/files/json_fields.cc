@@ -65,6 +65,19 @@ const json::value* JsonFields::find(std::string_view key) const {
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 
+bool JsonFields::is_null(std::string_view key) const {
+  if (value_ == nullptr) return false;
+  const json::value* found = value_->get_object().if_contains(key);
+  return found != nullptr && found->is_null();
+}
+
+std::vector<std::string> JsonFields::keys() const {
+  std::vector<std::string> names;
+  if (value_ == nullptr) return names;
+  for (const auto& entry : value_->get_object()) names.emplace_back(entry.key());
+  return names;
+}
+
 void JsonFields::fail(std::string_view key, std::string_view expected) {
   if (!status_.ok()) return;
   const json::value* found = value_ == nullptr ? nullptr : value_->get_object().if_contains(key);

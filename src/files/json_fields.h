@@ -32,6 +32,10 @@ class JsonFields {
   const std::string& what() const { return what_; }
   // The key is there and not null.
   bool has(std::string_view key) const { return find(key) != nullptr; }
+  // The key is there, and it is null.
+  bool is_null(std::string_view key) const;
+  // The names of all keys, in order.
+  std::vector<std::string> keys() const;
   // The value of a key that is there and not null, else nullptr.
   const boost::json::value* find(std::string_view key) const;
 

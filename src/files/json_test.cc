@@ -56,6 +56,26 @@ TEST(ParseJson, RefusesWhatIsNotJson) {
   }
 }
 
+// What Python's json module writes and reads, and nobody else does.
+TEST(ParseJson, TextsOfPython) {
+  const auto python_text = [](std::string_view text) {
+    auto result = parse_json(text, "file", {.of_python = true});
+    return result.ok() ? dump_json_python(*result) : result.status().message();
+  };
+  EXPECT_EQ(python_text(R"({"a":NaN,"b":[Infinity,-Infinity],"c":1e400,"d":-1e999,"e":1e-400})"),
+            R"({"a": NaN, "b": [Infinity, -Infinity], "c": Infinity, "d": -Infinity, "e": 0.0})");
+  EXPECT_EQ(python_text(R"({"NaN":"NaN, \"Infinity\" \\"})"), R"({"NaN": "NaN, \"Infinity\" \\"})");
+  EXPECT_EQ(python_text(R"(["\ud800","x\udc00y","\ud83d\ude00","\ud800\ud83d\ude00","\\ud800"])"),
+            "[\"\xEF\xBF\xBD\", \"x\xEF\xBF\xBDy\", \"\xF0\x9F\x98\x80\", "
+            "\"\xEF\xBF\xBD\xF0\x9F\x98\x80\", \"\\\\ud800\"]");
+  EXPECT_THAT(python_text("[NaN, Infinity,\n -Infinity, x]"), HasSubstr("file: line 2, column 13: "));
+  EXPECT_THAT(python_text("[Infinity, NaN, NaN, x]"), HasSubstr("line 1, column 22"));
+  for (const char* text : {"[nan]", "[Infinit]", "[NaNa]", "[+Infinity]", "[--Infinity]", "\"\\", "\"\\u", "\"\\ud8",
+                           "\"\\ud800", "Na", "\"\x80\"", "{\"a\":1,\"a\":2}"}) {
+    EXPECT_FALSE(parse_json(text, "file", {.of_python = true}).ok()) << text;
+  }
+}
+
 TEST(ParseJson, RefusesInvalidUtf8) {
   for (const char* bytes : {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF",
                             "\xF0\x80\x80\xAF", "\xE2\x82"}) {

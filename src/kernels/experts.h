@@ -3,6 +3,7 @@
 //   for row t, slot s with expert e and weight c (docs/models/deepseek_v4.md §8.2):
 //     a = w1_e x, b = w3_e x              (order: kernels/linear.h)
 //     with a limit L > 0:  a = min(a, L);  b = max(min(b, L), -L)
+//     with biases (of the shared expert alone):  a = a + bias, b = b + bias, out = out + bias, each after its product
 //     m = (silu(a) * b) * c               silu(a) = a / (1 + exp(-a)), exp of kernels/math.h
 //     out_s = w2_e m
 //   y[t] = ((out_0 + out_1) + out_2) ... + shared     slots in ascending order, then the shared expert (c = 1)
@@ -22,6 +23,12 @@ struct ExpertWeights {
   LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]
 };
 
+// Of an expert's products; null: none.
+struct ExpertBiases {
+  const float *gate = nullptr, *up = nullptr;  // [inter]
+  const float* down = nullptr;                 // [hidden]
+};
+
 struct ExpertsArgs {
   int rows = 0, hidden = 0, slots = 0;
   Rows x = {};
@@ -29,6 +36,7 @@ struct ExpertsArgs {
   const float* expert_weights = nullptr;
   std::span<const ExpertWeights> experts;
   const ExpertWeights* shared = nullptr;  // null: none
+  ExpertBiases shared_biases = {};        // on the CPU
   float limit = 0.0F;                     // L; 0: no clamp
   float* y = nullptr;
 };

@@ -17,8 +17,10 @@ std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScali
       return rope_dims * std::log(yarn->original_max_position / (2 * std::numbers::pi * rotations)) /
              (2 * std::log(theta));
     };
-    low = std::max(std::floor(correction(yarn->beta_fast)), 0.0);
-    high = std::min(std::ceil(correction(yarn->beta_slow)), static_cast<double>(rope_dims - 1));
+    low = correction(yarn->beta_fast), high = correction(yarn->beta_slow);
+    if (yarn->truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0);
+    high = std::min(high, static_cast<double>(rope_dims - 1));
     if (low == high) high += 0.001;
   }
   for (int i = 0; i < pairs; ++i) {
@@ -33,17 +35,26 @@ std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScali
   return frequencies;
 }
 
+std::vector<float> long_rope_frequencies(double theta, int rope_dims, const std::vector<float>& factors) {
+  std::vector<float> frequencies;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const auto power = static_cast<float>(std::pow(theta, 2.0 * static_cast<double>(i) / rope_dims));
+    frequencies.push_back(1.0F / (factors[i] * power));
+  }
+  return frequencies;
+}
+
 void scale_as_llama3(const Llama3Scaling& scaling, std::vector<float>* frequencies) {
   const auto original = static_cast<float>(scaling.original_max_position);
   const auto factor = static_cast<float>(scaling.factor);
   const auto low = static_cast<float>(scaling.low), high = static_cast<float>(scaling.high);
   for (float& f : *frequencies) {
     const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
-    if (wavelength < original / high) continue;
     if (wavelength > original / low) {
       f = f / factor;
       continue;
     }
+    if (wavelength < original / high) continue;
     const float smooth = (original / wavelength - low) / (high - low);
     f = (1.0F - smooth) * f / factor + smooth * f;
   }

@@ -4,7 +4,7 @@
 //   YaRN:  corr(r) = rope_dims * ln(original / (2 pi r)) / (2 ln theta);  low = max(floor(corr(beta_fast)), 0),
 //          high = min(ceil(corr(beta_slow)), rope_dims - 1);  ramp_i = clamp((i - low) / (high - low), 0, 1)
 //          (high + 0.001 when low = high);  frequency = (f_i / factor) * ramp_i + f_i * (1 - ramp_i)
-//   Llama 3: by the wavelength l = 2 pi / f_i: f_i if l < original / high;  f_i / factor if l > original / low;
+//   Llama 3: by the wavelength l = 2 pi / f_i: f_i / factor if l > original / low;  f_i if l < original / high;
 //          between them (1 - s) * f_i / factor + s * f_i with s = (original / l - low) / (high - low)
 // Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as in official inference: at
 // position 3,000 one ulp more of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well; cos and
@@ -23,10 +23,14 @@ namespace sluice {
 struct YarnScaling {
   double factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   int original_max_position = 0;
+  bool truncate = true;  // to whole pairs: floor and ceil; else low and high are corr(beta_fast) and corr(beta_slow)
 };
 
 // rope_dims / 2 frequencies; `yarn` null: plain.
 std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn);
+
+// LongRoPE: 1 / (factors[i] * theta^(2i / rope_dims)); a factor for each pair.
+std::vector<float> long_rope_frequencies(double theta, int rope_dims, const std::vector<float>& factors);
 
 struct Llama3Scaling {
   double factor = 1.0, low = 1.0, high = 4.0;

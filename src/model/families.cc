@@ -1,7 +1,11 @@
 // What computes a model, by the type of the family's part of its configuration: one function a folder
 // (docs/adding-a-model.md). Which families there are: config/model_families.cc.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <variant>
 
+#include "base/log.h"
 #include "config/gguf_config.h"
 #include "model/decoder/model.h"
 #include "model/deepseek_mla/model.h"
@@ -56,10 +60,19 @@ Result<NumericsProfile> resolve_profile(const EngineSetup& options, const ModelC
     return invalid_argument("--expert-dtype " + options.numerics.expert_dtype +
                             ": the model has no experts in MXFP4 (config.json: 'expert_dtype'); leave the flag out");
   }
+  if (config.rope.longrope()) profile.rope = config.rope.uses_long_factors ? "long" : "short";
   return profile;
 }
 
 namespace {
+
+void log_rope_factors(const RopeConfig& rope) {
+  if (!rope.longrope()) return;
+  log_info(
+      "rotary embeddings have LongRoPE's {} factors, as --max-model-len is {} the {} positions of the first training",
+      rope.uses_long_factors ? "long" : "short", rope.uses_long_factors ? "above" : "at most",
+      rope.original_max_position_embeddings);
+}
 
 // The weights that synth would write, in any profile: the plan of one that asks nothing of the shapes.
 Result<Checkpoint> make_dummy(const std::string& folder, const ModelConfig& config, const ModelOptions& options) {
@@ -74,7 +87,9 @@ Result<Checkpoint> make_dummy(const std::string& folder, const ModelConfig& conf
 Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& folder, const EngineSetup& options,
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
+  choose_rope_factors(options.model.max_model_len, config);
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
+  log_rope_factors(config.rope);
   const Family family = family_of(config);
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
   SLUICE_ASSIGN_OR_RETURN(auto checkpoint, is_dummy(options.model) ? make_dummy(folder, config, options.model)
@@ -82,15 +97,23 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   untie_own_head(checkpoint, config);
   checkpoint.serve();
   const std::shared_ptr<ServedFiles> files = checkpoint.served();
-  if (report != nullptr) report->weights_version = weights_version(checkpoint);
+  if (report != nullptr) {
+    report->weights_version = weights_version(checkpoint);
+    report->notes = config.notes;
+  }
   Loading loading;
   loading.packing.pack = options.model.pack;
   loading.packing.cache = options.model.pack_cache;
   loading.mtp = options.mtp;
   loading.progress = progress;
   loading.report = report;
+  const std::vector<std::string> defaults = config.default_sizes;
   auto model = family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
   SLUICE_RETURN_IF_ERROR(files->check());  // rather than what is wrong with a file that was changed meanwhile
+  if (!model.ok() && model.status().code() == StatusCode::kInvalidArgument && !defaults.empty()) {
+    return invalid_argument(fmt::format("{} (config.json does not say everything; the family's defaults count: {})",
+                                        model.status().message(), fmt::join(defaults, ", ")));
+  }
   return model;
 }
 
@@ -106,6 +129,7 @@ Result<bool> has_mtp(const ModelOptions& model) {
 }
 
 Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {
+  choose_rope_factors(options.model.max_model_len, config);
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));

@@ -1,11 +1,21 @@
 #include "model/feed_forward.h"
 
+#include "kernels/device.h"
+
 namespace sluice {
 
 void FeedForwardScratch::reserve(Scratch& scratch, const MoeConfig& config, std::size_t rows) {
   scratch.add(rows, config.n_routed_experts, &router_logits);
   scratch.add(rows, config.num_experts_per_tok, &router_weights);
   scratch.add(rows, config.num_experts_per_tok, &router_ids);
+}
+
+Status check_mlp_bias(const Exec& exec, bool mlp_bias) {
+  if (!mlp_bias || exec.device == &cpu_device()) return {};
+  return invalid_argument(
+      "config.json: key 'mlp_bias': biases of feed-forward layers are computed on the CPU alone, found true with "
+      "another "
+      "device; start with --device cpu");
 }
 
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
@@ -34,6 +44,10 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
   args.rows = rows, args.hidden = config.hidden_size, args.x = x, args.y = y.values;
   args.limit = static_cast<float>(moe.swiglu_limit.value_or(0.0));
   if (weights.shared.gate.out() > 0) args.shared = &weights.shared;
+  if (!weights.shared_gate_bias.empty()) {
+    args.shared_biases = {weights.shared_gate_bias.data(), weights.shared_up_bias.data(),
+                          weights.shared_down_bias.data()};
+  }
   if (!weights.experts.empty()) {
     RouteArgs router = routing;
     router.rows = rows, router.experts = moe.n_routed_experts, router.slots = moe.num_experts_per_tok;

@@ -20,13 +20,17 @@ struct FeedForwardWeights {
   Param<float> gate_bias;       // [experts]; empty: none
   Param<std::int32_t> tid2eid;  // [vocab, slots]: experts by token id; empty: by score
   std::vector<ExpertWeights> experts;
-  ExpertWeights shared;  // of a dense layer: all of it
+  ExpertWeights shared;                                             // of a dense layer: all of it
+  Param<float> shared_gate_bias, shared_up_bias, shared_down_bias;  // of the shared expert; empty: none
 };
 
 struct FeedForwardScratch {
   ScratchTensor router_logits, router_weights, router_ids;
   void reserve(Scratch& scratch, const MoeConfig& config, std::size_t rows);
 };
+
+// Refuses biases of feed-forward layers (mlp_bias) where the ops are not the CPU's.
+Status check_mlp_bias(const Exec& exec, bool mlp_bias);
 
 // How a layer's router scores: sigmoids where it has a bias, softmax elsewhere (DeepSeek-V2 to V3.2, Qwen3-MoE).
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);

@@ -113,6 +113,7 @@ std::string NumericsProfile::text() const {
   if (tiles_attention()) text += " attention=tiles";
   // Its first versions attended to such rows in the orders of kernels/attention.h.
   if (name == kSm90Profile && (kv == RowCodec::kBf16 || kv == RowCodec::kMlaFp8)) text += " attention=blocks";
+  if (!rope.empty()) text += " rope=" + rope;
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
   return text;
 }

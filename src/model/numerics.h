@@ -59,6 +59,7 @@ struct NumericsProfile {
       RowCodec::kF32;    // the rounding that index queries (and simulated keys) pass through; kF32: none
   int expand_from = 0;   // latent attention: spans of so many rows attend to expanded keys and values; 0: none do
   int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
+  std::string rope;      // "long" or "short": LongRoPE's factors, which the longest sequence chooses; else empty
   bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
 
   // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.

@@ -142,10 +142,17 @@ void ReferenceModel::add(Rows& x, const Rows& y) {
 }
 
 ReferenceModel::Row ReferenceModel::swiglu(const Row& x, const std::string& name) const {
-  const Row gate = project({x}, name + "gate_proj.weight")[0], up = project({x}, name + "up_proj.weight")[0];
+  // Routed experts have none.
+  const bool has_biases = flag("mlp_bias", false) && name.find(".experts.") == std::string::npos;
+  const auto of = [&](const Row& row, const char* part) {
+    Rows y = project({row}, name + part + ".weight");
+    if (has_biases) add(y, {flat(name + part + ".bias")});
+    return y[0];
+  };
+  const Row gate = of(x, "gate_proj"), up = of(x, "up_proj");
   Row m;
   for (std::size_t i = 0; i < gate.size(); ++i) m.push_back(gate[i] / (1 + std::exp(-gate[i])) * up[i]);
-  return project({m}, name + "down_proj.weight")[0];
+  return of(m, "down_proj");
 }
 
 ReferenceModel::Rotation ReferenceModel::make_rotation(const boost::json::object& rope, int dims) {

@@ -6,12 +6,12 @@
 
 namespace sluice {
 
-// For `dims` rotary dims, with all that the config asks for: YaRN or Llama 3's scaling, divisors, attention factor.
+// For `dims` rotary dims, with all that the config asks for: a scaling, divisors, an attention factor.
 RopeTable make_rope_table(const RopeConfig& rope, int dims);
 
 // What rope_frequencies() takes.
 inline YarnScaling yarn_scaling(const RopeConfig& rope) {
-  return {rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings};
+  return {rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings, rope.truncate};
 }
 
 }  // namespace sluice

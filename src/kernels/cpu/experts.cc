@@ -113,6 +113,14 @@ const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const L
   return args.x.form(form) != nullptr ? args.x.form(form) : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
 
+// y = y + bias for the outputs of one piece, [rows, columns]; null: no bias.
+void add_biases(const LinearPiece& piece, const float* bias, float* y, int columns) {
+  for (int r = piece.row_begin; bias != nullptr && r < piece.row_end; ++r) {
+    float* row = y + std::ptrdiff_t{r} * columns;
+    for (int i = piece.out_begin; i < piece.out_end; ++i) row[i] += bias[i];
+  }
+}
+
 // The activation m of the outputs of one piece of one group, in gate and, unless that is f32, in the form that the down
 // product wants, in `down`.
 void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch, const LinearPiece& piece) {
@@ -129,6 +137,10 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   up.x_tiles = group.x_tiles;
   run_outputs(kernels, rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
   run_outputs(kernels, rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
+  if (group.weights == args.shared) {
+    add_biases(piece, args.shared_biases.gate, group.gate, inter);
+    add_biases(piece, args.shared_biases.up, group.up, inter);
+  }
   const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
   const int width = piece.out_end - piece.out_begin;
   exec.kernels->swiglu({.gate = group.gate + at,
@@ -267,6 +279,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     if (g.down_tiles) job.x_tiles = reinterpret_cast<const std::byte*>(g.down);
     run_outputs(linear, rows_from(job, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
                 piece.out_end);
+    if (g.weights == args.shared) add_biases(piece, args.shared_biases.down, g.out, args.hidden);
   };
   // One thread takes an expert after the other, whose weights lie side by side.
   const auto all = [&](int, int) {

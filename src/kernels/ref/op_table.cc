@@ -29,12 +29,19 @@ void product(const LinearWeight& weight, const float* x, bool x_prepared, float*
   scalar_linear(job, 1, 0, weight.out());
 }
 
+void add_to(std::vector<float>& y, const float* bias) {
+  for (std::size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] += bias[i];
+}
+
 // The down product of one expert for one row.
-std::vector<float> expert_output(const ExpertWeights& expert, const float* x, float weight, float limit) {
+std::vector<float> expert_output(const ExpertWeights& expert, const ExpertBiases& biases, const float* x, float weight,
+                                 float limit) {
   const auto inter = static_cast<std::size_t>(expert.gate.out());
   std::vector<float> a(inter), b(inter), y(static_cast<std::size_t>(expert.down.out()));
   product(expert.gate, x, false, a.data());
   product(expert.up, x, false, b.data());
+  add_to(a, biases.gate);
+  add_to(b, biases.up);
   swiglu_scalar({.gate = a.data(),
                  .up = b.data(),
                  .row_weight = &weight,
@@ -44,6 +51,7 @@ std::vector<float> expert_output(const ExpertWeights& expert, const float* x, fl
                  .limit = limit},
                 0, 1);
   product(expert.down, a.data(), false, y.data());
+  add_to(y, biases.down);
   return y;
 }
 
@@ -169,9 +177,9 @@ void experts(const Exec&, const ExpertsArgs& args) {
     for (int s = 0; s < args.slots; ++s) {
       const std::ptrdiff_t at = std::ptrdiff_t{t} * args.slots + s;
       const auto expert = static_cast<std::size_t>(args.expert_ids[at]);
-      add(expert_output(args.experts[expert], x, args.expert_weights[at], args.limit));
+      add(expert_output(args.experts[expert], {}, x, args.expert_weights[at], args.limit));
     }
-    if (args.shared != nullptr) add(expert_output(*args.shared, x, 1.0F, args.limit));
+    if (args.shared != nullptr) add(expert_output(*args.shared, args.shared_biases, x, 1.0F, args.limit));
   }
 }
 

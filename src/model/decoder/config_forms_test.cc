@@ -53,7 +53,7 @@ void make_newest(json::object& config) {
         json::array(static_cast<std::size_t>(config["num_hidden_layers"].as_int64()), json::value("full_attention"));
   }
   if (!config["eos_token_id"].is_null()) config["eos_token_id"] = json::array{config["eos_token_id"]};
-  erase(config, {"use_sliding_window", "max_window_layers", "mlp_only_layers", "decoder_sparse_step"});
+  erase(config, {"max_window_layers", "mlp_only_layers", "decoder_sparse_step"});
 }
 
 class DecoderConfigFormsTest : public ::testing::TestWithParam<const char*> {};

@@ -19,6 +19,7 @@ Decoder::~Decoder() = default;
 
 Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading) {
+  SLUICE_RETURN_IF_ERROR(check_mlp_bias(exec, config.decoder().mlp_bias));
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
   const InputForm inputs = model->profile_.inputs;
   const WeightTable table = weight_table(model->config_, inputs, model->weights_);

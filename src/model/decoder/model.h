@@ -1,4 +1,5 @@
-// Llama 3, Qwen2, Qwen3 and Qwen3-MoE: grouped-query attention and a SwiGLU or a mixture of experts between RMS norms.
+// Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE: grouped-query attention and a SwiGLU or a mixture of experts between RMS
+// norms.
 //
 // The families differ in what their configs switch on: biases, norms of queries and keys, a sliding window on some
 // layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key, then its

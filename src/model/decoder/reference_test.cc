@@ -91,6 +91,16 @@ TEST(DecoderReference, LlamaWithBiases) {
   EXPECT_LT(worst(small("LlamaForCausalLM", "llama", {{"attention_bias", true}})), kBound);
 }
 
+TEST(DecoderReference, LlamaWithBiasesOfItsFeedForward) {
+  EXPECT_LT(worst(small("LlamaForCausalLM", "llama", {{"mlp_bias", true}, {"attention_bias", true}})), kBound);
+}
+
+TEST(DecoderReference, Mistral) {
+  EXPECT_LT(worst(small("MistralForCausalLM", "mistral",
+                        {{"layer_types", json::array(4, "sliding_attention")}, {"sliding_window", 7}})),
+            kBound);
+}
+
 TEST(DecoderReference, LlamasScaling) {
   const json::object rope = {{"rope_type", "llama3"},   {"rope_theta", 100.0},
                              {"factor", 4.0},           {"low_freq_factor", 1.0},
@@ -116,7 +126,10 @@ TEST(DecoderReference, Qwen3WithBiasesAndYarnOfEveryKind) {
 TEST(DecoderReference, WindowsBesideFullLayers) {
   const json::array types = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
   EXPECT_LT(worst(small("Qwen2ForCausalLM", "qwen2",
-                        {{"layer_types", types}, {"sliding_window", 7}, {"tie_word_embeddings", true}})),
+                        {{"layer_types", types},
+                         {"use_sliding_window", true},
+                         {"sliding_window", 7},
+                         {"tie_word_embeddings", true}})),
             kBound);
 }
 

@@ -76,7 +76,13 @@ class TableBuilder {
   }
 
   void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
-    if (!sparse) return swiglu(name, decoder_.intermediate_size, into.shared, false);
+    if (!sparse) {
+      swiglu(name, decoder_.intermediate_size, into.shared, false);
+      if (!decoder_.mlp_bias) return;
+      add(name + "gate_proj.bias", {decoder_.intermediate_size}, &into.shared_gate_bias);
+      add(name + "up_proj.bias", {decoder_.intermediate_size}, &into.shared_up_bias);
+      return add(name + "down_proj.bias", {hidden()}, &into.shared_down_bias);
+    }
     const std::int64_t experts = c_.moe.n_routed_experts;
     add(name + "gate.weight", {experts, hidden()}, &into.gate);
     into.experts.resize(static_cast<std::size_t>(experts));

@@ -10,6 +10,10 @@ namespace {
 constexpr float kLatentNormEps = 1e-6F;  // of the norms of q_a and kv_a, whatever rms_norm_eps says
 constexpr float kIndexNormEps = 1e-6F;
 
+Product biased(const LinearWeight& weight, const Param<float>& bias, const Rows& y) {
+  return {.weights = {&weight, 1}, .y = y, .bias = bias.empty() ? nullptr : bias.data()};
+}
+
 }  // namespace
 
 void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y) {
@@ -33,7 +37,7 @@ void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y)
   }
   step.show(index, "q", w.q.rows(rows));
   step.show(index, "attn_o", w.values.rows(rows));
-  project(step.exec, rows, w.values.rows(rows), a.o, y);
+  project(step.exec, ProjectArgs{.rows = rows, .x = w.values.rows(rows)}.add(biased(a.o, a.o_bias, y)));
 }
 
 // Queries as they come out of their product, and in the cache (normed latent | rotated key that all heads share); with
@@ -52,7 +56,9 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
   ProjectArgs from_x{.rows = rows, .x = x};
   add_keys(step, index, &from_x);
   if (mla.q_lora_rank > 0) {
-    from_x.add({.weights = {&a.q_a, 1}, .y = from_q_a.x, .norm = a.q_norm.data(), .norm_eps = kLatentNormEps});
+    Product q_a = biased(a.q_a, a.q_a_bias, from_q_a.x);
+    q_a.norm = a.q_norm.data(), q_a.norm_eps = kLatentNormEps;
+    from_x.add(q_a);
   } else {
     from_x.add(a.q_b, q);
   }
@@ -64,7 +70,7 @@ void DeepSeekMla::project_and_store(Step& step, int index, const Rows& x) {
 
 void DeepSeekMla::add_keys(Step& step, int index, ProjectArgs* from_x) const {
   const AttentionWeights& a = layer(index).attn;
-  from_x->add(a.kv_a, step.w.latent.rows(step.rows()));
+  from_x->add(biased(a.kv_a, a.kv_a_bias, step.w.latent.rows(step.rows())));
   if (config_.mla().index_n_heads > 0) from_x->add(a.indexer.k, step.w.index_k.rows(step.rows()));
 }
 

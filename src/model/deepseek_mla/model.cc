@@ -9,10 +9,10 @@
 namespace sluice::mla {
 namespace {
 
-// (nope + rope)^-1/2, with YaRN times g(mscale_all_dim)^2 (docs/models/deepseek_v3.md §1).
+// (nope + rope)^-1/2, with mscale_all_dim of scaled rotary embeddings times its g^2 (docs/models/deepseek_v3.md §1).
 float softmax_scale(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
-  const double m = rope.yarn && rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;
+  const double m = rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;
   return static_cast<float>(m * m / std::sqrt(static_cast<double>(config.mla().qk_head_dim())));
 }
 
@@ -32,6 +32,7 @@ DeepSeekMla::~DeepSeekMla() = default;
 
 Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                                  NumericsProfile profile, const Loading& loading) {
+  SLUICE_RETURN_IF_ERROR(check_mlp_bias(exec, config.mla().mlp_bias));
   std::unique_ptr<DeepSeekMla> model(
       new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);

@@ -91,12 +91,17 @@ class TableBuilder {
     const std::int64_t queries = heads * mla_.qk_head_dim();
     if (rank > 0) {
       linear(name + "q_a_proj.weight", {rank, hidden()}, into.q_a);
+      if (mla_.attention_bias) floats(name + "q_a_proj.bias", {rank}, into.q_a_bias);
       floats(name + "q_a_layernorm.weight", {rank}, into.q_norm);
       linear(name + "q_b_proj.weight", {queries, rank}, into.q_b);
     } else {
       linear(name + "q_proj.weight", {queries, hidden()}, into.q_b);
     }
     linear(name + "kv_a_proj_with_mqa.weight", {mla_.latent_dim(), hidden()}, into.kv_a);
+    if (mla_.attention_bias) {
+      floats(name + "kv_a_proj_with_mqa.bias", {mla_.latent_dim()}, into.kv_a_bias);
+      floats(name + "o_proj.bias", {hidden()}, into.o_bias);
+    }
     floats(name + "kv_a_layernorm.weight", {mla_.kv_lora_rank}, into.kv_norm);
     kv_b(name + "kv_b_proj.weight", into);
     linear(name + "o_proj.weight", {hidden(), heads * mla_.v_head_dim}, into.o);
@@ -109,8 +114,18 @@ class TableBuilder {
     linear(name + "down_proj.weight", {hidden(), inter}, into.down, routed);
   }
 
+  void mlp_biases(const std::string& name, std::int64_t inter, FeedForwardWeights& into) {
+    if (!mla_.mlp_bias) return;
+    floats(name + "gate_proj.bias", {inter}, into.shared_gate_bias);
+    floats(name + "up_proj.bias", {inter}, into.shared_up_bias);
+    floats(name + "down_proj.bias", {hidden()}, into.shared_down_bias);
+  }
+
   void feed_forward(const std::string& name, bool sparse, FeedForwardWeights& into) {
-    if (!sparse) return swiglu(name, mla_.intermediate_size, into.shared);
+    if (!sparse) {
+      swiglu(name, mla_.intermediate_size, into.shared);
+      return mlp_biases(name, mla_.intermediate_size, into);
+    }
     const std::int64_t experts = c_.moe.n_routed_experts;
     add(name + "gate.weight", {experts, hidden()}, WeightFormat::kBf16, &into.gate);
     if (c_.moe.scoring_func == "sigmoid") {
@@ -122,7 +137,9 @@ class TableBuilder {
              into.experts[static_cast<std::size_t>(e)], true);
     }
     const int shared = c_.moe.n_shared_experts;
-    if (shared > 0) swiglu(name + "shared_experts.", c_.moe.moe_intermediate_size * shared, into.shared);
+    if (shared == 0) return;
+    swiglu(name + "shared_experts.", c_.moe.moe_intermediate_size * shared, into.shared);
+    mlp_biases(name + "shared_experts.", c_.moe.moe_intermediate_size * shared, into);
   }
 
   void layer(const std::string& name, bool sparse, LayerWeights& into) {

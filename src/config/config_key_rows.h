@@ -1,0 +1,33 @@
+// Rows of the tables of config keys that many families have. Internal to config_keys_*.cc.
+#pragma once
+
+#include "config/config_keys.h"
+#include "config/model_config.h"
+
+namespace sluice {
+
+constexpr ConfigKey integer_key(std::string_view name, std::string_view absent, int min, int max,
+                                std::string_view rule = {}) {
+  return {.name = name,
+          .type = KeyType::kInteger,
+          .absent = absent,
+          .min = static_cast<double>(min),
+          .max = static_cast<double>(max),
+          .rule = rule};
+}
+constexpr ConfigKey size_key(std::string_view name, std::string_view absent, int max, std::string_view rule = {}) {
+  ConfigKey key = integer_key(name, absent, 1, max, rule);
+  key.type = KeyType::kSize;
+  return key;
+}
+constexpr ConfigKey flag_key(std::string_view name, std::string_view absent, std::string_view rule = {}) {
+  return {.name = name, .type = KeyType::kFlag, .absent = absent, .rule = rule};
+}
+// A text that may have one value only.
+constexpr ConfigKey fixed_key(std::string_view name, std::string_view value) {
+  return {.name = name, .type = KeyType::kText, .absent = value, .values = value};
+}
+
+inline constexpr ConfigKey kEpsKey = {.name = "rms_norm_eps", .type = KeyType::kNumber, .absent = "1e-06", .max = 1};
+
+}  // namespace sluice

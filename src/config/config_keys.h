@@ -1,0 +1,105 @@
+// The keys of config.json, one table a family (config_keys_*.cc, docs/models/config_keys.md): the default, where else a
+// value may stand, which place wins, and what a value must agree with. The defaults are those of the transformers
+// library. ConfigReader reads by the table, and by nothing else: a key that no table has is an error of ours.
+// Thread safety: constants; a reader is a local object.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/json_fields.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+enum class KeyNull {
+  kAbsent,   // the same as an absent key
+  kNone,     // none; of a flag: false
+  kRefused,  // the library fails
+};
+
+enum class KeyType {
+  kSize,     // an integer that shapes tensors
+  kInteger,  // any other
+  kNumber,
+  kFlag,
+  kText,
+  kTexts,     // a list
+  kIntegers,  // a list
+  kOther,     // read by a function of its own
+};
+
+struct ConfigKey {
+  std::string_view name;
+  KeyType type = KeyType::kOther;
+  std::string_view absent = {};   // the default; kRequired; kComputed: the family's code says what follows
+  double min = 0, max = 0;        // of numbers, inclusive
+  std::string_view winner = {};   // another name of the key, which counts where both are there
+  std::string_view standin = {};  // a name that counts where the key is absent
+  std::string_view values = {};   // the only texts (or the only flag) that are computed, "a|b"
+  std::string_view rule = {};     // what it must agree with, for readers of the documentation
+  KeyNull null = KeyNull::kAbsent;
+};
+
+inline constexpr std::string_view kRequired = "(required)", kComputed = "(computed)";
+
+// A family's own keys; those of every family are in every_familys_keys().
+struct ConfigTable {
+  std::string_view family;  // model_type
+  std::span<const ConfigKey> keys;
+};
+
+extern const ConfigTable kLlamaTable, kMistralTable, kQwen2Table, kQwen3Table, kQwen3MoeTable;
+extern const ConfigTable kDeepSeekV2Table, kDeepSeekV3Table, kDeepSeekV32Table, kDeepSeekV4Table;
+std::span<const ConfigKey> every_familys_keys();
+// Keys that say nothing about what a model computes: metadata, training, generation.
+bool is_harmless_key(std::string_view key);
+
+// The table as Markdown, a row a key.
+std::string table_text(const ConfigTable& table);
+
+class ConfigReader {
+ public:
+  ConfigReader(JsonFields& fields, const ConfigTable& table) : fields_(fields), table_(table) {}
+
+  JsonFields& fields() { return fields_; }
+  const Status& status() const { return fields_.status(); }
+  std::string_view family() const { return table_.family; }
+
+  // The value of a key of the table, else its default. After a failure: some value of the type.
+  int integer(std::string_view key);
+  double number(std::string_view key);
+  bool flag(std::string_view key);
+  std::string text(std::string_view key);
+  std::vector<std::string> texts(std::string_view key);
+  std::vector<std::int32_t> integers(std::string_view key);
+  // None for a null that means none, and for a default that is kComputed or "none".
+  std::optional<int> maybe_integer(std::string_view key);
+
+  // Whether the config says it, under any of its names.
+  bool given(std::string_view key) const;
+  // Records a failure that the caller found. Where the config does not say the key, the message says the default.
+  void fail(std::string_view key, std::string_view expected);
+  // Refuses values of `values` columns that nothing above has read.
+  void check_fixed_values();
+  // Keys of the config that neither table nor list knows.
+  std::vector<std::string> unknown_keys() const;
+  // "head_dim 128": the sizes that were not given.
+  const std::vector<std::string>& defaults() const { return defaults_; }
+
+ private:
+  const ConfigKey& row(std::string_view key) const;
+  std::string_view place(const ConfigKey& key) const;  // the name under which it counts
+  void expect_values(const ConfigKey& key, std::string_view place, std::string_view found);
+  std::optional<std::int64_t> read_integer(std::string_view key);
+
+  JsonFields& fields_;
+  const ConfigTable& table_;
+  std::vector<std::string> defaults_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,142 @@
+// The tables of Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE. The defaults are those of LlamaConfig, MistralConfig,
+// Qwen2Config, Qwen3Config and Qwen3MoeConfig of transformers 5.
+#include "config/config_key_rows.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kPerHead = "hidden_size / num_attention_heads where it is absent; even";
+constexpr std::string_view kKeyHeads = "divides num_attention_heads, which null means";
+
+constexpr ConfigKey positions_key(std::string_view absent) {
+  return {
+      .name = "max_position_embeddings", .type = KeyType::kInteger, .absent = absent, .min = 1, .max = kMaxPositions};
+}
+constexpr ConfigKey kKeyValueHeadsOfHeads = size_key("num_key_value_heads", kComputed, kMaxHeads, kKeyHeads);
+
+constexpr ConfigKey kUseWindow = flag_key("use_sliding_window", "false");
+constexpr ConfigKey window_key(std::string_view rule) {
+  return {.name = "sliding_window",
+          .type = KeyType::kInteger,
+          .absent = "4096",
+          .min = 1,
+          .max = 1 << 30,
+          .rule = rule,
+          .null = KeyNull::kNone};
+}
+constexpr ConfigKey kWindowLayers = {.name = "max_window_layers",
+                                     .type = KeyType::kInteger,
+                                     .absent = "28",
+                                     .max = 1 << 16,
+                                     .rule = "the first layer with a window, unless layer_types say it"};
+constexpr ConfigKey kLayerTypes = {.name = "layer_types",
+                                   .type = KeyType::kTexts,
+                                   .absent = kComputed,
+                                   .rule =
+                                       "full_attention or sliding_attention, one a layer; wins over "
+                                       "max_window_layers"};
+
+constexpr ConfigKey kLlama[] = {
+    size_key("vocab_size", "32000", kMaxVocabulary),
+    size_key("hidden_size", "4096", kMaxWidth),
+    size_key("intermediate_size", "11008", kMaxWidth),
+    size_key("num_hidden_layers", "32", kMaxLayers),
+    size_key("num_attention_heads", "32", kMaxHeads),
+    kKeyValueHeadsOfHeads,
+    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+    positions_key("2048"),
+    kEpsKey,
+    flag_key("attention_bias", "false", "of q, k, v and o"),
+    flag_key("mlp_bias", "false", "of gate, up and down; on the CPU"),
+};
+
+constexpr ConfigKey kMistral[] = {
+    size_key("vocab_size", "32000", kMaxVocabulary),
+    size_key("hidden_size", "4096", kMaxWidth),
+    size_key("intermediate_size", "14336", kMaxWidth),
+    size_key("num_hidden_layers", "32", kMaxLayers),
+    size_key("num_attention_heads", "32", kMaxHeads),
+    size_key("num_key_value_heads", "8", kMaxHeads, kKeyHeads),
+    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+    positions_key("131072"),
+    kEpsKey,
+    window_key("of every layer, or of some by layer_types"),
+    {.name = "layer_types",
+     .type = KeyType::kTexts,
+     .absent = kComputed,
+     .rule = "full_attention or sliding_attention, one a layer; only with head_dim and sliding_window"},
+};
+
+constexpr ConfigKey kQwen2[] = {
+    size_key("vocab_size", "151936", kMaxVocabulary),
+    size_key("hidden_size", "4096", kMaxWidth),
+    size_key("intermediate_size", "22016", kMaxWidth),
+    size_key("num_hidden_layers", "32", kMaxLayers),
+    size_key("num_attention_heads", "32", kMaxHeads),
+    size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
+    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+    positions_key("32768"),
+    kEpsKey,
+    kUseWindow,
+    window_key("of some layers, with use_sliding_window"),
+    kWindowLayers,
+    kLayerTypes,
+};
+
+constexpr ConfigKey kQwen3[] = {
+    size_key("vocab_size", "151936", kMaxVocabulary),
+    size_key("hidden_size", "4096", kMaxWidth),
+    size_key("intermediate_size", "22016", kMaxWidth),
+    size_key("num_hidden_layers", "32", kMaxLayers),
+    size_key("num_attention_heads", "32", kMaxHeads),
+    size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
+    size_key("head_dim", "128", kMaxWidth, "even"),
+    positions_key("32768"),
+    kEpsKey,
+    flag_key("attention_bias", "false", "of q, k, v and o"),
+    kUseWindow,
+    window_key("of some layers, with use_sliding_window"),
+    kWindowLayers,
+    kLayerTypes,
+};
+
+constexpr ConfigKey kQwen3Moe[] = {
+    size_key("vocab_size", "151936", kMaxVocabulary),
+    size_key("hidden_size", "2048", kMaxWidth),
+    size_key("intermediate_size", "6144", kMaxWidth),
+    size_key("num_hidden_layers", "24", kMaxLayers),
+    size_key("num_attention_heads", "32", kMaxHeads),
+    size_key("num_key_value_heads", "4", kMaxHeads, kKeyHeads),
+    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+    positions_key("32768"),
+    kEpsKey,
+    flag_key("attention_bias", "false", "of q, k, v and o"),
+    kUseWindow,
+    window_key("of every layer, with use_sliding_window"),
+    {.name = "num_experts",
+     .type = KeyType::kSize,
+     .absent = "128",
+     .min = 1,
+     .max = 1 << 16,
+     .winner = "num_local_experts"},
+    {.name = "num_experts_per_tok",
+     .type = KeyType::kInteger,
+     .absent = "8",
+     .min = 1,
+     .max = 1 << 16,
+     .rule = "at most num_experts"},
+    size_key("moe_intermediate_size", "768", kMaxWidth),
+    flag_key("norm_topk_prob", "false"),
+    {.name = "decoder_sparse_step", .type = KeyType::kInteger, .absent = "1", .min = 1, .max = 1 << 16},
+    {.name = "mlp_only_layers", .type = KeyType::kIntegers, .absent = "none", .max = 1 << 16},
+};
+
+}  // namespace
+
+const ConfigTable kLlamaTable{"llama", kLlama};
+const ConfigTable kMistralTable{"mistral", kMistral};
+const ConfigTable kQwen2Table{"qwen2", kQwen2};
+const ConfigTable kQwen3Table{"qwen3", kQwen3};
+const ConfigTable kQwen3MoeTable{"qwen3_moe", kQwen3Moe};
+
+}  // namespace sluice
