@@ -18,6 +18,7 @@
 #include "kernels/cuda/shared/router.cu"
 #include "kernels/cuda/shared/rows.cu"
 #include "kernels/cuda/shared/sample.cu"
+#include "kernels/cuda/shared/store_heads.cu"
 #include "kernels/cuda/shared/store_kv.cu"
 
 namespace sluice {

@@ -28,23 +28,31 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   const Rows attended = w.attended.rows(rows);
 
   project(step.exec, ProjectArgs{.rows = rows, .x = x}.add(biased(a.q, q)).add(biased(a.k, k)).add(biased(a.v, v)));
-  store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add({.planes = planes,
-                                                             .ratio = window > 0 ? 0 : 1,
-                                                             .heads = key_heads,
-                                                             .dims = dim,
-                                                             .x = k.values,
-                                                             .norm = {optional(a.k_norm), nullptr, eps, dim},
-                                                             .rope = rope,
-                                                             .values = v.values,
-                                                             .value_dims = dim,
-                                                             .value_offset = value_offset(dim),
-                                                             .joined = kv.values}));
+  const int ratio = window > 0 ? 0 : 1;
+  store_kv(step.exec, StoreKvArgs{.step = &step.tables}
+                          .add({.planes = planes,
+                                .ratio = ratio,
+                                .heads = key_heads,
+                                .dims = dim,
+                                .x = k.values,
+                                .norm = {optional(a.k_norm), nullptr, eps, dim},
+                                .rope = rope,
+                                .values = v.values,
+                                .value_dims = dim,
+                                .value_offset = value_offset(dim),
+                                .joined = kv.values,
+                                .codes_only = step.tap == nullptr})
+                          .add({.ratio = ratio,
+                                .heads = config_.num_attention_heads,
+                                .dims = dim,
+                                .x = q.values,
+                                .norm = {optional(a.q_norm), nullptr, eps, dim},
+                                .rope = rope}));
   step.show(index, "kv", kv);
 
   AttendArgs args;
   args.rows = rows, args.heads = config_.num_attention_heads, args.dims = dim, args.value_dims = dim;
   args.q = q.values, args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  args.query = {optional(a.q_norm), a.q_norm.empty() ? -1.0F : eps, rope};
   args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
   (window > 0 ? args.window : args.latent) = planes;
