@@ -111,7 +111,9 @@ std::string NumericsProfile::text() const {
   std::string text = fmt::format("{} {}{}{}{}", name, name_of(inputs), of_experts, rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (tiles_attention()) text += " attention=tiles";
-  // Its first versions attended to such rows in the orders of kernels/attention.h.
+  // Its first versions normed the residual stream in the order of kernels/elementwise.h, where it is one, and attended
+  // to such rows in the orders of kernels/attention.h.
+  if (name == kSm90Profile && kv != RowCodec::kV4Fp8) text += " norms=blocks";
   if (name == kSm90Profile && (kv == RowCodec::kBf16 || kv == RowCodec::kMlaFp8)) text += " attention=blocks";
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
   return text;

@@ -1,4 +1,5 @@
 #include "kernels/cuda/op_cases_testing.h"
+#include "kernels/cuda/shared/add_norm.cu"
 #include "kernels/cuda/shared/attend.cu"
 #include "kernels/cuda/shared/attend_expanded.cu"
 #include "kernels/cuda/shared/compressor.cu"

@@ -25,7 +25,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   // One a key head, side by side.
   const PlaneView* planes = &step.cache[planes_[static_cast<std::size_t>(index)].front()];
   const Rows q = w.q.rows(rows), k = w.k.rows(rows), v = w.v.rows(rows), kv = w.kv.rows(rows);
-  const Rows attended = w.attended.rows(rows);
+  const Rows attended = w.attended.rows(rows, InputForms().add(a.o.weight));
 
   project(step.exec, ProjectArgs{.rows = rows, .x = x}.add(biased(a.q, q)).add(biased(a.k, k)).add(biased(a.v, v)));
   const int ratio = window > 0 ? 0 : 1;
@@ -57,7 +57,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
   (window > 0 ? args.window : args.latent) = planes;
   args.window_tokens = window;
-  args.out = attended.values;
+  args.out = attended.values, args.out_rows = attended, args.forms_only = step.tap == nullptr;
   args.bf16 = profile_.bf16_attention();
   args.tiles = profile_.tiles_attention();
   attend(step.exec, args);

@@ -9,17 +9,18 @@ using Shape = std::vector<std::int64_t>;
 
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, InputForm inputs)
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
       : c_(config),
         decoder_(config.decoder()),
-        inputs_(inputs),
+        inputs_(profile.inputs),
+        head_inputs_(profile.name == kSm90Profile ? float_inputs(profile.inputs) : InputForm::kF32),
         quantised_(config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16) {}
 
   WeightTable build(Weights& w) {
     const Shape words{c_.vocab_size, hidden()};
     add("model.embed_tokens.weight", words, &w.embedding);
     add(c_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight", words, &w.head);
-    table_.back().role = WeightRole::kLogits;
+    table_.back().role = WeightRole::kLogits, table_.back().inputs = head_inputs_;
     add("model.norm.weight", {hidden()}, &w.norm);
     w.layers.resize(decoder_.windows.size());
     for (std::size_t i = 0; i < w.layers.size(); ++i) {
@@ -84,15 +85,15 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DecoderConfig& decoder_;
-  const InputForm inputs_;
+  const InputForm inputs_, head_inputs_;
   const WeightFormat quantised_;
   WeightTable table_;
 };
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights) {
-  return TableBuilder(config, inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
+  return TableBuilder(config, profile).build(weights);
 }
 
 }  // namespace sluice::decoder

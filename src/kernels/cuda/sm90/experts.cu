@@ -139,10 +139,13 @@ class StripExperts {
     }
     const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
     const float* of_others = other != nullptr ? other + at : nullptr;
+    const bool alone = args_.slots == 0 && other == nullptr;  // no output of strips is -0: there is nothing to add
     if (shared_ != nullptr) {
-      multiply(exec, *shared_, StripRows::of(rows), x, nullptr, work.shared, work.shared_out);
+      multiply(exec, *shared_, behind(rows, work_bytes(rows)), x, nullptr, work.shared,
+               alone ? args_.y + at : work.shared_out);
     }
-    if (args_.slots > 0 || other == nullptr) {
+    if (alone) return;
+    if (args_.slots > 0) {
       return cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists,
                                      shared_ != nullptr ? work.shared_out : of_others);
     }
@@ -156,7 +159,7 @@ class StripExperts {
     const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
     float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
-    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.inner, y);
+    multiply(exec, *shared_, behind(rows, shared_bytes(rows)), inputs(from, work.x), nullptr, work.inner, y);
     return y;
   }
   struct SharedWork {
@@ -236,6 +239,13 @@ class StripExperts {
                work.m, work.lists.weights, args_.limit, rows * args_.slots,
                expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
+  }
+
+  // Rows of products that may use the workspace behind its first bytes.
+  static StripRows behind(int rows, std::size_t bytes) {
+    StripRows of_rows = StripRows::of(rows);
+    of_rows.workspace_used = (bytes + 255) / 256 * 256;
+    return of_rows;
   }
 
   struct Inputs {
