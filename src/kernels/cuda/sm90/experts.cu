@@ -8,6 +8,7 @@
 #include "kernels/cuda/sm90/expert_stream.h"
 #include "kernels/cuda/sm90/expert_tiles.h"
 #include "kernels/cuda/sm90/fp8_experts.h"
+#include "kernels/cuda/sm90/inner_tiles.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/linear_inputs.h"
 
@@ -234,10 +235,10 @@ class StripExperts {
     };
     const Inputs of_pairs{x.x, x.ldx, work.lists.rows};
     multiply_expert_tiles(
-        exec, {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
-               product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups,
-               work.m, work.lists.weights, args_.limit, rows * args_.slots,
-               expert.down.input_form() == InputForm::kFp8});
+        exec,
+        {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
+         product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups, work.m,
+         work.lists.weights, args_.limit, rows * args_.slots, expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 
@@ -270,10 +271,12 @@ class StripExperts {
     };
     const StripProduct first[] = {product(expert.gate, inputs, lists != nullptr ? lists->gate : nullptr, inner.gate),
                                   product(expert.up, inputs, lists != nullptr ? lists->up : nullptr, inner.up)};
-    multiply_strips(exec, rows, first);
-    const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
-    const int pieces = padded(inter) / 8;
-    cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    if (lists != nullptr || !multiply_inner(exec, rows, first[0], first[1], args_.limit, inner.m)) {
+      multiply_strips(exec, rows, first);
+      const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
+      const int pieces = padded(inter) / 8;
+      cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    }
     if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, padded(inter), inner.m);
     const StripProduct second =
         product(expert.down, {inner.m, padded(inter), nullptr}, lists != nullptr ? lists->down : nullptr, y);
