@@ -145,7 +145,7 @@ TEST(Numerics, Sm90NamesTheOrderOfAttentionOverRowsThatAreNotV4s) {
   EXPECT_EQ(text_of("v3-like", "fp8", "sm90"), "sm90 bf16 kv=fp8 norms=blocks attention=blocks");
   EXPECT_EQ(text_of("v32-like", "auto", "sm90"), "sm90 bf16 kv=fp8 index=fp8 norms=blocks attention=blocks");
   EXPECT_EQ(text_of("llama-like", "auto", "sm90"), "sm90 bf16 kv=bf16 norms=blocks attention=blocks");
-  EXPECT_EQ(text_of("llama-like", "f32", "sm90"), "sm90 bf16 kv=f32");
+  EXPECT_EQ(text_of("llama-like", "f32", "sm90"), "sm90 bf16 kv=f32 norms=blocks");
   EXPECT_EQ(text_of("llama-like", "auto", "default"), "default int8 kv=bf16");
 }
 

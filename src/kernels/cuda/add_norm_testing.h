@@ -57,11 +57,8 @@ inline OpCase add_norm_in_blocks_case(Random& random, CaseMemory& memory,
   args.normed = contiguous_rows(normed.data(), args.dim);
   if (random.between(0, 3) > 0) args.normed.forms[static_cast<std::size_t>(InputForm::kBf16)] = rounded.data();
   if (random.between(0, 1) == 0) {
-    std::vector<std::int32_t> only;
-    const bool all = random.between(0, 1) == 0;
-    for (int row = 0; row < args.rows; ++row) {
-      if (all || row + 1 == args.rows || random.between(0, 1) == 0) only.push_back(row);
-    }
+    std::vector<std::int32_t> only(static_cast<std::size_t>(random.between(1, args.rows)));
+    for (std::int32_t& row : only) row = random.between(0, args.rows - 1);  // in any order, some twice
     args.only = memory.put(only);
   }
   return {fmt::format("{} of {} rows of {}, added {}", args.only.size(), args.rows, args.dim, args.y != nullptr),

@@ -97,11 +97,10 @@ struct AddNorm {
 template <int kThreads>
 void start(const Exec& exec, const AddNormArgs& args, int rows) {
   constexpr int kRehearsed = 32;  // rows, of which each waits for the kernels ahead
-  const bool picks = args.only.data() != nullptr && rows < args.rows;
   const AddNorm<kThreads> kernel{.x = args.x,
                                  .y = args.y,
                                  .norm = args.norm,
-                                 .only = picks ? args.only.data() : nullptr,
+                                 .only = args.only.data(),
                                  .normed = args.normed.values,
                                  .ld = args.normed.ld,
                                  .rounded = reinterpret_cast<std::uint16_t*>(args.normed.form(InputForm::kBf16)),
@@ -123,7 +122,7 @@ void add_norm_in_blocks(const Exec& exec, const AddNormArgs& given) {
                    reinterpret_cast<std::uintptr_t>(given.normed.values) % sizeof(std::uint64_t) == 0,
                "whole rows of the scratch");
   AddNormArgs args = given;
-  const bool all = args.only.data() == nullptr || static_cast<int>(args.only.size()) == args.rows;  // they ascend
+  const bool all = args.only.data() == nullptr;
   const int rows = all ? args.rows : static_cast<int>(args.only.size());
   if (!all && args.y != nullptr) {  // to all rows, of which some are normed
     add(exec, AddArgs{args.rows, args.dim, args.y, args.x});
