@@ -7,8 +7,8 @@
 //   rounding  simulate_rows() by the codec `simulation` (kernels/plane.h)
 //   values    with values, the row is (key, zeros, value at value_offset), made in `joined`; else it is the key
 //   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
-//             closed_by(ratio)
-// x becomes the values that were coded. The kinds are independent of each other.
+//             closed_by(ratio); without planes, as of queries, nothing is coded
+// x becomes the values that were coded, `joined` those of the rows. The kinds are independent of each other.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct KvNorm {
 };
 
 struct KvRows {
-  const PlaneView* planes = nullptr;  // [heads]
+  const PlaneView* planes = nullptr;  // [heads]; null: the rows are formed alone
   int ratio = 0;                      // tokens per row; 0: a Window plane, one row per token
   int heads = 1, dims = 0;
   float* x = nullptr;            // [rows, heads, dims]; with ratio > 1 [closed windows, dims], which the op fills
@@ -41,6 +41,7 @@ struct KvRows {
   const float* values = nullptr;         // [rows, heads, value_dims]; null: none apart
   int value_dims = 0, value_offset = 0;  // value_offset >= dims
   float* joined = nullptr;               // [rows, heads, value_offset + value_dims], with values
+  bool codes_only = false;               // nobody reads x or joined afterwards, so that no values need be left there
 };
 
 struct StoreKvArgs {

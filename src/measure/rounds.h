@@ -1,6 +1,8 @@
 // Rounds: tests run repeatedly in turn, with the machine's speed measured before, between and after them, so that a
 // figure never refers to the machine's speed at another time.
 //
+// A test of more sequences than decode at once is left out, unless there is no other, which is an error.
+//
 // Each round runs every test once, every second round in the opposite order. A run whose probes before and after it
 // differ by more than kSteady does not count; the test gets another one, unless `rounds` were already in vain. Ratios
 // are taken run by run, and their medians are reported. Thread safety: one thread at a time.
@@ -31,6 +33,7 @@ struct SpeedRow {
   double bytes_per_token = 0, used_bytes_per_token = 0, cache_bytes_per_token = 0;
   double experts_bytes_per_token = 0;
   int steps = 0;  // of a run
+  RoutingCount routing{};
 
   double tokens_per_second() const;  // the median
   double floor_tokens_per_second() const;
@@ -47,8 +50,9 @@ struct RoundsOptions {
 };
 
 struct RoundsResult {
-  std::vector<SpeedRow> rows;        // in the order of the tests
-  std::vector<MachineSpeed> probes;  // in order of time
+  std::vector<SpeedRow> rows;         // in the order of the tests
+  std::vector<std::string> left_out;  // tests of more sequences than decode at once, and why
+  std::vector<MachineSpeed> probes;   // in order of time
 };
 
 Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options);

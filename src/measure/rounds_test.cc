@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <set>
+#include <thread>
 
 #include "base/test_paths_testing.h"
 #include "engine/fake_model_testing.h"
@@ -67,8 +68,35 @@ TEST_F(SpeedCasesTest, FewerPlacesThanRequestsIsAnError) {
   const SpeedCase many{.kind = SpeedCase::Kind::kConcurrent, .tokens = 5, .concurrency = 6, .prompt = 40};
   const Result<double> result = tests.run(many);
   ASSERT_FALSE(result.ok());
-  EXPECT_THAT(result.status().message(), ::testing::HasSubstr("6 sequences"));
+  EXPECT_THAT(result.status().message(), ::testing::HasSubstr("places for 4 sequences at once, not for 6"));
   EXPECT_TRUE(runner_->audit().ok());
+}
+
+TEST(SpeedCasesOfFewRows, FirstAnswersThatEndBeforeTheLastPromptAreAnError) {
+  EngineSetup options = tiny_options();
+  options.scheduler.max_num_batched_tokens = 8;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
+  SpeedCases tests(runner.get(), options);
+  const auto slow = tests.run({.kind = SpeedCase::Kind::kConcurrent, .tokens = 5, .concurrency = 4, .prompt = 3000});
+  ASSERT_FALSE(slow.ok());
+  EXPECT_THAT(slow.status().message(), ::testing::HasSubstr("--max-num-batched-tokens (steps have 8 rows)"));
+}
+
+TEST_F(SpeedCasesTest, WhatDoesNotFitIsLeftOutOfARound) {
+  SpeedCases tests(runner_.get(), options_);
+  const SpeedCase two{.kind = SpeedCase::Kind::kConcurrent, .tokens = 2, .concurrency = 2, .prompt = 8};
+  SpeedCase six = two;
+  six.concurrency = 6;
+  const RoundsOptions options{.rounds = 1, .probe = [] { return MachineSpeed{.read_gbytes = 1}; }, .progress = {}};
+  const auto result = run_rounds(tests, {six, two}, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_EQ(result->rows.size(), 1U);
+  EXPECT_EQ(result->rows[0].test.concurrency, 2);
+  EXPECT_GE(result->rows[0].routing.met, result->rows[0].routing.layers);
+  const std::string text = to_text(*result);
+  EXPECT_THAT(text, ::testing::HasSubstr("left out: 6 concurrent, 8 + 2: the cache has places for 4"));
+  EXPECT_THAT(text, ::testing::HasSubstr("2 concurrent, 8 + 2: a layer met "));
+  EXPECT_FALSE(run_rounds(tests, {six}, options).ok());
 }
 
 TEST_F(SpeedCasesTest, SyntheticStatesAreWholeAndAlwaysTheSame) {
@@ -131,6 +159,22 @@ TEST(SpeedCasesOnADevice, WaitForItAndHearThatItFailed) {
   const auto broken = tests.run(steps);
   ASSERT_FALSE(broken.ok());
   EXPECT_THAT(broken.status().message(), ::testing::HasSubstr("told to break down"));
+}
+
+// Prompts that the device still computes when the host is done with them are not decoded tokens.
+TEST(SpeedCasesOnADevice, TheClockStartsBehindThePrompts) {
+  static constexpr double kPrompts = 0.4;  // seconds, of their last step
+  EngineSetup options = tiny_options();
+  options.machine.device = "emulated";
+  FakeModel::Settings settings;
+  settings.on_step = [](const StepTables& step) {
+    if (step.rows() > 2) std::this_thread::sleep_for(std::chrono::duration<double>(kPrompts));
+  };
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  SpeedCases tests(runner.get(), options);
+  const auto seconds = tests.run({.kind = SpeedCase::Kind::kConcurrent, .tokens = 3, .concurrency = 2, .prompt = 20});
+  ASSERT_TRUE(seconds.ok()) << seconds.status().message();
+  EXPECT_LT(*seconds, kPrompts / 2);
 }
 
 TEST_F(SpeedCasesTest, RoundsAndTheirReport) {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
-#include <set>
+#include <ranges>
 
 #include "base/philox.h"
 #include "engine/stepper.h"
@@ -69,7 +70,12 @@ SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
   options_.speculation.speculative = "off";  // concurrent requests are measured without
   watch_routing_ = [this](std::string_view /*name*/, const float* values, int rows, int columns) {
-    experts_chosen_ += static_cast<double>(std::set<float>(values, values + rows * columns).size());
+    std::map<float, int> rows_of;
+    for (const float* id = values; id < values + rows * columns; ++id) ++rows_of[*id];
+    experts_chosen_ += static_cast<double>(rows_of.size());
+    ++routing_.layers;
+    routing_.met += static_cast<double>(rows_of.size());
+    routing_.fullest += std::ranges::max(rows_of | std::views::values);
   };
   watch_routing_.only = "router_ids";
 }
@@ -92,6 +98,7 @@ void SpeedCases::count(StepShape shape, std::vector<StepWork>* steps) {
 
 Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* steps) {
   experts_chosen_ = 0;
+  routing_ = {};
   runner_->watch(steps != nullptr ? &watch_routing_ : nullptr);
   Result<double> seconds =
       test.kind == SpeedCase::Kind::kConcurrent ? run_concurrent(test, steps) : run_single(test, steps);
@@ -173,10 +180,13 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
 }
 
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
-  const Status too_few = resource_exhausted(fmt::format(
-      "fewer than {} sequences decode at once: more --max-num-batched-tokens or --kv-cache-memory are needed",
-      test.concurrency));
-  if (runner_->pools().plan().sequences < test.concurrency) return too_few;
+  const int places = runner_->pools().plan().sequences;
+  if (places < test.concurrency) {
+    return resource_exhausted(
+        fmt::format("the cache has places for {} sequences at once, not for {}; give more --kv-cache-memory, or less "
+                    "--concurrency",
+                    places, test.concurrency));
+  }
   Stepper stepper(runner_, options_);
   SLUICE_RETURN_IF_ERROR(stepper.check(test.prompt, test.context() - test.prompt));
   for (int i = 0; i < test.concurrency; ++i) {
@@ -192,7 +202,12 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());
     for (const SequenceId id : sampled) {
       const auto length = static_cast<int>(stepper.tokens(id).size());
-      if (length + 1 >= test.context()) return too_few;
+      if (length + 1 >= test.context()) {
+        return resource_exhausted(
+            fmt::format("the first sequences had {} tokens before all {} of them decoded; give more "
+                        "--max-num-batched-tokens (steps have {} rows), or a shorter --concurrent-prompt",
+                        length - test.prompt, test.concurrency, runner_->step_rows()));
+      }
       if (shape != nullptr) shape->spans.push_back({length - 1, 1});
       stepper.append(id, ids(1, length * test.concurrency + id.value).front());
     }
@@ -203,12 +218,19 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     SLUICE_RETURN_IF_ERROR(step(nullptr));
     decoding = stepper.waiting() > 0 ? 0 : static_cast<int>(stepper.sampled().size());
   }
+  runner_->wait();  // a device still computes the last prompts, which do not count
   experts_chosen_ = 0;
+  routing_ = {};
   const auto start = begin();
   for (int i = 0; i < test.tokens; ++i) {
     StepShape shape;
     SLUICE_RETURN_IF_ERROR(step(&shape));
-    if (shape.logit_rows != test.concurrency) return too_few;
+    if (shape.logit_rows != test.concurrency) {
+      return resource_exhausted(
+          fmt::format("only {} of {} sequences decoded in a step, as the cache had no pages for the others; give more "
+                      "--kv-cache-memory, or less --concurrency",
+                      shape.logit_rows, test.concurrency));
+    }
     count(std::move(shape), steps);
   }
   return seconds_since(start);

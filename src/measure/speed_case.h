@@ -4,8 +4,9 @@
 //   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
 //   speculative  decode in steps of one row and `drafts` more: given ones, which cost nothing to make, or those of the
 //               model's own drafter. Each is right by chance (Philox), and of 20 tokens the share `acceptance` is
-//   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, there
-//               are `tokens` steps in which all of them decode, which alone count
+//   concurrent  `concurrency` requests of `prompt` tokens through the scheduler; once each has its first token, and
+//               the device has computed the prompts, there are `tokens` steps in which all of them decode, which alone
+//               count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
 // (fill_with_random_state()). Thread safety: one thread at a time.
 #pragma once
@@ -41,16 +42,25 @@ struct SpeedCase {
 // How many of the drafts behind token `at` are right, up to the first that is not: the same in every run.
 int right_drafts(double acceptance, int at, int drafts);
 
+// What routers chose in the steps that were counted, summed over steps and layers.
+struct RoutingCount {
+  int layers = 0;
+  double met = 0, fullest = 0;  // different experts; rows of the one that has most
+};
+
 // What the tests of a model share: the runner, and options as it was loaded with.
 class SpeedCases {
  public:
   SpeedCases(Runner* runner, const EngineSetup& options);
 
   // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
+  // kResourceExhausted: not so many sequences decode at once, and why.
   Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
   // From now on runs are also measured by stage: stages() of the last one.
   void measure_stages() { measures_stages_ = true; }
   const StageTimes& stages() const { return stages_; }
+  // Of the last run with `steps`.
+  const RoutingCount& routing() const { return routing_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -71,6 +81,7 @@ class SpeedCases {
   PoolMeter meter_;
   StageTimes stages_{};
   double experts_chosen_ = 0;  // since the last step that was counted
+  RoutingCount routing_;
 };
 
 // A context that was never computed: the cached state of a sequence filled with random rows, so that steps at a depth

@@ -46,6 +46,14 @@ std::string stages_text(const SpeedRow& row) {
   return text;
 }
 
+// What the router of a layer chose in a step, in the mean, where it had rows to choose for at once.
+std::string routing_text(const SpeedRow& row) {
+  const RoutingCount& routing = row.routing;
+  if (routing.layers == 0 || row.test.kind != SpeedCase::Kind::kConcurrent) return {};
+  return fmt::format("{}: a layer met {:.1f} experts in a step, and the fullest one had {:.1f} rows\n", row.test.text(),
+                     routing.met / routing.layers, routing.fullest / routing.layers);
+}
+
 json::object row_json(const SpeedRow& row) {
   json::array runs;
   for (const SpeedRun& run : row.runs) {
@@ -64,6 +72,10 @@ json::object row_json(const SpeedRow& row) {
   object["used_bytes_per_token"] = row.used_bytes_per_token;
   object["experts_bytes_per_token"] = row.experts_bytes_per_token;
   object["cache_bytes_per_token"] = row.cache_bytes_per_token;
+  if (row.routing.layers > 0) {
+    object["experts_met"] = row.routing.met / row.routing.layers;
+    object["rows_of_fullest_expert"] = row.routing.fullest / row.routing.layers;
+  }
   object["floor_tokens_per_second"] = row.floor_tokens_per_second();
   object["percent_of_floor"] = row.percent_of_floor();
   object["rounds"] = row.runs.size();
@@ -177,7 +189,9 @@ std::string to_text(const RoundsResult& result) {
   if (uneven) {
     text += fmt::format("uneven: so many rounds whose threads differed in speed by more than {:.1f}\n", kEvenThreads);
   }
+  for (const std::string& why : result.left_out) text += fmt::format("left out: {}\n", why);
   for (const SpeedRow& row : result.rows) {
+    text += routing_text(row);
     if (has_stages(row)) text += stages_text(row);
   }
   return text;
@@ -206,7 +220,10 @@ json::object to_json(const RoundsResult& result) {
   json::array probes, rows;
   for (const MachineSpeed& speed : result.probes) probes.push_back(to_json(speed));
   for (const SpeedRow& row : result.rows) rows.push_back(row_json(row));
-  return {{"probe", to_json(median(result.probes))}, {"probes", std::move(probes)}, {"rows", std::move(rows)}};
+  json::object object{
+      {"probe", to_json(median(result.probes))}, {"probes", std::move(probes)}, {"rows", std::move(rows)}};
+  if (!result.left_out.empty()) object["left_out"] = json::array(result.left_out.begin(), result.left_out.end());
+  return object;
 }
 
 std::string to_svg(const RoundsResult& result, const std::string& title) {

@@ -111,7 +111,9 @@ std::string NumericsProfile::text() const {
   std::string text = fmt::format("{} {}{}{}{}", name, name_of(inputs), of_experts, rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (tiles_attention()) text += " attention=tiles";
-  // Its first versions attended to such rows in the orders of kernels/attention.h.
+  // Its first versions normed in the order of kernels/elementwise.h, and attended to such rows in those of
+  // kernels/attention.h.
+  if (norms_in_blocks) text += " norms=blocks";
   if (name == kSm90Profile && (kv == RowCodec::kBf16 || kv == RowCodec::kMlaFp8)) text += " attention=blocks";
   if (!rope.empty()) text += " rope=" + rope;
   if (expand_from > 0) text += fmt::format(" mla=expanded(from {}, prefix by {})", expand_from, prefix_chunk);
@@ -129,6 +131,7 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
         fmt::format("--profile: expected default, tiles, plain, ref or sm90, found '{}'", options.numerics.profile));
   }
   SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
+  p.norms_in_blocks = sm90 && types.kv_trained != RowCodec::kV4Fp8;
   const bool as_shipped = sm90 || tiles || options.numerics.profile == "default";
   SLUICE_ASSIGN_OR_RETURN(p.kv, codec_of("--kv-cache-dtype", options.numerics.kv_cache_dtype,
                                          as_shipped ? types.kv : RowCodec::kF32, types.kv_codecs));

@@ -60,7 +60,8 @@ struct NumericsProfile {
   int expand_from = 0;   // latent attention: spans of so many rows attend to expanded keys and values; 0: none do
   int prefix_chunk = 0;  // with them: tokens of a prefix expanded at once
   std::string rope;      // "long" or "short": LongRoPE's factors, which the longest sequence chooses; else empty
-  bool simulate_index = false;  // index keys pass through `index_query` before they are stored in a wider type
+  bool norms_in_blocks = false;  // of a residual stream that is one (kernels/cuda/shared/add_norm.h)
+  bool simulate_index = false;   // index keys pass through `index_query` before they are stored in a wider type
 
   // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.
   bool bf16_attention() const { return inputs != InputForm::kF32 && inputs != InputForm::kFp8; }

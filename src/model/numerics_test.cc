@@ -141,11 +141,11 @@ TEST(Numerics, Sm90NamesTheOrderOfAttentionOverRowsThatAreNotV4s) {
     options.numerics.kv_cache_dtype = kv;
     return plan_model(config_of(config), options).value().profile.text();
   };
-  EXPECT_EQ(text_of("v3-like", "auto", "sm90"), "sm90 bf16 kv=bf16 attention=blocks");
-  EXPECT_EQ(text_of("v3-like", "fp8", "sm90"), "sm90 bf16 kv=fp8 attention=blocks");
-  EXPECT_EQ(text_of("v32-like", "auto", "sm90"), "sm90 bf16 kv=fp8 index=fp8 attention=blocks");
-  EXPECT_EQ(text_of("llama-like", "auto", "sm90"), "sm90 bf16 kv=bf16 attention=blocks");
-  EXPECT_EQ(text_of("llama-like", "f32", "sm90"), "sm90 bf16 kv=f32");
+  EXPECT_EQ(text_of("v3-like", "auto", "sm90"), "sm90 bf16 kv=bf16 norms=blocks attention=blocks");
+  EXPECT_EQ(text_of("v3-like", "fp8", "sm90"), "sm90 bf16 kv=fp8 norms=blocks attention=blocks");
+  EXPECT_EQ(text_of("v32-like", "auto", "sm90"), "sm90 bf16 kv=fp8 index=fp8 norms=blocks attention=blocks");
+  EXPECT_EQ(text_of("llama-like", "auto", "sm90"), "sm90 bf16 kv=bf16 norms=blocks attention=blocks");
+  EXPECT_EQ(text_of("llama-like", "f32", "sm90"), "sm90 bf16 kv=f32 norms=blocks");
   EXPECT_EQ(text_of("llama-like", "auto", "default"), "default int8 kv=bf16");
 }
 
@@ -305,7 +305,7 @@ Linears linears_of(const std::string& name, const EngineSetup& options) {
   WeightTable table;
   if (std::holds_alternative<DeepSeekV4Config>(config.family)) table = weight_table(config, profile, v4);
   if (std::holds_alternative<DeepSeekMlaConfig>(config.family)) table = weight_table(config, profile, mla);
-  if (std::holds_alternative<DecoderConfig>(config.family)) table = weight_table(config, profile.inputs, decoder);
+  if (std::holds_alternative<DecoderConfig>(config.family)) table = weight_table(config, profile, decoder);
   Linears linears;
   for (const WeightSpec& spec : table) {
     if (!std::holds_alternative<LinearWeight*>(spec.into) || !spec.group.empty()) continue;
@@ -338,6 +338,18 @@ const std::map<std::string, Linears> kLinears = {
     {"qwen3-yarn-like", renamed(kLlama, "lm_head.weight", "model.embed_tokens.weight")},
     {"qwen3moe-like", kQwen3Moe},
 };
+
+// Elsewhere its inputs are floats.
+TEST(Numerics, TheHeadOfGroupedQueryModelsTakesBf16InSm90) {
+  Linears llama = kLlama, moe = kQwen3Moe;
+  llama.at("lm_head.weight") = moe.at("lm_head.weight") = kHalf;
+  for (const char* const dtype : {"auto", "fp8", "int8"}) {
+    const Linears found = linears_of("qwen2-swa-like", with("sm90", dtype));
+    EXPECT_EQ(found.at("lm_head.weight"), kHalf) << dtype;
+  }
+  EXPECT_EQ(linears_of("qwen2-swa-like", with("sm90", "auto")), llama);
+  EXPECT_EQ(linears_of("qwen3moe-like", with("sm90", "auto")), moe);
+}
 
 TEST(Numerics, Sm90InFp8MultipliesCodesByFp8WeightsAlone) {
   EngineSetup options = with("sm90", "fp8");

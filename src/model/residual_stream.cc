@@ -31,7 +31,11 @@ Rows ResidualStream::enter(const ModelStep& step, const Param<float>* norm, cons
 
 void ResidualStream::logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits) {
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
-  const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), wanted);
+  // Those that are scored stand behind the others; without them rows ascend.
+  const bool scores = step.exports != nullptr && step.exports->on_tile;
+  const bool all = !scores && static_cast<int>(wanted.size()) == step.rows();
+  const auto only = all ? std::span<const std::int32_t>() : wanted;
+  const Rows normed = enter(step, wanted.empty() ? nullptr : &norm, InputForms().add(head), only);
   if (wanted.empty()) return;
   step.project_logits(static_cast<int>(wanted.size()), normed, head, logits);
 }

@@ -172,6 +172,36 @@ TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsHoweverTheWorkIsCut) {
   }
 }
 
+// A feed-forward without experts, large enough that tiles make m: rows alone, which other kernels multiply, are equal.
+TEST_F(GpuStripsOfExperts, ARowOfADenseLayerHasTheSameBitsHoweverTheWorkIsCut) {
+  constexpr int kRows = 300, kHidden = 1024, kInter = 14336;
+  if (gpu_test_options().managed) GTEST_SKIP() << "large weights";
+  const PackedWeights gate(random_, kBf16, kInter, kHidden, 2), down(random_, kBf16, kHidden, kInter, 1);
+  const ExpertWeights dense{gate.weight(0), gate.weight(1), down.weight(0)};
+  const OnDevice<float> x(random_values(random_, std::size_t{kRows} * kHidden));
+  OnDevice<float> together(std::size_t{kRows} * kHidden), some(std::size_t{kRows} * kHidden);
+  const auto run = [&](int first, int rows, float* y) {
+    ExpertsArgs args{};
+    args.rows = rows, args.hidden = kHidden;
+    args.x = contiguous_rows(x.data() + std::ptrdiff_t{first} * kHidden, kHidden);
+    args.shared = &dense, args.limit = 10.0F, args.y = y;
+    cuda_sm90::experts(exec_, args);
+  };
+  together.poison();
+  run(0, kRows, together.data());
+  ASSERT_TRUE(std::ranges::all_of(together.fetch(), [](float y) { return std::isfinite(y); }));
+  for (const int rows : {1, 3, 8, 16, 17, 40, 64, 65, 112, 113, 200}) {
+    for (int first = 0; first + rows <= kRows; first += std::max(rows, 37)) {
+      some.poison();
+      run(first, rows, some.data());
+      ASSERT_EQ(different(some.data(), together.data() + std::ptrdiff_t{first} * kHidden,
+                          static_cast<std::size_t>(rows) * kHidden),
+                0)
+          << rows << " rows from " << first << " on";
+    }
+  }
+}
+
 // Every kernel of products, of weights in strips, in FP8 tiles and as the CPU has them.
 TEST_F(GpuStripsOfExperts, ProductsReadNoRowBeforeTheKernelAheadHasEnded) {
   const struct {

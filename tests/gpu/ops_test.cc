@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "gpu_testing.h"
+#include "kernels/cuda/add_norm_testing.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/op_cases_testing.h"
 
@@ -109,6 +111,18 @@ TEST_P(GpuRepeats, GiveTheSameBits) {
   try_cases(802, [](const OpCase& op_case, const Exec& exec, const std::function<void()>& wait) {
     return same_each_time(op_case, exec, wait, gpu_test_options().repeat);
   });
+}
+
+TEST(GpuStripsNorm, GivesTheBitsOfThePlainOrder) {
+  Random random(803);
+  ThreadPool one(1);
+  const Exec exec{&one, &scalar_kernels(), &cuda_sm90_op_table(), &gpu()};
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    const auto memory = case_memory();
+    const OpCase op_case = add_norm_in_blocks_case(random, *memory, cuda_sm90_op_table().add_norm);
+    EXPECT_TRUE(same_as_reference(op_case, exec, [] { gpu().wait(); })) << "case " << i;
+    ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
+  }
 }
 
 const auto op_name = [](const auto& info) { return std::string(info.param.op); };

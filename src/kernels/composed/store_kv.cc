@@ -39,6 +39,7 @@ void store_rows(const Exec& exec, const KvRows& given, const PlacedRows& placed)
   if (kind.hadamard) hadamard(exec, {heads, dims, kind.x});
   simulate_rows(exec, {kind.simulation, dims, kind.simulated_rope_dims, heads, kind.x, dims});
 
+  if (kind.planes == nullptr) return;
   const float* row = kind.x;
   int row_dims = dims;
   if (kind.values != nullptr) {

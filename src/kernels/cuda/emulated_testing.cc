@@ -1,4 +1,5 @@
 #include "kernels/cuda/op_cases_testing.h"
+#include "kernels/cuda/shared/add_norm.cu"
 #include "kernels/cuda/shared/attend.cu"
 #include "kernels/cuda/shared/attend_expanded.cu"
 #include "kernels/cuda/shared/compressor.cu"
@@ -18,6 +19,7 @@
 #include "kernels/cuda/shared/router.cu"
 #include "kernels/cuda/shared/rows.cu"
 #include "kernels/cuda/shared/sample.cu"
+#include "kernels/cuda/shared/store_heads.cu"
 #include "kernels/cuda/shared/store_kv.cu"
 
 namespace sluice {

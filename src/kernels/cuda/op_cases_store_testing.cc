@@ -67,10 +67,64 @@ OpCase store_kv_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   return op_case;
 }
 
+// Keys and values of several heads, each with a plane of its own, and queries beside them.
+OpCase store_heads_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
+  const CompressorCase compressor = random_compressor(random, memory, sizes);
+  const StepTables& step = *compressor.args.step;
+  OpCase op_case{compressor.text, nullptr, {}, {}};
+  const auto floats = [&](int count) {
+    const auto values = memory.put(random.floats(static_cast<std::size_t>(step.rows()) * count));
+    return values;
+  };
+  KvRows keys{.heads = pick(random, sizes, {1, 2, 3, 8}, {8}),
+              .dims = pick(random, sizes, {2, 17, 64, 80, 128}, {128})};
+  form_rows(random, memory, keys);
+  if (random.between(0, 4) > 0) keys.hadamard = false, keys.simulation = RowCodec::kF32;
+  const auto x = floats(keys.heads * keys.dims);
+  keys.x = x.data();
+  int row_dims = keys.dims;
+  std::span<float> joined;
+  if (random.between(0, 3) > 0) {
+    keys.value_offset = (keys.dims + 15) / 16 * 16, keys.value_dims = random.pick(std::vector<int>{keys.dims, 32});
+    row_dims = keys.value_offset + keys.value_dims;
+    joined = memory.poisoned<float>(static_cast<std::size_t>(step.rows() * keys.heads * row_dims));
+    keys.values = floats(keys.heads * keys.value_dims).data(), keys.joined = joined.data();
+  }
+  const RowCodec codec = random.between(0, 3) > 0 ? RowCodec::kBf16 : RowCodec::kF32;
+  std::vector<PlaneView> planes;
+  for (int head = 0; head < keys.heads; ++head) {
+    planes.push_back(random_plane(random, memory, make_row_format(codec, row_dims, 0), kBlockTokens, compressor.pages));
+    op_case.bytes.emplace_back(planes.back().base,
+                               planes.back().page_bytes * static_cast<std::size_t>(compressor.pages));
+  }
+  keys.planes = memory.keep<std::vector<PlaneView>>(planes).data();
+  keys.codes_only = random.between(0, 1) == 0;
+  const auto given = memory.put(x);  // what is left in x need not be compared, but each run has to begin with the same
+  if (!keys.codes_only) op_case.floats = {x, joined};
+  StoreKvArgs args{.step = &step};
+  args.add(keys);
+  if (random.between(0, 3) > 0) {
+    KvRows queries{.heads = random.between(1, 9), .dims = keys.dims};
+    form_rows(random, memory, queries);
+    if (random.between(0, 4) > 0) queries.hadamard = false, queries.simulation = RowCodec::kF32;
+    const auto q = floats(queries.heads * queries.dims);
+    queries.x = q.data();
+    op_case.floats.push_back(q);
+    args.add(queries);
+  }
+  op_case.text += fmt::format(", {} heads of {} in {}, rows of {}, {} kinds", keys.heads, keys.dims, name(codec),
+                              row_dims, args.count);
+  op_case.run = [args, x, given](const Exec& exec, bool) {
+    std::ranges::copy(given, x.begin());
+    store_kv(exec, args);
+  };
+  return op_case;
+}
+
 }  // namespace
 
 std::vector<OpCases> store_cases() {
-  return {{"store_kv", store_kv_case}};
+  return {{"store_kv", store_kv_case}, {"store_heads", store_heads_case}};
 }
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 // Every CUDA kernel, compiled for the CPU, gives the bits of the reference ops.
+#include "kernels/cuda/add_norm_testing.h"
 #include "kernels/cuda/op_cases_testing.h"
+#include "kernels/cuda/shared/add_norm.h"
 
 namespace sluice::op_cases_test {
 namespace {
@@ -41,6 +43,18 @@ TEST(CudaCases, SeeWhatDiffers) {
   EXPECT_FALSE(same_as_reference(op_that_changes(memory, 1), exec, [] {}));
   EXPECT_TRUE(same_each_time(op_that_changes(memory, 10), exec, [] {}, 10));
   EXPECT_FALSE(same_each_time(op_that_changes(memory, 9), exec, [] {}, 10));
+}
+
+TEST(CudaCases, NormsInBlocksAreThoseOfThePlainOrder) {
+  constexpr int kCases = 25;
+  Random random(703);
+  ThreadPool one(1);
+  const Exec exec{&one, &scalar_kernels(), &cuda_emulated_op_table()};
+  for (int i = 0; i < kCases && !HasFailure(); ++i) {
+    HostCaseMemory memory;
+    const OpCase op_case = add_norm_in_blocks_case(random, memory, cuda_emulated_ops::add_norm_in_blocks);
+    EXPECT_TRUE(same_as_reference(op_case, exec, [] {})) << "case " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaKernels, ::testing::ValuesIn(all_op_cases()),

@@ -25,31 +25,39 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   // One a key head, side by side.
   const PlaneView* planes = &step.cache[planes_[static_cast<std::size_t>(index)].front()];
   const Rows q = w.q.rows(rows), k = w.k.rows(rows), v = w.v.rows(rows), kv = w.kv.rows(rows);
-  const Rows attended = w.attended.rows(rows);
+  const Rows attended = w.attended.rows(rows, InputForms().add(a.o.weight));
 
   project(step.exec, ProjectArgs{.rows = rows, .x = x}.add(biased(a.q, q)).add(biased(a.k, k)).add(biased(a.v, v)));
-  store_kv(step.exec, StoreKvArgs{.step = &step.tables}.add({.planes = planes,
-                                                             .ratio = window > 0 ? 0 : 1,
-                                                             .heads = key_heads,
-                                                             .dims = dim,
-                                                             .x = k.values,
-                                                             .norm = {optional(a.k_norm), nullptr, eps, dim},
-                                                             .rope = rope,
-                                                             .values = v.values,
-                                                             .value_dims = dim,
-                                                             .value_offset = value_offset(dim),
-                                                             .joined = kv.values}));
+  const int ratio = window > 0 ? 0 : 1;
+  store_kv(step.exec, StoreKvArgs{.step = &step.tables}
+                          .add({.planes = planes,
+                                .ratio = ratio,
+                                .heads = key_heads,
+                                .dims = dim,
+                                .x = k.values,
+                                .norm = {optional(a.k_norm), nullptr, eps, dim},
+                                .rope = rope,
+                                .values = v.values,
+                                .value_dims = dim,
+                                .value_offset = value_offset(dim),
+                                .joined = kv.values,
+                                .codes_only = step.tap == nullptr})
+                          .add({.ratio = ratio,
+                                .heads = config_.num_attention_heads,
+                                .dims = dim,
+                                .x = q.values,
+                                .norm = {optional(a.q_norm), nullptr, eps, dim},
+                                .rope = rope}));
   step.show(index, "kv", kv);
 
   AttendArgs args;
   args.rows = rows, args.heads = config_.num_attention_heads, args.dims = dim, args.value_dims = dim;
   args.q = q.values, args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  args.query = {optional(a.q_norm), a.q_norm.empty() ? -1.0F : eps, rope};
   args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
   (window > 0 ? args.window : args.latent) = planes;
   args.window_tokens = window;
-  args.out = attended.values;
+  args.out = attended.values, args.out_rows = attended, args.forms_only = step.tap == nullptr;
   args.bf16 = profile_.bf16_attention();
   args.tiles = profile_.tiles_attention();
   attend(step.exec, args);

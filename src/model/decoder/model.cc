@@ -21,8 +21,7 @@ Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkp
                                              NumericsProfile profile, const Loading& loading) {
   SLUICE_RETURN_IF_ERROR(check_mlp_bias(exec, config.decoder().mlp_bias));
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
-  const InputForm inputs = model->profile_.inputs;
-  const WeightTable table = weight_table(model->config_, inputs, model->weights_);
+  const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
@@ -31,7 +30,8 @@ void Decoder::reserve(Scratch& scratch, std::size_t rows) {
   Workspace& w = *workspace_;
   const std::int64_t dim = config_.head_dim, heads = config_.num_attention_heads;
   const std::int64_t key_heads = config_.num_key_value_heads;
-  for (ScratchTensor* of_heads : {&w.q, &w.attended}) scratch.add(rows, heads * dim, of_heads);
+  scratch.add(rows, heads * dim, &w.q);
+  scratch.add(rows, heads * dim, &w.attended, InputForms::of_profile(profile_.inputs));
   for (ScratchTensor* of_keys : {&w.k, &w.v}) scratch.add(rows, key_heads * dim, of_keys);
   scratch.add(rows, key_heads * (value_offset(config_.head_dim) + dim), &w.kv);
   residual_.reserve(scratch, rows, profile_.inputs);

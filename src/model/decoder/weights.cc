@@ -11,10 +11,11 @@ using Shape = std::vector<std::int64_t>;
 
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, InputForm inputs)
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
       : c_(config),
         decoder_(config.decoder()),
-        inputs_(inputs),
+        inputs_(profile.inputs),
+        head_inputs_(profile.name == kSm90Profile ? float_inputs(profile.inputs) : InputForm::kF32),
         quantised_(config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16) {}
 
   WeightTable build(Weights& w) {
@@ -23,7 +24,7 @@ class TableBuilder {
     if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
     add(c_.tie_word_embeddings ? kEmbeddingName : kHeadName, words, &w.head);
     if (c_.tie_word_embeddings) table_.back().names.push_back({kHeadName, words});
-    table_.back().role = WeightRole::kLogits;
+    table_.back().role = WeightRole::kLogits, table_.back().inputs = head_inputs_;
     add("model.norm.weight", {hidden()}, &w.norm);
     w.layers.resize(decoder_.windows.size());
     for (std::size_t i = 0; i < w.layers.size(); ++i) {
@@ -94,15 +95,15 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DecoderConfig& decoder_;
-  const InputForm inputs_;
+  const InputForm inputs_, head_inputs_;
   const WeightFormat quantised_;
   WeightTable table_;
 };
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights) {
-  return TableBuilder(config, inputs).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
+  return TableBuilder(config, profile).build(weights);
 }
 
 }  // namespace sluice::decoder

@@ -5,6 +5,7 @@
 
 #include "kernels/linear.h"
 #include "model/feed_forward.h"
+#include "model/numerics.h"
 #include "model/weight_table.h"
 
 namespace sluice::decoder {
@@ -38,6 +39,6 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-WeightTable weight_table(const ModelConfig& config, InputForm inputs, Weights& weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
 
 }  // namespace sluice::decoder

@@ -8,6 +8,7 @@ namespace cuda_ops {
 SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 SLUICE_OP(store_kv, StoreKvArgs)
+SLUICE_OP(add_norm_in_blocks, AddNormArgs)
 #undef SLUICE_OP
 }  // namespace cuda_ops
 namespace cuda_sm90 {
@@ -51,6 +52,7 @@ const OpTable& cuda_sm90_op_table() {
     OpTable ops = cuda_op_table();
     ops.device = "cuda, sm90";
     ops.parts = &parts;
+    ops.add_norm = cuda_ops::add_norm_in_blocks;
     ops.project = cuda_sm90::project;
     ops.experts = cuda_sm90::experts;
     ops.attend = cuda_sm90::attend;

@@ -1,10 +1,14 @@
 // store_kv (kernels/store_kv.h) as one kernel: a team has a row of one of the kinds, from what was projected, or from
-// the window that it closes, to its codes in the cache. Rows of several heads, with values apart or a layer norm are
-// made by the parts one after the other.
+// the window that it closes, to its codes in the cache. store_heads.h has those of several heads; others, as with a
+// layer norm, are made by the parts one after the other.
+#include <algorithm>
+#include <span>
+
 #include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/rotate.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/row_sums.h"
+#include "kernels/cuda/shared/store_heads.h"
 #include "kernels/cuda/shared/window_pool.h"
 #include "kernels/ops.h"
 #include "kernels/store_kv.h"
@@ -142,14 +146,15 @@ struct StoreRows {
 bool takes(const KvRows& kind) {
   const int dims = kind.dims;
   const bool transforms = !kind.hadamard || (dims > 0 && (dims & (dims - 1)) == 0);
-  return kind.heads == 1 && kind.values == nullptr && kind.norm.bias == nullptr && kind.norm.dims <= dims && transforms;
+  return kind.planes != nullptr && kind.heads == 1 && kind.values == nullptr && kind.norm.bias == nullptr &&
+         kind.norm.dims <= dims && transforms;
 }
 
 }  // namespace
 
 void store_kv(const Exec& exec, const StoreKvArgs& args) {
-  for (int i = 0; i < args.count; ++i) {
-    if (!takes(args.kinds[static_cast<std::size_t>(i)])) return composed::store_kv(exec, args);
+  if (!std::ranges::all_of(std::span(args.kinds).first(static_cast<std::size_t>(args.count)), takes)) {
+    return stores_heads(args) ? store_heads(exec, args) : composed::store_kv(exec, args);
   }
   const StepTables& step = *args.step;
   StoreRows kernel{};

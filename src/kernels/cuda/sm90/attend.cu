@@ -74,6 +74,13 @@ PlaneView aligned(const PlaneView& plane, int* shift) {
   return plane;
 }
 
+// But for bf16, which attention itself makes.
+void make_other_forms(const Exec& exec, const AttendArgs& args) {
+  Rows others = args.out_rows;
+  others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;
+  composed::make_forms(exec, args.rows, others);
+}
+
 }  // namespace
 
 int attend_official(const Exec& exec, const AttendArgs& args, int cluster, bool formed) {
@@ -126,15 +133,22 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster, bool 
 
 void attend_keys(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty()) return;
-  if (takes_list(exec, args)) return attend_list(exec, args, ListCut::kFastest);
-  if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
   AttendArgs keys = args;
   keys.out_rope = {}, keys.out_rows = {}, keys.forms_only = false;
+  if (takes_list(exec, keys)) return attend_list(exec, keys, ListCut::kFastest);
+  if (!takes(exec, args)) return cuda_ops::attend_keys(exec, args);
   attend_official(exec, keys, 0);
 }
 
 void attend(const Exec& exec, const AttendArgs& args) {
-  if (args.spans.empty() || !takes(exec, args) || !finishes(args)) return composed::attend(exec, args);
+  if (args.spans.empty()) return;
+  if (takes_list(exec, args) && rounds_list(args)) {
+    composed::form_heads(exec, args.query, args.rows, args.heads, args.dims, args.q,
+                         std::ptrdiff_t{args.heads} * args.dims, args.step->positions.data());
+    attend_list(exec, args, ListCut::kFastest);
+    return make_other_forms(exec, args);
+  }
+  if (!takes(exec, args) || !finishes(args)) return composed::attend(exec, args);
   const Position* positions = args.step->positions.data();
   const bool forms = args.forms_only && forms_queries(args);
   if (forms) {
@@ -152,9 +166,7 @@ void attend(const Exec& exec, const AttendArgs& args) {
                          std::ptrdiff_t{args.heads} * args.dims, positions);
   }
   attend_official(exec, args, 0, forms);
-  Rows others = args.out_rows;
-  others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;
-  composed::make_forms(exec, args.rows, others);
+  make_other_forms(exec, args);
 }
 
 }  // namespace sluice::cuda_sm90

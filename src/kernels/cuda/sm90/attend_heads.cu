@@ -2,6 +2,7 @@
 // team has one or two tiles of 64 queries that share a key head, a group of warps each, and one more group that copies
 // blocks of 64 keys and values through a ring. Weights stay in registers, and so do the segments merged so far.
 #include "kernels/cuda/sm90/attend_list_parts.h"
+#include "kernels/cuda/sm90/bf16_codes.h"
 
 namespace sluice::cuda_sm90 {
 namespace {
@@ -207,7 +208,19 @@ struct AttendHeads {
       if (query >= item.queries) continue;
       const int head = item.head(launch, query);
       const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(item.row(launch, query)) * launch.args.heads + head;
-      store(launch.args.out + at * launch.args.value_dims, sum, h, total[h].last_factor(launch, head));
+      const float factor = total[h].last_factor(launch, head);
+      if (launch.values) store(launch.args.out + at * launch.args.value_dims, sum, h, factor);
+      if (launch.pairs != nullptr) store_pairs(launch.pairs + at * launch.args.value_dims / 2, sum, h, factor);
+    }
+  }
+  SLUICE_DEVICE void store_pairs(float* to, const float (&v)[kDims / 2], int h, float factor) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < kDims / 8; ++i) {
+      const int d = 8 * i + lane % 4 * 2;
+      if (d >= launch.args.value_dims) continue;
+      reinterpret_cast<std::uint32_t*>(to)[d / 2] =
+          bf16_pair(v[4 * i + 2 * h] * factor + 0.0F, v[4 * i + 2 * h + 1] * factor + 0.0F);
     }
   }
   // Of head h of a thread's two.

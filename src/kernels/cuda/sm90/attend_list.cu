@@ -46,7 +46,10 @@ struct MergeLists {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int d = t + i * kThreads;
-      if (d < dims) launch.args.out[at * dims + d] = v[i] * last + 0.0F;
+      if (d >= dims) continue;
+      const float value = v[i] * last + 0.0F;
+      if (launch.values) launch.args.out[at * dims + d] = value;
+      if (launch.pairs != nullptr) reinterpret_cast<std::uint16_t*>(launch.pairs)[at * dims + d] = to_bf16(value).bits;
     }
   }
 };
@@ -129,10 +132,19 @@ bool takes_list(const Exec& exec, const AttendArgs& args) {
          args.key_heads <= kListKeyHeads && args.scale > 0.0F && (args.selected == nullptr || args.latent != nullptr);
 }
 
+bool rounds_list(const AttendArgs& args) {
+  const Rows& rows = args.out_rows;
+  return !is_latent(args) && args.out_rope.table == nullptr && args.query_heads == nullptr &&
+         args.spans.data() == args.step->spans.data() && rows.values == args.out && rows.parts == 1 &&
+         rows.columns == args.heads * args.value_dims && rows.ld == rows.columns;
+}
+
 void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut) {
   const auto spans = host_spans(args);
   ListLaunch launch{};
   launch.args = args;
+  launch.pairs = rounds_list(args) ? args.out_rows.form(InputForm::kBf16) : nullptr;
+  launch.values = launch.pairs == nullptr || !args.forms_only;
   launch.step = *args.step;
   const PlaneView* planes = planes_of(args);
   launch.plane = *planes;

@@ -37,6 +37,8 @@ struct ListLaunch {
   QueryTiles tiles;
   int first_tile, tile_count, segments;
   float factor;     // scale * log2(e)
+  bool values;      // out is written
+  float* pairs;     // and as bf16, if not null
   float* partials;  // [tile - first_tile][key head][segment] list_floats(): m and l of each query, then v
   std::byte* bases[kListKeyHeads];
 };
@@ -268,6 +270,8 @@ void attend_latent(const Exec& exec, const ListLaunch& launch, std::int64_t team
 // Whether attend_list() takes a call, and how it cuts it: as is fastest, or for tests.
 enum class ListCut { kFastest, kSegments, kTiles, kWideTiles };
 bool takes_list(const Exec& exec, const AttendArgs& args);
+// Whether it writes out_rows as bf16, too.
+bool rounds_list(const AttendArgs& args);
 void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut);
 
 }  // namespace sluice::cuda_sm90

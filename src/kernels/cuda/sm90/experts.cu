@@ -8,6 +8,7 @@
 #include "kernels/cuda/sm90/expert_stream.h"
 #include "kernels/cuda/sm90/expert_tiles.h"
 #include "kernels/cuda/sm90/fp8_experts.h"
+#include "kernels/cuda/sm90/inner_tiles.h"
 #include "kernels/cuda/sm90/ops.h"
 #include "kernels/linear_inputs.h"
 
@@ -139,10 +140,13 @@ class StripExperts {
     }
     const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
     const float* of_others = other != nullptr ? other + at : nullptr;
+    const bool alone = args_.slots == 0 && other == nullptr;  // no output of strips is -0: there is nothing to add
     if (shared_ != nullptr) {
-      multiply(exec, *shared_, StripRows::of(rows), x, nullptr, work.shared, work.shared_out);
+      multiply(exec, *shared_, behind(rows, work_bytes(rows)), x, nullptr, work.shared,
+               alone ? args_.y + at : work.shared_out);
     }
-    if (args_.slots > 0 || other == nullptr) {
+    if (alone) return;
+    if (args_.slots > 0) {
       return cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists,
                                      shared_ != nullptr ? work.shared_out : of_others);
     }
@@ -156,7 +160,7 @@ class StripExperts {
     const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
     float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
-    multiply(exec, *shared_, StripRows::of(rows), inputs(from, work.x), nullptr, work.inner, y);
+    multiply(exec, *shared_, behind(rows, shared_bytes(rows)), inputs(from, work.x), nullptr, work.inner, y);
     return y;
   }
   struct SharedWork {
@@ -231,11 +235,18 @@ class StripExperts {
     };
     const Inputs of_pairs{x.x, x.ldx, work.lists.rows};
     multiply_expert_tiles(
-        exec, {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
-               product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups,
-               work.m, work.lists.weights, args_.limit, rows * args_.slots,
-               expert.down.input_form() == InputForm::kFp8});
+        exec,
+        {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
+         product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups, work.m,
+         work.lists.weights, args_.limit, rows * args_.slots, expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
+  }
+
+  // Rows of products that may use the workspace behind its first bytes.
+  static StripRows behind(int rows, std::size_t bytes) {
+    StripRows of_rows = StripRows::of(rows);
+    of_rows.workspace_used = (bytes + 255) / 256 * 256;
+    return of_rows;
   }
 
   struct Inputs {
@@ -260,10 +271,12 @@ class StripExperts {
     };
     const StripProduct first[] = {product(expert.gate, inputs, lists != nullptr ? lists->gate : nullptr, inner.gate),
                                   product(expert.up, inputs, lists != nullptr ? lists->up : nullptr, inner.up)};
-    multiply_strips(exec, rows, first);
-    const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
-    const int pieces = padded(inter) / 8;
-    cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    if (lists != nullptr || !multiply_inner(exec, rows, first[0], first[1], args_.limit, inner.m)) {
+      multiply_strips(exec, rows, first);
+      const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
+      const int pieces = padded(inter) / 8;
+      cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+    }
     if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, padded(inter), inner.m);
     const StripProduct second =
         product(expert.down, {inner.m, padded(inter), nullptr}, lists != nullptr ? lists->down : nullptr, y);

@@ -210,6 +210,20 @@ static void multiply_two_kinds(const Exec& exec, const StripRows& rows, std::vec
   });
 }
 
+// Whether blocks of many rows would leave most processors idle, so that small teams, which read each weight once for
+// sixteen rows, are faster.
+static bool few_blocks(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
+  constexpr int kStripsOfBlock = 8, kShareOfProcessors = 6;
+  int blocks = 0;
+  for (const StripProduct& product : products) {
+    const int segments = product.weight.segments;
+    const int cluster = segments == 2 || segments == 4 || segments == 8 ? segments : 1;
+    blocks += (product.weight.strips + kStripsOfBlock - 1) / kStripsOfBlock * cluster;
+  }
+  return rows.group_count == 0 && rows.cut == StripRows::Cut::kAny && rows.rows <= kManyRows &&
+         kShareOfProcessors * blocks <= cuda_ops::processors(exec);
+}
+
 void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   std::vector<StripProduct> left(products.begin(), products.end());
   multiply_two_kinds(exec, rows, left);
@@ -225,9 +239,10 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
                (rows.cut == StripRows::Cut::kAny ? fills_tiles(exec, rows, together) : rows.kernel_rows == kTileRows)) {
       multiply_tiles(exec, rows, together);
     } else if (!multiply_segments(exec, rows, together)) {
-      StripRows many = rows;
-      many.kernel_rows = kManyRows;
-      multiply_many(exec, many, together);
+      StripRows left_over = rows;
+      left_over.kernel_rows = few_blocks(exec, rows, together) ? kSomeRows : kManyRows;
+      left_over.kernel_rows == kSomeRows ? multiply_few(exec, left_over, together)
+                                         : multiply_many(exec, left_over, together);
     }
     left = std::move(others);
   }

@@ -25,8 +25,8 @@ struct TileLaunch {
   // this one go side by side, this one waits only at its end. It reads past the first cache, which may be older.
   bool follows;
   // kInner:
-  std::uint16_t* m;  // [rows, out] bf16
-  const float* weights;
+  std::uint16_t* m;      // [rows, out] bf16
+  const float* weights;  // null: 1
   float limit;
 };
 
@@ -364,7 +364,7 @@ struct TileProducts {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int row = i * 8 + lane % 4 * 2 + e;
-        weights[e] = row < of.rows ? __ldcg(launch.weights + of.first + row) : 0.0F;
+        weights[e] = launch.weights == nullptr ? 1.0F : row < of.rows ? __ldcg(launch.weights + of.first + row) : 0.0F;
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {

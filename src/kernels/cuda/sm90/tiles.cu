@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cuda/sm90/inner_tiles.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -146,6 +147,24 @@ bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripP
     tiles += tiles_of(rows.rows, product);
   }
   return (rows.rows <= kManyRows ? 3 * tiles / 2 : 2 * tiles) >= cuda_ops::processors(exec);
+}
+
+bool multiply_inner(const Exec& exec, const StripRows& rows, const StripProduct& gate, const StripProduct& up,
+                    float limit, std::uint16_t* m) {
+  const StripLinear& w = gate.weight;
+  const auto whole = [](const StripLinear& of) { return of.kind == StripKind::kBf16 && of.segments == 1; };
+  if (rows.rows <= kSomeRows || rows.group_count > 0 || !whole(w) || !whole(up.weight) || w.out % kCellInputs != 0)
+    return false;
+  const int of_tile = wide_tile_rows(rows.rows);
+  TileLaunch launch{};
+  launch.products[0] = gate, launch.products[1] = up;
+  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.limit = limit;
+  launch.tiles = (w.strips + 7) / 8 * ((rows.rows + of_tile - 1) / of_tile);
+  const int filled = rows.rows <= kManyRows ? 3 * launch.tiles / 2 : 2 * launch.tiles;
+  if (filled < cuda_ops::processors(exec)) return false;
+  of_tile == 64 ? launch_tiles<StripKind::kBf16, 2, 64, TileOutput::kInner>(exec, launch)
+                : launch_tiles<StripKind::kBf16, 2, 112, TileOutput::kInner>(exec, launch);
+  return true;
 }
 
 void multiply_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
