@@ -116,7 +116,10 @@ bool multiply_segments(const Exec& exec, const StripRows& rows, std::span<const 
                         first.segments > 1 && std::ranges::all_of(products, alike) &&
                         rows.workspace_used <= cuda_ops::workspace_bytes(exec) &&
                         sums * sizeof(float) <= cuda_ops::workspace_bytes(exec) - rows.workspace_used;
-  const bool suits = rows.rows <= kTileRows && 3 * tiles / 2 >= cuda_ops::processors(exec);
+  // No cluster of blocks (many_rows.cu) shares a strip of other numbers of segments.
+  const bool shared = first.segments == 2 || first.segments == 4 || first.segments == 8;
+  const bool suits = (rows.rows <= kTileRows && 3 * tiles / 2 >= cuda_ops::processors(exec)) ||
+                     (rows.rows <= kManyRows && !shared && 4 * tiles >= cuda_ops::processors(exec));
   if (!possible || (rows.cut != kSegments && (rows.cut != kAny || !suits))) return false;
   auto* to = reinterpret_cast<float*>(cuda_ops::workspace(exec, rows.workspace_used + sums * sizeof(float)) +
                                       rows.workspace_used);
