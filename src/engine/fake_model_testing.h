@@ -31,12 +31,12 @@ class FakeModel final : public Model {
     int forgetful_rows = 0;
     bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
     int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
-    std::shared_ptr<ServedFiles> files;                        // that it says it computes from
+    std::shared_ptr<ServedFiles> files = nullptr;              // that it says it computes from
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
-    std::function<void(TokenId, Position, float*)> on_logits;
+    std::function<void(TokenId, Position, float*)> on_logits = nullptr;
     // The same for the guesses of the layer that drafts.
-    std::function<void(TokenId, Position, float*)> on_draft;
+    std::function<void(TokenId, Position, float*)> on_draft = nullptr;
   };
 
   FakeModel() : FakeModel(Settings()) {}

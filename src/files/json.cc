@@ -368,8 +368,16 @@ std::string dump_json(const json::value& value) {
 }
 
 void append_json_string(std::string& out, std::string_view text) {
-  if (valid_utf8_prefix(text) != text.size()) return append_json_string(out, to_valid_utf8(text));
   out += '"';
+  if (valid_utf8_prefix(text) == text.size()) {
+    append_json_piece(out, text);
+  } else {
+    append_json_piece(out, to_valid_utf8(text));
+  }
+  out += '"';
+}
+
+void append_json_piece(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
       case '"':
@@ -401,7 +409,6 @@ void append_json_string(std::string& out, std::string_view text) {
         }
     }
   }
-  out += '"';
 }
 
 void append_json_number(std::string& out, double number) {

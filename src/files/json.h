@@ -37,6 +37,8 @@ std::string dump_json(const boost::json::value& value);
 // Appends `text` as a JSON string with its quotes; escapes only what must be escaped. Every string of an answer comes
 // through here: bytes that are no UTF-8 (of a file's name, say) become U+FFFD.
 void append_json_string(std::string& out, std::string_view text);
+// The same of a piece of a string, without quotes; it may begin and end within a character.
+void append_json_piece(std::string& out, std::string_view text);
 
 // Appends a finite number as Python's repr: the shortest digits that read back to the same f64.
 void append_json_number(std::string& out, double number);

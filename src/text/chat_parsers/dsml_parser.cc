@@ -314,8 +314,9 @@ void DsmlOutputParser::begin_parameter(std::string name, bool is_string) {
 void DsmlOutputParser::append_value(std::string_view text) {
   if (is_duplicate_ || text.empty()) return;
   if (is_string_) {
-    const std::string quoted = json_string(text);
-    sink_.arguments(quoted.substr(1, quoted.size() - 2));
+    std::string piece;
+    append_json_piece(piece, text);
+    sink_.arguments(std::move(piece));
   } else {
     value_ += text;
   }
