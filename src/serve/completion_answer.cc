@@ -79,8 +79,8 @@ class CompletionStreamWriter final : public AnswerWriter {
     }
     append_head(chunk, form_.head, "text_completion");
     chunk += R"(,"choices":[)";
-    append_choice(chunk, choice, text, of.logprobs.empty() ? "null" : of.logprobs.take(), finish_reason,
-                  of.stop_reason, more);
+    append_choice(chunk, choice, text, of.logprobs.empty() ? "null" : of.logprobs.take(), finish_reason, of.stop_reason,
+                  more);
     chunk += ']';
     append_usage_so_far(chunk, usage_, form_);
     chunk += '}';
@@ -90,7 +90,7 @@ class CompletionStreamWriter final : public AnswerWriter {
   struct Choice {  // what waits for its next chunk
     CompletionLogprobs logprobs;
     std::vector<std::int32_t> token_ids;
-    ExportReport exports;             // for its last one
+    ExportReport exports;              // for its last one
     std::string stop_reason = "null";  // of its last one
     bool begun = false;
   };

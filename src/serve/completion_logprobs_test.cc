@@ -43,8 +43,9 @@ std::u32string points_of(std::string_view utf8) {
 }
 
 std::string random_text(std::mt19937_64& random) {
-  static constexpr std::u32string_view kKinds[] = {U"abc xyz 0129.,", U"äöüßéñ", U"漢字仮名交じり文",
-                                                   U"🙂🚀🇯🇵👩‍👩‍👧", U"Привет мир", U"العربية", U"\n\t  "};
+  static constexpr std::u32string_view kKinds[] = {
+      U"abc xyz 0129.,", U"äöüßéñ", U"漢字仮名交じり文", U"🙂🚀🇯🇵👩‍👩‍👧", U"Привет мир",
+      U"العربية",        U"\n\t  "};
   std::string text;
   for (std::uint64_t left = 1 + random() % 40; left > 0; --left) {
     const std::u32string_view kind = kKinds[random() % std::size(kKinds)];
@@ -75,7 +76,8 @@ TEST(CompletionLogprobs, TextAtTheOffsetBeginsWithTheToken) {
         append_utf8(points[offset], character);
         const std::string_view bytes = tokenizer().token_bytes(ids[i]);
         const bool begins = character.starts_with(bytes.substr(0, character.size()));
-        EXPECT_TRUE(begins || character.find(bytes.substr(0, 1)) != std::string::npos) << "seed " << seed << ": " << text;
+        EXPECT_TRUE(begins || character.find(bytes.substr(0, 1)) != std::string::npos)
+            << "seed " << seed << ": " << text;
       } else {
         EXPECT_EQ(points.substr(offset, points_of(token).size()), points_of(token)) << "seed " << seed << ": " << text;
       }

@@ -94,10 +94,9 @@ Decoded decode_body(std::string_view body, std::string_view content_encoding, st
   const std::string name = coding_name(content_encoding);
   if (name == "zstd") return decode_zstd(body, max_bytes);
   if (name == "gzip" || name == "x-gzip" || name == "deflate") return inflate_body(body, name, max_bytes);
-  return ApiError{415,
-                  fmt::format("the header Content-Encoding: expected one of {}, or none, found '{}'", kKnownCodings,
-                              name),
-                  "", "unsupported_encoding"};
+  return ApiError{
+      415, fmt::format("the header Content-Encoding: expected one of {}, or none, found '{}'", kKnownCodings, name), "",
+      "unsupported_encoding"};
 }
 
 std::optional<ApiError> BodyDecoder::decode(HttpRequest& request) {

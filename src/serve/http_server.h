@@ -41,8 +41,8 @@ struct HttpServerOptions {
   // Of an answer, what the system keeps included, which is half of it at most; beyond that the client is too far
   // behind, and its exchange is told, until half of it is left.
   std::size_t max_unread_bytes = 1 << 20;
-  // Whether the header alone refuses a request; sets HttpRequest::allow_origin. It is asked before the body is read where
-  // the client waits for that (Expect), and for the answer to what cannot be read. Called on the network thread.
+  // Whether the header alone refuses a request; sets HttpRequest::allow_origin. It is asked before the body is read
+  // where the client waits for that (Expect), and for the answer to what cannot be read. Called on the network thread.
   std::function<std::optional<ApiError>(HttpRequest&)> check_header = nullptr;
   // The clock for timing requests; called on the network thread.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;

@@ -192,7 +192,8 @@ class MessagesReader {
     if (!text) return block.fail("thinking", "a text");
     if (!is_own_seal(signature.value_or(""))) return leave_out(block, path, "thinking of another server");
     if (signature != reasoning_seal(*text)) {
-      return block.refuse("signature", path + ".signature: expected the signature that Sluice gave this text, unchanged",
+      return block.refuse("signature",
+                          path + ".signature: expected the signature that Sluice gave this text, unchanged",
                           "invalid_signature");
     }
     talk_.add_reasoning(*text, path);

@@ -2,8 +2,9 @@
 // wrong type, a value out of range and an effect that is missing are each an ApiError that names the key, what was
 // expected and what was found. Only what the table knows can be read.
 //
-// The first error sticks; later reads change nothing. null counts as absent, and "", [] and {} where the table says so. A variable is written only on success.
-// Ownership: keeps a pointer to the object, which must outlive it. Thread safety: a local object.
+// The first error sticks; later reads change nothing. null counts as absent, and "", [] and {} where the table says so.
+// A variable is written only on success. Ownership: keeps a pointer to the object, which must outlive it. Thread
+// safety: a local object.
 #pragma once
 
 #include <boost/json/object.hpp>

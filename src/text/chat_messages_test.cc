@@ -150,8 +150,8 @@ TEST(ChatMessages, ArgumentsOfEarlierCallsAlwaysPass) {
       {R"({"name": "f", "arguments": ""})", ""},
   };
   for (const auto& [function, expected] : forms) {
-    const auto parsed = parse(std::string(R"([{"role": "assistant", "tool_calls": [{"id": "1", "function": )") +
-                                function + "}]}]");
+    const auto parsed =
+        parse(std::string(R"([{"role": "assistant", "tool_calls": [{"id": "1", "function": )") + function + "}]}]");
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     EXPECT_EQ(parsed->at(0).tool_calls.at(0).arguments, expected) << function;
   }
