@@ -114,8 +114,10 @@ def test_responses_forced_tools(server, model):
                          max_output_tokens=200, text=TRIP)  # of the text, as instructor sends it; a call has none
         (call,) = answer.output[-1:]
         assert call.type == "function_call" and list(json.loads(call.arguments)) == ["city"]
-    with pytest.raises(openai.BadRequestError, match="together with tools"):
-        respond(server, model, tools=[ITEM_TOOL], text=TRIP)
+    # On auto the answer calls, or it is JSON of the schema.
+    answer = respond(server, model, tools=[ITEM_TOOL], text=TRIP, input="Hello!", max_output_tokens=300)
+    (item,) = [item for item in answer.output if item.type != "reasoning"]
+    assert item.type == "function_call" or answer.status == "incomplete" or isinstance(json.loads(answer.output_text), dict)
 
 
 def test_responses_fail(server, model):

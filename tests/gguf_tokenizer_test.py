@@ -206,7 +206,8 @@ def test_what_cannot_be_read_is_refused(tmp_path):
         return error_of(path)
 
     assert "pre-tokenizer (llama-bpe, llama3, llama-v3," in error(pre="no-such") and "\"no-such\"" in error(pre="no-such")
-    assert "key 'tokenizer.ggml.model': expected gpt2, byte-level BPE" in error(model="llama")
+    assert "key 'tokenizer.ggml.model': expected one of the supported gpt2" in error(model="bert")
+    assert "key 'tokenizer.ggml.scores'" in error(model="llama")
     assert "key 'tokenizer.ggml.tokens': expected an array of strings, found nothing" in error(tokens=None)
     assert "key 'tokenizer.ggml.merges': expected an array of strings" in error(merges=[1, 2])
     assert "expected an array of" in error(token_type=[1, 2, 3])

@@ -83,7 +83,7 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
     assert re.search(r"loaded \S+: [0-9.]+ MB in ", loaded), loaded
     fails("logits", *dummy, "--dummy-experts", "99", *out, says="--dummy-experts: expected at most the ")
     fails("logits", model, *some, "--dummy-experts", "2", *out, says="expected --load-format dummy beside it")
-    fails("logits", alone, *some, *out, says="expected a model folder with model.safetensors")
+    fails("logits", alone, *some, *out, says="expected its weights in *.safetensors files")
 
 
 def test_a_config_alone_is_served_and_measured(tmp_path):
@@ -106,7 +106,7 @@ def test_a_config_alone_is_served_and_measured(tmp_path):
     inspected = [sluice("inspect", model, *extra).stdout.split("\n", 1)[1]
                  for model, extra in ((folder, dummy[:2]), (folder / "config.json", []))]
     assert inspected[0] == inspected[1] and re.search(r"tensors, \d+ bytes", inspected[0])
-    fails("serve", folder / "config.json", says="found another file")
+    fails("serve", folder / "config.json", says="a JSON file, which has no weights")
     fails("run", folder, "-p", "x", says="tokenizer.json")
     (folder / "config.json").write_text(json.dumps(SMALL | {"vocab_size": 257}))
     fails("run", folder, "-p", "x", *dummy, says="room for the 256 bytes, found 257")

@@ -254,7 +254,6 @@ def test_the_texts_tell_the_settings_apart():
     (["model", "dropout"], 0.1, "key 'model': key 'dropout'"),
     (["model", "continuing_subword_prefix"], "##", "key 'model': key 'continuing_subword_prefix'"),
     (["model", "end_of_word_suffix"], "</w>", "key 'model': key 'end_of_word_suffix'"),
-    (["added_tokens", 1, "id"], 0, "'added_tokens'[1]"),
 ], ids=lambda value: "/".join(map(str, value)) if isinstance(value, list) else "")
 def test_what_is_not_supported_is_named(where, value, says, tmp_path):
     file = json.loads(trained("llama3"))

@@ -11,11 +11,10 @@ void FeedForwardScratch::reserve(Scratch& scratch, const MoeConfig& config, std:
 }
 
 Status check_mlp_bias(const Exec& exec, bool mlp_bias) {
-  if (!mlp_bias || exec.device == &cpu_device()) return {};
+  if (!mlp_bias || exec.device == nullptr || exec.device == &cpu_device()) return {};
   return invalid_argument(
       "config.json: key 'mlp_bias': biases of feed-forward layers are computed on the CPU alone, found true with "
-      "another "
-      "device; start with --device cpu");
+      "another device; start with --device cpu");
 }
 
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
