@@ -234,7 +234,7 @@ def test_every_word_of_kimi_is_where_the_package_has_it(tmp_path):
     ("tokenizer.model", sentencepiece_bytes([("a", 0.0, 1)], model_type=1), {}, "expected BPE, the only supported kind, found unigram"),
     ("tokenizer.model", sentencepiece_bytes([("a", 0.0, 1)], charsmap=b"x"), {}, "precompiled_charsmap"),
     ("tokenizer.model", b"\x0a\xff", {}, "expected a SentencePiece model"),
-    ("tokenizer.model", b"version https://git-lfs", {}, "expected a SentencePiece model"),
+    ("tokenizer.model", b"version https://git-lfs", {}, "git lfs pull"),
     ("tiktoken.model", b"YQ== 0\n", {"tokenizer_class": "Other"}, "key 'tokenizer_class': expected TikTokenTokenizer"),
     ("tiktoken.model", b"YQ== 0\n!! 1\n", {"tokenizer_class": "TikTokenTokenizer"}, "line 2: expected a token"),
     ("tiktoken.model", b"YQ== x\n", {"tokenizer_class": "TikTokenTokenizer"}, "line 1: expected a rank"),

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "GGUF", kGgufEnding = ".gguf";
+constexpr std::string_view kGgufMagic = "GGUF", kGgufEnding = ".gguf";
 constexpr std::string_view kExpected = "expected a folder with config.json and *.safetensors, or a GGUF file";
 constexpr std::size_t kFirstBytes = 512;
 
@@ -163,8 +163,8 @@ Result<std::string> find_absent(const std::string& given, ModelUse use) {
 }  // namespace
 
 bool is_gguf_path(const std::string& path) {
-  const Result<std::string> first = read_first_bytes(path, kMagic.size());
-  if (first.ok() && *first == kMagic) return true;
+  const Result<std::string> first = read_first_bytes(path, kGgufMagic.size());
+  if (first.ok() && *first == kGgufMagic) return true;
   return has_ending(path, kGgufEnding) && !is_folder(path);
 }
 
