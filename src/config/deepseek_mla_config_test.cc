@@ -178,6 +178,9 @@ TEST(MlaConfig, AbsentKeysHaveTheFamilysDefaults) {
   EXPECT_FALSE(parse(config)->mla().rope_interleave);
   EXPECT_FALSE(parse(config)->moe.norm_topk_prob);
   EXPECT_EQ(parse(config)->mla().q_lora_rank, 0);
+  config = official("v3.2");
+  config["norm_topk_prob"] = nullptr;  // here it is: the library refuses null, and nothing else makes sense
+  EXPECT_TRUE(parse(config)->moe.norm_topk_prob);
 }
 
 TEST(MlaConfigErrors, NameKeyExpectationAndFinding) {
