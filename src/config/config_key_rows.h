@@ -28,6 +28,12 @@ constexpr ConfigKey fixed_key(std::string_view name, std::string_view value) {
   return {.name = name, .type = KeyType::kText, .absent = value, .values = value};
 }
 
+// The library fails where the key is null.
+constexpr ConfigKey null_is_refused(ConfigKey key) {
+  key.null = KeyNull::kRefused;
+  return key;
+}
+
 inline constexpr ConfigKey kEpsKey = {.name = "rms_norm_eps", .type = KeyType::kNumber, .absent = "1e-06", .max = 1};
 
 }  // namespace sluice

@@ -156,7 +156,11 @@ const ConfigKey& ConfigReader::row(std::string_view key) const {
 }
 
 std::string_view ConfigReader::place(const ConfigKey& key) const {
-  if (!key.winner.empty() && fields_.has(key.winner)) return key.winner;
+  for (std::string_view winners = key.winner; !winners.empty();) {
+    const std::size_t end = std::min(winners.find('|'), winners.size());
+    if (const std::string_view winner = winners.substr(0, end); fields_.has(winner)) return winner;
+    winners.remove_prefix(std::min(end + 1, winners.size()));
+  }
   if (!fields_.has(key.name) && !fields_.is_null(key.name) && !key.standin.empty() && fields_.has(key.standin)) {
     return key.standin;
   }
@@ -222,6 +226,7 @@ bool ConfigReader::flag(std::string_view key) {
 std::string ConfigReader::text(std::string_view key) {
   const ConfigKey& found = row(key);
   const std::string_view at = place(found);
+  if (found.null == KeyNull::kRefused && fields_.is_null(at)) fields_.fail(at, "a string");
   std::string value(is_literal(found.absent) ? found.absent : "");
   fields_.read(at, value);
   expect_values(found, at, value);
@@ -264,8 +269,9 @@ std::vector<std::string> ConfigReader::unknown_keys() const {
   std::vector<std::string> unknown;
   for (const std::string& name : fields_.keys()) {
     const auto knows = [&](std::span<const ConfigKey> keys) {
-      return std::ranges::any_of(
-          keys, [&](const ConfigKey& key) { return name == key.name || name == key.winner || name == key.standin; });
+      return std::ranges::any_of(keys, [&](const ConfigKey& key) {
+        return name == key.name || has_value(key.winner, name) || name == key.standin;
+      });
     };
     if (!knows(table_.keys) && !knows(every_familys_keys()) && !is_harmless_key(name)) unknown.push_back(name);
   }
@@ -277,7 +283,9 @@ std::string table_text(const ConfigTable& table) {
   for (const ConfigKey& key : table.keys) {
     std::string rule;
     const auto add = [&](const std::string& part) { rule += rule.empty() ? part : "; " + part; };
-    if (!key.winner.empty()) add(fmt::format("`{}` wins", key.winner));
+    std::string winners;
+    for (const char c : key.winner) winners += c == '|' ? std::string("`, then `") : std::string(1, c);
+    if (!winners.empty()) add(fmt::format("`{}` wins", winners));
     if (!key.standin.empty()) add(fmt::format("else `{}`", key.standin));
     if (!key.values.empty()) add(fmt::format("only {}", values_text(key.values, key.type == KeyType::kText)));
     if (key.null == KeyNull::kNone) add(key.type == KeyType::kFlag ? "null: false" : "null: none");

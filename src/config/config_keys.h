@@ -38,7 +38,7 @@ struct ConfigKey {
   KeyType type = KeyType::kOther;
   std::string_view absent = {};   // the default; kRequired; kComputed: the family's code says what follows
   double min = 0, max = 0;        // of numbers, inclusive
-  std::string_view winner = {};   // another name of the key, which counts where both are there
+  std::string_view winner = {};   // other names of the key, "a|b", of which the first that is there counts
   std::string_view standin = {};  // a name that counts where the key is absent
   std::string_view values = {};   // the only texts (or the only flag) that are computed, "a|b"
   std::string_view rule = {};     // what it must agree with, for readers of the documentation

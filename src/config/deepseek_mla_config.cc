@@ -58,13 +58,13 @@ void read_groups(ConfigReader& reader, Routing routing, MoeConfig& moe) {
   if (limited && !reader.given("n_group")) reader.fail("n_group", "the groups of topk_method group_limited_greedy");
   moe.n_group = method == "greedy" ? 1 : reader.maybe_integer("n_group").value_or(1);
   moe.topk_group = 1;
-  if (moe.n_group == 1 || !reader.status().ok()) return;
+  if (method == "greedy" || !reader.status().ok()) return;
   const std::optional<int> kept = reader.maybe_integer("topk_group");
   if (!kept) return reader.fail("topk_group", "a value");
+  if (*kept > moe.n_group)
+    return reader.fail("topk_group", fmt::format("an integer from 1 to n_group ({})", moe.n_group));
+  if (moe.n_group == 1) return;
   moe.topk_group = *kept;
-  if (moe.topk_group > moe.n_group) {
-    return reader.fail("topk_group", fmt::format("an integer from 1 to {}", moe.n_group));
-  }
   const int size = moe.n_routed_experts / moe.n_group;
   if (moe.n_routed_experts % moe.n_group != 0 || (routing == Routing::kSigmoidBias && size < 2)) {
     reader.fail("n_group", fmt::format("a divisor of n_routed_experts ({}) that leaves two experts a group",

@@ -178,6 +178,13 @@ TEST(MlaConfig, AbsentKeysHaveTheFamilysDefaults) {
   EXPECT_FALSE(parse(config)->mla().rope_interleave);
   EXPECT_FALSE(parse(config)->moe.norm_topk_prob);
   EXPECT_EQ(parse(config)->mla().q_lora_rank, 0);
+  config = official("v3.2");
+  config["num_experts"] = 128;
+  EXPECT_EQ(parse(config)->moe.n_routed_experts, 128);
+  config["num_local_experts"] = 64;
+  EXPECT_EQ(parse(config)->moe.n_routed_experts, 64);
+  config["norm_topk_prob"] = nullptr;  // here it is: the library refuses null, and nothing else makes sense
+  EXPECT_TRUE(parse(config)->moe.norm_topk_prob);
 }
 
 TEST(MlaConfigErrors, NameKeyExpectationAndFinding) {
@@ -188,10 +195,14 @@ TEST(MlaConfigErrors, NameKeyExpectationAndFinding) {
   EXPECT_THAT(error_with("v3", {{"topk_method", "greedy"}}), HasSubstr("expected \"noaux_tc\""));
   EXPECT_THAT(error_with("v3", {{"n_group", 7}}), HasSubstr("a divisor of n_routed_experts (256)"));
   EXPECT_THAT(error_with("v3", {{"n_group", 256}}), HasSubstr("two experts a group"));
-  EXPECT_THAT(error_with("v3", {{"topk_group", 9}}), HasSubstr("key 'topk_group': expected an integer from 1 to 8"));
+  EXPECT_THAT(error_with("v3", {{"topk_group", 9}}),
+              HasSubstr("key 'topk_group': expected an integer from 1 to n_group (8)"));
   EXPECT_THAT(error_with("v2", {{"topk_group", nullptr}}), HasSubstr("key 'topk_group': expected a value"));
   EXPECT_THAT(error_with("v2", {{"n_group", nullptr}}), HasSubstr("key 'n_group': expected the groups of topk_method"));
   EXPECT_THAT(error_with("v3", {{"n_group", nullptr}}), HasSubstr("key 'n_group': expected an integer, found null"));
+  EXPECT_THAT(error_with("v3", {{"n_group", 1}}),
+              HasSubstr("key 'topk_group': expected an integer from 1 to n_group (1)"));
+  EXPECT_THAT(error_with("v2", {{"topk_method", nullptr}}), HasSubstr("key 'topk_method': expected a string"));
   EXPECT_THAT(error_with("v3", {{"topk_group", 1}, {"num_experts_per_tok", 40}}), HasSubstr("groups of 32"));
   EXPECT_THAT(error_with("v3", {{"first_k_dense_replace", nullptr}, {"mlp_layer_types", {"dense"}}}),
               HasSubstr("a type for each of num_hidden_layers = 61"));

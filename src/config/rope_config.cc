@@ -56,7 +56,10 @@ class RopeReader {
 
   Status read() {
     check_rope_keys(scaling_);
-    (scaling_.has("rope_theta") ? scaling_ : top_).read("rope_theta", rope_.theta, 1.0, kMaxTheta);
+    const bool inner = scaling_.has("rope_theta") || scaling_.is_null("rope_theta");
+    JsonFields& place = inner ? scaling_ : top_;
+    if (place.is_null("rope_theta")) place.fail("rope_theta", "a number");  // the library has no default for null
+    place.read("rope_theta", rope_.theta, 1.0, kMaxTheta);
     const std::string_view key = scaling_.has("rope_type") ? "rope_type" : "type";
     std::string type = "default";
     scaling_.read(key, type);

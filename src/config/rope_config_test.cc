@@ -40,6 +40,9 @@ TEST(RopeConfig, InnerThetaAndOuterOriginalLengthWin) {
   EXPECT_EQ(rope({{"rope_theta", 300}, {"rope_parameters", {{"rope_theta", 500}}}}).theta, 500);
   EXPECT_EQ(rope({{"rope_theta", 300}, {"rope_scaling", {{"type", "default"}, {"rope_theta", 500}}}}).theta, 500);
   EXPECT_EQ(rope({{"rope_theta", 300}, {"rope_parameters", {{"rope_type", "default"}}}}).theta, 300);
+  EXPECT_EQ(rope({{"rope_theta", nullptr}, {"rope_parameters", {{"rope_theta", 500}}}}).theta, 500);
+  EXPECT_THAT(error({{"rope_theta", 300}, {"rope_parameters", {{"rope_theta", nullptr}}}}),
+              HasSubstr("key 'rope_theta': expected a number, found null"));
   // rope_scaling counts alone, unless it is empty.
   EXPECT_EQ(rope({{"rope_scaling", {{"type", "default"}}}, {"rope_parameters", {{"rope_theta", 500}}}}).theta, 10000);
   EXPECT_EQ(rope({{"rope_scaling", json::object()}, {"rope_parameters", {{"rope_theta", 500}}}}).theta, 500);
