@@ -61,6 +61,28 @@ def scored(choice, ids):
     return [entry and bits(entry[str(token)]["logprob"]) for token, entry in zip(ids, entries, strict=True)]
 
 
+def test_a_text_as_long_as_the_context_is_scored():
+    with Server("--max-model-len", "300", "--max-num-batched-tokens", "64") as server:
+        ids = [5 + i % 200 for i in range(301)]
+
+        def ask(path, **more):
+            return fetch(server.url + path, more)
+
+        whole = ask("/v1/score", prompt=ids[:300])
+        assert whole.status == 200, whole.text
+        scores = whole.json()["data"][0]["logprobs"]
+        assert len(scores) == 299
+        assert ask("/v1/score", prompt=ids[:299]).json()["data"][0]["logprobs"] == scores[:298]
+        echoed = ask("/v1/completions", prompt=ids[:300], echo=True, logprobs=0, max_tokens=0)
+        assert echoed.status == 200, echoed.text
+        assert echoed.json()["choices"][0]["logprobs"]["token_logprobs"][1:] == scores
+        for path, more in [("/v1/score", {}), ("/v1/completions", {"echo": True, "logprobs": 0, "max_tokens": 0})]:
+            longer = ask(path, prompt=ids, **more)
+            assert longer.status == 400 and "holds 300 tokens; the prompt has 301" in longer.json()["error"]["message"]
+        answered = ask("/v1/completions", prompt=ids[:300], max_tokens=1)
+        assert answered.status == 400 and "leaves no room for an answer" in answered.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("flags", [[], ["--max-num-batched-tokens", "9"], ["--no-enable-prefix-caching", "--threads", "1"]])
 def test_an_answer_scored_is_as_it_was_drawn(flags):
     with Server(*flags) as server:

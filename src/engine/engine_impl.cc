@@ -135,7 +135,7 @@ Status EngineImpl::check(const Request& request) const {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",
                                         runner_->max_model_len(), request.prompt.size()));
   }
-  return stepper_.check(static_cast<int>(request.prompt.size()), std::max(1, request.max_tokens));
+  return stepper_.check(static_cast<int>(request.prompt.size()), request.max_tokens);
 }
 
 Result<RequestId> EngineImpl::submit(Request request) {

@@ -113,9 +113,9 @@ struct SchedulerLimits {
 // The newest token of an answer is never computed, so a sequence computes one row less than its tokens.
 struct SequenceCounts {
   int prompt_tokens = 0;  // >= 1
-  int max_tokens = 0;     // of the answer, >= 1
+  int max_tokens = 0;     // of the answer, >= 1; check() also takes 0, a prompt that is only scored
   int priority = 0;       // lower goes first, with kPriority
-  int rows() const { return prompt_tokens + max_tokens - 1; }
+  int rows() const { return prompt_tokens + std::max(1, max_tokens) - 1; }
 };
 
 class Scheduler {

@@ -201,6 +201,8 @@ TEST(SchedulerTest, WhatNeverFitsIsRefusedWithNumbers) {
   EXPECT_TRUE(w.scheduler.check({1, 1}).ok());
   EXPECT_TRUE(w.scheduler.check({9000, 1000}).ok());
   EXPECT_THAT(w.scheduler.check({9000, 1001}).message(), HasSubstr("prompt (9000 tokens) + max_tokens (1001) = 10001"));
+  EXPECT_TRUE(w.scheduler.check({10000, 0}).ok());  // only scored
+  EXPECT_FALSE(w.scheduler.check({10001, 0}).ok());
   SchedulerLimits l = limits(16);
   l.latent_pages = 2;
   SchedulerWorld small(l);

@@ -384,8 +384,11 @@ std::optional<ApiError> check_length(const ApiContext& context, std::size_t prom
                                      const std::optional<int>& max_tokens, std::string_view prompt_field) {
   const auto context_tokens = static_cast<std::size_t>(context.engine.max_model_len());
   const std::string has = fmt::format("the context of this model holds {} tokens", context_tokens);
-  if (prompt_tokens >= context_tokens) {
-    return ApiError{400, fmt::format("{}; the prompt has {} and leaves no room for an answer", has, prompt_tokens),
+  const bool only_scored = max_tokens && *max_tokens == 0;
+  if (prompt_tokens > context_tokens || (prompt_tokens == context_tokens && !only_scored)) {
+    return ApiError{400,
+                    fmt::format("{}; the prompt has {}{}", has, prompt_tokens,
+                                only_scored ? "" : " and leaves no room for an answer"),
                     std::string(prompt_field), "context_length_exceeded"};
   }
   if (max_tokens && prompt_tokens + static_cast<std::size_t>(*max_tokens) > context_tokens) {
