@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kTargetTokens = 2048;
+constexpr int kLeastTokens = 2048;
 // Alignment of the planes' arrays and of the mapping itself, and the initial state that others are copied from.
 std::size_t slack_bytes(const CacheLayout& layout) {
   return layout.planes.size() * 64 + 4096 + layout.open_bytes();
@@ -31,13 +31,15 @@ struct Sizes {
   }
 };
 
-int sequences_within(const Sizes& sizes, int extra, std::size_t latent_target, std::size_t budget, int max_seqs) {
+// `least_pages`: latent pages that must be left in all.
+int sequences_within(const Sizes& sizes, int extra, std::size_t least_pages, std::size_t budget, int max_seqs) {
   int low = 0, high = max_seqs;  // the need grows with the sequences
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
-    // The self-test has a page of its own beside a single sequence's.
-    const std::size_t latents = std::max(static_cast<std::size_t>(middle) * latent_target, 2 * sizes.latent_page);
-    const bool fits = sizes.fixed(middle, extra) + latents <= budget;
+    // The self-test has a page of its own beside the sequences'.
+    const std::size_t pages = std::max(static_cast<std::size_t>(middle) + 1, least_pages);
+    const bool fits = sizes.fixed(middle, extra) + pages * sizes.latent_page <= budget &&
+                      (middle == 1 || sizes.fixed(middle, extra) - sizes.fixed(0, extra) <= budget / 3 * 2);
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return low;
@@ -66,8 +68,8 @@ Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& r
   }
   const std::size_t budget = request.budget_bytes - slack;
   int extra = geometry.extra_window_pages(request.max_batched_tokens);
-  const auto target_blocks = static_cast<std::size_t>(blocks_for(std::min(request.max_model_len, kTargetTokens)));
-  int sequences = sequences_within(sizes, extra, target_blocks * sizes.latent_page, budget, request.max_seqs);
+  const auto least_pages = static_cast<std::size_t>(blocks_for(std::min(request.max_model_len, kLeastTokens)));
+  int sequences = sequences_within(sizes, extra, least_pages, budget, request.max_seqs);
   if (sequences == 0) {
     sequences = 1;
     const std::size_t least_fixed = sizes.fixed(1, 0);
