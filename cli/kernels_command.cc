@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string>
 
 #include "cli/exit_code.h"
 #include "cli/model_commands.h"
@@ -13,6 +14,12 @@ namespace {
 Status print_kernels(const KernelsOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const KernelTable* table, select_kernels(options.isa, options.kernels));
   fmt::print("machine  {}: {}\n", cpu_isas(), cpu_features().text());
+  std::string absent;
+  for (const AbsentKernels& of : absent_kernels()) {
+    absent += fmt::format("{}{} ({} {})", absent.empty() ? "" : ", ", of.target, of.kernels,
+                          of.kernels == 1 ? "kernel" : "kernels");
+  }
+  fmt::print("absent   {}\n", absent.empty() ? "none: this machine can run every kernel" : absent);
   fmt::print("chosen   {}{}\n\n", kernels_name(*table),
              options.isa == "auto" && options.kernels.empty() ? " (auto: the best that this machine has)"
                                                               : " (forced by --isa or --kernels)");

@@ -29,6 +29,14 @@ const char* isa_name(const KernelTable& table);
 // The level, and how the features differ from the machine's: "avx512vbmi -amx".
 const char* kernels_name(const KernelTable& table);
 
+// The kernels that this machine cannot run, by the target that they are compiled for: "avx512_amx", 9. No test runs
+// them here. Sorted by name.
+struct AbsentKernels {
+  std::string target;
+  int kernels = 0;
+};
+std::vector<AbsentKernels> absent_kernels();
+
 // The flat table that `sluice kernels` prints: the function that runs for each op, and for each format of weights, form
 // of inputs and number of rows of linears.
 struct KernelRow {

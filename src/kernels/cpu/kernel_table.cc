@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernels/cpu/kernel_lists.h"
 #include "kernels/cpu/linear_layout.h"
+#include "kernels/isa.h"
 #include "kernels/linear_inputs.h"
 
 namespace sluice {
@@ -134,7 +135,29 @@ KernelTable resolve(CpuFeatures features) {
   return table;
 }
 
+// Whether a kernel that needs these can run here, at the latest when a judgement is corrected by --kernels.
+bool can_run(CpuFeatures needs) {
+  for (int i = 0; i < kCpuFeatures; ++i) {
+    const auto feature = static_cast<CpuFeature>(i);
+    if (!needs.has(feature) || cpu_features().has(feature)) continue;
+    if (!changed_features(cpu_features(), std::string("+") + name(feature)).ok()) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::vector<AbsentKernels> absent_kernels() {
+  std::map<std::string, int> counts;
+  for (const auto& [target, list] : kLists) {
+    const auto absent = [&target](const auto& kernel) { return !can_run(target.needs) || !can_run(kernel.needs); };
+    const auto count = std::ranges::count_if(list.kernels, absent) + std::ranges::count_if(list.linears, absent);
+    if (count > 0) counts[std::string(target.name)] += static_cast<int>(count);
+  }
+  std::vector<AbsentKernels> absent;
+  for (const auto& [name, count] : counts) absent.push_back({name, count});
+  return absent;
+}
 
 WeightKind weight_kind(const WeightView& view) {
   const bool f32_scales = weight_format(view.format).f32_scales && view.scale_format == ScaleFormat::kF32;
