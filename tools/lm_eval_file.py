@@ -14,6 +14,7 @@ import argparse
 import json
 import pathlib
 import sys
+import tempfile
 import urllib.request
 
 
@@ -45,15 +46,23 @@ def main():
     files = data_files(args.data)
     try:
         import lm_eval
+        from lm_eval.tasks import TaskManager
     except ImportError as error:
         sys.exit(f"{error}: install the harness with `pip install 'lm_eval[api]==0.4.13'`")
     with urllib.request.urlopen(args.url + "/v1/models") as answer:
         model = json.load(answer)["data"][0]["id"]
     client = {"base_url": args.url + "/v1/completions", "model": model, "tokenizer_backend": "remote",
               "tokenized_requests": False, "num_concurrent": args.concurrent, "max_retries": 1, "max_length": args.max_length}
-    task = {"task": args.task, "dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
-    result = lm_eval.simple_evaluate(model="local-completions", model_args=client, tasks=[task], limit=args.limit,
-                                     num_fewshot=args.num_fewshot, bootstrap_iters=0)
+    known = TaskManager().task_index
+    if args.task not in known or not known[args.task].yaml_path:
+        sys.exit(f"expected a task that lm-eval reads from a YAML file, found {args.task!r}")
+    task = {"task": args.task, "include": str(known[args.task].yaml_path), "dataset_path": "json", "dataset_name": None,
+            "dataset_kwargs": {"data_files": files}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "task.yaml")  # JSON is YAML
+        path.write_text(json.dumps(task))
+        result = lm_eval.simple_evaluate(model="local-completions", model_args=client, tasks=[str(path)], limit=args.limit,
+                                         num_fewshot=args.num_fewshot, bootstrap_iters=0)
     for name, value in sorted(result["results"][args.task].items()):
         if isinstance(value, (int, float)):
             print(f"{name}: {value}")
