@@ -88,13 +88,6 @@ std::string with_folder(std::string_view text, const std::string& folder) {
   return out;
 }
 
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 5;
-  const std::size_t shown = std::min(kShown, names.size());
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                     names.size() > shown ? fmt::format(", ... ({} in all)", names.size()) : "");
-}
-
 // Files that a training leaves beside its weights.
 bool is_of_training(std::string_view name) {
   return name == "training_args.bin" || name.starts_with("optimizer") || name.starts_with("scheduler") ||
@@ -111,6 +104,13 @@ std::string model_below(const std::string& folder, const FolderList& list) {
 }
 
 }  // namespace
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 5;
+  const std::size_t shown = std::min(kShown, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     names.size() > shown ? fmt::format(", ... ({} in all)", names.size()) : "");
+}
 
 std::string explain_folder(const std::string& folder) {
   const Result<FolderList> listed = list_folder(folder);

@@ -22,6 +22,9 @@ Result<FolderList> list_folder(const std::string& folder);
 // Whether the name ends so, in whatever case.
 bool has_ending(std::string_view name, std::string_view lower_case);
 
+// "a, b, c, d, e, ... (9 in all)": the first five of the names.
+std::string some_of(const std::vector<std::string>& names);
+
 // Why the folder is not a model that can be loaded, by what lies in it: "only PyTorch's pytorch_model.bin, ...; convert
 // it ..." or what its names are. Never empty.
 std::string explain_folder(const std::string& folder);

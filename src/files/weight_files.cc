@@ -25,16 +25,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr std::string_view kEnding = ".safetensors";
-constexpr std::size_t kShown = 5;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
   return fmt::format("{}/{}", folder, name);
-}
-
-std::string some_names(const std::vector<std::string>& names) {
-  const auto shown = static_cast<std::ptrdiff_t>(std::min(kShown, names.size()));
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + shown, ", "),
-                     names.size() > kShown ? fmt::format(", ... ({} in all)", names.size()) : "");
 }
 
 // A shard lies in the folder or below it: any other path could read any file of the machine.
@@ -90,7 +83,7 @@ Result<WeightFiles> files_of_index(const std::string& folder) {
     return not_found(fmt::format("{}: names {} file{}, and {} missing: {}; download the model whole", found.index,
                                  shards.size(), shards.size() == 1 ? "" : "s",
                                  missing.size() == 1 ? "one is" : fmt::format("{} are", missing.size()),
-                                 some_names(missing)));
+                                 some_of(missing)));
   }
   found.names.assign(shards.begin(), shards.end());
   return found;
@@ -172,7 +165,7 @@ Status too_many(const std::string& folder, const Sets& sets) {
   }
   return invalid_argument(fmt::format(
       "{}: expected the weights of one model, {} or {}, found several without either: {}; leave one in the folder",
-      folder, kSingleFile, kIndexFile, some_names(names)));
+      folder, kSingleFile, kIndexFile, some_of(names)));
 }
 
 // Without index and model.safetensors.
@@ -202,7 +195,7 @@ Result<WeightFiles> loose_files(const std::string& folder) {
   if (const std::vector<std::string> missing = set.missing(); !missing.empty()) {
     return not_found(fmt::format(
         "{}: expected {} shards, as their names say ({}), found number {} missing; download the model whole", folder,
-        set.parts, set.names().front(), some_names(missing)));
+        set.parts, set.names().front(), some_of(missing)));
   }
   return WeightFiles{.names = set.names()};
 }
