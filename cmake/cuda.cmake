@@ -1,9 +1,9 @@
-# NVIDIA GPUs. SLUICE_CUDA: ON, OFF, or AUTO, where an nvcc of SLUICE_CUDA_LEAST is found: in .cache/cuda, where
-# `./run build --cuda` puts one, on the PATH, or where NVIDIA's packages install it. Without it the program is the same
-# but for --device cuda; builds with sanitizers are without it, too.
+# NVIDIA GPUs, where they are asked for. SLUICE_CUDA: OFF, ON, or AUTO: ON where an nvcc of SLUICE_CUDA_LEAST is found, in
+# .cache/cuda, where `./run build --cuda` puts one, on the PATH, or where NVIDIA's packages install it. Without it the
+# program is the same but for --device cuda; builds with sanitizers are without it, too.
 #
 # The library sluice_cuda is the device and its ops; everything above src/kernels may use it.
-set(SLUICE_CUDA "AUTO" CACHE STRING "Support NVIDIA GPUs: ON, OFF or AUTO (where nvcc is found)")
+set(SLUICE_CUDA "OFF" CACHE STRING "Support NVIDIA GPUs: OFF, ON or AUTO (where nvcc is found)")
 set(SLUICE_CUDA_LEAST 12.8)
 
 # sluice_find_nvcc(RESULT): its path, or nothing and the reason in SLUICE_NO_NVCC.
