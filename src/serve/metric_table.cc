@@ -8,9 +8,15 @@
 namespace sluice {
 namespace {
 
-// What counts of requests that do not simply run to their end. A stop string and a limit are ends like any other.
+// What counts of requests that do not simply run to their end.
 constexpr std::string_view kEnded =
-    "It counts requests whose answers have all ended by themselves, and none that left, was late or failed.";
+    "It counts requests whose answers have all ended by themselves, also by a stop string or a limit, and none that "
+    "left, was late or failed. Preemptions and swaps are part of the times.";
+constexpr std::string_view kLengths =
+    "It counts requests whose answers have all ended by themselves, also by a stop string or a limit, and none that "
+    "left, was late or failed.";
+constexpr std::string_view kLookedUp =
+    "A prompt counts whole and once, when it is admitted first, also if its request leaves or is late afterwards.";
 constexpr std::string_view kHowever = "Preemptions and swaps do not make it count again.";
 constexpr std::string_view kAsItComes =
     "It counts at that moment, whatever becomes of the request; a preemption or a swap makes the time longer.";
@@ -45,9 +51,9 @@ constexpr MetricInfo kMetrics[] = {
     {"sluice_request_decode_time_seconds", "histogram", "", "request",
      "From the first token of a request to the last one of all its answers.", kEnded},
     {"sluice_request_prompt_tokens", "histogram", "", "request",
-     "Tokens of all prompts of a request, as in its usage: cached ones, too, and each prompt once.", kEnded},
+     "Tokens of all prompts of a request, as in its usage: cached ones, too, and each prompt once.", kLengths},
     {"sluice_request_generation_tokens", "histogram", "", "request",
-     "Tokens of all answers to a request, as in its usage.", kEnded},
+     "Tokens of all answers to a request, as in its usage.", kLengths},
     {"sluice_time_to_first_token_seconds", "histogram", "", "answer",
      "From the end of a request's header to the first token of each of its answers.", kAsItComes},
     {"sluice_inter_token_latency_seconds", "histogram", "", "token",
@@ -83,16 +89,16 @@ constexpr MetricInfo kMetrics[] = {
      "Tokens of prompts and answers that were computed before, and again after a preemption or for another choice.",
      kAll},
     {"sluice_generation_tokens_total", "counter", "", "token", "Tokens of answers, as in usage.",
-     "Of an answer that left, was late or failed it counts those until then; none behind a stop string."},
+     "Of a request that left, was late or failed it counts those until then; none behind a stop string."},
     // The prefix cache.
     {"sluice_prefix_cache_queries_total", "counter", "", "token",
-     "Tokens of prompts that were looked for in the prefix cache, when their requests were admitted.", kOnce},
+     "Tokens of prompts that were looked for in the prefix cache, when their requests were admitted.", kLookedUp},
     {"sluice_prefix_cache_matched_tokens_total", "counter", "", "token",
-     "Tokens of prompts whose blocks were in the prefix cache.", kOnce},
+     "Tokens of prompts whose blocks were in the prefix cache.", kLookedUp},
     {"sluice_prefix_cache_hits_total", "counter", "", "token",
      "Tokens of prompts that were taken from the prefix cache instead of computed: the cached ones of usage.", kOnce},
     {"sluice_prefix_cache_lost_tokens_total", "counter", "", "token",
-     "Matched tokens that were computed, for want of a place to resume.", kOnce},
+     "Matched tokens that were computed, for want of a place to resume.", kLookedUp},
     {"sluice_prefix_cache_shared_waits_total", "counter", "", "answer",
      "Answers that waited for another one's common prefix.", kHowever},
     {"sluice_prefix_cache_published_pages_total", "counter", "pool", "page",
