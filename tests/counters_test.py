@@ -297,6 +297,7 @@ def leave(server):
                 client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 server.wait_for("sluice_time_to_first_token_seconds_count", lambda v: v >= before["time_to_first_token_seconds_count"] + n)
             server.wait_for('sluice_errors_total{kind="client_left"}', lambda v: v > before['errors_total{kind="client_left"}'])
+            server.logged(f"status={200 if stream else 499} .* finish=abort client_left=true")
             ledger.add("/v1/completions", 200 if stream else 499, reasons=["abort"] * n, stream=stream)
             ledger.count(ledger.errors, "client_left")
             ledger.prompt, ledger.cancelled = len(prompt), 1
