@@ -7,6 +7,7 @@
 #include "cli/exit_code.h"
 #include "cli/manual.h"
 #include "serve/api_document.h"
+#include "serve/metric_table.h"
 
 namespace sluice {
 namespace {
@@ -40,8 +41,12 @@ void add_manual_commands(CLI::App& app, Invocation& invocation) {
   CLI::App& api = *app.add_subcommand("api", "Write the fields of requests to the server (docs/api.md)");
   auto openapi = std::make_shared<bool>(false);
   api.add_flag("--openapi", *openapi, "As an OpenAPI document, as GET /openapi.json answers");
-  api.callback([&, openapi] {
-    invocation.run = [openapi] { return print(*openapi ? openapi_json() + "\n" : api_markdown()); };
+  auto metrics = std::make_shared<bool>(false);
+  api.add_flag("--metrics", *metrics, "What GET /metrics tells (docs/metrics.md)")->excludes("--openapi");
+  api.callback([&, openapi, metrics] {
+    invocation.run = [openapi, metrics] {
+      return print(*metrics ? metrics_markdown() : *openapi ? openapi_json() + "\n" : api_markdown());
+    };
   });
 }
 

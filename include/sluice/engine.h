@@ -182,9 +182,9 @@ using RequestId = std::uint64_t;
 // The seed of choice i of a request; choice 0 has the request's own seed.
 std::uint64_t choice_seed(std::uint64_t seed, int choice);
 
-// The prefix cache. Tokens are counted when a request is admitted (again after a preemption):
-// prompt >= matched (their blocks are cached) >= resumed (there is also a place to resume from, so they are not
-// computed again).
+// The prefix cache. A prompt counts once, when it is first admitted, whatever its request's n is and however often its
+// sequences are preempted: prompt >= matched (their blocks are cached) >= resumed (there is also a place to resume
+// from, so they are not computed).
 struct CacheStats {
   std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
   std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no window page was kept where the match ends
@@ -214,7 +214,10 @@ struct StepCounts {
 };
 
 struct EngineStats {  // a snapshot; counters since the start
-  std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
+  std::uint64_t steps = 0, generated_tokens = 0, finished_requests = 0, cancelled_requests = 0;
+  // Rows of prompts that were computed for the first time: of a prompt that is complete all but cache.resumed_tokens of
+  // it. Rows that were computed before, and were dropped by a preemption or could not be shared with another choice.
+  std::uint64_t prompt_tokens = 0, recomputed_tokens = 0;
   int running = 0, waiting = 0;
   int paused = 0;                               // of both
   std::array<int, kWaitReasons> waiting_for{};  // of those that wait, by WaitReason

@@ -359,6 +359,7 @@ void EngineImpl::fail_all(const Status& status) {
 void EngineImpl::finish(SequenceId id, Output output) {
   const SequenceAnswer a = answer(id);
   if (output.cached_tokens == 0) output.cached_tokens = stepper_.cached_tokens(id);
+  if (output.admitted == Clock::time_point()) output.admitted = stepper_.admitted_at(id);
   stepper_.end(id);
   end_choice(*a.request, a.choice, std::move(output));
 }

@@ -127,6 +127,7 @@ SequenceId Stepper::add(NewSequence given) {
   s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
   s.chain->set_kept_blocks(
       blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
+  s.count = std::make_shared<PromptCount>();
   if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
   const SequenceId id = enter(std::move(s));
   record_arrival(sequence(id), nullptr);
@@ -146,6 +147,7 @@ Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceA
   s.exports_experts = other.exports_experts;
   s.exports_entries = other.exports_entries;
   s.chain = std::make_unique<BlockChain>(*other.chain);
+  s.count = other.count;
   return s;
 }
 
@@ -248,6 +250,7 @@ Status Stepper::begin() {
   }
   const Status status = runner_->begin(step_spans_);
   ++counters_.steps;
+  if (status.ok()) count_rows();
   if (status.ok()) take_scores();
   if (status.ok()) return {};
   failed_ = step_ids_;
@@ -390,7 +393,6 @@ void Stepper::resume(SequenceId id) {
   record(StepItem::Kind::kAdmission, s, runner_->position(s.slot), s.hit.shared);
   if (!s.admitted_before) {
     s.admitted_at = std::chrono::steady_clock::now();
-    s.cached_tokens = std::min(s.hit.resume, s.counts.prompt_tokens - 1);
     s.tokens.reserve(static_cast<std::size_t>(s.counts.prompt_tokens + s.counts.max_tokens));
   }
   s.admitted_before = true;
@@ -449,8 +451,6 @@ void Stepper::build_spans() {
                            .exports_entries = s.exports_entries});
     set_drafts(span, &step_spans_.back());
     drafted_ |= span.drafts > 0;
-    counters_.prompt_tokens +=
-        static_cast<std::uint64_t>(std::clamp(s.counts.prompt_tokens - span.first_position, 0, span.rows));
   }
 }
 

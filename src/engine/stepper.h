@@ -169,7 +169,7 @@ class Stepper final {
   SequenceAnswer& answer(SequenceId id) { return sequence(id).answer; }
   // What was exported since the last call, of all positions that are computed.
   ExportedRows take_exported(SequenceId id);
-  // Tokens that were not computed when it was first admitted; 0 before.
+  // Tokens of its prompt that it did not compute, as they were cached; 0 before it was admitted.
   int cached_tokens(SequenceId id) const { return sequence(id).cached_tokens; }
   std::chrono::steady_clock::time_point admitted_at(SequenceId id) const { return sequence(id).admitted_at; }
   Runner& runner() { return *runner_; }
@@ -182,6 +182,11 @@ class Stepper final {
   Status audit() const;
 
  private:
+  // What has been counted of a prompt, whichever of the sequences that answer it was the first to do it.
+  struct PromptCount {
+    bool admitted = false;
+    Position reached = 0;  // the first position that was neither computed nor found in the cache
+  };
   struct Sequence {
     bool alive = false;
     std::uint32_t number = 0;  // in records
@@ -207,6 +212,7 @@ class Stepper final {
     SwapHandle swapped;     // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
+    std::shared_ptr<PromptCount> count;        // of the prompt's sequences together
     std::shared_ptr<PromptLogprobs> logprobs;  // of its prompt, so far; null: not wanted
     int top_logprobs = 0;
     bool distributions = false;
@@ -261,6 +267,7 @@ class Stepper final {
   void wait_for_blocks(Sequence& s);
   void forget_expected_before(Sequence& s, int block);
   void count_admission(Sequence& s);
+  void count_rows();
   Status audit_swaps() const;
   Status audit_chain() const;
   SequenceId new_id();

@@ -99,15 +99,4 @@ ExportedRows Stepper::take_exported(SequenceId id) {
   return rows;
 }
 
-void Stepper::count_admission(Sequence& s) {
-  CacheStats& cache = counters_.cache;
-  const auto known = static_cast<Position>(s.tokens.size());
-  const Position usable = std::min(s.hit.shared, std::min(known - 1, most_resume(s)) / kBlockTokens * kBlockTokens);
-  ++cache.admissions;
-  cache.prompt_tokens += static_cast<std::uint64_t>(known);
-  cache.matched_tokens += static_cast<std::uint64_t>(s.hit.shared);
-  cache.resumed_tokens += static_cast<std::uint64_t>(s.hit.resume);
-  cache.lost_to_retention_tokens += static_cast<std::uint64_t>(usable - s.hit.resume);
-}
-
 }  // namespace sluice

@@ -44,7 +44,10 @@ class FakeEngine final : public Engine {
   Status failed;               // what health says
   bool resets = true;          // what reset_prefix_cache says
   int cached_tokens = 0;
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   std::chrono::milliseconds admitted_after{0};  // when requests get memory, after they came
+  std::size_t begins_with = 1;                  // before anything is generated, so many answers have to be asked for
+  int fails_after = -1;                         // so many tokens an answer fails; -1: never
   EngineStats counters;                         // of stats(), but for what the fake counts itself
   double idle_seconds = 1e9;
   std::vector<StepRecord> recorded;  // what steps() says
@@ -62,7 +65,7 @@ class FakeEngine final : public Engine {
       auto tokens = script_of_choice ? script_of_choice(request, choice)
                     : script         ? script(request)
                                      : std::vector<std::int32_t>{};
-      running_[{id, choice}] = {request, choice, std::move(tokens)};
+      running_[{id, choice}] = {.request = request, .choice = choice, .tokens = std::move(tokens), .came = now()};
     }
     changed_.notify_all();
     lock.unlock();
@@ -151,6 +154,11 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return pauses_;
   }
+  // Whether anything that runs is to end.
+  bool is_cancelled() const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(running_, [](const auto& running) { return running.second.cancelled; });
+  }
   // How often stats() was called.
   int readings() const {
     const std::lock_guard lock(mutex_);
@@ -169,16 +177,17 @@ class FakeEngine final : public Engine {
     std::vector<std::int32_t> tokens;
     std::size_t next = 0;
     bool cancelled = false, paused = false;
-    std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point came{};
   };
 
   void run() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      if (running_.empty()) {
+      if (running_.empty() || running_.size() < begins_with) {
         changed_.wait(lock);
         continue;
       }
+      begins_with = 1;
       if (std::ranges::all_of(running_, [](const auto& r) { return r.second.paused && !r.second.cancelled; })) {
         changed_.wait(lock);
         continue;
@@ -210,11 +219,20 @@ class FakeEngine final : public Engine {
     Output output;
     output.choice = running.choice;
     output.cached_tokens = cached_tokens;
-    output.admitted = running.came + admitted_after;
+    if (running.request.max_tokens > 0) output.admitted = running.came + admitted_after;
     output.finished = true;
     if (running.cancelled) {
       ++cancelled_;
       output.reason = FinishReason::kCancelled;
+      return output;
+    }
+    if (running.request.max_tokens == 0) {
+      output.reason = FinishReason::kLength;
+      return output;
+    }
+    if (static_cast<int>(running.next) == fails_after) {
+      output.reason = FinishReason::kError;
+      output.status = internal_error("it was told to fail");
       return output;
     }
     const bool more = running.next < running.tokens.size() || (endless && !running.tokens.empty());

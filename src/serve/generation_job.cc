@@ -46,7 +46,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
     for (int i = 0; i < options_.best_of; ++i) {
       choices_.push_back({GenerationStream(context_.tokenizer, options_.stop, logprobs,
                                            plan.make_parser ? plan.make_parser() : nullptr, options_.shown),
-                          false, started_});
+                          started_});
     }
   }
   open_choices_ = choices_.size();
@@ -59,7 +59,7 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
     return;
   }
   exchange->on_disconnect([weak = std::weak_ptr(job)] {
-    if (const auto left = weak.lock()) left->cancel();
+    if (const auto left = weak.lock()) left->leave();
   });
   exchange->on_backlog([weak = std::weak_ptr(job)](bool is_full) {
     if (const auto late = weak.lock()) late->hold(is_full);
@@ -127,9 +127,7 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
   // Who asks for no limit gets what the engine's memory can hold, if that is less than the context.
   const int most = room > 1 ? std::max(1, context_.engine.most_tokens(prompt_tokens)) : room;
   request.max_tokens = options_.max_tokens.value_or(most);
-  auto id = context_.engine.submit(std::move(request));
-  if (id.ok()) context_.metrics.prompt_length.observe(prompt_tokens);
-  return id;
+  return context_.engine.submit(std::move(request));
 }
 
 // On the engine's thread, possibly after the server is gone.
@@ -161,42 +159,51 @@ void GenerationJob::open() {
 
 void GenerationJob::pump() {
   std::vector<Event> events;
-  bool late = false;
+  Fate early = Fate::kNone;
   {
     const std::lock_guard lock(mutex_);
     events.swap(events_);
-    late = late_;
+    early = early_;
   }
-  if (late) return expire();
   std::string text;
   if (record_.answer_id.empty()) {
     record_.answer_id = id_;
     record_.prompt_tokens = usage().prompt_tokens;
     record_.prompt = std::move(prompt_text_);
   }
+  if (early == Fate::kLate) return expire();
+  if (early == Fate::kLeft) return leave();
   if (!events.empty()) place_.reset();
+  const auto token = std::ranges::find_if(events, [](const Event& event) { return event.output.token.has_value(); });
+  unwritten_since_ = token != events.end() ? token->at : Clock::time_point();
   try {
     for (Event& event : events) {
       if (ended_) return;
       take(event, text);
     }
   } catch (const std::exception& failure) {  // ends this request, and no other
-    return fail({500, fmt::format("the answer could not be written: {}", failure.what()), "", "internal_error"}, "");
+    return fail(Fate::kFailed,
+                {500, fmt::format("the answer could not be written: {}", failure.what()), "", "internal_error"}, "");
   }
   if (ended_) return;
   if (open_choices_ == 0) return complete(std::move(text));
   // Of requests that began since.
   if (is_held_ && !events.empty()) hold(true);
-  if (!options_.stream || text.empty()) return;
-  exchange_->write(std::move(text));
-  if (!events.empty()) context_.metrics.stream_delay.observe(seconds_between(events.front().at, now_()));
+  if (options_.stream && !text.empty()) write(std::move(text));
+}
+
+// A piece of a stream.
+void GenerationJob::write(std::string piece) {
+  exchange_->write(std::move(piece));
+  const Clock::time_point since = std::exchange(unwritten_since_, {});
+  if (since != Clock::time_point()) context_.metrics.stream_delay.observe(seconds_between(since, now_()));
 }
 
 void GenerationJob::take(Event& event, std::string& text) {
   const std::size_t index =
       event.prompt * static_cast<std::size_t>(options_.best_of) + static_cast<std::size_t>(event.output.choice);
   Choice& choice = choices_[index];
-  if (choice.done) return;
+  if (!choice.finish_reason.empty()) return;
   const GenerationDelta delta = choice.stream.push(event.output);
   if (context_.log_text) {
     for (const ChatDelta& piece : delta.text) record_.answers += piece.text;
@@ -207,9 +214,14 @@ void GenerationJob::take(Event& event, std::string& text) {
     if (weights_version_.empty()) weights_version_ = *delta.weights_version;
     // Only the prompts of one call can meet several: each runs by itself.
     if (weights_version_ != *delta.weights_version) {
-      return fail({503, "the weights were reloaded while the request ran; send it again", "", "weights_reloaded"},
+      return fail(Fate::kCancelled,
+                  {503, "the weights were reloaded while the request ran; send it again", "", "weights_reloaded"},
                   std::move(text));
     }
+  }
+  const Clock::time_point admitted = event.output.admitted;
+  if (record_.admitted == Clock::time_point() || (admitted != Clock::time_point() && admitted < record_.admitted)) {
+    record_.admitted = admitted;
   }
   if (event.output.token) {
     record_token(event);
@@ -221,25 +233,23 @@ void GenerationJob::take(Event& event, std::string& text) {
     choice.last_token = event.at;
   }
   if (delta.finished) {
-    choice.done = true;
+    if (!delta.failure.ok()) {
+      const bool cancelled = event.output.reason == FinishReason::kCancelled;
+      return fail(cancelled ? Fate::kCancelled : Fate::kFailed, to_api_error(delta.failure), std::move(text));
+    }
+    choice.finish_reason = delta.finish_reason;
+    record_.finish_reason = delta.finish_reason;
+    record_.ended = event.at;
     --open_choices_;
-    record_.finish_reason = delta.failure.ok() ? std::string(delta.finish_reason) : "error";
-    record_.cached_tokens = usage().cached_tokens;
     if (!event.output.finished) context_.engine.cancel(prompts_[event.prompt].id, event.output.choice);
-    const bool cancelled = event.output.finished && event.output.reason == FinishReason::kCancelled;
-    context_.metrics.on_finished(delta.failure.ok() ? delta.finish_reason
-                                 : cancelled        ? "abort"
-                                                    : "error",
-                                 seconds_between(started_, event.at));
-    if (!delta.failure.ok()) return fail(to_api_error(delta.failure), std::move(text));
   }
   writer_->delta(static_cast<int>(index), delta, usage(), text);
 }
 
 void GenerationJob::record_token(const Event& event) {
   use_tokens(exchange_->request(), 1);
+  context_.metrics.generation_tokens.add(1);
   ++record_.completion_tokens;
-  if (record_.admitted == Clock::time_point()) record_.admitted = event.output.admitted;
   if (record_.first_token == Clock::time_point()) record_.first_token = event.at;
   record_.last_token = event.at;
 }
@@ -256,44 +266,59 @@ void GenerationJob::hold(bool is_full) {
   for (const RequestId id : ids) context_.engine.set_paused(id, is_full);
 }
 
-void GenerationJob::expire() {
-  if (ended_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_open_) {
-      late_ = true;
-      return;
-    }
-  }
-  const bool has_begun = record_.first_token != Clock::time_point();
-  context_.metrics.on_refused(has_begun ? "deadline_running" : "deadline");
-  record_.finish_reason = "deadline";
-  fail(deadline_error(has_begun), "");
+// Whether it may end this way now: before it is open the end has to wait.
+bool GenerationJob::begin_end(Fate fate) {
+  if (ended_) return false;
+  const std::lock_guard lock(mutex_);
+  if (!is_open_) early_ = fate;
+  return is_open_;
 }
 
-// A stream tells the error as its last event: its status line is long gone.
-void GenerationJob::fail(const ApiError& error, std::string text) {
+void GenerationJob::expire() {
+  if (!begin_end(Fate::kLate)) return;
+  const bool has_begun = record_.first_token != Clock::time_point();
+  record_.refusal = has_begun ? "deadline_running" : "deadline";
+  fail(Fate::kLate, deadline_error(has_begun), "");
+}
+
+// Nobody is there to be answered.
+void GenerationJob::leave() {
+  if (ended_) return;
+  cancel();
+  if (begin_end(Fate::kLeft)) end(Fate::kLeft);
+}
+
+// The one place where a request ends, before anybody is told so.
+void GenerationJob::end(Fate fate) {
   ended_ = true;
   // Whoever hears of the end may ask again at once, though the engine still holds this.
   exchange_->request().ticket.reset();
-  cancel();
   context_.jobs.remove(shared_from_this());
+  record_.fate = fate;
+  record_.cached_tokens = usage().cached_tokens;
+  std::vector<std::string_view> answers;
+  for (const Choice& choice : choices_) answers.push_back(choice.finish_reason);
+  if (fate != Fate::kFinished) record_.finish_reason = finish_reason_of(fate);
+  context_.metrics.on_end(record_, answers);
+}
+
+// A stream tells the error as its last event: its status line is long gone.
+void GenerationJob::fail(Fate fate, const ApiError& error, std::string text) {
+  record_.error_status = error.status;
+  end(fate);
+  cancel();
   if (error.status >= 500 && error.status != 503) log_error("request {} failed: {}", record_.id, error.message);
   if (!options_.stream) return exchange_->respond(error_response(error));
-  context_.metrics.on_error(error.status);
   writer_->fail(error, usage(), text);
-  exchange_->write(std::move(text));
+  write(std::move(text));
   exchange_->finish();
 }
 
 void GenerationJob::complete(std::string text) {
-  ended_ = true;
-  exchange_->request().ticket.reset();  // as in fail()
-  context_.jobs.remove(shared_from_this());
-  context_.metrics.on_request(record_);
+  end(Fate::kFinished);
   writer_->end(usage(), text);
   if (options_.stream) {
-    exchange_->write(std::move(text));
+    write(std::move(text));
     exchange_->finish();
   } else {
     HttpResponse response;

@@ -2,8 +2,8 @@
 //
 // Each prompt is one request to the engine, for all its choices. Their outputs arrive on the engine's thread and are
 // only queued there; the network thread turns them into text and sends it. A stop string cancels the rest of its
-// choice; an error, or a client that leaves, cancels everything. Ownership: the engine's callbacks and the exchange's
-// tasks keep the job alive.
+// choice; an error, or a client that leaves, cancels everything. However the request ends, it does so in end(), which
+// is where the metrics hear of it. Ownership: the engine's callbacks and the exchange's tasks keep the job alive.
 #pragma once
 
 #include <chrono>
@@ -54,9 +54,9 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   };
   struct Choice {
     GenerationStream stream;
-    bool done = false;
     Clock::time_point last_token;
-    int accepted_prediction = 0;  // tokens
+    std::string_view finish_reason = {};  // "": it goes on
+    int accepted_prediction = 0;          // tokens
   };
   struct Event {
     std::size_t prompt;
@@ -71,8 +71,12 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   void open();
   void pump();
   void take(Event& event, std::string& text);
-  void fail(const ApiError& error, std::string text);
+  void write(std::string piece);
+  bool begin_end(Fate fate);
+  void end(Fate fate);
+  void fail(Fate fate, const ApiError& error, std::string text);
   void expire();
+  void leave();
   void hold(bool is_full);
   void record_token(const Event& event);
   void complete(std::string text);
@@ -98,13 +102,15 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   std::string weights_version_;
   bool ended_ = false;
   bool is_held_ = false;  // the client has too much left to read
+  // When the first token was made of what has yet to be written; unset: none.
+  Clock::time_point unwritten_since_{};
 
   std::mutex mutex_;
   std::vector<Event> events_;
   std::vector<RequestId> submitted_;
   bool is_open_ = false;  // events may be pumped
   bool cancelled_ = false;
-  bool late_ = false;  // expired before it was open
+  Fate early_ = Fate::kNone;  // it was late, or left, before it was open
 };
 
 }  // namespace sluice

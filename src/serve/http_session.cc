@@ -242,12 +242,12 @@ asio::awaitable<bool> HttpSession::answer(Parser& parser) {
   socket_.cancel();
   answer.session.reset();
   answer.timer.reset();
-  summary.record = answer.request.record;
   // All closures may hold the exchange, which holds this answer.
   answer.backlog = nullptr;
   const auto gone = std::exchange(answer.gone, nullptr);
+  if (!complete && gone) gone();  // it says in the record how the request ended
+  summary.record = answer.request.record;
   report(std::move(summary), answer.status, !complete);
-  if (!complete && gone) gone();
   co_return complete&& answer.keep_alive;
 }
 

@@ -6,8 +6,12 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
+
 namespace sluice {
 namespace {
+
+constexpr std::string_view kOwn = "sluice_";
 
 std::string joined(std::string_view a, std::string_view b) {
   return fmt::format("{}{}{}", a, a.empty() || b.empty() ? "" : ",", b);
@@ -47,47 +51,40 @@ void HistogramValue::append(std::string& out, std::string_view name, std::string
   append_sample(out, fmt::format("{}_count", name), labels, static_cast<double>(total));
 }
 
-Metrics::Family& Metrics::family(const std::string& name, const std::string& help, const std::string& type) {
+Metrics::Family& Metrics::family(const std::string& name) {
   Family& family = families_[name];
-  family.help = help;
-  family.type = type;
+  family.about = find_metric(name);
+  SLUICE_CHECK(family.about != nullptr, "a metric is in the table that says what it counts");
   return family;
 }
 
-Counter& Metrics::counter(const std::string& name, const std::string& help, const std::string& labels) {
+Counter& Metrics::counter(const std::string& name, const std::string& labels) {
   const std::lock_guard lock(mutex_);
-  Counter*& counter = family(name, help, "counter").counters[labels];
+  Counter*& counter = family(name).counters[labels];
   if (counter == nullptr) counter = &counters_.emplace_back();
   return *counter;
 }
 
-Histogram& Metrics::histogram(const std::string& name, const std::string& help, std::vector<double> bounds) {
+Histogram& Metrics::histogram(const std::string& name, std::vector<double> bounds) {
   const std::lock_guard lock(mutex_);
-  Family& made = family(name, help, "histogram");
+  Family& made = family(name);
   if (made.histogram == nullptr) made.histogram = &histograms_.emplace_back(std::move(bounds));
   return *made.histogram;
 }
 
-void Metrics::gauge(const std::string& name, const std::string& help, std::function<double()> read,
-                    const std::string& labels) {
+void Metrics::read_by(const std::string& name, std::function<double()> read, const std::string& labels) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "gauge").readers[labels] = std::move(read);
+  family(name).readers[labels] = std::move(read);
 }
 
-void Metrics::counter_of(const std::string& name, const std::string& help, std::function<double()> read,
-                         const std::string& labels) {
+void Metrics::info(const std::string& name, std::function<std::string()> labels) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "counter").readers[labels] = std::move(read);
+  family(name).info_reader = std::move(labels);
 }
 
-void Metrics::info(const std::string& name, const std::string& help, std::function<std::string()> labels) {
+void Metrics::histogram_of(const std::string& name, std::function<HistogramValue()> read) {
   const std::lock_guard lock(mutex_);
-  family(name, help, "gauge").info_reader = std::move(labels);
-}
-
-void Metrics::histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read) {
-  const std::lock_guard lock(mutex_);
-  family(name, help, "histogram").histogram_reader = std::move(read);
+  family(name).histogram_reader = std::move(read);
 }
 
 void Metrics::before_reading(std::function<void()> refresh) {
@@ -101,14 +98,21 @@ void Metrics::set_naming(std::string prefix, std::string labels) {
   labels_ = std::move(labels);
 }
 
+std::string Metrics::shown_name(const std::string& name) const {
+  if (!name.starts_with(kOwn)) return name.substr(0, name.find(':') + 1) == prefix_ ? name : "";
+  const std::string shown = prefix_ + name.substr(kOwn.size());
+  return shown != name && families_.contains(shown) ? "" : shown;
+}
+
 std::string Metrics::text() const {
   const std::lock_guard lock(mutex_);
   refresh_();
   std::string out;
-  constexpr std::string_view kOwn = "sluice_";
   for (const auto& [own_name, family] : families_) {
-    const std::string name = own_name.starts_with(kOwn) ? prefix_ + own_name.substr(kOwn.size()) : own_name;
-    fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, family.type);
+    const std::string name = shown_name(own_name);
+    if (name.empty()) continue;
+    fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, metric_help(*family.about), name,
+                   family.about->type);
     for (const auto& [labels, counter] : family.counters)
       append_sample(out, name, joined(labels_, labels), counter->value());
     if (family.histogram != nullptr) family.histogram->append(out, name, labels_);

@@ -1,10 +1,11 @@
 // Metrics: counters, gauges and histograms in the text format 0.0.4 that Prometheus reads.
 //
 //   Metrics metrics;
-//   Counter& answers = metrics.counter("sluice_http_requests_total", "HTTP requests answered.", R"(status="200")");
+//   Counter& answers = metrics.counter("sluice_http_requests_total", R"(path="/metrics",status="200")");
 //   answers.add(1);
 //
-// Metrics are created once and live as long as the registry; those of the same name form a family and differ in labels.
+// Every metric is in the table of metric_table.h, with its type and its help. Metrics are created once and live as long
+// as the registry; those of the same name form a family and differ in labels.
 // Thread safety: everything may be called from any thread.
 #pragma once
 
@@ -18,6 +19,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "serve/metric_table.h"
 
 namespace sluice {
 
@@ -56,21 +59,19 @@ class Histogram {
 class Metrics {
  public:
   // `labels` as in the text format: key="value",... The same name and labels give the same metric.
-  Counter& counter(const std::string& name, const std::string& help, const std::string& labels = "");
-  Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds);
-  // Values that are read when the metrics are.
-  void gauge(const std::string& name, const std::string& help, std::function<double()> read,
-             const std::string& labels = "");
-  void counter_of(const std::string& name, const std::string& help, std::function<double()> read,
-                  const std::string& labels = "");
+  Counter& counter(const std::string& name, const std::string& labels = "");
+  Histogram& histogram(const std::string& name, std::vector<double> bounds);
+  // A counter or gauge whose value is read when the metrics are.
+  void read_by(const std::string& name, std::function<double()> read, const std::string& labels = "");
 
   // A gauge of 1, whose labels may be others each time.
-  void info(const std::string& name, const std::string& help, std::function<std::string()> labels);
+  void info(const std::string& name, std::function<std::string()> labels);
 
   // What it views must stay until text() returns.
-  void histogram_of(const std::string& name, const std::string& help, std::function<HistogramValue()> read);
+  void histogram_of(const std::string& name, std::function<HistogramValue()> read);
 
   // Names that begin with "sluice_" begin with `prefix` instead when they are read, and every sample has `labels` too.
+  // A metric that is named with another prefix is shown under that one alone, in place of sluice_'s of that name.
   void set_naming(std::string prefix, std::string labels);
 
   // Called once for each text(), before the values are read: takes the snapshot that several of them share.
@@ -80,14 +81,15 @@ class Metrics {
 
  private:
   struct Family {
-    std::string help, type;
+    const MetricInfo* about;
     std::map<std::string, Counter*> counters;  // by labels
     Histogram* histogram = nullptr;
     std::function<HistogramValue()> histogram_reader = {};
     std::function<std::string()> info_reader = {};
     std::map<std::string, std::function<double()>> readers;  // by labels
   };
-  Family& family(const std::string& name, const std::string& help, const std::string& type);
+  Family& family(const std::string& name);
+  std::string shown_name(const std::string& name) const;  // "": not shown
 
   mutable std::mutex mutex_;
   std::function<void()> refresh_ = [] {};

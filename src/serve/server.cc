@@ -209,14 +209,14 @@ class Server::Impl {
     const EngineStats stats = engine.stats();
     context_.metrics.set_naming(options_.metrics_prefix, options_.served_model_name);
     context_.metrics.add_info(
-        "sluice_cache_config_info", "How the cache is made.",
+        "sluice_cache_config_info",
         {{"block_size", "128"},
          {"num_gpu_blocks", fmt::format("{}", stats.cache.latent_pages_total)},  // as inference gateways call them
          {"latent_pages", fmt::format("{}", stats.cache.latent_pages_total)},
          {"window_pages", fmt::format("{}", stats.cache.window_pages_total)},
          {"bytes", fmt::format("{}", stats.cache_bytes_total)}});
     context_.metrics.add_info(
-        "sluice_build_info", "What runs.",
+        "sluice_build_info",
         {{"version", options_.version}, {"profile", engine.profile_name()}, {"isa", engine.isa_name()}});
     context_.metrics.add_weights_info(engine);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,40 +25,42 @@ class ServerMetrics {
   void set_naming(const std::string& prefix, const std::string& model_name);
   // Values that are always the same: a gauge of 1 with these labels.
   using Labels = std::vector<std::pair<std::string, std::string>>;
-  void add_info(const std::string& name, const std::string& help, const Labels& labels);
+  void add_info(const std::string& name, const Labels& labels);
   void add_weights_info(const Engine& engine);  // another after a reload
   // What the network knows.
   void watch(std::function<HttpServer::Counts()> counts);
   void watch_traces(std::function<std::uint64_t()> sent, std::function<std::uint64_t()> dropped);
 
+  // An exchange has ended: its status, its error and the limit that refused it count here and nowhere else.
   void on_exchange(const HttpSummary& summary, std::string_view route);
-  // An answer failed with this status, or would have, had its stream not begun.
-  void on_error(int status);
-  // A request that a limit or its deadline ended: "waiting_requests", "key_tokens", "deadline", ...
-  void on_refused(const std::string& reason);
-  void on_finished(std::string_view reason, double seconds);  // "stop", "length", "tool_calls", "abort", "error"
-
-  // A request whose choices have all ended without an error.
-  void on_request(const ServedRequest& request);
+  // A generating request has ended: its fate, its times and its lengths count here and nowhere else. Why each of its
+  // answers has ended; "": it has not, and goes the way of the request.
+  void on_end(const ServedRequest& request, std::span<const std::string_view> answers);
 
   std::string text() const { return registry_.text(); }
 
  private:
+  Counter& labelled(const char* name, std::string_view label, std::string_view value);
+  void on_answer(std::string_view reason);
+
   EngineStats stats_;  // as of the reading that is under way
   Metrics registry_;
+  Histogram& request_latency_;
+  Histogram& queue_time_;
+  Histogram& prefill_time_;
+  Histogram& decode_time_;
+  Histogram& inference_time_;
+  Histogram& prompt_length_;
+  Histogram& answer_length_;
+  Counter& cancelled_;
 
  public:
+  // What counts as it comes.
   Histogram& time_to_first_token;
   Histogram& time_per_output_token;
   Histogram& inter_token_latency;
   Histogram& stream_delay;
-  Histogram& request_latency;
-  Histogram& queue_time;
-  Histogram& prefill_time;
-  Histogram& decode_time;
-  Histogram& inference_time;
-  Histogram& answer_length;
-  Histogram& prompt_length;
+  Counter& generation_tokens;
   Counter& ignored_fields;
 };
 
