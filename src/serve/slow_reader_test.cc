@@ -127,8 +127,16 @@ class SlowReaderOfManyTest : public SlowReaderTest {
         R"({{"prompt":[[5],[6],[7]],"n":2,"stream":true,"logprobs":20,"temperature":1,"seed":1,"max_tokens":{}}})",
         kTokens);
   }
+  // Whether all of them pause before one is made.
   bool all_pause() {
-    return comes([&] { return engine_.stats().paused == kAnswers; });
+    bool begun = false, ended = false;
+    comes([&] {
+      const EngineStats stats = engine_.stats();
+      begun = begun || stats.running == kAnswers;
+      ended = begun && stats.running < kAnswers;
+      return ended || stats.paused == kAnswers;
+    });
+    return !ended && engine_.stats().paused == kAnswers;
   }
 };
 
