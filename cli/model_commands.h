@@ -69,7 +69,7 @@ int run_synth(const SynthOptions& options);
 
 struct VerifyCommandOptions {
   EngineSetup engine;         // model.folder as given; "": the embedded model
-  std::string half = "both";  // both | rows | scheduling | moves
+  std::string half = "both";  // both | borders | rows | scheduling | moves
   int schedules = 100;
   bool brief = false;                 // with short prompts
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed

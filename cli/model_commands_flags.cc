@@ -102,9 +102,9 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   command
       .add_option(
           "--half", options->half,
-          "Only schedules that drive the cache, or only those of the scheduler; or, with --device, such that move "
-          "sequences between it and the CPU")
-      ->option_text("both|rows|scheduling|moves [both]");
+          "Only short sequences over the borders of the model, only schedules that drive the cache, or only those of "
+          "the scheduler; or, with --device, such that move sequences between it and the CPU")
+      ->option_text("both|borders|rows|scheduling|moves [both]");
   command.add_option("--seed", options->seed, "Of the schedules; by default a fresh one")->option_text("N");
   command.add_option("--json", options->json, "Also write the report here")->option_text("FILE");
   add_engine_flags(command, options->engine, invocation.log_level);

@@ -46,6 +46,12 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
         laws.ruled, laws.constrained, laws.budgeted, laws.forced, laws.scored, laws.scored_answers, laws.exported,
         laws.exported_experts, laws.exported_entries);
   }
+  if (!report.borders_met.empty()) {
+    fmt::print("short sequences alone met the borders of the model: {}\n", fmt::join(report.borders_met, "; "));
+  }
+  if (!report.borders_beyond.empty()) {
+    fmt::print("borders too far for this run, which nothing met: {}\n", fmt::join(report.borders_beyond, "; "));
+  }
   if (laws.choosing_rows > 0) {
     fmt::print("in {} of the rows compared, attention chose among its compressed entries\n", laws.choosing_rows);
   } else if (report.chooses_from > 0) {
@@ -77,6 +83,8 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
   json["exported_experts"] = laws.exported_experts;
   json["exported_entries"] = laws.exported_entries;
   json["thread_counts"] = boost::json::array(laws.thread_counts.begin(), laws.thread_counts.end());
+  json["borders_met"] = boost::json::array(report.borders_met.begin(), report.borders_met.end());
+  json["borders_beyond"] = boost::json::array(report.borders_beyond.begin(), report.borders_beyond.end());
   json["chooses_from"] = report.chooses_from;
   json["differences"] = report.sound() ? 0 : 1;
   if (report.sound()) json["digest"] = fmt::format("{:016x}", laws.digest);

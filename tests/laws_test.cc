@@ -97,6 +97,7 @@ VerifyOptions verify_options(const Case& c) {
   options.engine.numerics.index_cache_dtype = c.index;
   options.engine.machine.threads = 4;
   options.seed = test_seed();
+  options.longest_border = 300;  // further ones take as long as hundreds of brief schedules
   return options;
 }
 
@@ -178,6 +179,23 @@ TEST_P(LawsTest, ScheduledAsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, LawsTest, ::testing::ValuesIn(kCases),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
+
+// Beside the others, which meet them too, a test of its own, for the faults that only show there.
+TEST(BordersTest, ShortSequencesAloneAreAsAlways) {
+  set_log_level(LogLevel::kWarning);
+  for (const Case& c : kCases) {
+    if (std::string(c.name) != "flash_default" && std::string(c.name) != "v32_default") continue;
+    VerifyOptions options = verify_options(c);
+    options.half = "borders";
+    const auto report = verify(options);
+    SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_TRUE(report->sound()) << report->laws.difference->text;
+    EXPECT_GT(report->laws.choosing_rows, 100);
+    EXPECT_THAT(report->borders_met, ::testing::Contains(::testing::HasSubstr("attention reads")));
+    EXPECT_THAT(report->borders_beyond, ::testing::Contains(::testing::HasSubstr("the longest context")));
+  }
+}
 
 const Case& case_of(const std::string& name) {
   const auto* found = std::find_if(std::begin(kCases), std::end(kCases), [&](const Case& c) { return c.name == name; });

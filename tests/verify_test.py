@@ -37,6 +37,9 @@ def test_the_embedded_model_is_sound(tmp_path):
     assert report["seed"] == 3
     assert report["comparisons"] > 5000
     assert "difference" not in report
+    assert any("attention reads 64 entries of 4 at most" in border for border in report["borders_met"])
+    assert report["borders_beyond"] == ["65536 tokens (the longest context)"]
+    assert "borders too far for this run, which nothing met: 65536 tokens" in done.stdout
 
 
 def test_the_digest_is_of_the_bits_alone(tmp_path):
@@ -65,7 +68,7 @@ def test_a_fault_is_found_among_brief_schedules():
 
 
 def test_a_fresh_seed_is_printed():
-    seeds = {verify(SMALL, "--schedules", "1").stdout.split("seed ")[1].split()[0] for _ in range(2)}
+    seeds = {verify(SMALL, "--schedules", "1", "--half", "rows").stdout.split("seed ")[1].split()[0] for _ in range(2)}
     assert len(seeds) == 2
 
 
@@ -86,7 +89,7 @@ def test_a_long_prompt_makes_the_indexer_choose(tmp_path):
         assert report["chooses_from"] == 2051
         assert (report["choosing_rows"] > 0) == reached
         assert ("it does from token 2051 on, which no schedule of these reached" in done.stdout) != reached
-    assert "compressed entries" not in verify(LATENT, "--schedules", "1").stdout
+    assert "compressed entries" not in verify(LATENT, "--schedules", "1", "--half", "rows").stdout
 
 
 @pytest.mark.parametrize("half, smallest", [("rows", "schedule"), ("scheduling", "workload")])
@@ -114,7 +117,7 @@ def test_bad_arguments_say_what_is_wrong():
     for arguments, words in [
         (["--schedules", "0"], "--schedules: expected at least 1"),
         (["--brief", "--half", "moves"], "--brief: is of the other halves"),
-        (["--half", "third"], "--half: expected both, rows, scheduling or moves"),
+        (["--half", "third"], "--half: expected both, borders, rows, scheduling or moves"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),
         ([LATENT, "--mla-prefill", "expanded"], "--mla-prefill expanded: gives up the row law"),

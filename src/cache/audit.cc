@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <vector>
 
 namespace sluice {
@@ -108,6 +109,24 @@ Status audit(const CachePools& pools, std::span<const SequenceState> sequences, 
   SLUICE_RETURN_IF_ERROR(check_digests(*cache, pools.windows(), sample, turn, "window"));
   if (!cache->other_bytes().empty()) return internal_error("audit: " + cache->other_bytes());
   return {};
+}
+
+Status audit_expected(const PrefixCache& cache, std::span<const ExpectedBlocks> computing) {
+  boost::unordered_flat_map<BlockHash, int, BlockHashWord> counts;
+  for (const ExpectedBlocks& blocks : computing) {
+    for (int b = blocks.begin; b < blocks.end; ++b) ++counts[(*blocks.chain)[b]];
+  }
+  for (const ExpectedBlocks& blocks : computing) {
+    for (int b = blocks.begin; b < blocks.end; ++b) {
+      const int will = counts.at((*blocks.chain)[b]), expected = cache.expected((*blocks.chain)[b]);
+      if (will == expected) continue;
+      return internal_error(fmt::format(
+          "audit: {} sequences will compute a block that the prefix cache expects from {} of them", will, expected));
+    }
+  }
+  if (counts.size() == cache.expected_blocks()) return {};
+  return internal_error(fmt::format("audit: the prefix cache expects {} blocks, and sequences will compute {}",
+                                    cache.expected_blocks(), counts.size()));
 }
 
 }  // namespace sluice

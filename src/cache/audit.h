@@ -20,4 +20,14 @@ namespace sluice {
 Status audit(const CachePools& pools, std::span<const SequenceState> sequences, const PrefixCache* cache = nullptr,
              int sample = 0, std::uint64_t turn = 0);
 
+// Blocks [begin, end) of a chain, which a running sequence is about to compute.
+struct ExpectedBlocks {
+  const BlockChain* chain = nullptr;
+  int begin = 0, end = 0;
+};
+
+// The cache expects the blocks of `computing`, each as often as it is there, and no others: a request that waits for a
+// block which nobody computes would wait in vain.
+Status audit_expected(const PrefixCache& cache, std::span<const ExpectedBlocks> computing);
+
 }  // namespace sluice

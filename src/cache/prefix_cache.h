@@ -72,6 +72,11 @@ class PrefixCache {
   // The first block that was computed again with other bytes, in words; "": none. Only with options.digests.
   const std::string& other_bytes() const { return other_bytes_; }
   std::size_t expected_blocks() const { return expected_.size(); }
+  // How many sequences are expected to compute the block.
+  int expected(const BlockHash& hash) const {
+    const auto found = expected_.find(hash);
+    return found == expected_.end() ? 0 : found->second;
+  }
 
  private:
   static constexpr std::size_t kMaxDemands = 4096;

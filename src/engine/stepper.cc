@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "cache/audit.h"
 #include "cache/retention.h"
 #include "engine/engine_options.h"
 
@@ -532,6 +533,7 @@ Status Stepper::audit() const {
   SLUICE_RETURN_IF_ERROR(runner_->audit());
   SLUICE_RETURN_IF_ERROR(audit_swaps());
   SLUICE_RETURN_IF_ERROR(audit_chain());
+  SLUICE_RETURN_IF_ERROR(audit_expected());
   int rows = 0;
   std::vector<bool> seen(sequences_.size());
   for (const Span& span : plan_.spans) {
@@ -556,6 +558,20 @@ Status Stepper::audit_swaps() const {
   if (swapped == runner_->swap_space().images()) return {};
   return internal_error(fmt::format("audit: the swap space holds {} states, and {} sequences are swapped",
                                     runner_->swap_space().images(), swapped));
+}
+
+// Of each running sequence: the blocks behind its position that its tokens fill.
+Status Stepper::audit_expected() const {
+  std::vector<ExpectedBlocks> computing;
+  for (const Sequence& s : sequences_) {
+    if (!s.alive || !s.slot || s.expected_begin >= s.expected_end) continue;
+    if (runner_->position(s.slot) / kBlockTokens > s.expected_begin) {
+      return internal_error(fmt::format("audit: block {} is expected from a sequence at position {}", s.expected_begin,
+                                        runner_->position(s.slot)));
+    }
+    computing.push_back({s.chain.get(), s.expected_begin, s.expected_end});
+  }
+  return sluice::audit_expected(runner_->prefix_cache(), computing);
 }
 
 Status Stepper::audit_chain() const {

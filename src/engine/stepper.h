@@ -177,8 +177,9 @@ class Stepper final {
   void fill(EngineStats* stats) const;  // what it knows of them
   void reset_prefix_cache();
   // Checks the laws of conservation and publication over everything (cache/audit.h), that every image in the swap space
-  // belongs to a sequence, the last plan (no sequence twice, budgets kept), and for one sequence, a different one each
-  // time, that its hashes are those of its tokens.
+  // belongs to a sequence, that the blocks which the prefix cache expects are those that running sequences will
+  // compute, the last plan (no sequence twice, budgets kept), and for one sequence, a different one each time, that its
+  // hashes are those of its tokens.
   Status audit() const;
 
  private:
@@ -270,6 +271,7 @@ class Stepper final {
   void count_rows();
   Status audit_swaps() const;
   Status audit_chain() const;
+  Status audit_expected() const;
   SequenceId new_id();
   SequenceId enter(Sequence given);
   // stepper_record.cc

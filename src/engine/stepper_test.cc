@@ -222,6 +222,41 @@ TEST(StepperTest, TheAuditLooksAtThePages) {
   stage.run();
 }
 
+// What is swapped out computes nothing: nobody may wait for it.
+TEST(StepperTest, TheAuditLooksAtTheExpectedBlocks) {
+  Stage stage;  // 64 rows a step
+  const auto prompt = random_tokens(300, 1);
+  stage.add("a", prompt, 3);
+  stage.step();
+  PrefixCache& cache = stage.runner().prefix_cache();
+  EXPECT_EQ(cache.expected_blocks(), 2U);
+  BlockChain chain(stage.runner().root("")), other = chain;
+  chain.extend(prompt);
+  other.extend(random_tokens(300, 2));
+  cache.expect(other, 0, 1);
+  EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("the prefix cache expects 3 blocks, and sequences will"));
+  cache.forget_expected(other, 0, 1);
+  cache.expect(chain, 1, 2);
+  EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("1 sequences will compute a block that the prefix cache"));
+  cache.forget_expected(chain, 1, 2);
+  stage.run();
+  EXPECT_EQ(cache.expected_blocks(), 0U);
+}
+
+// Two that begin alike, the first of which is swapped out in the middle of what the second would wait for.
+TEST(StepperTest, NobodyWaitsForWhatIsSwappedOut) {
+  EngineSetup options = small_options();
+  options.cache.swap_space = 1 << 20;
+  options.testing.force_preempt_every = 3;
+  Stage stage(options);
+  const auto prompt = random_tokens(900, 1);
+  for (const char* name : {"first", "second", "third"}) stage.add(name, prompt, 3);
+  stage.run(200);
+  EXPECT_GT(stage.stats().preemptions_swap, 0U);
+  EXPECT_EQ(stage.runner().prefix_cache().expected_blocks(), 0U);
+  for (const char* name : {"first", "second", "third"}) EXPECT_EQ(stage.answer(name), greedy_alone(prompt, 3)) << name;
+}
+
 TEST(StepperTest, TheAuditLooksAtTheSwapSpace) {
   EngineSetup options = small_options();
   options.cache.swap_space = 1 << 20;

@@ -1,6 +1,8 @@
 // What is kept of compiled grammars has limits.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,28 @@ TEST(GrammarCacheTest, KeepsTheGrammarsUsedLast) {
   ASSERT_TRUE(cache.get(letters_source(100)).ok());
   EXPECT_EQ(cache.size(), kMostGrammars);
   EXPECT_EQ(*cache.get(letters_source(0)), *first) << "it was used lately";
+}
+
+// Sources that differ in one field are different grammars.
+TEST(GrammarCacheTest, EveryFieldOfASourceCounts) {
+  GrammarCache cache(letters);
+  std::vector<GrammarSource> sources;
+  const std::string schema = R"({"type":"array","items":{"type":"boolean"}})";
+  sources.push_back({.text = schema});
+  sources.push_back({.text = schema, .compact = true});
+  sources.push_back({.kind = GrammarSource::Kind::kChoice, .text = schema, .choices = {"a"}});
+  sources.push_back({.kind = GrammarSource::Kind::kChoice, .text = schema, .choices = {"b"}});
+  std::set<std::shared_ptr<const TokenMasks>> made;
+  for (const GrammarSource& source : sources) {
+    const auto masks = cache.get(source);
+    ASSERT_TRUE(masks.ok()) << masks.status().message();
+    made.insert(*masks);
+  }
+  EXPECT_EQ(made.size(), sources.size());
+  for (const bool compact : {true, false, true}) {
+    Matcher matcher(*cache.get({.text = schema, .compact = compact}));
+    EXPECT_EQ(matcher.accept_bytes("[true, false]"), !compact);
+  }
 }
 
 TEST(GrammarCacheTest, KeepsNoMoreBytesThanItMay) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <map>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
+#include "base/utf8.h"
 #include "grammar/gbnf.h"
 #include "grammar/gbnf_parser.h"
 
@@ -24,7 +26,7 @@ using Kind = Expression::Kind;
 // Tries everything at every place of a text, each rule once.
 class Naive {
  public:
-  Naive(const Gbnf& grammar, std::string_view text) : grammar_(grammar), text_(text) {}
+  Naive(const Gbnf& grammar, std::u32string_view text) : grammar_(grammar), text_(text) {}
 
   bool matches() { return ends(body(grammar_.root), 0).contains(text_.size()); }
 
@@ -53,7 +55,7 @@ class Naive {
       case Kind::kCharacters:
         if (from == text_.size()) break;
         for (const CodePointRange& r : e.characters) {
-          const auto c = static_cast<char32_t>(text_[from]);
+          const char32_t c = text_[from];
           if (r.low <= c && c <= r.high) out.insert(from + 1);
         }
         break;
@@ -82,12 +84,19 @@ class Naive {
   }
 
   const Gbnf& grammar_;
-  const std::string_view text_;
+  const std::u32string_view text_;
   std::map<std::pair<const Expression*, std::size_t>, Places> known_;
 };
 
 bool naive_matches(const Gbnf& g, std::string_view text) {
-  return Naive(g, text).matches();
+  std::u32string characters;
+  while (!text.empty()) {
+    const Utf8Char next = decode_utf8(text);
+    if (next.kind != Utf8Char::Kind::kValid) return false;
+    characters.push_back(next.code_point);
+    text.remove_prefix(next.length);
+  }
+  return Naive(g, characters).matches();
 }
 
 struct Vocabulary {
@@ -113,16 +122,40 @@ std::set<std::int32_t> allowed_of(Matcher& matcher) {
   return out;
 }
 
-// The shortest text that completes the matcher's, by bytes of the alphabet; "?" if none was found among a few.
-std::string completion(const Matcher& matcher) {
+// What stands for each letter of the random grammars.
+using Alphabet = std::array<std::string, 3>;
+const Alphabet kLetters{"a", "b", "c"};
+// Of one to four bytes; the long ones begin alike.
+const Alphabet kLongCharacters{"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x81", "\xC3\xA9"};
+
+std::string written(std::string_view letters, const Alphabet& alphabet) {
+  std::string text;
+  for (const char c : letters) {
+    if (c < 'a' || c > 'c')
+      text += c;
+    else
+      text += alphabet[static_cast<std::size_t>(c - 'a')];
+  }
+  return text;
+}
+
+// The shortest text that completes the matcher's, by characters of the alphabet and ends of them; "?" if none was found
+// among a few.
+std::string completion(const Matcher& matcher, const Alphabet& alphabet) {
+  std::vector<std::string> pieces;
+  for (const std::string& character : alphabet) {
+    for (std::size_t n = 0; n < character.size(); ++n) pieces.push_back(character.substr(n));
+  }
   std::deque<std::pair<std::string, Matcher>> open{{"", matcher}};
   while (!open.empty() && open.size() < 300) {
     auto [text, at] = std::move(open.front());
     open.pop_front();
     if (at.complete()) return text;
-    for (const char c : {'a', 'b', 'c'}) {
+    for (const std::string& piece : pieces) {
       Matcher next = at;
-      if (next.accept_bytes({&c, 1}) && text.size() < 12) open.emplace_back(text + c, std::move(next));
+      if (next.accept_bytes(piece) && text.size() < 12 * alphabet[0].size()) {
+        open.emplace_back(text + piece, std::move(next));
+      }
     }
   }
   return "?";
@@ -130,7 +163,8 @@ std::string completion(const Matcher& matcher) {
 
 class RandomGrammar {
  public:
-  explicit RandomGrammar(std::uint32_t seed) : random_(seed) {}
+  explicit RandomGrammar(std::uint32_t seed, const Alphabet& alphabet = kLetters)
+      : random_(seed), alphabet_(alphabet) {}
 
   std::string text() {
     const unsigned rules = 1 + pick(3);
@@ -142,19 +176,23 @@ class RandomGrammar {
   unsigned pick(unsigned count) { return static_cast<unsigned>(random_() % count); }
 
  private:
+  std::string letter() { return alphabet_[pick(3)]; }
   static std::string name(unsigned r) { return r == 0 ? "root" : "r" + std::to_string(r); }
   std::string atom(int depth) {
     switch (pick(depth > 2 ? 3 : 6)) {
       case 0:
-        return std::string("\"") + "abc"[pick(3)] + '"';
-      case 1:
-        return "\"" + std::string(1, "abc"[pick(3)]) + "abc"[pick(3)] + '"';
+        return "\"" + letter() + "\"";
+      case 1: {
+        const std::string first = letter();
+        return "\"" + first + letter() + "\"";
+      }
       case 2:
-        return pick(2) == 0 ? "[ab]" : "[^a]";
+        return pick(2) == 0 ? "[" + alphabet_[0] + alphabet_[1] + "]" : "[^" + alphabet_[0] + "]";
       case 3:
         return "(" + expression(depth + 1) + ")";
       default:
-        return std::string("\"") + "abc"[pick(3)] + "\" " + name(pick(names_));
+        const std::string first = letter();
+        return "\"" + first + "\" " + name(pick(names_));
     }
   }
   std::string expression(int depth) {
@@ -172,21 +210,26 @@ class RandomGrammar {
   }
 
   std::mt19937 random_;
+  const Alphabet& alphabet_;
   unsigned names_ = 1;
 };
 
-// Every text of up to four characters, every token: allowed if and only if some text of the grammar begins so.
-void check_grammar(const std::string& text, const Vocabulary& vocabulary) {
+// Every text of up to four characters, and every beginning of one, every token: allowed if and only if some text of the
+// grammar begins so.
+void check_grammar(const std::string& text, const Vocabulary& vocabulary, const Alphabet& alphabet) {
   SCOPED_TRACE(text);
   const auto naive = parse_gbnf(text);
   ASSERT_TRUE(naive.ok()) << naive.status().message();
   auto network = compile_gbnf(text);
   std::vector<std::string> all{""}, language;
+  std::set<std::string> begins;
   for (std::size_t i = 0; i < all.size() && all[i].size() < 6; ++i) {
     for (const char c : {'a', 'b', 'c'}) all.push_back(all[i] + c);
   }
-  for (const std::string& t : all) {
+  for (const std::string& letters : all) {
+    const std::string t = written(letters, alphabet);
     if (naive_matches(*naive, t)) language.push_back(t);
+    for (std::size_t n = 0; letters.size() <= 3 && n <= t.size(); ++n) begins.insert(t.substr(0, n));
   }
   if (!network.ok()) {
     EXPECT_TRUE(language.empty()) << network.status().message() << " but it has " << language[0];
@@ -198,8 +241,7 @@ void check_grammar(const std::string& text, const Vocabulary& vocabulary) {
   }
   const auto masks = std::make_shared<TokenMasks>(vocabulary.trie, std::move(*network));
   std::set<std::string> completed;
-  for (const std::string& begin : all) {
-    if (begin.size() > 3) break;
+  for (const std::string& begin : begins) {
     Matcher matcher(masks);
     const bool alive = begin.empty() || matcher.accept_bytes(begin);
     if (!alive) {
@@ -216,7 +258,7 @@ void check_grammar(const std::string& text, const Vocabulary& vocabulary) {
       if (!completed.insert(next).second) continue;
       Matcher on = matcher;
       ASSERT_TRUE(on.accept(id));
-      const std::string rest = completion(on);
+      const std::string rest = completion(on, alphabet);
       EXPECT_TRUE(rest == "?" || naive_matches(*naive, next + rest)) << "allowed: " << next << " " << rest;
     }
   }
@@ -227,7 +269,34 @@ TEST(MatcherTest, RandomGrammarsAllowWhatTheyShould) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   const Vocabulary vocabulary({"a", "b", "c", "ab", "ba", "abc", "cc", "aab", "bcb", "cab", "bb", "ab"});
   for (std::uint32_t i = 0; i < (kSanitized ? 10 : 40) && !testing::Test::HasFailure(); ++i) {
-    check_grammar(RandomGrammar(seed + i).text(), vocabulary);
+    check_grammar(RandomGrammar(seed + i).text(), vocabulary, kLetters);
+  }
+}
+
+// The same with characters of several bytes, which tokens cut everywhere: some end in the middle of one, some begin
+// there, some are no UTF-8 at all.
+TEST(MatcherTest, RandomGrammarsOfLongCharacters) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  const auto cut = [](const char* letters, std::size_t first, std::size_t end) {
+    const std::string text = written(letters, kLongCharacters);
+    return text.substr(first, text.size() - first - end);
+  };
+  std::vector<std::string> words;
+  for (const char* letters : {"a", "b", "c", "ab", "ca", "bca"}) {
+    for (std::size_t first = 0; first < 4; ++first) {
+      for (std::size_t end = 0; end < 4; ++end) {
+        const std::string whole = written(letters, kLongCharacters);
+        if (first + end < whole.size()) words.push_back(cut(letters, first, end));
+      }
+    }
+  }
+  for (const char* wrong : {"\xC0\xAF", "\xE0\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90", "\xF5", "\xFF"}) {
+    words.emplace_back(wrong);
+  }
+  const Vocabulary vocabulary(std::move(words));
+  for (std::uint32_t i = 0; i < (kSanitized ? 3 : 12) && !testing::Test::HasFailure(); ++i) {
+    check_grammar(RandomGrammar(seed + i, kLongCharacters).text(), vocabulary, kLongCharacters);
   }
 }
 

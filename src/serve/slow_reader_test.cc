@@ -117,6 +117,78 @@ TEST_F(SlowReaderTest, OnePausedAnswerHoldsUpNoOther) {
   EXPECT_TRUE(engine_.wait_idle()) << "a client that leaves ends its paused answer";
 }
 
+// Three prompts, two choices each: six answers over one connection.
+class SlowReaderOfManyTest : public SlowReaderTest {
+ protected:
+  static constexpr int kPrompts = 3, kChoices = 2, kAnswers = kPrompts * kChoices;
+
+  static std::string body() {
+    return fmt::format(
+        R"({{"prompt":[[5],[6],[7]],"n":2,"stream":true,"logprobs":20,"temperature":1,"seed":1,"max_tokens":{}}})",
+        kTokens);
+  }
+  // Whether all of them pause before one is made.
+  bool all_pause() {
+    bool begun = false, ended = false;
+    comes([&] {
+      const EngineStats stats = engine_.stats();
+      begun = begun || stats.running == kAnswers;
+      ended = begun && stats.running < kAnswers;
+      return ended || stats.paused == kAnswers;
+    });
+    return !ended && engine_.stats().paused == kAnswers;
+  }
+};
+
+TEST_F(SlowReaderOfManyTest, EveryAnswerPausesUntilItsReaderHasCaughtUp) {
+  TestClient client(server_->port(), kReceiveBytes);
+  client.send_request("POST", "/v1/completions", body());
+  ASSERT_TRUE(all_pause()) << engine_.stats().paused << " of " << kAnswers << " pause";
+  EXPECT_EQ(engine_.stats().running, kAnswers);
+  const TestAnswer answer = client.read_answer();
+  ASSERT_TRUE(answer.whole);
+  std::vector<int> tokens(kAnswers);
+  for (const std::string& event : events_of(answer.body)) {
+    if (event == "[DONE]") continue;
+    const boost::json::value value = parsed(event);
+    const boost::json::value ids = at(value, "choices/0/logprobs/tokens");
+    if (ids.is_array())
+      tokens[static_cast<std::size_t>(number_at(value, "choices/0/index"))] += static_cast<int>(ids.get_array().size());
+  }
+  EXPECT_THAT(tokens, ::testing::Each(kTokens));
+  EXPECT_TRUE(engine_.wait_idle());
+}
+
+TEST_F(SlowReaderOfManyTest, AClientThatLeavesEndsAllOfThem) {
+  TestClient client(server_->port(), kReceiveBytes);
+  client.send_request("POST", "/v1/completions", body());
+  ASSERT_TRUE(all_pause());
+  client.close();
+  EXPECT_TRUE(engine_.wait_idle());
+  EXPECT_EQ(engine_.stats().cancelled_requests, static_cast<std::uint64_t>(kAnswers));
+}
+
+TEST_F(SlowReaderOfManyTest, ADeadlineEndsAllOfThemPausedOrNot) {
+  server_.reset();
+  options_.request_timeout_seconds = 2;
+  engine_.step = std::chrono::milliseconds(50);  // so that the other does not fill its connection
+  start();
+  for (const bool reads : {true, false}) {
+    const std::uint64_t before = engine_.stats().cancelled_requests;
+    if (!reads) engine_.step = std::chrono::milliseconds(1);
+    TestClient client(server_->port(), kReceiveBytes);
+    client.send_request("POST", "/v1/completions", body());
+    if (reads) {
+      EXPECT_THAT(client.read_answer().body, HasSubstr("deadline_exceeded"));
+    } else {
+      ASSERT_TRUE(all_pause());
+    }
+    ASSERT_TRUE(comes([&] { return engine_.stats().cancelled_requests == before + kAnswers; }))
+        << engine_.stats().cancelled_requests - before << " of " << kAnswers << " ended";
+    EXPECT_TRUE(engine_.wait_idle());
+  }
+}
+
 TEST(WatchdogTest, SaysInWhichStepTheLoopIsStuckAndThatItGoesOn) {
   set_log_level(LogLevel::kInfo);
   ::testing::internal::CaptureStderr();

@@ -436,6 +436,12 @@ Result<std::string> Checker::first_value(const LawSchedule& schedule, const Mism
 
 Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                 const LawOptions& options) {
+  return check_schedules(runner, prompts, options,
+                         [&](int number) { return make_law_schedule(prompts, options, number); });
+}
+
+Result<LawReport> check_schedules(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                  const LawOptions& options, const std::function<LawSchedule(int)>& make) {
   LawReport report;
   Checker checker(runner, prompts, options, &report);
   const LawClock clock(options);
@@ -444,7 +450,7 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
     const auto named = [&](const Status& status) {
       return status.with_context(fmt::format("seed {} schedule {}", options.seed, number));
     };
-    LawSchedule schedule = make_law_schedule(prompts, options, number);
+    LawSchedule schedule = make(number);
     Result<std::optional<Mismatch>> found = checker.run(schedule);
     ++report.schedules;
     if (options.progress) options.progress(report.schedules);

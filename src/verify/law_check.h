@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/index_types.h"
@@ -41,7 +42,8 @@ struct LawOptions {
   bool every_row = true;              // off: of every 32 rows four are compared (compared_row())
   int long_prompts = 0;               // the last ones, used by every kLongPromptEvery-th schedule only
   Position chooses_from = INT32_MAX;  // from this row on attention chooses among its compressed entries
-  bool shrink = true;                 // off: a schedule that differs is reported as it is
+  std::vector<std::pair<Position, Position>> border_rows = {};  // [first, end): compared, whatever every_row says
+  bool shrink = true;                                           // off: a schedule that differs is reported as it is
   std::vector<int> thread_counts = {1, 2, 4};
   std::function<void(int done)> progress;  // may be null
 };
@@ -50,6 +52,9 @@ struct LawOptions {
 // close a compressed entry (3 mod 4, among them 127 mod 128), and rows that begin one.
 inline bool compared_row(const LawOptions& options, Position p) {
   const int at = p % 32;
+  for (const auto& [first, end] : options.border_rows) {
+    if (p >= first && p < end) return true;
+  }
   return options.every_row || at == 0 || at == 3 || at == 19 || at == 31;
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,5 +62,9 @@ struct Workload {
 
 // `pages`: latent pages that the runner can give to requests.
 Workload make_workload(std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int pages, int number);
+
+// check_scheduling_law() of other workloads: `make` makes that of a number.
+Result<LawReport> check_workloads(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                  const LawOptions& options, const std::function<Workload(int)>& make);
 
 }  // namespace sluice

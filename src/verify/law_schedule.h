@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,10 @@ int common_tokens(std::span<const TokenId> a, std::span<const TokenId> b);
 std::vector<int> strangers_of(std::span<const std::vector<TokenId>> prompts, std::span<const int> candidates);
 
 LawSchedule make_law_schedule(std::span<const std::vector<TokenId>> prompts, const LawOptions& options, int number);
+
+// check_row_law() of other schedules: `make` makes that of a number.
+Result<LawReport> check_schedules(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                  const LawOptions& options, const std::function<LawSchedule(int)>& make);
 
 // Smaller variants of a schedule, the boldest first; each is a valid schedule.
 std::vector<LawSchedule> smaller_schedules(const LawSchedule& schedule);

@@ -487,13 +487,19 @@ Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Work
 
 Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                        const LawOptions& options) {
+  const int pages = runner.pools().latents().total() - 1;
+  return check_workloads(runner, prompts, options,
+                         [&](int number) { return make_workload(prompts, options, pages, number); });
+}
+
+Result<LawReport> check_workloads(Runner& runner, std::span<const std::vector<TokenId>> prompts,
+                                  const LawOptions& options, const std::function<Workload(int)>& make) {
   LawReport report;
   WorkloadChecker checker(runner, prompts, options, &report);
-  const int pages = runner.pools().latents().total() - 1;
   const LawClock clock(options);
   while (clock.goes_on(report.schedules)) {
     const int number = options.first_schedule + report.schedules;
-    Workload work = make_workload(prompts, options, pages, number);
+    Workload work = make(number);
     std::optional<Found> difference = checker.run(work);
     ++report.schedules;
     if (options.progress) options.progress(report.schedules);

@@ -20,6 +20,7 @@ VerifyOptions options_of(const char* model, const char* device) {
   options.engine.scheduler.max_num_batched_tokens = 200;
   options.engine.audit = true;  // pages have digests
   options.schedules = 3;
+  options.longest_border = kSanitized ? 130 : 300;
   if (kSanitized) options.min_rows = 800;
   options.seed = test_seed();
   return options;

@@ -13,6 +13,7 @@
 #include "engine/engine_options.h"
 #include "engine/runner.h"
 #include "model/model_plan.h"
+#include "verify/law_borders.h"
 #include "verify/law_check.h"
 
 namespace sluice {
@@ -21,6 +22,7 @@ namespace {
 constexpr int kLongestPrompt = 730, kLongestAnswer = 150;
 constexpr int kSequences = 12;  // of a schedule, or of a workload with all its choices
 constexpr int kRowsThatChoose = 250, kLatestChoice = 6000;
+constexpr Position kLongestBriefBorder = 300;
 constexpr int kLargeVocabulary = 1 << 14;  // from here on, comparing every row would take longer than computing it
 
 std::vector<int> thread_counts(int threads) {
@@ -97,11 +99,12 @@ int long_prompt_tokens(const CacheLayout& layout) {
   return from + kRowsThatChoose <= kLongestPrompt || from > kLatestChoice ? 0 : from + kRowsThatChoose;
 }
 
-Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout) {
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, int border_tokens) {
   const int longest = std::max(kLongestPrompt, long_prompt_tokens(layout));
   options.scheduler.max_num_seqs = kSequences;
-  options.scheduler.max_num_batched_tokens = std::max(1024, longest);  // each prompt alone is one piece
-  options.model.max_model_len = longest + kLongestAnswer;
+  options.scheduler.max_num_batched_tokens =
+      std::max({1024, longest, border_tokens});  // each prompt alone is one piece
+  options.model.max_model_len = std::max(longest + kLongestAnswer, border_tokens);
   options.audit = true;
   options.speculation = {.speculative = options.mtp ? "mtp" : "ngram",
                          .num_speculative_tokens = kMostDrafts,
@@ -145,6 +148,21 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
   return laws;
 }
 
+// Those of the model that this run meets, and says that it does not.
+std::vector<BorderZone> zones_of(const VerifyOptions& options, const CacheLayout& layout, const ModelConfig& config,
+                                 VerifyReport* report) {
+  if (options.half != "both" && options.half != "borders") return {};
+  const Position longest =
+      options.schedules > 0 ? options.longest_border : std::min(kLongestBriefBorder, options.longest_border);
+  std::vector<LawBorder> met;
+  for (const LawBorder& border : law_borders(layout, config)) {
+    const bool is_met = border.tokens <= longest;
+    (is_met ? report->borders_met : report->borders_beyond).push_back(border.text());
+    if (is_met) met.push_back(border);
+  }
+  return border_zones(met);
+}
+
 }  // namespace
 
 Result<VerifyReport> verify(const VerifyOptions& options) {
@@ -156,22 +174,26 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
         "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
   }
   const bool moves = options.half == "moves";
-  if (options.half != "both" && options.half != "rows" && options.half != "scheduling" && !moves) {
-    return invalid_argument(fmt::format("--half: expected both, rows, scheduling or moves, found '{}'", options.half));
+  const std::string& half = options.half;
+  if (half != "both" && half != "borders" && half != "rows" && half != "scheduling" && !moves) {
+    return invalid_argument(
+        fmt::format("--half: expected both, borders, rows, scheduling or moves, found '{}'", options.half));
   }
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
   EngineSetup given = options.engine;
   if (given.speculation.speculative != "off") {
     SLUICE_ASSIGN_OR_RETURN(given.mtp, has_mtp(given.model));
   }
-  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), given));
-  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(given, plan.cache_layout));
+  SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(config, given));
+  VerifyReport report;
+  const std::vector<BorderZone> zones = zones_of(options, plan.cache_layout, config, &report);
+  const int border_tokens = zones.empty() ? 0 : border_prompt_tokens(zones.back(), config.max_position_embeddings);
+  SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(given, plan.cache_layout, border_tokens));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   if (moves && !runner->computes_later()) {
     return invalid_argument("--half moves: moves sequences between a device and the CPU: expected another --device");
   }
 
-  VerifyReport report;
   report.profile = runner->model().profile().text();
   report.isa = runner->isa_name();
   report.threads = runner->threads();
@@ -181,15 +203,16 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   LawOptions laws = laws_of(options, *runner, report.chooses_from);
   laws.thread_counts = thread_counts(resolve_threads(engine));
   laws.long_prompts = long_tokens > 0 ? 1 : 0;
-  const bool both = options.half == "both";
-  const auto run = [&](int schedules, const auto& check, LawReport* half) -> Status {
+  const bool both = half == "both";
+  const auto run = [&](int schedules, const auto& check, LawReport* part) -> Status {
     if (schedules == 0 || !report.sound()) return {};
     laws.schedules = schedules;
-    const int before = report.laws.schedules;
-    const int all = options.schedules + options.brief_schedules;
+    const int before = report.borders.schedules + report.laws.schedules;
+    const int all =
+        static_cast<int>(zones.size()) + (half == "borders" ? 0 : options.schedules + options.brief_schedules);
     if (options.progress) laws.progress = [&, before, all](int done) { options.progress(before + done, all); };
     SLUICE_ASSIGN_OR_RETURN(const LawReport found, check(*runner, prompts, laws));
-    half->add(found);
+    part->add(found);
     report.laws.add(found);
     return {};
   };
@@ -210,11 +233,18 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return report;
   }
-  SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
+  if (!zones.empty()) {
+    const auto check = [&](Runner& over, const auto&, const LawOptions& how) {
+      return check_borders(over, zones, how);
+    };
+    SLUICE_RETURN_IF_ERROR(run(static_cast<int>(zones.size()), check, &report.borders));
+    if (half == "both" && report.sound()) report.laws.schedules = 0, report.laws.digest = 0;  // of random ones alone
+  }
+  if (half != "borders") SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
   prompts = brief_law_prompts(runner->vocab_size());
   make_brief(&laws);
   const bool sound = report.sound();
-  SLUICE_RETURN_IF_ERROR(run_halves(options.brief_schedules));
+  if (half != "borders") SLUICE_RETURN_IF_ERROR(run_halves(options.brief_schedules));
   if (sound && !report.sound()) report.laws.difference->text.insert(0, "among brief ones, ");
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -1,7 +1,8 @@
 // verify: the laws, tried on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
-// half let the real scheduler decide (check_scheduling_law); either half can run by itself. A third kind, of a device
-// beside the CPU, moves sequences between the two (check_moves). docs/laws.md says what they are and why they hold.
-// Thread safety: none needed; it owns what it works with.
+// half let the real scheduler decide (check_scheduling_law); either half can run by itself. Before them short sequences
+// alone meet every border of the model (verify/law_borders.h). Another kind, of a device beside the CPU, moves
+// sequences between the two (check_moves). docs/laws.md says what they are and why they hold. Thread safety: none
+// needed; it owns what it works with.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,12 @@ namespace sluice {
 
 struct VerifyOptions {
   EngineSetup engine;         // used: the model, the numerics, the machine's options and the fault
-  std::string half = "both";  // both | rows | scheduling | moves
+  std::string half = "both";  // both (the borders, too) | borders | rows | scheduling | moves
   std::uint64_t seed = 0;
-  int schedules = 100;      // of both halves together
-  double seconds = 0;       // > 0: no new schedule after this time, but at least kLawSituations in each half
-  int min_rows = 1500;      // of a schedule
+  int schedules = 100;             // of both halves together
+  double seconds = 0;              // > 0: no new schedule after this time, but at least kLawSituations in each half
+  int min_rows = 1500;             // of a schedule
+  Position longest_border = 6000;  // tokens; of brief schedules alone 300. Later borders are not met
   int brief_schedules = 0;  // behind those so many with prompts of three blocks at most, for a suite; half of each kind
   bool shrink = true;       // off: a schedule that differs is reported as it is
   std::function<void(int done, int total)> progress;  // may be null
@@ -31,6 +33,8 @@ struct VerifyOptions {
 struct VerifyReport {
   LawReport laws;              // of both halves together; differences: at most one, nothing runs after it
   LawReport rows, scheduling;  // of each
+  LawReport borders;           // part of `laws` as well, but for its schedules and digest
+  std::vector<std::string> borders_met, borders_beyond;  // texts; those behind longest_border
   std::string profile, isa;
   Position chooses_from = 0;  // the first row whose attention chooses among its compressed entries; 0: none does
   int threads = 0;
@@ -57,6 +61,7 @@ Position chooses_from(const CacheLayout& layout);
 int long_prompt_tokens(const CacheLayout& layout);
 
 // `options` with the memory, places and limits that schedules over law_prompts() need, and the audit on.
-Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout);
+// `border_tokens`: of the longest prompt over a border.
+Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, int border_tokens = 0);
 
 }  // namespace sluice
