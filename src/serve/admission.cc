@@ -14,8 +14,8 @@ namespace {
 constexpr double kMaxTimeoutSeconds = 7 * 24 * 3600;
 
 // The limit is counted when the exchange ends.
-ApiError refused(HttpRequest& request, std::string reason, ApiError error) {
-  request.record.refusal = std::move(reason);
+ApiError refused(std::string limit, ApiError error) {
+  error.limit = std::move(limit);
   return error;
 }
 
@@ -38,49 +38,49 @@ ApiError key_error(const KeyLimits::Refusal& refusal) {
           refusal.retry_after};
 }
 
-std::variant<std::shared_ptr<Waiting::Place>, ApiError> enter_waiting(const ApiContext& context, HttpRequest& request) {
+std::variant<std::shared_ptr<Waiting::Place>, ApiError> enter_waiting(const ApiContext& context) {
   std::shared_ptr<Waiting::Place> place = context.waiting->enter();
   if (place != nullptr) return place;
-  return refused(request, "waiting_requests",
-                 {429, "too many requests wait for an answer; try again", "", "too_many_waiting"});
+  return refused("waiting_requests", {429, "too many requests wait for an answer; try again", "", "too_many_waiting"});
 }
 
 }  // namespace
 
 ApiError deadline_error(bool has_begun) {
-  return {503,
-          has_begun ? "the request's time ran out before its answer was complete"
-                    : "the request's time ran out while it waited; nothing was computed",
-          "", "deadline_exceeded"};
+  return refused(has_begun ? "deadline_running" : "deadline",
+                 {503,
+                  has_begun ? "the request's time ran out before its answer was complete"
+                            : "the request's time ran out while it waited; nothing was computed",
+                  "", "deadline_exceeded"});
 }
 
 std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit(ApiContext& context, HttpRequest& request) {
   auto entered = context.key_limits->enter(request.record.key, context.now());
   if (const auto* refusal = std::get_if<KeyLimits::Refusal>(&entered)) {
-    return refused(request, fmt::format("key_{}", refusal->limit), key_error(*refusal));
+    return refused(fmt::format("key_{}", refusal->limit), key_error(*refusal));
   }
-  auto place = enter_waiting(context, request);
+  auto place = enter_waiting(context);
   if (std::holds_alternative<std::shared_ptr<Waiting::Place>>(place)) request.ticket = std::get<0>(std::move(entered));
   return place;
 }
 
-std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit_call(ApiContext& context, HttpRequest& request) {
+std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit_call(ApiContext& context, const HttpRequest& request) {
   if (const auto refusal = context.key_limits->count_request(request.record.key, context.now())) {
-    return refused(request, fmt::format("key_{}", refusal->limit), key_error(*refusal));
+    return refused(fmt::format("key_{}", refusal->limit), key_error(*refusal));
   }
-  return enter_waiting(context, request);
+  return enter_waiting(context);
 }
 
-std::optional<ApiError> check_deadline(const ApiContext& context, HttpRequest& request) {
-  if (is_late(context, request)) return refused(request, "deadline", deadline_error(false));
+std::optional<ApiError> check_deadline(const ApiContext& context, const HttpRequest& request) {
+  if (is_late(context, request)) return deadline_error(false);
   return std::nullopt;
 }
 
-std::optional<ApiError> admit_tokens(const ApiContext& context, HttpRequest& request, Waiting::Place& place,
+std::optional<ApiError> admit_tokens(const ApiContext& context, const HttpRequest& request, Waiting::Place& place,
                                      std::int64_t tokens) {
   if (auto error = check_deadline(context, request)) return error;
   if (!place.add_tokens(tokens)) {
-    return refused(request, "waiting_tokens",
+    return refused("waiting_tokens",
                    {429, "too many tokens of prompts wait for an answer; try again", "", "too_many_waiting"});
   }
   use_tokens(request, tokens);

@@ -17,12 +17,12 @@ std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit(ApiContext& contex
 
 // The same for a call that generates nothing: it counts as one of its key's requests of the minute and among those that
 // wait, but not as one that runs, and none of its tokens.
-std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit_call(ApiContext& context, HttpRequest& request);
+std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit_call(ApiContext& context, const HttpRequest& request);
 // Its turn has come: whether its time has run out.
-std::optional<ApiError> check_deadline(const ApiContext& context, HttpRequest& request);
+std::optional<ApiError> check_deadline(const ApiContext& context, const HttpRequest& request);
 
 // The prompts are known: room for their tokens among those that wait, and time left. On any thread.
-std::optional<ApiError> admit_tokens(const ApiContext& context, HttpRequest& request, Waiting::Place& place,
+std::optional<ApiError> admit_tokens(const ApiContext& context, const HttpRequest& request, Waiting::Place& place,
                                      std::int64_t tokens);
 
 // Counts tokens against the limits of the request's key.

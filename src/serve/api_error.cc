@@ -62,6 +62,7 @@ HttpResponse error_response(const ApiError& error) {
   response.status = error.status;
   response.body = error_json(error);
   response.error = error.message;
+  response.limit = error.limit;
   if (error.status == 429 || error.status == 503) response.retry_after = error.retry_after;
   response.wants_key = error.status == 401;
   return response;

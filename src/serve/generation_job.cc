@@ -276,9 +276,7 @@ bool GenerationJob::begin_end(Fate fate) {
 
 void GenerationJob::expire() {
   if (!begin_end(Fate::kLate)) return;
-  const bool has_begun = record_.first_token != Clock::time_point();
-  record_.refusal = has_begun ? "deadline_running" : "deadline";
-  fail(Fate::kLate, deadline_error(has_begun), "");
+  fail(Fate::kLate, deadline_error(record_.first_token != Clock::time_point()), "");
 }
 
 // Nobody is there to be answered.
@@ -305,6 +303,7 @@ void GenerationJob::end(Fate fate) {
 // A stream tells the error as its last event: its status line is long gone.
 void GenerationJob::fail(Fate fate, const ApiError& error, std::string text) {
   record_.error_status = error.status;
+  record_.limit = error.limit;
   end(fate);
   cancel();
   if (error.status >= 500 && error.status != 503) log_error("request {} failed: {}", record_.id, error.message);

@@ -56,6 +56,7 @@ struct HttpResponse {
   std::string headers;                       // more of them, whole lines with their ends
   std::string filler;                        // of a stream: a piece that its reader skips
   std::string error;                         // the message of an error, which `body` holds in OpenAI's form
+  std::string limit = {};                    // ApiError::limit
 };
 
 // One request and its answer: either respond(), or begin_stream(), any number of write() and finish().

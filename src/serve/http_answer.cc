@@ -20,6 +20,7 @@ HttpFraming HttpAnswer::framing(std::optional<std::size_t> content_length, std::
 void HttpAnswer::respond(const HttpResponse& response) {
   if (status != 0) return;
   status = response.status;
+  request.record.limit = response.limit;
   // Clients of this call read errors in a form of their own, wherever in the server they come from.
   const bool has_own_errors = !response.error.empty() && request.path.starts_with("/v1/messages");
   const std::string body = has_own_errors ? messages_error_json(status, response.error) : response.body;

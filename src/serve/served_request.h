@@ -28,9 +28,9 @@ struct ServedRequest {
   std::string key;        // the name of its API key; "" without keys
   std::string answer_id;  // "chatcmpl-...", of a generating request
   Fate fate = Fate::kNone;
-  std::string finish_reason;  // of its last choice: "stop", ..., "abort", "deadline", "error"; "" before
-  std::string refusal;        // the limit that refused it: "waiting_requests", "key_tokens", "deadline", ...; "": none
-  int error_status = 0;       // of the error that ended it, also where a stream had begun with 200; 0: none
+  std::string finish_reason;    // of its last choice: "stop", ..., "abort", "deadline", "error"; "" before
+  std::string limit;            // that refused it, or its deadline: ApiError::limit; "": none
+  int error_status = 0;         // of the error that ended it, also where a stream had begun with 200; 0: none
   std::string prompt, answers;  // their texts, for --log-text alone
   int prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
   // From `received` on: memory for its first sequence, the first token, the last token, its end. Unset: it never came

@@ -116,8 +116,8 @@ void ServerMetrics::on_exchange(const HttpSummary& summary, std::string_view rou
   if (const int status = error_of(summary); status != 0) {
     labelled("sluice_errors_total", "kind", error_kind(status)).add(1);
   }
-  if (!summary.record.refusal.empty()) {
-    labelled("sluice_requests_refused_total", "reason", summary.record.refusal).add(1);
+  if (!summary.record.limit.empty()) {
+    labelled("sluice_requests_refused_total", "reason", summary.record.limit).add(1);
   }
   registry_.counter("sluice_http_requests_total", fmt::format("path=\"{}\",status=\"{}\"", route, summary.status))
       .add(1);
