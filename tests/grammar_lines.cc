@@ -60,6 +60,7 @@ class Lines {
     json::object out{{"compile_micros", micros_since(start)}};
     if (!network.ok()) return {{"error", network.status().message()}, {"compile_micros", micros_since(start)}};
     out["states"] = network->size();
+    out["remarks"] = json::value_from(network->remarks());
     masks_ = std::make_shared<TokenMasks>(trie_, std::move(*network));
     micros_.clear();
     if (line.contains("texts")) out["accepts"] = accepts(line.at("texts").as_array());

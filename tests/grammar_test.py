@@ -134,6 +134,8 @@ def explained(text, token, ours):
     leap_day = re.search(r"(\d{4})-02-29", text + token.decode(errors="replace"))
     if not ours and leap_day and not calendar.isleap(int(leap_day[1])):
         return "a date is a day of the calendar (llguidance has 29 February in every year)"
+    if not ours and '"0000' in text + token.decode(errors="replace"):
+        return "there is no year 0"
     escape = re.search(r"(?<!\\)(?:\\\\)*\\(u[0-9a-fA-F]{0,3})?$", text)
     if ours and escape and (escape[1] or token.startswith((b"u", b"/"))):
         return "free strings may use every escape of JSON (llguidance: \\u for control characters only, no \\/)"

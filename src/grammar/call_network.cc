@@ -94,7 +94,8 @@ class CallNetwork {
     if (!is_new) return found->second;
     SLUICE_ASSIGN_OR_RETURN(boost::json::value schema,
                             parse_json(tool.schema.empty() ? R"({"type":"object"})" : tool.schema, "schema"));
-    const Result<std::int32_t> rule = SchemaNetwork(std::move(schema), builder_, text_).add_arguments(markup_);
+    const Result<std::int32_t> rule =
+        SchemaNetwork(std::move(schema), builder_, text_, tool.where).add_arguments(markup_);
     if (!rule.ok()) return rule.status().with_context(tool.where);
     return found->second = *rule;
   }
@@ -129,7 +130,7 @@ class CallNetwork {
   Status add_schema(std::int32_t at) {
     SLUICE_RETURN_IF_ERROR(answer_text_.ban(std::array{markup_.begins}));
     SLUICE_ASSIGN_OR_RETURN(boost::json::value schema, parse_json(grammar_.schema, "schema"));
-    const Result<std::int32_t> rule = SchemaNetwork(std::move(schema), builder_, answer_text_).add();
+    const Result<std::int32_t> rule = SchemaNetwork(std::move(schema), builder_, answer_text_, grammar_.where).add();
     if (!rule.ok()) return rule.status().with_context(grammar_.where);
     const std::int32_t end = builder_.add_state();
     builder_.add_call(at, *rule, end);

@@ -100,6 +100,9 @@ TEST(JsonSchemaTest, Combinations) {
 TEST(JsonSchemaTest, RefusalsNameTheKeyword) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"properties":{"a/b":{"unevaluatedItems":false}}})", "/properties/a~1b/unevaluatedItems: "},
+      {R"({"$dynamicRef":"#a"})", "/$dynamicRef: "},
+      {R"({"properties":{"a":true},"anyOf":[{"properties":{"b":true}}],"unevaluatedProperties":false})",
+       "/unevaluatedProperties: is supported where"},
       {R"({"type":"array","uniqueItems":true})", "/uniqueItems: "},
       {R"({"anyOf":[{"type":"strnig"}]})", "/anyOf/0/type: expected the name of a type"},
       {R"x({"pattern":"(?=a)"})x", "/pattern: at character 3: look-around"},
@@ -107,18 +110,106 @@ TEST(JsonSchemaTest, RefusalsNameTheKeyword) {
       {R"({"$ref":"#"})", "refers to itself"},
       {R"({"minProperties":2})", "/minProperties: "},
       {R"({"type":"object","required":["a"],"properties":{"a":false}})", "some text meets"},
-      {R"({"format":"colour"})", "/format: expected one of"},
+      {R"({"format":7})", "/format: expected a string"},
       {R"({"not":{"additionalProperties":{"type":"null"}},"type":"object"})",
        "/not/additionalProperties: cannot be negated"},
       {R"({"multipleOf":0})", "/multipleOf: "},
       {R"({"maxLength":1000000})", "/maxLength: "},
-      {R"({"items":[{}]})", "prefixItems"},
+      {R"({"type":"array","items":{"type":"string"},"uniqueItems":true})", "at most 8 values"},
       {R"({"minimum":"3"})", "/minimum: expected a number, found \"3\""},
-      {R"({"nonsense":1})", "/nonsense: "},
+      {R"x({"pattern":"\\bword\\b"})x", "is not supported"},
+      {R"({"$ref":"#there"})", "an anchor that is not there"},
       {R"([])", "expected a schema"},
       {R"({"oneOf":[{"type":"string","format":"date"},{"type":"string","format":"time"}]})", "cannot be negated"},
   };
   for (const auto& [schema, words] : cases) EXPECT_THAT(refusal(schema), HasSubstr(words)) << schema;
+}
+
+std::vector<std::string> remarks(std::string_view text) {
+  const auto made = compile({.text = std::string(text)});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return made.ok() ? made->remarks() : std::vector<std::string>();
+}
+
+TEST(JsonSchemaTest, UnknownKeywordsAndFormatsAreRemarked) {
+  using testing::ElementsAre;
+  EXPECT_THAT(remarks(R"({"type":"object","x-order":1,"title":"a","properties":{"a":{"$ref":"#/$defs/b"},
+                         "c":{"$ref":"#/$defs/b"}},"$defs":{"b":{"type":"integer","format":"int32"}}})"),
+              ElementsAre("/x-order", "/$defs/b/format (int32)"));
+  EXPECT_THAT(remarks(R"({"type":"string","format":"date","$comment":"x","example":"y"})"), ElementsAre("/example"));
+  const Schema no(R"({"not":{"type":"string","format":"odd","x-a":1}})");
+  EXPECT_TRUE(no.accepts("1"));
+  EXPECT_FALSE(no.accepts(R"("a")"));
+}
+
+TEST(JsonSchemaTest, OlderDrafts) {
+  const Schema pair(R"({"items":[{"type":"integer"},{"type":"string"}],"additionalItems":false,"type":"array"})");
+  EXPECT_TRUE(pair.accepts(R"([1,"a"])") && pair.accepts("[1]"));
+  EXPECT_FALSE(pair.accepts(R"(["a"])") || pair.accepts(R"([1,"a",2])"));
+  const Schema more(R"({"items":[{"type":"integer"}],"additionalItems":{"type":"null"},"type":"array","minItems":2})");
+  EXPECT_TRUE(more.accepts("[1,null,null]"));
+  EXPECT_FALSE(more.accepts("[1,2]"));
+  const Schema above(R"({"type":"integer","minimum":0,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":false})");
+  EXPECT_TRUE(above.accepts("1") && above.accepts("9"));
+  EXPECT_FALSE(above.accepts("0") || above.accepts("10"));
+  const Schema needs(
+      R"({"type":"object","properties":{"a":{},"b":{},"c":{}},"additionalProperties":false,
+          "dependencies":{"a":["b"],"b":{"required":["c"]}}})");
+  EXPECT_TRUE(needs.accepts(R"({"a":1,"b":1,"c":1})") && needs.accepts(R"({"c":1})"));
+  EXPECT_FALSE(needs.accepts(R"({"a":1})") || needs.accepts(R"({"a":1,"b":1})"));
+  const Schema alone(
+      R"({"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"integer"}},
+          "$ref":"#/definitions/a","minimum":5})");
+  EXPECT_TRUE(alone.accepts("1"));
+  const Schema beside(R"({"definitions":{"a":{"type":"integer"}},"$ref":"#/definitions/a","minimum":5})");
+  EXPECT_FALSE(beside.accepts("1"));
+}
+
+TEST(JsonSchemaTest, ReferencesByName) {
+  const Schema tree(R"({"$id":"https://a.org/b/tree.json","type":"array","items":{"$ref":"leaf.json#/$defs/x"},
+    "$defs":{"leaf":{"$id":"leaf.json","$defs":{"x":{"$ref":"#y"},"y":{"$anchor":"y","type":"integer"}}}}})");
+  EXPECT_TRUE(tree.accepts("[1]"));
+  EXPECT_FALSE(tree.accepts("[[]]"));
+  const Schema node(R"({"$id":"T0","type":"object","properties":{"n":{"$ref":"T0"}},"additionalProperties":false})");
+  EXPECT_TRUE(node.accepts(R"({"n":{"n":{}}})"));
+  EXPECT_FALSE(node.accepts(R"({"n":1})"));
+  const Schema old(R"x({"$schema":"http://json-schema.org/draft-04/schema#","id":"http://x/y#","type":"object",
+    "definitions":{"n":{"id":"#num","type":"number"}},"properties":{"id":{"$ref":"#num"}},"required":["id"]})x");
+  EXPECT_TRUE(old.accepts(R"({"id":1.5})"));
+  EXPECT_FALSE(old.accepts(R"({"id":"a"})"));
+}
+
+TEST(JsonSchemaTest, UniqueItemsOfFewValues) {
+  const Schema set(R"({"type":"array","items":{"enum":["a",1,null]},"uniqueItems":true,"minItems":1})");
+  EXPECT_TRUE(set.accepts(R"([1,"a",null])") && set.accepts("[null]"));
+  EXPECT_FALSE(set.accepts("[]") || set.accepts("[1,1]") || set.accepts(R"(["a",null,"a"])"));
+  const Schema places(
+      R"({"type":"array","prefixItems":[{"type":"boolean"}],"items":{"type":"integer","minimum":0,"maximum":2},
+                          "uniqueItems":true,"maxItems":3})");
+  EXPECT_TRUE(places.accepts("[true,0,2]") && places.accepts("[]"));
+  EXPECT_FALSE(places.accepts("[true,0,0]") || places.accepts("[0]") || places.accepts("[true,0,1,2]"));
+}
+
+TEST(JsonSchemaTest, UnevaluatedIsWhatNothingNames) {
+  const Schema closed(R"({"type":"object","allOf":[{"$ref":"#/$defs/a"}],"properties":{"b":{"type":"integer"}},
+    "unevaluatedProperties":false,"$defs":{"a":{"properties":{"a":{"type":"integer"}},"required":["a"]}}})");
+  EXPECT_TRUE(closed.accepts(R"({"b":1,"a":1})") || closed.accepts(R"({"a":1,"b":1})"));
+  EXPECT_FALSE(closed.accepts(R"({"a":1,"c":1})"));
+}
+
+TEST(JsonSchemaTest, PatternsOfOtherLanguages) {
+  const Schema heads(R"x({"type":"string","pattern":"^(?=.*[0-9])(?!.*\\s)[a-z0-9 ]{2,4}$"})x");
+  EXPECT_TRUE(heads.accepts(R"("a1")"));
+  EXPECT_FALSE(heads.accepts(R"("ab")") || heads.accepts(R"("a 1")") || heads.accepts(R"("abcd1")"));
+  const Schema cases(R"x({"type":"string","pattern":"(?i)\\Aab[^c]\\Z"})x");
+  EXPECT_TRUE(cases.accepts(R"("aBd")"));
+  EXPECT_FALSE(cases.accepts(R"("abC")") || cases.accepts(R"("abdd")"));
+}
+
+TEST(JsonSchemaTest, BoundsThatNothingReaches) {
+  const Schema schema(R"({"type":"number","minimum":-1.7976931348623157e308,"maximum":1.7976931348623157e308})");
+  EXPECT_TRUE(schema.accepts("123456"));
+  EXPECT_TRUE(Schema(R"({"type":"string","maxLength":2147483647})").accepts(R"("a")"));
 }
 
 TEST(DecimalsTest, Comparisons) {

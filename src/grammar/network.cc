@@ -82,6 +82,7 @@ Result<Network> NetworkBuilder::finish(std::int32_t root) {
   drop_dead_ends();
   Network out;
   out.root_ = root;
+  out.remarks_ = std::move(remarks_);
   SLUICE_RETURN_IF_ERROR(close_states(out));
   SLUICE_RETURN_IF_ERROR(order_rules(out));
   find_plain_runs(out);

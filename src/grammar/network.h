@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "grammar/dfa.h"
@@ -51,12 +52,15 @@ class Network {
   std::size_t size() const { return states_.size(); }
   std::size_t rules() const { return rules_.size(); }
   int deepest_need() const { return deepest_need_; }  // the largest least_depth
+  // What of its source binds nothing, though someone may have meant something by it: pointers into schemas.
+  const std::vector<std::string>& remarks() const { return remarks_; }
   std::size_t bytes() const;
 
  private:
   friend class NetworkBuilder;
   std::vector<NetworkState> states_;
   std::vector<NetworkRule> rules_;
+  std::vector<std::string> remarks_;
   std::int32_t root_ = 0;
   int deepest_need_ = 0;
 };
@@ -75,6 +79,8 @@ class NetworkBuilder {
   // New states behind the bytes, or behind each text of the automaton.
   std::int32_t add_literal(std::int32_t from, std::string_view bytes);
   std::int32_t add_dfa(std::int32_t from, const Dfa& dfa);
+
+  void add_remark(std::string what) { remarks_.push_back(std::move(what)); }
 
   std::size_t size() const { return states_.size(); }
   bool too_large() const { return states_.size() > kMaxNetworkStates; }
@@ -107,6 +113,7 @@ class NetworkBuilder {
 
   std::vector<State> states_;
   std::vector<Rule> rules_;
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace sluice

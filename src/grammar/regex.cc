@@ -37,6 +37,7 @@ class RegexParser {
   }
 
   Result<Expression> parse() {
+    ignore_case_ = take(U"(?i)");
     Expression out = choice();
     if (at_ < text_.size()) fail("expected the end, found an unmatched )");
     if (!error_.ok()) return error_;
@@ -133,13 +134,29 @@ class RegexParser {
     if (take('.')) return characters(complement({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}));
     if (take('^')) return {.kind = Kind::kBegin};
     if (take('$')) return {.kind = Kind::kEnd};
-    if (take('\\')) return characters(escape(false));
+    if (take(U"\\A")) return {.kind = Kind::kBegin};
+    if (take(U"\\Z") || take(U"\\z")) return {.kind = Kind::kEnd};
+    if (take('\\')) return characters(in_both_cases(escape(false)));
     if (peek() == '*' || peek() == '+' || peek() == '?' || peek() == '{') {
       fail("expected something to repeat");
       return {};
     }
     const char32_t c = text_[at_++];
-    return characters({{c, c}});
+    return characters(in_both_cases({{c, c}}));
+  }
+
+  // With (?i): letters of ASCII stand for both cases.
+  Ranges in_both_cases(Ranges ranges) const {
+    if (!ignore_case_) return ranges;
+    for (std::size_t i = 0, count = ranges.size(); i < count; ++i) {
+      for (const char32_t first : {U'a', U'A'}) {
+        const char32_t low = std::max(ranges[i].low, first),
+                       high = std::min(ranges[i].high, static_cast<char32_t>(first + 25));
+        const char32_t other = first == U'a' ? U'A' : U'a';
+        if (low <= high) ranges.push_back({low - first + other, high - first + other});
+      }
+    }
+    return ranges;
   }
 
   static Expression characters(Ranges ranges) {
@@ -180,7 +197,11 @@ class RegexParser {
       }
     }
     if (!take(']')) fail("expected ] to close a class");
-    return negated ? complement(out) : out;
+    out = in_both_cases(std::move(out));
+    if (!negated) return out;
+    // Other cases of letters beyond ASCII are not known here: with (?i) no such class has them.
+    if (ignore_case_) out.push_back({0x80, kLastCodePoint});
+    return complement(out);
   }
 
   Ranges bracket_item() {
@@ -269,6 +290,7 @@ class RegexParser {
   std::u32string text_;
   std::size_t at_ = 0;
   int depth_ = 0, repeats_ = 0;
+  bool ignore_case_ = false;
   Status error_;
 };
 
@@ -314,6 +336,42 @@ std::vector<CodePointRange> escaped_class(char letter) {
              {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
   }
   return letter >= 'a' ? out : complement(out);
+}
+
+LookAheads split_look_aheads(std::string_view pattern) {
+  const LookAheads whole{.heads = {}, .rest = std::string(pattern)};
+  LookAheads out;
+  std::size_t begin = 0, depth = 0;
+  std::size_t rest = 1;  // behind ^ and the look-aheads so far
+  bool in_class = false;
+  if (!pattern.starts_with("^(?=") && !pattern.starts_with("^(?!")) return whole;
+  for (std::size_t i = 1; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    const std::string_view here = pattern.substr(i);
+    if (c == '\\') {
+      ++i;
+    } else if (in_class) {
+      in_class = c != ']';
+    } else if (c == '[') {
+      in_class = true;
+    } else if (c == '(') {
+      if (depth++ == 0 && i == rest && (here.starts_with("(?=") || here.starts_with("(?!"))) begin = i;
+    } else if (c == ')') {
+      if (depth == 0) return whole;
+      if (--depth > 0 || begin == 0) continue;
+      const bool is_repeated =
+          i + 1 < pattern.size() && std::string_view("*+?{").find(pattern[i + 1]) != std::string_view::npos;
+      if (is_repeated) return whole;
+      out.heads.push_back({.negative = pattern[begin + 2] == '!',
+                           .text = "^(?:" + std::string(pattern.substr(begin + 3, i - begin - 3)) + ")"});
+      rest = i + 1;
+      begin = 0;
+    } else if (c == '|' && depth == 0) {
+      return whole;
+    }
+  }
+  out.rest = "^" + std::string(pattern.substr(rest));
+  return out;
 }
 
 Result<Expression> parse_regex(std::string_view pattern, std::string_view what) {

@@ -2,12 +2,13 @@
 //
 // The syntax is ECMA-262's with the flag u, over Unicode characters: literals, `.` (no line terminator), classes
 // [...] and [^...], \d \D \w \W \s \S, \t \n \v \f \r \0 \cX \xHH \uHHHH \u{H...}, surrogate pairs of \u, groups (...),
-// (?:...) and (?<name>...), alternatives, * + ? {n} {n,} {n,m} and their lazy forms, ^ and $ anywhere. Refused, with
-// the offset: what is not regular or not here (back references, look-around, \b, \B, \p). Thread safety: pure
-// functions.
+// (?:...) and (?<name>...), alternatives, * + ? {n} {n,} {n,m} and their lazy forms, ^ and $ anywhere; besides, as
+// other languages have them, \A, \Z, \z, and (?i) at the beginning (letters of ASCII in both cases). Refused, with the
+// offset: what is not regular or not here (back references, look-around, \b, \B, \p). Thread safety: pure functions.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,18 @@ inline constexpr int kMaxExpressionDepth = 200;
 
 // The classes of escapes d, w, s; upper case: all others.
 std::vector<CodePointRange> escaped_class(char letter);
+
+// "^(?!a)(?=b)c" as what must be searched for and found, or not: "^(?:a)" not, "^(?:b)", "^c". Of other patterns `rest`
+// is the whole.
+struct LookAheads {
+  struct Head {
+    bool negative = false;
+    std::string text;
+  };
+  std::vector<Head> heads;
+  std::string rest;
+};
+LookAheads split_look_aheads(std::string_view pattern);
 
 // `what` begins the error.
 Result<Expression> parse_regex(std::string_view pattern, std::string_view what);

@@ -52,15 +52,22 @@ SchemaExpander::Products SchemaExpander::prefix_items(const Keyword& k, bool hol
   return holds ? Products{all} : out;
 }
 
+// With `items` an array of schemas, as drafts before 2020-12 have it, it is what prefixItems is now, and
+// additionalItems is what items is.
 SchemaExpander::Products SchemaExpander::items(const Keyword& k, bool holds, const SchemaProduct& product) {
-  if (k.value.is_array())
-    return fail(k.pointer, "expected a schema, found an array; prefixItems has a schema for each item");
+  const boost::json::value* prefix = k.schema.if_contains("prefixItems");
+  const boost::json::value* const items = k.schema.if_contains("items");
+  const bool is_old = prefix == nullptr && items != nullptr && items->is_array();
+  if (k.name == "additionalItems" && !is_old) return holds ? Products{product} : Products{};
+  if (k.name == "items" && is_old) {
+    if (!k.value.get_array().empty()) return prefix_items(k, holds, product);
+    return holds ? Products{product} : Products{};
+  }
+  if (is_old) prefix = items;
   const auto schema = child(k, k.value, "");
   if (!schema) return {};
   std::int64_t from = 0;
-  if (const boost::json::value* prefix = k.schema.if_contains("prefixItems"); prefix != nullptr && prefix->is_array()) {
-    from = static_cast<std::int64_t>(prefix->get_array().size());
-  }
+  if (prefix != nullptr && prefix->is_array()) from = static_cast<std::int64_t>(prefix->get_array().size());
   SchemaProduct out = holds ? product : of_arrays(product);
   if (holds) {
     out.array.items.emplace_back(from, Conjunction{*schema});

@@ -1,10 +1,11 @@
 // SchemaDocument: the schemas of a JSON Schema document by number, with the JSON pointers that errors name, and
-// references resolved. Thread safety: one thread at a time.
+// references resolved: pointers, anchors and identifiers within the document. Thread safety: one thread at a time.
 #pragma once
 
 #include <boost/json/value.hpp>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,13 +32,30 @@ class SchemaDocument {
   static bool holds(Literal literal) { return literal % 2 == 0; }
   static Literal negated(Literal literal) { return literal ^ 1; }
 
-  // "#", "#/a/b": the schema there. `from`: where the reference stands, for errors.
+  // The schema that a reference leads to: "#", "#/a/b", "#anchor", "identifier#...". `from`: where the reference
+  // stands.
   Result<Literal> resolve(std::string_view reference, const std::string& from);
   // A schema made here, for one at `pointer`.
   Literal keep(boost::json::value schema, std::string pointer);
 
+  // `$schema` names draft 7 or an older one: what stands beside a `$ref` says nothing.
+  bool is_old() const { return is_old_; }
+  // `$schema` names draft 4 or 3: identifiers stand in `id`.
+  bool has_plain_ids() const { return has_plain_ids_; }
+
  private:
+  // A schema with an identifier, or the root: what references in it start from.
+  struct Resource {
+    std::string url;
+    std::map<std::string, std::string> anchors;  // the pointers of its schemas that have one
+  };
+
+  void find_names(const boost::json::value& value, const std::string& pointer, std::string resource);
+
   const boost::json::value root_;
+  bool is_old_ = false, has_plain_ids_ = false;
+  std::map<std::string, Resource> resources_;  // by pointer
+  std::map<std::string, std::string> by_url_;  // pointers of resources
   std::vector<const boost::json::value*> schemas_;
   std::vector<std::string> pointers_;
   std::unordered_map<const boost::json::value*, Literal> known_;  // only looked up

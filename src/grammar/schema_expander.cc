@@ -14,6 +14,12 @@ namespace {
 
 constexpr int kMaxSchemaDepth = 150;  // schemas of one and the same value within each other
 
+// A count so large that no answer reaches it, as generators write for "any".
+bool is_no_limit(std::string_view name, const boost::json::value& value) {
+  const bool is_count = name == "maxLength" || name == "maxItems" || name == "maxProperties";
+  return is_count && value.is_number() && value.to_number<double>() >= 1 << 30;
+}
+
 }  // namespace
 
 Result<std::vector<SchemaProduct>> SchemaExpander::expand(const Conjunction& conjunction) {
@@ -124,11 +130,16 @@ SchemaExpander::Products SchemaExpander::apply_keywords(Literal literal, const S
   Products out;
   if (holds) out.push_back(product);
   // What narrows most comes first.
+  const bool is_alone = document_.is_old() && schema.contains("$ref");
   const auto is_narrow = [](std::string_view name) { return name == "type" || name == "const" || name == "enum"; };
   for (const bool narrow : {true, false}) {
     for (const auto& [key, value] : schema) {
       const std::string_view name(key.data(), key.size());
       if (is_narrow(name) != narrow) continue;
+      if (is_alone && name != "$ref") {
+        if (handler_of(name) != &SchemaExpander::ignored) remark(document_.pointer(literal) + pointer_step(name));
+        continue;
+      }
       out = apply_keyword({literal, schema, name, value, document_.pointer(literal) + pointer_step(name)}, holds,
                           product, std::move(out));
       if (!error_.ok()) return {};
@@ -140,7 +151,8 @@ SchemaExpander::Products SchemaExpander::apply_keywords(Literal literal, const S
 // `out`: what the keywords before have left.
 SchemaExpander::Products SchemaExpander::apply_keyword(const Keyword& keyword, bool holds, const SchemaProduct& product,
                                                        Products out) {
-  const Handler handler = handler_of(keyword.name);
+  const Handler handler =
+      is_no_limit(keyword.name, keyword.value) ? &SchemaExpander::ignored : handler_of(keyword.name);
   const auto drop_empty = [&](Products& products) {
     std::erase_if(products, [&](const SchemaProduct& p) { return is_empty(p, 0); });
   };
@@ -157,6 +169,10 @@ SchemaExpander::Products SchemaExpander::apply_keyword(const Keyword& keyword, b
   }
   if (out.size() > kMaxProducts) return fail(keyword.pointer, fmt::format("more than {} alternatives", kMaxProducts));
   return out;
+}
+
+void SchemaExpander::remark(std::string what) {
+  if (std::ranges::find(remarks_, what) == remarks_.end()) remarks_.push_back(std::move(what));
 }
 
 SchemaExpander::Products SchemaExpander::fail(const std::string& pointer, std::string_view message) {

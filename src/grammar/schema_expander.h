@@ -3,7 +3,7 @@
 // and references one. Negations are pushed down to single keywords.
 //
 // Sound: whoever meets a product is valid. What cannot be expressed is an error with the JSON pointer of the keyword,
-// never left out. Thread safety: one thread at a time.
+// never left out; unknown keywords and formats say nothing, and are remarked. Thread safety: one thread at a time.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -33,6 +33,8 @@ class SchemaExpander {
   Result<DfaPtr> strings_of(const Conjunction& conjunction);
   // Nothing meets it, for a reason that shows without looking far.
   bool is_empty(const Conjunction& conjunction, int depth = 3);
+  // The pointers of what said nothing so far, though someone may have meant something by it; each once.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   using Products = std::vector<SchemaProduct>;
@@ -75,6 +77,8 @@ class SchemaExpander {
   Products property_names(const Keyword& k, bool holds, const SchemaProduct& product);
   Products dependent_required(const Keyword& k, bool holds, const SchemaProduct& product);
   Products dependent_schemas(const Keyword& k, bool holds, const SchemaProduct& product);
+  Products dependencies(const Keyword& k, bool holds, const SchemaProduct& product);
+  Products unevaluated_properties(const Keyword& k, bool holds, const SchemaProduct& product);
   Products all_of(const Keyword& k, bool holds, const SchemaProduct& product);
   Products any_of(const Keyword& k, bool holds, const SchemaProduct& product);
   Products one_of(const Keyword& k, bool holds, const SchemaProduct& product);
@@ -82,8 +86,14 @@ class SchemaExpander {
   Products condition(const Keyword& k, bool holds, const SchemaProduct& product);
   Products reference(const Keyword& k, bool holds, const SchemaProduct& product);
   Products ignored(const Keyword& k, bool holds, const SchemaProduct& product);
-  Products other_keyword(const Keyword& k, bool holds, const SchemaProduct& product);
+  Products refused(const Keyword& k, bool holds, const SchemaProduct& product);
+  Products unknown(const Keyword& k, bool holds, const SchemaProduct& product);
 
+  // What the keywords of a schema, and of those that hold with it, evaluate of an object.
+  struct Evaluated;
+  bool find_evaluated(Literal literal, Evaluated& out, int depth);
+
+  void remark(std::string what);
   Products fail(const std::string& pointer, std::string_view message);
   Products fail(const Status& status, const std::string& pointer);
   // The number of a keyword, a count; nullopt after an error.
@@ -97,6 +107,7 @@ class SchemaExpander {
 
   SchemaDocument& document_;
   std::map<std::string, DfaPtr> patterns_;
+  std::vector<std::string> remarks_;
   Status error_;
   bool formats_are_asserted_ = true;
   int depth_ = 0;

@@ -106,13 +106,17 @@ SchemaExpander::Products SchemaExpander::reference(const Keyword& k, bool holds,
 }
 
 // Says nothing of a value.
-SchemaExpander::Products SchemaExpander::ignored(const Keyword& k, bool holds, const SchemaProduct& product) {
-  const bool inner_id = k.name == "$id" && !document_.pointer(k.owner).empty();
-  if (inner_id) return fail(k.pointer, "a base of its own is not supported below the root");
+SchemaExpander::Products SchemaExpander::ignored(const Keyword&, bool holds, const SchemaProduct& product) {
   return holds ? Products{product} : Products{};
 }
 
-SchemaExpander::Products SchemaExpander::other_keyword(const Keyword& k, bool, const SchemaProduct&) {
+// Says nothing either, by JSON Schema's rule for keywords that a reader does not know.
+SchemaExpander::Products SchemaExpander::unknown(const Keyword& k, bool holds, const SchemaProduct& product) {
+  if (k.name != "id" || !document_.has_plain_ids()) remark(k.pointer);
+  return holds ? Products{product} : Products{};
+}
+
+SchemaExpander::Products SchemaExpander::refused(const Keyword& k, bool, const SchemaProduct&) {
   return fail(k.pointer, "this keyword is not supported");
 }
 
@@ -148,6 +152,10 @@ SchemaExpander::Handler SchemaExpander::handler_of(std::string_view name) {
       {"propertyNames", &E::property_names},
       {"dependentRequired", &E::dependent_required},
       {"dependentSchemas", &E::dependent_schemas},
+      {"dependencies", &E::dependencies},
+      {"additionalItems", &E::items},
+      {"unevaluatedProperties", &E::unevaluated_properties},
+      {"unevaluatedItems", &E::refused},
       {"allOf", &E::all_of},
       {"anyOf", &E::any_of},
       {"oneOf", &E::one_of},
@@ -156,14 +164,17 @@ SchemaExpander::Handler SchemaExpander::handler_of(std::string_view name) {
       {"then", &E::condition},
       {"else", &E::condition},
       {"$ref", &E::reference},
+      {"$dynamicRef", &E::refused},
+      {"$recursiveRef", &E::refused},
   };
-  static constexpr std::string_view kIgnored[] = {
-      "$schema",       "$id",          "$comment", "$defs",     "definitions", "title",           "description",
-      "default",       "examples",     "readOnly", "writeOnly", "deprecated",  "contentEncoding", "contentMediaType",
-      "contentSchema", "discriminator"};
+  static constexpr std::string_view kIgnored[] = {"$schema",          "$id",           "$anchor",     "$dynamicAnchor",
+                                                  "$recursiveAnchor", "$vocabulary",   "$comment",    "$defs",
+                                                  "definitions",      "title",         "description", "default",
+                                                  "examples",         "readOnly",      "writeOnly",   "contentEncoding",
+                                                  "contentMediaType", "contentSchema", "deprecated",  "discriminator"};
   const auto found = std::ranges::find(kHandlers, name, &std::pair<std::string_view, Handler>::first);
   if (found != std::end(kHandlers)) return found->second;
-  return std::ranges::find(kIgnored, name) != std::end(kIgnored) ? &E::ignored : &E::other_keyword;
+  return std::ranges::find(kIgnored, name) != std::end(kIgnored) ? &E::ignored : &E::unknown;
 }
 
 }  // namespace sluice

@@ -15,8 +15,8 @@ constexpr std::size_t kMaxSchemaRules = 20'000;
 
 }  // namespace
 
-SchemaNetwork::SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text)
-    : document_(std::move(schema)), expander_(document_), builder_(builder), text_(text) {}
+SchemaNetwork::SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text, std::string where)
+    : document_(std::move(schema)), expander_(document_), builder_(builder), text_(text), where_(std::move(where)) {}
 
 Result<std::int32_t> SchemaNetwork::add() {
   const std::int32_t root = rule_of({document_.root()});
@@ -47,6 +47,7 @@ Status SchemaNetwork::build_all() {
       return resource_exhausted("#: the schema is too large; use smaller counts and fewer alternatives");
     }
   }
+  for (const std::string& remark : expander_.remarks()) builder_.add_remark(where_ + remark);
   return text_.status().ok() ? Status() : text_.status().with_context("#");
 }
 
@@ -87,87 +88,6 @@ Status SchemaNetwork::add_product(std::int32_t rule, const SchemaProduct& produc
   }
   if (allows(kArrayValue)) SLUICE_RETURN_IF_ERROR(add_array(rule, product.array));
   if (allows(kObjectValue)) SLUICE_RETURN_IF_ERROR(add_object(rule, product.object));
-  return {};
-}
-
-namespace {
-
-using Counts = std::vector<std::int64_t>;  // of each ArrayProduct::Contained
-
-std::int64_t most_counted(const ArrayProduct::Contained& contained) {
-  return contained.most == kNoLimit ? contained.least : contained.most;
-}
-
-// Items from here on are alike, and more of them are not counted.
-std::int64_t places_of(const ArrayProduct& array) {
-  std::int64_t out = array.most == kNoLimit ? array.least : array.most;
-  if (!array.at.empty()) out = std::max(out, std::min(array.at.rbegin()->first + 1, array.most));
-  for (const auto& [from, item] : array.items) out = std::max(out, std::min(from, array.most));
-  for (const auto& contained : array.contained) out = std::max(out, std::min(contained.from, array.most));
-  return out;
-}
-
-// What the item at `place` must meet if it is one of those `chosen` among the contained; nullopt: it may not be.
-std::optional<Conjunction> item_of(const ArrayProduct& array, std::int64_t place, unsigned chosen, Counts& counts) {
-  Conjunction out;
-  if (const auto found = array.at.find(place); found != array.at.end()) out = found->second;
-  for (const auto& [from, item] : array.items) {
-    if (place >= from) out = with(std::move(out), item);
-  }
-  for (std::size_t c = 0; c < array.contained.size(); ++c) {
-    const ArrayProduct::Contained& contained = array.contained[c];
-    const bool limited = contained.most != kNoLimit;
-    if ((chosen >> c & 1U) == 0) {
-      if (place >= contained.from && limited) out = with(std::move(out), SchemaDocument::negated(contained.item.at(0)));
-      continue;
-    }
-    if (place < contained.from || counts[c] >= most_counted(contained)) return std::nullopt;
-    ++counts[c];
-    out = with(std::move(out), contained.item);
-  }
-  return out;
-}
-
-}  // namespace
-
-Status SchemaNetwork::add_array(std::int32_t rule, const ArrayProduct& array) {
-  if (!array.unique.empty() && array.most > 1) {
-    return invalid_argument(array.unique + ": is supported for at most one item (maxItems 1)");
-  }
-  if (array.contained.size() > 4) return invalid_argument("more than four counts of contained items in one array");
-  const std::int64_t places = places_of(array);
-  std::map<std::pair<std::int64_t, Counts>, std::int32_t> behind;  // an item: the state
-  std::vector<std::pair<std::int64_t, Counts>> open;
-  const auto may_end = [&](std::int64_t count, const Counts& counts) {
-    bool all = count >= array.least;
-    for (std::size_t c = 0; c < counts.size(); ++c) all = all && counts[c] >= array.contained[c].least;
-    return all;
-  };
-  const auto add_items = [&](std::int32_t from, std::int64_t count, const Counts& counts) {
-    if (array.most != kNoLimit && count >= array.most) return;
-    for (unsigned chosen = 0; chosen < 1U << array.contained.size(); ++chosen) {
-      std::pair<std::int64_t, Counts> next{std::min(count + 1, places), counts};
-      const auto item = item_of(array, count, chosen, next.second);
-      if (!item) continue;
-      const auto [found, is_new] = behind.emplace(next, -1);
-      if (is_new) {
-        found->second = builder_.add_state();
-        open.push_back(next);
-      }
-      builder_.add_empty(value(from, *item), found->second);
-    }
-  };
-  const Counts none(array.contained.size());
-  const std::int32_t first = text_.space(builder_.add_literal(builder_.start(rule), "["));
-  if (may_end(0, none)) builder_.set_end(builder_.add_literal(first, "]"));
-  add_items(first, 0, none);
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    const auto [count, counts] = open[i];
-    const std::int32_t state = behind.at(open[i]);
-    if (may_end(count, counts)) builder_.set_end(builder_.add_literal(text_.space(state), "]"));
-    add_items(text_.space(builder_.add_literal(state, ",")), count, counts);
-    if (builder_.too_large()) break;
-  }
   return {};
 }
 

@@ -19,8 +19,8 @@ namespace sluice {
 
 class SchemaNetwork {
  public:
-  // Appends to `builder` by way of `text`, which must outlive it.
-  SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text);
+  // Appends to `builder` by way of `text`, which must outlive it. `where` begins the remarks.
+  SchemaNetwork(boost::json::value schema, NetworkBuilder& builder, JsonText& text, std::string where = "");
 
   // A rule for the values of the schema.
   Result<std::int32_t> add();
@@ -42,6 +42,10 @@ class SchemaNetwork {
   Status build(const Conjunction& conjunction, std::int32_t rule);
   Status add_product(std::int32_t rule, const SchemaProduct& product);
   Status add_array(std::int32_t rule, const ArrayProduct& array);
+  // Of an array of few values, each at most once.
+  Status add_unique(std::int32_t rule, const ArrayProduct& array);
+  struct UniqueValues;
+  Result<UniqueValues> unique_values(const ArrayProduct& array);
   Status add_object(std::int32_t rule, const ObjectProduct& object, const CallMarkup* tags = nullptr);
   Result<std::int32_t> add_parameter(std::int32_t from, const CallMarkup& tags, const KeyClass& key);
   Status build_all();
@@ -54,6 +58,7 @@ class SchemaNetwork {
   SchemaExpander expander_;
   NetworkBuilder& builder_;
   JsonText& text_;
+  const std::string where_;
   std::map<Conjunction, std::int32_t> rules_;
   std::deque<std::pair<Conjunction, std::int32_t>> open_;
 };

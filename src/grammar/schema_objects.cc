@@ -38,6 +38,12 @@ void require_property(ObjectProduct& object, std::string_view name) {
   add_property(object, name, {});
 }
 
+// As draft 3 has it, and some generators still.
+bool is_required_itself(const boost::json::value& schema) {
+  const boost::json::value* required = schema.is_object() ? schema.get_object().if_contains("required") : nullptr;
+  return required != nullptr && required->is_bool() && required->get_bool();
+}
+
 // The strings of an array; false: it is none.
 bool read_names(const boost::json::value& value, std::vector<std::string>& out) {
   if (!value.is_array()) return false;
@@ -65,6 +71,7 @@ SchemaExpander::Products SchemaExpander::property_count(const Keyword& k, bool h
 
 SchemaExpander::Products SchemaExpander::required(const Keyword& k, bool holds, const SchemaProduct& product) {
   std::vector<std::string> names;
+  if (k.value.is_bool()) return holds ? Products{product} : Products{};  // draft 3: read by `properties`
   if (!read_names(k.value, names))
     return fail(k.pointer, "expected an array of names, found " + describe_json(&k.value));
   Products out;
@@ -86,6 +93,7 @@ SchemaExpander::Products SchemaExpander::properties(const Keyword& k, bool holds
     const auto schema = child(k, value, pointer_step(name));
     if (!schema) return {};
     if (allows_objects(all)) add_property(all.object, name, {*schema});
+    if (allows_objects(all) && is_required_itself(value)) require_property(all.object, name);
     if (holds) continue;
     out.push_back(of_objects(product));
     require_property(out.back().object, name);
@@ -162,6 +170,7 @@ SchemaExpander::Products SchemaExpander::dependent_required(const Keyword& k, bo
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
     std::vector<std::string> names;
+    if (k.name == "dependencies" && !value.is_array()) continue;  // a schema
     if (!read_names(value, names)) return fail(k.pointer + pointer_step(key), "expected an array of names");
     if (names.empty()) continue;
     Products next;
@@ -196,6 +205,7 @@ SchemaExpander::Products SchemaExpander::dependent_schemas(const Keyword& k, boo
   Products out;
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
+    if (k.name == "dependencies" && value.is_array()) continue;  // names
     const auto schema = child(k, value, pointer_step(key));
     if (!schema) return {};
     SchemaProduct there = of_objects(product);
@@ -218,6 +228,75 @@ SchemaExpander::Products SchemaExpander::dependent_schemas(const Keyword& k, boo
     if (out.size() > kMaxProducts) return fail(k.pointer, "too many alternatives");
   }
   return out;
+}
+
+// Of drafts up to 7: dependentRequired and dependentSchemas in one.
+SchemaExpander::Products SchemaExpander::dependencies(const Keyword& k, bool holds, const SchemaProduct& product) {
+  Products out = dependent_required(k, holds, product);
+  if (!holds) {
+    add(out, dependent_schemas(k, holds, product));
+    return out;
+  }
+  Products both;
+  for (const SchemaProduct& one : out) add(both, dependent_schemas(k, holds, one));
+  return both;
+}
+
+struct SchemaExpander::Evaluated {
+  ObjectProduct::Additional additional;
+  bool all = false;
+  bool any() const { return all || !additional.names.empty() || !additional.patterns.empty(); }
+};
+
+// False: it depends on the object's values.
+bool SchemaExpander::find_evaluated(Literal literal, Evaluated& out, int depth) {
+  const boost::json::value& schema = document_.schema(literal);
+  if (depth > 20) return false;
+  if (!schema.is_object()) return true;
+  for (const auto& [key, value] : schema.get_object()) {
+    const std::string_view name(key.data(), key.size());
+    const Keyword k{literal, schema.get_object(), name, value, document_.pointer(literal) + pointer_step(name)};
+    const bool is_outer = depth == 0;
+    out.all = out.all || name == "additionalProperties" || (name == "unevaluatedProperties" && !is_outer);
+    if (name == "properties" && value.is_object()) {
+      for (const auto& [property, inner] : value.get_object()) out.additional.names.insert(std::string(property));
+    } else if (name == "patternProperties" && value.is_object()) {
+      for (const auto& [pattern, inner] : value.get_object()) {
+        out.additional.patterns.push_back(pattern_dfa(pattern, k.pointer + pointer_step(pattern)));
+      }
+    } else if (name == "allOf" || name == "anyOf" || name == "oneOf") {
+      Evaluated some;
+      Evaluated& found = name == "allOf" ? out : some;
+      for (const Literal one : children(k).value_or(std::vector<Literal>())) {
+        if (!find_evaluated(one, found, depth + 1)) return false;
+      }
+      if (some.any()) return false;
+    } else if (name == "$ref" && value.is_string()) {
+      const auto found = document_.resolve(std::string_view(value.get_string()), k.pointer);
+      if (found.ok() && !find_evaluated(*found, out, depth + 1)) return false;
+    } else if (name == "if" || name == "then" || name == "else" || name == "dependentSchemas") {
+      return false;
+    }
+  }
+  return true;
+}
+
+SchemaExpander::Products SchemaExpander::unevaluated_properties(const Keyword& k, bool holds,
+                                                                const SchemaProduct& product) {
+  const auto schema = child(k, k.value, "");
+  if (!schema) return {};
+  if (k.value.is_bool() && k.value.get_bool()) return holds ? Products{product} : Products{};
+  Evaluated evaluated;
+  if (!find_evaluated(k.owner, evaluated, 0)) {
+    return fail(k.pointer,
+                "is supported where properties, patternProperties, allOf and $ref alone name what is evaluated");
+  }
+  if (evaluated.all) return holds ? Products{product} : Products{};
+  if (!holds) return allows_objects(product) ? fail(k.pointer, "cannot be negated") : Products{};
+  SchemaProduct out = product;
+  evaluated.additional.value = {*schema};
+  out.object.additional.push_back(std::move(evaluated.additional));
+  return {out};
 }
 
 }  // namespace sluice

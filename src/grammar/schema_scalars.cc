@@ -58,6 +58,9 @@ boost::json::value exactly(const boost::json::value& value) {
   return out;
 }
 
+// Stands for bounds of floating-point types beyond 10^19, which no number of interest reaches.
+constexpr std::int64_t kFarBound = 1'000'000'000'000'000'000;
+
 SchemaProduct of_types(SchemaProduct product, unsigned types) {
   product.types &= types;
   return product;
@@ -144,8 +147,15 @@ SchemaExpander::Products SchemaExpander::values(const Keyword& k, bool holds, co
 }
 
 SchemaExpander::Products SchemaExpander::number(const Keyword& k, bool holds, const SchemaProduct& product) {
-  if (!k.value.is_number()) return fail(k.pointer, "expected a number, found " + describe_json(&k.value));
-  const auto bound = decimal_of(k.value);
+  const boost::json::value* value = &k.value;
+  if (k.value.is_bool() && k.name.starts_with("exclusive")) {  // draft 4: whether minimum or maximum is one
+    value = k.schema.if_contains(k.name == "exclusiveMinimum" ? "minimum" : "maximum");
+    if (!k.value.get_bool() || value == nullptr) return holds ? Products{product} : Products{};
+  }
+  if (!value->is_number()) return fail(k.pointer, "expected a number, found " + describe_json(value));
+  const boost::json::value far(k.name.ends_with("aximum") ? kFarBound : -kFarBound);
+  const bool is_far = value->is_double() && (k.name.ends_with("aximum") ? 1 : -1) * value->get_double() >= 1e19;
+  const auto bound = decimal_of(holds && is_far && k.name != "multipleOf" ? far : *value);
   if (!bound.ok()) return fail(bound.status(), k.pointer);
   DfaPtr numbers;
   if (k.name == "multipleOf") {
@@ -180,12 +190,19 @@ SchemaExpander::Products SchemaExpander::length(const Keyword& k, bool holds, co
 
 DfaPtr SchemaExpander::pattern_dfa(std::string_view pattern, const std::string& pointer) {
   if (const auto found = patterns_.find(std::string(pattern)); found != patterns_.end()) return found->second;
-  const auto expression = parse_regex(pattern, pointer);
-  if (!expression.ok()) {
+  const LookAheads split = split_look_aheads(pattern);
+  const auto search = [&](const std::string& text) {
+    const auto expression = parse_regex(text, pointer);
+    if (expression.ok()) return checked(search_match(*expression), pointer);
     if (error_.ok()) error_ = expression.status();
     return std::make_shared<const Dfa>();
+  };
+  DfaPtr made = search(split.rest);
+  for (const auto& [negative, text] : split.heads) {
+    if (!error_.ok()) break;
+    const DfaPtr head = search(text);
+    made = checked(negative ? subtract(*made, *head) : intersect(*made, *head), pointer);
   }
-  const DfaPtr made = checked(search_match(*expression), pointer);
   if (error_.ok()) patterns_[std::string(pattern)] = made;
   return made;
 }
@@ -201,9 +218,12 @@ SchemaExpander::Products SchemaExpander::pattern(const Keyword& k, bool holds, c
 }
 
 SchemaExpander::Products SchemaExpander::format(const Keyword& k, bool holds, const SchemaProduct& product) {
-  const auto pattern = k.value.is_string() ? format_pattern(text_in(k.value)) : std::nullopt;
-  if (!pattern)
-    return fail(k.pointer, fmt::format("expected one of {}, found {}", kFormatNames, describe_json(&k.value)));
+  if (!k.value.is_string()) return fail(k.pointer, "expected a string, found " + describe_json(&k.value));
+  const auto pattern = format_pattern(text_in(k.value));
+  if (!pattern) {
+    remark(fmt::format("{} ({})", k.pointer, text_in(k.value).substr(0, 100)));
+    return holds ? Products{product} : Products{};
+  }
   if (!holds) return of_types(product, kStringValue).types == 0 ? Products{} : fail(k.pointer, "cannot be negated");
   SchemaProduct out = product;
   if (!formats_are_asserted_) return {out};

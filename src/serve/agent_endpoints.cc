@@ -21,7 +21,8 @@ ApiResult<GenerationPlan> plan_agent(ApiContext& context, ApiResult<AgentRequest
   auto plan = plan_chat(context, std::move(std::get<ChatCompletionRequest>(chat)), id_prefix, writer_for(request));
   if (auto* error = std::get_if<ApiError>(&plan)) return by_client_names(std::move(*error), request);
   for (std::string& name : std::get<GenerationPlan>(plan).options.ignored) {
-    if (name.find("].function.") != std::string::npos) name = by_client_names({200, name, "", ""}, request).message;
+    const bool is_of_chat = name.starts_with("response_format.") || name.find("].function.") != std::string::npos;
+    if (is_of_chat) name = by_client_names({200, name, "", ""}, request).message;
   }
   return plan;
 }

@@ -29,7 +29,7 @@ void replace_index(std::string& text, std::string_view name, const std::vector<s
 bool begins_with_field(std::string_view text, std::string_view field) {
   if (!text.starts_with(field)) return false;
   const std::string_view rest = text.substr(field.size());
-  return rest.empty() || rest[0] == '.' || rest[0] == '[' || rest[0] == ':' || rest[0] == ' ';
+  return rest.empty() || rest[0] == '.' || rest[0] == '[' || rest[0] == ':' || rest[0] == '/' || rest[0] == ' ';
 }
 
 }  // namespace

@@ -157,8 +157,7 @@ ApiError prefix_error(const std::string& field) {
           "invalid_value"};
 }
 
-ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars,
-                                                                  const GenerationOptions& options,
+ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars, GenerationOptions& options,
                                                                   const std::string& behind,
                                                                   const std::string& continued) {
   if (!options.constraint) return std::shared_ptr<const TokenConstraint>();
@@ -170,6 +169,9 @@ ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& 
   if ((*grammar)->trie().ends().empty()) {
     return ApiError{400, options.constraint_field + ": this model names no end token, so that no answer can end",
                     options.constraint_field, "unsupported_constraint"};
+  }
+  for (const std::string& remark : (*grammar)->network().remarks()) {
+    options.ignored.push_back(options.constraint_field + remark);
   }
   Matcher matcher(*grammar);
   if (!continued.empty() && !matcher.accept_bytes(continued)) return prefix_error(options.constraint_field);

@@ -24,9 +24,9 @@ std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engin
                                                              const CallMarkup* markup = nullptr);
 
 // Null: the request asks for none. `behind`: text of the answer behind which the constraint begins; "": at once.
-// `continued`: the beginning of the bound text, with which the answer goes on. Compiles, which may take long.
-ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars,
-                                                                  const GenerationOptions& options,
+// `continued`: the beginning of the bound text, with which the answer goes on. Compiles, which may take long. What of a
+// schema binds nothing is added to options.ignored.
+ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars, GenerationOptions& options,
                                                                   const std::string& behind,
                                                                   const std::string& continued = "");
 // No text that meets the constraint of this field begins as the message that is to be continued.

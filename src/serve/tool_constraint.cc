@@ -254,6 +254,8 @@ ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCa
     return ApiError{400, is_of_schema || message.starts_with("tools") ? message : "tools: " + message,
                     is_of_schema ? request.options.constraint_field : "tools", "unsupported_constraint"};
   }
+  const std::vector<std::string>& remarks = (*grammar)->network().remarks();
+  ignored.insert(ignored.end(), remarks.begin(), remarks.end());
   Matcher matcher(*grammar);
   if (has_schema && !continued.empty() && !matcher.accept_bytes(continued)) {
     return prefix_error(request.options.constraint_field);

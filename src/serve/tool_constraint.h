@@ -30,7 +30,7 @@ std::vector<std::int32_t> banned_call_tokens(const Tokenizer& tokenizer, const C
 // Null: the request has no tools, or nothing that could be enforced. A schema of the answer (options.constraint) binds
 // an answer that does not call. `reasoning_open`: of the prompt. `continued`: the text that the answer goes on with.
 // Compiles, which may take milliseconds. An error: what cannot be enforced, though the request says `strict`. Schemas
-// of other tools that cannot be enforced are named in `ignored`.
+// of other tools that cannot be enforced are named in `ignored`, and what of a schema binds nothing.
 ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCache& grammars, const ChatEncoding& chat,
                                                                        const ChatCompletionRequest& request,
                                                                        bool reasoning_open,

@@ -379,7 +379,7 @@ TEST_P(CallSyntax, SchemasBindForcedCallsWithoutStrict) {
   }
   EXPECT_TRUE(ignored_.empty());
   // A schema that cannot be enforced binds nothing, and is named; strict: false asks for nothing.
-  const json::object odd = {{"name", "odd"}, {"parameters", {{"type", "object"}, {"unevaluatedProperties", false}}}};
+  const json::object odd = {{"name", "odd"}, {"parameters", {{"type", "object"}, {"unevaluatedItems", false}}}};
   request.chat.tools.emplace_back(odd);
   constraint(request, Reasoning::kNone);
   EXPECT_THAT(ignored_, ::testing::ElementsAre("tools[1].function.parameters (not enforced)"));
@@ -466,9 +466,8 @@ TEST(CallNetwork, SaysWhatItCannotEnforce) {
   EXPECT_THAT(message("a\"b", ""), ::testing::HasSubstr("expected names of at most 256 characters"));
   EXPECT_THAT(message("f", R"({"type":"string"})"),
               ::testing::HasSubstr("tools[0].function.parameters: #: expected a schema of objects"));
-  EXPECT_THAT(
-      message("f", R"({"type":"object","unevaluatedProperties":false})"),
-      ::testing::HasSubstr("tools[0].function.parameters: /unevaluatedProperties: this keyword is not supported"));
+  EXPECT_THAT(message("f", R"({"type":"object","unevaluatedItems":false})"),
+              ::testing::HasSubstr("tools[0].function.parameters: /unevaluatedItems: this keyword is not supported"));
   EXPECT_THAT(message("f", R"({"type":"object","properties":{"a\"b":{}}})"), ::testing::HasSubstr("cannot be named"));
 }
 
