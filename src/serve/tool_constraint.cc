@@ -175,7 +175,11 @@ BoundTools bind_tools(const ChatCompletionRequest& request) {
     CallGrammar::Tool& bound = out.tools.emplace_back(std::string(name));
     const std::optional<bool> strict = said_strict(*tool);
     const bool has_schema = tool->contains("parameters") && !tool->at("parameters").is_null();
-    const bool is_wish = !strict && has_schema && (choice.forced || choice.strict_by_default);
+    // A forced call is bound even where `strict` is false, which frameworks send unasked; but not where strict is the
+    // default, so that false is a wish.
+    const bool is_bound =
+        strict ? choice.forced && !choice.strict_by_default : choice.forced || choice.strict_by_default;
+    const bool is_wish = has_schema && !strict.value_or(false) && is_bound;
     out.is_wish.push_back(is_wish);
     if (!is_wish && !strict.value_or(false)) continue;
     out.any_strict = out.any_strict || !is_wish;
