@@ -12,9 +12,9 @@ not compile is dropped, and recorded as that. Each is then tried by itself: the 
 passes the whole-system tests of LAYERS, until one fails or hangs.
 
 Results are tests/mutants/random.jsonl, a line for each fault, written as they come: a run that is killed goes on where
-it was, and faults that are there are not tried again. Who argues a survivor away, because no behaviour changes, adds
-"argument": "why" to its line; who writes the missing test deletes the line, so that it is tried again. The tree is
-planted in a copy (build-mutants/random/tree), never where it lies.
+it was. Of several lines of one fault the last one counts, and those that are decided are not tried again. Who argues a
+survivor away, because no behaviour changes, adds "argument": "why" to its line; who writes the missing test deletes the
+line, so that it is tried again. The tree is planted in a copy (build-mutants/random/tree), never where it lies.
 """
 
 import argparse
@@ -46,7 +46,8 @@ LAYERS = {
     "sched": ["sched_test", "engine_test", "tests/laws_test --gtest_filter=*flash_default:*v2_lite_default",
               "tests/soak_test"],
     "engine": ["engine_test", "verify_test --gtest_filter=-*Emulated*",
-               "tests/laws_test --gtest_filter=*flash_default:*v3_mtp", "tests/soak_test", "tests/speculation_test.py"],
+               "tests/laws_test --gtest_filter=*flash_default:*v3_mtp", "tests/soak_test", "tests/speculation_test.py",
+               "tests/server_weights_test.py"],
     "serve": ["serve_test", "tests/server_test.py", "tests/server_fields_test.py", "tests/server_tools_test.py",
               "tests/monitoring_test.py"],
 }
@@ -257,6 +258,9 @@ def run_test(test, number, seconds):
         hung = True
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
+    finally:
+        if process.poll() is None:  # the run was ended
+            os.killpg(process.pid, signal.SIGKILL)
     took = round(time.monotonic() - start, 1)
     if process.returncode == 0:
         return True, "", took
@@ -283,22 +287,51 @@ def record(fault, result, **more):
     print(f"{fault['file']}:{fault['line']}: {fault['after']}: {result} {more.get('by', '')}", flush=True)
 
 
-def try_fault(fault, times):
-    total = 0.0
-    for test in LAYERS[fault["layer"]]:
+def try_fault(fault, tests, times):
+    """With those of the tests that it has not passed before."""
+    for test in tests:
+        if test in fault["passed"]:
+            continue
         limit = max(LEAST_SECONDS, TIMES_AS_LONG * usual_seconds(test, times))
         passed, name, seconds = run_test(test, fault["number"], limit)
-        total += seconds
+        fault["seconds"] = round(fault["seconds"] + seconds, 1)
         if not passed:
-            return record(fault, "found", by=name, test=test, seconds=round(total, 1))
-    return record(fault, "survived", seconds=round(total, 1))
+            fault["done"] = True
+            return record(fault, "found", by=name, test=test, seconds=fault["seconds"])
+        fault["passed"].append(test)
+    fault["done"] = fault["passed"] == LAYERS[fault["layer"]]
+    result = "survived" if fault["done"] else "undecided"
+    return record(fault, result, passed=fault["passed"], seconds=fault["seconds"])
+
+
+def try_all(faults):
+    """First with the quick tests of the layers, then those that are left with the slow ones of the whole system."""
+    times = {}
+    for fault in faults:
+        before = known().get(key(fault), {})
+        fault |= {"passed": before.get("passed", []), "seconds": before.get("seconds", 0.0), "done": False}
+    for last in (1, None):
+        for fault in faults:
+            tests = LAYERS[fault["layer"]][:last]
+            if not fault["done"] and not set(tests) <= set(fault["passed"]):
+                try_fault(fault, tests, times)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
+def key(fault):
+    return fault["file"], fault["before"], fault["after"]
+
+
+def known():
+    """The last line of each fault."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return {key(r): r for r in map(json.loads, lines)}
+
+
 def kept():
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return list(known().values())
 
 
 def survivors():
@@ -337,19 +370,18 @@ def main():
     if not given.random or not set(layers) <= set(LAYERS):
         parser.error(f"expected --random N, and layers of {', '.join(LAYERS)}")
     PYTHON = given.python
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1 << 31)
-    known = {(r["file"], r["before"], r["after"]) for r in kept()}
     faults = draw(layers, given.random, seed)
-    left = [fault for fault in faults if (fault["file"], fault["before"], fault["after"]) not in known]
+    final = {name for name, r in known().items() if r["result"] != "undecided"}
+    left = [fault for fault in faults if key(fault) not in final]
     print(f"seed {seed}: {len(left)} of {len(faults)} faults are to be tried", flush=True)
     mutants.PLACE, mutants.COPY = PLACE, COPY
     tests = list(dict.fromkeys(test for layer in layers for test in LAYERS[layer]))
     programs = [pathlib.Path(test.split()[0]).name for test in tests]
     targets = ["sluice"] + [name for name in programs if not name.endswith(".py")]
     left = build(left, targets, mutants.Builder(given.python, given.jobs), given.jobs)
-    times = {}
-    for fault in left:
-        try_fault(fault, times)
+    try_all(left)
     return summary()
 
 

@@ -39,6 +39,31 @@ TEST(CopiedDraftsTest, OfEqualMatchesTakesTheLatest) {
   EXPECT_THAT(copied(drafts, drafts.find(), 1), ElementsAre(4));
 }
 
+// What it finds is a function of the tokens, not of how many came at a time.
+TEST(CopiedDraftsTest, PiecesAreAsTheWhole) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  const auto random_text = [&](std::size_t n) {
+    std::vector<TokenId> text(n);
+    for (TokenId& id : text) id = static_cast<TokenId>(random() % 6);
+    return text;
+  };
+  for (const std::size_t predicted : {0, 40}) {
+    const std::vector<TokenId> prediction = random_text(predicted), text = random_text(400);
+    CopiedDrafts pieces;
+    pieces.predict(prediction);
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t n = std::min<std::size_t>(1 + random() % 5, text.size() - at);
+      pieces.append(std::span(text).subspan(at, n));
+      at += n;
+      const CopiedDrafts whole = of({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at)}, prediction);
+      ASSERT_EQ(pieces.find().length, whole.find().length) << at;
+      ASSERT_EQ(pieces.find().at, whole.find().at) << at;
+    }
+  }
+}
+
 TEST(CopiedDraftsTest, OneTokenIsNoMatch) {
   EXPECT_EQ(of({1, 2, 3, 2}).find().length, 0);
   EXPECT_EQ(of({}).find().length, 0);

@@ -32,6 +32,7 @@ TEST(EngineTest, AnswersAreThoseOfTheRequestAlone) {
     Answer& answer = answers[static_cast<std::size_t>(i)];
     const Output last = answer.wait();
     EXPECT_EQ(last.reason, FinishReason::kLength);
+    for (const Output& output : answer.outputs()) EXPECT_NE(output.weights_version, nullptr);
     const SamplingParams sampling{.temperature = i % 2 == 0 ? 0.0F : 0.8F, .seed = static_cast<std::uint64_t>(i)};
     EXPECT_EQ(answer.tokens(), alone(random_tokens(1 + i * 37, 1), 5 + i, sampling)) << i;
   }
