@@ -106,7 +106,7 @@ def test_llama_index(server, model):
     from llama_index.llms.openai_like import OpenAILike
 
     chat = OpenAILike(model=model, api_base=server.url + "/v1", api_key="none", temperature=0, is_chat_model=True,
-                      is_function_calling_model=True, context_window=4096, max_retries=0, strict=True)
+                      is_function_calling_model=True, context_window=4096, max_retries=0)
     message = ChatMessage(role="user", content="What is 17 + 25?")
     text = chat.chat([message]).message.content
     assert "42" in text and "".join(chunk.delta or "" for chunk in chat.stream_chat([message])) == text
@@ -169,14 +169,9 @@ def test_openai_agents(server, model, api):
 def test_dspy(server, model):
     import dspy
 
-    litellm.register_model({f"openai/{model}": {"litellm_provider": "openai", "mode": "chat", "supports_response_schema": True}})
     chat = dspy.LM(f"openai/{model}", api_base=server.url + "/v1", api_key="none", temperature=0, max_tokens=300, cache=False,
                    num_retries=0)
     assert "42" in chat("What is 17 + 25?")[0]
 
-    class Judge(dspy.Signature):
-        text: str = dspy.InputField()
-        mood: Literal["good", "bad"] = dspy.OutputField()
-
-    with dspy.context(lm=chat, adapter=dspy.JSONAdapter()):
-        assert dspy.Predict(Judge)(text="Good, three stars.").mood in ("good", "bad")
+    # What its adapters send where the model is known to take schemas; without one the embedded model knows no form of them.
+    assert Mood.model_validate_json(chat("Good, three stars.", response_format=Mood)[0])
