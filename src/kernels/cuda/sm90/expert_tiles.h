@@ -1,5 +1,5 @@
-// Experts with many rows each, where their weights are in strips (expert_tiles.cu). Those of bf16 and FP8 with few rows,
-// too: a tile reads a weight once for all rows that meet it.
+// Experts with many rows each, where their weights are in strips (expert_tiles.cu). Those of bf16 and FP8 with few
+// rows, too: a tile reads a weight once for all rows that meet it.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"

@@ -48,8 +48,8 @@ struct TileProducts {
   static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
   static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // of 16 bytes, of a thread and stage
   static constexpr int kSums = kRows / 2;
-  // Registers of a thread, which the groups take from each other: a block starts with 168 of each, and waits forever for
-  // more than they have together.
+  // Registers of a thread, which the groups take from each other: a block starts with 168 of each, and waits forever
+  // for more than they have together.
   static constexpr int kFillRegisters = kRows > 128 ? 56 : 64, kMultiplyRegisters = kRows > 128 ? 224 : 216;
   static_assert(kFillRegisters + 2 * kMultiplyRegisters <= 3 * 168);
   static_assert(kStages >= (kRows > 128 ? 3 : 4) && kRows % (kExchanges ? 16 : 8) == 0);
@@ -270,7 +270,7 @@ struct TileProducts {
       int segment = 0, left = w.segment_cells, in_chunk = 0;
       bool add = false;
       [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // of the segment
-      std::uint32_t a[4][2][4];  // of groups of two steps, two of them for each strip
+      std::uint32_t a[4][2][4];                         // of groups of two steps, two of them for each strip
       for (int cell = 0; cell < w.cells; ++cell) {
         if constexpr (kKind == StripKind::kFp8Scaled) {
           if (!add) take_scales(of, w, warp, lane, segment, scales);
