@@ -210,11 +210,14 @@ Result<RoundsResult> measure(const BenchOptions& options, SpeedCases& speed_case
                              const Runner& runner) {
   SLUICE_ASSIGN_OR_RETURN(const Probe probe, probe_of(options, runner));
   ProgressBar bar("runs", ProgressBar::Unit::kItems);
-  return run_rounds(
-      speed_cases, tests,
-      {.rounds = options.rounds, .stages = options.stages, .probe = probe, .progress = [&bar](int done, int total) {
-         bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
-       }});
+  return run_rounds(speed_cases, tests,
+                    {.rounds = options.rounds,
+                     .stages = options.stages,
+                     .kernel_times = options.kernel_times,
+                     .probe = probe,
+                     .progress = [&bar](int done, int total) {
+                       bar.update(static_cast<std::size_t>(done), static_cast<std::size_t>(total));
+                     }});
 }
 
 Status bench(const BenchOptions& options) {

@@ -16,6 +16,7 @@ struct BenchOptions {
   std::vector<double> acceptance;  // of drafts; none: no speculation
   std::vector<int> threads;        // each counts of them in turn; none: --threads of the engine
   bool stages = false;             // measured by stage
+  bool kernel_times = false;       // and by kernel, on a GPU
   int rounds = 5;
   std::int64_t probe_size = 0;  // bytes a thread; 0: 1 GB, or less where memory is short
   std::string json;             // "": no files

@@ -148,6 +148,8 @@ void add_bench_command(CLI::App& app, Invocation& invocation) {
   command.add_flag(
       "--stages", options->stages,
       "Also the time of each stage of a step, the wait at the end of forks and the work of one thread alone");
+  command.add_flag("--kernel-times", options->kernel_times,
+                   "Also where a step's time goes on a GPU, kernel by kernel, with the library CUPTI");
   add_engine_flags(command, options->engine, invocation.log_level);
   command.remove_option(command.get_option("--threads"));
   command

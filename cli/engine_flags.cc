@@ -158,6 +158,10 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
       {"auto", "dummy"});
   add_count(command, "--dummy-experts", options.model.dummy_experts,
             "Routed experts of a layer that have random weights of their own; the others share them; 0: all");
+  command
+      .add_flag("--balanced-experts", options.model.balanced_experts,
+                "Random weights send about as many tokens to each routed expert")
+      ->group(command.get_option("--dummy-experts")->get_group());
   add_count(command, "--max-model-len", options.model.max_model_len,
             "Tokens of prompt and answer; 0: the model's own limit");
   add_size(command, "--kv-cache-memory", options.cache.kv_cache_memory,

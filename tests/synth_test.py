@@ -74,6 +74,8 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
             continue
         shared = logits(tmp_path, *dummy, "--dummy-experts", "2")["logits"]
         assert numpy.isfinite(shared).all() and (shared != written).any()
+        balanced = logits(tmp_path, *dummy, "--balanced-experts")["logits"]
+        assert numpy.isfinite(balanced).all() and (balanced != written).any()
         emulated = [*dummy, "--dummy-experts", "2", "--device", "emulated"]
         assert (logits(tmp_path, *emulated)["logits"] == shared).all()
         assert (logits(tmp_path, *dummy, "--no-pack")["logits"] == written).all()
@@ -83,6 +85,7 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
     assert re.search(r"loaded \S+: [0-9.]+ MB in ", loaded), loaded
     fails("logits", *dummy, "--dummy-experts", "99", *out, says="--dummy-experts: expected at most the ")
     fails("logits", model, *some, "--dummy-experts", "2", *out, says="expected --load-format dummy beside it")
+    fails("logits", model, *some, "--balanced-experts", *out, says="--balanced-experts: expected --load-format dummy")
     fails("logits", alone, *some, *out, says="expected its weights in *.safetensors files")
 
 

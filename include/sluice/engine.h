@@ -32,7 +32,9 @@ struct ModelOptions {
   // auto: the checkpoint in the folder. dummy: random weights for its config.json, which is all of it that is read;
   // dummy_experts > 0: so many routed experts a layer have weights of their own, the others those of e % dummy_experts.
   std::string load_format = "auto";
+  // balanced_experts: a token's id says which experts it goes to, about as many tokens to each; no score does.
   int dummy_experts = 0;
+  bool balanced_experts = false;
   int max_model_len = 0;   // tokens of prompt + answer; 0: the model's own limit
   bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
   bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start

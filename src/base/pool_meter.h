@@ -33,6 +33,7 @@ class PoolMeter {
   void begin();
   // Ends the present stage and returns it.
   StepStage enter(StepStage stage);
+  StepStage stage() const { return stage_; }
   void add_fork(Clock::time_point wait_begin, Clock::time_point end);
   void add_call(Clock::time_point begin, Clock::time_point end);
   // What was measured since begin().

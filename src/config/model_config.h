@@ -42,6 +42,7 @@ struct MoeConfig {
   std::optional<double> swiglu_limit;  // clamp inside SwiGLU; none: no clamp
   std::string expert_dtype;            // "fp4", "fp8" or "bf16": the routed experts
   bool expert_dtype_is_given = false;  // false: the default; a loader may go by the tensors instead
+  bool routes_by_token = false;        // of made-up weights: every layer has a table of experts by token id
 };
 
 // quantization_config; `fp8` false when there is none.

@@ -45,6 +45,10 @@ Status validate(const EngineSetup& options) {
     return invalid_argument(fmt::format("--load-format: expected auto or dummy, found '{}'", format));
   }
   SLUICE_RETURN_IF_ERROR(in_range("--dummy-experts", options.model.dummy_experts, 0, INT32_MAX));
+  if (options.model.balanced_experts && !is_dummy(options.model)) {
+    return invalid_argument(
+        fmt::format("--balanced-experts: expected --load-format dummy beside it, found {}", options.model.load_format));
+  }
   if (options.model.dummy_experts > 0 && !is_dummy(options.model)) {
     return invalid_argument(fmt::format("--dummy-experts {}: expected --load-format dummy beside it, found {}",
                                         options.model.dummy_experts, options.model.load_format));

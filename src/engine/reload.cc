@@ -67,6 +67,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   options.model.folder = folder;
   options.model.load_format = "auto";
   options.model.dummy_experts = 0;
+  options.model.balanced_experts = false;
   ThreadPool pool(resolve_threads(options));
   Exec exec = runner_->exec();
   exec.pool = &pool;

@@ -57,6 +57,18 @@ class Rounds {
     return {};
   }
 
+  // Once more each, as tracing takes time.
+  void trace() {
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const Result<std::vector<KernelTime>> times = tests_.trace(result_.rows[i].test);
+      if (!times.ok()) {
+        result_.no_kernel_times = times.status().message();
+        return;
+      }
+      result_.rows[i].kernels = step_kernels(*times, works_[i], median(result_.probes));
+    }
+  }
+
   RoundsResult finish() {
     for (std::size_t i = 0; i < works_.size(); ++i) {
       SpeedRow& row = result_.rows[i];
@@ -157,6 +169,7 @@ Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>&
   SLUICE_RETURN_IF_ERROR(rounds.count(list));
   if (options.stages) tests.measure_stages();
   SLUICE_RETURN_IF_ERROR(rounds.run());
+  if (options.kernel_times) rounds.trace();
   return rounds.finish();
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "measure/speed_case.h"
+#include "measure/step_kernels.h"
 
 namespace sluice {
 
@@ -32,7 +33,8 @@ struct SpeedRow {
   bool steady = true;  // false: no run had steady probes, so all of them count
   double bytes_per_token = 0, used_bytes_per_token = 0, cache_bytes_per_token = 0;
   double experts_bytes_per_token = 0;
-  int steps = 0;  // of a run
+  int steps = 0;        // of a run
+  StepKernels kernels;  // if they are traced
   RoutingCount routing{};
 
   double tokens_per_second() const;  // the median
@@ -45,6 +47,7 @@ struct SpeedRow {
 struct RoundsOptions {
   int rounds = 5;
   bool stages = false;
+  bool kernel_times = false;                          // once each test has been measured
   std::function<MachineSpeed()> probe;                // of what the tests run on
   std::function<void(int done, int total)> progress;  // of runs; may be null
 };
@@ -53,6 +56,7 @@ struct RoundsResult {
   std::vector<SpeedRow> rows;         // in the order of the tests
   std::vector<std::string> left_out;  // tests of more sequences than decode at once, and why
   std::vector<MachineSpeed> probes;   // in order of time
+  std::string no_kernel_times;        // why there are none that were asked for
 };
 
 Result<RoundsResult> run_rounds(SpeedCases& tests, const std::vector<SpeedCase>& list, const RoundsOptions& options);

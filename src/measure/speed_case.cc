@@ -10,6 +10,7 @@
 
 #include "base/philox.h"
 #include "engine/stepper.h"
+#include "kernels/cuda/device.h"
 
 namespace sluice {
 namespace {
@@ -107,9 +108,26 @@ Result<double> SpeedCases::run(const SpeedCase& test, std::vector<StepWork>* ste
   return seconds;
 }
 
+Result<std::vector<KernelTime>> SpeedCases::trace(const SpeedCase& test) {
+  auto* device = dynamic_cast<CudaDevice*>(runner_->exec().device);
+  if (device == nullptr) {
+    return unavailable("--kernel-times: kernels are traced on NVIDIA GPUs alone; leave it out, or give --device cuda");
+  }
+  traces_ = true, tracing_ = {};
+  const Status ran = run(test).status();
+  traces_ = false;
+  SLUICE_RETURN_IF_ERROR(tracing_);
+  SLUICE_RETURN_IF_ERROR(ran);
+  return std::move(times_);
+}
+
 SpeedCases::Clock::time_point SpeedCases::begin() {
+  if (traces_) {
+    runner_->wait();
+    tracing_ = dynamic_cast<CudaDevice&>(*runner_->exec().device).begin_kernel_times();
+  }
   const Clock::time_point began = Clock::now();  // first, as the stages are parts of the time since then
-  if (measures_stages_) {
+  if (measures_stages_ || traces_) {
     runner_->exec().pool->watch(&meter_);
     meter_.begin();
   }
@@ -119,6 +137,7 @@ SpeedCases::Clock::time_point SpeedCases::begin() {
 // Until the device has done what it was asked. A device that has broken down is quick.
 Result<double> SpeedCases::seconds_since(Clock::time_point begin) {
   runner_->wait();
+  if (traces_) times_ = dynamic_cast<CudaDevice&>(*runner_->exec().device).end_kernel_times();
   if (measures_stages_) stages_ = meter_.take();
   runner_->exec().pool->watch(nullptr);
   SLUICE_RETURN_IF_ERROR(runner_->device_status());

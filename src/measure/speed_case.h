@@ -17,6 +17,7 @@
 
 #include "base/pool_meter.h"
 #include "engine/runner.h"
+#include "kernels/kernel_times.h"
 #include "measure/step_work.h"
 #include "model/engine_setup.h"
 #include "sluice/status.h"
@@ -59,6 +60,8 @@ class SpeedCases {
   // From now on runs are also measured by stage: stages() of the last one.
   void measure_stages() { measures_stages_ = true; }
   const StageTimes& stages() const { return stages_; }
+  // What of a run counts, once more, with the times of the device's kernels. kUnavailable: what is missing for that.
+  Result<std::vector<KernelTime>> trace(const SpeedCase& test);
   // Of the last run with `steps`.
   const RoutingCount& routing() const { return routing_; }
 
@@ -77,7 +80,9 @@ class SpeedCases {
   EngineSetup options_;
   ModelWork work_;
   Tap watch_routing_;
-  bool measures_stages_ = false;
+  bool measures_stages_ = false, traces_ = false;
+  Status tracing_;
+  std::vector<KernelTime> times_;
   PoolMeter meter_;
   StageTimes stages_{};
   double experts_chosen_ = 0;  // since the last step that was counted

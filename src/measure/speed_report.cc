@@ -83,6 +83,7 @@ json::object row_json(const SpeedRow& row) {
   object["steady"] = row.steady;
   object["uneven"] = row.uneven();
   if (has_stages(row)) object["stages"] = stages_json(row.stages());
+  if (!row.kernels.kernels.empty()) object["kernels"] = to_json(row.kernels);
   object["runs"] = std::move(runs);
   return object;
 }
@@ -193,7 +194,9 @@ std::string to_text(const RoundsResult& result) {
   for (const SpeedRow& row : result.rows) {
     text += routing_text(row);
     if (has_stages(row)) text += stages_text(row);
+    text += to_text(row.kernels, row.test.text());
   }
+  if (!result.no_kernel_times.empty()) text += result.no_kernel_times + "\n";
   return text;
 }
 

@@ -88,6 +88,12 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
                                           const LoadProgress& progress, LoadReport* report) {
   SLUICE_ASSIGN_OR_RETURN(auto config, load_model_config(folder));
   choose_rope_factors(options.model.max_model_len, config);
+  if (options.model.balanced_experts) {
+    if (config.moe.n_routed_experts == 0) {
+      return invalid_argument(fmt::format("--balanced-experts: {} has no routed experts; leave the flag out", folder));
+    }
+    config.moe.routes_by_token = true;
+  }
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   log_rope_factors(config.rope);
   const Family family = family_of(config);

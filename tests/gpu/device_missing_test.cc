@@ -3,6 +3,7 @@
 
 #include "fake_cudart.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/runtime/kernel_tracer.h"
 
 namespace sluice::gpu_device_missing_test {
 namespace {
@@ -28,6 +29,15 @@ TEST_F(GpuMissing, ANewerDriver) {
   EXPECT_EQ(message(),
             "--device cuda: the NVIDIA driver supports CUDA 12.4, this program needs 13.0: install a newer driver");
   EXPECT_FALSE(has_cuda_device());
+}
+
+TEST_F(GpuMissing, TheLibraryThatTracesKernels) {
+  constexpr const char* kFiles[] = {"/nowhere/libcupti.so"};
+  const auto opened = KernelTracer::open(kFiles);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status().message(),
+            "--kernel-times: the library CUPTI (libcupti.so) is not found; install it, it comes with the CUDA toolkit, "
+            "or name its folder in LD_LIBRARY_PATH");
 }
 
 TEST_F(GpuMissing, AGpu) {

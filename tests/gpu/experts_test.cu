@@ -27,6 +27,7 @@ using namespace sm90_testing;
 const WeightForm kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32};
 const WeightForm kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128};
 const WeightForm kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
+const WeightForm kScaledFp8{WeightFormat::kFp8, ScaleFormat::kF32, 128, 128};
 
 // Weights in strips, as they are packed.
 class PackedWeights {
@@ -59,6 +60,7 @@ class PackedWeights {
       return at % kFp4PieceBytes < kFp4PieceScalesAt ? word : (word & 0x01010101U) + 0xF8F8F8F8U;
     }
     if (shape_.kind == StripKind::kBf16) return (word & 0x81FF81FFU) | 0x3C003C00U;
+    if (at >= shape_.scales_at && shape_.kind == StripKind::kFp8Scaled) return (word & 0x807FFFFFU) | 0x3D000000U;
     return at < shape_.scales_at ? word & 0xBFBFBFBFU : (word & 0x01010101U) + 0xF3F3F3F3U;
   }
 
@@ -71,6 +73,8 @@ class PackedWeights {
 struct Shape {
   int hidden, inter, slots;
   const WeightForm* shared;  // null: none
+  const WeightForm* experts = &kMxfp4;
+  bool skewed = false;  // the first expert has all rows
 };
 
 // A layer, and rows with their choices.
@@ -79,8 +83,8 @@ class Layer {
   static constexpr int kExperts = 12;
   Layer(std::mt19937& random, const Shape& shape, int rows)
       : shape_(shape),
-        gate_(random, kMxfp4, shape.inter, shape.hidden, 2 * kExperts),
-        down_(random, kMxfp4, shape.hidden, shape.inter, kExperts) {
+        gate_(random, *shape.experts, shape.inter, shape.hidden, 2 * kExperts),
+        down_(random, *shape.experts, shape.hidden, shape.inter, kExperts) {
     for (int e = 0; e < kExperts; ++e) experts_.push_back({gate_.weight(2 * e), gate_.weight(2 * e + 1), down_.weight(e)});
     if (shape.shared != nullptr) {
       shared_gate_ = std::make_unique<PackedWeights>(random, *shape.shared, shape.inter, shape.hidden, 2);
@@ -92,7 +96,7 @@ class Layer {
     for (int r = 0; r < rows; ++r) {
       std::vector<std::int32_t> all(kExperts);
       std::iota(all.begin(), all.end(), 0);
-      std::ranges::shuffle(all, random);
+      std::shuffle(all.begin() + (shape.skewed ? 1 : 0), all.end(), random);
       ids.insert(ids.end(), all.begin(), all.begin() + shape.slots);
       for (int s = 0; s < shape.slots; ++s) of_slots.push_back(0.1F + static_cast<float>(random() % 100) * 0.01F);
     }
@@ -168,6 +172,49 @@ TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsHoweverTheWorkIsCut) {
             exec_, [&] { layer.run(exec_, 0, rows, some.data(), prepared); },
             [&](int time) { ASSERT_TRUE(same(0, rows)) << rows << " rows behind a kernel, time " << time; });
       }
+    }
+  }
+}
+
+// Tiles of every size, in groups of rows that are even and not, segments of several numbers and lengths, and the kernels
+// of few rows.
+TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsInTilesOfEverySize) {
+  constexpr int kRows = 700;
+  if (gpu_test_options().managed) GTEST_SKIP() << "many rows";
+  static const Shape kShapes[] = {{2048, 1408, 6, &kBf16, &kBf16}, {2048, 768, 8, nullptr, &kBf16, true},
+                                  {448, 320, 3, nullptr, &kBf16}, {4608, 192, 2, nullptr, &kBf16, true},
+                                  {1024, 768, 6, &kFp8, &kFp8}, {1152, 640, 3, nullptr, &kFp8, true},
+                                  {1024, 768, 6, nullptr, &kScaledFp8}, {1152, 640, 3, nullptr, &kScaledFp8, true}};
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE("shape " + std::to_string(&shape - kShapes));
+    const Layer layer(random_, shape, kRows);
+    OnDevice<float> alone(static_cast<std::size_t>(kRows) * shape.hidden), some(alone.bytes() / sizeof(float));
+    alone.poison();
+    for (int first = 0; first < kRows; first += 4) {
+      layer.run(exec_, first, 4, alone.data() + std::ptrdiff_t{first} * shape.hidden);
+    }
+    ASSERT_TRUE(std::ranges::all_of(alone.fetch(), [](float y) { return std::isfinite(y); }));
+    for (const int rows : {9, 17, 33, 64, 65, 100, 128, 129, 200, 333, kRows}) {
+      for (int first = 0; first + rows <= kRows; first += rows + 61) {
+        some.poison();
+        layer.run(exec_, first, rows, some.data(), first % 4 != 3);
+        ASSERT_EQ(different(some.data(), alone.data() + std::ptrdiff_t{first} * shape.hidden,
+                            static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.hidden)),
+                  0)
+            << rows << " rows from " << first << " on";
+      }
+    }
+    LateInputs late;
+    layer.make_late(late);
+    for (const int rows : {40, kRows}) {
+      late.try_all(
+          exec_, [&] { layer.run(exec_, 0, rows, some.data()); },
+          [&](int time) {
+            ASSERT_EQ(different(some.data(), alone.data(),
+                                static_cast<std::size_t>(rows) * static_cast<std::size_t>(shape.hidden)),
+                      0)
+                << rows << " rows behind a kernel, time " << time;
+          });
     }
   }
 }

@@ -12,9 +12,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/kernel_launch.h"
 #include "kernels/device.h"
+#include "kernels/kernel_times.h"
 #include "kernels/ops.h"
 #include "sluice/status.h"
 
@@ -31,7 +33,12 @@ class CudaDevice : public Device {
   // kUnavailable: another compute capability than 9.0; kResourceExhausted.
   virtual Status prepare_sm90() = 0;
   virtual int processors() const = 0;  // multiprocessors
-  virtual void enqueue(const KernelLaunch& launch) = 0;
+  virtual void enqueue(const KernelLaunch& launch, StepStage stage) = 0;
+  void enqueue(const KernelLaunch& launch) { enqueue(launch, StepStage::kRest); }
+  // When the kernels of launch() run that are enqueued between the two calls. Errors say what is missing. Graphs that
+  // were made before are made anew, as they are not traced.
+  virtual Status begin_kernel_times() = 0;
+  virtual std::vector<KernelTime> end_kernel_times() = 0;
   virtual bool starts_beside() const = 0;       // kernels/cuda/launch.h
   virtual const void* last_kernel() const = 0;  // what was enqueued last; null: other work
   // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.

@@ -86,6 +86,13 @@ class TableBuilder {
     }
     const std::int64_t experts = c_.moe.n_routed_experts;
     add(name + "gate.weight", {experts, hidden()}, &into.gate);
+    if (c_.moe.routes_by_token) {
+      const Shape shape{c_.vocab_size, c_.moe.num_experts_per_tok};
+      table_.push_back({.names = {{name + "gate.tid2eid", shape}},
+                        .shape = shape,
+                        .into = &into.tid2eid,
+                        .id_limit = c_.moe.n_routed_experts});
+    }
     into.experts.resize(static_cast<std::size_t>(experts));
     for (std::int64_t e = 0; e < experts; ++e) {
       swiglu(fmt::format("{}experts.{}.", name, e), c_.moe.moe_intermediate_size,

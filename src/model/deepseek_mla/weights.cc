@@ -128,6 +128,13 @@ class TableBuilder {
     }
     const std::int64_t experts = c_.moe.n_routed_experts;
     add(name + "gate.weight", {experts, hidden()}, WeightFormat::kBf16, &into.gate);
+    if (c_.moe.routes_by_token && group_.empty()) {
+      const Shape shape{c_.vocab_size, c_.moe.num_experts_per_tok};
+      table_.push_back({.names = {{name + "gate.tid2eid", shape}},
+                        .shape = shape,
+                        .into = &into.tid2eid,
+                        .id_limit = c_.moe.n_routed_experts});
+    }
     if (c_.moe.scoring_func == "sigmoid") {
       floats(name + "gate.e_score_correction_bias", {experts}, into.gate_bias, WeightFormat::kF32);
     }

@@ -134,7 +134,7 @@ class TableBuilder {
     const std::int64_t experts = c_.moe.n_routed_experts, inter = c_.moe.moe_intermediate_size;
     linear(name + "gate.weight", alias + "gate.weight", {experts, hidden()}, WeightFormat::kBf16, into.gate,
            InputForm::kF32);
-    if (hash) {
+    if (hash || (c_.moe.routes_by_token && group_.empty())) {
       const Shape shape{c_.vocab_size, c_.moe.num_experts_per_tok};
       table_.push_back({.names = {{name + "gate.tid2eid", shape}, {alias + "gate.tid2eid", shape}},
                         .shape = shape,

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/progress.h"
+#include "base/thread_pool.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime/fault.h"
+#include "kernels/cuda/runtime/kernel_tracer.h"
 #include "kernels/cuda/runtime/launch_graphs.h"
 #include "kernels/cuda/runtime/staging.h"
 
@@ -48,7 +52,9 @@ class Gpu final : public CudaDevice {
   std::size_t workspace_bytes() const override { return workspace_.size(); }
   Status prepare_sm90() override;
   int processors() const override { return processors_; }
-  void enqueue(const KernelLaunch& launch) override;
+  void enqueue(const KernelLaunch& launch, StepStage stage) override;
+  Status begin_kernel_times() override;
+  std::vector<KernelTime> end_kernel_times() override;
   bool starts_beside() const override { return early_ && behind_kernel_ && last_starts_next_; }
   const void* last_kernel() const override { return behind_kernel_ ? last_kernel_ : nullptr; }
   void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
@@ -99,7 +105,9 @@ class Gpu final : public CudaDevice {
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
   bool last_starts_next_ = false;  // the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
-  LaunchGraphs launches_;   // of the batch, of its piece
+  LaunchGraphs launches_;           // of the batch, of its piece
+  KernelTracer* tracer_ = nullptr;  // while kernels are traced
+  std::vector<std::pair<const void*, StepStage>> traced_;
   std::size_t pieces_ = 0;  // of it that have been started
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
@@ -200,7 +208,31 @@ void Gpu::unmap(std::byte* data, std::size_t) {
   cudaFree(data);
 }
 
-void Gpu::enqueue(const KernelLaunch& launch) {
+Status Gpu::begin_kernel_times() {
+  SLUICE_ASSIGN_OR_RETURN(KernelTracer * tracer, KernelTracer::open());
+  wait();
+  SLUICE_RETURN_IF_ERROR(tracer->start());
+  launches_.forget();
+  traced_.clear();
+  tracer_ = tracer;
+  return {};
+}
+
+std::vector<KernelTime> Gpu::end_kernel_times() {
+  if (tracer_ == nullptr) return {};
+  wait();
+  std::vector<KernelTime> records = std::exchange(tracer_, nullptr)->stop();
+  std::vector<EnqueuedKernel> enqueued;
+  for (const auto& [function, stage] : traced_) {
+    const char* name = nullptr;
+    if (cudaFuncGetName(&name, function) != cudaSuccess) name = "?";
+    enqueued.push_back({name, stage});
+  }
+  return join_kernels(std::move(records), enqueued);
+}
+
+void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
+  if (tracer_ != nullptr) traced_.emplace_back(launch.function, stage);
   const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
   last_starts_next_ = launch.starts_next;
   last_kernel_ = launch.function;
@@ -336,7 +368,8 @@ int cuda_processors(const Exec& exec) {
 }
 
 void cuda_enqueue(const Exec& exec, const KernelLaunch& launch) {
-  device_of(exec).enqueue(launch);
+  const PoolMeter* meter = exec.pool != nullptr ? exec.pool->meter() : nullptr;
+  device_of(exec).enqueue(launch, meter != nullptr ? meter->stage() : StepStage::kRest);
 }
 
 bool cuda_starts_beside(const Exec& exec) {

@@ -42,7 +42,12 @@ cudaError_t add_dependency(cudaGraph_t graph, cudaGraphNode_t from, cudaGraphNod
 }  // namespace
 
 LaunchGraphs::~LaunchGraphs() {
+  forget();
+}
+
+void LaunchGraphs::forget() {
   for (Graph& graph : graphs_) destroy(graph);
+  graphs_.clear();
 }
 
 void LaunchGraphs::destroy(Graph& graph) {

@@ -41,6 +41,8 @@ class LaunchGraphs {
   cudaError_t start_all(cudaStream_t stream, bool* as_graph);
 
   std::size_t graphs() const { return graphs_.size(); }
+  // Lists that come again are made anew.
+  void forget();
 
  private:
   struct Launch {

@@ -5,8 +5,13 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
+// A sum of slots in their order, of kValues outputs side by side, whose loads are on their way at once.
+template <int kValues>
 struct CombineSlots {
-  static constexpr int kThreads = 1;
+  static constexpr int kThreads = 1, kAtOnce = 8;
+  struct alignas(kValues * sizeof(float)) Values {
+    float of[kValues];
+  };
   const float* outputs;  // of the pairs, sorted
   const std::int32_t* positions;
   const float* shared;  // null: none
@@ -14,12 +19,27 @@ struct CombineSlots {
   int hidden, slots;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    const int row = team.index / hidden, d = team.index % hidden;
+    const int pieces = hidden / kValues, row = team.index / pieces, d = team.index % pieces * kValues;
     const std::int32_t* of_row = positions + static_cast<std::ptrdiff_t>(row) * slots;
-    float sum = slots > 0 ? outputs[static_cast<std::ptrdiff_t>(of_row[0]) * hidden + d] : 0.0F;
-    for (int s = 1; s < slots; ++s) sum += outputs[static_cast<std::ptrdiff_t>(of_row[s]) * hidden + d];
-    if (shared != nullptr) sum += shared[team.index];
-    y[team.index] = sum;
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * hidden + d;
+    Values sum{}, of_shared{};
+    if (shared != nullptr) of_shared = *reinterpret_cast<const Values*>(shared + at);
+    for (int first = 0; first < slots; first += kAtOnce) {
+      Values of[kAtOnce];
+      SLUICE_UNROLL
+      for (int s = 0; s < kAtOnce; ++s) {
+        if (first + s >= slots) continue;
+        of[s] = *reinterpret_cast<const Values*>(outputs + static_cast<std::ptrdiff_t>(of_row[first + s]) * hidden + d);
+      }
+      SLUICE_UNROLL
+      for (int s = 0; s < kAtOnce; ++s) {
+        if (first + s >= slots) continue;
+        const bool alone = first + s == 0;  // -0 stays
+        for (int i = 0; i < kValues; ++i) sum.of[i] = alone ? of[s].of[i] : sum.of[i] + of[s].of[i];
+      }
+    }
+    for (int i = 0; i < kValues && shared != nullptr; ++i) sum.of[i] += of_shared.of[i];
+    *reinterpret_cast<Values*>(y + at) = sum;
   }
 };
 
@@ -47,9 +67,14 @@ void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
 
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared) {
-  launch(exec, std::int64_t{rows} * args.hidden,
-         CombineSlots{outputs, lists.positions, shared, args.y + std::ptrdiff_t{first} * args.hidden, args.hidden,
-                      args.slots});
+  float* y = args.y + std::ptrdiff_t{first} * args.hidden;
+  const auto aligned = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) % (4 * sizeof(float)) == 0; };
+  const auto run = [&]<int kValues>() {
+    launch(exec, std::int64_t{rows} * args.hidden / kValues,
+           CombineSlots<kValues>{outputs, lists.positions, shared, y, args.hidden, args.slots});
+  };
+  const bool wide = args.hidden % 4 == 0 && aligned(outputs) && aligned(y) && aligned(shared);
+  wide ? run.template operator()<4>() : run.template operator()<1>();
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -395,11 +395,22 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
 
 bool streams_experts(const ExpertsArgs& args, int rows) {
   constexpr int kInputs = kChunkCells<StripKind::kMxfp4> * kCellInputs;
-  return rows * args.slots <= 16 * static_cast<int>(args.experts.size()) && tiles_experts(args) &&
+  return args.slots > 0 && rows * args.slots <= 16 * static_cast<int>(args.experts.size()) &&
+         whole(args.experts[0], StripKind::kMxfp4) &&
          args.hidden % kInputs == 0 && args.experts[0].down.in() % kInputs == 0;
 }
-bool tiles_experts(const ExpertsArgs& args) {
-  return args.slots > 0 && whole(args.experts[0], StripKind::kMxfp4);
+bool tiles_experts(const ExpertsArgs& args, int rows) {
+  if (args.slots == 0) return false;
+  const ExpertWeights& expert = args.experts[0];
+  if (whole(expert, StripKind::kMxfp4)) return true;
+  const auto fits = [&](const LinearWeight& weight) {
+    if (!in_strips(weight)) return false;
+    const StripLinear w(weight.view());
+    return w.kind == StripLinear(expert.gate.view()).kind && w.kind != StripKind::kMxfp4 && w.in % kCellInputs == 0 &&
+           w.out % kCellInputs == 0;
+  };
+  // Up to kFewRows the kernels of few rows are as fast.
+  return rows > kFewRows && in_strips(expert.gate) && fits(expert.gate) && fits(expert.up) && fits(expert.down);
 }
 
 bool streams_shared(const ExpertsArgs& args, const ExpertWeights& shared, int rows) {

@@ -8,8 +8,8 @@ namespace sluice::cuda_sm90 {
 
 // Whether it takes so many rows of the op, and the shared expert with them.
 bool streams_experts(const ExpertsArgs& args, int rows);
-// Whether expert_tiles.h takes them.
-bool tiles_experts(const ExpertsArgs& args);
+// Whether expert_tiles.h takes so many rows of the op.
+bool tiles_experts(const ExpertsArgs& args, int rows);
 bool streams_shared(const ExpertsArgs& args, const ExpertWeights& shared, int rows);
 // What it takes from `carver`.
 void count_stream(const ExpertsArgs& args, int rows, bool shared, cuda_ops::Carver& carver);

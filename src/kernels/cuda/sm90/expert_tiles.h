@@ -1,4 +1,5 @@
-// Experts with many rows each, where their weights are MXFP4 in strips (expert_tiles.cu).
+// Experts with many rows each, where their weights are in strips (expert_tiles.cu). Those of bf16 and FP8 with few
+// rows, too: a tile reads a weight once for all rows that meet it.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
@@ -6,9 +7,8 @@
 
 namespace sluice::cuda_sm90 {
 
-inline constexpr int kExpertTileRows = 112;  // of a group, at most
-// Sizes of groups that suit so many pairs.
-cuda_ops::GroupSizes expert_tile_sizes(int pairs, int experts);
+// Sizes of groups that suit so many rows with so many slots each.
+cuda_ops::GroupSizes expert_tile_sizes(StripKind kind, int rows, int slots, int experts);
 
 struct ExpertTiles {
   StripProduct gate, up, down;  // of all groups
@@ -21,7 +21,9 @@ struct ExpertTiles {
   std::int64_t pairs;
   bool rounds;  // m to the values of InputForm::kFp8
 };
-// Two launches for each size. inter is a multiple of 64.
+// Two launches for each size. inter is a multiple of 64; gate, up and down are of one kind.
 void multiply_expert_tiles(const Exec& exec, const ExpertTiles& of);
+void multiply_bf16_expert_tiles(const Exec& exec, const ExpertTiles& of);
+void multiply_fp8_expert_tiles(const Exec& exec, const ExpertTiles& of);
 
 }  // namespace sluice::cuda_sm90

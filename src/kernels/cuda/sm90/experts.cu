@@ -117,7 +117,7 @@ class StripExperts {
  private:
   std::size_t work_bytes(int rows) const {
     if (streams_experts(args_, rows)) return 0;  // checked where it is taken
-    if (tiles_experts(args_)) return tile_bytes(rows);
+    if (tiles_experts(args_, rows)) return tile_bytes(rows);
     Carver carver(nullptr);
     const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
                     carver);
@@ -126,7 +126,7 @@ class StripExperts {
 
   void run(const Exec& exec, int first, int rows, const float* other) {
     if (streams_experts(args_, rows)) return stream(exec, first, rows, other);
-    if (tiles_experts(args_)) return tiles(exec, first, rows, other);
+    if (tiles_experts(args_, rows)) return tiles(exec, first, rows, other);
     const int of_group = group_rows(args_, rows), groups = cuda_ops::groups_of(args_, rows, of_group);
     Carver carver(cuda_ops::workspace(exec, work_bytes(rows)));
     const Work work(args_, shared_, rows, groups, !x_.in_place(), carver);
@@ -209,22 +209,24 @@ class StripExperts {
       outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
     }
   };
+  StripKind kind() const { return StripLinear(args_.experts[0].gate.view()).kind; }
   std::size_t tile_bytes(int rows) const {
-    const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
+    const auto sizes = expert_tile_sizes(kind(), rows, args_.slots, static_cast<int>(args_.experts.size()));
+    const int groups = cuda_ops::groups_of(args_, rows, sizes.rows[sizes.count - 1]);
     Carver carver(nullptr);
     TileWork(args_, rows, groups, !x_.in_place(), carver);
     return std::max(carver.bytes(), shared_ != nullptr ? shared_bytes(rows) : 0);
   }
   void tiles(const Exec& exec, int first, int rows, const float* other) {
-    const auto sizes = expert_tile_sizes(rows * args_.slots, static_cast<int>(args_.experts.size()));
-    const int groups = cuda_ops::groups_of(args_, rows, kExpertTileRows);
+    const auto sizes = expert_tile_sizes(kind(), rows, args_.slots, static_cast<int>(args_.experts.size()));
+    const int groups = cuda_ops::groups_of(args_, rows, sizes.rows[sizes.count - 1]);
     if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
     if (shared_ != nullptr) other = multiply_shared(exec, first, rows);
     Carver carver(cuda_ops::workspace(exec, tile_bytes(rows)));
     const StagedRows from = x_.from(first);
     const TileWork work(args_, rows, groups, !x_.in_place(), carver);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    cuda_ops::list_pairs(exec, args_, first, rows, kExpertTileRows, work.lists, sizes);
+    cuda_ops::list_pairs(exec, args_, first, rows, sizes.rows[sizes.count - 1], work.lists, sizes);
     const Inputs x = inputs(from, work.x);
     const ExpertWeights& expert = args_.experts[0];
     const int inter = expert.gate.out();

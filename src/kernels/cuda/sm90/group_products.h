@@ -48,6 +48,7 @@ SLUICE_MULTIPLY_GROUP(96, 48, "%48, %49, %50, %51", "%52", "%53")
 SLUICE_MULTIPLY_GROUP(104, 52, "%52, %53, %54, %55", "%56", "%57")
 SLUICE_MULTIPLY_GROUP(112, 56, "%56, %57, %58, %59", "%60", "%61")
 SLUICE_MULTIPLY_GROUP(128, 64, "%64, %65, %66, %67", "%68", "%69")
+SLUICE_MULTIPLY_GROUP(192, 96, "%96, %97, %98, %99", "%100", "%101")
 #undef SLUICE_MULTIPLY_GROUP
 
 }  // namespace sluice::cuda_sm90

@@ -14,6 +14,10 @@
 #define SLUICE_TO_52 SLUICE_TO_48 ", %48, %49, %50, %51"
 #define SLUICE_TO_56 SLUICE_TO_52 ", %52, %53, %54, %55"
 #define SLUICE_TO_64 SLUICE_TO_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define SLUICE_TO_96                                                                                     \
+  SLUICE_TO_64                                                                                           \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83" \
+  ", %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
 #define SLUICE_SUMS_4(how, i) how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3])
 #define SLUICE_SUMS_8(how, i) SLUICE_SUMS_4(how, i), SLUICE_SUMS_4(how, i + 4)
@@ -26,3 +30,4 @@
 #define SLUICE_SUMS_52(how, i) SLUICE_SUMS_48(how, i), SLUICE_SUMS_4(how, i + 48)
 #define SLUICE_SUMS_56(how, i) SLUICE_SUMS_48(how, i), SLUICE_SUMS_8(how, i + 48)
 #define SLUICE_SUMS_64(how, i) SLUICE_SUMS_32(how, i), SLUICE_SUMS_32(how, i + 32)
+#define SLUICE_SUMS_96(how, i) SLUICE_SUMS_64(how, i), SLUICE_SUMS_32(how, i + 64)

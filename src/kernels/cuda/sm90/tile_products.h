@@ -1,4 +1,4 @@
-// Products with hundreds of rows: tiles of 128 or 256 outputs and up to 128 or 112 rows, multiplied by two warpgroups
+// Products with hundreds of rows: tiles of 128 or 256 outputs and up to 192 or 112 rows, multiplied by two warpgroups
 // from rings in shared memory that a third fills, from one tile to the next. A warp decodes its strips in registers, so
 // each weight once for all rows of a tile.
 #pragma once
@@ -13,7 +13,8 @@
 
 namespace sluice::cuda_sm90 {
 
-// What tiles give: y; or m = SwiGLU of two products, of which a warp has a strip each.
+// What tiles give: y; or m = SwiGLU of two products. A warp with two strips has one of each. With one the first group
+// of warps has gate's and the second up's, and at the end they exchange sums of half of the rows.
 enum class TileOutput { kY, kInner };
 
 struct TileLaunch {
@@ -35,22 +36,27 @@ template <StripKind kKind, int kStrips, int kRows, TileOutput kOutput>
 struct TileProducts {
   static constexpr int kThreads = 384, kResident = 1;
   static constexpr bool kWaits = true, kStartsNext = true;
-  static constexpr int kWarps = 8, kTileStrips = kWarps * (kOutput == TileOutput::kInner ? 1 : kStrips);
-  static constexpr int kCopiedStrips = kWarps * kStrips;
+  static constexpr bool kInner = kOutput == TileOutput::kInner, kExchanges = kInner && kStrips == 1;
+  static constexpr int kWarps = 8, kCopiedStrips = kWarps * kStrips, kTileStrips = kCopiedStrips / (kInner ? 2 : 1);
   static constexpr int kChunkCells = 4 / Cell<kKind>::kWords;  // 2,048 bytes of a strip, then their scales
   static constexpr int kScaleBytes = kKind == StripKind::kMxfp4 ? 128 : kKind == StripKind::kFp8 ? 32 : 0;
   static constexpr int kStripBytes = 2048 + kScaleBytes, kChunkBytes = kCopiedStrips * kStripBytes;
   static constexpr int kRowStageBytes = kRows * 128;
-  static constexpr int kChunks = kStrips == 2 ? 3 : 4;
-  static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes) / kRowStageBytes;
+  static constexpr int kChunks = kStrips == 2 ? 3 : kRows > 64 ? 4 : 6;
+  static constexpr int kExchangeBytes = kExchanges ? kWarps * 32 * kRows : 0;
+  static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes - kExchangeBytes) / kRowStageBytes;
   static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
   static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // of 16 bytes, of a thread and stage
   static constexpr int kSums = kRows / 2;
-  static_assert(kStages >= 4 && kRows % 8 == 0);
+  // Registers of a thread, which the groups take from each other: a block starts with 168 of each, and waits forever
+  // for more than they have together.
+  static constexpr int kFillRegisters = kRows > 128 ? 56 : 64, kMultiplyRegisters = kRows > 128 ? 224 : 216;
+  static_assert(kFillRegisters + 2 * kMultiplyRegisters <= 3 * 168);
+  static_assert(kStages >= (kRows > 128 ? 3 : 4) && kRows % (kExchanges ? 16 : 8) == 0);
   TileLaunch launch;
 
   static constexpr std::size_t shared_bytes() {
-    return 1024 + kStages * kRowStageBytes + kChunks * kChunkBytes + 2 * (kStages + kChunks) * 8;
+    return 1024 + kStages * kRowStageBytes + kChunks * kChunkBytes + kExchangeBytes + 2 * (kStages + kChunks) * 8;
   }
 
   struct Tile {
@@ -64,14 +70,14 @@ struct TileProducts {
   }
   SLUICE_DEVICE Tile tile(int index) const {
     int i = 0;
-    while (i + 1 < launch.count && kOutput != TileOutput::kInner && index >= launch.first_tile[i + 1]) ++i;
+    while (i + 1 < launch.count && !kInner && index >= launch.first_tile[i + 1]) ++i;
     const StripProduct& product = launch.products[i];
     const int strip_tiles = (product.weight.strips + kTileStrips - 1) / kTileStrips;
     Tile of{&product, {product.data, launch.products[1].data}, 0, 0, 0};
     if (product.groups != nullptr) {
       const RowGroup group = load(product.groups + index / strip_tiles);
       of.data[0] = group.data, of.first = group.first, of.rows = group.rows;
-      if constexpr (kOutput == TileOutput::kInner) {
+      if constexpr (kInner) {
         of.data[1] = load(launch.products[1].groups + index / strip_tiles).data;
       }
       of.strip = index % strip_tiles * kTileStrips;
@@ -97,7 +103,8 @@ struct TileProducts {
   // Behind the first address that is a multiple of 1,024.
   struct Rings {
     static constexpr std::uint32_t kChunksAt = kStages * kRowStageBytes,
-                                   kBarriersAt = kChunksAt + kChunks * kChunkBytes;
+                                   kExchangeAt = kChunksAt + kChunks * kChunkBytes,
+                                   kBarriersAt = kExchangeAt + kExchangeBytes;
     std::uint32_t base;
     SLUICE_DEVICE std::uint32_t rows(int i) const { return base + i * kRowStageBytes; }
     SLUICE_DEVICE std::uint32_t chunk(int i) const { return base + kChunksAt + i * kChunkBytes; }
@@ -126,10 +133,10 @@ struct TileProducts {
     const int first = team.index + (launch.groups != nullptr ? tiles_before(0) : 0);
     const int end = launch.groups != nullptr ? tiles_before(1) : launch.tiles;
     if (threadIdx.x >= 256) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFillRegisters));
       fill(at, first, end);
     } else {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplyRegisters));
       multiply(at, first, end);
     }
     if (launch.follows) cuda_ops::wait_for_kernels();
@@ -200,9 +207,10 @@ struct TileProducts {
   }
   // Strip `copied` of the tile.
   static SLUICE_DEVICE StripAt copied_strip(const Tile& of, const StripLinear& w, int copied) {
-    const bool inner = kOutput == TileOutput::kInner;
-    const int strip = min(of.strip + (inner ? copied / 2 : copied), w.strips - 1);  // those past the last: not stored
-    return StripAt(w, inner && copied % 2 == 1 ? of.data[1] : of.data[0], strip);
+    const int own = kExchanges ? copied % kTileStrips : kInner ? copied / 2 : copied;
+    const bool second = kExchanges ? copied >= kTileStrips : kInner && copied % 2 == 1;
+    // Those past the last are not stored.
+    return StripAt(w, second ? of.data[1] : of.data[0], min(of.strip + own, w.strips - 1));
   }
   static SLUICE_DEVICE void fill_chunk(std::uint32_t to, std::uint32_t barrier, const StripAt& from,
                                        const StripLinear& w, int cell, int copied) {
@@ -261,8 +269,12 @@ struct TileProducts {
       }
       int segment = 0, left = w.segment_cells, in_chunk = 0;
       bool add = false;
-      std::uint32_t a[4][2][4];  // of groups of two steps, two of them for each strip
+      [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // of the segment
+      std::uint32_t a[4][2][4];                         // of groups of two steps, two of them for each strip
       for (int cell = 0; cell < w.cells; ++cell) {
+        if constexpr (kKind == StripKind::kFp8Scaled) {
+          if (!add) take_scales(of, w, warp, lane, segment, scales);
+        }
         if (in_chunk == 0) wait_phase(at.chunk_full(chunk), chunk_parity);
         [[maybe_unused]] Cell<kKind> cells[kStrips];
         const std::uint32_t strips_at = at.chunk(chunk) + warp * kStrips * kStripBytes;
@@ -306,7 +318,8 @@ struct TileProducts {
         if constexpr (kStrips == 1) {
           if (--left == 0 || cell + 1 == w.cells) {
             wait_group<0>();
-            finish(of, w, warp, lane, segment, sums[0], total);
+#pragma unroll
+            for (int i = 0; i < kSums; ++i) total[i] = std::fma(sums[0][i], scales[i / 2 % 2], total[i]);
             ++segment, left = w.segment_cells, add = false;
           }
         }
@@ -315,13 +328,15 @@ struct TileProducts {
       wait_group<0>();
       release(at.rows_free(stage == 0 ? kStages - 1 : stage - 1), lane);
       const Tile done = tile(index);  // again, rather than in registers all the time
-      if constexpr (kStrips == 1) {
+      if constexpr (kExchanges) {
+        exchange(at, done, warp, lane, total);
+      } else if constexpr (kStrips == 1) {
         put(done, done.strip + warp, lane, total);
       } else if constexpr (kOutput == TileOutput::kY) {
 #pragma unroll
         for (int s = 0; s < kStrips; ++s) put(done, done.strip + warp * kStrips + s, lane, sums[s]);
       } else {
-        put_inner(done, done.strip + warp, lane, sums[0], sums[1]);
+        put_inner(done, done.strip + warp, lane, 0, sums[0], sums[1]);
       }
     }
   }
@@ -329,13 +344,11 @@ struct TileProducts {
     if (lane == 0) arrive(barrier);
   }
 
-  static SLUICE_DEVICE void finish(const Tile& of, const StripLinear& w, int warp, int lane, int segment,
-                                   const float (&sums)[kSums], float (&total)[kStrips == 1 ? kSums : 1]) {
-    const StripAt strip(w, of.data[0], min(of.strip + warp, w.strips - 1));
-    const float scales[2] = {strip.template segment_scale<kKind>(segment, lane / 4),
-                             strip.template segment_scale<kKind>(segment, lane / 4 + 8)};
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) total[i] = std::fma(sums[i], scales[i / 2 % 2], total[i]);
+  static SLUICE_DEVICE void take_scales(const Tile& of, const StripLinear& w, int warp, int lane, int segment,
+                                        float (&scales)[2]) {
+    const StripAt strip = copied_strip(of, w, warp);
+    scales[0] = strip.template segment_scale<kKind>(segment, lane / 4);
+    scales[1] = strip.template segment_scale<kKind>(segment, lane / 4 + 8);
   }
 
   SLUICE_DEVICE void put(const Tile& of, int strip, int lane, const float (&sums)[kSums]) const {
@@ -354,16 +367,51 @@ struct TileProducts {
       }
     }
   }
-  // Transposed, so that a lane has two outputs of a row side by side.
-  SLUICE_DEVICE void put_inner(const Tile& of, int strip, int lane, const float (&gate)[kSums],
-                               const float (&up)[kSums]) const {
+  // Of one strip of each warp: gate's warps take up's sums of the first half of the rows, and give theirs of the other.
+  SLUICE_DEVICE void exchange(const Rings& at, const Tile& of, int warp, int lane, const float (&total)[kSums]) const {
+    constexpr int kHalf = kSums / 2, kPieces = kHalf / 4;
+    const int pair = warp % kTileStrips;
+    const bool second = warp >= kTileStrips;
+    float gate[kHalf], up[kHalf];
+    const auto place = [&](int of_warp, int piece) {
+      return at.base + Rings::kExchangeAt + static_cast<std::uint32_t>(((of_warp * kPieces + piece) * 32 + lane) * 16);
+    };
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) gate[i] = second ? total[i] : total[kHalf + i];  // what is given
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(place(warp, i)), "f"(gate[4 * i]),
+                   "f"(gate[4 * i + 1]), "f"(gate[4 * i + 2]), "f"(gate[4 * i + 3])
+                   : "memory");
+    }
+    meet(pair);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                   : "=f"(up[4 * i]), "=f"(up[4 * i + 1]), "=f"(up[4 * i + 2]), "=f"(up[4 * i + 3])
+                   : "r"(place(second ? pair : warp + kTileStrips, i))
+                   : "memory");
+    }
+    meet(pair);  // before the next tile's are written
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      gate[i] = second ? up[i] : total[i];
+      up[i] = second ? total[kHalf + i] : up[i];
+    }
+    put_inner(of, of.strip + pair, lane, second ? kRows / 2 : 0, gate, up);
+  }
+  static SLUICE_DEVICE void meet(int pair) { asm volatile("bar.sync %0, 64;" ::"r"(1 + pair) : "memory"); }
+  // Transposed, so that a lane has two outputs of a row side by side. first: the first row in the tile.
+  template <int kOf>
+  SLUICE_DEVICE void put_inner(const Tile& of, int strip, int lane, int first, const float (&gate)[kOf],
+                               const float (&up)[kOf]) const {
     const int out = launch.products[0].weight.out;
 #pragma unroll
-    for (int i = 0; i < kRows / 8; ++i) {
+    for (int i = 0; i < kOf / 4; ++i) {
       float weights[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int row = i * 8 + lane % 4 * 2 + e;
+        const int row = first + i * 8 + lane % 4 * 2 + e;
         weights[e] = launch.weights == nullptr ? 1.0F : row < of.rows ? __ldcg(launch.weights + of.first + row) : 0.0F;
       }
 #pragma unroll
@@ -375,7 +423,7 @@ struct TileProducts {
         const std::uint32_t pair = bf16_pair(value(0), value(1));
         std::uint32_t outputs;
         asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(outputs) : "r"(pair));
-        const int row = i * 8 + lane / 4, output = strip * kStripOutputs + h * 8 + lane % 4 * 2;
+        const int row = first + i * 8 + lane / 4, output = strip * kStripOutputs + h * 8 + lane % 4 * 2;
         if (row < of.rows && output < out) {
           *reinterpret_cast<std::uint32_t*>(launch.m + static_cast<std::ptrdiff_t>(of.first + row) * out + output) =
               outputs;

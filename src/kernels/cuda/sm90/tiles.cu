@@ -152,12 +152,27 @@ bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripP
   return (rows.rows <= kManyRows ? 3 * tiles / 2 : 2 * tiles) >= cuda_ops::processors(exec);
 }
 
+// Of several segments, of bf16.
+static bool multiply_inner_segments(const Exec& exec, const StripRows& rows, const StripProduct& gate,
+                                    const StripProduct& up, float limit, std::uint16_t* m) {
+  const StripLinear& w = gate.weight;
+  TileLaunch launch{};
+  launch.products[0] = gate, launch.products[1] = up;
+  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.limit = limit;
+  launch.tiles = (w.strips + 3) / 4 * ((rows.rows + kTileRows - 1) / kTileRows);
+  if (w.kind != StripKind::kBf16 || rows.rows <= kManyRows || 2 * launch.tiles < cuda_ops::processors(exec))
+    return false;
+  launch_tiles<StripKind::kBf16, 1, kTileRows, TileOutput::kInner>(exec, launch);
+  return true;
+}
+
 bool multiply_inner(const Exec& exec, const StripRows& rows, const StripProduct& gate, const StripProduct& up,
                     float limit, std::uint16_t* m) {
   const StripLinear& w = gate.weight;
   const auto whole = [](const StripLinear& of) { return of.kind == StripKind::kBf16 && of.segments == 1; };
-  if (rows.rows <= kSomeRows || rows.group_count > 0 || !whole(w) || !whole(up.weight) || w.out % kCellInputs != 0)
-    return false;
+  if (rows.group_count > 0 || w.out % kCellInputs != 0 || w.kind != up.weight.kind) return false;
+  if (w.segments > 1) return multiply_inner_segments(exec, rows, gate, up, limit, m);
+  if (rows.rows <= kSomeRows || !whole(w) || !whole(up.weight)) return false;
   const int of_tile = wide_tile_rows(rows.rows);
   TileLaunch launch{};
   launch.products[0] = gate, launch.products[1] = up;
