@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kLeastTokens = 2048;
+constexpr int kTypicalTokens = 2048;
 // Alignment of the planes' arrays and of the mapping itself, and the initial state that others are copied from.
 std::size_t slack_bytes(const CacheLayout& layout) {
   return layout.planes.size() * 64 + 4096 + layout.open_bytes();
@@ -31,18 +31,30 @@ struct Sizes {
   }
 };
 
-// `least_pages`: latent pages that must be left in all.
-int sequences_within(const Sizes& sizes, int extra, std::size_t least_pages, std::size_t budget, int max_seqs) {
+// The most sequences that leave `pages(s)` latent pages, of which the self-test has one.
+template <class Pages>
+int sequences_within(const Sizes& sizes, int extra, std::size_t budget, int max_seqs, const Pages& pages) {
   int low = 0, high = max_seqs;  // the need grows with the sequences
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
-    // The self-test has a page of its own beside the sequences'.
-    const std::size_t pages = std::max(static_cast<std::size_t>(middle) + 1, least_pages);
-    const bool fits = sizes.fixed(middle, extra) + pages * sizes.latent_page <= budget &&
-                      (middle == 1 || sizes.fixed(middle, extra) - sizes.fixed(0, extra) <= budget / 3 * 2);
+    const std::size_t latents = std::max(pages(static_cast<std::size_t>(middle)), std::size_t{2}) * sizes.latent_page;
+    const bool fits = sizes.fixed(middle, extra) + latents <= budget;
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return low;
+}
+
+int sequences_within(const Sizes& sizes, int extra, std::size_t budget, const MemoryRequest& request) {
+  const auto blocks = static_cast<std::size_t>(blocks_for(request.max_model_len));
+  const std::size_t typical = std::min(blocks, static_cast<std::size_t>(blocks_for(kTypicalTokens)));
+  const int sure = sequences_within(sizes, extra, budget, request.max_seqs,
+                                    [&](std::size_t sequences) { return sequences * typical; });
+  if (sure == 0 || sizes.latent_page == 0) return sure;
+  const std::size_t longest = std::min(blocks + 1, (budget - sizes.fixed(sure, extra)) / sizes.latent_page);
+  const std::size_t each = std::min(blocks, std::size_t{2});
+  return std::max(sure, sequences_within(sizes, extra, budget, request.max_seqs, [&](std::size_t sequences) {
+                    return std::max(longest, sequences * each + 1);
+                  }));
 }
 
 }  // namespace
@@ -68,8 +80,7 @@ Result<MemoryPlan> plan_memory(const CacheLayout& layout, const MemoryRequest& r
   }
   const std::size_t budget = request.budget_bytes - slack;
   int extra = geometry.extra_window_pages(request.max_batched_tokens);
-  const auto least_pages = static_cast<std::size_t>(blocks_for(std::min(request.max_model_len, kLeastTokens)));
-  int sequences = sequences_within(sizes, extra, least_pages, budget, request.max_seqs);
+  int sequences = sequences_within(sizes, extra, budget, request);
   if (sequences == 0) {
     sequences = 1;
     const std::size_t least_fixed = sizes.fixed(1, 0);

@@ -6,10 +6,10 @@
 //   fixed(s) = (s + 1) * (2 + draft_tokens) * open_bytes + (s * steady + extra(max_batched_tokens) + 1) *
 //   window_page_bytes
 // where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
-// s is the largest number up to max_seqs for which fixed(s) leaves a latent page of each sequence, and pages for
-// min(max_model_len, 2048) tokens in all, and for which what each sequence adds to fixed(s) stays below two thirds of
-// the budget. How many of the s run is decided later, by the pages that are free: sequences take them as they grow, and
-// preemption is there for the rest. s is at least 1 (then the extra window pages give way, down to none, before latents
+// s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence;
+// or more, as long as two pages of each remain and the longest sequence that fits stays as long (or max_model_len). How
+// many of the s run is decided later, by the pages that are free: sequences take them as they grow, and preemption is
+// there for the rest. s is at least 1 (then the extra window pages give way, down to none, before latents
 // go below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used, and one window
 // page for every kLatentsPerCachedWindow latent pages is taken out of the rest, to resume behind (docs/prefix_cache.md
 // has the reason); without it, the latent pool gets at most what s sequences of max_model_len can fill. No memory is

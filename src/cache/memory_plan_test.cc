@@ -107,16 +107,19 @@ TEST(MemoryPlanTest, FewerSequencesWhereTheBudgetIsSmall) {
   const CacheLayout l = layout(100, 50, 10);
   const auto plan = plan_memory(l, {400'000, 64, 512, 100'000, false});
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->sequences, 20);  // 20 * (2 * 6,400 + 20) are less than two thirds of the budget
-  EXPECT_EQ(plan->window_pages, 20 * 2 + 4 + 1);
-  EXPECT_GE(plan->latent_pages, 20 + 1);
+  EXPECT_EQ(plan->sequences, 5);  // 5 * (2 * 6,400 + 16 * 3,200) + 5 * 6,400 are 352,000; more would cut the longest
+  EXPECT_EQ(plan->window_pages, 5 * 2 + 4 + 1);
+  EXPECT_GE(plan->latent_pages, 5 * 16);
+  const auto shorter = plan_memory(l, {400'000, 64, 512, 4096, false});
+  EXPECT_EQ(shorter->sequences, 18);  // two pages of each remain, and the self-test's: more than 4,096 tokens have
+  EXPECT_GE(shorter->latent_pages, 37);
 }
 
-TEST(MemoryPlanTest, SequencesThatNeedPagesAloneAreAsManyAsHaveOne) {
+TEST(MemoryPlanTest, SequencesThatNeedPagesAloneAreAsManyAsHaveTwo) {
   const CacheLayout l = layout(100, 0, 0);
-  EXPECT_EQ(plan_memory(l, {1'000'000, 256, 512, 1152, false})->sequences, 256);
-  EXPECT_EQ(plan_memory(l, {500'000, 256, 512, 1152, false})->sequences, 154);  // a page each, and the self-test's
-  EXPECT_EQ(plan_memory(l, {40'000, 256, 512, 1152, false})->sequences, 11);
+  EXPECT_EQ(plan_memory(l, {2'000'000, 256, 512, 1152, false})->sequences, 256);
+  EXPECT_EQ(plan_memory(l, {500'000, 256, 512, 1152, false})->sequences, 76);  // two pages each, and the self-test's
+  EXPECT_EQ(plan_memory(l, {40'000, 256, 512, 1152, false})->sequences, 5);
   EXPECT_EQ(plan_memory(l, {20'000, 256, 512, 1152, false})->sequences, 1);  // fewer than nine pages
 }
 

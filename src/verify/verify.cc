@@ -20,6 +20,7 @@ namespace sluice {
 namespace {
 
 constexpr int kLongestPrompt = 730, kLongestAnswer = 150;
+constexpr int kTypicalTokens = 2048;
 constexpr int kSequences = 12;  // of a schedule, or of a workload with all its choices
 constexpr int kRowsThatChoose = 250, kLatestChoice = 6000;
 constexpr Position kLongestBriefBorder = 300;
@@ -114,11 +115,16 @@ Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, 
                         .max_batched_tokens = options.scheduler.max_num_batched_tokens,
                         .max_model_len = options.model.max_model_len,
                         .draft_tokens = kMostDrafts};
-  // The least memory that holds that many sequences: nothing else brings pages into other hands.
+  // The least memory that holds that many sequences of 2,048 tokens, or the longest one: nothing else brings pages into
+  // other hands.
+  const int pages = layout.latent_page_bytes() == 0
+                        ? 0
+                        : std::max(kSequences * blocks_for(std::min(options.model.max_model_len, kTypicalTokens)),
+                                   blocks_for(options.model.max_model_len) + 1);
   const auto enough = [&](std::size_t bytes) {
     request.budget_bytes = bytes;
     const Result<MemoryPlan> plan = plan_memory(layout, request);
-    return plan.ok() && plan->sequences == kSequences;
+    return plan.ok() && plan->sequences == kSequences && plan->latent_pages >= pages;
   };
   std::size_t low = 0, high = 1 << 20;
   while (!enough(high)) high *= 2;
